@@ -1,0 +1,64 @@
+//! How a mistake in a file is said: a place, a fact, a hint; all of them at once.
+//!
+//! `initctl check`, a refused reload and the boot log print the same diagnostics
+//! from the same code. This file only holds and prints them; who finds them is in
+//! the parsers and in [`crate::generation`].
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The unit (or the whole load) can not be used.
+    Error,
+    /// It can be used, and is probably not what was meant.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        })
+    }
+}
+
+/// A place in a file, `line` and `column` from 1, the column counted in characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// The file as it was given on the command line or in the settings.
+    pub file: std::sync::Arc<str>,
+    /// From 1; 0 where the file as a whole is meant.
+    pub line: u32,
+    /// From 1; 0 where the line as a whole is meant.
+    pub column: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    /// How bad.
+    pub severity: Severity,
+    /// A short stable word for programs: `unknown-key`, `ring`, `double-claim` …
+    pub code: String,
+    /// Where.
+    pub at: Place,
+    /// The fact, in lower case, without a full stop.
+    pub message: String,
+    /// What to do about it; empty when there is nothing to say.
+    pub hint: String,
+    /// Other places that belong to it (each link of a ring, each claim).
+    pub related: Vec<Place>,
+}

@@ -1,0 +1,110 @@
+//! One validated set of units: what the loader hands to PID 1.
+//!
+//! Unit and target ids are dense indexes into the two lists, which are sorted by
+//! name. A generation says what the files say; which unit *provides* a target, and
+//! which edges count, also depends on the policy of the moment and is computed in
+//! [`crate::machine`].
+
+use crate::diagnostic::{Diagnostic, Place};
+use crate::name::Name;
+use crate::policy::Policy;
+use crate::settings::Settings;
+use crate::spec::{DependencyKind, Kind, Live, Readiness};
+use serde::{Deserialize, Serialize};
+
+/// Index into [`Generation::units`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct UnitId(pub u32);
+
+/// Index into [`Generation::targets`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TargetId(pub u32);
+
+/// One entry of a dependency list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependency {
+    /// Which list.
+    pub kind: DependencyKind,
+    /// Whom.
+    pub target: TargetId,
+    /// Written `t?`: silent when nobody provides it.
+    pub optional: bool,
+    /// From an imported file: silent when missing; an order-only edge is dropped to open a ring.
+    pub imported: bool,
+    /// Line in the unit's file.
+    pub line: u32,
+}
+
+/// Why a unit can not be used: what the text of its file got wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Where.
+    pub at: Place,
+    /// What.
+    pub message: String,
+}
+
+/// One unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unit {
+    /// Its name.
+    pub name: Name,
+    /// Its `unit:` line.
+    pub at: Place,
+    /// Its type.
+    pub kind: Kind,
+    /// Its targets, sorted; at least one.
+    pub provides: Vec<TargetId>,
+    /// All lists but wanted-by and required-by, in the order of the file.
+    pub dependencies: Vec<Dependency>,
+    /// While enabled: each of these targets' providers waits-for all targets of this unit.
+    pub wanted_by: Vec<TargetId>,
+    /// While enabled: each of these targets' providers depends-ms on all targets of this unit.
+    pub required_by: Vec<TargetId>,
+    /// What a trigger fires.
+    pub activates: Option<TargetId>,
+    /// Keys of class *live*.
+    pub live: Live,
+    /// From the keys of class *run*: how readiness is learned.
+    pub readiness: Readiness,
+    /// It has an exec-stop.
+    pub has_exec_stop: bool,
+    /// It has an exec-reload.
+    pub has_exec_reload: bool,
+    /// Hash over the keys of class *run*.
+    pub run_hash: u64,
+    /// [`crate::spec::Run`], encoded; decoded when a process is started. Empty for instant kinds.
+    pub run: Box<[u8]>,
+    /// A text that is no unit: everything else here is then a placeholder, but the name and what it provides.
+    pub fault: Option<Fault>,
+    /// The source it came from; None: the unit directories.
+    pub source: Option<Name>,
+}
+
+/// One target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Its name.
+    pub name: Name,
+    /// All units that say they provide it, sorted. May be empty: named but provided by nobody.
+    pub candidates: Vec<UnitId>,
+}
+
+/// One set of units.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Generation {
+    /// Counted up by init; 0: none yet.
+    pub number: u32,
+    /// By [`UnitId`], sorted by name.
+    pub units: Vec<Unit>,
+    /// By [`TargetId`], sorted by name.
+    pub targets: Vec<Target>,
+    /// init.yaml.
+    pub settings: Settings,
+    /// policy.yaml.
+    pub policy: Policy,
+    /// Roots of each source, by source name.
+    pub roots: Vec<(Name, Vec<TargetId>)>,
+    /// What was found while loading.
+    pub diagnostics: Vec<Diagnostic>,
+}

@@ -1,0 +1,20 @@
+//! Groundstate's core: what a unit is and how it lives.
+//!
+//! Nothing here reads a file, a clock, an environment or a pid: text, time and
+//! facts come in as arguments, decisions go out as values. The way of the data:
+//!
+//! text → [`manifest`] (as written, with places) → [`spec`] (as meant) →
+//! [`generation`] (one validated set) → [`machine`] (`step`: facts in, deeds out).
+//!
+//! Beside it: [`diagnostic`] (how a mistake is said), [`control`] (what goes over
+//! the control socket). Limits stand in [`limit`], names in [`name`].
+
+pub mod diagnostic;
+pub mod generation;
+pub mod limit;
+pub mod machine;
+pub mod name;
+pub mod policy;
+pub mod settings;
+pub mod spec;
+pub mod time;

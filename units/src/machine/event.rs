@@ -1,0 +1,192 @@
+//! What the machine is told: facts about runs, and the operator's wishes.
+//! One event a step; all of it is data that can be written to a file and replayed.
+
+use crate::generation::Generation;
+use crate::name::Name;
+use crate::policy::Policy;
+use crate::spec::Exit;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One life of one unit's process. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunId(pub u64);
+
+/// Where a start broke off. Words for people are in [`Stage::as_str`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// The clone of PID 1.
+    Fork,
+    /// Making or entering the cgroup.
+    Cgroup,
+    /// A new session.
+    Session,
+    /// stdin, stdout, stderr.
+    Stdio,
+    /// Resource limits.
+    Limits,
+    /// Supplementary groups, group, user (or its look-up).
+    Group,
+    /// See [`Stage::Group`].
+    User,
+    /// The working directory.
+    WorkingDir,
+    /// Reading an env-file.
+    EnvFile,
+    /// The words of the exec line.
+    ExecLine,
+    /// execve(2) itself.
+    Execve,
+    /// A trigger's listening socket.
+    Listen,
+    /// The notify socket can not be had.
+    Notify,
+}
+
+impl Stage {
+    /// As shown: "cannot run X (execve): …".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stage::Fork => "fork",
+            Stage::Cgroup => "cgroup",
+            Stage::Session => "setsid",
+            Stage::Stdio => "stdio",
+            Stage::Limits => "setrlimit",
+            Stage::Group => "group",
+            Stage::User => "user",
+            Stage::WorkingDir => "chdir",
+            Stage::EnvFile => "env-file",
+            Stage::ExecLine => "exec line",
+            Stage::Execve => "execve",
+            Stage::Listen => "listen",
+            Stage::Notify => "notify",
+        }
+    }
+}
+
+/// A start that could not be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ExecFailure {
+    /// Where.
+    pub stage: Stage,
+    /// errno(3).
+    pub errno: i32,
+    /// What was to be run, opened or entered.
+    pub path: String,
+}
+
+impl ExecFailure {
+    /// A want of resources (EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC …), not of a file or a user:
+    /// an ordinary failure that is retried, no exec error.
+    pub fn is_transient(&self) -> bool {
+        const TRANSIENT: [i32; 7] = [4, 11, 12, 16, 23, 24, 28]; // EINTR EAGAIN ENOMEM EBUSY ENFILE EMFILE ENOSPC
+        TRANSIENT.contains(&self.errno)
+    }
+}
+
+/// How everything ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shutdown {
+    /// Switch the machine off.
+    Poweroff,
+    /// Start it anew.
+    Reboot,
+    /// Stop it.
+    Halt,
+    /// End init with this status.
+    Exit(u8),
+}
+
+/// What the goal is to be: `set-target T [+x] [-y]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Goal {
+    /// Targets given.
+    pub targets: Vec<Name>,
+    /// `+x`, each until the given time if there is one.
+    pub want: Vec<(Name, Option<Time>)>,
+    /// `-y`.
+    pub drop: Vec<Name>,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    // --- the operator's wishes -------------------------------------------------
+    /// The first generation and the first goal. Tolerant: see design "at boot".
+    Boot {
+        /// The set.
+        generation: Arc<Generation>,
+        /// Goal asked for on the command line; empty: the default target.
+        targets: Vec<Name>,
+    },
+    /// A new goal; the overlay is replaced.
+    SetGoal(Goal),
+    /// One more wish in the overlay.
+    Want {
+        /// The target.
+        target: Name,
+        /// When the wish ends.
+        until: Option<Time>,
+    },
+    /// One wish less.
+    Unwant(Name),
+    /// The policy as a whole.
+    SetPolicy(Policy),
+    /// A validated new generation.
+    Reload {
+        /// The set.
+        generation: Arc<Generation>,
+        /// Changed units keep their run and are shown as stale.
+        no_restart: bool,
+    },
+    /// Replace the runs of these targets' units.
+    Restart(Vec<Name>),
+    /// Let these units reload their own configuration.
+    ReloadUnit(Vec<Name>),
+    /// Clear failures, verdicts and backoffs of these.
+    Retry(Vec<Name>),
+    /// The end of everything.
+    Shutdown(Shutdown),
+
+    // --- facts about runs ------------------------------------------------------
+    /// The main command's execve succeeded.
+    Executed(RunId),
+    /// It became ready (READY=1, the line, the pid file; the end of a reload by notify).
+    Ready(RunId),
+    /// RELOADING=1.
+    Reloading(RunId),
+    /// The reload asked for by `ReloadUnit` is done; false: it failed.
+    Reloaded(RunId, bool),
+    /// STOPPING=1.
+    Stopping(RunId),
+    /// STATUS=: kept for show, already cleaned of control characters.
+    Status(RunId, String),
+    /// EXTEND_TIMEOUT_USEC=: the present phase may take this long from now.
+    ExtendTimeout(RunId, Duration),
+    /// WATCHDOG_USEC=: expect a ping at least this often; zero: no more.
+    WatchdogEvery(RunId, Duration),
+    /// WATCHDOG=1.
+    WatchdogPing(RunId),
+    /// WATCHDOG=trigger.
+    WatchdogTrigger(RunId),
+    /// The main process ended (for a oneshot: the last command, or the first that failed).
+    Exited(RunId, Exit),
+    /// Nothing of the run is left: main process gone, cgroup empty, helpers gone.
+    Gone(RunId),
+    /// The start broke off before the main command ran. Nothing of the run is left.
+    StartFailed(RunId, ExecFailure),
+    /// The service did not keep to its type's protocol (bad pid file …). Counts as a failure; what is left is stopped.
+    Protocol(RunId, String),
+    /// The kernel killed a process of the unit for want of memory.
+    OutOfMemory(RunId),
+    /// A trigger fired.
+    Fire(Name),
+
+    // --- time ------------------------------------------------------------------
+    /// Only time passed.
+    Tick,
+}

@@ -1,0 +1,107 @@
+//! Names of units and targets: the one rule, checked at every edge of the system
+//! (file, socket, policy, command line). A name becomes a file name, a cgroup name
+//! and an etcd key, so nothing else is let in.
+
+use crate::limit;
+use serde::{Deserialize, Serialize};
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a text is no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// No character at all.
+    Empty,
+    /// More than [`limit::NAME`] bytes.
+    TooLong,
+    /// Begins with `-` or `.`.
+    Start(char),
+    /// Holds this character.
+    Character(char),
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::Empty => write!(f, "a name is empty"),
+            NameError::TooLong => write!(f, "a name is longer than {} bytes", limit::NAME),
+            NameError::Start(c) => write!(f, "a name may not start with {c:?}"),
+            NameError::Character(c) => write!(f, "a name may not hold {c:?}"),
+        }
+    }
+}
+
+/// A unit's or a target's name: 1–255 of `[A-Za-z0-9:_.@\-]`, not starting with
+/// `-` or `.` (and so never `..` or a path). Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Checks the rule.
+    pub fn new(text: &str) -> Result<Name, NameError> {
+        let Some(first) = text.chars().next() else { return Err(NameError::Empty) };
+        if text.len() > limit::NAME {
+            return Err(NameError::TooLong);
+        }
+        if let Some(bad) = text.chars().find(|c| !allowed(*c)) {
+            return Err(NameError::Character(bad));
+        }
+        if matches!(first, '-' | '.') {
+            return Err(NameError::Start(first));
+        }
+        Ok(Name(text.into()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '.' | '@' | '-')
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Name, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+        Name::new(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_of_names_is_kept() {
+        for good in ["a", "0", "web", "getty@tty1.service", "a:b_c-d.e"] {
+            assert!(Name::new(good).is_ok(), "{good}");
+        }
+        let long = "x".repeat(limit::NAME + 1);
+        for bad in
+            ["", ".", "..", "-rf", ".x", "a/b", "a b", "a\0", "ä", "a\n", r"a\b", long.as_str()]
+        {
+            assert!(Name::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! A unit as it is meant: after defaults and checks. No `Option` here means
+//! "default", no string is really an enum.
+//!
+//! Split by who needs it: [`Live`] is what the machine decides by and what a reload
+//! changes in place; [`Run`] is what it takes to run the process, and is looked at
+//! only when one is started. Where it comes from: [`crate::manifest`]; where it
+//! goes: [`crate::generation`].
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The six types of a unit with or without a process, and the three triggers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Supervised, and says READY=1 itself.
+    ForegroundNotified,
+    /// Supervised; ready when it runs, after `ready-wait`, or at a line.
+    ForegroundSupervised,
+    /// Forks into the background and leaves a pid file.
+    BackgroundPidfile,
+    /// Start, stop and reload are scripts.
+    BackgroundScripted,
+    /// A command run once.
+    Oneshot,
+    /// No process; exists for its dependencies.
+    Virtual,
+    /// Trigger: listens.
+    Socket,
+    /// Trigger: counts.
+    Timer,
+    /// Trigger: watches files.
+    Path,
+}
+
+impl Kind {
+    /// All of them, in the order the documentation lists them.
+    pub const ALL: [Kind; 9] = [
+        Kind::ForegroundNotified,
+        Kind::ForegroundSupervised,
+        Kind::BackgroundPidfile,
+        Kind::BackgroundScripted,
+        Kind::Oneshot,
+        Kind::Virtual,
+        Kind::Socket,
+        Kind::Timer,
+        Kind::Path,
+    ];
+
+    /// The word in a unit file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::ForegroundNotified => "foreground-notified",
+            Kind::ForegroundSupervised => "foreground-supervised",
+            Kind::BackgroundPidfile => "background-pidfile",
+            Kind::BackgroundScripted => "background-scripted",
+            Kind::Oneshot => "oneshot",
+            Kind::Virtual => "virtual",
+            Kind::Socket => "socket",
+            Kind::Timer => "timer",
+            Kind::Path => "path",
+        }
+    }
+
+    /// A unit of this type runs a process.
+    pub fn has_process(self) -> bool {
+        !self.is_instant()
+    }
+
+    /// Its start and stop take no time and no slot.
+    pub fn is_instant(self) -> bool {
+        matches!(self, Kind::Virtual) || self.is_trigger()
+    }
+
+    /// Fires the target it `activates`.
+    pub fn is_trigger(self) -> bool {
+        matches!(self, Kind::Socket | Kind::Timer | Kind::Path)
+    }
+}
+
+/// The kinds of dependency, as the unit files name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DependencyKind {
+    /// Pulls in; gates on active; a loss stops the dependent.
+    DependsOn,
+    /// Pulls in; gates on active; latched for the dependent's run.
+    DependsMs,
+    /// Pulls in; gates on active or failed.
+    WaitsFor,
+    /// Pulls in.
+    Wants,
+    /// Order only: this unit after the provider.
+    After,
+    /// Order only: the provider after this unit.
+    Before,
+    /// Restarted when the provider is told to stop.
+    RestartWith,
+    /// Never up together.
+    Conflicts,
+}
+
+impl DependencyKind {
+    /// All of them.
+    pub const ALL: [DependencyKind; 8] = [
+        DependencyKind::DependsOn,
+        DependencyKind::DependsMs,
+        DependencyKind::WaitsFor,
+        DependencyKind::Wants,
+        DependencyKind::After,
+        DependencyKind::Before,
+        DependencyKind::RestartWith,
+        DependencyKind::Conflicts,
+    ];
+
+    /// The key in a unit file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DependencyKind::DependsOn => "depends-on",
+            DependencyKind::DependsMs => "depends-ms",
+            DependencyKind::WaitsFor => "waits-for",
+            DependencyKind::Wants => "wants",
+            DependencyKind::After => "after",
+            DependencyKind::Before => "before",
+            DependencyKind::RestartWith => "restart-with",
+            DependencyKind::Conflicts => "conflicts",
+        }
+    }
+
+    /// Makes the provider needed.
+    pub fn pulls_in(self) -> bool {
+        matches!(
+            self,
+            DependencyKind::DependsOn
+                | DependencyKind::DependsMs
+                | DependencyKind::WaitsFor
+                | DependencyKind::Wants
+        )
+    }
+
+    /// Orders starts and stops; rings over these are illegal.
+    pub fn orders(self) -> bool {
+        matches!(
+            self,
+            DependencyKind::DependsOn
+                | DependencyKind::DependsMs
+                | DependencyKind::WaitsFor
+                | DependencyKind::After
+                | DependencyKind::Before
+        )
+    }
+}
+
+/// When a unit that ended is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Restart {
+    /// After a failure.
+    OnFailure,
+    /// After every end.
+    Always,
+    /// Not by itself.
+    Never,
+}
+
+/// `restart-limit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RestartLimit {
+    /// Retries for ever.
+    None,
+    /// That many failures in a row are final.
+    InARow(u32),
+    /// That many failures within the span are final.
+    Within(u32, Duration),
+}
+
+/// What a reload with changed keys of class *run* does to an up unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnChange {
+    /// Stop it, start the new definition.
+    Restart,
+    /// Run exec-reload.
+    Reload,
+    /// Keep the run; shown as `stale`.
+    Keep,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Exit {
+    /// By exit(2), with this status.
+    Code(u8),
+    /// By this signal; `core` when it dumped one.
+    Signal {
+        /// Its number.
+        signal: u8,
+        /// It dumped core.
+        core: bool,
+    },
+}
+
+/// `success-status`: what besides exit 0 counts as success. Sorted, no doubles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SuccessStatus {
+    /// Exit statuses.
+    pub codes: Vec<u8>,
+    /// Signal numbers.
+    pub signals: Vec<u8>,
+}
+
+impl SuccessStatus {
+    /// The list names this end.
+    pub fn lists(&self, exit: Exit) -> bool {
+        match exit {
+            Exit::Code(code) => self.codes.contains(&code),
+            Exit::Signal { signal, .. } => self.signals.contains(&signal),
+        }
+    }
+}
+
+/// Keys of class *live*: the machine decides by them, a reload changes them in place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Live {
+    /// One line for people.
+    pub description: String,
+    /// None: no limit.
+    pub start_timeout: Option<Duration>,
+    /// None: no limit.
+    pub stop_timeout: Option<Duration>,
+    /// The first signal of a stop.
+    pub stop_signal: u8,
+    /// When it is started again.
+    pub restart: Restart,
+    /// The first delay.
+    pub restart_delay: Duration,
+    /// The longest delay.
+    pub restart_delay_max: Duration,
+    /// Active this long: the failures before are forgotten.
+    pub restart_reset: Duration,
+    /// When retrying ends.
+    pub restart_limit: RestartLimit,
+    /// Failures in a row until the verdict; at least 1.
+    pub failure_verdict: u32,
+    /// Ends that are successes.
+    pub success_status: SuccessStatus,
+    /// What a changed definition does to an up run.
+    pub on_change: OnChange,
+    /// A reload never restarts it.
+    pub essential: bool,
+}
+
+/// How a run's readiness is learned. Derived from the type and the ready-* keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Readiness {
+    /// Ready in no time (virtual, triggers).
+    Instant,
+    /// The exec succeeded.
+    Exec,
+    /// That long after the exec, if it still runs.
+    Wait(Duration),
+    /// The shell reports it: READY=1, a line, a pid file, whichever the unit names.
+    Reported,
+    /// Its (last) process exited with success: oneshot, background-scripted.
+    Exit,
+}
+
+/// Which processes may speak for a unit on the notify socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NotifyAccess {
+    /// The main process.
+    Main,
+    /// The main process and those init started for the unit (exec-reload …).
+    Exec,
+    /// Every process of the unit.
+    All,
+    /// None.
+    None,
+}
+
+/// Where a unit's output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Log {
+    /// The logger: tail in memory, a file per unit.
+    File,
+    /// /dev/kmsg.
+    Kmsg,
+    /// /dev/log.
+    Syslog,
+    /// /dev/console.
+    Console,
+    /// init's own stdout and stderr.
+    Inherit,
+    /// /dev/null.
+    Null,
+}
+
+/// A `user:`/`group:` as the loader found it in /etc/passwd and /etc/group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Credentials {
+    /// Numbers to set, or why there are none (said at start: stage `user`, this errno).
+    pub ids: Result<Ids, Unresolved>,
+}
+
+/// Numbers to set, in the order groups, gid, uid.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Ids {
+    /// User, when one was asked for.
+    pub uid: Option<u32>,
+    /// Group, when one was asked for or follows from the user.
+    pub gid: Option<u32>,
+    /// Supplementary groups; None: left as they are (no user was asked for).
+    pub groups: Option<Vec<u32>>,
+    /// USER and LOGNAME.
+    pub user: Option<String>,
+    /// HOME.
+    pub home: Option<String>,
+    /// SHELL.
+    pub shell: Option<String>,
+}
+
+/// A user or group that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Unresolved {
+    /// `user` or `group`.
+    pub what: String,
+    /// The name as written.
+    pub name: String,
+}
+
+/// A resource limit; None is infinity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ResourceLimit {
+    /// RLIMIT_* number of Linux.
+    pub resource: u8,
+    /// Soft.
+    pub soft: Option<u64>,
+    /// Hard.
+    pub hard: Option<u64>,
+}
+
+/// One word of an exec line, in pieces.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Piece {
+    /// As it stands.
+    Literal(String),
+    /// `${NAME}`, or `$NAME` within a word: one word whatever the value.
+    Variable(String),
+    /// `$NAME` as a whole word: split at white space, gone when unset.
+    Split(String),
+    /// `$MAINPID` or `${MAINPID}`.
+    MainPid,
+}
+
+/// One exec line: the words. The first is the program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ExecLine {
+    /// Words, each of one or more pieces (an empty word has one empty literal).
+    pub words: Vec<Vec<Piece>>,
+}
+
+/// A file of `N=V` lines.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EnvFile {
+    /// Absolute.
+    pub path: String,
+    /// A leading `-`: it may be missing.
+    pub optional: bool,
+}
+
+/// Keys of class *run*: what it takes to run the unit's processes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Run {
+    /// The type.
+    pub kind: Kind,
+    /// The command; for a oneshot one or more, in order.
+    pub exec_start: Vec<ExecLine>,
+    /// Before it, in order; one that fails fails the start.
+    pub exec_start_pre: Vec<ExecLine>,
+    /// Instead of the stop signal.
+    pub exec_stop: Vec<ExecLine>,
+    /// What `reload-unit` runs.
+    pub exec_reload: Vec<ExecLine>,
+    /// Where background-pidfile leaves its pid.
+    pub pid_file: Option<String>,
+    /// Derived: how readiness is learned.
+    pub readiness: Readiness,
+    /// The pattern, checked at load to compile.
+    pub ready_grep: Option<String>,
+    /// Who may notify.
+    pub notify_access: NotifyAccess,
+    /// Where output goes.
+    pub log: Log,
+    /// Who it runs as; None: as init.
+    pub credentials: Option<Credentials>,
+    /// In the order given.
+    pub env: Vec<(String, String)>,
+    /// Read at start, in a child.
+    pub env_file: Vec<EnvFile>,
+    /// Absolute; `/` where nothing is said.
+    pub working_dir: String,
+    /// 022 where nothing is said.
+    pub umask: u32,
+    /// Resource limits.
+    pub limits: Vec<ResourceLimit>,
+}
