@@ -9,6 +9,7 @@
 //! Beside it: [`diagnostic`] (how a mistake is said), [`control`] (what goes over
 //! the control socket). Limits stand in [`limit`], names in [`name`].
 
+pub mod control;
 pub mod diagnostic;
 pub mod generation;
 pub mod limit;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// `policy.yaml`, as meant. Names in `mask`, `enable`, `disable` are targets; a
 /// unit's name is taken where no target has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Policy {
     /// Never started; counts as nobody.
     pub mask: BTreeSet<Name>,

@@ -1,0 +1,6 @@
+//! What goes over the control socket: one JSON object a line, both ways.
+//!
+//! Here are only the words. Who listens and who may is in `init`; who asks and
+//! prints is in `ctl`.
+
+pub mod request;

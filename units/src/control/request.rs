@@ -1,0 +1,394 @@
+//! Requests of the control socket: the verbs, what each takes, and who may ask.
+//!
+//! A request is one line `{"v":1,"id":n,"verb":"status",…}`. The answer is one line
+//! `{"v":1,"id":n,"ok":{…}}` or `{"v":1,"id":n,"error":{"kind","message","hint"}}`;
+//! streams (`events` with `follow`) send many `ok` lines with the same id. Unknown
+//! fields are passed over, so that an older init understands a newer initctl.
+//!
+//! What the answers hold is in the other files of this folder.
+
+use crate::limit;
+use crate::name::Name;
+use crate::policy::Policy;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The version of the protocol spoken here.
+pub const VERSION: u32 = 1;
+
+/// What a caller has to be to ask for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Any uid.
+    Read,
+    /// Root, init's uid, the group `log-readers`.
+    Logs,
+    /// Root, init's uid, the uid named for the source in question.
+    Source,
+    /// Root and init's uid.
+    Control,
+}
+
+/// Declares the verbs once; the enum, the table of names and roles, and the look-up
+/// of one verb's role follow from it, so that no verb can be without a rule.
+macro_rules! verbs {
+    ($($(#[$doc:meta])* $variant:ident $word:literal $role:ident {
+        $($(#[$field_doc:meta])* $field:ident : $type:ty),* $(,)?
+    })*) => {
+        /// A verb with what it takes.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "verb", rename_all_fields = "kebab-case")]
+        pub enum Verb {
+            $($(#[$doc])* #[serde(rename = $word)] $variant { $($(#[$field_doc])* $field: $type),* },)*
+        }
+
+        /// Each verb with the role it needs, in the order of the documentation.
+        pub const TABLE: &[(&str, Role)] = &[$(($word, Role::$role)),*];
+
+        impl Verb {
+            /// The word on the wire.
+            pub fn word(&self) -> &'static str {
+                match self { $(Verb::$variant { .. } => $word),* }
+            }
+
+            /// What the caller has to be.
+            pub fn role(&self) -> Role {
+                match self { $(Verb::$variant { .. } => Role::$role),* }
+            }
+        }
+    };
+}
+
+verbs! {
+    /// Is somebody there. Answers `{"version","pid","boot","paths":{"config","policy","runtime-policy","runtime-dir","log-dir","unit-dirs":[…]}}`.
+    Ping "ping" Read {}
+    /// The whole system, or the units of these targets.
+    Status "status" Read {
+        /// Empty: all.
+        #[serde(default)] targets: Vec<Name>,
+    }
+    /// The chain of reasons of one target.
+    Why "why" Read {
+        /// Whose.
+        target: Name,
+    }
+    /// What a `set-target` or a `reload` would do.
+    Plan "plan" Read {
+        /// As in `set-target`; empty: the targets of the present goal.
+        #[serde(default)] targets: Vec<Name>,
+        /// `+x`.
+        #[serde(default)] want: Vec<Name>,
+        /// `-y`.
+        #[serde(default)] drop: Vec<Name>,
+        /// Plan a reload instead.
+        #[serde(default)] reload: bool,
+    }
+    /// Units, targets and edges of the present generation, with states: what tree, graph and check-chains are drawn from.
+    Graph "graph" Read {}
+    /// Per unit: when its last start began and when it was ready.
+    Blame "blame" Read {}
+    /// The event log; with `follow` a stream.
+    Events "events" Read {
+        /// Go on with what comes.
+        #[serde(default)] follow: bool,
+        /// Only events with a greater `seq`.
+        #[serde(default)] after: u64,
+    }
+    /// Answered when nothing is starting, stopping or waiting, but for retries past a verdict: `{"system":…}`.
+    Wait "wait" Read {}
+    /// Where a unit's text stands: `{"unit","file","line"}`. The file is read by who asks.
+    Cat "cat" Read {
+        /// A target or a unit.
+        target: Name,
+    }
+    /// Whose process this is: `{"pid","unit":name|null,"run":n|null,"role":"main|helper|child"|null}`.
+    Whose "whose" Read {
+        /// In init's pid namespace.
+        pid: i32,
+    }
+    /// Figures about init itself.
+    Stats "stats" Read {}
+    /// A new goal; the overlay is replaced.
+    SetTarget "set-target" Control {
+        /// At least one.
+        targets: Vec<Name>,
+        /// `+x`.
+        #[serde(default)] want: Vec<Name>,
+        /// `-y`.
+        #[serde(default)] drop: Vec<Name>,
+    }
+    /// One more wish.
+    Want "want" Control {
+        /// The target.
+        target: Name,
+        /// Milliseconds from now until the wish ends by itself.
+        #[serde(default)] for_ms: Option<u64>,
+    }
+    /// One wish less.
+    Unwant "unwant" Control {
+        /// The target.
+        target: Name,
+    }
+    /// The policy as a whole, as it now stands in the files; taken at once.
+    Policy "policy" Control {
+        /// Files merged.
+        policy: Policy,
+    }
+    /// Load the unit files anew.
+    Reload "reload" Control {
+        /// Changed units keep their run and are shown as stale.
+        #[serde(default)] no_restart: bool,
+    }
+    /// Replace the runs of these.
+    Restart "restart" Control {
+        /// Targets or units.
+        targets: Vec<Name>,
+    }
+    /// Let these reload their own configuration.
+    ReloadUnit "reload-unit" Control {
+        /// Targets or units.
+        targets: Vec<Name>,
+    }
+    /// A signal to the processes of these.
+    Kill "kill" Control {
+        /// Targets or units.
+        targets: Vec<Name>,
+        /// A signal number; left out: TERM.
+        #[serde(default)] signal: Option<u8>,
+        /// Every process of the unit, not the main one alone.
+        #[serde(default)] all: bool,
+    }
+    /// Forget failures and try again now.
+    Retry "retry" Control {
+        /// Targets or units.
+        targets: Vec<Name>,
+    }
+    /// Replace what a source holds.
+    SourcePut "source-put" Source {
+        /// Which source.
+        source: Name,
+        /// File name → text.
+        #[serde(default)] files: Vec<(String, String)>,
+        /// Targets that are roots.
+        #[serde(default)] roots: Vec<Name>,
+        /// Refused when the source is at another revision; left out: any.
+        #[serde(default)] expected: Option<u64>,
+    }
+    /// All sources: `{"sources":[{"source","uid","revision","files":[…],"roots":[…]}]}`.
+    SourceList "source-list" Control {}
+    /// Forget what a source holds.
+    SourceDrop "source-drop" Source {
+        /// Which source.
+        source: Name,
+    }
+    /// Stop everything, switch off.
+    Poweroff "poweroff" Control {}
+    /// Stop everything, start anew.
+    Reboot "reboot" Control {}
+    /// Stop everything, stop the machine.
+    Halt "halt" Control {}
+    /// Stop everything, end with this status.
+    Exit "exit" Control {
+        /// Left out: 0.
+        #[serde(default)] code: u8,
+    }
+    /// Go on as another binary of init.
+    Upgrade "upgrade" Control {
+        /// Left out: the one that runs.
+        #[serde(default)] binary: Option<String>,
+    }
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Chosen by the caller, repeated in each answer.
+    pub id: u64,
+    /// What is asked.
+    pub verb: Verb,
+}
+
+/// Why a line is no request; `id` is what could be read of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// The caller's id, when it could be told.
+    pub id: Option<u64>,
+    /// `protocol`, `version` or `unknown-verb`.
+    pub kind: &'static str,
+    /// The fact.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    v: Option<u32>,
+    #[serde(default)]
+    id: Option<u64>,
+    #[serde(default)]
+    verb: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    v: u32,
+    id: u64,
+    #[serde(flatten)]
+    verb: &'a Verb,
+}
+
+impl Request {
+    /// Reads one line, with or without its newline.
+    pub fn parse(line: &[u8]) -> Result<Request, Malformed> {
+        let protocol = |id, message: String| Malformed {
+            id,
+            kind: "protocol",
+            message,
+            hint: r#"a request is one line {"v":1,"id":1,"verb":"status"}"#.to_string(),
+        };
+        if line.len() > limit::REQUEST_LINE {
+            return Err(protocol(None, format!("longer than {} bytes", limit::REQUEST_LINE)));
+        }
+        if depth(line) > limit::JSON_DEPTH {
+            return Err(protocol(None, format!("nested deeper than {}", limit::JSON_DEPTH)));
+        }
+        let head: Head =
+            serde_json::from_slice(line).map_err(|error| protocol(None, format!("{error}")))?;
+        match head.v {
+            Some(VERSION) => {}
+            Some(other) => {
+                return Err(Malformed {
+                    id: head.id,
+                    kind: "version",
+                    message: format!("version {other} is not spoken here"),
+                    hint: format!("this init speaks version {VERSION}"),
+                });
+            }
+            None => return Err(protocol(head.id, "no version (`v`)".to_string())),
+        }
+        let Some(id) = head.id else { return Err(protocol(None, "no `id`".to_string())) };
+        let Some(word) = head.verb else {
+            return Err(protocol(Some(id), "no `verb`".to_string()));
+        };
+        if !TABLE.iter().any(|(known, _)| *known == word) {
+            return Err(Malformed {
+                id: Some(id),
+                kind: "unknown-verb",
+                message: "this init does not know that verb".to_string(),
+                hint: "initctl and init may be of different versions".to_string(),
+            });
+        }
+        let verb = serde_json::from_slice(line)
+            .map_err(|error| protocol(Some(id), format!("{word}: {error}")))?;
+        Ok(Request { id, verb })
+    }
+
+    /// The line to send, newline included.
+    pub fn line(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut line =
+            serde_json::to_vec(&Envelope { v: VERSION, id: self.id, verb: &self.verb })?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+/// How deep the brackets of a JSON text go, at most. Brackets within strings do not count.
+fn depth(text: &[u8]) -> usize {
+    let (mut deepest, mut now, mut quoted, mut escaped) = (0usize, 0usize, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => {
+                now += 1;
+                deepest = deepest.max(now);
+            }
+            b']' | b'}' if !quoted => now = now.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).expect("a name")
+    }
+
+    #[test]
+    fn a_request_survives_its_own_line() {
+        let asked = Request {
+            id: 7,
+            verb: Verb::SetTarget {
+                targets: vec![name("web")],
+                want: vec![name("tcpdump")],
+                drop: Vec::new(),
+            },
+        };
+        let line = asked.line().expect("a line");
+        assert!(line.ends_with(b"\n"));
+        assert_eq!(Request::parse(&line), Ok(asked));
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default_and_what_is_unknown_is_passed_over() {
+        let read = Request::parse(br#"{"v":1,"id":1,"verb":"status","later":{"x":1}}"#);
+        assert_eq!(read, Ok(Request { id: 1, verb: Verb::Status { targets: Vec::new() } }));
+    }
+
+    #[test]
+    fn a_line_that_is_no_request_says_what_is_wrong_with_it() {
+        let deep = format!(r#"{{"v":1,"id":1,"verb":"status","x":{}"#, "[".repeat(1_000_000));
+        let long = format!(r#"{{"v":1,"id":1,"verb":"{}"}}"#, "x".repeat(limit::REQUEST_LINE));
+        let cases: [(&[u8], Option<u64>, &str); 12] = [
+            (b"", None, "protocol"),
+            (b"null", None, "protocol"),
+            (b"{}", None, "protocol"),
+            (b"\0\xff", None, "protocol"),
+            (br#"{"v":1,"verb":"ping"}"#, None, "protocol"),
+            (br#"{"v":1,"id":-1,"verb":"ping"}"#, None, "protocol"),
+            (br#"{"v":0,"id":3,"verb":"ping"}"#, Some(3), "version"),
+            (br#"{"v":1,"id":3,"verb":"format-disk"}"#, Some(3), "unknown-verb"),
+            (br#"{"v":1,"id":3,"verb":"why"}"#, Some(3), "protocol"),
+            (br#"{"v":1,"id":3,"verb":"why","target":"../x"}"#, Some(3), "protocol"),
+            (deep.as_bytes(), None, "protocol"),
+            (long.as_bytes(), None, "protocol"),
+        ];
+        for (line, id, kind) in cases {
+            let said = Request::parse(line).expect_err("no request");
+            assert_eq!((said.id, said.kind), (id, kind), "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn brackets_within_strings_are_no_depth() {
+        assert_eq!(depth(br#"{"a":"[[[[\"[","b":[1]}"#), 2);
+    }
+
+    #[test]
+    fn what_changes_something_is_for_root_and_init_alone() {
+        let open: Vec<&str> =
+            TABLE.iter().filter(|(_, role)| *role == Role::Read).map(|(word, _)| *word).collect();
+        assert_eq!(
+            open,
+            [
+                "ping", "status", "why", "plan", "graph", "blame", "events", "wait", "cat",
+                "whose", "stats"
+            ]
+        );
+        assert!(TABLE.iter().all(|(_, role)| *role != Role::Logs), "logs are the logger's");
+    }
+}
