@@ -294,8 +294,7 @@ impl Request {
 
     /// The line to send, newline included.
     pub fn line(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let mut line =
-            serde_json::to_vec(&Envelope { v: VERSION, id: self.id, verb: &self.verb })?;
+        let mut line = serde_json::to_vec(&Envelope { v: VERSION, id: self.id, verb: &self.verb })?;
         line.push(b'\n');
         Ok(line)
     }
