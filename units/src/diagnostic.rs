@@ -61,4 +61,48 @@ pub struct Diagnostic {
     pub hint: String,
     /// Other places that belong to it (each link of a ring, each claim).
     pub related: Vec<Place>,
+    /// The line of the file, cut short; empty when it is not at hand.
+    pub excerpt: String,
+}
+
+impl Diagnostic {
+    /// One with nothing but the fact.
+    pub fn new(severity: Severity, code: &str, at: Place, message: impl Into<String>) -> Self {
+        Diagnostic {
+            severity,
+            code: code.to_string(),
+            at,
+            message: message.into(),
+            hint: String::new(),
+            related: Vec::new(),
+            excerpt: String::new(),
+        }
+    }
+
+    /// An error.
+    pub fn error(code: &str, at: Place, message: impl Into<String>) -> Self {
+        Diagnostic::new(Severity::Error, code, at, message)
+    }
+
+    /// A warning.
+    pub fn warning(code: &str, at: Place, message: impl Into<String>) -> Self {
+        Diagnostic::new(Severity::Warning, code, at, message)
+    }
+
+    /// A note.
+    pub fn note(code: &str, at: Place, message: impl Into<String>) -> Self {
+        Diagnostic::new(Severity::Note, code, at, message)
+    }
+
+    /// The same with a hint.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// The same with other places that belong to it.
+    pub fn with_related(mut self, related: Vec<Place>) -> Self {
+        self.related = related;
+        self
+    }
 }

@@ -11,6 +11,7 @@ use crate::policy::Policy;
 use crate::settings::Settings;
 use crate::spec::{DependencyKind, Kind, Live, Readiness};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Index into [`Generation::units`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -90,8 +91,39 @@ pub struct Target {
     pub candidates: Vec<UnitId>,
 }
 
-/// One set of units.
+/// What tells that a file is still the same, from stat(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stamp {
+    /// st_dev.
+    pub device: u64,
+    /// st_ino.
+    pub inode: u64,
+    /// st_size.
+    pub size: u64,
+    /// st_mtim in nanoseconds.
+    pub modified: i64,
+    /// st_ctim in nanoseconds.
+    pub changed: i64,
+}
+
+/// A file that was read for a generation. While its stamp and those of its drop-ins
+/// stay, the next load takes its units from the previous generation unparsed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// As in [`Place::file`].
+    pub path: Arc<str>,
+    /// When it was read.
+    pub stamp: Stamp,
+    /// Drop-ins merged over it, in order.
+    pub drop_ins: Vec<(Arc<str>, Stamp)>,
+    /// What its text alone gave rise to.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Something was found that may change without the file: it is parsed again in any case.
+    pub again: bool,
+}
+
+/// One set of units.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generation {
     /// Counted up by init; 0: none yet.
     pub number: u32,
@@ -107,4 +139,6 @@ pub struct Generation {
     pub roots: Vec<(Name, Vec<TargetId>)>,
     /// What was found while loading.
     pub diagnostics: Vec<Diagnostic>,
+    /// The files it was read from, sorted by path.
+    pub files: Vec<FileRecord>,
 }
