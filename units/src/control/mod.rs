@@ -3,4 +3,5 @@
 //! Here are only the words. Who listens and who may is in `init`; who asks and
 //! prints is in `ctl`.
 
+pub mod place;
 pub mod request;

@@ -1,0 +1,108 @@
+//! Where init and initctl look for things when nobody said: the one rule, so that
+//! both find the same socket. Reads no environment: what is set comes in as arguments.
+
+/// The directories and files of one init.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// `init.yaml`.
+    pub config: String,
+    /// Unit directories, earlier hides later; `RUNTIME-DIR/units` is the second.
+    pub unit_dirs: Vec<String>,
+    /// Sockets and what lasts until the next boot.
+    pub runtime_dir: String,
+    /// Log files.
+    pub log_dir: String,
+    /// `policy.yaml`.
+    pub policy: String,
+}
+
+/// Unit directory of the distribution.
+pub const VENDOR_UNITS: &str = "/usr/lib/groundstate/units";
+
+impl Places {
+    /// The defaults of a user. `variable` looks up the environment; empty counts as unset.
+    ///
+    /// Root: `/etc`, `/run`, `/var/log`. Others: `$XDG_CONFIG_HOME` (`~/.config`),
+    /// `$XDG_RUNTIME_DIR` (else a private directory under `$TMPDIR`, `/tmp`),
+    /// `$XDG_STATE_HOME` (`~/.local/state`), as the XDG base directory specification says;
+    /// each `/groundstate`.
+    pub fn of(uid: u32, variable: impl Fn(&str) -> Option<String>) -> Places {
+        let set = |name: &str| variable(name).filter(|value| value.starts_with('/'));
+        if uid == 0 {
+            return Places::under("/etc/groundstate", "/run/groundstate", "/var/log/groundstate");
+        }
+        let temporary = set("TMPDIR").unwrap_or_else(|| "/tmp".to_string());
+        let private = format!("{temporary}/groundstate-{uid}");
+        let in_home = |below: &str| set("HOME").map(|home| format!("{home}/{below}"));
+        let config = set("XDG_CONFIG_HOME")
+            .or_else(|| in_home(".config"))
+            .map_or_else(|| format!("{private}/config"), |dir| format!("{dir}/groundstate"));
+        let runtime = set("XDG_RUNTIME_DIR")
+            .map_or_else(|| private.clone(), |dir| format!("{dir}/groundstate"));
+        let state = set("XDG_STATE_HOME")
+            .or_else(|| in_home(".local/state"))
+            .map_or_else(|| format!("{private}/log"), |dir| format!("{dir}/groundstate"));
+        Places::under(&config, &runtime, &state)
+    }
+
+    fn under(config: &str, runtime_dir: &str, log_dir: &str) -> Places {
+        Places {
+            config: format!("{config}/init.yaml"),
+            unit_dirs: vec![
+                format!("{config}/units"),
+                runtime_units(runtime_dir),
+                VENDOR_UNITS.to_string(),
+            ],
+            runtime_dir: runtime_dir.to_string(),
+            log_dir: log_dir.to_string(),
+            policy: format!("{config}/policy.yaml"),
+        }
+    }
+}
+
+/// The unit directory that lasts until the next boot; always among the directories.
+pub fn runtime_units(runtime_dir: &str) -> String {
+    format!("{runtime_dir}/units")
+}
+
+/// The policy that lasts until the next boot.
+pub fn runtime_policy(runtime_dir: &str) -> String {
+    format!("{runtime_dir}/policy.yaml")
+}
+
+/// Where requests go.
+pub fn control_socket(runtime_dir: &str) -> String {
+    format!("{runtime_dir}/control.sock")
+}
+
+/// Where the logger is asked.
+pub fn log_socket(runtime_dir: &str) -> String {
+    format!("{runtime_dir}/log.sock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_has_the_places_of_the_system() {
+        let places = Places::of(0, |_| Some("/elsewhere".to_string()));
+        assert_eq!(places.config, "/etc/groundstate/init.yaml");
+        assert_eq!(
+            places.unit_dirs,
+            ["/etc/groundstate/units", "/run/groundstate/units", "/usr/lib/groundstate/units"]
+        );
+        assert_eq!(control_socket(&places.runtime_dir), "/run/groundstate/control.sock");
+    }
+
+    #[test]
+    fn others_have_their_own_even_with_an_empty_environment() {
+        let bare = Places::of(1000, |_| None);
+        assert_eq!(bare.runtime_dir, "/tmp/groundstate-1000");
+        let home = Places::of(1000, |name| (name == "HOME").then(|| "/home/u".to_string()));
+        assert_eq!(home.policy, "/home/u/.config/groundstate/policy.yaml");
+        assert_eq!(home.log_dir, "/home/u/.local/state/groundstate");
+        let relative = Places::of(1000, |_| Some("not/absolute".to_string()));
+        assert_eq!(relative, bare);
+    }
+}
