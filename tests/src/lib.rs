@@ -1,1 +1,19 @@
-//! placeholder
+//! What the tests of the real binaries share. Not a test itself: those stand in
+//! `tests/tests/`, the stages that run them in `tests/stages/`.
+//!
+//! [`daemon`] is a scriptable stand-in for a service. [`sandbox`] is a directory with
+//! unit files in it, [`boot`] a real init running on one, [`status`] what it says about
+//! itself, [`process`] what the kernel says about its processes. [`deadline`] waits for
+//! facts; nothing here sleeps and hopes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test that can not go on says so and ends; a stand-in talks"
+)]
+
+pub mod daemon;
+pub mod deadline;

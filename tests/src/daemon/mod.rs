@@ -1,0 +1,8 @@
+//! A scriptable stand-in for a service: it becomes ready, crashes, ignores signals,
+//! forks and reloads as its flags and its control pipe say, so that a test never
+//! needs a real daemon or a sleep. Start with [`flags::HELP`]; the loop is [`life`].
+
+pub mod flags;
+pub mod life;
+pub mod notify;
+pub mod order;

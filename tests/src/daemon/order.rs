@@ -1,0 +1,70 @@
+//! Orders that come in over the control pipe, one a line.
+
+use super::flags::{End, number};
+
+/// One line of the control pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Become ready.
+    Ready,
+    /// End by itself.
+    End(End),
+    /// Print on stdout.
+    Say(String),
+    /// Print on stderr.
+    Err(String),
+    /// Send this datagram.
+    Notify(String),
+    /// Start that many children that stay.
+    Fork(usize),
+    /// Start that many processes whose parent exits.
+    Orphan(usize),
+    /// Send watchdog pings, or stop that.
+    Pings(bool),
+    /// Print that many numbered lines.
+    Lines(usize),
+    /// Do not end at this signal any more.
+    Ignore(String),
+}
+
+impl Order {
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(line: &str) -> Result<Order, String> {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let text = rest.to_owned();
+        Ok(match verb {
+            "ready" => Order::Ready,
+            "exit" => Order::End(End::Exit(number(rest)?)),
+            "die" => Order::End(End::Signal(text)),
+            "say" => Order::Say(text),
+            "err" => Order::Err(text),
+            "notify" => Order::Notify(rest.replace("\\n", "\n")),
+            "fork" => Order::Fork(number(rest)?),
+            "orphan" => Order::Orphan(number(rest)?),
+            "pings" => Order::Pings(rest == "on"),
+            "lines" => Order::Lines(number(rest)?),
+            "ignore" => Order::Ignore(text),
+            _ => return Err(format!("no order `{line}`")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_may_have_several_lines() {
+        let order = Order::parse("notify READY=1\\nSTATUS=up and well");
+        assert_eq!(order, Ok(Order::Notify("READY=1\nSTATUS=up and well".to_owned())));
+    }
+
+    #[test]
+    fn an_order_it_does_not_know_is_refused() {
+        assert!(Order::parse("dance").is_err());
+        assert!(Order::parse("exit now").is_err());
+    }
+}

@@ -1,0 +1,144 @@
+# What the stages share; sourced. The working directory is the top of the repository.
+WORK=tests/.work
+RESULTS=$WORK/results.tsv
+HOST=$(rustc -vV | sed -n 's/^host: //p')
+STATIC=target/$HOST/release
+STAND_IN=target/$HOST/test-fast/daemon
+export CARGO_TERM_COLOR=never
+# Where the tests of the real binaries find them.
+export GROUNDSTATE_INIT=$PWD/$STATIC/init GROUNDSTATE_INITCTL=$PWD/$STATIC/initctl
+export GROUNDSTATE_DAEMON=$PWD/$STAND_IN
+
+ok() { # NAME
+  printf '%s\tok\n' "$1" >>"$RESULTS"
+  echo "ok $1"
+}
+fail() { # NAME [WHY]
+  printf '%s\tFAIL\n' "$1" >>"$RESULTS"
+  echo "FAIL $1${2:+: $2}"
+}
+failures() { grep -c $'\tFAIL$' "$RESULTS"; }
+
+check() { # NAME COMMAND…: one test, its output shown when it fails
+  local name=$1 log
+  shift
+  log=$WORK/${name//[^A-Za-z0-9._-]/_}.log
+  if "$@" >"$log" 2>&1; then
+    ok "$name"
+  else
+    fail "$name" "$*"
+    tail -n 60 "$log" | sed 's/^/    /'
+    return 1
+  fi
+}
+
+# Runs `cargo test` with the arguments given and reports each test it ran as
+# PROGRAM::NAME. A test that is ignored has failed: nobody looked whether it passes.
+cargo_tests() { # LABEL ARGUMENT…
+  local label=$1 log before
+  shift
+  log=$WORK/$label.log
+  before=$(failures)
+  cargo test --no-fail-fast "$@" 2>&1 | tee "$log" | while IFS= read -r line; do
+    case $line in
+      *Running*" ("*)
+        program=${line##*/}
+        program=${program%-*}
+        program=${program#groundstate_}
+        ;;
+      *Doc-tests*)
+        program=${line##* }
+        program=doc::${program#groundstate_}
+        ;;
+      "test "*" ... ok") name=${line#test } && ok "$program::${name% ... ok}" ;;
+      "test "*" ... FAILED") name=${line#test } && fail "$program::${name% ... FAILED}" ;;
+      "test "*" ... ignored"*) name=${line#test } && fail "$program::${name% ... ignored*}" ignored ;;
+    esac
+  done
+  local status=${PIPESTATUS[0]}
+  [ "$status" -eq 0 ] && return 0
+  if [ "$(failures)" = "$before" ]; then
+    fail "$label::cargo-test" "ended with status $status"
+    grep -E '^error' -A 12 "$log" | head -n 60 | sed 's/^/    /'
+  fi
+  sed -n '/^---- .* stdout ----$/,/^test result/p' "$log" | head -n 200 | sed 's/^/    /'
+  return 1
+}
+
+# Takes over the `ok NAME` and `FAIL NAME` lines of one of our own programs.
+own_program() { # LABEL PROGRAM ARGUMENT…
+  local label=$1 program=$2 log before status
+  shift 2
+  log=$WORK/$label.log
+  before=$(failures)
+  cargo run --quiet --profile test-fast -p groundstate-tests --bin "$program" -- "$@" 2>&1 |
+    tee "$log" | while IFS= read -r line; do
+    case $line in
+      "ok "*) ok "$label::${line#ok }" ;;
+      "FAIL "*) fail "$label::${line#FAIL }" ;;
+      *" passed, "*" failed") ;;
+      *) echo "    $line" ;;
+    esac
+  done
+  status=${PIPESTATUS[0]}
+  if [ "$status" -eq 0 ]; then
+    grep -q '^ok ' "$log" || ok "$label"
+    return 0
+  fi
+  [ "$(failures)" != "$before" ] || fail "$label" "ended with status $status"
+  return 1
+}
+
+static_binaries() { # init and initctl as they are shipped, the stand-in so that it runs anywhere
+  RUSTFLAGS="-C target-feature=+crt-static" \
+    cargo build --release --target "$HOST" -p groundstate-init -p groundstate-ctl &&
+    RUSTFLAGS="-C target-feature=+crt-static" \
+      cargo build --profile test-fast --target "$HOST" -p groundstate-tests --bin daemon
+}
+
+need_binaries() { # for a stage that runs them, in case `build` was not asked for
+  static_binaries >"$WORK/binaries.log" 2>&1 && return 0
+  fail "stage::binaries" "cargo build"
+  tail -n 30 "$WORK/binaries.log" | sed 's/^/    /'
+  return 1
+}
+
+packages_of() { # STAGE: lines "PACKAGE what-proves-it-is-there"
+  case $1 in
+    build) echo "gcc cc" ;;
+    namespaces) printf '%s\n' "strace strace" "util-linux unshare" ;;
+    container) printf '%s\n' "runc runc" "busybox-static busybox" ;;
+    vm) printf '%s\n' "qemu-system-x86 qemu-system-x86_64" "busybox-static busybox" "cpio cpio" \
+      "e2fsprogs mke2fs" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" ;;
+    bench-smoke) printf '%s\n' "musl-tools musl-gcc" "util-linux unshare" ;;
+  esac
+}
+
+there() { # a command, or a pattern of files
+  case $1 in
+    /*) compgen -G "$1" >/dev/null ;;
+    *) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
+  esac
+}
+
+ensure_packages() { # STAGE…: as root installs what is missing, else names it
+  local missing="" package proof stage
+  for stage in "$@"; do
+    while read -r package proof; do
+      [ -n "$package" ] && ! there "$proof" && missing="$missing $package"
+    done <<<"$(packages_of "$stage")"
+  done
+  [ -z "$missing" ] && return 0
+  missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "tests/run: missing Debian packages: $missing" >&2
+    return 1
+  fi
+  local install="apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=300 $missing"
+  export DEBIAN_FRONTEND=noninteractive
+  $install >"$WORK/apt.log" 2>&1 || { apt-get update -q && $install; } >>"$WORK/apt.log" 2>&1 || {
+    tail -n 20 "$WORK/apt.log" >&2
+    echo "tests/run: can not install $missing" >&2
+    return 1
+  }
+}

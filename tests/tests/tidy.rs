@@ -1,0 +1,318 @@
+//! The style of the house, as far as a program can see it. Each complaint says what
+//! to do instead. The lists of exceptions may only get shorter: an entry that is not
+//! needed any more is a failure too.
+#![allow(clippy::expect_used, reason = "a walk that fails ends the test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines of code a file may have (its tests at the end not counted).
+const FILE_LINES: usize = 400;
+/// Lines a function may have.
+const FN_LINES: usize = 70;
+
+/// Files over [`FILE_LINES`], each with the lines it may have at most.
+const LONG_FILES: [(&str, usize); 1] = [("units/src/spec.rs", 408)];
+/// Functions over [`FN_LINES`], each with the lines it may have at most.
+const LONG_FNS: [(&str, &str, usize); 0] = [];
+
+/// One file of the repository.
+struct Source {
+    /// From the top of the repository.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    fn within(&self, folder: &str) -> bool {
+        self.path.starts_with(folder)
+    }
+
+    /// The lines with their numbers, without the unit tests at the end of the file.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let tests = |line: &&str| *line != "#[cfg(test)]";
+        self.text.lines().take_while(tests).enumerate().map(|(at, line)| (at + 1, line))
+    }
+}
+
+/// Every text file under the top of the repository that is not made by a build.
+fn sources() -> Vec<Source> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent");
+    let mut found = Vec::new();
+    let mut folders = vec![top.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let mut entries: Vec<PathBuf> =
+            fs::read_dir(&folder).expect("a folder").map(|e| e.expect("an entry").path()).collect();
+        entries.sort();
+        for path in entries {
+            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
+            if path.is_dir() && !path.is_symlink() {
+                if !["target", ".git", ".work", "bin", "node_modules"].contains(&name.as_str())
+                    || path.ends_with("src/bin")
+                {
+                    folders.push(path);
+                }
+            } else if name != ".git"
+                && name != "Cargo.lock"
+                && let Ok(text) = fs::read_to_string(&path)
+            {
+                let path = path.strip_prefix(top).expect("below the top");
+                found.push(Source { path: path.to_string_lossy().into_owned(), text });
+            }
+        }
+    }
+    assert!(found.iter().filter(|s| s.is_rust()).count() > 10, "the walk finds the sources");
+    found
+}
+
+fn none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+/// `word` stands in `line` as a word of its own.
+fn has_word(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part))
+}
+
+/// The part of a line before a comment.
+fn uncommented(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
+
+#[test]
+fn every_source_file_opens_with_what_it_is() {
+    let bare = |s: &Source| s.is_rust() && !s.text.starts_with("//!");
+    none(
+        sources()
+            .iter()
+            .filter(|s| bare(s))
+            .map(|s| {
+                format!(
+                    "{}:1: begin with `//!`: what it is, what it is not, what to read next",
+                    s.path
+                )
+            })
+            .collect(),
+    );
+}
+
+#[test]
+fn no_file_is_longer_than_a_chapter() {
+    let mut complaints = Vec::new();
+    let sources = sources();
+    for source in sources.iter().filter(|s| s.is_rust()) {
+        let lines = source.code().count();
+        let limit = LONG_FILES.iter().find(|(path, _)| *path == source.path);
+        match limit {
+            None if lines > FILE_LINES => {
+                complaints.push(format!("{}: {lines} lines of code: split it by noun", source.path))
+            }
+            Some((_, most)) if lines > *most => complaints
+                .push(format!("{}: {lines} lines, was {most}: split it by noun", source.path)),
+            Some(_) if lines <= FILE_LINES => complaints
+                .push(format!("{}: short enough now: take it off LONG_FILES", source.path)),
+            _ => {}
+        }
+    }
+    let gone = |path: &str| !sources.iter().any(|s| s.path == path);
+    complaints.extend(
+        LONG_FILES
+            .iter()
+            .filter(|f| gone(f.0))
+            .map(|f| format!("{}: not there: take it off LONG_FILES", f.0)),
+    );
+    none(complaints);
+}
+
+/// The name after `fn`, if a function begins on this line and goes on after it.
+fn opens_fn(line: &str) -> Option<&str> {
+    let words = line.trim_start();
+    let modifiers =
+        ["pub ", "pub(crate) ", "pub(super) ", "const ", "unsafe ", "async ", "extern \"C\" "];
+    let mut rest = words;
+    while let Some(shorter) = modifiers.iter().find_map(|m| rest.strip_prefix(m)) {
+        rest = shorter;
+    }
+    let name = rest.strip_prefix("fn ")?;
+    let ends_here = line.ends_with('}') || line.ends_with(';');
+    (!ends_here).then(|| name.split(['(', '<']).next().unwrap_or(name))
+}
+
+#[test]
+fn no_function_is_longer_than_a_page() {
+    let mut complaints = Vec::new();
+    let mut used = Vec::new();
+    for source in sources().iter().filter(|s| s.is_rust()) {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let Some(name) = opens_fn(line) else { continue };
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let close = format!("{indent}}}");
+            let Some(length) = lines[at..].iter().position(|l| *l == close) else { continue };
+            let allowed = LONG_FNS.iter().find(|f| f.0 == source.path && f.1 == name);
+            used.extend(allowed.filter(|_| length + 1 > FN_LINES));
+            if length + 1 > allowed.map_or(FN_LINES, |f| f.2) {
+                let place = format!("{}:{}", source.path, at + 1);
+                complaints.push(format!(
+                    "{place}: fn {name} has {} lines: give its parts names",
+                    length + 1
+                ));
+            }
+        }
+    }
+    for entry in LONG_FNS.iter().filter(|f| !used.contains(f)) {
+        complaints
+            .push(format!("{}: fn {} is short enough: take it off LONG_FNS", entry.0, entry.1));
+    }
+    none(complaints);
+}
+
+#[test]
+fn unsafe_code_has_one_address() {
+    let mut complaints = Vec::new();
+    for source in sources().iter().filter(|s| s.is_rust() && !s.within("init/src/sys/")) {
+        for (at, line) in source.text.lines().enumerate() {
+            let code = uncommented(line);
+            if has_word(code, "unsafe") && !code.contains('"') {
+                complaints.push(format!(
+                    "{}:{}: unsafe: wrap the call in init/src/sys/",
+                    source.path,
+                    at + 1
+                ));
+            }
+        }
+    }
+    none(complaints);
+}
+
+#[test]
+fn the_core_does_nothing_but_compute() {
+    let bans = [
+        ("std::fs", "text comes in as an argument"),
+        ("std::net", "facts come in as events"),
+        ("std::process", "deeds go out as actions"),
+        ("std::thread", "the core has one thread: its caller's"),
+        ("std::env", "settings come in as arguments"),
+        ("SystemTime", "use units::time, which is handed in"),
+        ("time::Instant", "use units::time, which is handed in"),
+        ("HashMap", "use BTreeMap: its order is the same each time"),
+        ("HashSet", "use BTreeSet: its order is the same each time"),
+    ];
+    let mut complaints = Vec::new();
+    for source in sources().iter().filter(|s| s.is_rust() && s.within("units/src/")) {
+        for (at, line) in source.code() {
+            let code = uncommented(line);
+            let group = code.trim_start().strip_prefix("use std::{").unwrap_or_default();
+            for (ban, instead) in bans {
+                let grouped =
+                    ban.strip_prefix("std::").is_some_and(|module| has_word(group, module));
+                if grouped || has_word(code, ban) {
+                    complaints.push(format!("{}:{at}: {ban}: {instead}", source.path));
+                }
+            }
+        }
+    }
+    none(complaints);
+}
+
+#[test]
+fn nothing_prints_but_the_tools() {
+    let mut complaints = Vec::new();
+    let quiet = |s: &Source| s.within("init/src/") || s.within("units/src/");
+    for source in sources().iter().filter(|s| s.is_rust() && quiet(s)) {
+        for (at, line) in source.code() {
+            for macro_name in ["println!", "eprintln!", "print!", "eprint!", "dbg!"] {
+                if uncommented(line).trim_start().starts_with(macro_name) {
+                    let instead =
+                        "units hands back text, init writes through its console without waiting";
+                    complaints.push(format!("{}:{at}: {macro_name}: {instead}", source.path));
+                }
+            }
+        }
+    }
+    none(complaints);
+}
+
+#[test]
+fn nothing_sleeps_and_nothing_is_skipped() {
+    let sleep = concat!("thread::", "sleep");
+    let ignore = concat!("#[", "ignore");
+    let mut complaints = Vec::new();
+    for source in sources().iter().filter(|s| s.is_rust()) {
+        for (at, line) in source.text.lines().enumerate() {
+            if line.contains(sleep) {
+                let place = format!("{}:{}", source.path, at + 1);
+                complaints.push(format!("{place}: {sleep}: wait for the fact, with a deadline"));
+            }
+            if line.trim_start().starts_with(ignore) {
+                complaints.push(format!(
+                    "{}:{}: make the test pass or take it out",
+                    source.path,
+                    at + 1
+                ));
+            }
+        }
+    }
+    none(complaints);
+}
+
+#[test]
+fn a_file_is_named_by_its_noun() {
+    let vague = ["util", "utils", "helper", "helpers", "common", "misc", "stuff"];
+    let stem =
+        |s: &Source| Path::new(&s.path).file_stem().map(|n| n.to_string_lossy().into_owned());
+    let folder = |s: &Source| s.path.split('/').any(|part| vague.contains(&part));
+    none(
+        sources()
+            .iter()
+            .filter(|s| folder(s) || stem(s).is_some_and(|name| vague.contains(&name.as_str())))
+            .map(|s| format!("{}: name it by what is in it", s.path))
+            .collect(),
+    );
+}
+
+#[test]
+fn the_repository_speaks_of_nothing_outside_it() {
+    let bans = [
+        (concat!("/wo", "rk/"), "a path of one machine: say it relative to the repository"),
+        (concat!("/ro", "ot/."), "a path of one machine: say it relative to the repository"),
+        (concat!("/sha", "red/"), "not part of the repository: say the fact itself"),
+        (concat!("accept", "ance.md"), "not part of the repository: say the fact itself"),
+        (
+            concat!("design", ".md"),
+            "not part of the repository: name ARCHITECTURE.md or say the fact",
+        ),
+        (concat!("interfaces", ".md"), "not part of the repository: say the fact itself"),
+        (concat!("the br", "ief"), "not part of the repository: say the fact itself"),
+        (concat!("crates", ".io"), "the place packages come from is the reader's business"),
+        (concat!("docs", ".rs"), "name the crate and the item"),
+        (concat!("issue", " #"), "say what it is about"),
+    ];
+    let mut complaints = Vec::new();
+    for source in &sources() {
+        for (at, line) in source.text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            for (ban, instead) in bans {
+                if lower.contains(ban) {
+                    complaints.push(format!("{}:{}: `{ban}`: {instead}", source.path, at + 1));
+                }
+            }
+        }
+    }
+    none(complaints);
+}
+
+#[test]
+fn the_guard_sees_what_it_is_there_for() {
+    assert!(has_word("let x = unsafe { 1 };", "unsafe"));
+    assert!(!has_word("unsafe_code = deny", "unsafe"));
+    assert_eq!(opens_fn("    pub(crate) const fn of(x: u8) -> u8 {"), Some("of"));
+    assert_eq!(opens_fn("    fn declared(&self);"), None);
+    assert_eq!(uncommented("call(); // std::fs"), "call(); ");
+}
