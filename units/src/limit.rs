@@ -23,3 +23,7 @@ pub const YAML_DEPTH: usize = 16;
 pub const GENERATION: usize = 256 * 1024 * 1024;
 /// Supplementary groups of one unit.
 pub const GROUPS: usize = 32;
+/// Bytes of a `ready-grep` pattern.
+pub const READY_GREP: usize = 4 * 1024;
+/// Bytes a compiled `ready-grep` may take; the loader refuses what takes more.
+pub const READY_GREP_PROGRAM: usize = 1024 * 1024;

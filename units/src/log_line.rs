@@ -1,0 +1,240 @@
+//! One line of a unit's log as it is stored, in a file and in the logger's memory:
+//!
+//! ```text
+//! 2026-11-21T05:12:26.123Z 17 what the service wrote
+//! 2026-11-21T05:12:26.124Z 17+ the first 64 KiB of a long line, which goes on in the
+//! 2026-11-21T05:12:26.124Z 17 next stored line
+//! 2026-11-21T05:12:27.001Z - 12 lines lost: No space left on device
+//! ```
+//!
+//! Time, run, text. The run is that of the pipe the text came through, so no service can
+//! write a line in another's name; `-` stands for the logger itself. The text is the bytes
+//! between two newlines, unchanged: what a terminal would act on is made harmless when it
+//! is shown ([`printable`]), not when it is stored.
+//!
+//! Pure: who writes the files is `init`'s logger, who reads them `initctl` too.
+
+use crate::machine::event::RunId;
+use crate::wall::Wall;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// One stored line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLine<'a> {
+    /// When the logger read it.
+    pub time: Wall,
+    /// Whose output; None: a note of the logger's own.
+    pub run: Option<RunId>,
+    /// The line was too long for one: the next stored line of this run goes on with it.
+    pub continued: bool,
+    /// Without the newline.
+    pub text: &'a [u8],
+}
+
+impl<'a> LogLine<'a> {
+    /// Reads one stored line, with or without its newline. None: not a stored line (a torn
+    /// one after a power loss, say).
+    pub fn parse(stored: &'a [u8]) -> Option<LogLine<'a>> {
+        let stored = stored.strip_suffix(b"\n").unwrap_or(stored);
+        let (time, rest) = split_at_space(stored)?;
+        let (run, text) = split_at_space(rest)?;
+        let time = Wall::parse(std::str::from_utf8(time).ok()?)?;
+        let run = std::str::from_utf8(run).ok()?;
+        if run == "-" {
+            return Some(LogLine { time, run: None, continued: false, text });
+        }
+        let (number, continued) = match run.strip_suffix('+') {
+            Some(number) => (number, true),
+            None => (run, false),
+        };
+        // u64::from_str takes a sign; a stored run has none.
+        if !number.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        Some(LogLine { time, run: Some(RunId(number.parse().ok()?)), continued, text })
+    }
+
+    /// Appends the stored form, newline included.
+    pub fn render(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(Prefix::new(self.time, self.run).as_bytes(self.continued));
+        to.extend_from_slice(self.text);
+        to.push(b'\n');
+    }
+}
+
+fn split_at_space(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|byte| *byte == b' ')?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
+}
+
+/// What stands before the text, made once for all lines of one read.
+#[derive(Clone, Debug)]
+pub struct Prefix {
+    whole: String,
+    continued: String,
+}
+
+impl Prefix {
+    /// For lines read at `time` from `run`.
+    pub fn new(time: Wall, run: Option<RunId>) -> Prefix {
+        match run {
+            Some(RunId(run)) => {
+                Prefix { whole: format!("{time} {run} "), continued: format!("{time} {run}+ ") }
+            }
+            None => Prefix { whole: format!("{time} - "), continued: format!("{time} - ") },
+        }
+    }
+
+    /// The bytes, the space before the text included.
+    pub fn as_bytes(&self, continued: bool) -> &[u8] {
+        if continued { self.continued.as_bytes() } else { self.whole.as_bytes() }
+    }
+}
+
+/// One line as `log.sock` and `initctl logs --json` say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownLine {
+    /// RFC 3339, UTC, milliseconds.
+    pub time: String,
+    /// The unit.
+    pub unit: String,
+    /// Null: a note of the logger's own.
+    pub run: Option<RunId>,
+    /// `output` (stdout and stderr share one pipe, so their order is kept), or `logger`.
+    pub stream: Cow<'static, str>,
+    /// The text; what is not UTF-8 is U+FFFD.
+    pub line: String,
+    /// The next line of this run goes on with this one.
+    pub continued: bool,
+}
+
+impl ShownLine {
+    /// For a stored line of `unit`.
+    pub fn new(unit: &str, line: &LogLine<'_>) -> ShownLine {
+        ShownLine {
+            time: line.time.to_string(),
+            unit: unit.to_string(),
+            run: line.run,
+            stream: Cow::Borrowed(if line.run.is_some() { "output" } else { "logger" }),
+            line: String::from_utf8_lossy(line.text).into_owned(),
+            continued: line.continued,
+        }
+    }
+}
+
+/// The text with everything a terminal would act on made visible: control characters but
+/// tab, C1 ones too, and bytes that are no UTF-8 become `\xNN` (a carriage return at the
+/// very end is dropped: half the world ends its lines so). What is printable stays.
+pub fn printable(text: &[u8]) -> Cow<'_, str> {
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    if let Ok(clean) = std::str::from_utf8(text)
+        && !clean.chars().any(acts)
+    {
+        return Cow::Borrowed(clean);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if acts(c) {
+                escape(&mut shown, c.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                shown.push(c);
+            }
+        }
+        escape(&mut shown, chunk.invalid());
+    }
+    Cow::Owned(shown)
+}
+
+/// Moves the cursor, rings, or turns the direction of writing round.
+fn acts(c: char) -> bool {
+    (c.is_control() && c != '\t')
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+}
+
+fn escape(to: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a String can not fail.
+        let _ = write!(to, "\\x{byte:02x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const AT: u64 = 1_795_238_746_123;
+
+    #[test]
+    fn a_stored_line_is_time_run_text() {
+        let mut file = Vec::new();
+        let time = Wall::from_millis(AT);
+        let line = LogLine { time, run: Some(RunId(17)), continued: false, text: b"a  b" };
+        line.render(&mut file);
+        LogLine { continued: true, ..line }.render(&mut file);
+        LogLine { run: None, text: b"note", ..line }.render(&mut file);
+        let want = "2026-11-21T05:25:46.123Z 17 a  b\n\
+                    2026-11-21T05:25:46.123Z 17+ a  b\n\
+                    2026-11-21T05:25:46.123Z - note\n";
+        assert_eq!(String::from_utf8(file).unwrap(), want);
+    }
+
+    #[test]
+    fn what_is_not_a_stored_line_is_refused() {
+        for bad in [
+            &b""[..],
+            b"text",
+            b"2026-11-21T05:25:46.123Z",
+            b"2026-11-21T05:25:46.123Z 17",
+            b"2026-11-21T05:25:46.123Z x text",
+            b"2026-11-21T05:25:46.123Z +17 text",
+            b"2026-11-21T05:25:46.123Z 17++ text",
+            b"2026-11-21T05:25:46.123Z -1 text",
+            b"2026-11-21 17 text",
+        ] {
+            assert_eq!(LogLine::parse(bad), None, "{:?}", String::from_utf8_lossy(bad));
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_acts_on_is_made_visible() {
+        for (text, shown) in [
+            (&b"plain \xc3\xa4\ttab"[..], "plain ä\ttab"),
+            (b"\x1b[2Jgone", "\\x1b[2Jgone"),
+            (b"10%\r20%\r", "10%\\x0d20%"),
+            (b"\xff\x00", "\\xff\\x00"),
+            ("c1 \u{9b}2J \u{202e}".as_bytes(), "c1 \\xc2\\x9b2J \\xe2\\x80\\xae"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_stored_is_read_back(
+            run in proptest::option::of(any::<u64>()),
+            continued: bool,
+            text in proptest::collection::vec(any::<u8>().prop_filter("newline", |b| *b != b'\n'), 0..99),
+        ) {
+            let line = LogLine {
+                time: Wall::from_millis(AT),
+                run: run.map(RunId),
+                continued: continued && run.is_some(),
+                text: &text,
+            };
+            let mut stored = Vec::new();
+            line.render(&mut stored);
+            prop_assert_eq!(LogLine::parse(&stored), Some(line));
+        }
+
+        #[test]
+        fn nothing_a_terminal_acts_on_gets_through(
+            text in proptest::collection::vec(any::<u8>(), 0..99),
+        ) {
+            prop_assert!(!printable(&text).chars().any(acts));
+        }
+    }
+}
