@@ -3,5 +3,6 @@
 //! Here are only the words. Who listens and who may is in `init`; who asks and
 //! prints is in `ctl`.
 
+pub mod answer;
 pub mod place;
 pub mod request;
