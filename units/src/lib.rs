@@ -9,8 +9,12 @@
 //! Beside it: [`diagnostic`] (how a mistake is said), [`control`] (what goes over
 //! the control socket). Limits stand in [`limit`], names in [`name`].
 
+#[cfg(feature = "text")]
+pub mod account;
 pub mod control;
 pub mod diagnostic;
+#[cfg(feature = "text")]
+pub mod files;
 pub mod generation;
 pub mod limit;
 pub mod log_line;
@@ -20,5 +24,9 @@ pub mod name;
 pub mod policy;
 pub mod settings;
 pub mod spec;
+#[cfg(feature = "text")]
+pub mod text;
 pub mod time;
 pub mod wall;
+#[cfg(feature = "text")]
+pub mod yaml;

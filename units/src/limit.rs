@@ -27,3 +27,25 @@ pub const GROUPS: usize = 32;
 pub const READY_GREP: usize = 4 * 1024;
 /// Bytes a compiled `ready-grep` may take; the loader refuses what takes more.
 pub const READY_GREP_PROGRAM: usize = 1024 * 1024;
+/// Scalars, lists and maps in one unit file.
+pub const YAML_NODES: usize = 32_768;
+/// Diagnostics kept of one file; what goes beyond is counted in words.
+pub const DIAGNOSTICS_PER_FILE: usize = 64;
+/// Diagnostics kept of one generation.
+pub const DIAGNOSTICS: usize = 4_096;
+/// Entries of one directory that are looked at.
+pub const DIRECTORY_ENTRIES: usize = 131_072;
+/// Drop-ins of one unit file.
+pub const DROP_INS: usize = 64;
+/// Unit directories.
+pub const UNIT_DIRS: usize = 32;
+/// Bytes of /etc/passwd or /etc/group that are read.
+pub const ACCOUNT_FILE: usize = 4 * 1024 * 1024;
+/// Seconds of the longest span a key may name: a hundred years.
+pub const SPAN_SECONDS: u64 = 100 * 365 * 86_400;
+/// Exec lines of one key.
+pub const EXEC_LINES: usize = 256;
+/// Environment variables of one unit.
+pub const ENVIRONMENT: usize = 1_024;
+/// Bytes of a path in a key (PATH_MAX of Linux, with its ending NUL).
+pub const PATH: usize = 4_095;

@@ -1,0 +1,169 @@
+//! A file's bytes as text: what is let in at all, where a byte stands in lines and
+//! columns, and the YAML parser's mistakes in words an operator can act on.
+//!
+//! One answer for each trap of encoding: UTF-8 only; a byte order mark at the start
+//! is skipped; lines end in LF or CRLF; a lone CR, NUL, other control characters,
+//! Unicode line separators and the marks that turn the writing direction are refused,
+//! because a person would read another file than the parser does.
+
+use crate::diagnostic::{Diagnostic, Place};
+use crate::limit;
+use serde_yaml::ErrorKind;
+use std::sync::Arc;
+
+/// Characters of a line that are kept for a diagnostic.
+const EXCERPT: usize = 160;
+
+/// The text of a file. The second value tells that its last line was cut short
+/// (only when `whole_lines` is asked for).
+///
+/// # Errors
+/// Every place that may not be in a text, up to [`limit::DIAGNOSTICS_PER_FILE`].
+pub fn decode<'a>(
+    file: &Arc<str>,
+    bytes: &'a [u8],
+    whole_lines: bool,
+) -> Result<(&'a str, Option<Diagnostic>), Vec<Diagnostic>> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let offset = error.valid_up_to();
+            let before = bytes.get(..offset).unwrap_or_default();
+            let before = std::str::from_utf8(before).unwrap_or_default();
+            let message = format!("not UTF-8 (byte {offset})");
+            let mut diagnostic = Diagnostic::error("encoding", end_of(file, before), message);
+            diagnostic.hint = "save the file as UTF-8".to_string();
+            return Err(vec![diagnostic]);
+        }
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let found = forbidden(file, text);
+    if !found.is_empty() {
+        return Err(found);
+    }
+    let cut = whole_lines && !text.is_empty() && !text.ends_with('\n');
+    Ok((text, cut.then(|| unfinished(file, text))))
+}
+
+fn unfinished(file: &Arc<str>, text: &str) -> Diagnostic {
+    Diagnostic::error("truncated", end_of(file, text), "the file does not end with a line break")
+        .with_hint("it may have been saved in part; end its last line")
+}
+
+/// The place behind the last character of `text`.
+fn end_of(file: &Arc<str>, text: &str) -> Place {
+    let line = text.matches('\n').count() + 1;
+    let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    Place { file: file.clone(), line: number(line), column: number(column) }
+}
+
+fn forbidden(file: &Arc<str>, text: &str) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let (mut line, mut column) = (1u32, 0u32);
+    let mut characters = text.char_indices().peekable();
+    while let Some((offset, character)) = characters.next() {
+        column = column.saturating_add(1);
+        if character == '\n' {
+            (line, column) = (line.saturating_add(1), 0);
+            continue;
+        }
+        let lone_return = character == '\r' && characters.peek().is_none_or(|(_, c)| *c != '\n');
+        if !lone_return && !is_forbidden(character) {
+            continue;
+        }
+        let at = Place { file: file.clone(), line, column };
+        let code = u32::from(character);
+        let message = format!("{} (U+{code:04X}, byte {offset})", describe(character));
+        found.push(Diagnostic::error("control-character", at, message).with_hint("delete it"));
+        if found.len() >= limit::DIAGNOSTICS_PER_FILE {
+            break;
+        }
+    }
+    found
+}
+
+fn is_forbidden(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\t' | '\n' | '\r'))
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
+        || turns_writing(c)
+}
+
+fn turns_writing(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn describe(c: char) -> &'static str {
+    match c {
+        '\0' => "a NUL character",
+        '\r' => "a carriage return without a line feed",
+        '\u{feff}' => "a byte order mark inside the text",
+        '\u{2028}' | '\u{2029}' => "a Unicode line separator",
+        c if turns_writing(c) => "a character that turns the writing direction",
+        _ => "a control character",
+    }
+}
+
+/// Line `line` (from 1) of a text, cut to a length a screen can take; empty when there is none.
+pub fn excerpt(text: &str, line: u32) -> String {
+    let Some(index) = (line as usize).checked_sub(1) else { return String::new() };
+    let line = text.split('\n').nth(index).unwrap_or_default().trim_end_matches('\r');
+    line.chars().take(EXCERPT).map(|c| if is_forbidden(c) || c == '\t' { ' ' } else { c }).collect()
+}
+
+/// What the YAML parser could not take, and what to do about it.
+pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
+    let (message, hint) = match kind {
+        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
+            ("`: ` within a value", "quote the whole value: 'echo a: b'")
+        }
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
+            ("a line that is no `key: value`", "put `: ` behind the key, or quote the value")
+        }
+        ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabNotAllowed
+        | ErrorKind::TabAtBlockScalarStart => ("a tab as indentation", "indent with spaces"),
+        ErrorKind::InvalidIndentation
+        | ErrorKind::ExpectedBlockMappingKey
+        | ErrorKind::BlockSequenceEntryNotAllowed => {
+            ("this does not fit the lines above it", "check the indentation")
+        }
+        ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
+            ("a quote is opened and never closed", "close it on the same line")
+        }
+        ErrorKind::UnknownQuotedScalarEscape => {
+            ("an unknown escape within double quotes", "write `\\\\` for a backslash, or use single quotes")
+        }
+        ErrorKind::InvalidTrailingSingleQuotedScalar
+        | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
+            ("text behind the closing quote", "quote the whole value, or nothing of it")
+        }
+        ErrorKind::UnclosedFlowCollection { .. }
+        | ErrorKind::UnexpectedEofFlowSequence
+        | ErrorKind::UnexpectedEofFlowMapping
+        | ErrorKind::ExpectedFlowSequenceSeparator
+        | ErrorKind::ExpectedFlowMappingSeparator => {
+            ("a bracket is opened and never closed", "close it, or quote the value")
+        }
+        ErrorKind::RecursionLimitExceeded => ("lists and maps nest too deeply", "no key needs that"),
+        ErrorKind::DirectiveDisallowed => ("a YAML directive (`%…`)", "delete it"),
+        ErrorKind::UnknownAnchor => {
+            ("an alias (`*name`) is not taken here", "write the value out; if the text itself is meant, quote it")
+        }
+        ErrorKind::UnexpectedCharacter { .. } => {
+            ("a value may not begin with this character", "quote the value")
+        }
+        ErrorKind::CommentInterceptedScalar => {
+            ("a comment within a value of several lines", "quote the value, or move the comment")
+        }
+        ErrorKind::InvalidDocumentEnd => {
+            ("text behind the `...` that ends a document", "begin the next document on its own line")
+        }
+        other => return (other.to_string(), ""),
+    };
+    (message.to_string(), hint)
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
