@@ -63,13 +63,18 @@ impl Account {
         let Some(first) = characters.next() else { return Err("it is empty".to_string()) };
         if first.is_ascii_digit() {
             let number = id(text).ok_or_else(|| {
-                format!("{text:?} is neither a name (it begins with a digit) nor a number below {NO_ID}")
+                format!(
+                    "{text:?} is neither a name (it begins with a digit) nor a number below {NO_ID}"
+                )
             })?;
             return Ok(Account::Number(number));
         }
         let body = text.strip_suffix('$').unwrap_or(text);
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        if (first.is_ascii_alphabetic() || first == '_') && body.chars().all(fits) && text.len() < 256 {
+        if (first.is_ascii_alphabetic() || first == '_')
+            && body.chars().all(fits)
+            && text.len() < 256
+        {
             return Ok(Account::Name(text.to_string()));
         }
         Err(format!("{text:?} can not be the name of a user or group"))
@@ -245,9 +250,23 @@ mod tests {
 
     #[test]
     fn texts_that_look_like_a_user_and_are_none_are_refused() {
-        for bad in
-            ["", "0day", "0x1", "-1", "4294967295", "4294967296", "00", "010", "root\n", "a b", "ä", "+1", " 5", "a:b", "."]
-        {
+        for bad in [
+            "",
+            "0day",
+            "0x1",
+            "-1",
+            "4294967295",
+            "4294967296",
+            "00",
+            "010",
+            "root\n",
+            "a b",
+            "ä",
+            "+1",
+            " 5",
+            "a:b",
+            ".",
+        ] {
             assert!(Account::parse(bad).is_err(), "{bad:?}");
         }
         for good in ["root", "_apt", "systemd-network", "host$", "0", "65534", "4294967294"] {

@@ -131,9 +131,10 @@ pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
         ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
             ("a quote is opened and never closed", "close it on the same line")
         }
-        ErrorKind::UnknownQuotedScalarEscape => {
-            ("an unknown escape within double quotes", "write `\\\\` for a backslash, or use single quotes")
-        }
+        ErrorKind::UnknownQuotedScalarEscape => (
+            "an unknown escape within double quotes",
+            "write `\\\\` for a backslash, or use single quotes",
+        ),
         ErrorKind::InvalidTrailingSingleQuotedScalar
         | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
             ("text behind the closing quote", "quote the whole value, or nothing of it")
@@ -145,20 +146,24 @@ pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
         | ErrorKind::ExpectedFlowMappingSeparator => {
             ("a bracket is opened and never closed", "close it, or quote the value")
         }
-        ErrorKind::RecursionLimitExceeded => ("lists and maps nest too deeply", "no key needs that"),
-        ErrorKind::DirectiveDisallowed => ("a YAML directive (`%…`)", "delete it"),
-        ErrorKind::UnknownAnchor => {
-            ("an alias (`*name`) is not taken here", "write the value out; if the text itself is meant, quote it")
+        ErrorKind::RecursionLimitExceeded => {
+            ("lists and maps nest too deeply", "no key needs that")
         }
+        ErrorKind::DirectiveDisallowed => ("a YAML directive (`%…`)", "delete it"),
+        ErrorKind::UnknownAnchor => (
+            "an alias (`*name`) is not taken here",
+            "write the value out; if the text itself is meant, quote it",
+        ),
         ErrorKind::UnexpectedCharacter { .. } => {
             ("a value may not begin with this character", "quote the value")
         }
         ErrorKind::CommentInterceptedScalar => {
             ("a comment within a value of several lines", "quote the value, or move the comment")
         }
-        ErrorKind::InvalidDocumentEnd => {
-            ("text behind the `...` that ends a document", "begin the next document on its own line")
-        }
+        ErrorKind::InvalidDocumentEnd => (
+            "text behind the `...` that ends a document",
+            "begin the next document on its own line",
+        ),
         other => return (other.to_string(), ""),
     };
     (message.to_string(), hint)

@@ -394,10 +394,7 @@ impl<'a> Reader<'a> {
 }
 
 fn spot(span: Span) -> Spot {
-    Spot {
-        line: number(span.start.line()),
-        column: number(span.start.col()).saturating_add(1),
-    }
+    Spot { line: number(span.start.line()), column: number(span.start.col()).saturating_add(1) }
 }
 
 fn number(count: usize) -> u32 {
