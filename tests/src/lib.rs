@@ -2,9 +2,9 @@
 //! `tests/tests/`, the stages that run them in `tests/stages/`.
 //!
 //! [`daemon`] is a scriptable stand-in for a service. [`sandbox`] is a directory with
-//! unit files in it, [`boot`] a real init running on one, [`status`] what it says about
-//! itself, [`process`] what the kernel says about its processes. [`deadline`] waits for
-//! facts; nothing here sleeps and hopes.
+//! unit files in it, [`boot`] a real init running on one, [`client`] a caller at its
+//! socket, [`status`] what it says about itself, [`process`] what the kernel says about
+//! its processes. [`deadline`] waits for facts; nothing here sleeps and hopes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,5 +15,10 @@
     reason = "a test that can not go on says so and ends; a stand-in talks"
 )]
 
+pub mod boot;
+pub mod client;
 pub mod daemon;
 pub mod deadline;
+pub mod process;
+pub mod sandbox;
+pub mod status;

@@ -1,0 +1,325 @@
+//! A real init at work on a [`Sandbox`]: as PID 1 of fresh PID and mount namespaces, the
+//! same in a user namespace, or as a plain supervisor. Its end checks what holds after
+//! every test, whatever was tested: see [`Init::finish`].
+
+use crate::client::Client;
+use crate::deadline::{PATIENCE, until, within};
+use crate::process::Process;
+use crate::sandbox::{Sandbox, program};
+use crate::status::Status;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How init is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// PID 1 of a PID and mount namespace; needs root.
+    Namespace,
+    /// The same within a user namespace; needs no root.
+    UserNamespace,
+    /// Somebody's child that adopts orphans.
+    Supervisor,
+}
+
+/// Open files PID 1 may have more at the end than after its boot.
+const SPARE_FILES: usize = 5;
+
+/// One running init.
+#[derive(Debug)]
+pub struct Init {
+    /// Where its files are.
+    pub sandbox: Sandbox,
+    way: Way,
+    child: Child,
+    first: Process,
+    files: usize,
+    may_crash: bool,
+}
+
+/// Options of a boot, with defaults for all but the units.
+#[derive(Debug)]
+pub struct Boot {
+    sandbox: Sandbox,
+    way: Way,
+    arguments: Vec<String>,
+    wrapper: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Boot {
+    /// On these files, as PID 1 of a namespace where we may make one.
+    pub fn new(sandbox: Sandbox) -> Boot {
+        let root = nix::unistd::geteuid().is_root();
+        let way = if root { Way::Namespace } else { Way::UserNamespace };
+        let (arguments, wrapper, environment) = Default::default();
+        Boot { sandbox, way, arguments, wrapper, environment }
+    }
+
+    /// Another way.
+    pub fn way(mut self, way: Way) -> Boot {
+        self.way = way;
+        self
+    }
+
+    /// More arguments for init.
+    pub fn arguments(mut self, arguments: &[&str]) -> Boot {
+        self.arguments.extend(arguments.iter().map(|&a| a.to_owned()));
+        self
+    }
+
+    /// A program with its arguments that starts init: `setpriv …`, `strace …`.
+    pub fn through(mut self, wrapper: &[&str]) -> Boot {
+        self.wrapper.extend(wrapper.iter().map(|&a| a.to_owned()));
+        self
+    }
+
+    /// A variable of init's own environment.
+    pub fn variable(mut self, name: &str, value: &str) -> Boot {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts init with this goal and returns once it answers.
+    pub fn start(self, target: &str) -> Init {
+        let mut init = self.launch(target);
+        until("init answers at its socket", || {
+            if let Ok(Some(status)) = init.child.try_wait() {
+                let said = init.sandbox.read("out.log");
+                panic!("init ended ({status}) before it answered; it said:\n{said}");
+            }
+            init.client()?.ask("ping", &json!({})).ok()
+        });
+        init.files = init.first.files().len();
+        init
+    }
+
+    /// Starts init and does not wait for anything but its pid.
+    pub fn launch(self, target: &str) -> Init {
+        let sandbox = self.sandbox;
+        let out = File::create(sandbox.path("out.log")).expect("out.log");
+        let errors = out.try_clone().expect("dup");
+        let mut words: Vec<String> = match self.way {
+            Way::Namespace => vec!["unshare", "-fpm", "--mount-proc", "--kill-child"],
+            Way::UserNamespace => vec!["unshare", "-Urfpm", "--mount-proc", "--kill-child"],
+            Way::Supervisor => Vec::new(),
+        }
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+        words.extend(self.wrapper);
+        words.push(program("GROUNDSTATE_INIT", "init"));
+        if self.way != Way::Supervisor {
+            words.push("--container".to_owned());
+        }
+        for (flag, name) in [
+            ("--units", "units"),
+            ("--runtime-dir", "run"),
+            ("--log-dir", "log"),
+            ("--policy", "policy.yaml"),
+        ] {
+            words.extend([flag.to_owned(), sandbox.at(name)]);
+        }
+        if sandbox.path("init.yaml").exists() {
+            words.extend(["--config".to_owned(), sandbox.at("init.yaml")]);
+        }
+        words.extend(["--target".to_owned(), target.to_owned()]);
+        words.extend(self.arguments);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(out).stderr(errors);
+        command.env_remove("NOTIFY_SOCKET").envs(self.environment);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", words[0]));
+        let outer = Process(i32::try_from(child.id()).expect("a pid"));
+        let first = match self.way {
+            Way::Supervisor => outer,
+            Way::Namespace | Way::UserNamespace => until("the first process is there", || {
+                outer.children().into_iter().find(|p| p.inner_pid() == Some(1))
+            }),
+        };
+        Init { sandbox, way: self.way, child, first, files: usize::MAX, may_crash: false }
+    }
+}
+
+impl Init {
+    /// Init's own process, as the test sees it.
+    pub fn process(&self) -> Process {
+        self.first
+    }
+
+    /// A fresh connection to the control socket.
+    pub fn client(&self) -> Option<Client> {
+        Client::connect(&self.sandbox.path("run/control.sock"))
+    }
+
+    /// Asks once, on a connection of its own.
+    ///
+    /// # Errors
+    /// The `error` of the answer.
+    pub fn ask(&self, verb: &str, fields: &Value) -> Result<Value, Value> {
+        self.client().expect("somebody listens at the control socket").ask(verb, fields)
+    }
+
+    /// Asks for what must not be refused.
+    pub fn tell(&self, verb: &str, fields: &Value) -> Value {
+        self.ask(verb, fields).unwrap_or_else(|error| panic!("{verb} {fields}: {error}"))
+    }
+
+    /// The state of everything.
+    pub fn status(&self) -> Status {
+        Status(self.tell("status", &json!({})))
+    }
+
+    /// Waits until the status is as wanted; gives it.
+    pub fn when(&self, what: &str, wanted: impl Fn(&Status) -> bool) -> Status {
+        let mut last = None;
+        let found = within(PATIENCE, || {
+            let status = self.status();
+            let fits = wanted(&status);
+            last = Some(status.clone());
+            fits.then_some(status)
+        });
+        found.unwrap_or_else(|| {
+            panic!("waited in vain: {what}\n{}", last.map(|s| s.table()).unwrap_or_default())
+        })
+    }
+
+    /// Waits until a unit is in a state.
+    pub fn when_state(&self, unit: &str, state: &str) -> Status {
+        self.when(&format!("{unit} is {state}"), |status| status.state(unit) == state)
+    }
+
+    /// Waits until the system is in a state.
+    pub fn when_system(&self, state: &str) -> Status {
+        self.when(&format!("the system is {state}"), |status| status.system() == state)
+    }
+
+    /// The main process of a unit, as the test sees it.
+    pub fn main_of(&self, unit: &str) -> Process {
+        let pid = self.status().main_pid(unit).unwrap_or_else(|| panic!("{unit} has a main pid"));
+        match self.way {
+            Way::Supervisor => Process(pid),
+            Way::Namespace | Way::UserNamespace => {
+                self.first.neighbour(pid).unwrap_or_else(|| panic!("pid {pid} is there"))
+            }
+        }
+    }
+
+    /// Every process that says it belongs to a unit.
+    pub fn processes_of(&self, unit: &str) -> Vec<Process> {
+        let ours = |p: &Process| p.environment().get("GROUNDSTATE_UNIT").is_some_and(|u| u == unit);
+        self.descendants().into_iter().filter(|p| p.is_alive() && ours(p)).collect()
+    }
+
+    fn descendants(&self) -> Vec<Process> {
+        if self.way != Way::Supervisor {
+            return self.first.neighbours();
+        }
+        let mut found = vec![self.first];
+        let mut at = 0;
+        while at < found.len() {
+            found.extend(found[at].children());
+            at += 1;
+        }
+        found
+    }
+
+    /// Runs initctl with these words against this init.
+    pub fn initctl(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(program("GROUNDSTATE_INITCTL", "initctl"));
+        command.arg("--socket").arg(self.sandbox.path("run/control.sock")).args(words);
+        command.env("NO_COLOR", "1").stdin(Stdio::null()).output().expect("initctl runs")
+    }
+
+    /// As [`Init::initctl`], with `--json`; gives the exit code too.
+    pub fn initctl_json(&self, words: &[&str]) -> (i32, Value) {
+        let output = self.initctl(&[&["--json"], words].concat());
+        let text = String::from_utf8_lossy(&output.stdout);
+        let value = serde_json::from_str(&text)
+            .unwrap_or_else(|e| panic!("{words:?} printed no JSON ({e}): {text}"));
+        (output.status.code().unwrap_or(-1), value)
+    }
+
+    /// This test makes init crash on purpose.
+    pub fn expect_crashes(&mut self) {
+        self.may_crash = true;
+    }
+
+    /// Waits for init's end.
+    pub fn ended(&mut self) -> ExitStatus {
+        until("init ends", || self.child.try_wait().expect("wait"))
+    }
+
+    /// What init and, where it echoes, its units wrote.
+    pub fn output(&self) -> String {
+        self.sandbox.read("out.log")
+    }
+
+    /// Checks what holds after every test, stops init and expects exit status 0.
+    pub fn finish(mut self) {
+        self.check();
+        self.tell("exit", &json!({}));
+        let status = self.ended();
+        assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
+    }
+
+    /// What holds at every time: it answers at once, has not crashed, leaves no zombie,
+    /// no open file and no process of a unit that is down.
+    pub fn check(&self) {
+        let begin = Instant::now();
+        self.tell("ping", &json!({}));
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(1), "a ping took {took:?}");
+        if !self.may_crash {
+            assert_eq!(self.tell("stats", &json!({}))["crashes"], 0);
+        }
+        until("no zombie is init's", || {
+            self.first.children().iter().all(|p| p.state() != Some('Z')).then_some(())
+        });
+        let files = || self.first.files().len();
+        let close = within(Duration::from_secs(5), || {
+            (files() <= self.files.saturating_add(SPARE_FILES)).then_some(())
+        });
+        assert!(close.is_some(), "{} files, {} at boot", files(), self.files);
+        self.check_processes();
+    }
+
+    fn check_processes(&self) {
+        let left = || {
+            let status = self.status();
+            self.descendants().into_iter().find_map(|process| {
+                let unit = process.environment().get("GROUNDSTATE_UNIT")?.clone();
+                let down = matches!(status.state(&unit), "disabled" | "failed" | "waiting");
+                (down && process.is_alive()).then_some(unit)
+            })
+        };
+        let clean = within(Duration::from_secs(5), || left().is_none().then_some(()));
+        assert!(clean.is_some(), "{:?} is down and has a process", left());
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("init said:\n{}", self.output());
+            if let Some(Ok(status)) = self.client().map(|mut c| c.ask("status", &json!({}))) {
+                eprintln!("{}", Status(status).table());
+            }
+        }
+        if matches!(self.child.try_wait(), Ok(None)) {
+            for process in self.descendants().into_iter().filter(|p| *p != self.first) {
+                let _ =
+                    nix::sys::signal::kill(nix::unistd::Pid::from_raw(process.0), Signal::SIGKILL);
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The exit code, or 128 and the signal, as a shell counts.
+pub fn shell_code(status: ExitStatus) -> i32 {
+    status.code().or(status.signal().map(|s| 128 + s)).unwrap_or(-1)
+}

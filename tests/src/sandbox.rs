@@ -1,0 +1,125 @@
+//! A directory of its own for one init: unit files, runtime dir, logs. Removed at the
+//! end unless the test failed, so that a failure can be looked at.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// The directory. Below it: `units/`, `run/`, `log/`, `init.yaml`, `policy.yaml`.
+#[derive(Debug)]
+pub struct Sandbox {
+    dir: PathBuf,
+}
+
+impl Sandbox {
+    /// A fresh, empty one that every uid may enter.
+    pub fn new() -> Sandbox {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("groundstate-test.{}.{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&dir);
+        for part in ["units", "run", "log"] {
+            fs::create_dir_all(dir.join(part)).expect("a temporary directory");
+        }
+        for path in [dir.clone(), dir.join("units")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
+        }
+        Sandbox { dir }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A path in it, as text for a unit file or a command line.
+    pub fn at(&self, name: &str) -> String {
+        self.path(name).to_str().expect("a temporary directory with a plain name").to_owned()
+    }
+
+    /// The directory itself.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Writes `units/NAME.yaml`. `DAEMON` in the text becomes the path of the stand-in,
+    /// `DIR` that of this directory.
+    pub fn unit(&self, name: &str, text: &str) -> &Sandbox {
+        let text = text.replace("DAEMON", &program("GROUNDSTATE_DAEMON", "daemon"));
+        let text = text.replace("DIR", self.dir.to_str().expect("a plain name"));
+        let text = format!("unit: {name}\n{}\n", text.trim_start());
+        self.put(&format!("units/{name}.yaml"), &text)
+    }
+
+    /// Takes `units/NAME.yaml` away.
+    pub fn remove_unit(&self, name: &str) -> &Sandbox {
+        fs::remove_file(self.path(&format!("units/{name}.yaml"))).expect("the unit file is there");
+        self
+    }
+
+    /// Writes a file as a whole: it is never seen half written.
+    pub fn put(&self, name: &str, text: &str) -> &Sandbox {
+        let fresh = self.path(&format!(".{}.new", name.replace('/', "_")));
+        fs::write(&fresh, text).expect("write");
+        fs::rename(&fresh, self.path(name)).expect("rename");
+        self
+    }
+
+    /// What a file holds; nothing where there is none.
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// The words a stand-in left in its trace file.
+    pub fn trace(&self, name: &str) -> Vec<String> {
+        self.read(name).lines().map(str::to_owned).collect()
+    }
+
+    /// Gives a stand-in an order over its control pipe.
+    pub fn order(&self, fifo: &str, order: &str) {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = self.path(fifo);
+        let mut pipe = crate::deadline::until(&format!("{fifo} has a reader"), || {
+            let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
+            fs::OpenOptions::new().write(true).custom_flags(flags).open(&path).ok()
+        });
+        pipe.write_all(format!("{order}\n").as_bytes()).expect("an order fits into the pipe");
+    }
+}
+
+impl Default for Sandbox {
+    fn default() -> Sandbox {
+        Sandbox::new()
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("left for you to look at: {}", self.dir.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// The path of one of the programs under test: from the environment variable, as
+/// `tests/run` sets it, else from the folder this test was built into.
+pub fn program(variable: &str, name: &str) -> String {
+    if let Ok(path) = std::env::var(variable) {
+        assert!(Path::new(&path).is_file(), "{variable}={path}: not there");
+        return path;
+    }
+    let mut path = std::env::current_exe().expect("where this test is");
+    path.pop();
+    if path.ends_with("deps") {
+        path.pop();
+    }
+    path.push(name);
+    assert!(path.is_file(), "{}: not there; cargo build --workspace makes it", path.display());
+    path.to_str().expect("a plain path").to_owned()
+}
