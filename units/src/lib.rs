@@ -13,6 +13,7 @@
 pub mod account;
 pub mod control;
 pub mod diagnostic;
+pub mod errno;
 #[cfg(feature = "text")]
 pub mod files;
 pub mod generation;
@@ -23,6 +24,7 @@ pub mod machine;
 pub mod name;
 pub mod policy;
 pub mod settings;
+pub mod signal;
 pub mod spec;
 #[cfg(feature = "text")]
 pub mod text;

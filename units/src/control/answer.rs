@@ -551,6 +551,8 @@ pub struct Pong {
     pub pid: u32,
     /// When it began.
     pub boot: String,
+    /// `seq` of the latest event.
+    pub seq: u64,
     /// Where it reads and writes.
     pub paths: Paths,
 }
@@ -668,6 +670,8 @@ pub struct Said {
     pub hint: String,
     /// Other places that belong to it.
     pub related: Vec<Spot>,
+    /// The line of the file, cut short; empty when it is not at hand.
+    pub excerpt: String,
 }
 
 /// A place in a file.
@@ -710,6 +714,7 @@ impl From<&Diagnostic> for Said {
             message: diagnostic.message.clone(),
             hint: diagnostic.hint.clone(),
             related: diagnostic.related.iter().map(spot).collect(),
+            excerpt: diagnostic.excerpt.clone(),
         }
     }
 }

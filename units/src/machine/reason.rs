@@ -7,7 +7,9 @@ use crate::machine::event::ExecFailure;
 use crate::name::Name;
 use crate::spec::Exit;
 use crate::time::Time;
+use crate::{errno, signal};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The states an operator sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -124,6 +126,56 @@ pub enum Reason {
     Unkillable,
     /// A bug of ours, contained.
     Internal,
+}
+
+impl fmt::Display for Reason {
+    /// The sentence, in lower case, without a full stop. Points in time are left to whoever
+    /// knows the wall clock.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Exit(Exit::Code(code)) => write!(f, "its process exited with status {code}"),
+            Reason::Exit(Exit::Signal { signal: number, core }) => {
+                let dumped = if *core { " (core dumped)" } else { "" };
+                write!(f, "its process was killed by signal {}{dumped}", signal::name(*number))
+            }
+            Reason::StartTimeout => write!(f, "it was not ready within its start-timeout"),
+            Reason::StopTimeout => write!(f, "it was not gone within its stop-timeout"),
+            Reason::Watchdog => write!(f, "its watchdog was not pinged in time"),
+            Reason::Exec(failure) => failure.fmt(f),
+            Reason::Dependency { target, unit } if target == unit => write!(f, "{unit} is failed"),
+            Reason::Dependency { target, unit } => write!(f, "{target} (unit {unit}) is failed"),
+            Reason::Masked { target } => write!(f, "{target} is masked"),
+            Reason::Missing { target } => write!(f, "nobody provides {target}"),
+            Reason::Config { at, message } => write!(f, "{at}: {message}"),
+            Reason::Conflict { target } => write!(f, "it conflicts with {target}, which was first"),
+            Reason::Skipped { condition } => write!(f, "skipped: {condition} is not met"),
+            Reason::OutOfMemory => write!(f, "the kernel killed it for want of memory"),
+            Reason::Protocol { message } => message.fmt(f),
+            Reason::Slot => write!(f, "waits for a free start slot (max-starting)"),
+            Reason::Backoff { attempt, .. } => {
+                write!(f, "waits for its next try after {attempt} failures in a row")
+            }
+            Reason::On { targets } => {
+                write!(f, "waits for ")?;
+                for (i, target) in targets.iter().enumerate() {
+                    write!(f, "{}{target}", if i == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+            Reason::Unkillable => write!(f, "a process of it can not be killed"),
+            Reason::Internal => write!(f, "a bug in init, contained"),
+        }
+    }
+}
+
+impl fmt::Display for ExecFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot run {} ({}): ", self.path, self.stage.as_str())?;
+        match errno::sentence(self.errno) {
+            Some(text) => f.write_str(text),
+            None => write!(f, "error {}", self.errno),
+        }
+    }
 }
 
 /// Why a wish was refused. Nothing changed.

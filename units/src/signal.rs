@@ -1,0 +1,101 @@
+//! Signals by name, as unit files write them and people read them. Numbers are those of
+//! Linux on all but MIPS, SPARC, PA-RISC and Alpha: signal(7).
+
+const NAMES: [(&str, u8); 31] = [
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("ILL", 4),
+    ("TRAP", 5),
+    ("ABRT", 6),
+    ("BUS", 7),
+    ("FPE", 8),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("SEGV", 11),
+    ("USR2", 12),
+    ("PIPE", 13),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("STKFLT", 16),
+    ("CHLD", 17),
+    ("CONT", 18),
+    ("STOP", 19),
+    ("TSTP", 20),
+    ("TTIN", 21),
+    ("TTOU", 22),
+    ("URG", 23),
+    ("XCPU", 24),
+    ("XFSZ", 25),
+    ("VTALRM", 26),
+    ("PROF", 27),
+    ("WINCH", 28),
+    ("IO", 29),
+    ("PWR", 30),
+    ("SYS", 31),
+];
+
+/// The first real-time signal that is free for use, and the last: signal(7), glibc and musl.
+const REALTIME: (u8, u8) = (34, 64);
+
+/// `TERM`, `RTMIN+3`; a number that is no signal's is written as such.
+pub fn name(number: u8) -> String {
+    match NAMES.iter().find(|(_, n)| *n == number) {
+        Some((name, _)) => (*name).to_string(),
+        None if number == REALTIME.0 => "RTMIN".to_string(),
+        None if (REALTIME.0..=REALTIME.1).contains(&number) => {
+            format!("RTMIN+{}", number - REALTIME.0)
+        }
+        None => number.to_string(),
+    }
+}
+
+/// `TERM`, `SIGTERM`, `term`, `15`, `RTMIN+3`, `RTMAX-1`. None: no signal.
+pub fn number(text: &str) -> Option<u8> {
+    let upper = text.to_ascii_uppercase();
+    let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+    if let Some((_, number)) = NAMES.iter().find(|(name, _)| *name == bare) {
+        return Some(*number);
+    }
+    let number = if let Some(more) = bare.strip_prefix("RTMIN") {
+        let more = if more.is_empty() { 0 } else { more.strip_prefix('+')?.parse::<u8>().ok()? };
+        REALTIME.0.checked_add(more)?
+    } else if let Some(less) = bare.strip_prefix("RTMAX") {
+        let less = if less.is_empty() { 0 } else { less.strip_prefix('-')?.parse::<u8>().ok()? };
+        REALTIME.1.checked_sub(less).filter(|n| *n >= REALTIME.0)?
+    } else {
+        upper.parse::<u8>().ok()?
+    };
+    (1..=REALTIME.1).contains(&number).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_signal_is_found_by_its_own_name() {
+        for n in (1..=31).chain(34..=64) {
+            assert_eq!(number(&name(n)), Some(n));
+        }
+    }
+
+    #[test]
+    fn names_are_taken_as_people_write_them() {
+        for (text, want) in [
+            ("SIGTERM", Some(15)),
+            ("hup", Some(1)),
+            ("9", Some(9)),
+            ("RTMIN+3", Some(37)),
+            ("SIGRTMAX-1", Some(63)),
+            ("RTMIN+31", None),
+            ("RTMIN3", None),
+            ("0", None),
+            ("65", None),
+            ("", None),
+            ("SIG", None),
+        ] {
+            assert_eq!(number(text), want, "{text}");
+        }
+    }
+}
