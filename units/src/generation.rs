@@ -17,6 +17,20 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnitId(pub u32);
 
+impl UnitId {
+    /// As an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl TargetId {
+    /// As an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Index into [`Generation::targets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TargetId(pub u32);
@@ -141,4 +155,33 @@ pub struct Generation {
     pub diagnostics: Vec<Diagnostic>,
     /// The files it was read from, sorted by path.
     pub files: Vec<FileRecord>,
+}
+
+impl Generation {
+    /// The unit of that id.
+    pub fn unit(&self, id: UnitId) -> Option<&Unit> {
+        self.units.get(id.index())
+    }
+
+    /// The target of that id.
+    pub fn target(&self, id: TargetId) -> Option<&Target> {
+        self.targets.get(id.index())
+    }
+
+    /// By name.
+    pub fn find_unit(&self, name: &str) -> Option<UnitId> {
+        let at = self.units.binary_search_by(|u| u.name.as_str().cmp(name)).ok()?;
+        u32::try_from(at).ok().map(UnitId)
+    }
+
+    /// By name.
+    pub fn find_target(&self, name: &str) -> Option<TargetId> {
+        let at = self.targets.binary_search_by(|t| t.name.as_str().cmp(name)).ok()?;
+        u32::try_from(at).ok().map(TargetId)
+    }
+
+    /// The ids of all units, in order of name.
+    pub fn unit_ids(&self) -> impl DoubleEndedIterator<Item = UnitId> + use<> {
+        (0..u32::try_from(self.units.len()).unwrap_or(u32::MAX)).map(UnitId)
+    }
 }

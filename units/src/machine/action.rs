@@ -47,6 +47,9 @@ pub enum Action {
     },
     /// Something changed that an operator may want to read: one line of `initctl events`.
     Note(Note),
+    /// At boot neither the goal nor the emergency target can be had: a shell on the console, or
+    /// in a container the end.
+    Emergency,
     /// Everything is down (or the deadline killed it): the shell ends.
     Finish(Shutdown),
 }
@@ -94,6 +97,6 @@ pub struct Note {
 pub struct Outcome {
     /// Orders, in the order to carry them out.
     pub actions: Vec<Action>,
-    /// The wish was refused and nothing changed; `actions` may still hold what was due by time.
+    /// The wish was refused and nothing changed; `actions` may still hold what was due.
     pub refused: Option<Refusal>,
 }

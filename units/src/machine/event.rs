@@ -175,8 +175,13 @@ pub enum Event {
     WatchdogTrigger(RunId),
     /// The main process ended (for a oneshot: the last command, or the first that failed).
     Exited(RunId, Exit),
+    /// [`Event::Exited`] and [`Event::Gone`] in one: the main process ended and left nothing. For
+    /// background-scripted only this tells that the script left no process behind.
+    Ended(RunId, Exit),
     /// Nothing of the run is left: main process gone, cgroup empty, helpers gone.
     Gone(RunId),
+    /// A condition is not met: the run is over without having begun, and counts as exited.
+    Skipped(RunId, String),
     /// The start broke off before the main command ran. Nothing of the run is left.
     StartFailed(RunId, ExecFailure),
     /// The service did not keep to its type's protocol (bad pid file …). Counts as a failure; what is left is stopped.
@@ -187,6 +192,8 @@ pub enum Event {
     Fire(Name),
 
     // --- time ------------------------------------------------------------------
-    /// Only time passed.
+    /// Time passed. Only this event lets timers fire: all that are due by now. The shell sends it
+    /// as the last event of each turn in which `next_deadline` has come, so that a fact of the
+    /// same turn wins over its time-out.
     Tick,
 }
