@@ -9,13 +9,9 @@
 //! Beside it: [`diagnostic`] (how a mistake is said), [`control`] (what goes over
 //! the control socket). Limits stand in [`limit`], names in [`name`].
 
-#[cfg(feature = "text")]
-pub mod account;
 pub mod control;
 pub mod diagnostic;
 pub mod errno;
-#[cfg(feature = "text")]
-pub mod files;
 pub mod generation;
 pub mod limit;
 pub mod log_line;
@@ -26,9 +22,17 @@ pub mod policy;
 pub mod settings;
 pub mod signal;
 pub mod spec;
-#[cfg(feature = "text")]
-pub mod text;
 pub mod time;
 pub mod wall;
+
+// From text to a generation.
+#[cfg(feature = "text")]
+pub mod account;
+pub mod exec_line;
+#[cfg(feature = "text")]
+pub mod files;
+#[cfg(feature = "text")]
+pub mod text;
+pub mod value;
 #[cfg(feature = "text")]
 pub mod yaml;

@@ -346,7 +346,7 @@ pub struct ResourceLimit {
 pub enum Piece {
     /// As it stands.
     Literal(String),
-    /// `${NAME}`, or `$NAME` within a word: one word whatever the value.
+    /// `${NAME}`: one word whatever the value; empty when unset.
     Variable(String),
     /// `$NAME` as a whole word: split at white space, gone when unset.
     Split(String),

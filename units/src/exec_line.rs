@@ -1,0 +1,426 @@
+//! Exec lines: the text of `exec-start` and its kin as words, and the words as
+//! arguments. No shell is involved; the rules are those of systemd.service(5),
+//! "COMMAND LINES", without its prefixes and `;` lists.
+//!
+//! Words are split at white space. Quotes, single or double, hold a word together,
+//! anywhere in it, and are removed; the C escapes are known in and out of quotes.
+//! After that, quotes make no difference any more: a word that is `$NAME` as a whole
+//! is replaced by the words of the variable's value (by none when it is unset);
+//! `${NAME}` anywhere in a word is replaced by the value as it is; `$$` is a dollar;
+//! any other dollar stays, for a shell that may be the program. The program itself
+//! is never a variable. Parsing happens in the loader, [`expand`] at each start.
+
+use crate::limit;
+use crate::spec::{ExecLine, Piece};
+use std::fmt;
+
+/// Why a text is no exec line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The fact.
+    pub message: String,
+    /// What to do about it.
+    pub hint: &'static str,
+}
+
+/// Something that is probably not what was meant.
+pub type Remark = Mistake;
+
+/// A word as split: its characters, and which of them stood bare (neither quoted nor escaped).
+#[derive(Default)]
+struct Word {
+    text: String,
+    bare: bool,
+    started: bool,
+}
+
+/// The words of a line, with remarks about what a shell would have understood.
+///
+/// # Errors
+/// The first thing that can not be right.
+pub fn parse(text: &str) -> Result<(ExecLine, Vec<Remark>), Mistake> {
+    if text.len() > limit::EXEC_LINE {
+        return mistake(format!("an exec line of {} bytes", text.len()), "128 KiB at most");
+    }
+    let words = split(text)?;
+    let Some(program) = words.first() else {
+        return mistake("an exec line without a word".to_string(), "name a program");
+    };
+    check_program(&program.text)?;
+    let mut remarks = Vec::new();
+    let mut line = ExecLine { words: vec![vec![Piece::Literal(program.text.clone())]] };
+    for word in words.iter().skip(1) {
+        remarks.extend(remark(word));
+        line.words.push(pieces(&word.text)?);
+    }
+    Ok((line, remarks))
+}
+
+fn mistake<T>(message: String, hint: &'static str) -> Result<T, Mistake> {
+    Err(Mistake { message, hint })
+}
+
+fn check_program(program: &str) -> Result<(), Mistake> {
+    if program.is_empty() {
+        return mistake("the program is an empty word".to_string(), "name a program");
+    }
+    if program.contains('$') {
+        let hint = "write its path, or use /bin/sh -c";
+        return mistake(format!("the program `{program}` can not hold a variable"), hint);
+    }
+    if program.len() > limit::PATH {
+        return mistake(format!("a path of {} bytes", program.len()), "4095 at most");
+    }
+    let dotted = program.split('/').any(|part| part == "..");
+    if (program.contains('/') && !program.starts_with('/')) || program.ends_with('/') || dotted {
+        let hint = "give the path from the root, or a bare name that is looked up in PATH";
+        return mistake(format!("the program `{program}` is no absolute path"), hint);
+    }
+    if program.starts_with(['-', '@', '+', '!', ':', '|']) {
+        let hint = "prefixes before the program have no meaning here";
+        return mistake(format!("the program can not begin with `{program:.1}`"), hint);
+    }
+    Ok(())
+}
+
+fn split(text: &str) -> Result<Vec<Word>, Mistake> {
+    let mut words = Vec::new();
+    let mut word = Word { bare: true, ..Word::default() };
+    let mut quote = None;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (character, quote) {
+            ('\\', _) => {
+                word.text.push(escape(&mut characters)?);
+                (word.started, word.bare) = (true, false);
+            }
+            (c, Some(open)) if c == open => quote = None,
+            (c, Some(_)) => word.text.push(c),
+            ('"' | '\'', None) => {
+                quote = Some(character);
+                (word.started, word.bare) = (true, false);
+            }
+            (' ' | '\t' | '\n' | '\r', None) => {
+                if word.started {
+                    words.push(std::mem::take(&mut word));
+                }
+                word.bare = true;
+            }
+            (c, None) => {
+                word.text.push(c);
+                word.started = true;
+            }
+        }
+    }
+    if let Some(open) = quote {
+        return mistake(format!("a quote `{open}` that is not closed"), "close it");
+    }
+    if word.started {
+        words.push(word);
+    }
+    Ok(words)
+}
+
+/// What stands behind a backslash.
+fn escape(characters: &mut std::str::Chars<'_>) -> Result<char, Mistake> {
+    let hint = "write `\\\\` for a backslash";
+    let Some(kind) = characters.next() else {
+        return mistake("a backslash at the end of the line".to_string(), hint);
+    };
+    let (radix, digits, first) = match kind {
+        'a' => return Ok('\u{7}'),
+        'b' => return Ok('\u{8}'),
+        'f' => return Ok('\u{c}'),
+        'n' => return Ok('\n'),
+        'r' => return Ok('\r'),
+        't' => return Ok('\t'),
+        'v' => return Ok('\u{b}'),
+        's' => return Ok(' '),
+        '\\' | '"' | '\'' => return Ok(kind),
+        'x' => (16, 2, None),
+        'u' => (16, 4, None),
+        'U' => (16, 8, None),
+        '0'..='7' => (8, 3, Some(kind)),
+        other => return mistake(format!("the unknown escape `\\{other}`"), hint),
+    };
+    let digits: String = first
+        .into_iter()
+        .chain(characters.by_ref().take(digits - usize::from(first.is_some())))
+        .collect();
+    let plain = digits.chars().all(|digit| digit.is_digit(radix));
+    let number = if plain { u32::from_str_radix(&digits, radix).ok() } else { None };
+    // A byte beyond ASCII would be half a character: the whole line stays UTF-8.
+    let limit = if matches!(kind, 'u' | 'U') { u32::MAX } else { 0x7f };
+    let value = number.filter(|number| (1..=limit).contains(number)).and_then(char::from_u32);
+    match value {
+        Some(value) => Ok(value),
+        None => mistake(format!("the escape `\\{kind}` with `{digits}` is no character"), hint),
+    }
+}
+
+/// Splits a word at its variables.
+fn pieces(word: &str) -> Result<Vec<Piece>, Mistake> {
+    if let Some(name) = word.strip_prefix('$')
+        && is_variable(name)
+    {
+        return Ok(vec![variable(name, Piece::Split)]);
+    }
+    let mut pieces = Vec::new();
+    let mut literal = String::new();
+    let mut rest = word;
+    while let Some((before, after)) = rest.split_once('$') {
+        literal.push_str(before);
+        if let Some(after) = after.strip_prefix('$') {
+            literal.push('$');
+            rest = after;
+        } else if let Some((name, after)) = braced(after) {
+            if !literal.is_empty() {
+                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+            }
+            pieces.push(variable(name, Piece::Variable));
+            rest = after;
+        } else {
+            literal.push('$');
+            rest = after;
+        }
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Literal(literal));
+    }
+    Ok(pieces)
+}
+
+fn variable(name: &str, piece: fn(String) -> Piece) -> Piece {
+    if name == "MAINPID" { Piece::MainPid } else { piece(name.to_string()) }
+}
+
+fn braced(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = text.strip_prefix('{')?.split_once('}')?;
+    is_variable(name).then_some((name, rest))
+}
+
+/// The name of an environment variable: letters, digits, `_`, not beginning with a digit.
+pub fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// What of a bare word a shell would take for more than text.
+fn remark(word: &Word) -> Option<Remark> {
+    if !word.bare {
+        return None;
+    }
+    let text = word.text.as_str();
+    let operator = matches!(text, "|" | "||" | "&" | "&&" | ";" | "<" | ">" | ">>" | "2>&1" | "&>");
+    let redirection = ["2>", ">/", ">>/", "&>/"].iter().any(|start| text.starts_with(start));
+    if operator || redirection || text.starts_with("$(") || text.starts_with('`') {
+        let message = format!("`{text}` is handed to the program as it stands: there is no shell");
+        return Some(Mistake { message, hint: "use /bin/sh -c '…' where a shell is meant" });
+    }
+    let (_, after) = text.get(1..)?.split_once('$')?;
+    let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
+    let name = after.get(..end).filter(|name| is_variable(name))?;
+    let message = format!("`${name}` within a word is handed on as it stands");
+    Some(Mistake { message, hint: "write `${NAME}` to have it replaced, `$$` for a dollar" })
+}
+
+/// Why an exec line can not be turned into arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unexpanded {
+    /// It asks for `$MAINPID`, and there is no main process.
+    NoMainPid,
+    /// With its variables it is longer than [`limit::EXEC_LINE`].
+    TooLong,
+    /// There is no program.
+    Empty,
+}
+
+impl fmt::Display for Unexpanded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unexpanded::NoMainPid => "$MAINPID is asked for and there is no main process",
+            Unexpanded::TooLong => "the line with its variables is longer than 128 KiB",
+            Unexpanded::Empty => "the line has no program",
+        })
+    }
+}
+
+/// The arguments of a line, the program first. `lookup` gives the value of an
+/// environment variable; one that is unset is nothing. `main_pid` is the only source
+/// of `$MAINPID`: 0 and what would be negative as a pid_t count as none.
+///
+/// # Errors
+/// See [`Unexpanded`]. `$MAINPID` is never replaced by nothing.
+pub fn expand(
+    line: &ExecLine,
+    lookup: &dyn Fn(&str) -> Option<String>,
+    main_pid: Option<u32>,
+) -> Result<Vec<String>, Unexpanded> {
+    let main_pid = main_pid.filter(|pid| *pid > 0 && i32::try_from(*pid).is_ok());
+    let mut arguments = Vec::new();
+    let mut size = 0usize;
+    for word in &line.words {
+        if let [Piece::Split(name)] = word.as_slice() {
+            let value = lookup(name).unwrap_or_default();
+            size = size.saturating_add(value.len());
+            arguments.extend(value.split_ascii_whitespace().map(str::to_string));
+        } else {
+            let mut argument = String::new();
+            for piece in word {
+                match piece {
+                    Piece::Literal(text) => argument.push_str(text),
+                    Piece::Variable(name) | Piece::Split(name) => {
+                        argument.push_str(&lookup(name).unwrap_or_default());
+                    }
+                    Piece::MainPid => {
+                        let pid = main_pid.ok_or(Unexpanded::NoMainPid)?;
+                        argument.push_str(&pid.to_string());
+                    }
+                }
+                if argument.len() > limit::EXEC_LINE {
+                    return Err(Unexpanded::TooLong);
+                }
+            }
+            size = size.saturating_add(argument.len() + 1);
+            arguments.push(argument);
+        }
+        if size > limit::EXEC_LINE {
+            return Err(Unexpanded::TooLong);
+        }
+    }
+    if arguments.first().is_none_or(String::is_empty) {
+        return Err(Unexpanded::Empty);
+    }
+    Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn arguments(text: &str) -> Vec<String> {
+        let lookup = |name: &str| match name {
+            "A" => Some("one two  three".to_string()),
+            "EMPTY" => Some(String::new()),
+            "MAINPID" => Some("-1".to_string()),
+            _ => None,
+        };
+        expand(&parse(text).unwrap().0, &lookup, Some(42)).unwrap()
+    }
+
+    #[test]
+    fn words_quotes_escapes_and_variables_are_read_as_systemd_does() {
+        let cases: [(&str, &[&str]); 22] = [
+            ("/bin/a  b\tc ", &["/bin/a", "b", "c"]),
+            ("/bin/a \"b c\" 'd e'", &["/bin/a", "b c", "d e"]),
+            ("/bin/a b'c d'e", &["/bin/a", "bc de"]),
+            ("/bin/a '' \"\"", &["/bin/a", "", ""]),
+            (r"/bin/a \x41 \101 \u00e4 \s \t", &["/bin/a", "A", "A", "ä", " ", "\t"]),
+            (r#"/bin/a 'it\'s' "q\"q""#, &["/bin/a", "it's", "q\"q"]),
+            ("/bin/a $A", &["/bin/a", "one", "two", "three"]),
+            ("/bin/a ${A}", &["/bin/a", "one two  three"]),
+            ("/bin/a '${A}'", &["/bin/a", "one two  three"]),
+            ("/bin/a '$A'", &["/bin/a", "one", "two", "three"]),
+            ("/bin/a x${A}y", &["/bin/a", "xone two  threey"]),
+            ("/bin/a x$A", &["/bin/a", "x$A"]),
+            ("/bin/a $UNSET", &["/bin/a"]),
+            ("/bin/a ${UNSET}", &["/bin/a", ""]),
+            ("/bin/a $EMPTY ${EMPTY}", &["/bin/a", ""]),
+            ("/bin/a $$A $$", &["/bin/a", "$A", "$"]),
+            ("/bin/a $(date) `x` $1 ${1} ${", &["/bin/a", "$(date)", "`x`", "$1", "${1}", "${"]),
+            ("/bin/sh -c 'echo $X > y; z'", &["/bin/sh", "-c", "echo $X > y; z"]),
+            ("/bin/kill -TERM $MAINPID", &["/bin/kill", "-TERM", "42"]),
+            ("/bin/kill ${MAINPID}.x", &["/bin/kill", "42.x"]),
+            ("true ;", &["true", ";"]),
+            ("/bin/a $A_B", &["/bin/a"]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(arguments(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_main_pid_is_never_nothing_zero_or_negative() {
+        let line = parse("/bin/kill -TERM $MAINPID").unwrap().0;
+        let lookup = |_: &str| Some("1".to_string());
+        for none in [None, Some(0), Some(1 << 31), Some(u32::MAX)] {
+            assert_eq!(expand(&line, &lookup, none), Err(Unexpanded::NoMainPid));
+        }
+    }
+
+    #[test]
+    fn a_line_that_can_not_be_right_is_refused() {
+        for bad in [
+            "",
+            "  ",
+            "''",
+            "bin/x",
+            "./x",
+            "../x",
+            "/bin/../x",
+            "/bin/",
+            "-/bin/x",
+            "@/bin/x",
+            "+/bin/x",
+            "!x",
+            ":x",
+            "$A",
+            "/opt/${V}/x",
+            "/bin/a 'b",
+            "/bin/a \"b",
+            "/bin/a b\\",
+            r"/bin/a \q",
+            r"/bin/a \x",
+            r"/bin/a \x0g",
+            r"/bin/a \x00",
+            r"/bin/a \0",
+            r"/bin/a \x80",
+            r"/bin/a \ud800",
+            r"/bin/a \9",
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(parse(&format!("/bin/a {}", "x".repeat(limit::EXEC_LINE))).is_err());
+    }
+
+    #[test]
+    fn what_only_a_shell_would_understand_is_remarked() {
+        for odd in
+            ["/bin/a | b", "/bin/a > /dev/null", "/bin/a 2>&1", "/bin/a --x=$HOME", "/bin/a $(x)"]
+        {
+            assert_eq!(parse(odd).unwrap().1.len(), 1, "{odd}");
+        }
+        for fine in ["/bin/sh -c 'a | b > $X'", "/bin/a ${X} $Y", "/bin/a a|b", "/bin/a x$$y"] {
+            assert_eq!(parse(fine).unwrap().1, Vec::new(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn variables_can_not_blow_a_line_up() {
+        let line = parse(&format!("/bin/a {}", "${A}".repeat(1000))).unwrap().0;
+        let long = |_: &str| Some("x".repeat(1024));
+        assert_eq!(expand(&line, &long, None), Err(Unexpanded::TooLong));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_parsed_and_expanded_without_a_panic(
+            text in "(/b|[ \\\\'\"$a{}x0-9;|])*", pid: Option<u32>
+        ) {
+            if let Ok((line, _)) = parse(&text) {
+                let _ = expand(&line, &|_| None, pid);
+            }
+        }
+
+        #[test]
+        fn words_without_a_special_character_come_out_as_they_went_in(
+            words in proptest::collection::vec("[a-z/=.,:ä-]{1,8}", 1..6)
+        ) {
+            let line = format!("/bin/x {}", words.join("  "));
+            let expanded = expand(&parse(&line).unwrap().0, &|_| None, None).unwrap();
+            proptest::prop_assert_eq!(&expanded[1..], &words[..]);
+        }
+    }
+}
