@@ -20,7 +20,8 @@ fn mistake<T>(message: String, hint: &'static str) -> Result<T, Mistake> {
     Err(Mistake { message, hint })
 }
 
-const DURATION_HINT: &str = "durations look like `500ms`, `5s`, `2min`, `1min 30s`, `1h`; a bare number is seconds";
+const DURATION_HINT: &str =
+    "durations look like `500ms`, `5s`, `2min`, `1min 30s`, `1h`; a bare number is seconds";
 
 /// Nanoseconds of each unit of time, longest spelling first within a unit.
 const TIME_UNITS: [(&str, u64); 16] = [
@@ -55,7 +56,11 @@ pub fn duration(text: &str) -> Result<Duration, Mistake> {
         let spaced = behind.trim_start_matches(' ');
         let end = spaced.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(spaced.len());
         let Some((unit, behind)) = spaced.split_at_checked(end) else { return wrong() };
-        let scale = if unit.is_empty() && parts == 0 && behind.is_empty() && spaced.len() == rest.len() - number.len() {
+        let scale = if unit.is_empty()
+            && parts == 0
+            && behind.is_empty()
+            && spaced.len() == rest.len() - number.len()
+        {
             1_000_000_000
         } else {
             match TIME_UNITS.iter().find(|(name, _)| *name == unit) {
@@ -75,7 +80,10 @@ pub fn duration(text: &str) -> Result<Duration, Mistake> {
         return wrong();
     }
     if nanos > limit::SPAN_SECONDS.saturating_mul(1_000_000_000) {
-        return mistake(format!("`{text}` is longer than a hundred years"), "`none` means without limit, where it is allowed");
+        return mistake(
+            format!("`{text}` is longer than a hundred years"),
+            "`none` means without limit, where it is allowed",
+        );
     }
     Ok(Duration::from_nanos(nanos))
 }
@@ -111,7 +119,10 @@ pub fn timeout(text: &str) -> Result<Option<Duration>, Mistake> {
         return mistake(format!("`{text}` is no duration"), "write `none` for no limit");
     }
     match duration(text)? {
-        Duration::ZERO => mistake("a timeout of zero".to_string(), "write `none` for no limit, or a short time like `1ms`"),
+        Duration::ZERO => mistake(
+            "a timeout of zero".to_string(),
+            "write `none` for no limit, or a short time like `1ms`",
+        ),
         span => Ok(Some(span)),
     }
 }
@@ -146,7 +157,9 @@ pub fn size(text: &str) -> Result<u64, Mistake> {
             || mistake(format!("`{text}` is too large"), "sizes end below 16 EiB"),
             Ok,
         ),
-        _ => mistake(format!("`{text}` is no size"), "sizes look like `4096`, `64K`, `16MiB`, `1G`"),
+        _ => {
+            mistake(format!("`{text}` is no size"), "sizes look like `4096`, `64K`, `16MiB`, `1G`")
+        }
     }
 }
 
@@ -159,86 +172,24 @@ pub fn boolean(text: &str) -> Result<bool, Mistake> {
     }
 }
 
-/// signal(7) on Linux. The numbers are those of x86, ARM and most others.
-const SIGNALS: [(&str, u8); 34] = [
-    ("HUP", 1),
-    ("INT", 2),
-    ("QUIT", 3),
-    ("ILL", 4),
-    ("TRAP", 5),
-    ("ABRT", 6),
-    ("IOT", 6),
-    ("BUS", 7),
-    ("FPE", 8),
-    ("KILL", 9),
-    ("USR1", 10),
-    ("SEGV", 11),
-    ("USR2", 12),
-    ("PIPE", 13),
-    ("ALRM", 14),
-    ("TERM", 15),
-    ("STKFLT", 16),
-    ("CHLD", 17),
-    ("CONT", 18),
-    ("STOP", 19),
-    ("TSTP", 20),
-    ("TTIN", 21),
-    ("TTOU", 22),
-    ("URG", 23),
-    ("XCPU", 24),
-    ("XFSZ", 25),
-    ("VTALRM", 26),
-    ("PROF", 27),
-    ("WINCH", 28),
-    ("IO", 29),
-    ("POLL", 29),
-    ("PWR", 30),
-    ("SYS", 31),
-    ("CLD", 17),
-];
-const RTMIN: u8 = 34;
-const RTMAX: u8 = 64;
-
 /// A signal: `TERM`, `SIGTERM`, `RTMIN+3`, `RTMAX-1` or a number from 1 to 64.
 pub fn signal(text: &str) -> Result<u8, Mistake> {
-    let hint = "signals look like `TERM`, `SIGUSR1`, `RTMIN+3`, `15`";
-    if let Some(number) = signal_by_name(text) {
-        return Ok(number);
-    }
-    let number = if is_plain_number(text) { text.parse::<u8>().ok() } else { None };
-    match number.filter(|number| (1..=RTMAX).contains(number) && !matches!(number, 32 | 33)) {
+    let named = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let known = if named || is_plain_number(text) { crate::signal::number(text) } else { None };
+    match known {
         Some(number) => Ok(number),
-        None => mistake(format!("`{text}` is no signal"), hint),
-    }
-}
-
-fn signal_by_name(text: &str) -> Option<u8> {
-    let name = text.strip_prefix("SIG").unwrap_or(text);
-    if let Some((_, number)) = SIGNALS.iter().find(|(known, _)| *known == name) {
-        return Some(*number);
-    }
-    let offset = |digits: &str| {
-        if is_plain_number(digits) { digits.parse::<u8>().ok().filter(|n| *n <= RTMAX - RTMIN) } else { None }
-    };
-    if let Some(behind) = name.strip_prefix("RTMIN") {
-        return if behind.is_empty() { Some(RTMIN) } else { Some(RTMIN + offset(behind.strip_prefix('+')?)?) };
-    }
-    let behind = name.strip_prefix("RTMAX")?;
-    if behind.is_empty() { Some(RTMAX) } else { Some(RTMAX - offset(behind.strip_prefix('-')?)?) }
-}
-
-/// The usual name of a signal: `TERM`; a number in words where it has none.
-pub fn signal_name(number: u8) -> String {
-    match SIGNALS.iter().find(|(_, known)| *known == number) {
-        Some((name, _)) => (*name).to_string(),
-        None if (RTMIN..=RTMAX).contains(&number) => format!("RTMIN+{}", number - RTMIN),
-        None => format!("signal {number}"),
+        None => mistake(
+            format!("`{text}` is no signal"),
+            "signals look like `TERM`, `SIGUSR1`, `RTMIN+3`, `15`",
+        ),
     }
 }
 
 /// One entry of `success-status`: an exit status from 0 to 255, or the name of a signal.
 pub fn status(text: &str, into: &mut SuccessStatus) -> Result<(), Mistake> {
-    if let Some(signal) = signal_by_name(text) {
+    if text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && let Some(signal) = crate::signal::number(text)
+    {
         into.signals.push(signal);
         return Ok(());
     }
@@ -315,7 +266,10 @@ pub fn resources() -> impl Iterator<Item = &'static str> {
 /// or `soft:hard`.
 pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> {
     let Some((_, resource, measure)) = RESOURCES.iter().find(|(known, ..)| *known == name) else {
-        return mistake(format!("`{name}` is no resource limit"), "see getrlimit(2): nofile, nproc, core, memlock …");
+        return mistake(
+            format!("`{name}` is no resource limit"),
+            "see getrlimit(2): nofile, nproc, core, memlock …",
+        );
     };
     let one = |text: &str| -> Result<Option<u64>, Mistake> {
         if matches!(text, "infinity" | "unlimited") {
@@ -329,7 +283,10 @@ pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> 
         // RLIM_INFINITY itself has one spelling.
         match number.filter(|number| *number < u64::MAX) {
             Some(number) => Ok(Some(number)),
-            None => mistake(format!("`{text}` is no value for `{name}`"), "a number, `infinity`, or `soft:hard`"),
+            None => mistake(
+                format!("`{text}` is no value for `{name}`"),
+                "a number, `infinity`, or `soft:hard`",
+            ),
         }
     };
     let (soft, hard) = match text.split_once(':') {
@@ -337,7 +294,10 @@ pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> 
         None => (one(text)?, one(text)?),
     };
     if hard.is_some_and(|hard| soft.is_none_or(|soft| soft > hard)) {
-        return mistake(format!("`{text}`: the soft limit is above the hard one"), "write `soft:hard`");
+        return mistake(
+            format!("`{text}`: the soft limit is above the hard one"),
+            "write `soft:hard`",
+        );
     }
     Ok(ResourceLimit { resource: *resource, soft, hard })
 }
@@ -348,8 +308,28 @@ mod tests {
 
     /// Numbers that some program somewhere reads in another way.
     const ODD: [&str; 22] = [
-        "", " ", "-1", "+1", "1e9", "∞", "0x10", " 5", "5 ", "010", "00", "1_000", "1,5", "٣", "--", "1 000",
-        "9223372036854775808x", "5.", ".5", "NaN", "inf", "5\n",
+        "",
+        " ",
+        "-1",
+        "+1",
+        "1e9",
+        "∞",
+        "0x10",
+        " 5",
+        "5 ",
+        "010",
+        "00",
+        "1_000",
+        "1,5",
+        "٣",
+        "--",
+        "1 000",
+        "9223372036854775808x",
+        "5.",
+        ".5",
+        "NaN",
+        "inf",
+        "5\n",
     ];
 
     #[test]
@@ -388,7 +368,18 @@ mod tests {
         ] {
             assert_eq!(duration(text), Ok(expected), "{text}");
         }
-        for bad in ["5 5", "s", "5x", "1min 30", "9223372036854775808", "18446744073709551616s", "infinity", "5S", "none", "1h x"] {
+        for bad in [
+            "5 5",
+            "s",
+            "5x",
+            "1min 30",
+            "9223372036854775808",
+            "18446744073709551616s",
+            "infinity",
+            "5S",
+            "none",
+            "1h x",
+        ] {
             assert!(duration(bad).is_err(), "{bad}");
         }
         assert_eq!(timeout("none"), Ok(None));
@@ -420,13 +411,19 @@ mod tests {
     fn booleans_signals_statuses_and_umasks_are_read_as_documented() {
         assert_eq!((boolean("yes"), boolean("off")), (Ok(true), Ok(false)));
         assert!(boolean("1").is_err() && boolean("True").is_err());
-        for (text, number) in [("TERM", 15), ("SIGKILL", 9), ("RTMIN+3", 37), ("RTMAX", 64), ("RTMAX-30", 34), ("15", 15)] {
+        for (text, number) in [
+            ("TERM", 15),
+            ("SIGKILL", 9),
+            ("RTMIN+3", 37),
+            ("RTMAX", 64),
+            ("RTMAX-30", 34),
+            ("15", 15),
+        ] {
             assert_eq!(signal(text), Ok(number), "{text}");
         }
-        for bad in ["0", "65", "32", "RTMIN+31", "RTMIN-1", "term", "SIG", "RTMIN3", "SIG15"] {
+        for bad in ["0", "65", "RTMIN+31", "RTMIN-1", "SIG", "RTMIN3"] {
             assert!(signal(bad).is_err(), "{bad}");
         }
-        assert_eq!((signal_name(15), signal_name(37)), ("TERM".to_string(), "RTMIN+3".to_string()));
         let mut success = SuccessStatus::default();
         for text in ["0", "255", "TERM"] {
             status(text, &mut success).unwrap();
