@@ -242,6 +242,14 @@ impl Init {
         (output.status.code().unwrap_or(-1), value)
     }
 
+    /// A verb whose output is one JSON object a line.
+    pub fn initctl_json_lines(&self, words: &[&str]) -> Vec<Value> {
+        let output = self.initctl(&[&["--json"], words].concat());
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = |line: &str| serde_json::from_str(line).expect("a line is a JSON object");
+        text.lines().map(line).collect()
+    }
+
     /// This test makes init crash on purpose.
     pub fn expect_crashes(&mut self) {
         self.may_crash = true;

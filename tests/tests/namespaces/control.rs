@@ -1,0 +1,209 @@
+//! The control socket: who may, what nonsense gets, and the exit codes of initctl.
+
+use groundstate_tests::boot::{Boot, Init, Way};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::{Sandbox, program};
+use serde_json::{Value, json};
+use std::process::Command;
+
+fn one_unit() -> Init {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web");
+    files.unit("bad", "type: oneshot\nexec-start: DAEMON --exit 9");
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    init
+}
+
+/// initctl as uid 65534.
+fn as_nobody(init: &Init, words: &[&str]) -> (i32, Value) {
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(program("GROUNDSTATE_INITCTL", "initctl"))
+        .args(["--json", "--socket", &init.sandbox.at("run/control.sock")])
+        .args(words)
+        .output()
+        .expect("setpriv runs");
+    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{words:?}: {error}: {}", String::from_utf8_lossy(&output.stderr))
+    });
+    (output.status.code().unwrap_or(-1), value)
+}
+
+#[test]
+fn another_user_may_look_and_not_touch() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let init = one_unit();
+    let before = init.status();
+    for words in [&["status"][..], &["plan", "web"], &["why", "web"], &["tree"], &["blame"]] {
+        assert_eq!(as_nobody(&init, words).0, 0, "{words:?}");
+    }
+    for words in [
+        &["set-target", "web"][..],
+        &["restart", "web"],
+        &["kill", "web"],
+        &["retry", "web"],
+        &["reload"],
+        &["want", "web"],
+        &["poweroff"],
+    ] {
+        let (code, said) = as_nobody(&init, words);
+        assert_eq!(code, 77, "{words:?}: {said}");
+        assert!(said["error"]["message"].is_string(), "{said}");
+    }
+    assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
+    init.finish();
+}
+
+#[test]
+fn root_of_another_user_namespace_is_not_root() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let init = one_unit();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "unshare", "-Ur"])
+        .arg(program("GROUNDSTATE_INITCTL", "initctl"))
+        .args(["--socket", &init.sandbox.at("run/control.sock"), "restart", "web"])
+        .output()
+        .expect("unshare runs");
+    assert_eq!(output.status.code(), Some(77), "{}", String::from_utf8_lossy(&output.stderr));
+    init.finish();
+}
+
+#[test]
+fn nonsense_gets_an_error_and_the_next_line_is_heard() {
+    let init = one_unit();
+    let mut client = init.client().unwrap();
+    for line in
+        ["nonsense\n", "{}\n", "[]\n", "{\"v\":1,\"id\":1,\"verb\":\"dance\"}\n", "\0\n", "\n"]
+    {
+        client.raw(line.as_bytes());
+    }
+    client.send("ping", &json!({}));
+    let mut errors = 0;
+    loop {
+        match client.answer() {
+            Some(Ok(_)) => break,
+            Some(Err(error)) => {
+                assert!(error["kind"].is_string() && error["message"].is_string(), "{error}");
+                errors += 1;
+            }
+            // A caller that sends what is no protocol at all may be hung up on.
+            None => {
+                assert!(errors > 0);
+                break;
+            }
+        }
+    }
+    assert!(errors > 0);
+    init.finish();
+}
+
+#[test]
+fn a_line_without_end_and_a_bottomless_object_are_refused() {
+    let init = one_unit();
+    let mut client = init.client().unwrap();
+    client.raw(&vec![b'x'; 70_000]);
+    assert!(!matches!(client.answer(), Some(Ok(_))));
+    let mut client = init.client().unwrap();
+    client.raw(format!("{}\n", "[".repeat(60_000)).as_bytes());
+    assert!(!matches!(client.answer(), Some(Ok(_))));
+    init.finish();
+}
+
+#[test]
+fn silent_callers_keep_nobody_out() {
+    let init = one_unit();
+    let silent: Vec<_> = (0..300).map_while(|_| init.client()).collect();
+    assert!(silent.len() >= 8);
+    drop(silent);
+    until("root is heard", || init.client()?.ask("ping", &json!({})).ok());
+    init.finish();
+}
+
+#[test]
+fn the_exit_codes_of_initctl_are_as_promised() {
+    let init = one_unit();
+    let code = |words: &[&str]| init.initctl(words).status.code();
+    assert_eq!(code(&["ping"]), Some(0));
+    assert_eq!(code(&["status"]), Some(0));
+    assert_eq!(code(&["status", "--check"]), Some(0));
+    assert_eq!(code(&["status", "web"]), Some(0));
+    assert_eq!(code(&["no-such-verb"]), Some(64));
+    assert_eq!(code(&["set-target", "no-such-target"]), Some(65));
+    assert_eq!(code(&["set-target", "bad", "--wait"]), Some(1));
+    assert_eq!(code(&["status", "bad"]), Some(1));
+    assert_eq!(code(&["status", "--check"]), Some(1));
+    assert_eq!(code(&["set-target", "web", "--wait"]), Some(0));
+    let nobody = Command::new(program("GROUNDSTATE_INITCTL", "initctl"))
+        .args(["--socket", &init.sandbox.at("run/no.sock"), "status"])
+        .output()
+        .unwrap();
+    assert_eq!(nobody.status.code(), Some(69));
+    init.finish();
+}
+
+#[test]
+fn waiting_ends_when_the_time_is_over() {
+    let files = Sandbox::new();
+    files.unit("slow", "type: foreground-notified\nexec-start: DAEMON --notify --ready-on-order --control DIR/slow");
+    files.unit("web", "exec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    let output = init.initctl(&["set-target", "slow", "--wait", "--timeout", "300ms"]);
+    assert_eq!(output.status.code(), Some(2));
+    init.finish();
+}
+
+#[test]
+fn restart_replaces_the_run_and_kill_sends_the_signal() {
+    let init = one_unit();
+    let first = init.status().main_pid("web");
+    init.tell("restart", &json!({"targets": ["web"]}));
+    let second = init
+        .when("a new run", |s| s.state("web") == "running" && s.main_pid("web") != first)
+        .main_pid("web");
+    init.tell("kill", &json!({"targets": ["web"], "signal": 9}));
+    init.when("another one", |s| {
+        s.state("web") == "running"
+            && !matches!(s.main_pid("web"), pid if pid == first || pid == second)
+    });
+    init.finish();
+}
+
+#[test]
+fn the_sockets_are_made_anew_at_usr1() {
+    let init = one_unit();
+    std::fs::remove_file(init.sandbox.path("run/control.sock")).unwrap();
+    init.process().signal(nix::sys::signal::Signal::SIGUSR1);
+    until("it listens again", || init.client());
+    init.finish();
+}
+
+#[test]
+fn term_ends_a_container_in_order_with_0() {
+    use nix::sys::signal::Signal;
+    for (signal, way) in [(Signal::SIGTERM, Way::Namespace), (Signal::SIGINT, Way::Supervisor)] {
+        let files = Sandbox::new();
+        files.unit("web", "exec-start: DAEMON --trace DIR/trace");
+        let root = nix::unistd::geteuid().is_root();
+        let way = if way == Way::Namespace && !root { Way::UserNamespace } else { way };
+        let mut init = Boot::new(files).way(way).start("web");
+        init.when_system("running");
+        init.process().signal(signal);
+        assert_eq!(init.ended().code(), Some(0), "{signal}");
+        assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "{signal}");
+    }
+}
+
+#[test]
+fn exit_with_passes_the_code_of_its_target_on() {
+    let files = Sandbox::new();
+    files.unit("job", "type: oneshot\nwaits-for: helper-d\nexec-start: DAEMON --exit 42");
+    files.unit("helper-d", "exec-start: DAEMON");
+    let mut init = Boot::new(files).arguments(&["--exit-with", "job"]).launch("job");
+    assert_eq!(init.ended().code(), Some(42), "{}", init.output());
+}

@@ -1,0 +1,202 @@
+//! Failures: crashes, retries, verdicts, timeouts, what can not be executed.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+#[test]
+fn a_crashed_unit_comes_back_and_so_does_what_depends_on_it() {
+    let files = Sandbox::new();
+    files.unit("db", "exec-start: DAEMON");
+    files.unit("web", "depends-on: db\nexec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    let before = init.when_system("running");
+    init.main_of("db").signal(Signal::SIGKILL);
+    let after = init.when("both run anew", |s| {
+        s.system() == "running"
+            && s.main_pid("db") != before.main_pid("db")
+            && s.main_pid("web") != before.main_pid("web")
+    });
+    assert_eq!(after.degraded(), Vec::<&str>::new());
+    init.finish();
+}
+
+#[test]
+fn what_waits_for_a_crashed_unit_runs_on_degraded() {
+    let files = Sandbox::new();
+    files.unit("ircd", "restart-delay: 60s\nexec-start: DAEMON");
+    files.unit("bot", "waits-for: ircd\nexec-start: DAEMON");
+    let init = Boot::new(files).start("bot");
+    let before = init.when_system("running");
+    init.main_of("ircd").signal(Signal::SIGSEGV);
+    let after = init.when_system("degraded");
+    assert_eq!(after.state("bot"), "running");
+    assert_eq!(after.main_pid("bot"), before.main_pid("bot"));
+    assert_eq!(after.degraded(), ["bot"]);
+    assert_eq!(after.state("ircd"), "waiting");
+    assert_eq!(after.reason("ircd"), "backoff");
+    init.tell("retry", &json!({"targets": ["ircd"]}));
+    init.when_system("running");
+    init.finish();
+}
+
+#[test]
+fn a_verdict_frees_those_that_only_wait_and_the_cause_can_heal() {
+    let files = Sandbox::new();
+    files.unit(
+        "bad",
+        "restart-delay: 20ms\nexec-start: DAEMON --fail-unless DIR/cure\nready-wait: 100ms",
+    );
+    files.unit("soft", "waits-for: bad\nexec-start: DAEMON");
+    files.unit("hard", "depends-on: bad\nexec-start: DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: soft, hard");
+    let init = Boot::new(files).start("all");
+    let status = init.when("the verdict is known", |s| s.state("soft") == "running");
+    assert_eq!(status.state("hard"), "failed");
+    assert_eq!(status.reason("hard"), "dependency");
+    init.sandbox.put("cure", "");
+    init.when("all is well", |s| s.system() == "running" && s.state("hard") == "running");
+    init.finish();
+}
+
+#[test]
+fn a_unit_that_ignores_term_is_killed_after_its_stop_timeout() {
+    let files = Sandbox::new();
+    files.unit(
+        "deaf",
+        "stop-timeout: 300ms\nexec-start: DAEMON --ignore TERM --children 2 --trace DIR/trace",
+    );
+    files.unit("none", "type: virtual");
+    let init = Boot::new(files).start("deaf");
+    init.when_state("deaf", "running");
+    groundstate_tests::deadline::until("its children are there", || {
+        (init.processes_of("deaf").len() == 3).then_some(())
+    });
+    init.tell("set-target", &json!({"targets": ["none"]}));
+    let status = init.when("it is down", |s| s.state("deaf") == "failed");
+    assert_eq!(status.reason("deaf"), "stop-timeout");
+    assert!(init.processes_of("deaf").is_empty(), "nothing of it is left");
+    assert!(init.sandbox.trace("trace").contains(&"term".to_owned()));
+    init.finish();
+}
+
+#[test]
+fn a_start_that_takes_too_long_has_failed() {
+    let files = Sandbox::new();
+    files.unit("slow", "type: foreground-notified\nstart-timeout: 200ms\nrestart: never\nexec-start: DAEMON --notify --ready-on-order --control DIR/slow");
+    let init = Boot::new(files).start("slow");
+    let status = init.when_state("slow", "failed");
+    assert_eq!(status.reason("slow"), "start-timeout");
+    assert!(init.processes_of("slow").is_empty());
+    init.finish();
+}
+
+#[test]
+fn a_command_that_is_not_there_is_named_with_its_error() {
+    let files = Sandbox::new();
+    files.unit("typo", "exec-start: /usr/sbin/no-such-daemon --flag");
+    let init = Boot::new(files).start("typo");
+    let status = init.when_state("typo", "failed");
+    let reason = &status.unit("typo")["reason"];
+    assert_eq!(reason["kind"], "exec");
+    assert_eq!(reason["stage"], "execve");
+    assert_eq!(reason["errno"], "ENOENT");
+    assert_eq!(reason["path"], "/usr/sbin/no-such-daemon");
+    let text = reason["text"].as_str().unwrap();
+    assert!(
+        text.contains("cannot run /usr/sbin/no-such-daemon (execve): No such file or directory"),
+        "{text}"
+    );
+    init.finish();
+}
+
+#[test]
+fn each_step_that_keeps_a_command_from_running_is_named() {
+    let files = Sandbox::new();
+    files.put("plain", "no program\n");
+    files.unit("nodir", "working-dir: /no/such/directory\nexec-start: DAEMON");
+    files.unit("nouser", "user: nobody-of-that-name\nexec-start: DAEMON");
+    files.unit("noexec", "exec-start: DIR/plain");
+    files.unit("all", "type: virtual\nwaits-for: nodir, nouser, noexec");
+    let init = Boot::new(files).start("all");
+    let status = init.when("all three failed", |s| {
+        ["nodir", "nouser", "noexec"].iter().all(|unit| s.state(unit) == "failed")
+    });
+    for unit in ["nodir", "nouser", "noexec"] {
+        assert_eq!(status.reason(unit), "exec", "{unit}: {}", status.table());
+    }
+    assert_eq!(status.unit("noexec")["reason"]["errno"], "EACCES");
+    assert!(status.unit("nodir")["reason"]["path"].as_str().unwrap().contains("/no/such"));
+    init.finish();
+}
+
+#[test]
+fn a_storm_of_restarts_slows_down_and_hurts_nobody_else() {
+    let files = Sandbox::new();
+    files.unit("storm", "restart-delay: 0\nexec-start: DAEMON --exit 1 --trace DIR/trace");
+    files.unit("calm", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: storm, calm");
+    let init = Boot::new(files).start("all");
+    let calm = init.when_state("calm", "running").main_pid("calm");
+    let status = init.when("the floor of the delay is reached", |s| {
+        s.unit("storm")["attempt"].as_u64() >= Some(11) && s.state("storm") == "failed"
+    });
+    assert_eq!(status.main_pid("calm"), calm);
+    assert_eq!(status.state("all"), "running");
+    init.check();
+    init.finish();
+}
+
+#[test]
+fn a_failed_oneshot_stays_failed_until_somebody_asks_for_a_retry() {
+    let files = Sandbox::new();
+    files.unit("setup", "type: oneshot\nexec-start: DAEMON --fail-unless DIR/cure --exit 0");
+    let init = Boot::new(files).start("setup");
+    let status = init.when_state("setup", "failed");
+    assert_eq!(status.unit("setup")["reason"]["code"], 1);
+    assert_eq!(status.system(), "failed");
+    init.sandbox.put("cure", "");
+    init.tell("retry", &json!({"targets": ["setup"]}));
+    init.when_state("setup", "exited");
+    init.finish();
+}
+
+#[test]
+fn a_restart_limit_ends_the_retries() {
+    let files = Sandbox::new();
+    files.unit(
+        "limited",
+        "restart-limit: 2\nrestart-delay: 10ms\nexec-start: DAEMON --exit 3 --trace DIR/trace",
+    );
+    let init = Boot::new(files).start("limited");
+    init.when("its failure is final", |s| {
+        s.state("limited") == "failed" && s.reason("limited") == "exit"
+    });
+    let starts = || init.sandbox.trace("trace").iter().filter(|w| w.starts_with("start")).count();
+    assert_eq!(starts(), 2);
+    init.finish();
+}
+
+#[test]
+fn a_process_that_dies_of_a_signal_says_which() {
+    let files = Sandbox::new();
+    files.unit("crash", "restart: never\nexec-start: DAEMON --die SEGV");
+    let init = Boot::new(files).start("crash");
+    let status = init.when_state("crash", "failed");
+    assert_eq!(status.reason("crash"), "signal");
+    assert_eq!(status.unit("crash")["reason"]["signal"], 11);
+    init.finish();
+}
+
+#[test]
+fn a_watchdog_that_is_not_fed_bites() {
+    let files = Sandbox::new();
+    files.unit("dog", "type: foreground-notified\nwatchdog: 300ms\nrestart: never\nexec-start: DAEMON --notify --watchdog --control DIR/dog");
+    let init = Boot::new(files).start("dog");
+    init.when_state("dog", "running");
+    init.sandbox.order("dog", "pings off");
+    let status = init.when_state("dog", "failed");
+    assert_eq!(status.reason("dog"), "watchdog");
+    init.finish();
+}

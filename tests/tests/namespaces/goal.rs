@@ -1,0 +1,133 @@
+//! The goal and the overlay: what is started, stopped and kept, and what init says of it.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
+
+fn two_targets() -> Sandbox {
+    let files = Sandbox::new();
+    files.unit("shared", "exec-start: DAEMON");
+    files.unit("left", "depends-on: shared\nexec-start: DAEMON --trace DIR/left.trace");
+    files.unit("right", "depends-on: shared\nexec-start: DAEMON");
+    files
+}
+
+#[test]
+fn a_change_of_goal_keeps_what_both_goals_need() {
+    let init = Boot::new(two_targets()).start("left");
+    let before = init.when_system("running");
+    let answer = init.tell("set-target", &json!({"targets": ["right"]}));
+    assert_eq!(answer["schema"], 1);
+    let after = init
+        .when("the right one alone", |s| s.system() == "running" && s.state("left") == "disabled");
+    assert_eq!(after.main_pid("shared"), before.main_pid("shared"));
+    assert_eq!(after.0["goal"], json!(["right"]));
+    assert!(init.sandbox.trace("left.trace").contains(&"term".to_owned()));
+    init.finish();
+}
+
+#[test]
+fn a_plan_says_what_then_happens_and_does_nothing() {
+    let init = Boot::new(two_targets()).start("left");
+    init.when_system("running");
+    let plan = init.tell("plan", &json!({"targets": ["right"]}));
+    assert_eq!(plan["stop"], json!([["left"]]));
+    assert_eq!(plan["start"], json!([["right"]]));
+    assert_eq!(plan["keep"], json!(["shared"]));
+    assert_eq!(plan["restart"], json!([]));
+    assert_eq!(init.status().state("left"), "running");
+    init.finish();
+}
+
+#[test]
+fn why_goes_down_to_the_root_cause() {
+    let files = Sandbox::new();
+    files.unit("disk", "type: oneshot\nexec-start: DAEMON --exit 4");
+    files.unit("db", "depends-on: disk\nexec-start: DAEMON");
+    files.unit("web", "depends-on: db\nexec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "failed");
+    let why = init.tell("why", &json!({"target": "web"}));
+    let chain = why["chain"].as_array().unwrap();
+    let units: Vec<&str> = chain.iter().filter_map(|link| link["unit"].as_str()).collect();
+    assert_eq!(units.last(), Some(&"disk"), "{why}");
+    assert_eq!(chain.last().unwrap()["reason"]["code"], 4, "{why}");
+    init.finish();
+}
+
+#[test]
+fn a_wish_adds_to_the_goal_and_ends_with_unwant() {
+    let files = two_targets();
+    files.unit("tool", "exec-start: DAEMON");
+    let init = Boot::new(files).start("left");
+    init.when_system("running");
+    init.tell("want", &json!({"target": "tool"}));
+    let status = init.when_state("tool", "running");
+    assert_eq!(status.0["overlay"]["want"], json!(["tool"]));
+    assert_eq!(status.0["goal"], json!(["left"]));
+    init.tell("unwant", &json!({"target": "tool"}));
+    init.when_state("tool", "disabled");
+    init.finish();
+}
+
+#[test]
+fn a_wish_for_a_time_ends_by_itself() {
+    let files = two_targets();
+    files.unit("tool", "exec-start: DAEMON");
+    let init = Boot::new(files).start("left");
+    init.when_system("running");
+    init.tell("want", &json!({"target": "tool", "for-ms": 300}));
+    init.when_state("tool", "running");
+    init.when_state("tool", "disabled");
+    init.finish();
+}
+
+#[test]
+fn dependents_stop_before_what_they_depend_on() {
+    let files = Sandbox::new();
+    files.unit("db", "exec-start: DAEMON --name db --trace DIR/trace");
+    files.unit("web", "depends-on: db\nexec-start: /bin/sh -c 'trap \"echo web down >> DIR/trace; exit 0\" TERM; while :; do read x < DIR/never; done'");
+    files.unit("none", "type: virtual");
+    nix::unistd::mkfifo(&files.path("never"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    init.tell("set-target", &json!({"targets": ["none"]}));
+    init.when("both are down", |s| s.state("db") == "disabled" && s.state("web") == "disabled");
+    let trace = init.sandbox.trace("trace");
+    let place = |word: &str| trace.iter().position(|w| w == word);
+    assert!(place("web down").is_some() && place("web down") < place("term"), "{trace:?}");
+    init.finish();
+}
+
+#[test]
+fn a_goal_nobody_provides_is_refused_and_nothing_changes() {
+    let init = Boot::new(two_targets()).start("left");
+    let before = init.when_system("running");
+    let error = init.ask("set-target", &json!({"targets": ["lfet"]})).unwrap_err();
+    assert!(error["hint"].as_str().unwrap().contains("left"), "{error}");
+    let after = init.status();
+    assert_eq!(after.main_pid("left"), before.main_pid("left"));
+    assert_eq!(after.0["generation"], before.0["generation"]);
+    init.finish();
+}
+
+#[test]
+fn at_most_that_many_units_start_at_once() {
+    let files = Sandbox::new();
+    files.put("init.yaml", "max-starting: 2\n");
+    for unit in ["a", "b", "c"] {
+        files.unit(unit, &format!("type: foreground-notified\nexec-start: DAEMON --notify --ready-on-order --control DIR/{unit}"));
+    }
+    files.unit("all", "type: virtual\nwaits-for: a, b, c");
+    let init = Boot::new(files).start("all");
+    let status = init.when("two of them start", |s| {
+        ["a", "b", "c"].iter().filter(|unit| s.state(unit) == "starting").count() == 2
+    });
+    assert_eq!(status.state("c"), "waiting");
+    assert_eq!(status.reason("c"), "slot");
+    for unit in ["a", "b", "c"] {
+        init.sandbox.order(unit, "ready");
+    }
+    init.when_system("running");
+    init.finish();
+}

@@ -1,0 +1,21 @@
+//! The real init as PID 1 of namespaces of its own, and as a supervisor: what a unit
+//! test can not see because the kernel takes part. One file per subject.
+//!
+//! Each test ends with `finish`, which also checks what must hold after every test.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "these are tests"
+)]
+
+mod control;
+mod failure;
+mod goal;
+mod notify;
+mod pid_file;
+mod process;
+mod reload;
+mod types;
+mod ways;

@@ -1,0 +1,72 @@
+//! Pid files: a hint that is checked. What is wrong with it is never signalled.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
+
+/// A launcher that leaves a daemon behind and writes `text` into the pid file.
+fn unit(files: &Sandbox, text: &str) {
+    files.unit("old", &format!("type: background-pidfile\npid-file: DIR/run/old.pid\nstart-timeout: 1s\nrestart: never\nstop-timeout: 500ms\nexec-start: DAEMON --pid-file DIR/run/old.pid --pid '{text}'"));
+    files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
+    files.unit("none", "type: virtual");
+    files.unit("all", "type: virtual\nwaits-for: old\ndepends-on: canary");
+}
+
+#[test]
+fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
+    for text in ["0", "1", "-5", "2147483648", "text", "12 34", " ", "99999999999999999999"] {
+        let files = Sandbox::new();
+        unit(&files, text);
+        let init = Boot::new(files).start("all");
+        let status = init.when("init made up its mind", |s| {
+            s.state("canary") == "running" && !matches!(s.state("old"), "starting" | "waiting" | "")
+        });
+        assert_eq!(status.main_pid("old"), None, "`{text}`: {}", status.table());
+        init.tell("set-target", &json!({"targets": ["none"]}));
+        init.when("all is down", |s| s.main_pid("canary").is_none());
+        init.finish();
+    }
+}
+
+#[test]
+fn the_pid_of_another_units_process_is_never_signalled() {
+    let files = Sandbox::new();
+    files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
+    files.unit("old", "type: background-pidfile\ndepends-on: canary\npid-file: DIR/run/old.pid\nstart-timeout: 1s\nrestart: never\nstop-timeout: 500ms\nexec-start: /bin/sh -c 'sed -n \"s/start //p\" DIR/canary > DIR/run/old.pid'");
+    files.unit("keep", "type: virtual\ndepends-on: canary");
+    files.unit("all", "type: virtual\nwaits-for: old\ndepends-on: canary");
+    let init = Boot::new(files).start("all");
+    let status = init.when_state("old", "failed");
+    assert_eq!(status.main_pid("old"), None);
+    init.tell("set-target", &json!({"targets": ["keep"]}));
+    init.when("old is done with", |s| s.state("old") == "disabled");
+    let trace = init.sandbox.trace("canary");
+    assert_eq!(trace.len(), 2, "start and ready, no signal: {trace:?}");
+    assert_eq!(init.status().state("canary"), "running");
+    init.finish();
+}
+
+#[test]
+fn a_pid_file_that_is_no_file_does_not_hang_init() {
+    let files = Sandbox::new();
+    unit(&files, "1");
+    files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nstart-timeout: 1s\nrestart: never\nexec-start: /usr/bin/mkfifo DIR/run/old.pid");
+    let init = Boot::new(files).start("all");
+    init.when_state("canary", "running");
+    init.check();
+    let status =
+        init.when("init made up its mind", |s| !matches!(s.state("old"), "starting" | "waiting"));
+    assert_eq!(status.main_pid("old"), None);
+    init.finish();
+}
+
+#[test]
+fn a_stale_pid_file_is_not_the_new_run() {
+    let files = Sandbox::new();
+    files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nexec-start: DAEMON --pid-file DIR/run/old.pid");
+    files.put("run/old.pid", "1\n");
+    let init = Boot::new(files).start("old");
+    let status = init.when_state("old", "running");
+    assert!(status.main_pid("old") > Some(1));
+    init.finish();
+}

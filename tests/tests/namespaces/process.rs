@@ -1,0 +1,133 @@
+//! What a service finds itself in: environment, limits, files, signals, user; and what
+//! becomes of processes nobody else looks after.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+
+#[test]
+fn a_service_starts_from_a_clean_slate() {
+    let files = Sandbox::new();
+    files.put("init.yaml", "env-pass: []\n");
+    files.unit("plain", "exec-start: /bin/sleep 1000");
+    let init = Boot::new(files).variable("SECRET", "of the outer world").start("plain");
+    init.when_state("plain", "running");
+    let process = init.main_of("plain");
+    until("it is past its exec", || {
+        process.link("exe").filter(|exe| exe.ends_with("sleep") || exe.ends_with("coreutils"))
+    });
+    for mask in ["SigBlk", "SigIgn", "SigCgt"] {
+        assert_eq!(process.status(mask).as_deref(), Some("0000000000000000"), "{mask}");
+    }
+    assert_eq!(process.status("Umask").as_deref(), Some("0022"));
+    assert_eq!(process.link("cwd").unwrap().to_str(), Some("/"));
+    assert_eq!(process.files().keys().copied().collect::<Vec<i32>>(), [0, 1, 2]);
+    assert_eq!(process.files()[&0], "/dev/null");
+    let pid = process.0;
+    assert_eq!(process.stat_field(3), Some(pid), "it leads its own session");
+    assert_eq!(process.stat_field(4), Some(0), "it has no terminal");
+    let environment = process.environment();
+    assert!(!environment.contains_key("SECRET"), "{environment:?}");
+    assert!(!environment.contains_key("NOTIFY_SOCKET"), "{environment:?}");
+    assert_eq!(environment["GROUNDSTATE_UNIT"], "plain");
+    assert!(environment["PATH"].contains("/bin"));
+    init.finish();
+}
+
+#[test]
+fn what_the_unit_file_asks_for_is_what_it_gets() {
+    let files = Sandbox::new();
+    files.put("extra.env", "FROM_FILE=yes\n# a comment\nQUOTED=\"two words\"\n");
+    files.unit("asked", "working-dir: /usr\numask: \"027\"\nlimits: {nofile: \"512:1024\", core: 0}\nenv: {COLOUR: green}\nenv-file: [DIR/extra.env, -/no/such/file]\nexec-start: DAEMON --name ${COLOUR} --trace DIR/trace");
+    let init = Boot::new(files).start("asked");
+    init.when_state("asked", "running");
+    let process = init.main_of("asked");
+    until("it runs", || init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(()));
+    assert_eq!(process.link("cwd").unwrap().to_str(), Some("/usr"));
+    assert_eq!(process.status("Umask").as_deref(), Some("0027"));
+    assert_eq!(process.limit("Max open files"), Some(("512".to_owned(), "1024".to_owned())));
+    assert_eq!(process.limit("Max core file size"), Some(("0".to_owned(), "0".to_owned())));
+    let environment = process.environment();
+    assert_eq!(environment["COLOUR"], "green");
+    assert_eq!(environment["FROM_FILE"], "yes");
+    assert_eq!(environment["QUOTED"], "two words");
+    assert!(process.read("cmdline").unwrap().contains("\0green\0"));
+    init.finish();
+}
+
+#[test]
+fn a_user_is_all_of_that_user() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    files.unit("someone", "user: nobody\nexec-start: /bin/sleep 1000");
+    let init = Boot::new(files).start("someone");
+    init.when_state("someone", "running");
+    let process = init.main_of("someone");
+    until("it is past its exec", || process.link("exe").filter(|exe| !exe.ends_with("init")));
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let (uid, gid) = (nobody.uid.to_string(), nobody.gid.to_string());
+    let four = |id: &str| [id; 4].join("\t");
+    assert_eq!(process.status("Uid"), Some(four(&uid)));
+    assert_eq!(process.status("Gid"), Some(four(&gid)));
+    assert_eq!(process.status("Groups").unwrap_or_default(), gid);
+    assert_eq!(process.status("CapEff").as_deref(), Some("0000000000000000"));
+    let environment = process.environment();
+    assert_eq!(environment["USER"], "nobody");
+    assert_eq!(environment["LOGNAME"], "nobody");
+    init.finish();
+}
+
+#[test]
+fn orphans_are_reaped_and_hurt_no_unit() {
+    let files = Sandbox::new();
+    files.unit("parent", "exec-start: DAEMON --control DIR/parent --trace DIR/trace");
+    let init = Boot::new(files).start("parent");
+    let before = init.when_system("running");
+    init.sandbox.order("parent", "orphan 20");
+    until("they are init's", || (init.process().children().len() > 20).then_some(()));
+    for process in init.processes_of("parent") {
+        if process.stat_field(1) == Some(init.process().0)
+            && Some(process)
+                != before.main_pid("parent").and_then(|pid| init.process().neighbour(pid))
+        {
+            process.signal(nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+    until("they are reaped", || (init.process().children().len() <= 3).then_some(()));
+    assert_eq!(init.status().main_pid("parent"), before.main_pid("parent"));
+    init.finish();
+}
+
+#[test]
+fn what_a_unit_leaves_behind_is_gone_before_it_starts_again() {
+    let files = Sandbox::new();
+    files.unit(
+        "messy",
+        "stop-timeout: 1s\nexec-start: DAEMON --orphans 3 --ignore HUP --control DIR/messy",
+    );
+    let init = Boot::new(files).start("messy");
+    init.when_state("messy", "running");
+    until("all of it is there", || (init.processes_of("messy").len() == 4).then_some(()));
+    let first = init.processes_of("messy");
+    init.sandbox.order("messy", "exit 1");
+    until("a new one is there", || {
+        let now = init.processes_of("messy");
+        (now.len() == 4 && now.iter().all(|p| !first.contains(p))).then_some(())
+    });
+    init.finish();
+}
+
+#[test]
+fn thousand_short_lives_leave_nothing() {
+    let files = Sandbox::new();
+    files.unit("quick", "restart: always\nrestart-delay: 1ms\nsuccess-status: [0]\nexec-start: DAEMON --trace DIR/trace --exit 0");
+    let init = Boot::new(files).start("quick");
+    until("it lived often", || {
+        let starts = init.sandbox.trace("trace").iter().filter(|w| w.starts_with("start")).count();
+        (starts > 300).then_some(())
+    });
+    init.check();
+    init.finish();
+}

@@ -1,0 +1,136 @@
+//! Reload: the whole set of unit files at once, or nothing; and the policy beside it.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
+
+fn pair() -> Sandbox {
+    let files = Sandbox::new();
+    files.unit("db", "exec-start: DAEMON --name db");
+    files.unit("web", "waits-for: db\nexec-start: DAEMON --name web");
+    files
+}
+
+#[test]
+fn a_reload_restarts_what_changed_and_nothing_else() {
+    let init = Boot::new(pair()).start("web");
+    let before = init.when_system("running");
+    init.sandbox.unit("web", "waits-for: db\nexec-start: DAEMON --name web2");
+    init.tell("reload", &json!({}));
+    let after = init.when("web runs anew", |s| {
+        s.state("web") == "running" && s.main_pid("web") != before.main_pid("web")
+    });
+    assert_eq!(after.main_pid("db"), before.main_pid("db"));
+    assert_ne!(after.0["generation"], before.0["generation"]);
+    init.finish();
+}
+
+#[test]
+fn a_reload_without_changes_does_nothing() {
+    let init = Boot::new(pair()).start("web");
+    let before = init.when_system("running");
+    init.tell("reload", &json!({}));
+    let after = init.status();
+    for unit in ["db", "web"] {
+        assert_eq!(after.main_pid(unit), before.main_pid(unit));
+        assert_eq!(after.unit(unit)["since"], before.unit(unit)["since"]);
+    }
+    init.finish();
+}
+
+#[test]
+fn a_mistake_in_a_needed_unit_refuses_the_whole_reload() {
+    let init = Boot::new(pair()).start("web");
+    let before = init.when_system("running");
+    init.sandbox.unit("db", "exec-start: DAEMON --name db2");
+    init.sandbox.unit("web", "waits-for: dbb\nexec-start: DAEMON\nexec-strat: x");
+    let output = init.initctl(&["--json", "reload"]);
+    assert_eq!(output.status.code(), Some(65));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(said["errors"].as_u64() >= Some(2), "both mistakes are said: {said}");
+    let after = init.status();
+    for unit in ["db", "web"] {
+        assert_eq!(after.main_pid(unit), before.main_pid(unit));
+    }
+    assert_eq!(after.0["generation"], before.0["generation"]);
+    init.finish();
+}
+
+#[test]
+fn a_ring_is_refused_and_named() {
+    let init = Boot::new(pair()).start("web");
+    init.when_system("running");
+    init.sandbox.unit("db", "depends-on: web\nexec-start: DAEMON --name db");
+    let (code, said) = init.initctl_json(&["reload"]);
+    assert_eq!(code, 65);
+    let text = said.to_string();
+    assert!(text.contains("db.yaml") && text.contains("web.yaml"), "{text}");
+    init.finish();
+}
+
+#[test]
+fn a_hang_up_reloads() {
+    let init = Boot::new(pair()).start("web");
+    init.when_system("running");
+    init.sandbox
+        .unit("web", "waits-for: db\ndescription: new words\nexec-start: DAEMON --name web2");
+    let before = init.status();
+    init.process().signal(nix::sys::signal::Signal::SIGHUP);
+    init.when("web runs anew", |s| {
+        s.state("web") == "running" && s.main_pid("web") != before.main_pid("web")
+    });
+    init.finish();
+}
+
+#[test]
+fn an_unneeded_unit_that_breaks_breaks_alone() {
+    let init = Boot::new(pair()).start("web");
+    init.when_system("running");
+    init.sandbox.unit("other", "depends-on: nobody-there\nexec-start: DAEMON");
+    init.tell("reload", &json!({}));
+    let status = init.status();
+    assert_eq!(status.system(), "running");
+    assert_eq!(status.state("other"), "failed");
+    assert_eq!(status.reason("other"), "config");
+    init.finish();
+}
+
+#[test]
+fn a_masked_target_counts_as_nobody_at_once() {
+    let init = Boot::new(pair()).start("web");
+    init.when_system("running");
+    let output = init.initctl(&["mask", "--runtime", "db"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let status = init.when_state("db", "disabled");
+    assert_eq!(status.state("web"), "running");
+    let output = init.initctl(&["unmask", "--runtime", "db"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    init.when_state("db", "running");
+    init.finish();
+}
+
+#[test]
+fn a_unit_file_taken_away_stops_its_unit() {
+    let files = pair();
+    files.unit("extra", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwants: extra\nwaits-for: web");
+    let init = Boot::new(files).start("all");
+    init.when_state("extra", "running");
+    let process = init.main_of("extra");
+    init.sandbox.remove_unit("extra");
+    init.tell("reload", &json!({}));
+    groundstate_tests::deadline::until("its process is gone", || {
+        (!process.is_alive()).then_some(())
+    });
+    init.when_system("running");
+    init.finish();
+}
+
+#[test]
+fn a_broken_file_at_boot_breaks_only_itself() {
+    let files = pair();
+    files.put("units/broken.yaml", "unit: broken\n  this: [is not yaml\n");
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    init.finish();
+}

@@ -1,0 +1,134 @@
+//! Poor surroundings: no root, no namespace, no writable runtime directory, no
+//! processes to be had, a kernel without the newer system calls.
+
+use groundstate_tests::boot::{Boot, Way};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use std::os::unix::fs::PermissionsExt;
+
+fn pair() -> Sandbox {
+    let files = Sandbox::new();
+    files.unit("db", "type: foreground-notified\nexec-start: DAEMON --notify");
+    files.unit("web", "depends-on: db\nready-grep: here\nexec-start: DAEMON --say here");
+    files
+}
+
+#[test]
+fn a_user_namespace_is_enough() {
+    let init = Boot::new(pair()).way(Way::UserNamespace).start("web");
+    init.when_system("running");
+    init.finish();
+}
+
+#[test]
+fn a_plain_supervisor_adopts_and_stops_everything() {
+    let files = pair();
+    files.unit("fork", "exec-start: DAEMON --orphans 2");
+    files.unit("all", "type: virtual\ndepends-on: web, fork");
+    let init = Boot::new(files).way(Way::Supervisor).start("all");
+    init.when_system("running");
+    until("its orphans are there", || (init.processes_of("fork").len() == 3).then_some(()));
+    let left = init.processes_of("fork");
+    init.finish();
+    for process in left {
+        until("nothing is left", || (!process.is_alive()).then_some(()));
+    }
+}
+
+#[test]
+fn another_user_can_run_it_for_themselves() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let files = pair();
+    for name in ["run", "log", "."] {
+        std::os::unix::fs::chown(files.path(name), Some(65534), Some(65534)).unwrap();
+    }
+    let init = Boot::new(files)
+        .way(Way::Supervisor)
+        .through(&["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+        .start("web");
+    init.when_system("running");
+    assert!(init.main_of("web").status("Uid").unwrap().starts_with("65534"));
+    init.finish();
+}
+
+#[test]
+fn without_a_writable_runtime_directory_it_goes_on() {
+    if nix::unistd::geteuid().is_root() {
+        // Root writes anywhere but where the file system itself is read-only.
+        let files = Sandbox::new();
+        files.unit("web", "type: oneshot\nexec-start: DAEMON --exit 5");
+        let mut init = Boot::new(files)
+            .arguments(&["--runtime-dir", "/proc/groundstate", "--exit-with", "web"])
+            .launch("web");
+        assert_eq!(init.ended().code(), Some(5), "{}", init.output());
+        return;
+    }
+    let files = Sandbox::new();
+    files.unit("web", "type: oneshot\nexec-start: DAEMON --exit 5");
+    std::fs::set_permissions(files.path("run"), std::fs::Permissions::from_mode(0o500)).unwrap();
+    let mut init = Boot::new(files).arguments(&["--exit-with", "web"]).launch("web");
+    assert_eq!(init.ended().code(), Some(5), "{}", init.output());
+}
+
+#[test]
+fn a_start_for_which_no_process_could_be_made_is_tried_again() {
+    let files = Sandbox::new();
+    files.unit("web", "restart-delay: 50ms\nexec-start: DAEMON");
+    files.unit("none", "type: virtual");
+    let init = Boot::new(files).start("none");
+    init.when_system("running");
+    let trace = init.sandbox.at("strace");
+    let mut strace = std::process::Command::new("strace")
+        .args(["-qq", "-o", &trace, "-p", &init.process().0.to_string()])
+        .args(["-e", "trace=clone,clone3,fork,vfork"])
+        .args(["-e", "inject=clone,clone3,fork,vfork:error=EAGAIN"])
+        .spawn()
+        .expect("strace runs");
+    until("strace is attached", || init.process().status("TracerPid").filter(|pid| pid != "0"));
+    init.tell("set-target", &serde_json::json!({"targets": ["web"]}));
+    init.when("it can not start", |s| s.unit("web")["attempt"].as_u64() >= Some(2));
+    init.check();
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(strace.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    strace.wait().unwrap();
+    assert!(init.sandbox.read("strace").contains("INJECTED"));
+    init.when_system("running");
+    init.finish();
+}
+
+#[test]
+fn an_older_kernel_will_do() {
+    let calls = "inject=pidfd_open,close_range,openat2,clone3,memfd_create,statx:error=ENOSYS";
+    let init = {
+        let files = pair();
+        let trace = files.at("strace");
+        Boot::new(files)
+            .through(&["strace", "-f", "-qq", "-o", &trace, "-e", calls])
+            .way(Way::Supervisor)
+    };
+    let init = init.start("web");
+    init.when_system("running");
+    init.tell("exit", &serde_json::json!({}));
+    until("init is gone", || (!init.process().is_alive()).then_some(()));
+}
+
+#[test]
+fn too_few_files_for_a_boot_are_survived() {
+    let init = Boot::new(pair()).start("web");
+    init.when_system("running");
+    let pid = init.process().0.to_string();
+    let limit = |value: &str| {
+        let set = ["--nofile".to_owned() + "=" + value, "--pid".to_owned(), pid.clone()];
+        assert!(std::process::Command::new("prlimit").args(set).status().unwrap().success());
+    };
+    limit("12:4096");
+    init.main_of("db").signal(nix::sys::signal::Signal::SIGKILL);
+    until("it is reaped", || {
+        (init.process().children().iter().all(|p| p.state() != Some('Z'))).then_some(())
+    });
+    limit("4096:4096");
+    init.when_system("running");
+    init.finish();
+}
