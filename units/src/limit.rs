@@ -49,3 +49,5 @@ pub const EXEC_LINES: usize = 256;
 pub const ENVIRONMENT: usize = 1_024;
 /// Bytes of a path in a key (PATH_MAX of Linux, with its ending NUL).
 pub const PATH: usize = 4_095;
+/// Rings shown for one knot of dependencies.
+pub const RINGS: usize = 16;

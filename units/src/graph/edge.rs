@@ -1,0 +1,257 @@
+//! What depends on what: the lists of the units' files made into links, `before`
+//! turned round, `wanted-by` and `required-by` turned into the other unit's edges.
+//! Missing targets are found here. Rings are looked for in [`super::ring`].
+
+use super::{Edge, Fault, Provider};
+use crate::diagnostic::{Diagnostic, Place};
+use crate::generation::{Dependency, Generation, TargetId, Unit, UnitId};
+use crate::policy::Policy;
+use crate::spec::DependencyKind;
+
+/// An [`Edge`] with its two ends and the line that made it.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) from: UnitId,
+    pub(super) kind: DependencyKind,
+    pub(super) target: TargetId,
+    pub(super) provider: Option<UnitId>,
+    pub(super) optional: bool,
+    /// Whose file.
+    pub(super) by: UnitId,
+    pub(super) line: u32,
+    /// An imported after or before: dropped rather than be part of a ring.
+    pub(super) droppable: bool,
+}
+
+impl Link {
+    pub(super) fn edge(&self) -> Edge {
+        let Link { kind, target, provider, optional, .. } = *self;
+        Edge { kind, target, provider, optional }
+    }
+
+    /// The line in the file.
+    pub(super) fn place(&self, generation: &Generation) -> Place {
+        match generation.unit(self.by) {
+            Some(unit) => Place { file: unit.at.file.clone(), line: self.line, column: 1 },
+            None => Place { file: "".into(), line: 0, column: 0 },
+        }
+    }
+}
+
+/// Rows of values by unit, in one allocation.
+#[derive(Clone, Debug)]
+pub(super) struct Rows<T> {
+    starts: Vec<u32>,
+    values: Vec<T>,
+}
+
+impl<T> Default for Rows<T> {
+    fn default() -> Self {
+        Rows { starts: Vec::new(), values: Vec::new() }
+    }
+}
+
+impl<T: Copy> Rows<T> {
+    /// `place` says in whose row an item stands, and as what. The order within a row is kept.
+    pub(super) fn new<I>(count: usize, items: &[I], place: impl Fn(&I) -> (UnitId, T)) -> Rows<T> {
+        let mut placed: Vec<(UnitId, T)> = items.iter().map(place).collect();
+        placed.sort_by_key(|(unit, _)| *unit);
+        let mut starts = Vec::with_capacity(count + 1);
+        let mut at = 0;
+        for unit in 0..count {
+            starts.push(u32::try_from(at).unwrap_or(u32::MAX));
+            while placed.get(at).is_some_and(|(owner, _)| owner.index() <= unit) {
+                at += 1;
+            }
+        }
+        starts.push(u32::try_from(at).unwrap_or(u32::MAX));
+        Rows { starts, values: placed.into_iter().map(|(_, value)| value).collect() }
+    }
+
+    pub(super) fn row(&self, unit: UnitId) -> &[T] {
+        let bounds = (self.starts.get(unit.index()), self.starts.get(unit.index() + 1));
+        let (Some(&from), Some(&to)) = bounds else { return &[] };
+        self.values.get(from as usize..to as usize).unwrap_or(&[])
+    }
+}
+
+struct Collector<'a> {
+    generation: &'a Generation,
+    providers: &'a [Provider],
+    links: Vec<Link>,
+}
+
+/// All links of all usable units.
+pub(super) fn collect(
+    generation: &Generation,
+    policy: &Policy,
+    providers: &[Provider],
+    masked: &[bool],
+    faults: &mut Vec<Fault>,
+) -> Vec<Link> {
+    let mut collector = Collector { generation, providers, links: Vec::new() };
+    let mut missing = Vec::new();
+    for (id, unit) in generation.unit_ids().zip(&generation.units) {
+        if unit.fault.is_some() {
+            continue;
+        }
+        let masked = masked.get(id.index()).copied().unwrap_or(false);
+        for dependency in &unit.dependencies {
+            collector.add(id, dependency, masked);
+            if !masked && collector.is_missing(dependency) {
+                missing.push((id, dependency.target, dependency.line, Some(dependency.kind)));
+            }
+        }
+        if let Some(target) = unit.activates
+            && collector.provider(target) == Provider::Nobody
+        {
+            missing.push((id, target, unit.at.line, None));
+        }
+        if !masked && is_enabled(generation, policy, unit) {
+            collector.add_wanted(id, unit, DependencyKind::WaitsFor, &unit.wanted_by);
+            collector.add_wanted(id, unit, DependencyKind::DependsMs, &unit.required_by);
+        }
+    }
+    report_missing(generation, missing, faults);
+    collector.links
+}
+
+/// The policy's word for a unit's `wanted-by` and `required-by`.
+fn is_enabled(generation: &Generation, policy: &Policy, unit: &Unit) -> bool {
+    let named = |names: &std::collections::BTreeSet<crate::name::Name>| {
+        names.contains(&unit.name)
+            || unit
+                .provides
+                .iter()
+                .filter_map(|target| generation.target(*target))
+                .any(|target| names.contains(&target.name))
+    };
+    if named(&policy.disable) {
+        return false;
+    }
+    named(&policy.enable) || generation.settings.enabled_by_default
+}
+
+impl Collector<'_> {
+    fn provider(&self, target: TargetId) -> Provider {
+        self.providers.get(target.index()).copied().unwrap_or(Provider::Nobody)
+    }
+
+    fn is_missing(&self, dependency: &Dependency) -> bool {
+        let loud = match dependency.kind {
+            DependencyKind::DependsOn | DependencyKind::DependsMs => true,
+            DependencyKind::WaitsFor => true,
+            DependencyKind::Wants
+            | DependencyKind::After
+            | DependencyKind::Before
+            | DependencyKind::RestartWith
+            | DependencyKind::Conflicts => false,
+        };
+        loud && !dependency.optional
+            && !dependency.imported
+            && self.provider(dependency.target) == Provider::Nobody
+    }
+
+    fn add(&mut self, id: UnitId, dependency: &Dependency, masked: bool) {
+        let Dependency { kind, target, optional, imported, line } = *dependency;
+        let provider = self.provider(target).unit();
+        let link =
+            Link { from: id, kind, target, provider, optional, by: id, line, droppable: false };
+        match kind {
+            DependencyKind::DependsOn | DependencyKind::DependsMs | DependencyKind::WaitsFor => {
+                self.links.push(link);
+            }
+            DependencyKind::Wants | DependencyKind::RestartWith => {
+                if provider != Some(id) {
+                    self.links.push(link);
+                }
+            }
+            DependencyKind::After => self.links.push(Link { droppable: imported, ..link }),
+            DependencyKind::Before => {
+                if let (Some(other), false) = (provider, masked) {
+                    let target = self.own_target(id, target);
+                    let turned = Link { from: other, provider: Some(id), target, ..link };
+                    let kind = DependencyKind::After;
+                    self.links.push(Link { kind, droppable: imported, ..turned });
+                }
+            }
+            DependencyKind::Conflicts => {
+                if let Some(other) = provider.filter(|other| *other != id) {
+                    let back = self.own_target(id, target);
+                    self.links.push(link.clone());
+                    self.links.push(Link { from: other, provider: Some(id), target: back, ..link });
+                }
+            }
+        }
+    }
+
+    fn add_wanted(&mut self, id: UnitId, unit: &Unit, kind: DependencyKind, by: &[TargetId]) {
+        let providers: Vec<UnitId> = by.iter().filter_map(|t| self.provider(*t).unit()).collect();
+        for wanting in providers {
+            for target in &unit.provides {
+                let provider = self.provider(*target).unit();
+                if wanting == id || provider == Some(wanting) {
+                    continue;
+                }
+                self.links.push(Link {
+                    from: wanting,
+                    kind,
+                    target: *target,
+                    provider,
+                    optional: true,
+                    by: id,
+                    line: unit.at.line,
+                    droppable: false,
+                });
+            }
+        }
+    }
+
+    /// The name by which others see this unit.
+    fn own_target(&self, id: UnitId, otherwise: TargetId) -> TargetId {
+        self.generation
+            .unit(id)
+            .and_then(|unit| {
+                unit.provides.iter().find(|t| self.provider(**t).unit() == Some(id)).copied()
+            })
+            .unwrap_or(otherwise)
+    }
+}
+
+type Missing = (UnitId, TargetId, u32, Option<DependencyKind>);
+
+fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut Vec<Fault>) {
+    for (id, target, line, kind) in missing {
+        let (Some(unit), Some(target)) = (generation.unit(id), generation.target(target)) else {
+            continue;
+        };
+        let key = kind.map_or("activates", DependencyKind::as_str);
+        let at = Place { file: unit.at.file.clone(), line, column: 1 };
+        let message = format!("nobody provides `{}`, named in {key} of {}", target.name, unit.name);
+        let diagnostic = Diagnostic::error("missing-target", at, message).with_hint(missing_hint(
+            generation,
+            target.name.as_str(),
+            kind,
+        ));
+        faults.push(Fault { units: vec![id], diagnostic });
+    }
+}
+
+#[cfg(feature = "text")]
+fn missing_hint(generation: &Generation, name: &str, kind: Option<DependencyKind>) -> String {
+    let provided = generation.targets.iter().filter(|target| !target.candidates.is_empty());
+    let near = provided
+        .map(|target| (strsim::damerau_levenshtein(target.name.as_str(), name), &target.name))
+        .filter(|(distance, _)| *distance <= 2.max(name.len() / 4))
+        .min();
+    match (near, kind) {
+        (Some((_, near)), _) => format!("did you mean `{near}`?"),
+        (None, Some(_)) => format!("write `{name}?` if it may be missing"),
+        (None, None) => String::new(),
+    }
+}
+
+#[cfg(not(feature = "text"))]
+fn missing_hint(_: &Generation, _: &str, _: Option<DependencyKind>) -> String {
+    String::new()
+}
