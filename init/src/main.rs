@@ -1,2 +1,8 @@
-//! placeholder
+//! PID 1: facts in, deeds out.
+
+#![allow(dead_code, unused_imports)]
+
+mod spawn;
+mod sys;
+
 fn main() {}

@@ -1,0 +1,24 @@
+//! Starting the processes of units: [`Prepared`] is built in PID 1 with all that a child
+//! needs, [`Spawner::spawn`] clones it, [`Report`] tells whether the program was executed.
+//! Nothing here waits for anything: a child that hangs before its exec (a FIFO as program, a
+//! dead file system, a frozen cgroup) is a run whose report stays pending.
+//!
+//! What it is not: the decision what to start (`units::machine`), the cgroups
+//! ([`crate::cgroup`]), the reaping ([`crate::sys::wait`]). The child itself is
+//! [`crate::sys::child`].
+
+mod env_file;
+mod environment;
+mod exec_line;
+mod failure;
+mod null;
+mod prepared;
+mod report;
+mod spawner;
+
+pub(crate) use environment::Passed;
+pub(crate) use failure::describe;
+pub(crate) use null::Null;
+pub(crate) use prepared::{Base, Place, Prepared, Request};
+pub(crate) use report::{Report, Verdict};
+pub(crate) use spawner::{Child, Spawner};

@@ -1,0 +1,425 @@
+//! The child between clone and exec. It may share PID 1's memory (see [`super::launch`]), so
+//! it calls the kernel by [`super::raw`] alone: no libc (its wrappers write errno into PID 1's
+//! thread-local storage), no allocation, nothing that can panic; all it reads was prepared by
+//! PID 1 in [`Orders`] and is not touched by PID 1 while the child may read it.
+//!
+//! The order of the steps is that of [`Step`]. Groups before user, limits before both (raising
+//! one needs the privilege), the directory after (it is entered as the user). On the first
+//! error the step and errno are written to the slot and the child ends: nothing half-made runs.
+
+use super::board::Slot;
+use super::raw;
+use std::ffi::{CString, c_char};
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+/// Where a child is. Numbers are those in the slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub(crate) enum Step {
+    /// Nothing done yet.
+    Begin = 0,
+    /// Entering the cgroup (where the clone did not).
+    Cgroup,
+    /// setsid, and the terminal where one is asked for.
+    Session,
+    /// Descriptors 0–2 and those passed on.
+    Stdio,
+    /// Reading env-files (a forked child only).
+    EnvFile,
+    /// Putting the words of the line together (a forked child only).
+    ExecLine,
+    /// Resource limits.
+    Limits,
+    /// Supplementary groups and group.
+    Group,
+    /// User.
+    User,
+    /// The working directory.
+    WorkingDir,
+    /// execve.
+    Execve,
+}
+
+impl Step {
+    pub(super) fn from_number(number: u32) -> Step {
+        const ALL: [Step; 11] = [
+            Step::Begin,
+            Step::Cgroup,
+            Step::Session,
+            Step::Stdio,
+            Step::EnvFile,
+            Step::ExecLine,
+            Step::Limits,
+            Step::Group,
+            Step::User,
+            Step::WorkingDir,
+            Step::Execve,
+        ];
+        ALL.into_iter().find(|step| *step as u32 == number).unwrap_or(Step::Begin)
+    }
+}
+
+/// A resource limit as prlimit64(2) takes it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// RLIMIT_*.
+    pub resource: u32,
+    /// u64::MAX is infinity.
+    pub soft: u64,
+    /// u64::MAX is infinity.
+    pub hard: u64,
+}
+
+/// What can be settled before the program and its words are known.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// The directory of a cgroup v2; None: where PID 1 is.
+    pub cgroup: Option<RawFd>,
+    /// What becomes 0, 1 and 2. None below 3.
+    pub stdio: [RawFd; 3],
+    /// What becomes 3, 4 … None below [`Frame::floor`].
+    pub passed: Vec<RawFd>,
+    /// Kept until exec, which closes it: PID 1 sees the end of a pipe. None below the floor.
+    pub report: RawFd,
+    /// fd 0 becomes the controlling terminal.
+    pub take_terminal: bool,
+}
+
+impl Frame {
+    /// The first number that is no descriptor of the program.
+    pub(crate) fn floor(passed: usize) -> RawFd {
+        RawFd::try_from(passed).unwrap_or(0).saturating_add(3)
+    }
+}
+
+/// The rest: what to run, and as whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    /// Tried in turn, as execvp(3) does: more than one for a bare name.
+    pub programs: Vec<CString>,
+    /// Words.
+    pub argv: Vec<CString>,
+    /// `N=V`.
+    pub envp: Vec<CString>,
+    /// Appends `LISTEN_PID=` with the child's own pid.
+    pub listen_pid: bool,
+    /// Set in this order.
+    pub limits: Vec<Limit>,
+    /// Supplementary groups.
+    pub groups: Option<Vec<u32>>,
+    /// All three gids.
+    pub gid: Option<u32>,
+    /// All three uids.
+    pub uid: Option<u32>,
+    /// Entered as that user.
+    pub dir: CString,
+    /// Mode bits.
+    pub umask: u32,
+}
+
+/// [`Frame`] and [`Orders`] as the child reads them: pointers into memory that outlives it.
+pub(super) struct Plan {
+    pub(super) slot: *const Slot,
+    frame: *const Frame,
+    orders: *const Orders,
+    programs: Vec<*const c_char>,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+    listen_pid: Vec<u8>,
+    /// Dispositions to reset: bit n-1 for signal n.
+    pub(super) reset: u64,
+    /// The clone has put the child into its cgroup already.
+    pub(super) in_cgroup: bool,
+}
+
+const LISTEN_PID: &[u8] = b"LISTEN_PID=";
+
+impl Plan {
+    /// The lists of pointers. `frame` and `orders` must stay where they are while it is used.
+    pub(super) fn new(slot: *const Slot, frame: &Frame, orders: &Orders) -> Plan {
+        let mut plan = Plan {
+            slot,
+            frame,
+            orders,
+            programs: pointers(&orders.programs),
+            argv: pointers(&orders.argv),
+            envp: orders.envp.iter().map(|s| s.as_ptr()).collect(),
+            listen_pid: Vec::new(),
+            reset: u64::MAX,
+            in_cgroup: false,
+        };
+        if orders.listen_pid {
+            plan.listen_pid.extend_from_slice(LISTEN_PID);
+            plan.listen_pid.resize(LISTEN_PID.len() + 12, 0);
+            plan.envp.push(plan.listen_pid.as_ptr().cast());
+        }
+        plan.envp.push(ptr::null());
+        plan
+    }
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// The whole way of a child whose words are known.
+///
+/// # Safety
+/// Called once, in a fresh child, with `plan` and all it points at valid and left alone by
+/// everybody else until the child has exec'd or ended.
+pub(super) unsafe extern "C" fn run(plan: *mut Plan) -> ! {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        settle((*plan).slot, (*plan).frame, (*plan).reset, (*plan).in_cgroup);
+        become_program(plan);
+    }
+}
+
+/// The first half: what does not need the words.
+///
+/// # Safety
+/// As [`run`], for `slot` and `frame`.
+pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, in_cgroup: bool) {
+    // SAFETY: by the contract of this function; every call below passes numbers, or pointers
+    // into `frame`, which is valid.
+    unsafe {
+        reset_signals(reset);
+        if !in_cgroup && let Some(cgroup) = (*frame).cgroup {
+            enter(slot, Step::Cgroup, 0);
+            must(slot, enter_cgroup(cgroup));
+        }
+        enter(slot, Step::Session, 0);
+        must(slot, raw::call(libc::SYS_setsid, [0; 6]));
+        enter(slot, Step::Stdio, 0);
+        let mut target = 0;
+        for source in &(*frame).stdio {
+            must(slot, duplicate(*source, target));
+            target = target.wrapping_add(1);
+        }
+        for source in &(*frame).passed {
+            must(slot, duplicate(*source, target));
+            target = target.wrapping_add(1);
+        }
+        must(slot, keep_report((*frame).report, target));
+        close_range((target as u32).wrapping_add(1), u32::MAX);
+        if (*frame).take_terminal {
+            enter(slot, Step::Session, 1);
+            must(slot, raw::call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0, 0]));
+        }
+    }
+}
+
+/// The second half: limits, identity, directory, exec.
+///
+/// # Safety
+/// As [`run`].
+pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
+    // SAFETY: by the contract of this function: `plan`, its orders and all strings are valid,
+    // terminated and left alone.
+    unsafe {
+        let slot = (*plan).slot;
+        let orders = (*plan).orders;
+        let mut index: u32 = 0;
+        for limit in &(*orders).limits {
+            enter(slot, Step::Limits, index);
+            index = index.wrapping_add(1);
+            must(slot, set_limit(limit));
+        }
+        enter(slot, Step::Group, 0);
+        if let Some(groups) = &(*orders).groups {
+            let args = [groups.len(), groups.as_ptr() as usize, 0, 0, 0, 0];
+            must(slot, raw::call(libc::SYS_setgroups, args));
+        }
+        if let Some(gid) = (*orders).gid {
+            let gid = gid as usize;
+            must(slot, raw::call(libc::SYS_setresgid, [gid, gid, gid, 0, 0, 0]));
+        }
+        enter(slot, Step::User, 0);
+        if let Some(uid) = (*orders).uid {
+            let uid = uid as usize;
+            must(slot, raw::call(libc::SYS_setresuid, [uid, uid, uid, 0, 0, 0]));
+        }
+        enter(slot, Step::WorkingDir, 0);
+        must(slot, raw::call(libc::SYS_chdir, [(*orders).dir.as_ptr() as usize, 0, 0, 0, 0, 0]));
+        raw::call(libc::SYS_umask, [(*orders).umask as usize, 0, 0, 0, 0, 0]);
+        if (*orders).listen_pid {
+            write_pid((*plan).listen_pid.as_mut_ptr().wrapping_add(LISTEN_PID.len()));
+        }
+        enter(slot, Step::Execve, 0);
+        let error = execute(plan);
+        fail(slot, error)
+    }
+}
+
+/// Tries each program as execvp(3) does: a name that is not there, or may not be run, is no
+/// reason not to look in the next directory. The errno of the most telling attempt.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn execute(plan: *const Plan) -> isize {
+    let not_there = [-(libc::ENOENT as isize), -(libc::ENOTDIR as isize)];
+    let denied = -(libc::EACCES as isize);
+    let mut told = -(libc::ENOENT as isize);
+    // SAFETY: by the contract of this function: the lists end in null, the strings are terminated.
+    unsafe {
+        let (argv, envp) = ((*plan).argv.as_ptr() as usize, (*plan).envp.as_ptr() as usize);
+        let mut program = (*plan).programs.as_ptr();
+        while !(*program).is_null() {
+            let result = raw::call(libc::SYS_execve, [*program as usize, argv, envp, 0, 0, 0]);
+            let [absent, no_dir] = not_there;
+            if result == denied {
+                told = denied;
+            } else if result != absent && result != no_dir {
+                return result;
+            }
+            program = program.wrapping_add(1);
+        }
+    }
+    told
+}
+
+/// Default dispositions for the signals in `reset`, and an empty mask.
+pub(super) fn reset_signals(reset: u64) {
+    let default = [0usize; 4]; // struct kernel_sigaction: SIG_DFL, no flags, no restorer, no mask
+    let mut number: usize = 1;
+    while number <= 64 {
+        if reset & (1u64 << (number.wrapping_sub(1) & 63)) != 0 {
+            let args = [number, default.as_ptr() as usize, 0, 8, 0, 0];
+            // SAFETY: rt_sigaction(2) reads the 32 bytes of the action; KILL and STOP are refused.
+            unsafe { raw::call(libc::SYS_rt_sigaction, args) };
+        }
+        number = number.wrapping_add(1);
+    }
+    let none = 0u64;
+    let args = [libc::SIG_SETMASK as usize, &raw const none as usize, 0, 8, 0, 0];
+    // SAFETY: rt_sigprocmask(2) reads the 8 bytes of the set.
+    unsafe { raw::call(libc::SYS_rt_sigprocmask, args) };
+}
+
+/// Closes the descriptors `from..=to` of this process.
+pub(super) fn close_range(from: u32, to: u32) {
+    // SAFETY: close_range(2) takes numbers; the process is a child that uses none of these.
+    let result =
+        unsafe { raw::call(libc::SYS_close_range, [from as usize, to as usize, 0, 0, 0, 0]) };
+    if result >= 0 {
+        return;
+    }
+    // Before Linux 5.9, or forbidden: one by one, up to what this process may have open.
+    let mut limit = [1024u64; 2];
+    let args = [0, libc::RLIMIT_NOFILE as usize, 0, limit.as_mut_ptr() as usize, 0, 0];
+    // SAFETY: prlimit64(2) writes the 16 bytes of the limit.
+    unsafe { raw::call(libc::SYS_prlimit64, args) };
+    let [soft, _] = limit;
+    let end = u64::from(to).min(soft).min(CLOSE_MAX) as usize;
+    let mut fd = from as usize;
+    while fd <= end {
+        // SAFETY: close(2) takes a number.
+        unsafe { raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
+        fd = fd.wrapping_add(1);
+    }
+}
+
+/// The highest descriptor that is closed one by one.
+const CLOSE_MAX: u64 = 65_536;
+
+/// Says which step comes now.
+///
+/// # Safety
+/// `slot` is valid.
+unsafe fn enter(slot: *const Slot, step: Step, detail: u32) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        (*slot).detail.store(detail, Ordering::SeqCst);
+        (*slot).step.store(step as u32, Ordering::SeqCst);
+    }
+}
+
+/// Ends the child if the step failed.
+///
+/// # Safety
+/// `slot` is valid, and this process is a child.
+unsafe fn must(slot: *const Slot, result: isize) {
+    if result < 0 {
+        // SAFETY: by the contract of this function.
+        unsafe { fail(slot, result) }
+    }
+}
+
+/// Writes the errno down and ends.
+///
+/// # Safety
+/// As [`must`].
+pub(super) unsafe fn fail(slot: *const Slot, result: isize) -> ! {
+    // SAFETY: by the contract of this function; exit_group(2) does not return.
+    unsafe {
+        (*slot).errno.store(result.wrapping_neg() as u32, Ordering::SeqCst);
+        loop {
+            raw::call(libc::SYS_exit_group, [FAILED, 0, 0, 0, 0, 0]);
+        }
+    }
+}
+
+/// The exit status of a child that never became its program.
+const FAILED: usize = 127;
+
+/// dup3: the copy stays open over exec. Sources are never among the targets (see [`Frame`]).
+unsafe fn duplicate(source: RawFd, target: RawFd) -> isize {
+    // SAFETY: dup3(2) takes numbers.
+    unsafe { raw::call(libc::SYS_dup3, [source as usize, target as usize, 0, 0, 0, 0]) }
+}
+
+/// Puts the report at `target`, closed by exec.
+unsafe fn keep_report(report: RawFd, target: RawFd) -> isize {
+    if report == target {
+        return 0;
+    }
+    let args = [report as usize, target as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
+    // SAFETY: dup3(2) takes numbers.
+    unsafe { raw::call(libc::SYS_dup3, args) }
+}
+
+/// Writes "0" (this process) to the cgroup.procs of `cgroup`.
+unsafe fn enter_cgroup(cgroup: RawFd) -> isize {
+    let path = c"cgroup.procs".as_ptr() as usize;
+    let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
+    // SAFETY: openat(2) reads a terminated string, write(2) one byte.
+    unsafe {
+        let fd = raw::call(libc::SYS_openat, [cgroup as usize, path, flags, 0, 0, 0]);
+        if fd < 0 {
+            return fd;
+        }
+        raw::call(libc::SYS_write, [fd as usize, b"0".as_ptr() as usize, 1, 0, 0, 0])
+    }
+}
+
+/// prlimit64 on this process.
+unsafe fn set_limit(limit: &Limit) -> isize {
+    let values = [limit.soft, limit.hard];
+    let args = [0, limit.resource as usize, values.as_ptr() as usize, 0, 0, 0];
+    // SAFETY: prlimit64(2) reads 16 bytes.
+    unsafe { raw::call(libc::SYS_prlimit64, args) }
+}
+
+/// The own pid in decimal digits, terminated, at `to`, which holds at least 12 bytes.
+unsafe fn write_pid(to: *mut u8) {
+    // SAFETY: getpid(2) takes nothing.
+    let mut pid = unsafe { raw::call(libc::SYS_getpid, [0; 6]) } as u32;
+    let mut length: usize = 1;
+    let mut rest = pid / 10;
+    while rest > 0 {
+        length = length.wrapping_add(1);
+        rest /= 10;
+    }
+    // SAFETY: a u32 has at most 10 digits; the terminator makes 11.
+    unsafe {
+        to.add(length).write(0);
+        while length > 0 {
+            length = length.wrapping_sub(1);
+            to.add(length).write((pid % 10) as u8 | b'0');
+            pid /= 10;
+        }
+    }
+}

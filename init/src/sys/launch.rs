@@ -1,0 +1,145 @@
+//! Cloning the child of [`super::child`]. Two ways, the same child:
+//!
+//! - [`copied`]: clone3 as a fork. Where clone3 is missing or forbidden: clone as a fork.
+//! - [`thinking`]: libc's fork, for a child that runs our own code before it execs (env-files).
+//!
+//! Never with CLONE_VFORK, which would suspend PID 1 until the exec has read its binary: for
+//! ever on a hung file system, in a frozen cgroup, or under a SIGSTOP by the unit's own uid.
+//! None of them waits. What each may be used for is decided in [`crate::spawn`].
+
+use super::board::{Board, SlotId};
+use super::child::{Frame, Orders, Plan, Step};
+use super::{Pid, check, child, raw, signal};
+use std::io;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// struct clone_args of linux/sched.h, all 88 bytes of version 2.
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// clone3 with what we ask of it is not to be had here (before Linux 5.7, seccomp).
+static NO_CLONE3: AtomicBool = AtomicBool::new(false);
+
+/// clone3 works as far as is known.
+pub(crate) fn has_clone3() -> bool {
+    !NO_CLONE3.load(Ordering::Relaxed)
+}
+
+fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>) {
+    if let Some(fd) = cgroup.and_then(|fd| u64::try_from(fd).ok()) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = fd;
+    }
+}
+
+/// A child in its own copy of our memory. Errors are those of clone3(2); of them EBUSY, ENODEV,
+/// EOPNOTSUPP and EACCES are about the cgroup.
+pub(crate) fn copied(
+    board: &Board,
+    slot: SlotId,
+    frame: &Frame,
+    orders: &Orders,
+) -> io::Result<Pid> {
+    let slot = board.slot(slot);
+    let mut plan = Plan::new(slot, frame, orders);
+    if has_clone3() {
+        plan.reset = signal::ignored();
+        plan.in_cgroup = true;
+        let mut args = CloneArgs {
+            flags: CLONE_CLEAR_SIGHAND,
+            exit_signal: libc::SIGCHLD as u64,
+            ..CloneArgs::default()
+        };
+        into_cgroup(&mut args, frame.cgroup);
+        let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
+        // SAFETY: `args` is a valid clone_args; without CLONE_VM the child has its own copy of
+        // everything, so `plan` is its own, and it goes nowhere but into `run`.
+        let result = unsafe { raw::call(libc::SYS_clone3, call) };
+        if result == 0 {
+            // SAFETY: we are the fresh child.
+            unsafe { child::run(&raw mut plan) }
+        }
+        match -result as i32 {
+            libc::ENOSYS | libc::EPERM | libc::EINVAL | libc::E2BIG => {
+                NO_CLONE3.store(true, Ordering::Relaxed);
+            }
+            _ => return pid(result),
+        }
+    }
+    plan.reset = u64::MAX;
+    plan.in_cgroup = false;
+    // Until its dispositions are reset the child must not run PID 1's handlers.
+    let held = signal::hold();
+    let flags = libc::SIGCHLD as usize;
+    // SAFETY: clone(2) with no flags is fork(2): the child has its own copy of everything.
+    let result = unsafe { raw::call(libc::SYS_clone, [flags, 0, 0, 0, 0, 0]) };
+    if result == 0 {
+        // SAFETY: we are the fresh child.
+        unsafe { child::run(&raw mut plan) }
+    }
+    drop(held);
+    pid(result)
+}
+
+/// A child that first runs `think` (in its own copy of our memory, with descriptors, session and
+/// cgroup already its own), then execs what that gives. `think`'s error is the step, the errno
+/// and which of several.
+pub(crate) fn thinking(
+    board: &Board,
+    slot: SlotId,
+    frame: &Frame,
+    think: impl FnOnce() -> Result<Orders, (Step, i32, u32)>,
+) -> io::Result<Pid> {
+    let slot = board.slot(slot);
+    let held = signal::hold();
+    // SAFETY: fork(2). PID 1 has one thread; libc's fork takes care of malloc's locks.
+    let result = check(unsafe { libc::fork() })?;
+    if result != 0 {
+        drop(held);
+        return Ok(Pid::from_raw(result));
+    }
+    // SAFETY: we are the fresh child, `slot` is in shared memory, `frame` in our own copy.
+    unsafe { child::settle(slot, frame, u64::MAX, false) };
+    slot.step.store(Step::EnvFile as u32, Ordering::SeqCst);
+    let thought = catch_unwind(AssertUnwindSafe(think));
+    match thought.unwrap_or(Err((Step::ExecLine, libc::ENOTRECOVERABLE, 0))) {
+        Ok(orders) => {
+            let mut plan = Plan::new(slot, frame, &orders);
+            // SAFETY: as above; `plan` and `orders` live on this stack, which is never left.
+            unsafe { child::become_program(&raw mut plan) }
+        }
+        Err((step, errno, detail)) => {
+            slot.detail.store(detail, Ordering::SeqCst);
+            slot.step.store(step as u32, Ordering::SeqCst);
+            let result = isize::try_from(errno).unwrap_or(0).wrapping_neg();
+            // SAFETY: as above.
+            unsafe { child::fail(slot, result) }
+        }
+    }
+}
+
+fn pid(result: isize) -> io::Result<Pid> {
+    match i32::try_from(result) {
+        Ok(pid) if pid > 0 => Ok(Pid::from_raw(pid)),
+        Ok(error) => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
+        Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}

@@ -1,0 +1,49 @@
+//! The only unsafe code of the workspace: what neither std nor `nix` gives safely.
+//!
+//! The contract: every function here takes and gives owned or borrowed descriptors
+//! ([`OwnedFd`](std::os::fd::OwnedFd), [`BorrowedFd`](std::os::fd::BorrowedFd)), [`Pid`]s and
+//! `io::Result`; none blocks (all are `WNOHANG`, `MSG_DONTWAIT` or never wait by nature), none
+//! panics, and no pointer leaves this folder. What `nix` wraps safely (mount, reboot, sync,
+//! hostname, setrlimit, SO_PEERCRED, pipes, epoll) is called from where it is needed.
+//!
+//! | file | system calls | why here |
+//! |---|---|---|
+//! | [`raw`] | any, by number | a child that shares PID 1's memory may touch no libc: wrappers write errno into PID 1's thread-local storage |
+//! | [`child`] | setsid dup3 close_range prlimit64 setgroups setresgid setresuid chdir umask execve … | the child between clone and exec |
+//! | [`launch`] | clone3 clone fork | no wrapper has CLONE_INTO_CGROUP or CLONE_CLEAR_SIGHAND |
+//! | [`board`] | mmap munmap | memory shared with children: reports, stacks |
+//! | [`wait`] | waitid | `nix` refuses ends by real-time signals |
+//! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are noted for its children |
+//! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
+//! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
+//! | [`process`] | prctl execveat fork close_range fcntl | a fork that runs on in our own code (the loader) |
+//! | [`terminal`] | ioctl | TIOCSCTTY, KDSIGACCEPT, SIOCSIFFLAGS |
+//!
+//! Read on at [`child`]; who builds its orders is [`crate::spawn`].
+
+#![allow(unsafe_code)]
+
+pub(crate) mod board;
+pub(crate) mod child;
+pub(crate) mod launch;
+pub(crate) mod memfd;
+pub(crate) mod process;
+mod raw;
+pub(crate) mod signal;
+pub(crate) mod socket;
+pub(crate) mod terminal;
+pub(crate) mod wait;
+
+pub(crate) use nix::unistd::Pid;
+
+use std::io;
+
+/// `-1` with errno, as an error.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The same for `syscall(2)`.
+fn check_long(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,105 @@
+//! What a process does to itself: names, attributes, becoming another program, and
+//! the fork that runs on in our own code (the loader). Programs of units are started
+//! by [`super::launch`] instead.
+
+use super::{Pid, check, check_long, signal};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Orphaned descendants become children of this process. prctl(2).
+pub(crate) fn become_subreaper() -> io::Result<()> {
+    // SAFETY: PR_SET_CHILD_SUBREAPER takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// The name in `ps` and `top`; the kernel cuts it at 15 bytes.
+pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
+    // SAFETY: PR_SET_NAME reads a terminated string.
+    check(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) }).map(drop)
+}
+
+/// Whether this process may dump core and belongs to its uid under /proc.
+pub(crate) fn set_dumpable(on: bool) -> io::Result<()> {
+    // SAFETY: PR_SET_DUMPABLE takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(on), 0, 0, 0) }).map(drop)
+}
+
+/// This process is killed with `signal` when its parent ends: for helpers of PID 1.
+pub(crate) fn die_with_parent(signal: u8) -> io::Result<()> {
+    // SAFETY: PR_SET_PDEATHSIG takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::c_ulong::from(signal), 0, 0, 0) })
+        .map(drop)
+}
+
+/// Runs `work` in a forked child, which then ends with the status it gives (70 when it panics).
+/// The child has default signal dispositions, an empty mask, and of the descriptors from 3 on
+/// those of `kept` alone. Only for a single-threaded process: a copy of another thread's locks
+/// would stay locked.
+pub(crate) fn fork(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> io::Result<Pid> {
+    let held = signal::hold();
+    // SAFETY: fork(2). This process has one thread (malloc's locks libc's fork takes care of).
+    match check(unsafe { libc::fork() })? {
+        0 => {
+            super::child::reset_signals(u64::MAX);
+            close_all_but(kept);
+            let status = catch_unwind(AssertUnwindSafe(work)).unwrap_or(70);
+            // SAFETY: _exit(2) ends the process without running PID 1's destructors: the
+            // descriptors closed above are never dropped.
+            unsafe { libc::_exit(i32::from(status)) }
+        }
+        pid => {
+            drop(held);
+            Ok(Pid::from_raw(pid))
+        }
+    }
+}
+
+fn close_all_but(kept: &[BorrowedFd<'_>]) {
+    let mut numbers: Vec<u32> =
+        kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
+    numbers.sort_unstable();
+    let mut from = 3;
+    for number in numbers {
+        if number > from {
+            super::child::close_range(from, number - 1);
+        }
+        from = from.max(number.saturating_add(1));
+    }
+    super::child::close_range(from, u32::MAX);
+}
+
+/// A copy of a descriptor, CLOEXEC, with a number of `from` or above.
+pub(crate) fn duplicate(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC takes a number.
+    let copy = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) })?;
+    // SAFETY: a fresh descriptor, ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Becomes the program behind `binary`, a descriptor kept since the start: works with the file
+/// renamed over, and without /proc. Returns only when it failed. execveat(2).
+pub(crate) fn execute(binary: BorrowedFd<'_>, argv: &[CString], envp: &[CString]) -> io::Error {
+    let pointers = |strings: &[CString]| {
+        let mut pointers: Vec<_> = strings.iter().map(|s| s.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        pointers
+    };
+    let (argv, envp) = (pointers(argv), pointers(envp));
+    // SAFETY: the path is empty and terminated; both lists end in null and live past the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            binary.as_raw_fd(),
+            c"".as_ptr(),
+            argv.as_ptr(),
+            envp.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    match check_long(result) {
+        Err(error) => error,
+        Ok(_) => io::Error::other("execveat returned"),
+    }
+}

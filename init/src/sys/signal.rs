@@ -1,0 +1,187 @@
+//! Sending signals by number (real-time ones too, which `nix` has no name for), and
+//! PID 1's own dispositions and mask. Catching signals is signal-hook's work.
+//!
+//! What is ignored is noted in one word: a child resets exactly these, because
+//! CLONE_CLEAR_SIGHAND leaves `SIG_IGN` as it is (clone(2)) and ignoring survives exec.
+
+use super::{Pid, check, check_long};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The highest signal number of Linux.
+pub(crate) const LAST: u8 = 64;
+
+/// Bit n-1: signal n is ignored by this process.
+static IGNORED: AtomicU64 = AtomicU64::new(UNREAD);
+/// Not read yet. No process can look like this: KILL and STOP are never ignored.
+const UNREAD: u64 = u64::MAX;
+
+/// Sends `signal` (0: only asks) to one process. Groups and "everybody" are refused here.
+pub(crate) fn kill(pid: Pid, signal: u8) -> io::Result<()> {
+    if pid.as_raw() <= 0 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: kill(2) takes numbers only.
+    check(unsafe { libc::kill(pid.as_raw(), i32::from(signal)) }).map(drop)
+}
+
+/// Sends `signal` to a process group.
+pub(crate) fn kill_group(group: Pid, signal: u8) -> io::Result<()> {
+    if group.as_raw() <= 1 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: kill(2) takes numbers only; the number is below -1.
+    check(unsafe { libc::kill(-group.as_raw(), i32::from(signal)) }).map(drop)
+}
+
+/// Sends `signal` to every process of the pid namespace but its PID 1. Refused to all but PID 1.
+pub(crate) fn kill_everybody(signal: u8) -> io::Result<()> {
+    if std::process::id() != 1 {
+        return Err(io::Error::from_raw_os_error(libc::EPERM));
+    }
+    // SAFETY: kill(2) takes numbers only.
+    check(unsafe { libc::kill(-1, i32::from(signal)) }).map(drop)
+}
+
+/// A descriptor for a process: readable when it ends, and never another process.
+pub(crate) fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open(2) takes numbers only.
+    let fd = check_long(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })?;
+    let fd = i32::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    // SAFETY: a fresh descriptor, ours alone; pidfd_open sets CLOEXEC.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sends `signal` to the process behind `pidfd`.
+pub(crate) fn pidfd_kill(pidfd: BorrowedFd<'_>, signal: u8) -> io::Result<()> {
+    // SAFETY: pidfd_send_signal(2) with a null siginfo takes numbers only.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            i32::from(signal),
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    };
+    check_long(result).map(drop)
+}
+
+/// Ignores `signal` in this process; its children get the default back.
+pub(crate) fn ignore(signal: u8) -> io::Result<()> {
+    let noted = ignored();
+    set(signal, libc::SIG_IGN)?;
+    IGNORED.store(noted | bit(signal), Ordering::Relaxed);
+    Ok(())
+}
+
+/// Gives `signal` its default action in this process.
+pub(crate) fn default(signal: u8) -> io::Result<()> {
+    let noted = ignored();
+    set(signal, libc::SIG_DFL)?;
+    IGNORED.store(noted & !bit(signal), Ordering::Relaxed);
+    Ok(())
+}
+
+/// What this process ignores: bit n-1 for signal n. Read from the kernel once; from
+/// then on kept up by [`ignore`] and [`default`].
+pub(crate) fn ignored() -> u64 {
+    let noted = IGNORED.load(Ordering::Relaxed);
+    if noted != UNREAD {
+        return noted;
+    }
+    let read = (1..=LAST).filter(|signal| is_ignored(*signal)).fold(0, |set, s| set | bit(s));
+    IGNORED.store(read, Ordering::Relaxed);
+    read
+}
+
+/// Signals of this process that are held back from it while `guard` lives.
+#[derive(Debug)]
+pub(crate) struct Held(libc::sigset_t);
+
+/// Holds back every signal but those of faults, which the kernel kills PID 1 for when blocked.
+pub(crate) fn hold() -> Held {
+    let mut old = zeroed();
+    let mut set = zeroed();
+    // SAFETY: both sets are valid for writing; the numbers are signals. The calls can not fail
+    // with these arguments (sigsetops(3), pthread_sigmask(3)).
+    unsafe {
+        libc::sigfillset(&raw mut set);
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT] {
+            libc::sigdelset(&raw mut set, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, &raw mut old);
+    }
+    Held(old)
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the set was filled by the kernel in `hold`.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Empties the mask of this process: a manager above may have started us with signals blocked.
+pub(crate) fn unblock_all() {
+    let mut set = zeroed();
+    // SAFETY: the set is valid for writing, then for reading.
+    unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+fn zeroed() -> libc::sigset_t {
+    // SAFETY: sigset_t is plain data; all zeroes is the empty set on Linux.
+    unsafe { std::mem::zeroed() }
+}
+
+fn bit(signal: u8) -> u64 {
+    if (1..=LAST).contains(&signal) { 1 << (signal - 1) } else { 0 }
+}
+
+fn set(signal: u8, handler: libc::sighandler_t) -> io::Result<()> {
+    // SAFETY: sigaction is plain data; all zeroes is a value of it.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    // SAFETY: `action` is valid, the handler is SIG_IGN or SIG_DFL: no code of ours is called.
+    check(unsafe { libc::sigaction(i32::from(signal), &raw const action, std::ptr::null_mut()) })
+        .map(drop)
+}
+
+fn is_ignored(signal: u8) -> bool {
+    // SAFETY: sigaction is plain data; all zeroes is a value of it.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null new action only asks; `action` is valid for writing.
+    let result = unsafe { libc::sigaction(i32::from(signal), std::ptr::null(), &raw mut action) };
+    result == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_noted_and_forgotten_again() {
+        let signal = u8::try_from(libc::SIGRTMAX()).unwrap();
+        ignore(signal).unwrap();
+        assert_ne!(ignored() & bit(signal), 0);
+        default(signal).unwrap();
+        assert_eq!(ignored() & bit(signal), 0);
+        // Rust's runtime ignores SIGPIPE: seen by reading, not by being told.
+        assert_ne!(ignored() & bit(13), 0);
+    }
+
+    #[test]
+    fn nobody_but_one_process_or_one_group_is_signalled() {
+        assert!(kill(Pid::from_raw(0), 0).is_err());
+        assert!(kill(Pid::from_raw(-1), 0).is_err());
+        assert!(kill_group(Pid::from_raw(1), 0).is_err());
+        assert!(kill_everybody(0).is_err());
+        assert!(kill(nix::unistd::getpid(), 0).is_ok());
+    }
+}

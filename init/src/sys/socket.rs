@@ -1,0 +1,247 @@
+//! Unix sockets that carry descriptors and credentials: to the logger (SEQPACKET) and
+//! from services (the notify socket). unix(7), cmsg(3).
+//!
+//! Every descriptor that arrives is owned before anything else happens, so none leaks
+//! whatever the caller does with the message. Nothing here waits.
+
+use super::Pid;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socketpair, sockopt,
+};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// Descriptors sent in one message. The kernel's own limit is 253 (SCM_MAX_FD).
+pub(crate) const SEND_MAX: usize = 64;
+/// Descriptors that are taken from one message.
+const RECEIVE_MAX: usize = 253;
+
+/// Who is at the other end, as the kernel saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Process; 0 when it is outside this pid namespace.
+    pub pid: Pid,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// One message.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// Bytes written to the buffer. 0 on a stream or SEQPACKET socket: the other end is closed
+    /// (a SEQPACKET message of no bytes looks the same; none of ours is empty).
+    pub length: usize,
+    /// The message was longer than the buffer, or carried more than could be taken. What was
+    /// cut off is gone, its descriptors closed by the kernel.
+    pub truncated: bool,
+    /// What came along.
+    pub fds: Vec<OwnedFd>,
+    /// The sender, where SO_PASSCRED is set.
+    pub peer: Option<Peer>,
+}
+
+/// A pair of connected SEQPACKET sockets, CLOEXEC and non-blocking.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    Ok(socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?)
+}
+
+/// The process at the other end when it connected.
+pub(crate) fn peer(socket: impl AsFd) -> io::Result<Peer> {
+    let found = getsockopt(&socket, sockopt::PeerCredentials)?;
+    Ok(Peer { pid: Pid::from_raw(found.pid()), uid: found.uid(), gid: found.gid() })
+}
+
+/// The control data of a message, aligned as cmsghdr(3) asks.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+const CONTROL: usize = space(RECEIVE_MAX * size_of::<RawFd>()) + space(size_of::<libc::ucred>());
+
+const fn space(bytes: usize) -> usize {
+    // CMSG_SPACE: header and data, each rounded up to the word.
+    size_of::<libc::cmsghdr>().next_multiple_of(8) + bytes.next_multiple_of(8)
+}
+
+/// Sends one message with up to [`SEND_MAX`] descriptors; never waits. `WouldBlock`: nothing was
+/// sent, try when it is writable. `ETOOMANYREFS`: too many are on their way for this user.
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
+    if fds.len() > SEND_MAX {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; CONTROL]);
+    // SAFETY: msghdr is plain data; all zeroes is a value of it.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    if !numbers.is_empty() {
+        let data = numbers.len() * size_of::<RawFd>();
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = space(data) as _;
+        // SAFETY: the control buffer is aligned and holds SEND_MAX descriptors, so the first
+        // header and its data lie within it.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(u32::try_from(data).unwrap_or(0)) as _;
+            std::ptr::copy_nonoverlapping(
+                numbers.as_ptr().cast::<u8>(),
+                libc::CMSG_DATA(header),
+                data,
+            );
+        }
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    loop {
+        // SAFETY: `message` points at buffers that live past the call.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
+        match usize::try_from(sent) {
+            Ok(sent) => return Ok(sent),
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// Takes one message; never waits (`WouldBlock`).
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut control = Control([0; CONTROL]);
+    // SAFETY: msghdr is plain data; all zeroes is a value of it.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    let length = loop {
+        // SAFETY: `message` points at buffers that live past the call and are valid for writing.
+        let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+        if let Ok(got) = usize::try_from(got) {
+            break got;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    };
+    let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+    let (fds, peer) = unpack(&message);
+    Ok(Received { length, truncated, fds, peer })
+}
+
+fn unpack(message: &libc::msghdr) -> (Vec<OwnedFd>, Option<Peer>) {
+    let mut fds = Vec::new();
+    let mut peer = None;
+    // SAFETY: the kernel filled the control buffer; the macros walk it within msg_controllen.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: `header` points at a whole header the kernel wrote.
+        let (level, kind, length) =
+            unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
+        // SAFETY: CMSG_LEN and CMSG_DATA compute with numbers and this pointer only.
+        let (data, head) = unsafe { (libc::CMSG_DATA(header), libc::CMSG_LEN(0)) };
+        let bytes = (length as usize).saturating_sub(head as usize);
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                for index in 0..bytes / size_of::<RawFd>() {
+                    // SAFETY: within the data of this header; it may be unaligned. Each number is
+                    // a fresh descriptor that the kernel installed for us alone.
+                    fds.push(unsafe {
+                        OwnedFd::from_raw_fd(data.cast::<RawFd>().add(index).read_unaligned())
+                    });
+                }
+            }
+            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if bytes >= size_of::<libc::ucred>() => {
+                // SAFETY: the data holds a whole ucred; it may be unaligned.
+                let found = unsafe { data.cast::<libc::ucred>().read_unaligned() };
+                let pid = Pid::from_raw(found.pid);
+                peer = Some(Peer { pid, uid: found.uid, gid: found.gid });
+            }
+            _ => {}
+        }
+        // SAFETY: as for CMSG_FIRSTHDR.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    (fds, peer)
+}
+
+/// From now on the sender's credentials come with every message.
+pub(crate) fn pass_credentials(socket: impl AsFd) -> io::Result<()> {
+    Ok(setsockopt(&socket, sockopt::PassCred, &true)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn descriptors_arrive_owned_and_in_order() {
+        let (ours, theirs) = pair().unwrap();
+        let (mut read, write) = io::pipe().unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        send(ours.as_fd(), b"two", &[write.as_fd(), null.as_fd()]).unwrap();
+        drop(write);
+        let mut buffer = [0; 16];
+        let mut got = receive(theirs.as_fd(), &mut buffer).unwrap();
+        assert_eq!((&buffer[..got.length], got.truncated, got.fds.len()), (&b"two"[..], false, 2));
+        let mut write = std::fs::File::from(got.fds.remove(0));
+        write.write_all(b"x").unwrap();
+        drop(write);
+        let mut text = String::new();
+        read.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "x");
+    }
+
+    #[test]
+    fn sixty_four_at_once_pass_and_more_are_refused() {
+        let (ours, theirs) = pair().unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let many = vec![null.as_fd(); SEND_MAX];
+        send(ours.as_fd(), b"x", &many).unwrap();
+        assert_eq!(receive(theirs.as_fd(), &mut [0; 4]).unwrap().fds.len(), SEND_MAX);
+        let more = vec![null.as_fd(); SEND_MAX + 1];
+        assert!(send(ours.as_fd(), b"x", &more).is_err());
+    }
+
+    #[test]
+    fn nothing_waits_when_nobody_reads_or_writes() {
+        let (ours, theirs) = pair().unwrap();
+        let empty = receive(theirs.as_fd(), &mut [0; 4]).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+        let full = loop {
+            if let Err(error) = send(ours.as_fd(), &[7; 4096], &[]) {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn the_sender_and_a_cut_off_are_told() {
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        pass_credentials(&theirs).unwrap();
+        ours.send(b"0123456789").unwrap();
+        ours.send(b"").unwrap();
+        let got = receive(theirs.as_fd(), &mut [0; 4]).unwrap();
+        assert_eq!((got.length, got.truncated), (4, true));
+        assert_eq!(got.peer.unwrap().pid, nix::unistd::getpid());
+        let empty = receive(theirs.as_fd(), &mut [0; 4]).unwrap();
+        assert_eq!((empty.length, empty.truncated), (0, false));
+    }
+}

@@ -1,0 +1,60 @@
+//! How children end: look first, reap afterwards, so that a crash between the two
+//! loses no exit. waitid(2).
+
+use super::Pid;
+use groundstate_units::spec::Exit;
+use std::io;
+
+/// A child that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Which.
+    pub pid: Pid,
+    /// How.
+    pub exit: Exit,
+}
+
+/// Any child that has ended and is not reaped yet; it stays so. None: there is none now.
+pub(crate) fn peek() -> io::Result<Option<Ended>> {
+    wait(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
+}
+
+/// The same for one child.
+pub(crate) fn peek_one(pid: Pid) -> io::Result<Option<Ended>> {
+    wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
+}
+
+/// Reaps this child if it has ended. Its pid may belong to somebody else from now on.
+pub(crate) fn reap(pid: Pid) -> io::Result<Option<Ended>> {
+    wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG)
+}
+
+fn id(pid: Pid) -> io::Result<libc::id_t> {
+    libc::id_t::try_from(pid.as_raw())
+        .ok()
+        .filter(|id| *id > 0)
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+fn wait(which: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> io::Result<Option<Ended>> {
+    // SAFETY: siginfo_t is plain data; all zeroes is a value of it.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `info` is valid for writing for the length of the call.
+    let result = unsafe { libc::waitid(which, id, &raw mut info, options) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::ECHILD) { Ok(None) } else { Err(error) };
+    }
+    // SAFETY: waitid fills the SIGCHLD part of the union, or leaves it zero (waitid(2), WNOHANG).
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    if pid == 0 {
+        return Ok(None);
+    }
+    let low = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
+    let exit = match info.si_code {
+        libc::CLD_EXITED => Exit::Code(low),
+        libc::CLD_DUMPED => Exit::Signal { signal: low, core: true },
+        _ => Exit::Signal { signal: low, core: false },
+    };
+    Ok(Some(Ended { pid: Pid::from_raw(pid), exit }))
+}
