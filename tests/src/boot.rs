@@ -25,6 +25,22 @@ pub enum Way {
     Supervisor,
 }
 
+impl Way {
+    /// The best that can be had here: as PID 1, where the kernel lets us.
+    pub fn best() -> Way {
+        let works = |options: &str| {
+            let mut command = Command::new("unshare");
+            command.args([options, "--mount-proc", "true"]).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        match () {
+            () if works("-fpm") => Way::Namespace,
+            () if works("-Urfpm") => Way::UserNamespace,
+            () => Way::Supervisor,
+        }
+    }
+}
+
 /// Open files PID 1 may have more at the end than after its boot.
 const SPARE_FILES: usize = 5;
 
@@ -172,18 +188,18 @@ impl Init {
         Status(self.tell("status", &json!({})))
     }
 
+    /// Looks until the status is as wanted, for [`PATIENCE`].
+    ///
+    /// # Errors
+    /// The last status seen, when it never was.
+    pub fn look(&self, wanted: impl Fn(&Status) -> bool) -> Result<Status, Status> {
+        let found = within(PATIENCE, || Some(self.status()).filter(&wanted));
+        found.ok_or_else(|| self.status())
+    }
+
     /// Waits until the status is as wanted; gives it.
     pub fn when(&self, what: &str, wanted: impl Fn(&Status) -> bool) -> Status {
-        let mut last = None;
-        let found = within(PATIENCE, || {
-            let status = self.status();
-            let fits = wanted(&status);
-            last = Some(status.clone());
-            fits.then_some(status)
-        });
-        found.unwrap_or_else(|| {
-            panic!("waited in vain: {what}\n{}", last.map(|s| s.table()).unwrap_or_default())
-        })
+        self.look(wanted).unwrap_or_else(|last| panic!("waited in vain: {what}\n{}", last.table()))
     }
 
     /// Waits until a unit is in a state.
