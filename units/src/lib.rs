@@ -33,6 +33,12 @@ pub mod exec_line;
 #[cfg(feature = "text")]
 pub mod files;
 #[cfg(feature = "text")]
+pub mod key;
+#[cfg(feature = "text")]
+pub mod key_table;
+#[cfg(feature = "text")]
+pub mod manifest;
+#[cfg(feature = "text")]
 pub mod text;
 pub mod value;
 #[cfg(feature = "text")]

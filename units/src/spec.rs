@@ -48,7 +48,7 @@ impl Kind {
     ];
 
     /// The word in a unit file.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Kind::ForegroundNotified => "foreground-notified",
             Kind::ForegroundSupervised => "foreground-supervised",
