@@ -29,6 +29,7 @@ pub mod wall;
 // From text to a generation.
 #[cfg(feature = "text")]
 pub mod account;
+pub mod assembly;
 pub mod exec_line;
 #[cfg(feature = "text")]
 pub mod files;
@@ -41,5 +42,6 @@ pub mod manifest;
 #[cfg(feature = "text")]
 pub mod text;
 pub mod value;
+pub mod wire;
 #[cfg(feature = "text")]
 pub mod yaml;
