@@ -1,0 +1,3 @@
+# Ours as it comes: the output of each service goes through the logger into a file.
+LOG=file
+. "$HERE/adapters/groundstate.sh"
