@@ -1,22 +1,20 @@
-//! What is asked on `log.sock` and what comes back: one JSON object a line, both ways, of
-//! the same outer shape as on the control socket.
+//! What is asked on `log.sock`: one JSON object a line, of the same outer shape as on the
+//! control socket. Request: `{"v":1,"id":7,"verb":"logs","targets":["web"],"n":10,
+//! "follow":true,"since":"2026-11-21T05:12:26.123Z"}`.
 //!
-//! Request: `{"v":1,"id":7,"verb":"logs","targets":["web"],"n":10,"follow":true,
-//! "since":"2026-11-21T05:12:26.123Z"}`. Answers: `{"v":1,"id":7,"ok":{LINE}}` for each
-//! line, oldest first, LINE as [`ShownLine`]; without `follow` then
-//! `{"v":1,"id":7,"ok":{"end":true}}`; or `{"v":1,"id":7,"error":{…}}`.
+//! Answers are [`Line`](crate::control::answer::Line)s with the same id: one of
+//! [`ShownLine`](crate::log_line::ShownLine) for each stored line, oldest first, and without
+//! `follow` a last one of [`End`](crate::control::answer::End); or an error
+//! ([`Failure`](crate::control::answer::Failure)).
 
-use crate::log_line::ShownLine;
+use crate::control::answer::{Failure, PROTOCOL};
+use crate::limit;
 use serde::{Deserialize, Serialize};
 
-/// The version both sides speak.
-pub const VERSION: u32 = 1;
-
-/// One request. Unknown keys are refused.
+/// One request. Unknown fields are passed over, as on the control socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LogQuery {
-    /// [`VERSION`].
+    /// [`PROTOCOL`].
     pub v: u32,
     /// Chosen by the client, given back in each answer.
     pub id: u64,
@@ -25,76 +23,55 @@ pub struct LogQuery {
     /// Targets or units; a target is looked for first. Empty: all units.
     #[serde(default)]
     pub targets: Vec<String>,
-    /// The last so many lines of each; left out: 10, or all with `since`.
+    /// The last so many lines of each; left out: 10, or all there are after `since`.
     #[serde(default)]
     pub n: Option<u64>,
     /// New lines as they come, until the client closes.
     #[serde(default)]
     pub follow: bool,
-    /// No line before this: RFC 3339, UTC, milliseconds (24 characters).
+    /// No line before this: RFC 3339, UTC, milliseconds (24 characters,
+    /// [`Wall`](crate::wall::Wall)).
     #[serde(default)]
     pub since: Option<String>,
 }
 
-/// The verbs of `log.sock`.
+/// The verbs of `log.sock`. Both need the role *logs*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogVerb {
     /// Lines of units.
     Logs,
-    /// Answered with `{"pong":true}`.
+    /// Is somebody there. Answered by an `End`.
     Ping,
 }
 
-/// One answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogAnswer {
-    /// [`VERSION`].
-    pub v: u32,
-    /// Of the request; 0 where it could not be read.
-    pub id: u64,
-    /// One of both is there.
-    #[serde(flatten)]
-    pub body: LogAnswerBody,
-}
-
-/// Either a piece of what was asked, or why not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogAnswerBody {
-    /// A piece of the answer.
-    Ok(LogPiece),
-    /// Refused.
-    Error(LogError),
-}
-
-/// A piece of an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum LogPiece {
-    /// A line.
-    Line(ShownLine),
-    /// No more lines will come.
-    End {
-        /// Always true.
-        end: bool,
-    },
-    /// To [`LogVerb::Ping`].
-    Pong {
-        /// Always true.
-        pong: bool,
-    },
-}
-
-/// Why not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogError {
-    /// `denied`, `invalid`, `unknown`, `busy`, `slow`.
-    pub kind: String,
-    /// For people.
-    pub message: String,
-    /// What to do about it.
-    pub hint: Option<String>,
+impl LogQuery {
+    /// Reads one line, with or without its newline.
+    ///
+    /// # Errors
+    /// The caller's id where it could be told, and what is wrong.
+    pub fn parse(line: &[u8]) -> Result<LogQuery, (u64, Failure)> {
+        #[derive(Deserialize)]
+        struct Head {
+            #[serde(default)]
+            id: u64,
+        }
+        let refuse = |message: String| {
+            let id = serde_json::from_slice(line).map_or(0, |head: Head| head.id);
+            let hint = r#"a request is one line {"v":1,"id":1,"verb":"logs","targets":["T"]}"#;
+            (id, Failure::new(Failure::USAGE, message, hint))
+        };
+        if line.len() > limit::REQUEST_LINE {
+            let message = format!("a request is longer than {} bytes", limit::REQUEST_LINE);
+            return Err((0, Failure::new(Failure::USAGE, message, "")));
+        }
+        let query: LogQuery =
+            serde_json::from_slice(line).map_err(|error| refuse(error.to_string()))?;
+        if query.v != PROTOCOL {
+            return Err(refuse(format!("version {} is not spoken here", query.v)));
+        }
+        Ok(query)
+    }
 }
 
 #[cfg(test)]
@@ -103,22 +80,34 @@ mod tests {
 
     #[test]
     fn a_request_says_only_what_differs() {
-        let query: LogQuery =
-            serde_json::from_str(r#"{"v":1,"id":7,"verb":"logs","targets":["web"]}"#).unwrap();
-        assert_eq!((query.n, query.follow, query.since), (None, false, None));
-        assert!(serde_json::from_str::<LogQuery>(r#"{"v":1,"id":7,"verb":"rm"}"#).is_err());
-        assert!(serde_json::from_str::<LogQuery>(r#"{"v":1,"id":7,"verb":"logs","x":1}"#).is_err());
+        let query = LogQuery::parse(
+            b"{\"v\":1,\"id\":7,\"verb\":\"logs\",\"targets\":[\"web\"],\"x\":1}\n",
+        );
+        let want = LogQuery {
+            v: 1,
+            id: 7,
+            verb: LogVerb::Logs,
+            targets: vec!["web".to_string()],
+            n: None,
+            follow: false,
+            since: None,
+        };
+        assert_eq!(query.unwrap(), want);
     }
 
     #[test]
-    fn an_answer_has_one_of_ok_and_error() {
-        let end = LogAnswer { v: 1, id: 7, body: LogAnswerBody::Ok(LogPiece::End { end: true }) };
-        let text = serde_json::to_string(&end).unwrap();
-        assert_eq!(text, r#"{"v":1,"id":7,"ok":{"end":true}}"#);
-        assert_eq!(serde_json::from_str::<LogAnswer>(&text).unwrap(), end);
-        let text = r#"{"v":1,"id":7,"error":{"kind":"denied","message":"m","hint":null}}"#;
-        let denied: LogAnswer = serde_json::from_str(text).unwrap();
-        assert!(matches!(denied.body, LogAnswerBody::Error(_)));
-        assert_eq!(serde_json::to_string(&denied).unwrap(), text);
+    fn what_is_no_request_is_refused_with_its_id() {
+        for (line, id) in [
+            (&br#"{"v":1,"id":7,"verb":"rm"}"#[..], 7),
+            (br#"{"v":2,"id":8,"verb":"logs"}"#, 8),
+            (br#"{"v":1,"verb":"logs"}"#, 0),
+            (br#"{"v":1,"id":9,"verb":"logs","n":-1}"#, 9),
+            (b"", 0),
+            (b"[[[[", 0),
+            (&[b'['; limit::REQUEST_LINE + 1], 0),
+        ] {
+            let (said, failure) = LogQuery::parse(line).unwrap_err();
+            assert_eq!((said, failure.kind.as_str()), (id, Failure::USAGE));
+        }
     }
 }
