@@ -15,6 +15,7 @@
 //! Pure: who writes the files is `init`'s logger, who reads them `initctl` too.
 
 use crate::machine::event::RunId;
+use crate::name::Name;
 use crate::wall::Wall;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -91,6 +92,26 @@ impl Prefix {
     pub fn as_bytes(&self, continued: bool) -> &[u8] {
         if continued { self.continued.as_bytes() } else { self.whole.as_bytes() }
     }
+}
+
+/// The longest name of a unit that is the name of its file as it stands: NAME_MAX less
+/// `.log` and what rotation adds (`.4294967295`).
+const PLAIN_NAME: usize = 255 - 4 - 11;
+
+/// The file of a unit's log, in the log directory: `UNIT.log`; the rotated ones are
+/// `UNIT.log.1` (the youngest) and so on. A name too long for a file is cut short, with a
+/// `~` (which no unit's name holds) and a number computed from the whole.
+pub fn file_name(unit: &Name) -> String {
+    let name = unit.as_str();
+    if name.len() <= PLAIN_NAME {
+        return format!("{name}.log");
+    }
+    // FNV-1a, 64 bits.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let head = name.get(..PLAIN_NAME - 17).unwrap_or_default();
+    format!("{head}~{hash:016x}.log")
 }
 
 /// One line as `log.sock` and `initctl logs --json` say it.
@@ -209,6 +230,18 @@ mod tests {
             ("c1 \u{9b}2J \u{202e}".as_bytes(), "c1 \\xc2\\x9b2J \\xe2\\x80\\xae"),
         ] {
             assert_eq!(printable(text), shown);
+        }
+    }
+
+    #[test]
+    fn every_unit_has_a_file_of_its_own_that_fits_a_directory() {
+        let name = |text: &str| Name::new(text).unwrap();
+        assert_eq!(file_name(&name("web")), "web.log");
+        let (a, b) = ("x".repeat(254) + "a", "x".repeat(254) + "b");
+        assert_ne!(file_name(&name(&a)), file_name(&name(&b)));
+        for length in 1..=255 {
+            let file = file_name(&name(&"x".repeat(length)));
+            assert!(file.len() + 11 <= 255 && file.ends_with(".log"), "{length}");
         }
     }
 

@@ -1,0 +1,210 @@
+//! All log files: the lane's end that writes them. What can not be written is counted, and
+//! said in the file once it can be.
+
+use super::file::{Keeping, LogFile};
+use super::lane::Lines;
+use super::limit;
+use super::message::Settings;
+use groundstate_units::account::Accounts;
+use groundstate_units::log_line::LogLine;
+use groundstate_units::name::Name;
+use groundstate_units::wall::Wall;
+use nix::errno::Errno;
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File};
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+/// What the lane of files carries.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// To the unit's file.
+    Lines(Arc<Lines>),
+    /// So many lines of this unit did not get here.
+    Lost(Name, u64),
+    /// Keep files so from now on.
+    Settings(Settings),
+}
+
+/// Open files and troubles.
+#[derive(Debug)]
+pub(crate) struct Files {
+    settings: Settings,
+    keeping: Keeping,
+    dir: Option<OwnedFd>,
+    open: BTreeMap<Name, Open>,
+    troubles: BTreeMap<Name, Trouble>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: LogFile,
+    used: u64,
+}
+
+/// Lines a file lacks.
+#[derive(Debug)]
+struct Trouble {
+    lost: u64,
+    why: String,
+    /// Not tried again before.
+    rest: Option<Instant>,
+}
+
+impl Files {
+    /// Nothing is opened before the first line.
+    pub(crate) fn new(settings: Settings) -> Files {
+        let keeping = keeping(&settings);
+        let (open, troubles) = (BTreeMap::new(), BTreeMap::new());
+        Files { settings, keeping, dir: None, open, troubles, clock: 0 }
+    }
+
+    /// Does one job.
+    pub(crate) fn take(&mut self, job: Job) {
+        match job {
+            Job::Lines(lines) => self.write(&lines.unit, &lines.text),
+            Job::Lost(unit, lost) => {
+                self.trouble(&unit, lost, "the log file could not be written in time", None);
+            }
+            Job::Settings(settings) => {
+                if settings.log_dir != self.settings.log_dir {
+                    self.dir = None;
+                }
+                self.open.clear();
+                self.keeping = keeping(&settings);
+                self.settings = settings;
+            }
+        }
+    }
+
+    fn write(&mut self, unit: &Name, text: &[u8]) {
+        let resting = self.troubles.get(unit).and_then(|trouble| trouble.rest);
+        if resting.is_some_and(|until| Instant::now() < until) {
+            self.trouble(unit, count(text), "", None);
+            return;
+        }
+        let note = self.troubles.get(unit).map(Trouble::note);
+        if let Err((written, why)) = self.append(unit, note.as_deref(), text) {
+            // Open files are tried anew: the directory may be another by then.
+            self.open.remove(unit);
+            self.dir = None;
+            let lost = count(text.get(written..).unwrap_or_default());
+            let rest = Instant::now() + limit::FILE_REST;
+            self.trouble(unit, lost, why.desc(), Some(rest));
+        }
+    }
+
+    /// On error: how much of `text` is written all the same, in whole lines.
+    fn append(&mut self, unit: &Name, note: Option<&[u8]>, text: &[u8]) -> Result<(), (usize, Errno)> {
+        let none = |why| (0, why);
+        if self.dir.is_none() {
+            self.dir = Some(directory(&self.settings.log_dir, self.keeping).map_err(none)?);
+        }
+        let Some(dir) = self.dir.as_ref().map(AsFd::as_fd) else { return Ok(()) };
+        if !self.open.contains_key(unit) {
+            let file = LogFile::open(dir, unit, self.keeping).map_err(none)?;
+            if self.open.len() >= limit::FILES_OPEN
+                && let Some(oldest) =
+                    self.open.iter().min_by_key(|(_, open)| open.used).map(|(unit, _)| unit.clone())
+            {
+                self.open.remove(&oldest);
+            }
+            self.open.insert(unit.clone(), Open { file, used: 0 });
+        }
+        self.clock += 1;
+        let Some(open) = self.open.get_mut(unit) else { return Ok(()) };
+        open.used = self.clock;
+        if let Some(note) = note {
+            let noted = open.file.append(dir, unit, note, self.keeping);
+            noted.map_err(|torn| none(torn.why))?;
+            self.troubles.remove(unit);
+        }
+        let appended = open.file.append(dir, unit, text, self.keeping);
+        appended.map_err(|torn| (torn.written, torn.why))
+    }
+
+    fn trouble(&mut self, unit: &Name, lost: u64, why: &str, rest: Option<Instant>) {
+        let new = || Trouble { lost: 0, why: String::new(), rest: None };
+        let trouble = self.troubles.entry(unit.clone()).or_insert_with(new);
+        trouble.lost += lost;
+        if !why.is_empty() {
+            trouble.why = why.to_string();
+        }
+        if rest.is_some() {
+            trouble.rest = rest;
+        }
+    }
+}
+
+impl Trouble {
+    /// The stored line that says it.
+    fn note(&self) -> Vec<u8> {
+        note(&format!("{} lines lost: {}", self.lost, self.why))
+    }
+}
+
+/// A stored line of the logger's own.
+pub(crate) fn note(text: &str) -> Vec<u8> {
+    let mut stored = Vec::new();
+    let line = LogLine { time: now(), run: None, continued: false, text: text.as_bytes() };
+    line.render(&mut stored);
+    stored
+}
+
+/// The wall clock; before 1970 counts as 1970.
+pub(crate) fn now() -> Wall {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Wall::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn count(text: &[u8]) -> u64 {
+    text.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
+}
+
+fn keeping(settings: &Settings) -> Keeping {
+    Keeping {
+        size: settings.log_size.max(1),
+        keep: settings.log_keep,
+        group: group(&settings.log_readers),
+    }
+}
+
+/// The number of a group, by /etc/group or written as a number. The logger may read it:
+/// nothing waits for the logger.
+pub(crate) fn group(name: &str) -> Option<u32> {
+    let mut text = String::new();
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open("/etc/group");
+    if let Ok(file) = file {
+        // A file that can not be read names no group.
+        let _ = file.take(limit::GROUP_FILE).read_to_string(&mut text);
+    }
+    let found = Accounts::parse("", &text).group(name).map(|group| group.gid);
+    found.or_else(|| groundstate_units::account::id(name))
+}
+
+/// Opens the log directory, made if it is not there. Only called once PID 1 said that what is
+/// to be mounted there is mounted.
+fn directory(path: &str, keeping: Keeping) -> Result<OwnedFd, Errno> {
+    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(0));
+    let open = || {
+        let flags = libc::O_DIRECTORY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        File::options().read(true).custom_flags(flags).open(path)
+    };
+    if let Ok(found) = open() {
+        return Ok(found.into());
+    }
+    DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(errno)?;
+    let made = open().map_err(errno)?;
+    if let Some(group) = keeping.group {
+        // Refused where we are not root nor in the group: then its members do without.
+        let _ = nix::unistd::fchown(&made, None, Some(nix::unistd::Gid::from_raw(group)));
+    }
+    Ok(made.into())
+}

@@ -1,0 +1,422 @@
+//! What PID 1 knows of the logger: its process, what it was told, and what it has yet to be
+//! told. No call waits; what the logger does not take now is told when its socket is
+//! writable. PID 1 reads no byte a service wrote.
+//!
+//! A turn of the loop: [`Handle::pipe_for`] for each start, [`Handle::flush`] at the end;
+//! [`Handle::reports`] when the socket is readable; [`Handle::tick`] at [`Handle::deadline`];
+//! [`Handle::ended`] when the process was reaped.
+//!
+//! When the logger dies, another one is started and given every pipe anew (see
+//! [`super::stash`]). Lost is what the dead one had read and not yet written: at most one
+//! [`limit::READ`] per run that was being read, unfinished lines, and what waited in its
+//! [lanes](super::lane). Its tails are lost too; the files are not.
+
+use super::message::{Order, Report, RunLog, Settings, decode, encode};
+use super::stash::{ReadEnd, Stash};
+use super::{limit, process};
+use crate::sys::{self, Pid};
+use groundstate_units::limit::READY_GREP;
+use groundstate_units::machine::event::RunId;
+use groundstate_units::time::Time;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// A living logger.
+#[derive(Debug)]
+struct Process {
+    pid: Pid,
+    socket: OwnedFd,
+    started: Time,
+    /// The oldest ping without an answer.
+    asked: Option<Time>,
+}
+
+/// PID 1's side of the logger.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    settings: Settings,
+    files_open: bool,
+    listener: Option<OwnedFd>,
+    process: Option<Process>,
+    /// When to start the next one, if none is there.
+    start_at: Option<Time>,
+    /// The pause before the next start.
+    delay: Duration,
+    stash: Stash,
+    /// Runs whose pipe is not known to be at its end.
+    runs: BTreeMap<RunId, RunLog>,
+    /// Those of them the present logger has not been told.
+    untold: BTreeSet<RunId>,
+    /// Read ends of this turn.
+    fresh: Vec<ReadEnd>,
+    /// Ends seen since the stash was last packed.
+    dead: usize,
+    /// Orders without a descriptor, encoded.
+    unsent: VecDeque<Vec<u8>>,
+    pings: u64,
+    /// Something was said since the last ping.
+    said: bool,
+    finishing: bool,
+}
+
+impl Handle {
+    /// Nothing is started yet. `listener` is `log.sock`, listening and non-blocking.
+    pub(crate) fn new(settings: Settings, listener: Option<OwnedFd>) -> io::Result<Handle> {
+        Ok(Handle {
+            settings,
+            files_open: false,
+            listener,
+            process: None,
+            start_at: None,
+            delay: limit::RESTART_DELAY,
+            stash: Stash::new()?,
+            runs: BTreeMap::new(),
+            untold: BTreeSet::new(),
+            fresh: Vec::new(),
+            dead: 0,
+            unsent: VecDeque::new(),
+            pings: 0,
+            said: false,
+            finishing: false,
+        })
+    }
+
+    /// Forks the logger. PID 1 then waits for [`Handle::socket`] to be readable or writable.
+    pub(crate) fn start(&mut self, now: Time) -> io::Result<Pid> {
+        self.start_at = None;
+        match self.fork() {
+            Ok((pid, socket)) => {
+                self.process = Some(Process { pid, socket, started: now, asked: None });
+                self.untold = self.runs.keys().copied().collect();
+                self.unsent.clear();
+                if self.files_open {
+                    self.order(&Order::OpenFiles);
+                }
+                self.flush(now);
+                Ok(pid)
+            }
+            Err(error) => {
+                self.later(now);
+                Err(error)
+            }
+        }
+    }
+
+    fn fork(&self) -> io::Result<(Pid, OwnedFd)> {
+        let (ours, theirs) = sys::socket::pair()?;
+        let listener = self.listener.as_ref().map(OwnedFd::try_clone).transpose()?;
+        let settings = self.settings.clone();
+        let mut kept = vec![theirs];
+        kept.extend(listener);
+        let pid = sys::process::fork_alone(kept, move |kept| process::run(kept, settings))?;
+        Ok((pid, ours))
+    }
+
+    /// The socket to the logger, for the loop.
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.process.as_ref().map(|process| process.socket.as_fd())
+    }
+
+    /// The logger's process.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        self.process.as_ref().map(|process| process.pid)
+    }
+
+    /// A new pipe for a run: what is given is the write end, for stdout and stderr together.
+    /// It blocks its writer when full, as services expect; it is close-on-exec.
+    ///
+    /// # Errors
+    /// Those of pipe(2): EMFILE, ENFILE; EINVAL: the pattern is longer than the core allows.
+    pub(crate) fn pipe_for(&mut self, mut log: RunLog) -> io::Result<OwnedFd> {
+        if log.ready_grep.as_ref().is_some_and(|pattern| pattern.len() > READY_GREP) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let mut bytes = 0;
+        log.targets.retain(|target| {
+            bytes += target.as_str().len();
+            bytes <= limit::TARGET_NAMES
+        });
+        self.fresh.push(ReadEnd { run: log.run, fd: read });
+        self.runs.insert(log.run, log);
+        Ok(write)
+    }
+
+    /// The start of this run broke off before a process had its pipe; nothing will be read.
+    pub(crate) fn forget(&mut self, run: RunId) {
+        self.fresh.retain(|end| end.run != run);
+        self.over(run);
+    }
+
+    /// Tells the logger what it has not been told. At the end of each turn, and when its
+    /// socket became writable.
+    pub(crate) fn flush(&mut self, now: Time) {
+        while !self.fresh.is_empty() {
+            let rest = self.fresh.split_off(self.fresh.len().min(limit::FDS_A_MESSAGE));
+            let batch = std::mem::replace(&mut self.fresh, rest);
+            self.untold.extend(batch.iter().map(|end| end.run));
+            if self.unsent.is_empty() {
+                self.tell(&batch);
+            }
+            self.stash.put(batch);
+        }
+        self.flush_orders();
+        self.tell_again();
+        self.ask(now);
+    }
+
+    /// Sends these read ends to the logger; true if all were taken (or there is none to tell).
+    fn tell(&mut self, ends: &[ReadEnd]) -> bool {
+        let Some(process) = &self.process else { return false };
+        let mut told = true;
+        let mut rest = ends;
+        while !rest.is_empty() {
+            let (mut logs, mut fds, mut bytes, mut taken) = (Vec::new(), Vec::new(), 0, 0);
+            for end in rest {
+                let log = self.runs.get(&end.run).filter(|log| self.untold.contains(&log.run));
+                let size = log.map_or(0, size);
+                if !logs.is_empty() && bytes + size > limit::MESSAGE {
+                    break;
+                }
+                if let Some(log) = log {
+                    logs.push(log.clone());
+                    fds.push(end.fd.as_fd());
+                }
+                bytes += size;
+                taken += 1;
+            }
+            rest = rest.get(taken..).unwrap_or_default();
+            if logs.is_empty() {
+                continue;
+            }
+            let runs: Vec<RunId> = logs.iter().map(|log| log.run).collect();
+            let sent = encode(&Order::Read(logs))
+                .and_then(|bytes| sys::socket::send(process.socket.as_fd(), &bytes, &fds));
+            match sent {
+                Ok(_) => {
+                    self.said = true;
+                    self.untold.retain(|run| !runs.contains(run));
+                }
+                Err(_) => told = false,
+            }
+        }
+        told
+    }
+
+    /// Goes round the stash until each untold run is told or the logger takes no more.
+    fn tell_again(&mut self) {
+        let round = self.stash.round();
+        for _ in 0..round {
+            if self.untold.is_empty() || self.process.is_none() || !self.unsent.is_empty() {
+                return;
+            }
+            let ends = self.stash.take();
+            let told = self.tell(&ends);
+            self.stash.put(ends);
+            if !told {
+                return;
+            }
+        }
+    }
+
+    fn order(&mut self, order: &Order) {
+        if let Ok(bytes) = encode(order)
+            && self.unsent.len() < limit::UNSENT
+        {
+            self.unsent.push_back(bytes);
+            self.said = true;
+        }
+    }
+
+    fn flush_orders(&mut self) {
+        let Some(process) = &self.process else { return };
+        while let Some(bytes) = self.unsent.front() {
+            if sys::socket::send(process.socket.as_fd(), bytes, &[]).is_err() {
+                return;
+            }
+            self.unsent.pop_front();
+        }
+    }
+
+    /// One ping behind whatever was said since the last answer: a quiet logger is not woken.
+    fn ask(&mut self, now: Time) {
+        let Some(process) = &mut self.process else { return };
+        if process.asked.is_some() || !(self.said || !self.untold.is_empty()) {
+            return;
+        }
+        process.asked = Some(now);
+        self.pings += 1;
+        self.said = false;
+        // One that takes no ping has its socket full: it gets it with what waits.
+        if let Ok(bytes) = encode(&Order::Ping(self.pings))
+            && sys::socket::send(process.socket.as_fd(), &bytes, &[]).is_err()
+        {
+            self.unsent.push_back(bytes);
+        }
+    }
+
+    /// What the logger has said. Pongs are not passed on.
+    pub(crate) fn reports(&mut self, now: Time) -> Vec<Report> {
+        let mut reports = Vec::new();
+        let mut buffer = [0; 64];
+        while let Some(process) = &mut self.process {
+            let Ok(got) = sys::socket::receive(process.socket.as_fd(), &mut buffer) else { break };
+            if got.length == 0 {
+                break;
+            }
+            let report = buffer.get(..got.length).and_then(|bytes| decode::<Report>(bytes).ok());
+            match report {
+                Some(Report::Pong(number)) if number == self.pings => process.asked = None,
+                Some(Report::Pong(_)) | None => {}
+                Some(Report::Ready(run)) => {
+                    if let Some(log) = self.runs.get_mut(&run) {
+                        log.ready_grep = None;
+                    }
+                    reports.push(Report::Ready(run));
+                }
+                Some(Report::Ended(run)) => {
+                    self.over(run);
+                    reports.push(Report::Ended(run));
+                }
+                Some(report @ (Report::Drained(_) | Report::Finished)) => reports.push(report),
+            }
+        }
+        if !self.untold.is_empty() || !self.unsent.is_empty() {
+            self.flush(now);
+        }
+        reports
+    }
+
+    fn over(&mut self, run: RunId) {
+        if self.runs.remove(&run).is_none() {
+            return;
+        }
+        self.untold.remove(&run);
+        self.dead += 1;
+        if self.dead > limit::FDS_A_MESSAGE && 2 * self.dead > self.stash.len() {
+            let runs = &self.runs;
+            self.stash.repack(|run| runs.contains_key(&run));
+            self.dead = 0;
+        }
+    }
+
+    /// Asks the logger to read what this run's pipe holds; [`Report::Drained`] follows, or
+    /// nothing (PID 1 waits for it a bounded time). False: there is nothing to wait for.
+    pub(crate) fn drain(&mut self, run: RunId, now: Time) -> bool {
+        if self.process.is_none() || !self.runs.contains_key(&run) {
+            return false;
+        }
+        self.flush(now);
+        self.order(&Order::Drain(run));
+        self.flush(now);
+        true
+    }
+
+    /// `log-dir-after` is active, or there is none: log files may be opened.
+    pub(crate) fn open_files(&mut self, now: Time) {
+        if !self.files_open {
+            self.files_open = true;
+            self.order(&Order::OpenFiles);
+            self.flush(now);
+        }
+    }
+
+    /// After a reload.
+    pub(crate) fn set(&mut self, settings: Settings, now: Time) {
+        if self.settings != settings {
+            self.settings = settings.clone();
+            self.order(&Order::Settings(settings));
+            self.flush(now);
+        }
+    }
+
+    /// `log.sock` was made anew.
+    pub(crate) fn listen(&mut self, listener: OwnedFd) {
+        if let (Some(process), Ok(bytes)) = (&self.process, encode(&Order::Listen)) {
+            // A logger that does not take it now has it from its successor's start on.
+            let _ = sys::socket::send(process.socket.as_fd(), &bytes, &[listener.as_fd()]);
+        }
+        self.listener = Some(listener);
+    }
+
+    /// The last order of a shutdown: [`Report::Finished`] follows, then the process ends and
+    /// no other is started. False: there is none to wait for.
+    pub(crate) fn finish(&mut self, now: Time) -> bool {
+        self.flush(now);
+        self.finishing = true;
+        self.start_at = None;
+        self.order(&Order::Finish);
+        self.flush(now);
+        self.process.is_some()
+    }
+
+    /// A child was reaped: true if it was the logger, which is then replaced at
+    /// [`Handle::deadline`].
+    pub(crate) fn ended(&mut self, pid: Pid, now: Time) -> bool {
+        let Some(process) = self.process.take_if(|process| process.pid == pid) else {
+            return false;
+        };
+        if !self.finishing {
+            if now.since(process.started) >= limit::STEADY {
+                self.delay = limit::RESTART_DELAY;
+                self.start_at = Some(now);
+            } else {
+                self.later(now);
+            }
+        }
+        true
+    }
+
+    fn later(&mut self, now: Time) {
+        self.start_at = Some(now.after(self.delay));
+        self.delay = (self.delay * 2).min(limit::RESTART_DELAY_MAX);
+    }
+
+    /// A child was stopped by a signal (waitid(2), WSTOPPED): a logger that is, is replaced.
+    pub(crate) fn stopped(&mut self, pid: Pid) {
+        if self.pid() == Some(pid) {
+            self.kill();
+        }
+    }
+
+    /// When [`Handle::tick`] has something to do.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let silent = self.process.as_ref().and_then(|process| process.asked);
+        silent.map(|asked| asked.after(limit::SILENCE)).or(self.start_at)
+    }
+
+    /// Kills a silent logger; starts the next one when it is time. True: there is a new
+    /// [`Handle::socket`].
+    pub(crate) fn tick(&mut self, now: Time) -> bool {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return false;
+        }
+        if self.process.is_some() {
+            self.kill();
+            if let Some(process) = &mut self.process {
+                // One that can not be killed (a hung disk) is asked again, not waited for.
+                process.asked = Some(now);
+            }
+            return false;
+        }
+        self.start(now).is_ok()
+    }
+
+    fn kill(&self) {
+        if let Some(pid) = self.pid() {
+            // Gone already: its end is about to be reaped.
+            let _ = sys::signal::kill(pid, 9);
+        }
+    }
+}
+
+/// Bytes this run takes in a message, or a little more.
+fn size(log: &RunLog) -> usize {
+    let targets: usize = log.targets.iter().map(|target| target.as_str().len() + 2).sum();
+    let pattern = log.ready_grep.as_ref().map_or(0, String::len);
+    log.unit.as_str().len() + targets + pattern + 32
+}

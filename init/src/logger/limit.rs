@@ -1,0 +1,79 @@
+//! Every limit of the logger, and of what PID 1 keeps for it.
+
+use std::time::Duration;
+
+/// Descriptors in one message. The kernel's own limit is 253 (SCM_MAX_FD, unix(7)).
+pub(crate) const FDS_A_MESSAGE: usize = 64;
+/// Bytes of one message between PID 1 and the logger.
+pub(crate) const MESSAGE: usize = 64 * 1024;
+/// Bytes of target names sent with one run; further targets are not known to `logs`.
+pub(crate) const TARGET_NAMES: usize = 4 * 1024;
+/// Messages PID 1 keeps for a logger that does not read. Each stands for up to 64 runs or one
+/// request; past it requests are refused, runs stay in the stash.
+pub(crate) const UNSENT: usize = 1024;
+/// A logger that does not answer for this long is killed and replaced.
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+/// The first pause before a logger that ended is started again; doubled each time it ends
+/// within [`STEADY`] of its start.
+pub(crate) const RESTART_DELAY: Duration = Duration::from_millis(100);
+/// The longest such pause.
+pub(crate) const RESTART_DELAY_MAX: Duration = Duration::from_secs(5);
+/// A logger that ran this long counts as sound.
+pub(crate) const STEADY: Duration = Duration::from_secs(10);
+
+/// Bytes of one line; longer ones are stored in pieces.
+pub(crate) const LINE: usize = 64 * 1024;
+/// Bytes read at once, from one run; then it is the next run's turn.
+pub(crate) const READ: usize = 64 * 1024;
+/// Bytes read to answer one request to drain a run (a pipe holds 64 KiB, a privileged owner
+/// may make it 1 MiB, pipe(7)).
+pub(crate) const DRAIN: usize = 1024 * 1024;
+/// Room kept for the unfinished line of one run once it is finished.
+pub(crate) const PARTIAL_KEPT: usize = 1024;
+/// Bytes a lazy matcher may use for one pattern while it looks.
+pub(crate) const PATTERN_CACHE: usize = 256 * 1024;
+
+/// Bytes of all tails together.
+pub(crate) const TAILS: usize = 2 * 1024 * 1024;
+/// Bytes of one unit's tail when there are few units.
+pub(crate) const TAIL: usize = 64 * 1024;
+/// Bytes of one unit's tail however many units there are.
+pub(crate) const TAIL_LEAST: usize = 512;
+/// Units the logger remembers.
+pub(crate) const UNITS: usize = groundstate_units::limit::UNITS;
+
+/// Bytes waiting for one place of output (all files, the console …). What fills it is not
+/// read further until there is room.
+pub(crate) const LANE: usize = 512 * 1024;
+/// A full place of output that takes nothing for this long is stuck: lines for it are
+/// dropped and counted until it moves again.
+pub(crate) const STUCK: Duration = Duration::from_secs(1);
+/// Bytes of stack of a thread that writes.
+pub(crate) const STACK: usize = 128 * 1024;
+/// After a failed write or open, a log file is left alone this long.
+pub(crate) const FILE_REST: Duration = Duration::from_secs(5);
+/// Log files open at once.
+pub(crate) const FILES_OPEN: usize = 128;
+/// Bytes of one record of /dev/kmsg (the kernel takes 1024 with its prefix, LOG_LINE_MAX).
+pub(crate) const KERNEL_RECORD: usize = 900;
+/// Bytes of one datagram to /dev/log (RFC 5424 asks receivers to take 2048).
+pub(crate) const SYSLOG_RECORD: usize = 2048;
+/// What was waiting when the logger ends has this long to be written.
+pub(crate) const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// Connections to `log.sock`.
+pub(crate) const CLIENTS: usize = 64;
+/// Of those, kept for root.
+pub(crate) const CLIENTS_FOR_ROOT: usize = 8;
+/// Bytes a client may leave unread before it is disconnected.
+pub(crate) const UNREAD: usize = 1024 * 1024;
+/// Names in one request.
+pub(crate) const QUERY_TARGETS: usize = 1024;
+/// Lines of each unit one request may ask for.
+pub(crate) const QUERY_LINES: u64 = 1_000_000;
+/// Lines of each unit where the request does not say.
+pub(crate) const QUERY_DEFAULT: u64 = 10;
+/// Supplementary groups of a client that are looked at (NGROUPS_MAX).
+pub(crate) const PEER_GROUPS: usize = 65_536;
+/// Bytes of /etc/group that are read.
+pub(crate) const GROUP_FILE: u64 = 4 * 1024 * 1024;

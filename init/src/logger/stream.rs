@@ -1,0 +1,197 @@
+//! One run's output: bytes as they come from its pipe, cut into lines, and its `ready-grep`.
+//! Reads nothing itself and knows no unit; see [`super::process`].
+
+use super::limit;
+use groundstate_units::limit::READY_GREP_PROGRAM;
+use groundstate_units::log_line::Prefix;
+use regex::bytes::{Regex, RegexBuilder};
+
+/// A run's `ready-grep`.
+#[derive(Debug)]
+enum Pattern {
+    /// Not looked for, found, or no pattern at all.
+    None,
+    /// Not needed until the first bytes come.
+    Text(String),
+    /// Linear in the text whatever the pattern; its memory is bounded.
+    Compiled(Box<Regex>),
+}
+
+/// The unfinished line of one run, and what is looked for.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    partial: Vec<u8>,
+    /// A piece of the present line is stored already.
+    long: bool,
+    pattern: Pattern,
+}
+
+impl Stream {
+    /// At the beginning.
+    pub(crate) fn new(ready_grep: Option<String>) -> Stream {
+        let pattern = ready_grep.map_or(Pattern::None, Pattern::Text);
+        Stream { partial: Vec::new(), long: false, pattern }
+    }
+
+    /// Takes the next bytes and appends the lines they finish to `out`, in stored form. True:
+    /// one of them is the line the run is ready at (said once).
+    pub(crate) fn feed(&mut self, bytes: &[u8], prefix: &Prefix, out: &mut Vec<u8>) -> bool {
+        let mut ready = false;
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (mut body, complete) = match piece.strip_suffix(b"\n") {
+                Some(body) => (body, true),
+                None => (piece, false),
+            };
+            while self.partial.len() + body.len() > limit::LINE {
+                let (now, later) = body.split_at(limit::LINE.saturating_sub(self.partial.len()));
+                ready |= self.store(now, true, prefix, out);
+                body = later;
+            }
+            if complete {
+                ready |= self.store(body, false, prefix, out);
+            } else {
+                self.partial.extend_from_slice(body);
+            }
+        }
+        ready
+    }
+
+    /// There will be no more: what is unfinished is a line.
+    pub(crate) fn end(&mut self, prefix: &Prefix, out: &mut Vec<u8>) -> bool {
+        !self.partial.is_empty() && self.store(&[], false, prefix, out)
+    }
+
+    fn store(&mut self, rest: &[u8], continued: bool, prefix: &Prefix, out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(prefix.as_bytes(continued));
+        let start = out.len();
+        out.extend_from_slice(&self.partial);
+        out.extend_from_slice(rest);
+        // What is looked at of a line is its first `limit::LINE` bytes: a later piece would
+        // match `^` in the middle of it.
+        let line = out.get(start..).unwrap_or_default();
+        let ready = !self.long && self.pattern.find(line.strip_suffix(b"\r").unwrap_or(line));
+        out.push(b'\n');
+        self.partial.clear();
+        self.partial.shrink_to(limit::PARTIAL_KEPT);
+        self.long = continued;
+        ready
+    }
+}
+
+impl Pattern {
+    /// True once: at the first line that matches.
+    fn find(&mut self, line: &[u8]) -> bool {
+        if let Pattern::Text(text) = self {
+            *self = RegexBuilder::new(text)
+                .size_limit(READY_GREP_PROGRAM)
+                .dfa_size_limit(limit::PATTERN_CACHE)
+                .build()
+                .map_or(Pattern::None, |regex| Pattern::Compiled(Box::new(regex)));
+        }
+        let Pattern::Compiled(regex) = self else { return false };
+        let found = regex.is_match(line);
+        if found {
+            *self = Pattern::None;
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::log_line::LogLine;
+    use groundstate_units::machine::event::RunId;
+    use groundstate_units::wall::Wall;
+
+    fn prefix() -> Prefix {
+        Prefix::new(Wall::from_millis(0), Some(RunId(7)))
+    }
+
+    fn texts(out: &[u8]) -> Vec<(Vec<u8>, bool)> {
+        out.split_inclusive(|b| *b == b'\n')
+            .map(|line| LogLine::parse(line).unwrap())
+            .map(|line| (line.text.to_vec(), line.continued))
+            .collect()
+    }
+
+    #[test]
+    fn a_match_split_over_reads_is_found_once() {
+        let mut stream = Stream::new(Some("^conn(ec)+ted to".to_string()));
+        let mut out = Vec::new();
+        for piece in [&b"connecting\ncon"[..], b"n", b"ected", b" to"] {
+            assert!(!stream.feed(piece, &prefix(), &mut out));
+        }
+        assert!(stream.feed(b" db\r\nmore", &prefix(), &mut out));
+        assert!(!stream.feed(b"\nconnected to db\n", &prefix(), &mut out));
+        assert!(!stream.end(&prefix(), &mut out));
+        let lines = texts(&out);
+        assert_eq!(lines[1], (b"connected to db\r".to_vec(), false));
+        assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn the_last_line_needs_no_newline() {
+        let mut stream = Stream::new(Some("ready$".to_string()));
+        let mut out = Vec::new();
+        assert!(!stream.feed(b"now ready", &prefix(), &mut out));
+        assert!(out.is_empty());
+        assert!(stream.end(&prefix(), &mut out));
+        assert_eq!(texts(&out), [(b"now ready".to_vec(), false)]);
+    }
+
+    #[test]
+    fn a_long_line_is_stored_in_pieces_and_its_first_piece_is_looked_at() {
+        let mut stream = Stream::new(Some("^b".to_string()));
+        let mut out = Vec::new();
+        let mut line = vec![b'a'; limit::LINE];
+        line.extend(b"bcd");
+        line.push(b'\n');
+        assert!(!stream.feed(&line, &prefix(), &mut out));
+        assert!(stream.feed(b"b\n", &prefix(), &mut out));
+        let got = texts(&out);
+        assert_eq!((got[0].0.len(), got[0].1), (limit::LINE, true));
+        assert_eq!(&got[1..], [(b"bcd".to_vec(), false), (b"b".to_vec(), false)]);
+        let mut exact = vec![b'x'; limit::LINE];
+        exact.push(b'\n');
+        out.clear();
+        stream.feed(&exact, &prefix(), &mut out);
+        assert_eq!(texts(&out), [(vec![b'x'; limit::LINE], false)]);
+    }
+
+    #[test]
+    fn a_gibibyte_without_a_newline_takes_bounded_memory() {
+        let mut stream = Stream::new(Some("never".to_string()));
+        let block = vec![0xff; limit::READ];
+        let (mut stored, mut out) = (0usize, Vec::new());
+        for _ in 0..(1 << 30) / limit::READ {
+            stream.feed(&block, &prefix(), &mut out);
+            stored += out.len();
+            assert!(out.len() <= 2 * limit::READ && stream.partial.capacity() <= 2 * limit::LINE);
+            out.clear();
+        }
+        stream.end(&prefix(), &mut out);
+        stored += out.len();
+        let pieces = (1 << 30) / limit::LINE;
+        let marks = prefix().as_bytes(true).len() * (pieces - 1) + prefix().as_bytes(false).len();
+        assert_eq!(stored, (1 << 30) + marks + pieces);
+        assert!(stream.partial.capacity() <= limit::PARTIAL_KEPT);
+    }
+
+    #[test]
+    fn a_pattern_made_to_explode_neither_explodes_nor_matches() {
+        let mut out = Vec::new();
+        let mut slow = Stream::new(Some("(a*)*$|(a|aa)+!".to_string()));
+        let mut line = vec![b'a'; 60_000];
+        line.extend(b"x\n");
+        // Linear: an exponential matcher would not come back.
+        slow.feed(&line, &prefix(), &mut out);
+        let mut huge = Stream::new(Some("(?:a{1000}){1000}".to_string()));
+        assert!(!huge.feed(&line, &prefix(), &mut out));
+        assert!(matches!(huge.pattern, Pattern::None));
+        let mut empty = Stream::new(Some(String::new()));
+        assert!(empty.feed(b"\n", &prefix(), &mut out));
+        let mut binary = Stream::new(Some(r"(?-u)\xff\x00".to_string()));
+        assert!(binary.feed(b"\x01\xff\x00\x02\n", &prefix(), &mut out));
+    }
+}
