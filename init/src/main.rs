@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports)]
 
+mod logger;
 mod spawn;
 mod sys;
 

@@ -42,7 +42,11 @@ pub(crate) struct Torn {
 
 impl LogFile {
     /// Opens or makes the unit's file in `dir`.
-    pub(crate) fn open(dir: BorrowedFd<'_>, unit: &Name, keeping: Keeping) -> Result<LogFile, Errno> {
+    pub(crate) fn open(
+        dir: BorrowedFd<'_>,
+        unit: &Name,
+        keeping: Keeping,
+    ) -> Result<LogFile, Errno> {
         let name = file_name(unit);
         match LogFile::open_ours(dir, &name, keeping) {
             Err(None) => {

@@ -99,7 +99,12 @@ impl Files {
     }
 
     /// On error: how much of `text` is written all the same, in whole lines.
-    fn append(&mut self, unit: &Name, note: Option<&[u8]>, text: &[u8]) -> Result<(), (usize, Errno)> {
+    fn append(
+        &mut self,
+        unit: &Name,
+        note: Option<&[u8]>,
+        text: &[u8],
+    ) -> Result<(), (usize, Errno)> {
         let none = |why| (0, why);
         if self.dir.is_none() {
             self.dir = Some(directory(&self.settings.log_dir, self.keeping).map_err(none)?);

@@ -107,11 +107,11 @@ impl Handle {
 
     fn fork(&self) -> io::Result<(Pid, OwnedFd)> {
         let (ours, theirs) = sys::socket::pair()?;
-        let listener = self.listener.as_ref().map(OwnedFd::try_clone).transpose()?;
-        let settings = self.settings.clone();
-        let mut kept = vec![theirs];
-        kept.extend(listener);
-        let pid = sys::process::fork_alone(kept, move |kept| process::run(kept, settings))?;
+        let listener = self.listener.as_ref();
+        let kept: Vec<BorrowedFd<'_>> =
+            std::iter::once(&theirs).chain(listener).map(AsFd::as_fd).collect();
+        let pid =
+            sys::process::fork(&kept, || process::run(&theirs, listener, self.settings.clone()))?;
         Ok((pid, ours))
     }
 

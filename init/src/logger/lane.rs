@@ -26,6 +26,13 @@ pub(crate) struct Lines {
     pub(crate) text: Vec<u8>,
 }
 
+impl Lines {
+    /// How many.
+    pub(crate) fn count(&self) -> u64 {
+        self.text.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
+    }
+}
+
 /// May more be pushed?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -82,8 +89,11 @@ impl<J: Send + 'static> Lane<J> {
     ) -> io::Result<Lane<J>> {
         let state =
             State { jobs: VecDeque::new(), bytes: 0, done: 0, wanted: false, closed: false };
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), work: Condvar::new(), idle: Condvar::new() });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+        });
         let theirs = Arc::clone(&shared);
         thread::Builder::new()
             .name(name.to_string())

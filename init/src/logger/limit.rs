@@ -73,7 +73,5 @@ pub(crate) const QUERY_TARGETS: usize = 1024;
 pub(crate) const QUERY_LINES: u64 = 1_000_000;
 /// Lines of each unit where the request does not say.
 pub(crate) const QUERY_DEFAULT: u64 = 10;
-/// Supplementary groups of a client that are looked at (NGROUPS_MAX).
-pub(crate) const PEER_GROUPS: usize = 65_536;
 /// Bytes of /etc/group that are read.
 pub(crate) const GROUP_FILE: u64 = 4 * 1024 * 1024;

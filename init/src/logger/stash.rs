@@ -82,8 +82,8 @@ impl Stash {
         }
         let runs: Vec<RunId> = ends.iter().map(|end| end.run).collect();
         let fds: Vec<_> = ends.iter().map(|end| end.fd.as_fd()).collect();
-        let sent = message::encode(&runs)
-            .and_then(|bytes| socket::send(self.into.as_fd(), &bytes, &fds));
+        let sent =
+            message::encode(&runs).and_then(|bytes| socket::send(self.into.as_fd(), &bytes, &fds));
         match sent {
             Ok(_) => {
                 self.messages += 1;

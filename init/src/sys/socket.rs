@@ -17,6 +17,9 @@ pub(crate) const SEND_MAX: usize = 64;
 /// Descriptors that are taken from one message.
 const RECEIVE_MAX: usize = 253;
 
+/// Supplementary groups of a process (NGROUPS_MAX of Linux).
+const GROUPS_MAX: usize = 65_536;
+
 /// Who is at the other end, as the kernel saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
@@ -53,6 +56,27 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 pub(crate) fn peer(socket: impl AsFd) -> io::Result<Peer> {
     let found = getsockopt(&socket, sockopt::PeerCredentials)?;
     Ok(Peer { pid: Pid::from_raw(found.pid()), uid: found.uid(), gid: found.gid() })
+}
+
+/// Supplementary groups of the process at the other end of a unix stream when it connected
+/// (SO_PEERGROUPS, Linux 4.13). Empty where the kernel does not tell.
+pub(crate) fn peer_groups(socket: impl AsFd) -> Vec<u32> {
+    let mut groups = vec![0u32; GROUPS_MAX];
+    let mut length = libc::socklen_t::try_from(size_of::<u32>() * groups.len()).unwrap_or(0);
+    // SAFETY: the kernel writes at most `length` bytes to `groups`, and to `length` what it wrote
+    // (or, with ERANGE, what it would need).
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERGROUPS,
+            groups.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let count = if result == 0 { length as usize / size_of::<u32>() } else { 0 };
+    groups.truncate(count);
+    groups
 }
 
 /// The control data of a message, aligned as cmsghdr(3) asks.
@@ -217,6 +241,17 @@ mod tests {
         assert_eq!(receive(theirs.as_fd(), &mut [0; 4]).unwrap().fds.len(), SEND_MAX);
         let more = vec![null.as_fd(); SEND_MAX + 1];
         assert!(send(ours.as_fd(), b"x", &more).is_err());
+    }
+
+    #[test]
+    fn the_groups_of_a_peer_are_those_of_its_process() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let own = nix::unistd::getgroups().unwrap();
+        let mut own: Vec<u32> = own.iter().map(|group| group.as_raw()).collect();
+        let mut seen = peer_groups(&ours);
+        own.sort_unstable();
+        seen.sort_unstable();
+        assert_eq!(own, seen);
     }
 
     #[test]

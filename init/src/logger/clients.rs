@@ -1,0 +1,220 @@
+//! The connections to `log.sock`: who may ask, what is asked, what is still to be sent.
+//! What the answers say is put together in [`super::process`].
+
+use super::answers::Answers;
+use super::limit;
+use crate::sys::socket;
+use groundstate_units::control::answer::Failure;
+use groundstate_units::limit::REQUEST_LINE;
+use groundstate_units::log_query::LogQuery;
+use groundstate_units::name::Name;
+use mio::net::{UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+
+/// One connection.
+#[derive(Debug)]
+struct Client {
+    stream: UnixStream,
+    /// Has the role *logs*.
+    allowed: bool,
+    asked: Vec<u8>,
+    answers: Answers,
+    follows: Option<Follow>,
+    /// It will ask no more: gone once everything is sent.
+    last: bool,
+}
+
+/// New lines of these are wanted as they come.
+#[derive(Debug)]
+pub(crate) struct Follow {
+    /// Of the request.
+    pub(crate) id: u64,
+    /// Targets or units; empty: all.
+    pub(crate) names: Vec<Name>,
+}
+
+/// All connections, by token.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    listener: Option<UnixListener>,
+    by_token: BTreeMap<usize, Client>,
+    listener_token: Token,
+    first_token: usize,
+    /// The group that may read.
+    pub(crate) readers: Option<u32>,
+}
+
+impl Clients {
+    /// Tokens from `listener_token` on, [`limit::CLIENTS`] and one, are for these.
+    pub(crate) fn new(listener_token: Token, readers: Option<u32>) -> Clients {
+        let (listener, by_token) = (None, BTreeMap::new());
+        Clients { listener, by_token, listener_token, first_token: listener_token.0 + 1, readers }
+    }
+
+    /// Listens here from now on.
+    pub(crate) fn listen(&mut self, registry: &Registry, listener: OwnedFd) -> io::Result<()> {
+        let listener = std::os::unix::net::UnixListener::from(listener);
+        listener.set_nonblocking(true)?;
+        let mut listener = UnixListener::from_std(listener);
+        registry.register(&mut listener, self.listener_token, Interest::READABLE)?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    /// Takes new connections.
+    pub(crate) fn accept(&mut self, registry: &Registry) {
+        while let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) {
+            // Over its number, or gone again: closed by being dropped.
+            let _ = self.admit(registry, stream);
+        }
+    }
+
+    fn admit(&mut self, registry: &Registry, mut stream: UnixStream) -> io::Result<()> {
+        let peer = socket::peer(&stream)?;
+        let root = peer.uid == 0;
+        let most = limit::CLIENTS - if root { 0 } else { limit::CLIENTS_FOR_ROOT };
+        let tokens = self.first_token..self.first_token + most;
+        let free = tokens.clone().find(|token| !self.by_token.contains_key(token));
+        let Some(token) = free.filter(|_| self.by_token.len() < most) else {
+            return Err(io::Error::from(io::ErrorKind::QuotaExceeded));
+        };
+        let allowed = root
+            || peer.uid == nix::unistd::geteuid().as_raw()
+            || self.readers.is_some_and(|group| {
+                group == peer.gid || socket::peer_groups(&stream).contains(&group)
+            });
+        registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
+        let (asked, answers) = (Vec::new(), Answers::default());
+        self.by_token
+            .insert(token, Client { stream, allowed, asked, answers, follows: None, last: false });
+        Ok(())
+    }
+
+    /// Whose token this is.
+    pub(crate) fn owns(&self, token: Token) -> bool {
+        self.by_token.contains_key(&token.0)
+    }
+
+    /// Sends what can be sent, then reads. Gives the next request, if the client has taken the
+    /// answers to those before; call again until there is none.
+    pub(crate) fn next(&mut self, token: usize) -> Option<LogQuery> {
+        let client = self.by_token.get_mut(&token)?;
+        let query = client.next();
+        if matches!(query, Err(Gone)) {
+            self.by_token.remove(&token);
+        }
+        query.unwrap_or(None)
+    }
+
+    /// Where the answers of a client go.
+    pub(crate) fn answers(&mut self, token: usize) -> Option<&mut Answers> {
+        self.by_token.get_mut(&token).map(|client| &mut client.answers)
+    }
+
+    /// The client wants new lines.
+    pub(crate) fn follow(&mut self, token: usize, follow: Follow) {
+        if let Some(client) = self.by_token.get_mut(&token) {
+            client.follows = Some(follow);
+        }
+    }
+
+    /// Somebody wants new lines.
+    pub(crate) fn any_follows(&self) -> bool {
+        self.by_token.values().any(|client| client.follows.is_some())
+    }
+
+    /// New lines of a unit with these targets: to all who follow it. One who does not read
+    /// what it asked for is disconnected.
+    pub(crate) fn publish(&mut self, unit: &Name, targets: &[Name], text: &[u8]) {
+        self.by_token.retain(|_, client| {
+            let Some(follow) = &client.follows else { return true };
+            let names = &follow.names;
+            let meant =
+                names.is_empty() || names.iter().any(|name| name == unit || targets.contains(name));
+            if !meant {
+                return true;
+            }
+            client.answers.lines(follow.id, unit, text.to_vec());
+            client.answers.waiting() <= limit::UNREAD && client.send().is_ok()
+        });
+    }
+
+    /// Tokens of all connections.
+    pub(crate) fn tokens(&self) -> Vec<usize> {
+        self.by_token.keys().copied().collect()
+    }
+}
+
+/// The client is gone, or is to go.
+#[derive(Debug)]
+struct Gone;
+
+impl Client {
+    fn next(&mut self) -> Result<Option<LogQuery>, Gone> {
+        loop {
+            self.send()?;
+            if !self.answers.is_empty() {
+                return Ok(None);
+            }
+            if let Some(end) = self.asked.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.asked.drain(..=end).collect();
+                if let Some(query) = self.judge(&line) {
+                    return Ok(Some(query));
+                }
+                continue;
+            }
+            if self.last {
+                return Err(Gone);
+            }
+            if self.asked.len() > REQUEST_LINE {
+                let message = format!("a request is longer than {REQUEST_LINE} bytes");
+                self.answers.error(0, Failure::new(Failure::USAGE, message, ""));
+                self.asked.clear();
+                self.last = true;
+                continue;
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.last = true,
+                Ok(bytes) => {
+                    self.asked.extend_from_slice(buffer.get(..bytes).unwrap_or_default());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Gone),
+            }
+        }
+    }
+
+    fn judge(&mut self, line: &[u8]) -> Option<LogQuery> {
+        match LogQuery::parse(line) {
+            Err((id, failure)) => self.answers.error(id, failure),
+            Ok(query) if !self.allowed => {
+                let hint = "root, the user init runs as and the group `log-readers` may";
+                let failure = Failure::new(Failure::DENIED, "you may not read logs", hint);
+                self.answers.error(query.id, failure);
+            }
+            Ok(query) => return Some(query),
+        }
+        None
+    }
+
+    fn send(&mut self) -> Result<(), Gone> {
+        loop {
+            let bytes = self.answers.next();
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(Gone),
+                Ok(taken) => self.answers.taken(taken),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Gone),
+            }
+        }
+    }
+}

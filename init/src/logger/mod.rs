@@ -1,0 +1,32 @@
+//! The logger: a child of PID 1 that reads what services write, and PID 1's side of it.
+//!
+//! PID 1 makes a pipe for each run ([`handle`]), passes the read ends on in batches
+//! ([`message`]) and keeps them safe from the logger's death ([`stash`]); it reads no byte
+//! of them. The logger ([`process`]) cuts the bytes into lines and looks for `ready-grep`
+//! ([`stream`]), remembers the last of each unit ([`tail`]), passes them to whatever may
+//! stand still ([`lane`]): the files ([`files`], [`file`]), init's stdout, the console, the
+//! kernel's ring and syslog ([`outlet`]); and answers on `log.sock` ([`clients`], [`answers`]).
+//!
+//! The stored form of a line is `groundstate_units::log_line`.
+
+mod answers;
+mod clients;
+mod file;
+mod files;
+mod handle;
+mod lane;
+mod limit;
+mod message;
+mod out;
+mod outlet;
+mod process;
+mod query;
+mod stash;
+mod stream;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod units;
+
+pub(crate) use handle::Handle;
+pub(crate) use message::{Report, RunLog, Settings};

@@ -1,0 +1,185 @@
+//! Which lines go which way: the lanes there are, started when first needed.
+
+use super::files::{Files, Job};
+use super::lane::{Lane, Lines, Room};
+use super::message::Settings;
+use super::outlet::{Records, Terminal};
+use groundstate_units::settings::Echo;
+use groundstate_units::spec::Log;
+use mio::Waker;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// All ways out.
+#[derive(Debug)]
+pub(crate) struct Out {
+    settings: Settings,
+    waker: Arc<Waker>,
+    files_open: bool,
+    files: Option<Lane<Job>>,
+    echo: Option<Lane<Arc<Lines>>>,
+    console: Option<Lane<Arc<Lines>>>,
+    kernel: Option<Lane<Arc<Lines>>>,
+    syslog: Option<Lane<Arc<Lines>>>,
+    /// Lines init's stdout or the console lacks because they stood still.
+    dropped: u64,
+}
+
+impl Out {
+    /// No thread yet.
+    pub(crate) fn new(settings: Settings, waker: Arc<Waker>) -> Out {
+        Out {
+            settings,
+            waker,
+            files_open: false,
+            files: None,
+            echo: None,
+            console: None,
+            kernel: None,
+            syslog: None,
+            dropped: 0,
+        }
+    }
+
+    /// Whether lines with this policy may be read now.
+    pub(crate) fn room(&mut self, log: Log, now: Instant) -> Room {
+        let own = match log {
+            Log::File => self.files.as_mut().map(|lane| lane.room(now)),
+            Log::Console => self.console.as_mut().map(|lane| lane.room(now)),
+            Log::Kmsg => self.kernel.as_mut().map(|lane| lane.room(now)),
+            Log::Syslog => self.syslog.as_mut().map(|lane| lane.room(now)),
+            Log::Inherit | Log::Null => None,
+        };
+        let echo = self.echo.as_mut().map(|lane| lane.room(now));
+        // Full on one way holds the run back whatever the other says.
+        match (own.unwrap_or(Room::Free), echo.unwrap_or(Room::Free)) {
+            (Room::Full(until), _) | (_, Room::Full(until)) => Room::Full(until),
+            _ => Room::Free,
+        }
+    }
+
+    /// Sends lines their ways; on a way that is stuck they are lost, and counted.
+    pub(crate) fn push(&mut self, lines: Arc<Lines>, log: Log, lost: &mut u64) {
+        let now = Instant::now();
+        match log {
+            Log::File => self.push_to_file(&lines, lost, now),
+            Log::Console => self.push_to(Way::Console, &lines, now),
+            Log::Kmsg => self.push_to(Way::Kernel, &lines, now),
+            Log::Syslog => self.push_to(Way::Syslog, &lines, now),
+            Log::Inherit | Log::Null => {}
+        }
+        if self.settings.echo != Echo::No && log != Log::Console {
+            self.push_to(Way::Echo, &lines, now);
+        }
+    }
+
+    fn push_to_file(&mut self, lines: &Arc<Lines>, lost: &mut u64, now: Instant) {
+        if !self.files_open {
+            return;
+        }
+        self.start_files();
+        let Some(lane) = &mut self.files else { return };
+        if lane.room(now) == Room::Stuck {
+            *lost += lines.count();
+            return;
+        }
+        if *lost > 0 {
+            lane.push(Job::Lost(lines.unit.clone(), std::mem::take(lost)), 0);
+        }
+        lane.push(Job::Lines(Arc::clone(lines)), lines.text.len());
+    }
+
+    fn start_files(&mut self) {
+        if self.files.is_none() {
+            let mut files = Files::new(self.settings.clone());
+            let waker = Arc::clone(&self.waker);
+            // Without a thread there are no files yet; the next lines try again.
+            self.files = Lane::start("log-files", waker, move |job| files.take(job)).ok();
+        }
+    }
+
+    fn push_to(&mut self, way: Way, lines: &Arc<Lines>, now: Instant) {
+        let (waker, echo) = (Arc::clone(&self.waker), self.settings.echo);
+        let lane = match way {
+            Way::Echo => &mut self.echo,
+            Way::Console => &mut self.console,
+            Way::Kernel => &mut self.kernel,
+            Way::Syslog => &mut self.syslog,
+        };
+        if lane.is_none() {
+            *lane = way.start(waker, echo);
+        }
+        let Some(lane) = lane else { return };
+        if lane.room(now) == Room::Stuck {
+            self.dropped += lines.count();
+        } else {
+            lane.push(Arc::clone(lines), lines.text.len());
+        }
+    }
+
+    /// From now on there are files; first come these.
+    pub(crate) fn open_files(&mut self, backlog: Vec<Lines>) {
+        self.files_open = true;
+        if backlog.is_empty() {
+            return;
+        }
+        self.start_files();
+        let Some(lane) = &mut self.files else { return };
+        for lines in backlog {
+            let bytes = lines.text.len();
+            lane.push(Job::Lines(Arc::new(lines)), bytes);
+        }
+    }
+
+    /// Other settings from now on.
+    pub(crate) fn set(&mut self, settings: Settings) {
+        if settings.echo != self.settings.echo {
+            self.echo = None;
+        }
+        if let Some(lane) = &self.files {
+            lane.push(Job::Settings(settings.clone()), 0);
+        }
+        self.settings = settings;
+    }
+
+    /// Waits for everything to be out, or the deadline.
+    pub(crate) fn finish(&mut self, deadline: Instant) {
+        if let Some(lane) = &self.files {
+            lane.finish(deadline);
+        }
+        let others = [&self.echo, &self.console, &self.kernel, &self.syslog];
+        others.into_iter().flatten().for_each(|lane| lane.finish(deadline));
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Echo,
+    Console,
+    Kernel,
+    Syslog,
+}
+
+impl Way {
+    fn start(self, waker: Arc<Waker>, echo: Echo) -> Option<Lane<Arc<Lines>>> {
+        let lane = match self {
+            Way::Echo => {
+                let mut to = Terminal::stdout(echo);
+                Lane::start("log-echo", waker, move |lines: Arc<Lines>| to.take(&lines))
+            }
+            Way::Console => {
+                let mut to = Terminal::console();
+                Lane::start("log-console", waker, move |lines: Arc<Lines>| to.take(&lines))
+            }
+            Way::Kernel => {
+                let mut to = Records::kernel();
+                Lane::start("log-kmsg", waker, move |lines: Arc<Lines>| to.take(&lines))
+            }
+            Way::Syslog => {
+                let mut to = Records::syslog();
+                Lane::start("log-syslog", waker, move |lines: Arc<Lines>| to.take(&lines))
+            }
+        };
+        lane.ok()
+    }
+}

@@ -1,0 +1,342 @@
+//! The logger's process: one loop over PID 1's orders, the runs' pipes and `log.sock`.
+//! Idle it is not woken at all. What may stand still is behind a [`super::lane`].
+
+use super::clients::Clients;
+use super::lane::Room;
+use super::message::{Order, Report, RunLog, Settings, decode, encode};
+use super::out::Out;
+use super::query;
+use super::stream::Stream;
+use super::units::Units;
+use super::{files, limit};
+use crate::sys;
+use groundstate_units::log_line::Prefix;
+use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::Log;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use nix::errno::Errno;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const ORDERS: Token = Token(0);
+const LANES: Token = Token(1);
+const LISTENER: Token = Token(2);
+const FIRST_PIPE: usize = LISTENER.0 + 1 + limit::CLIENTS;
+
+/// Reads of pipes between two looks at everything else.
+const READS_A_TURN: usize = 64;
+
+/// The whole life of the logger's process, in a fresh fork of PID 1 that has no other
+/// descriptors than 0–2 and these. Gives its exit status.
+pub(crate) fn run(orders: &OwnedFd, listener: Option<&OwnedFd>, settings: Settings) -> u8 {
+    // Only a name, and for `ps`.
+    let _ = sys::process::set_name(c"groundstate-log");
+    // A reader that goes away is an error of write(2), not the end of the logger.
+    let _ = sys::signal::ignore(libc::SIGPIPE as u8);
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));
+    let ended = orders
+        .try_clone()
+        .and_then(|orders| {
+            let listener = listener.map(OwnedFd::try_clone).transpose()?;
+            Logger::new(orders, listener, settings)
+        })
+        .and_then(Logger::run);
+    u8::from(ended.is_err())
+}
+
+/// One run's open pipe.
+#[derive(Debug)]
+struct Pipe {
+    run: RunId,
+    unit: u64,
+    log: Log,
+    fd: OwnedFd,
+    stream: Stream,
+    /// It is in the queue of those to read.
+    queued: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Logger {
+    poll: Poll,
+    orders: OwnedFd,
+    reports: VecDeque<Report>,
+    pipes: BTreeMap<usize, Pipe>,
+    by_run: BTreeMap<RunId, usize>,
+    next_pipe: usize,
+    /// Pipes that may have something to read.
+    ready: VecDeque<usize>,
+    pub(super) units: Units,
+    pub(super) clients: Clients,
+    out: Out,
+    /// For one read; and for the lines it finishes.
+    buffer: Vec<u8>,
+    lines: Vec<u8>,
+    finish: Option<Finish>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    /// PID 1 asked for it.
+    Asked,
+    /// PID 1 is gone.
+    Alone,
+}
+
+impl Logger {
+    fn new(orders: OwnedFd, listener: Option<OwnedFd>, settings: Settings) -> io::Result<Logger> {
+        let poll = Poll::new()?;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        poll.registry().register(&mut SourceFd(&orders.as_raw_fd()), ORDERS, both)?;
+        let waker = Arc::new(Waker::new(poll.registry(), LANES)?);
+        let mut clients = Clients::new(LISTENER, files::group(&settings.log_readers));
+        if let Some(listener) = listener {
+            clients.listen(poll.registry(), listener)?;
+        }
+        Ok(Logger {
+            poll,
+            orders,
+            reports: VecDeque::new(),
+            pipes: BTreeMap::new(),
+            by_run: BTreeMap::new(),
+            next_pipe: FIRST_PIPE,
+            ready: VecDeque::new(),
+            units: Units::default(),
+            clients,
+            out: Out::new(settings, waker),
+            buffer: Vec::new(),
+            lines: Vec::new(),
+            finish: None,
+        })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        let mut wait = None;
+        while self.finish.is_none() {
+            match self.poll.poll(&mut events, wait) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            for event in &events {
+                match event.token() {
+                    ORDERS => self.take_orders(),
+                    LANES => {}
+                    LISTENER => self.clients.accept(self.poll.registry()),
+                    token if token.0 < FIRST_PIPE => query::serve(&mut self, token.0),
+                    token => self.may_read(token.0),
+                }
+            }
+            wait = self.read_some();
+            self.send_reports();
+        }
+        self.end();
+        Ok(())
+    }
+
+    fn may_read(&mut self, number: usize) {
+        if let Some(pipe) = self.pipes.get_mut(&number)
+            && !pipe.queued
+        {
+            pipe.queued = true;
+            self.ready.push_back(number);
+        }
+    }
+
+    fn take_orders(&mut self) {
+        let mut buffer = vec![0; limit::MESSAGE];
+        while let Ok(mut got) = sys::socket::receive(self.orders.as_fd(), &mut buffer) {
+            if got.length == 0 {
+                self.finish.get_or_insert(Finish::Alone);
+                return;
+            }
+            let order = buffer.get(..got.length).and_then(|bytes| decode::<Order>(bytes).ok());
+            match order {
+                Some(Order::Read(logs)) => {
+                    for (log, fd) in logs.into_iter().zip(got.fds) {
+                        self.begin(log, fd);
+                    }
+                }
+                Some(Order::Settings(settings)) => {
+                    self.clients.readers = files::group(&settings.log_readers);
+                    self.out.set(settings);
+                }
+                Some(Order::OpenFiles) => self.out.open_files(self.units.backlog()),
+                Some(Order::Listen) => {
+                    if let Some(listener) = got.fds.pop() {
+                        // Failing, the old one is kept.
+                        let _ = self.clients.listen(self.poll.registry(), listener);
+                    }
+                }
+                Some(Order::Drain(run)) => self.drain(run),
+                Some(Order::Ping(number)) => self.reports.push_back(Report::Pong(number)),
+                Some(Order::Finish) => self.finish = Some(Finish::Asked),
+                // Only PID 1 writes here, and it is of the same build.
+                None => {}
+            }
+        }
+        self.send_reports();
+    }
+
+    fn begin(&mut self, log: RunLog, fd: OwnedFd) {
+        if self.by_run.contains_key(&log.run) {
+            return;
+        }
+        let number = self.next_pipe;
+        self.next_pipe += 1;
+        let unit = self.units.begin(&log);
+        let raw = fd.as_raw_fd();
+        let stream = Stream::new(log.ready_grep);
+        self.by_run.insert(log.run, number);
+        self.pipes
+            .insert(number, Pipe { run: log.run, unit, log: log.log, fd, stream, queued: false });
+        let registry = self.poll.registry();
+        if registry.register(&mut SourceFd(&raw), Token(number), Interest::READABLE).is_err() {
+            // No memory for it in the kernel: read it as long as it gives something at least.
+            self.may_read(number);
+        }
+    }
+
+    /// Reads pipes in turn until all are empty or held back, or the turn is over. Gives how
+    /// long to wait for the next event.
+    fn read_some(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        let mut held: Option<Instant> = None;
+        let mut held_back = 0;
+        for _ in 0..READS_A_TURN {
+            if held_back >= self.ready.len() {
+                break;
+            }
+            let Some(number) = self.ready.pop_front() else { break };
+            let Some(pipe) = self.pipes.get(&number) else { continue };
+            if let Room::Full(until) = self.out.room(pipe.log, now) {
+                self.ready.push_back(number);
+                held = Some(held.map_or(until, |before| before.min(until)));
+                held_back += 1;
+                continue;
+            }
+            held_back = 0;
+            if self.read(number) {
+                self.ready.push_back(number);
+            } else if let Some(pipe) = self.pipes.get_mut(&number) {
+                pipe.queued = false;
+            }
+        }
+        if self.ready.is_empty() {
+            // A noisy hour leaves no large buffers behind.
+            self.buffer = Vec::new();
+            self.lines = Vec::new();
+            return None;
+        }
+        if held_back < self.ready.len() {
+            return Some(Duration::ZERO);
+        }
+        held.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1))
+    }
+
+    /// One read of a pipe. True: there may be more.
+    fn read(&mut self, number: usize) -> bool {
+        let Some(pipe) = self.pipes.get_mut(&number) else { return false };
+        self.buffer.resize(limit::READ, 0);
+        let got = loop {
+            match nix::unistd::read(&pipe.fd, &mut self.buffer) {
+                Err(Errno::EINTR) => {}
+                other => break other,
+            }
+        };
+        let prefix = Prefix::new(files::now(), Some(pipe.run));
+        self.lines.clear();
+        let (ready, more) = match got {
+            Ok(0) | Err(_) if got != Err(Errno::EAGAIN) => {
+                (pipe.stream.end(&prefix, &mut self.lines), None)
+            }
+            Ok(bytes) => {
+                let bytes = self.buffer.get(..bytes).unwrap_or_default();
+                (pipe.stream.feed(bytes, &prefix, &mut self.lines), Some(true))
+            }
+            Err(_) => return false,
+        };
+        let (run, unit, log) = (pipe.run, pipe.unit, pipe.log);
+        self.publish(unit, log);
+        if ready {
+            self.reports.push_back(Report::Ready(run));
+        }
+        if more.is_none() {
+            self.close(number);
+        }
+        more.unwrap_or(false)
+    }
+
+    /// Passes `self.lines` on to the unit's tail, its lanes and its followers.
+    fn publish(&mut self, unit: u64, log: Log) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let Some(lines) = self.units.push(unit, &self.lines) else { return };
+        if self.clients.any_follows()
+            && let Some(unit) = self.units.get_mut(unit)
+        {
+            self.clients.publish(&unit.name, &unit.targets, &lines.text);
+        }
+        if let Some(unit) = self.units.get_mut(unit) {
+            self.out.push(Arc::new(lines), log, &mut unit.lost);
+        }
+    }
+
+    fn close(&mut self, number: usize) {
+        let Some(pipe) = self.pipes.remove(&number) else { return };
+        // The descriptor is closed right after; what is not registered needs no removing.
+        let _ = self.poll.registry().deregister(&mut SourceFd(&pipe.fd.as_raw_fd()));
+        self.by_run.remove(&pipe.run);
+        self.units.end(pipe.unit);
+        self.reports.push_back(Report::Ended(pipe.run));
+    }
+
+    /// Reads what a pipe holds now, whether or not there is room behind.
+    fn drain(&mut self, run: RunId) {
+        if let Some(number) = self.by_run.get(&run).copied() {
+            self.empty(number);
+        }
+        self.reports.push_back(Report::Drained(run));
+    }
+
+    fn empty(&mut self, number: usize) {
+        for _ in 0..limit::DRAIN.div_ceil(limit::READ) {
+            if !self.read(number) {
+                return;
+            }
+        }
+    }
+
+    fn send_reports(&mut self) {
+        while let Some(report) = self.reports.front() {
+            let Ok(bytes) = encode(report) else { return };
+            if sys::socket::send(self.orders.as_fd(), &bytes, &[]).is_err() {
+                return;
+            }
+            self.reports.pop_front();
+        }
+    }
+
+    /// The last deeds: everything that was written is read and on its way out, or time is up.
+    fn end(&mut self) {
+        let numbers: Vec<usize> = self.pipes.keys().copied().collect();
+        for number in numbers {
+            self.empty(number);
+            let Some(pipe) = self.pipes.get_mut(&number) else { continue };
+            let (unit, log) = (pipe.unit, pipe.log);
+            self.lines.clear();
+            pipe.stream.end(&Prefix::new(files::now(), Some(pipe.run)), &mut self.lines);
+            self.publish(unit, log);
+        }
+        self.out.finish(Instant::now() + limit::LAST_WRITES);
+        if self.finish == Some(Finish::Asked) {
+            self.reports.push_back(Report::Finished);
+            self.send_reports();
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The logger with real pipes and processes.

@@ -1,0 +1,130 @@
+//! The units the logger has heard of: their targets and their tails.
+
+use super::lane::Lines;
+use super::message::RunLog;
+use super::tail::{Tail, share};
+use super::{files, limit};
+use groundstate_units::name::Name;
+use std::collections::BTreeMap;
+
+/// One unit.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    /// Its name.
+    pub(crate) name: Name,
+    /// Those of its latest run, the one shown first.
+    pub(crate) targets: Vec<Name>,
+    /// Its last lines.
+    pub(crate) tail: Tail,
+    /// Runs whose pipe is open.
+    pub(crate) runs: usize,
+    /// Lines that did not get to the lane of files.
+    pub(crate) lost: u64,
+}
+
+/// All of them. Numbers are never used twice.
+#[derive(Debug, Default)]
+pub(crate) struct Units {
+    by_number: BTreeMap<u64, Unit>,
+    by_name: BTreeMap<Name, u64>,
+    next: u64,
+}
+
+impl Units {
+    /// Notes a run and gives its unit's number.
+    pub(crate) fn begin(&mut self, log: &RunLog) -> u64 {
+        let number = match self.by_name.get(&log.unit) {
+            Some(number) => *number,
+            None => self.add(&log.unit),
+        };
+        if let Some(unit) = self.by_number.get_mut(&number) {
+            unit.targets.clone_from(&log.targets);
+            unit.runs += 1;
+        }
+        number
+    }
+
+    fn add(&mut self, name: &Name) -> u64 {
+        if self.by_number.len() >= limit::UNITS {
+            self.forget_one();
+        }
+        let number = self.next;
+        self.next += 1;
+        let tail = Tail::default();
+        let (name, targets) = (name.clone(), Vec::new());
+        self.by_name.insert(name.clone(), number);
+        self.by_number.insert(number, Unit { name, targets, tail, runs: 0, lost: 0 });
+        let (before, after) = (share(self.by_number.len() - 1), share(self.by_number.len()));
+        if after < before {
+            self.by_number.values_mut().for_each(|unit| unit.tail.shrink(after));
+        }
+        number
+    }
+
+    /// The one known longest of those without a run.
+    fn forget_one(&mut self) {
+        let ended = self.by_number.iter().find(|(_, unit)| unit.runs == 0);
+        if let Some((number, name)) = ended.map(|(number, unit)| (*number, unit.name.clone())) {
+            self.by_number.remove(&number);
+            self.by_name.remove(&name);
+        }
+    }
+
+    /// A run's pipe is closed.
+    pub(crate) fn end(&mut self, number: u64) {
+        if let Some(unit) = self.by_number.get_mut(&number) {
+            unit.runs = unit.runs.saturating_sub(1);
+        }
+    }
+
+    /// Adds stored lines to a unit's tail, and gives them as lanes take them.
+    pub(crate) fn push(&mut self, number: u64, text: &[u8]) -> Option<Lines> {
+        let share = share(self.by_number.len());
+        let unit = self.by_number.get_mut(&number)?;
+        unit.tail.push(text, share);
+        let target = unit.targets.first().unwrap_or(&unit.name).clone();
+        Some(Lines { unit: unit.name.clone(), target, text: text.to_vec() })
+    }
+
+    /// All tails, as what is to be written once files may be: with a note where lines fell out.
+    pub(crate) fn backlog(&mut self) -> Vec<Lines> {
+        let mut backlog = Vec::new();
+        for unit in self.by_number.values_mut() {
+            let mut text = match unit.tail.forget_evicted() {
+                0 => Vec::new(),
+                lost => files::note(&format!("{lost} lines lost: no log directory yet")),
+            };
+            text.extend_from_slice(unit.tail.lines());
+            if !text.is_empty() {
+                let target = unit.targets.first().unwrap_or(&unit.name).clone();
+                backlog.push(Lines { unit: unit.name.clone(), target, text });
+            }
+        }
+        backlog
+    }
+
+    /// One unit.
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Unit> {
+        self.by_number.get_mut(&number)
+    }
+
+    /// The unit that last provided this target, else the unit of that name.
+    pub(crate) fn find(&self, name: &Name) -> Option<u64> {
+        let provides = |(_, unit): &(&u64, &Unit)| unit.targets.contains(name);
+        let mut providers = self.by_number.iter().filter(provides);
+        // Where two have provided it, the one that still runs.
+        let living = providers.clone().find(|(_, unit)| unit.runs > 0);
+        let provider = living.or_else(|| providers.next_back()).map(|(number, _)| *number);
+        provider.or_else(|| self.by_name.get(name).copied())
+    }
+
+    /// All numbers.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.by_number.keys().copied().collect()
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+}
