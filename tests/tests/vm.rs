@@ -1,2 +1,248 @@
-//! The real init as PID 1 of a container as strict as they come (runc): a read-only root,
-//! no capabilities, a uid that no passwd file knows.
+//! The real init as PID 1 of a virtual machine: qemu without hardware help, the Debian
+//! cloud kernel, the serial console as the only witness.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "these are tests"
+)]
+
+use groundstate_tests::deadline::{until, within};
+use groundstate_tests::sandbox::{Sandbox, program};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A boot and what is done in it may take that long on a slow machine.
+const LONG: Duration = Duration::from_secs(150);
+
+/// What the machine does once it is up: looks at itself, loses a service, says so.
+const CHECK: &str = r#"
+say() { echo "PROBE $*" >/dev/console; }
+pid() { initctl --json status web | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p'; }
+until initctl status web >/dev/null 2>&1 && [ "$(pid)" ]; do :; done
+say goal reached
+initctl status >/dev/console 2>&1
+first=$(pid)
+kill -9 "$first"
+until [ "$(pid)" ] && [ "$(pid)" != "$first" ]; do :; done
+say healed
+[ "$(initctl --json stats | sed -n 's/.*"crashes":\([0-9]*\).*/\1/p')" = 0 ] && say no crash
+cat /proc/1/comm >/dev/console
+echo written >/var/lib/proof 2>/dev/null
+"#;
+
+/// A folder with a whole small system in it.
+fn system(sandbox: &Sandbox, end: &str) -> PathBuf {
+    let root = sandbox.path("root");
+    for folder in [
+        "bin",
+        "sbin",
+        "dev",
+        "proc",
+        "sys",
+        "run",
+        "tmp",
+        "var/lib",
+        "var/log",
+        "etc/groundstate/units",
+    ] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    for (to, variable, name) in [
+        ("sbin/init", "GROUNDSTATE_INIT", "init"),
+        ("bin/initctl", "GROUNDSTATE_INITCTL", "initctl"),
+        ("bin/daemon", "GROUNDSTATE_DAEMON", "daemon"),
+    ] {
+        fs::copy(program(variable, name), root.join(to)).unwrap();
+    }
+    fs::copy("/bin/busybox", root.join("bin/busybox")).unwrap();
+    for applet in ["sh", "sed", "kill", "cat", "echo"] {
+        symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    symlink("sbin/init", root.join("init")).unwrap();
+    let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
+    write("etc/passwd", "root:x:0:0:root:/:/bin/sh\n");
+    write("etc/group", "root:x:0:\n");
+    write("check", &format!("{CHECK}{end}\n"));
+    let unit = |name: &str, text: &str| {
+        write(&format!("etc/groundstate/units/{name}.yaml"), &format!("unit: {name}\n{text}\n"));
+    };
+    unit("setup", "type: oneshot\nexec-start: /bin/sh -c 'echo 1 >/proc/sys/kernel/printk'");
+    unit(
+        "db",
+        "type: foreground-notified\ndepends-on: setup\nexec-start: /bin/daemon --name db --notify",
+    );
+    unit(
+        "web",
+        "depends-ms: db\nready-grep: ^listening\nexec-start: /bin/daemon --name web --say listening",
+    );
+    unit(
+        "probe",
+        "log: console\nwaits-for: multi-user\nsuccess-status: [0]\nexec-start: /bin/sh /check",
+    );
+    unit("multi-user", "type: virtual\nwaits-for: web");
+    unit("test", "type: virtual\nwaits-for: multi-user, probe");
+    root
+}
+
+/// The newest cloud kernel that is installed.
+fn kernel() -> PathBuf {
+    let entries = fs::read_dir("/boot").expect("/boot");
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with("vmlinuz-") && name.contains("-cloud-")
+        })
+        .collect();
+    found.sort();
+    found.pop().expect("linux-image-cloud-amd64 is installed; tests/run brings it")
+}
+
+/// A running qemu. Its serial console ends up in `console`, its monitor is a socket.
+struct Machine {
+    sandbox: Sandbox,
+    qemu: Child,
+}
+
+impl Machine {
+    fn boot(sandbox: Sandbox, disk: &[&str], command_line: &str) -> Machine {
+        let line = format!("console=ttyS0 quiet panic=-1 groundstate.target=test {command_line}");
+        let monitor = format!("unix:{},server,nowait", sandbox.at("monitor"));
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args(["-accel", "tcg", "-m", "384", "-smp", "1", "-display", "none", "-no-reboot"]);
+        command.args(["-nic", "none", "-serial"]).arg(format!("file:{}", sandbox.at("console")));
+        command.args(["-monitor", &monitor, "-kernel"]).arg(kernel());
+        command.args(["-append", &line]).args(disk).stdin(Stdio::null());
+        let log = File::create(sandbox.path("qemu.log")).unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let qemu = command.spawn().expect("qemu-system-x86_64 is installed; tests/run brings it");
+        Machine { sandbox, qemu }
+    }
+
+    /// What came over the serial line so far.
+    fn console(&self) -> String {
+        let bytes = fs::read(self.sandbox.path("console")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\r', "")
+    }
+
+    fn says(&mut self, text: &str) {
+        let found = within(LONG, || {
+            if self.console().contains(text) {
+                return Some(true);
+            }
+            self.qemu.try_wait().unwrap().map(|_| self.console().contains(text))
+        });
+        assert_eq!(found, Some(true), "`{text}` was not said:\n{}", self.console());
+    }
+
+    /// Waits until the machine has switched itself off.
+    fn goes_off(&mut self) {
+        let status = within(LONG, || self.qemu.try_wait().unwrap());
+        let status = status.unwrap_or_else(|| panic!("it stays on:\n{}", self.console()));
+        assert!(status.success(), "{status}: {}", self.sandbox.read("qemu.log"));
+        let console = self.console();
+        assert!(!console.contains("Kernel panic"), "{console}");
+    }
+
+    /// Presses Ctrl-Alt-Del.
+    fn three_fingers(&self) {
+        let path = self.sandbox.path("monitor");
+        let mut monitor = until("qemu's monitor", || UnixStream::connect(&path).ok());
+        monitor.write_all(b"sendkey ctrl-alt-delete\n").unwrap();
+        // Read what it answers, so that the command is not lost by closing too early.
+        monitor.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let mut answer = [0u8; 4096];
+        while monitor.read(&mut answer).is_ok_and(|count| count > 0) {}
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}\n{}", self.sandbox.read("qemu.log"), self.console());
+        }
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// The folder as an initramfs.
+fn archive(sandbox: &Sandbox, root: &Path) -> String {
+    let file = sandbox.at("initrd");
+    let status = Command::new("/bin/sh")
+        .args(["-c", "find . | cpio -o -H newc --quiet >\"$0\"", &file])
+        .current_dir(root)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    file
+}
+
+/// The folder as an ext4 file system, made without mounting anything.
+fn disk(sandbox: &Sandbox, root: &Path) -> String {
+    let file = sandbox.at("disk");
+    fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
+    let status = Command::new("mke2fs")
+        .args(["-q", "-t", "ext4", "-L", "root", "-E", "root_owner=0:0", "-d"])
+        .arg(root)
+        .args([&file, "128M"])
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .status()
+        .expect("mke2fs runs");
+    assert!(status.success());
+    file
+}
+
+#[test]
+fn the_first_thing_a_kernel_starts_reaches_its_goal_and_switches_off() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "initctl poweroff");
+    let initrd = archive(&sandbox, &root);
+    // Kernels hand words they do not know to PID 1 as arguments and environment.
+    let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "5 foo=bar");
+    machine.says("PROBE goal reached");
+    machine.says("PROBE healed");
+    machine.says("PROBE no crash");
+    machine.goes_off();
+    let console = machine.console();
+    let shown = console.lines().find(|line| line.contains("web") && line.contains("running"));
+    assert!(shown.is_some(), "`initctl status` shows web running:\n{console}");
+}
+
+#[test]
+fn a_disk_is_clean_after_a_shutdown_and_boots_again() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "initctl reboot");
+    let image = disk(&sandbox, &root);
+    let drive = format!("file={image},format=raw,if=none,id=root");
+    let options = ["-drive", &drive, "-device", "nvme,drive=root,serial=1"];
+    let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
+    machine.says("PROBE healed");
+    machine.goes_off();
+    let check = Command::new("/sbin/e2fsck").args(["-f", "-n", &image]).output().unwrap();
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert_eq!(check.status.code(), Some(0), "{said}\n{}", machine.console());
+    let features = Command::new("/sbin/dumpe2fs").args(["-h", &image]).output().unwrap();
+    let features = String::from_utf8_lossy(&features.stdout);
+    assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}");
+    let proof = Command::new("/sbin/debugfs").args(["-R", "cat /var/lib/proof", &image]).output();
+    assert_eq!(proof.unwrap().stdout, b"written\n");
+}
+
+#[test]
+fn three_fingers_start_the_machine_anew() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "");
+    let initrd = archive(&sandbox, &root);
+    let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "");
+    machine.says("PROBE healed");
+    machine.three_fingers();
+    machine.goes_off();
+}
