@@ -32,6 +32,8 @@ pub mod account;
 pub mod assembly;
 pub mod exec_line;
 #[cfg(feature = "text")]
+mod field;
+#[cfg(feature = "text")]
 pub mod files;
 #[cfg(feature = "text")]
 pub mod key;
@@ -39,6 +41,8 @@ pub mod key;
 pub mod key_table;
 #[cfg(feature = "text")]
 pub mod manifest;
+#[cfg(feature = "text")]
+pub mod meaning;
 #[cfg(feature = "text")]
 pub mod text;
 pub mod value;
