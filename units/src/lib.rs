@@ -44,6 +44,10 @@ pub mod manifest;
 #[cfg(feature = "text")]
 pub mod meaning;
 #[cfg(feature = "text")]
+pub mod policy_file;
+#[cfg(feature = "text")]
+pub mod settings_file;
+#[cfg(feature = "text")]
 pub mod text;
 pub mod value;
 pub mod wire;

@@ -110,6 +110,15 @@ pub fn excerpt(text: &str, line: u32) -> String {
     line.chars().take(EXCERPT).map(|c| if is_forbidden(c) || c == '\t' { ' ' } else { c }).collect()
 }
 
+/// Gives each diagnostic of that file its line.
+pub(crate) fn add_excerpts(found: &mut [Diagnostic], file: &Arc<str>, text: &str) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let missing = |d: &&mut Diagnostic| d.excerpt.is_empty() && d.at.file == *file;
+    for diagnostic in found.iter_mut().filter(missing) {
+        diagnostic.excerpt = excerpt(text, diagnostic.at.line);
+    }
+}
+
 /// What the YAML parser could not take, and what to do about it.
 pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
     let (message, hint) = match kind {

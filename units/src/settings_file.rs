@@ -1,0 +1,293 @@
+//! init.yaml as text: every setting in one table, and its reading. What the settings
+//! are once read is [`crate::settings`].
+//!
+//! A boot goes on whatever is in the file: a setting with a mistake keeps its
+//! default, a file that can not be parsed is all defaults; both are told as errors.
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::field::Field;
+use crate::key;
+use crate::limit;
+use crate::name::Name;
+use crate::settings::{Echo, Settings};
+use crate::spec::Restart;
+use crate::value;
+use crate::yaml::{self, Node, Value};
+use std::sync::Arc;
+
+/// One key of init.yaml.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingKey {
+    /// As written.
+    pub name: &'static str,
+    /// What may stand behind it.
+    pub words: &'static str,
+    /// What holds when it is left out.
+    pub default: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+}
+
+#[rustfmt::skip]
+const fn setting(
+    name: &'static str, words: &'static str, default: &'static str, doc: &'static str,
+) -> SettingKey {
+    SettingKey { name, words, default, doc }
+}
+
+/// Every key, in the order the documentation lists them.
+#[rustfmt::skip]
+pub const SETTINGS: &[SettingKey] = &[
+    setting("default-target", "a target", "multi-user", "The goal of a boot that names none."),
+    setting("emergency-target", "a target", "emergency", "Where a boot goes when the goal's provider is missing, masked or broken."),
+    setting("max-starting", "a whole number", "0: no limit", "How many units may be starting at once."),
+    setting("start-timeout", "a duration, or `none`", "60s", "The default of the unit key."),
+    setting("stop-timeout", "a duration, or `none`", "10s", "The default of the unit key."),
+    setting("restart", "on-failure, always or never", "on-failure", "The default of the unit key, for foreground units, background-pidfile and triggers."),
+    setting("restart-delay", "a duration", "200ms", "The default of the unit key."),
+    setting("restart-delay-max", "a duration", "60s", "The default of the unit key."),
+    setting("restart-reset", "a duration", "60s", "The default of the unit key."),
+    setting("failure-verdict", "a whole number, 1 or more", "3", "The default of the unit key."),
+    setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed."),
+    setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "Where unit files are; a file in an earlier one hides that of the same name in a later one. The runtime directory's `units` stands behind the first."),
+    setting("log-dir", "an absolute path", "/var/log/groundstate", "Where the logger writes."),
+    setting("log-size", "a size", "16MiB", "A log file is rotated at this size."),
+    setting("log-keep", "a whole number", "4", "Rotated files kept of each log."),
+    setting("log-dir-after", "a target", "none: at once", "Log files are opened once this target is active; until then the logger keeps its lines in memory."),
+    setting("log-readers", "a group", "adm", "Who may read logs besides root and init's own user."),
+    setting("sources", "a map: `fleet: {uid: 0}`", "none", "Named sets of units that a controller of that uid may put."),
+    setting("env", "a map, or a list of `NAME=value`", "none", "Environment variables of every unit."),
+    setting("env-pass", "names, or `*`", "`*` in a container or as a supervisor, none on a booted machine", "Variables of init's own environment that units get."),
+    setting("echo", "yes, no or raw", "yes in a container or as a supervisor, else no", "The logger copies each line to init's own output, as `TARGET | line`, or (raw) as it is."),
+    setting("exit-with", "a target", "none", "When its run is over for good, everything is stopped and init exits with its status."),
+    setting("default-policy", "enable or disable", "enable", "Whether wanted-by and required-by of a unit count while the policy says nothing about it."),
+];
+
+/// The settings of a file, and all that is wrong with it.
+pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Settings, Vec<Diagnostic>) {
+    let mut settings = Settings::default();
+    let reading = yaml::read(file, bytes, &yaml::Limits::UNIT_FILE);
+    let mut found = reading.diagnostics;
+    if let Some(second) = reading.documents.get(1) {
+        let message = "a second document; the settings are one";
+        found.push(Diagnostic::error("shape", second.root.at.of(file), message));
+    }
+    let Some(document) = reading.documents.first() else { return (settings, found) };
+    if document.broken {
+        return (settings, found);
+    }
+    let field = Field { file, key: "init.yaml", node: &document.root };
+    for pair in field.map(&mut found) {
+        if pair.key.starts_with(key::PRIVATE) {
+            continue;
+        }
+        if SETTINGS.iter().all(|setting| setting.name != pair.key) {
+            let meant = key::nearest(&pair.key, SETTINGS.iter().map(|setting| setting.name));
+            let hint = match meant {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "keys of your own begin with x-".to_string(),
+            };
+            let message = format!("unknown setting `{}`", pair.key);
+            let error = Diagnostic::error("unknown-key", pair.at.of(file), message);
+            found.push(error.with_hint(hint));
+            continue;
+        }
+        let field = Field { file, key: &pair.key, node: &pair.node };
+        set(&mut settings, field, &mut found);
+    }
+    if found.iter().any(|found| found.severity == Severity::Error)
+        && let Ok(text) = std::str::from_utf8(bytes)
+    {
+        crate::text::add_excerpts(&mut found, file, text);
+    }
+    (settings, found)
+}
+
+fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
+    match field.key {
+        "default-target" => put(&mut settings.default_target, field.name(found)),
+        "emergency-target" => put(&mut settings.emergency_target, field.name(found)),
+        "max-starting" => {
+            let parse = |text: &str| value::count(text, 0, 1_000_000);
+            put(&mut settings.max_starting, field.value(found, parse));
+        }
+        "start-timeout" => put(&mut settings.start_timeout, field.value(found, value::timeout)),
+        "stop-timeout" => put(&mut settings.stop_timeout, field.value(found, value::timeout)),
+        "restart" => {
+            let all = [Restart::OnFailure, Restart::Always, Restart::Never];
+            let index = field.choice(found, &["on-failure", "always", "never"]);
+            settings.restart = index.and_then(|index| all.get(index).copied());
+        }
+        "restart-delay" => put(&mut settings.restart_delay, field.value(found, value::duration)),
+        "restart-delay-max" => {
+            put(&mut settings.restart_delay_max, field.value(found, value::duration));
+        }
+        "restart-reset" => put(&mut settings.restart_reset, field.value(found, value::duration)),
+        "failure-verdict" => {
+            let parse = |text: &str| value::count(text, 1, 1_000_000);
+            put(&mut settings.failure_verdict, field.value(found, parse));
+        }
+        "shutdown-deadline" => {
+            settings.shutdown_deadline = field.value(found, value::timeout).flatten();
+        }
+        "unit-dirs" => settings.unit_dirs = paths(field, found),
+        "log-dir" => settings.log_dir = field.value(found, value::path),
+        "log-size" => put(&mut settings.log_size, field.value(found, log_size)),
+        "log-keep" => {
+            let parse = |text: &str| value::count(text, 0, 1_000);
+            put(&mut settings.log_keep, field.value(found, parse));
+        }
+        "log-dir-after" => settings.log_dir_after = field.name(found),
+        "log-readers" => {
+            put(&mut settings.log_readers, field.text(found).map(|scalar| scalar.text.clone()));
+        }
+        "sources" => sources(settings, field, found),
+        "env" => settings.env = field.environment(found),
+        "env-pass" => settings.env_pass = env_pass(field, found),
+        "echo" => settings.echo = echo(field, found),
+        "exit-with" => settings.exit_with = field.name(found),
+        "default-policy" => {
+            let index = field.choice(found, &["enable", "disable"]);
+            put(&mut settings.enabled_by_default, index.map(|index| index == 0));
+        }
+        _ => {}
+    }
+}
+
+fn put<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn log_size(text: &str) -> Result<u64, value::Mistake> {
+    let size = value::size(text)?;
+    if size < 4096 {
+        let message = format!("`{text}` is too small for a log file");
+        return Err(value::Mistake { message, hint: "4K or more" });
+    }
+    Ok(size)
+}
+
+fn paths(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
+    let nodes = field.list(found);
+    if nodes.is_empty() || nodes.len() > limit::UNIT_DIRS {
+        field.error(
+            found,
+            "value",
+            format!("`{}` has {} paths", field.key, nodes.len()),
+            "1 to 32",
+        );
+        return None;
+    }
+    let path = |node| field.within(node).value(found, value::path);
+    nodes.iter().map(path).collect()
+}
+
+fn env_pass(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for node in field.one_or_list() {
+        let name = field.within(node).value(found, |text| {
+            if text == "*" || crate::exec_line::is_variable(text) {
+                return Ok(text.to_string());
+            }
+            let message = format!("`{text}` can not be the name of a variable");
+            Err(value::Mistake { message, hint: "a list of names, or '*' for all" })
+        });
+        names.extend(name);
+    }
+    Some(names)
+}
+
+fn echo(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Echo> {
+    field.value(found, |text| match (text, value::boolean(text)) {
+        ("raw", _) => Ok(Echo::Raw),
+        (_, Ok(true)) => Ok(Echo::Yes),
+        (_, Ok(false)) => Ok(Echo::No),
+        (_, Err(mistake)) => Err(value::Mistake { hint: "write `yes`, `no` or `raw`", ..mistake }),
+    })
+}
+
+fn sources(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
+    for pair in field.map(found) {
+        let name = match Name::new(&pair.key) {
+            Ok(name) => name,
+            Err(error) => {
+                found.push(Diagnostic::error("name", pair.at.of(field.file), error.to_string()));
+                continue;
+            }
+        };
+        let source = Field { key: "uid", ..field.within(&pair.node) };
+        let Some(uid) = uid_node(&pair.node) else {
+            let message = format!("the source `{name}` is not `uid: NUMBER` and nothing else");
+            source.error(found, "shape", message, "write `fleet: {uid: 0}`");
+            continue;
+        };
+        let uid = source.within(uid).value(found, |text| {
+            let message = format!("`{text}` is no user number");
+            crate::account::id(text).ok_or(value::Mistake { message, hint: "a plain number" })
+        });
+        settings.sources.extend(uid.map(|uid| (name, uid)));
+    }
+}
+
+fn uid_node(node: &Node) -> Option<&Node> {
+    match &node.value {
+        Value::Map(pairs) if pairs.len() == 1 => node.get("uid"),
+        Value::Map(_) | Value::Scalar(_) | Value::List(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn settings(text: &str) -> (Settings, Vec<Diagnostic>) {
+        read(&Arc::from("init.yaml"), text.as_bytes())
+    }
+
+    #[test]
+    fn every_setting_can_be_set() {
+        let text = "default-target: server\nemergency-target: rescue\nmax-starting: 4\n\
+            start-timeout: none\nstop-timeout: 5s\nrestart: always\nrestart-delay: 1\n\
+            restart-delay-max: 2min\nrestart-reset: 3min\nfailure-verdict: 1\n\
+            shutdown-deadline: 30s\nunit-dirs: [/a, /b]\nlog-dir: /l\nlog-size: 1M\nlog-keep: 0\n\
+            log-dir-after: var\nlog-readers: staff\nsources:\n  fleet: {uid: 7}\nenv: {A: b}\n\
+            env-pass: '*'\necho: raw\nexit-with: job\ndefault-policy: disable\nx-mine: 1\n";
+        let (settings, found) = settings(text);
+        assert_eq!(found, Vec::new());
+        let default = Settings::default();
+        assert_eq!(settings.default_target.as_str(), "server");
+        assert_eq!(
+            (settings.start_timeout, settings.restart_delay),
+            (None, Duration::from_secs(1))
+        );
+        assert_eq!(settings.sources.values().copied().collect::<Vec<_>>(), [7]);
+        assert_eq!(settings.env_pass, Some(vec!["*".to_string()]));
+        assert_eq!((settings.echo, settings.enabled_by_default), (Some(Echo::Raw), false));
+        let (now, then) = (format!("{settings:?}"), format!("{default:?}"));
+        let same = |word: &str| now.contains(word) && then.contains(word);
+        assert!(!same("max_starting: 0") && !same("log_keep: 4") && !same("exit_with: None"));
+        assert_eq!(SETTINGS.len(), text.matches('\n').count() - 2);
+    }
+
+    #[test]
+    fn a_setting_with_a_mistake_keeps_its_default_and_is_told() {
+        let (settings, found) = settings("default-traget: x\nmax-starting: -1\nlog-keep: 9\n");
+        assert_eq!((settings.max_starting, settings.log_keep), (0, 9));
+        let places: Vec<_> = found.iter().map(|d| (d.at.line, d.at.column, &*d.code)).collect();
+        assert_eq!(places, [(1, 1, "unknown-key"), (2, 15, "value")]);
+        assert_eq!(found[0].hint, "did you mean `default-target`?");
+        assert_eq!(found[1].excerpt, "max-starting: -1");
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_parsed_is_all_defaults() {
+        let (settings, found) = settings("log-keep: 9\nx: [\n");
+        assert_eq!(settings, Settings::default());
+        assert_eq!(found.len(), 1);
+        assert_eq!(self::settings("").0, Settings::default());
+        assert!(self::settings("# nothing\n").1.is_empty());
+    }
+}
