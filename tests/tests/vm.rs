@@ -12,7 +12,7 @@ use groundstate_tests::deadline::{until, within};
 use groundstate_tests::sandbox::{Sandbox, program};
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -40,35 +40,16 @@ echo written >/var/lib/proof 2>/dev/null
 /// A folder with a whole small system in it.
 fn system(sandbox: &Sandbox, end: &str) -> PathBuf {
     let root = sandbox.path("root");
-    for folder in [
-        "bin",
-        "sbin",
-        "dev",
-        "proc",
-        "sys",
-        "run",
-        "tmp",
-        "var/lib",
-        "var/log",
-        "etc/groundstate/units",
-    ] {
-        fs::create_dir_all(root.join(folder)).unwrap();
-    }
-    for (to, variable, name) in [
-        ("sbin/init", "GROUNDSTATE_INIT", "init"),
-        ("bin/initctl", "GROUNDSTATE_INITCTL", "initctl"),
-        ("bin/daemon", "GROUNDSTATE_DAEMON", "daemon"),
-    ] {
-        fs::copy(program(variable, name), root.join(to)).unwrap();
-    }
-    fs::copy("/bin/busybox", root.join("bin/busybox")).unwrap();
-    for applet in ["sh", "sed", "kill", "cat", "echo"] {
-        symlink("busybox", root.join("bin").join(applet)).unwrap();
-    }
-    symlink("sbin/init", root.join("init")).unwrap();
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/image");
+    let made = Command::new(image)
+        .arg("tree")
+        .arg(&root)
+        .env("GROUNDSTATE_INIT", program("GROUNDSTATE_INIT", "init"))
+        .env("GROUNDSTATE_INITCTL", program("GROUNDSTATE_INITCTL", "initctl"))
+        .status();
+    assert!(made.expect("contrib/image runs").success());
+    fs::copy(program("GROUNDSTATE_DAEMON", "daemon"), root.join("bin/daemon")).unwrap();
     let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
-    write("etc/passwd", "root:x:0:0:root:/:/bin/sh\n");
-    write("etc/group", "root:x:0:\n");
     write("check", &format!("{CHECK}{end}\n"));
     let unit = |name: &str, text: &str| {
         write(&format!("etc/groundstate/units/{name}.yaml"), &format!("unit: {name}\n{text}\n"));
@@ -86,7 +67,7 @@ fn system(sandbox: &Sandbox, end: &str) -> PathBuf {
         "probe",
         "log: console\nwaits-for: multi-user\nsuccess-status: [0]\nexec-start: /bin/sh /check",
     );
-    unit("multi-user", "type: virtual\nwaits-for: web");
+    unit("multi-user", "type: virtual\nwaits-for: web, loopback");
     unit("test", "type: virtual\nwaits-for: multi-user, probe");
     root
 }
@@ -193,6 +174,7 @@ fn disk(sandbox: &Sandbox, root: &Path) -> String {
         .args(["-q", "-t", "ext4", "-L", "root", "-E", "root_owner=0:0", "-d"])
         .arg(root)
         .args([&file, "128M"])
+        .stdout(Stdio::null())
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
         .status()
         .expect("mke2fs runs");
