@@ -50,7 +50,7 @@ impl LogQuery {
     ///
     /// # Errors
     /// The caller's id where it could be told, and what is wrong.
-    pub fn parse(line: &[u8]) -> Result<LogQuery, (u64, Failure)> {
+    pub fn parse(line: &[u8]) -> Result<LogQuery, (u64, Box<Failure>)> {
         #[derive(Deserialize)]
         struct Head {
             #[serde(default)]
@@ -59,11 +59,11 @@ impl LogQuery {
         let refuse = |message: String| {
             let id = serde_json::from_slice(line).map_or(0, |head: Head| head.id);
             let hint = r#"a request is one line {"v":1,"id":1,"verb":"logs","targets":["T"]}"#;
-            (id, Failure::new(Failure::USAGE, message, hint))
+            (id, Box::new(Failure::new(Failure::USAGE, message, hint)))
         };
         if line.len() > limit::REQUEST_LINE {
             let message = format!("a request is longer than {} bytes", limit::REQUEST_LINE);
-            return Err((0, Failure::new(Failure::USAGE, message, "")));
+            return Err((0, Box::new(Failure::new(Failure::USAGE, message, ""))));
         }
         let query: LogQuery =
             serde_json::from_slice(line).map_err(|error| refuse(error.to_string()))?;

@@ -191,7 +191,7 @@ impl Client {
 
     fn judge(&mut self, line: &[u8]) -> Option<LogQuery> {
         match LogQuery::parse(line) {
-            Err((id, failure)) => self.answers.error(id, failure),
+            Err((id, failure)) => self.answers.error(id, *failure),
             Ok(query) if !self.allowed => {
                 let hint = "root, the user init runs as and the group `log-readers` may";
                 let failure = Failure::new(Failure::DENIED, "you may not read logs", hint);

@@ -4,6 +4,7 @@
 //! of another owner) is moved aside like a full file: never followed, waited for, written to
 //! or truncated.
 
+use super::limit;
 use groundstate_units::log_line::file_name;
 use groundstate_units::name::Name;
 use nix::errno::Errno;
@@ -90,16 +91,26 @@ impl LogFile {
         Ok(file)
     }
 
-    /// A line cut short by a crash or power loss ends here, so that the next begins a line.
+    /// A line cut short by the end of a logger or by power loss is taken out: half a line may
+    /// say something else than the whole (12 for 123).
     fn end_torn_line(&mut self) -> Result<(), Errno> {
-        let Some(last) = self.size.checked_sub(1) else { return Ok(()) };
-        let mut byte = [b'\n'];
+        let most = u64::try_from(limit::STORED_LINE).unwrap_or(u64::MAX).min(self.size);
+        let mut last = vec![0; 1.min(usize::try_from(most).unwrap_or(0))];
         let file = std::fs::File::from(self.fd.try_clone().map_err(errno)?);
-        file.read_at(&mut byte, last).map_err(errno)?;
-        if byte != [b'\n'] {
-            self.size += write(&self.fd, b"\n")? as u64;
+        file.read_exact_at(&mut last, self.size.saturating_sub(1)).map_err(errno)?;
+        if last.is_empty() || last == b"\n" {
+            return Ok(());
         }
-        Ok(())
+        last.resize(usize::try_from(most).unwrap_or(0), 0);
+        file.read_exact_at(&mut last, self.size - most).map_err(errno)?;
+        let torn = last.iter().rev().position(|byte| *byte == b'\n').unwrap_or(last.len());
+        if most < self.size && torn == last.len() {
+            // No line of ours is that long.
+            self.size += write(&self.fd, b"\n")? as u64;
+            return Ok(());
+        }
+        self.size -= torn as u64;
+        ftruncate(&self.fd, i64::try_from(self.size).map_err(|_| Errno::EFBIG)?)
     }
 
     /// Appends whole lines, rotating where the size asks for it.
@@ -153,7 +164,7 @@ impl LogFile {
         if written < done
             && let Ok(size) = i64::try_from(self.size)
         {
-            // Failing, the torn line is ended by a newline at the next open.
+            // Failing, the torn line is taken out at the next open.
             let _ = ftruncate(&self.fd, size);
         }
         Torn { written, why }

@@ -125,6 +125,12 @@ impl Handle {
         self.process.as_ref().map(|process| process.pid)
     }
 
+    /// Descriptors of PID 1's table that keep runs' pipes.
+    #[cfg(test)]
+    pub(crate) fn table_entries(&self) -> usize {
+        self.stash.table_entries()
+    }
+
     /// A new pipe for a run: what is given is the write end, for stdout and stderr together.
     /// It blocks its writer when full, as services expect; it is close-on-exec.
     ///
@@ -245,7 +251,8 @@ impl Handle {
     /// One ping behind whatever was said since the last answer: a quiet logger is not woken.
     fn ask(&mut self, now: Time) {
         let Some(process) = &mut self.process else { return };
-        if process.asked.is_some() || !(self.said || !self.untold.is_empty()) {
+        let quiet = !self.said && self.untold.is_empty();
+        if quiet || process.asked.is_some() {
             return;
         }
         process.asked = Some(now);

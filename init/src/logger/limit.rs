@@ -23,6 +23,8 @@ pub(crate) const STEADY: Duration = Duration::from_secs(10);
 
 /// Bytes of one line; longer ones are stored in pieces.
 pub(crate) const LINE: usize = 64 * 1024;
+/// Bytes of one stored line: time, run, text, newline.
+pub(crate) const STORED_LINE: usize = LINE + 64;
 /// Bytes read at once, from one run; then it is the next run's turn.
 pub(crate) const READ: usize = 64 * 1024;
 /// Bytes read to answer one request to drain a run (a pipe holds 64 KiB, a privileged owner
@@ -51,7 +53,7 @@ pub(crate) const STUCK: Duration = Duration::from_secs(1);
 /// Bytes of stack of a thread that writes.
 pub(crate) const STACK: usize = 128 * 1024;
 /// After a failed write or open, a log file is left alone this long.
-pub(crate) const FILE_REST: Duration = Duration::from_secs(5);
+pub(crate) const FILE_REST: Duration = Duration::from_secs(1);
 /// Log files open at once.
 pub(crate) const FILES_OPEN: usize = 128;
 /// Bytes of one record of /dev/kmsg (the kernel takes 1024 with its prefix, LOG_LINE_MAX).
