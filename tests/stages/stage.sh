@@ -4,7 +4,7 @@ RESULTS=$WORK/results.tsv
 HOST=$(rustc -vV | sed -n 's/^host: //p')
 STATIC=target/$HOST/release
 STAND_IN=target/$HOST/test-fast/daemon
-export CARGO_TERM_COLOR=never
+export CARGO_TERM_COLOR=never RUST_BACKTRACE=0
 # Where the tests of the real binaries find them.
 export GROUNDSTATE_INIT=$PWD/$STATIC/init GROUNDSTATE_INITCTL=$PWD/$STATIC/initctl
 export GROUNDSTATE_DAEMON=$PWD/$STAND_IN

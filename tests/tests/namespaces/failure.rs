@@ -192,9 +192,10 @@ fn a_process_that_dies_of_a_signal_says_which() {
 #[test]
 fn a_watchdog_that_is_not_fed_bites() {
     let files = Sandbox::new();
-    files.unit("dog", "type: foreground-notified\nwatchdog: 300ms\nrestart: never\nexec-start: DAEMON --notify --watchdog --control DIR/dog");
+    files.unit("dog", "type: foreground-notified\nrestart: never\nenv: [WATCHDOG_USEC=400000]\nexec-start: DAEMON --notify --watchdog --control DIR/dog");
     let init = Boot::new(files).start("dog");
     init.when_state("dog", "running");
+    init.sandbox.order("dog", "notify WATCHDOG_USEC=400000");
     init.sandbox.order("dog", "pings off");
     let status = init.when_state("dog", "failed");
     assert_eq!(status.reason("dog"), "watchdog");
