@@ -36,9 +36,13 @@ mod field;
 #[cfg(feature = "text")]
 pub mod files;
 #[cfg(feature = "text")]
+pub mod folder;
+#[cfg(feature = "text")]
 pub mod key;
 #[cfg(feature = "text")]
 pub mod key_table;
+#[cfg(feature = "text")]
+pub mod load;
 #[cfg(feature = "text")]
 pub mod manifest;
 #[cfg(feature = "text")]
@@ -49,6 +53,8 @@ pub mod policy_file;
 pub mod settings_file;
 #[cfg(feature = "text")]
 pub mod text;
+#[cfg(feature = "text")]
+mod unit_file;
 pub mod value;
 pub mod wire;
 #[cfg(feature = "text")]

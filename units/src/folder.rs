@@ -1,0 +1,172 @@
+//! The unit directories: which files are in them, which hide which, which drop-ins
+//! belong to which. Only names are looked at here; bytes are [`crate::unit_file`]'s.
+
+use crate::diagnostic::{Diagnostic, Place, Severity};
+use crate::files::{FileKind, Files, Problem, Stat};
+use crate::limit;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Who may own what the loader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// init's own user; root is trusted besides.
+    pub uid: u32,
+    /// What others could write is refused; else it is only warned about (`initctl check`,
+    /// containers whose files were made under other ids).
+    pub strict: bool,
+}
+
+impl Trust {
+    /// Why a file or directory is not to be trusted.
+    pub(crate) fn complaint(self, stat: &Stat) -> Option<(Severity, String)> {
+        let severity = if self.strict { Severity::Error } else { Severity::Warning };
+        if stat.mode & 0o002 != 0 {
+            return Some((severity, "anyone can write it".to_string()));
+        }
+        let foreign = stat.uid != 0 && stat.uid != self.uid;
+        foreign.then(|| (severity, format!("it belongs to user {}", stat.uid)))
+    }
+}
+
+/// A unit file that is not hidden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Directory and name.
+    pub(crate) path: Arc<str>,
+    /// The name without its ending.
+    pub(crate) stem: String,
+}
+
+/// What the directories hold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Folders {
+    /// By path.
+    pub(crate) files: Vec<Found>,
+    /// `NAME` of each `NAME.d` → its drop-ins by file name, an earlier directory hiding a later.
+    pub(crate) drop_ins: BTreeMap<String, BTreeMap<String, Arc<str>>>,
+    /// What could not be listed.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// A diagnostic about a file as a whole.
+pub(crate) fn whole(severity: Severity, code: &str, path: &str, message: String) -> Diagnostic {
+    Diagnostic::new(severity, code, Place { file: path.into(), line: 0, column: 0 }, message)
+}
+
+/// The words for what went wrong with a path.
+pub(crate) fn words(problem: &Problem) -> String {
+    match problem {
+        Problem::Missing => "it does not exist, or is a link to nowhere".to_string(),
+        Problem::Kind(FileKind::Directory) => "it is a directory".to_string(),
+        Problem::Kind(FileKind::Special) => "it is a FIFO, socket or device".to_string(),
+        Problem::Kind(FileKind::Regular) => "it is no directory".to_string(),
+        Problem::TooLarge => "it is too large".to_string(),
+        Problem::Other(words) => words.clone(),
+    }
+}
+
+/// Lists the directories, the first first. A directory that is not there is no mistake
+/// unless `named` says that somebody asked for it.
+pub(crate) fn list(
+    files: &dyn Files,
+    directories: &[String],
+    named: impl Fn(&str) -> bool,
+    trust: Trust,
+) -> Folders {
+    let mut folders = Folders::default();
+    let mut visible: BTreeMap<String, Arc<str>> = BTreeMap::new();
+    for directory in directories {
+        let names = match listing(files, directory, trust, &mut folders.diagnostics) {
+            Ok(names) => names,
+            Err(Problem::Missing) if !named(directory) => continue,
+            Err(problem) => {
+                let message = format!("can not list units: {}", words(&problem));
+                let error = whole(Severity::Error, "unreadable", directory, message);
+                folders.diagnostics.push(error);
+                continue;
+            }
+        };
+        for name in names {
+            let path: Arc<str> = format!("{}/{name}", directory.trim_end_matches('/')).into();
+            if let Some(unit) = name.strip_suffix(".d").filter(|unit| !unit.is_empty()) {
+                list_drop_ins(files, unit, &path, trust, &mut folders);
+            } else if is_unit_file(&name) {
+                visible.entry(name).or_insert(path);
+            }
+        }
+    }
+    folders.files = visible
+        .into_iter()
+        .map(|(name, path)| Found { path, stem: stem(&name).to_string() })
+        .collect();
+    folders.files.sort_by(|a, b| a.path.cmp(&b.path));
+    folders
+}
+
+/// Ends in `.yaml` and is not hidden.
+pub(crate) fn is_unit_file(name: &str) -> bool {
+    name.ends_with(".yaml") && !name.starts_with('.')
+}
+
+/// A file name without directory and ending.
+pub(crate) fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.strip_suffix(".yaml").unwrap_or(name)
+}
+
+fn listing(
+    files: &dyn Files,
+    directory: &str,
+    trust: Trust,
+    found: &mut Vec<Diagnostic>,
+) -> Result<Vec<String>, Problem> {
+    let stat = files.stat(directory)?;
+    if stat.kind != FileKind::Directory {
+        return Err(Problem::Kind(stat.kind));
+    }
+    // The sticky bit keeps others from renaming, not from adding: no exception for it.
+    if let Some((severity, complaint)) = trust.complaint(&stat) {
+        found.push(
+            whole(severity, "untrusted", directory, format!("this directory: {complaint}"))
+                .with_hint("unit directories are root's (or init's own user's), mode 755"),
+        );
+        if severity == Severity::Error {
+            return Ok(Vec::new());
+        }
+    }
+    let mut names = files.list(directory, limit::DIRECTORY_ENTRIES)?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn list_drop_ins(
+    files: &dyn Files,
+    unit: &str,
+    directory: &str,
+    trust: Trust,
+    folders: &mut Folders,
+) {
+    let names = match listing(files, directory, trust, &mut folders.diagnostics) {
+        Ok(names) => names,
+        Err(Problem::Kind(_)) => return,
+        Err(problem) => {
+            let message = format!("can not list drop-ins: {}", words(&problem));
+            let error = whole(Severity::Error, "unreadable", directory, message);
+            folders.diagnostics.push(error);
+            return;
+        }
+    };
+    let known = folders.drop_ins.entry(unit.to_string()).or_default();
+    for name in names.into_iter().filter(|name| is_unit_file(name)) {
+        let path = format!("{directory}/{name}").into();
+        known.entry(name).or_insert(path);
+    }
+    if known.len() > limit::DROP_INS {
+        let message = format!("{} drop-ins for `{unit}`; the first 64 count", known.len());
+        folders.diagnostics.push(whole(Severity::Error, "too-large", directory, message));
+        while known.len() > limit::DROP_INS {
+            known.pop_last();
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! One unit file with its drop-ins: read safely, its documents made drafts, what it
+//! needs outside looked for, and a record that lets the next load pass it over.
+
+use crate::account::Accounts;
+use crate::assembly::Draft;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::files::{FileKind, Files, Problem, Stat};
+use crate::folder::{Trust, whole, words};
+use crate::generation::{Fault, FileRecord, Stamp};
+use crate::limit;
+use crate::manifest::Manifest;
+use crate::meaning::{self, Outside};
+use crate::settings::Settings;
+use crate::text;
+use crate::yaml::{self, Document};
+use std::sync::Arc;
+
+/// How often a file is read again that changes while it is read.
+const ATTEMPTS: u32 = 3;
+
+/// What every file is read with.
+pub(crate) struct Context<'a> {
+    pub(crate) files: &'a dyn Files,
+    pub(crate) settings: &'a Settings,
+    pub(crate) accounts: &'a Accounts,
+    pub(crate) trust: Trust,
+}
+
+/// What became of a file.
+pub(crate) struct UnitFile {
+    /// Its units; those with a mistake are placeholders.
+    pub(crate) drafts: Vec<Draft>,
+    /// For the next load.
+    pub(crate) record: FileRecord,
+    /// It holds a unit whose name can not be told.
+    pub(crate) nameless: bool,
+}
+
+/// Bytes of a file that did not change while they were read.
+///
+/// # Errors
+/// A diagnostic about the file as a whole.
+pub(crate) fn read_still(
+    files: &dyn Files,
+    path: &str,
+    limit: usize,
+) -> Result<(Vec<u8>, Stat), Diagnostic> {
+    let failed = |problem: &Problem| {
+        let message = match problem {
+            Problem::TooLarge => format!("larger than {} KiB", limit / 1024),
+            other => format!("can not be read: {}", words(other)),
+        };
+        let code = if *problem == Problem::TooLarge { "too-large" } else { "unreadable" };
+        whole(Severity::Error, code, path, message)
+    };
+    for _ in 0..ATTEMPTS {
+        let (bytes, stat) = files.read(path, limit).map_err(|problem| failed(&problem))?;
+        if stat.kind != FileKind::Regular {
+            return Err(failed(&Problem::Kind(stat.kind)));
+        }
+        if bytes.len() > limit {
+            return Err(failed(&Problem::TooLarge));
+        }
+        let after = files.stat(path).map_err(|problem| failed(&problem))?;
+        if after.stamp == stat.stamp && stat.stamp.size == bytes.len() as u64 {
+            return Ok((bytes, stat));
+        }
+    }
+    let message = "it changes while it is read".to_string();
+    Err(whole(Severity::Error, "unstable", path, message))
+}
+
+/// Reads and means one file. `drop_ins` gives for a unit's name the files to lay over it.
+pub(crate) fn load(
+    context: &Context<'_>,
+    path: &Arc<str>,
+    drop_ins: &dyn Fn(&[&str]) -> Vec<Arc<str>>,
+) -> UnitFile {
+    let mut record = FileRecord {
+        path: path.clone(),
+        stamp: Stamp::default(),
+        drop_ins: Vec::new(),
+        diagnostics: Vec::new(),
+        again: false,
+    };
+    let Some(bytes) = trusted(context, path, limit::UNIT_FILE, &mut record) else {
+        record.again = true;
+        return UnitFile { drafts: Vec::new(), record, nameless: true };
+    };
+    let reading = yaml::read(path, &bytes, &yaml::Limits::UNIT_FILE);
+    let mut manifests: Vec<Manifest> =
+        reading.documents.iter().map(|document| Manifest::read(path, document)).collect();
+    if manifests.is_empty() && reading.diagnostics.is_empty() {
+        let message = "there is no unit in this file".to_string();
+        let error = whole(Severity::Error, "empty", path, message);
+        record.diagnostics.push(error.with_hint("begin it with `unit: NAME`, or delete it"));
+    }
+    let names: Vec<String> =
+        manifests.iter().filter_map(|m| m.name.as_ref()).map(|name| name.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut texts = vec![(path.clone(), bytes)];
+    for drop_in in drop_ins(&names) {
+        let over = lay_over(context, &drop_in, &mut manifests, &mut record);
+        texts.extend(over.map(|bytes| (drop_in, bytes)));
+    }
+    let nameless = manifests.is_empty() || manifests.iter().any(|m| m.name.is_none());
+    // Nothing in a generation stands for it, so the next load has to see it again.
+    record.again |= nameless;
+    let mut drafts = Vec::new();
+    for manifest in manifests {
+        let broken = manifest.broken.then(|| mistake_in(&reading.diagnostics, &manifest)).flatten();
+        let meaning = meaning::read(manifest, context.settings, context.accounts);
+        record.diagnostics.extend(meaning.diagnostics);
+        for (place, outside) in meaning.outside {
+            if let Some((code, message)) = missing(context.files, &outside) {
+                // It may come without this file being touched.
+                record.again = true;
+                let warning = Diagnostic::warning(code, place, message);
+                record
+                    .diagnostics
+                    .push(warning.with_hint("until it is there, starting the unit fails"));
+            }
+        }
+        if let Some(mut draft) = meaning.draft {
+            draft.fault = broken.or(draft.fault);
+            drafts.push(draft);
+        }
+    }
+    record.diagnostics.extend(reading.diagnostics);
+    for (file, bytes) in &texts {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            text::add_excerpts(&mut record.diagnostics, file, text);
+        }
+    }
+    record.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
+    cut(&mut record.diagnostics, limit::DIAGNOSTICS_PER_FILE, path);
+    UnitFile { drafts, record, nameless }
+}
+
+/// Keeps the first of too many, and says so.
+fn cut(diagnostics: &mut Vec<Diagnostic>, most: usize, path: &str) {
+    let count = diagnostics.len();
+    if count > most {
+        // Errors are not pushed out by warnings.
+        diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
+        diagnostics.truncate(most.saturating_sub(1));
+        diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
+        let message = format!("{} more are not shown", count - diagnostics.len());
+        diagnostics.push(whole(Severity::Note, "more", path, message));
+    }
+}
+
+/// The parser's mistake that broke the manifest's document.
+fn mistake_in(found: &[Diagnostic], manifest: &Manifest) -> Option<Fault> {
+    let mistake = found.iter().find(|d| d.at.line >= manifest.at.line).or(found.first())?;
+    Some(Fault { at: mistake.at.clone(), message: mistake.message.clone() })
+}
+
+/// The bytes of a file that may be read; what is wrong goes into the record.
+fn trusted(
+    context: &Context<'_>,
+    path: &str,
+    limit: usize,
+    record: &mut FileRecord,
+) -> Option<Vec<u8>> {
+    match read_still(context.files, path, limit) {
+        Ok((bytes, stat)) => {
+            record.stamp = stat.stamp;
+            if let Some((severity, complaint)) = context.trust.complaint(&stat) {
+                let error = whole(severity, "untrusted", path, format!("this file: {complaint}"))
+                    .with_hint("unit files are root's (or init's own user's), mode 644");
+                record.diagnostics.push(error);
+                if severity == Severity::Error {
+                    return None;
+                }
+            }
+            Some(bytes)
+        }
+        Err(error) => {
+            record.diagnostics.push(error);
+            None
+        }
+    }
+}
+
+/// Reads a drop-in and merges it into the units it is for. Its bytes, for excerpts.
+fn lay_over(
+    context: &Context<'_>,
+    drop_in: &Arc<str>,
+    manifests: &mut [Manifest],
+    record: &mut FileRecord,
+) -> Option<Vec<u8>> {
+    let file = record.stamp;
+    let bytes = trusted(context, drop_in, limit::UNIT_FILE, record);
+    let stamp = std::mem::replace(&mut record.stamp, file);
+    record.drop_ins.push((drop_in.clone(), stamp));
+    let reading = match &bytes {
+        Some(bytes) => yaml::read(drop_in, bytes, &yaml::Limits::UNIT_FILE),
+        None => yaml::Reading::default(),
+    };
+    let unit = drop_in.rsplit('/').nth(1).and_then(|directory| directory.strip_suffix(".d"));
+    let single = manifests.len() == 1;
+    for manifest in manifests.iter_mut() {
+        let name = manifest.name.as_ref().map(crate::name::Name::as_str);
+        if !single && name != unit {
+            continue;
+        }
+        // A unit without its drop-in would run as something nobody wrote.
+        manifest.broken |= bytes.is_none() || reading.diagnostics.iter().any(is_error);
+        for document in &reading.documents {
+            let whole = Document { broken: manifest.broken, ..document.clone() };
+            manifest.merge(drop_in, &whole);
+        }
+    }
+    record.diagnostics.extend(reading.diagnostics);
+    bytes
+}
+
+fn is_error(diagnostic: &Diagnostic) -> bool {
+    diagnostic.severity == Severity::Error
+}
+
+fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String)> {
+    match outside {
+        Outside::Executable(word, candidates) => {
+            let stats: Vec<Stat> =
+                candidates.iter().filter_map(|path| files.stat(path).ok()).collect();
+            let regular = |stat: &&Stat| stat.kind == FileKind::Regular;
+            if stats.iter().filter(regular).any(|stat| stat.mode & 0o111 != 0) {
+                return None;
+            }
+            let what = if stats.is_empty() {
+                "there is no program"
+            } else if stats.iter().any(|stat| stat.kind == FileKind::Regular) {
+                "no permission to execute"
+            } else {
+                "this is no program:"
+            };
+            Some(("missing-executable", format!("{what} {word}")))
+        }
+        Outside::Directory(path) => {
+            let there = files.stat(path).is_ok_and(|stat| stat.kind == FileKind::Directory);
+            (!there).then(|| ("missing-directory", format!("there is no directory {path}")))
+        }
+        Outside::File(path) => {
+            let there = files.stat(path).is_ok_and(|stat| stat.kind == FileKind::Regular);
+            (!there).then(|| ("missing-file", format!("there is no file {path}")))
+        }
+    }
+}
