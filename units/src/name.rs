@@ -6,6 +6,7 @@ use crate::limit;
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// Why a text is no name.
@@ -31,6 +32,8 @@ impl fmt::Display for NameError {
         }
     }
 }
+
+impl std::error::Error for NameError {}
 
 /// A unit's or a target's name: 1–255 of `[A-Za-z0-9:_.@\-]`, not starting with
 /// `-` or `.` (and so never `..` or a path). Cheap to clone.
@@ -67,6 +70,14 @@ impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Name, D::Error> {
         let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
         Name::new(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Name, NameError> {
+        Name::new(text)
     }
 }
 

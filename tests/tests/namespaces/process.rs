@@ -120,7 +120,7 @@ fn what_a_unit_leaves_behind_is_gone_before_it_starts_again() {
 }
 
 #[test]
-fn hundreds_of_short_lives_leave_nothing() {
+fn thousand_short_lives_leave_nothing() {
     let files = Sandbox::new();
     files.unit("quick", "restart: always\nrestart-delay: 1ms\nsuccess-status: [0]\nexec-start: DAEMON --trace DIR/trace --exit 0");
     let init = Boot::new(files).start("quick");

@@ -22,7 +22,8 @@ pub const PROTOCOL: u32 = 1;
 pub struct Line<T> {
     /// [`PROTOCOL`].
     pub v: u32,
-    /// The `id` of the request; 0 where it could not be read.
+    /// The `id` of the request; 0 (or null) where it could not be read.
+    #[serde(default, deserialize_with = "number_or_null")]
     pub id: u64,
     /// The answer, or one object of a stream.
     #[serde(skip_serializing_if = "Option::is_none", default = "Option::default")]
@@ -30,6 +31,10 @@ pub struct Line<T> {
     /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<Failure>,
+}
+
+fn number_or_null<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    Option::<u64>::deserialize(from).map(Option::unwrap_or_default)
 }
 
 impl<T> Line<T> {
@@ -296,6 +301,8 @@ pub struct UnitStatus {
     pub since: String,
     /// Failures in a row.
     pub attempt: u32,
+    /// When it is tried again by itself; null: it is not.
+    pub next_try: Option<String>,
     /// Its failures count for what waits for it, also while it is tried again.
     pub verdict: bool,
     /// It runs with an older definition.
@@ -753,6 +760,7 @@ mod tests {
             run: None,
             since: "1970-01-01T00:00:00.000Z".to_string(),
             attempt: 0,
+            next_try: None,
             verdict: false,
             stale: false,
             needed: false,

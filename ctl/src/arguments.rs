@@ -1,0 +1,458 @@
+//! The command line as clap sees it. What a person may type beyond that (`+x`, `-y`, the
+//! verbs of other systems, another name for the program) is made into this form first, in
+//! `typed.rs`.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use groundstate_units::name::Name;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Ask and tell init. Without a verb: status.
+#[derive(Debug, Parser)]
+#[command(name = "initctl", version, about, long_about = None, disable_help_subcommand = true,
+    propagate_version = false, subcommand_required = true, max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 the result is bad, 2 timed out, 64 usage, \
+    65 unit files or plan refused, 69 no init at the socket, 77 not allowed.")]
+pub struct Arguments {
+    /// What everything takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// The verb.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of every verb.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// The control socket of the init to ask [env: GROUNDSTATE_SOCKET]
+    #[arg(long, global = true, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
+    pub socket: Option<PathBuf>,
+    /// Print JSON: one object, or for streams one object a line
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Colour,
+}
+
+/// `--color`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Yes.
+    Always,
+    /// No.
+    Never,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// What is up and what is not (the default verb)
+    Status(Status),
+    /// Change the goal: what is to be up
+    #[command(override_usage = "initctl set-target TARGET… [+WANT…] [-DROP…] [OPTIONS]")]
+    SetTarget(SetTarget),
+    /// What a set-target or a reload would do
+    #[command(override_usage = "initctl plan [TARGET…] [+WANT…] [-DROP…] | --reload [OPTIONS]")]
+    Plan(Plan),
+    /// Why a target is in the state it is in
+    Why(One),
+    /// Add a target to the goal until the next boot
+    Want(Want),
+    /// Take back a want
+    Unwant(Unwant),
+    /// Never start these, and count them as nobody
+    Mask(Policy),
+    /// Take back a mask
+    Unmask(Policy),
+    /// Let the wanted-by and required-by of these count
+    Enable(Policy),
+    /// Let the wanted-by and required-by of these not count
+    Disable(Policy),
+    /// Choose who provides a target that several could provide
+    Prefer(Prefer),
+    /// Load the unit files anew: all of it, or nothing
+    Reload(Reload),
+    /// Replace the runs of these by new ones
+    Restart(Prod),
+    /// Let these take in their own configuration anew
+    ReloadUnit(Prod),
+    /// Send a signal to the processes of these
+    Kill(Kill),
+    /// Forget the failures of these and try again now
+    Retry(Prod),
+    /// What units wrote
+    Logs(Logs),
+    /// What happened
+    Events(Events),
+    /// What needs what, as a tree from the goal down
+    Tree(Tree),
+    /// What needs what, for other programs to draw
+    Graph(Graph),
+    /// How long each start took
+    Blame,
+    /// The chain of starts that the goal had to wait for
+    CriticalChain(Few),
+    /// The starts as an SVG picture
+    Plot,
+    /// The file of a unit
+    Cat(One),
+    /// Which unit a process belongs to
+    Whose(Whose),
+    /// Find the mistakes in unit files; asks no init
+    Check(Check),
+    /// What a key of a unit file means; asks no init
+    Explain(Explain),
+    /// Sets of unit files owned by a controller
+    #[command(subcommand)]
+    Source(Source),
+    /// Replace the running init by another binary
+    Upgrade(Upgrade),
+    /// Is init there
+    Ping,
+    /// Figures about init itself
+    Stats,
+    /// Stop everything and switch off
+    Poweroff(Power),
+    /// Stop everything and start anew
+    Reboot(Power),
+    /// Stop everything and halt
+    Halt(Power),
+    /// Stop everything and end init
+    Exit(ExitWith),
+    /// Write completions for a shell to stdout
+    Completions {
+        /// Which
+        shell: clap_complete::Shell,
+    },
+    /// Write the man page of initctl to stdout
+    Man,
+    /// Names for the completions.
+    #[command(name = "__targets", hide = true)]
+    Targets,
+}
+
+/// `status`.
+#[derive(Debug, Default, Args)]
+pub struct Status {
+    /// Targets or units; none: everything
+    pub targets: Vec<Name>,
+    /// Healthy and unneeded units too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Print little; exit 1 when something asked for is not running
+    #[arg(long)]
+    pub check: bool,
+    /// Without the summary above the table
+    #[arg(long)]
+    pub no_headings: bool,
+}
+
+/// What is asked about a goal.
+#[derive(Debug, Default, Args)]
+pub struct Goal {
+    /// The targets
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<Name>,
+    /// As +NAME
+    #[arg(long = "want", value_name = "NAME", hide = true)]
+    pub want: Vec<Name>,
+    /// As -NAME
+    #[arg(long = "drop", value_name = "NAME", hide = true)]
+    pub drop: Vec<Name>,
+}
+
+/// `set-target`.
+#[derive(Debug, Args)]
+pub struct SetTarget {
+    /// The goal.
+    #[command(flatten)]
+    pub goal: Goal,
+    /// How to wait.
+    #[command(flatten)]
+    pub wait: Wait,
+    /// With --wait: go back to the goal of before when it ends badly or times out
+    #[arg(long, requires = "wait")]
+    pub or_rollback: bool,
+    /// Make it the default target of the next boot too
+    #[arg(long)]
+    pub persist: bool,
+    /// Only print the plan
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// How to wait.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Wait {
+    /// Return when nothing is starting, stopping or waiting
+    #[arg(long)]
+    pub wait: bool,
+    /// With --wait: give up after this long, exit 2
+    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = duration)]
+    pub timeout: Option<Duration>,
+}
+
+/// `plan`.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// The goal.
+    #[command(flatten)]
+    pub goal: Goal,
+    /// What a reload of the unit files would do
+    #[arg(long, conflicts_with_all = ["targets", "want", "drop"])]
+    pub reload: bool,
+}
+
+/// One target.
+#[derive(Debug, Args)]
+pub struct One {
+    /// A target, or a unit
+    pub target: Name,
+}
+
+/// Some targets or none.
+#[derive(Debug, Args)]
+pub struct Few {
+    /// Targets or units; none: the goal
+    pub targets: Vec<Name>,
+}
+
+/// `want`.
+#[derive(Debug, Args)]
+pub struct Want {
+    /// The target
+    pub target: Name,
+    /// For this long only
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub for_: Option<Duration>,
+    /// How to wait.
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+/// `unwant`.
+#[derive(Debug, Args)]
+pub struct Unwant {
+    /// The target
+    pub target: Name,
+    /// How to wait.
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+/// `mask`, `unmask`, `enable`, `disable`.
+#[derive(Debug, Args)]
+pub struct Policy {
+    /// Targets or units
+    #[arg(required = true)]
+    pub targets: Vec<Name>,
+    /// Until the next boot only
+    #[arg(long)]
+    pub runtime: bool,
+}
+
+/// `prefer`.
+#[derive(Debug, Args)]
+pub struct Prefer {
+    /// Which unit is to provide which target; TARGET= takes it back
+    #[arg(required = true, value_name = "TARGET=UNIT", value_parser = choice)]
+    pub choices: Vec<(Name, Option<Name>)>,
+    /// Until the next boot only
+    #[arg(long)]
+    pub runtime: bool,
+}
+
+/// `reload`.
+#[derive(Debug, Args)]
+pub struct Reload {
+    /// Only print what it would do
+    #[arg(long)]
+    pub plan: bool,
+    /// Leave changed units running as they are; they are shown as stale
+    #[arg(long)]
+    pub no_restart: bool,
+    /// How to wait.
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+/// `restart`, `reload-unit`, `retry`.
+#[derive(Debug, Args)]
+pub struct Prod {
+    /// Targets or units
+    #[arg(required = true)]
+    pub targets: Vec<Name>,
+    /// How to wait.
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+/// `kill`.
+#[derive(Debug, Args)]
+pub struct Kill {
+    /// Targets or units
+    #[arg(required = true)]
+    pub targets: Vec<Name>,
+    /// The signal, by name or number
+    #[arg(short, long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
+    pub signal: u8,
+    /// Every process of the unit, not the main one alone
+    #[arg(short, long)]
+    pub all: bool,
+}
+
+/// `logs`.
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// Targets or units; none: all
+    pub targets: Vec<Name>,
+    /// Go on with what comes
+    #[arg(short, long)]
+    pub follow: bool,
+    /// The last N lines of each
+    #[arg(short = 'n', long = "lines", value_name = "N")]
+    pub lines: Option<u64>,
+    /// Not before this: a span (`10min`: that long ago) or a time (`2026-11-21T05:12:26Z`)
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<String>,
+}
+
+/// `events`.
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Go on with what comes
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only those after this sequence number
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    pub after: u64,
+}
+
+/// `tree`.
+#[derive(Debug, Args)]
+pub struct Tree {
+    /// From these down; none: the goal
+    pub targets: Vec<Name>,
+    /// Who needs these, instead of whom they need
+    #[arg(long)]
+    pub reverse: bool,
+}
+
+/// `graph`.
+#[derive(Debug, Args)]
+pub struct Graph {
+    /// For Graphviz (the default)
+    #[arg(long, conflicts_with = "mermaid")]
+    pub dot: bool,
+    /// For Mermaid
+    #[arg(long)]
+    pub mermaid: bool,
+    /// The unit files of this directory, without asking init
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub units: Option<PathBuf>,
+}
+
+/// `whose`.
+#[derive(Debug, Args)]
+pub struct Whose {
+    /// In init's pid namespace
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+}
+
+/// `check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// A directory is the whole set; files are checked alone; nothing: the configured directories
+    #[arg(value_name = "DIR|FILE", value_hint = clap::ValueHint::AnyPath)]
+    pub paths: Vec<PathBuf>,
+    /// Exit 1 on warnings too
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// A key, as `depends-on`; none: all of them
+    pub key: Option<String>,
+}
+
+/// `source`.
+#[derive(Debug, Subcommand)]
+pub enum Source {
+    /// Replace what a source holds by the files of a directory
+    Put {
+        /// Which source
+        source: Name,
+        /// Its unit files
+        #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+        dir: PathBuf,
+        /// A target that is to be up; may be repeated
+        #[arg(long = "root", value_name = "TARGET")]
+        roots: Vec<Name>,
+        /// Refused when the source is at another revision
+        #[arg(long, value_name = "REVISION")]
+        expected: Option<u64>,
+    },
+    /// All sources and what they hold
+    List,
+    /// Forget what a source holds
+    Drop {
+        /// Which source
+        source: Name,
+    },
+}
+
+/// `upgrade`.
+#[derive(Debug, Args)]
+pub struct Upgrade {
+    /// The new init; left out: the file of the present one
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub binary: Option<PathBuf>,
+}
+
+/// `poweroff`, `reboot`, `halt`.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Power {
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// `exit`.
+#[derive(Debug, Args)]
+pub struct ExitWith {
+    /// init's exit status
+    #[arg(default_value_t = 0)]
+    pub code: u8,
+    /// Do not ask.
+    #[command(flatten)]
+    pub power: Power,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    crate::span::parse(text)
+        .ok_or_else(|| "not a duration, as 500ms, 5s, 2min, 1h 30min".to_string())
+}
+
+fn signal(text: &str) -> Result<u8, String> {
+    groundstate_units::signal::number(text)
+        .ok_or_else(|| "no signal; a name as HUP, TERM, RTMIN+3, or a number".to_string())
+}
+
+fn choice(text: &str) -> Result<(Name, Option<Name>), String> {
+    let Some((target, unit)) = text.split_once('=') else {
+        return Err("not TARGET=UNIT".to_string());
+    };
+    let target = Name::new(target).map_err(|error| error.to_string())?;
+    if unit.is_empty() {
+        return Ok((target, None));
+    }
+    let unit = Name::new(unit).map_err(|error| error.to_string())?;
+    Ok((target, Some(unit)))
+}

@@ -1,0 +1,110 @@
+//! One connection to a socket that speaks a JSON object a line: the control socket or the
+//! log socket. Blocks; a question that should be answered at once has a deadline.
+
+use crate::exit::{Exit, Trouble};
+use groundstate_units::control::answer::{Failure, Line};
+use groundstate_units::control::request::{Request, Verb};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How long init may take to answer what needs no waiting.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection.
+pub struct Connection {
+    path: String,
+    reader: BufReader<UnixStream>,
+    id: u64,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`Exit::NoInit`] where nobody listens, [`Exit::Denied`] where the path is closed to us.
+    pub fn open(path: &str) -> Result<Connection, Trouble> {
+        let stream = UnixStream::connect(path).map_err(|error| absent(path, &error))?;
+        Ok(Connection { path: path.to_string(), reader: BufReader::new(stream), id: 0 })
+    }
+
+    /// One question, one answer.
+    pub fn ask(&mut self, verb: Verb) -> Result<Value, Trouble> {
+        self.patience(Some(PATIENCE));
+        self.tell(verb)?;
+        self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
+    }
+
+    /// A question whose answers [`Connection::next`] brings, however long they take.
+    pub fn tell(&mut self, verb: Verb) -> Result<(), Trouble> {
+        self.id += 1;
+        let request = Request { id: self.id, verb };
+        let line = request.line().map_err(|error| {
+            Trouble::local(format!("the request can not be written: {error}"), "")
+        })?;
+        self.send(&line)
+    }
+
+    /// A ready line, with its newline.
+    pub fn send(&mut self, line: &[u8]) -> Result<(), Trouble> {
+        // A server that refuses us at once has closed its side: its reason is still to be read.
+        match self.reader.get_mut().write_all(line) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(self.lost(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// None: no deadline.
+    pub fn patience(&mut self, limit: Option<Duration>) {
+        // Only a zero duration is refused, and none is given.
+        let _ = self.reader.get_ref().set_read_timeout(limit);
+    }
+
+    /// The next answer; None when the other side has closed.
+    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Trouble> {
+        let mut line = Vec::new();
+        let read = self.reader.read_until(b'\n', &mut line);
+        if read.map_err(|error| self.lost(&error))? == 0 {
+            return Ok(None);
+        }
+        let line: Line<T> = serde_json::from_slice(&line)
+            .map_err(|error| self.broken(&format!("said what is not understood ({error})")))?;
+        match line {
+            Line { error: Some(failure), .. } => Err(Trouble::answered(failure)),
+            Line { ok: Some(answer), .. } => Ok(Some(answer)),
+            Line { .. } => Err(self.broken("said nothing")),
+        }
+    }
+
+    fn broken(&self, what: &str) -> Trouble {
+        let message = format!("{} {what}", self.path);
+        let hint = "initctl and init may be of different versions";
+        Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
+    }
+
+    fn lost(&self, error: &std::io::Error) -> Trouble {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                let message = format!("no answer from {} within {PATIENCE:?}", self.path);
+                Trouble::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, ""))
+            }
+            _ => {
+                let message = format!("{}: {error}", self.path);
+                Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, ""))
+            }
+        }
+    }
+}
+
+fn absent(path: &str, error: &std::io::Error) -> Trouble {
+    if error.kind() == ErrorKind::PermissionDenied {
+        let failure = Failure::new(Failure::DENIED, format!("{path}: {error}"), "");
+        return Trouble::Failed(Exit::Denied, failure);
+    }
+    let message = format!("no init at {path}: {error}");
+    let hint = "another one: --socket PATH or GROUNDSTATE_SOCKET; a socket that was deleted \
+                comes back with `kill -USR1` to init";
+    Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
+}

@@ -1,0 +1,85 @@
+//! How `initctl` ends: the exit codes, and an error on its way to becoming one.
+//! Which answer leads to which code stands here and nowhere else.
+
+use groundstate_units::control::answer::Failure;
+use std::io;
+
+/// The exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// Done, but the result is bad.
+    Bad = 1,
+    /// It took too long.
+    TimedOut = 2,
+    /// The command line makes no sense.
+    Usage = 64,
+    /// Unit files or plan refused.
+    Refused = 65,
+    /// No init at the socket.
+    NoInit = 69,
+    /// Not allowed.
+    Denied = 77,
+}
+
+/// Why a command could not be carried out.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Said by init or by us; still to be printed.
+    Failed(Exit, Failure),
+    /// Already printed.
+    Said(Exit),
+    /// Nobody reads what we print (a closed pipe): end without a word.
+    Unread,
+}
+
+impl Trouble {
+    /// A mistake in the command line.
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Trouble {
+        Trouble::Failed(Exit::Usage, Failure::new(Failure::USAGE, message, hint))
+    }
+
+    /// Something on this side went wrong.
+    pub fn local(message: impl Into<String>, hint: impl Into<String>) -> Trouble {
+        Trouble::Failed(Exit::Bad, Failure::new("local", message, hint))
+    }
+
+    /// A file could not be read or written.
+    pub fn file(path: &str, error: &io::Error) -> Trouble {
+        let exit = match error.kind() {
+            io::ErrorKind::PermissionDenied => Exit::Denied,
+            _ => Exit::Bad,
+        };
+        let kind = if exit == Exit::Denied { Failure::DENIED } else { "file" };
+        Trouble::Failed(exit, Failure::new(kind, format!("{path}: {error}"), ""))
+    }
+
+    /// What init answered.
+    pub fn answered(failure: Failure) -> Trouble {
+        Trouble::Failed(code_of(&failure.kind), failure)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    /// Of writing to stdout or stderr; files have [`Trouble::file`].
+    fn from(error: io::Error) -> Trouble {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Trouble::Unread,
+            _ => Trouble::local(format!("cannot write: {error}"), ""),
+        }
+    }
+}
+
+/// The exit code of an error's kind. A kind that is not named here is a wish the machine
+/// refused (`unknown-target`, `masked`, `conflict` …).
+fn code_of(kind: &str) -> Exit {
+    match kind {
+        Failure::USAGE | "protocol" | "version" | "unknown-verb" | "invalid" => Exit::Usage,
+        Failure::DENIED => Exit::Denied,
+        Failure::TIMEOUT => Exit::TimedOut,
+        Failure::NO_INIT | Failure::UNSUPPORTED => Exit::NoInit,
+        Failure::BUSY | "slow" | "internal" | "file" => Exit::Bad,
+        _ => Exit::Refused,
+    }
+}

@@ -1,0 +1,128 @@
+//! Where logs are read: from the logger, or, with the logger down, from its files. What a
+//! service wrote may hold anything, so it is made harmless here before a terminal sees it.
+
+use crate::connection::Connection;
+use crate::exit::{Exit, Trouble};
+use crate::session::Session;
+use groundstate_units::control::answer::{Failure, PROTOCOL};
+use groundstate_units::control::place::log_socket;
+use groundstate_units::log_line::{LogLine, ShownLine, file_name, printable};
+use groundstate_units::log_query::{LogQuery, LogVerb};
+use groundstate_units::name::Name;
+use groundstate_units::wall::Wall;
+use serde::Deserialize;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// How long a failed command waits for the lines it shows along with its own news.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// One object of the logger's stream.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum Piece {
+    /// A line.
+    Line(ShownLine),
+    /// There are no more.
+    End {
+        /// Always true.
+        #[serde(rename = "end")]
+        _end: bool,
+    },
+}
+
+/// Asks the logger; its answers come by [`Connection::next`].
+pub fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Trouble> {
+    let dir = Path::new(&session.socket).parent().map(Path::to_string_lossy).unwrap_or_default();
+    let mut connection = Connection::open(&log_socket(&dir))?;
+    let request = LogQuery {
+        v: PROTOCOL,
+        id: 1,
+        verb: LogVerb::Logs,
+        targets: query.names.to_vec(),
+        n: query.lines,
+        follow: query.follow,
+        since: query.since.map(|since| since.to_string()),
+    };
+    let mut line = serde_json::to_vec(&request)
+        .map_err(|error| Trouble::local(format!("the request can not be written: {error}"), ""))?;
+    line.push(b'\n');
+    connection.send(&line)?;
+    Ok(connection)
+}
+
+/// What is asked for.
+pub struct Query<'a> {
+    /// Targets or units; none: all.
+    pub names: &'a [String],
+    /// The last so many of each.
+    pub lines: Option<u64>,
+    /// Go on.
+    pub follow: bool,
+    /// None before.
+    pub since: Option<Wall>,
+}
+
+/// The last lines of one unit, as a failed command shows them: as many as can be had
+/// without a word of complaint.
+pub fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
+    let names = [unit.to_string()];
+    let query = Query { names: &names, lines: Some(lines), follow: false, since: None };
+    let Ok(mut connection) = ask(session, &query) else { return Vec::new() };
+    connection.patience(Some(PATIENCE));
+    let mut shown = Vec::new();
+    while let Ok(Some(Piece::Line(line))) = connection.next::<Piece>() {
+        shown.push(printable(line.line.as_bytes()).into_owned());
+    }
+    shown
+}
+
+/// The lines of the files, where the logger does not answer. `units` are unit names.
+///
+/// # Errors
+/// [`Exit::Denied`] where they may not be read; a unit without a file has no lines.
+pub fn from_files(dir: &str, units: &[Name], query: &Query<'_>) -> Result<Vec<ShownLine>, Trouble> {
+    let mut lines = Vec::new();
+    for unit in units {
+        let path = Path::new(dir).join(file_name(unit));
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Trouble::file(&path.to_string_lossy(), &error)),
+        };
+        let mut of_unit = stored(BufReader::new(file), unit, query.since)
+            .map_err(|error| Trouble::file(&path.to_string_lossy(), &error))?;
+        let wanted = match (query.lines, query.since) {
+            (Some(lines), _) => usize::try_from(lines).unwrap_or(usize::MAX),
+            (None, Some(_)) => usize::MAX,
+            (None, None) => 10,
+        };
+        lines.extend(of_unit.split_off(of_unit.len().saturating_sub(wanted)));
+    }
+    lines.sort_by(|a, b| a.time.cmp(&b.time));
+    Ok(lines)
+}
+
+fn stored(
+    mut file: impl BufRead,
+    unit: &Name,
+    since: Option<Wall>,
+) -> Result<Vec<ShownLine>, std::io::Error> {
+    let mut lines = Vec::new();
+    let mut line = Vec::new();
+    while file.read_until(b'\n', &mut line)? > 0 {
+        if let Some(parsed) = LogLine::parse(&line)
+            && since.is_none_or(|since| parsed.time >= since)
+        {
+            lines.push(ShownLine::new(unit.as_str(), &parsed));
+        }
+        line.clear();
+    }
+    Ok(lines)
+}
+
+/// The logger can not be asked, and the files may be read instead.
+pub fn is_down(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Failed(Exit::NoInit, failure) if failure.kind == Failure::NO_INIT)
+}

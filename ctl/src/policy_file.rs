@@ -1,0 +1,260 @@
+//! policy.yaml and init.yaml as `initctl` edits them: only the lines of the key that
+//! changes are written anew, so comments elsewhere stay; a file becomes the new one in a
+//! single step (a temporary file beside it, fsync, rename). What a policy means is in
+//! `units`.
+
+use crate::exit::{Exit, Trouble};
+use groundstate_units::control::answer::{Failure, Report};
+use groundstate_units::diagnostic::{Diagnostic, Severity};
+use groundstate_units::name::Name;
+use groundstate_units::policy::Policy;
+use groundstate_units::{policy_file, settings_file};
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// An edited file that can be put back.
+pub struct Edited {
+    path: String,
+    before: Option<Vec<u8>>,
+    /// It now differs.
+    pub changed: bool,
+}
+
+impl Edited {
+    /// As it was before.
+    pub fn restore(&self) -> Result<(), Trouble> {
+        match &self.before {
+            _ if !self.changed => Ok(()),
+            Some(bytes) => replace(&self.path, bytes),
+            None => fs::remove_file(&self.path).map_err(|error| Trouble::file(&self.path, &error)),
+        }
+    }
+}
+
+/// The policy of a file; of a file that is not there: none.
+///
+/// # Errors
+/// [`Exit::Refused`] with a report where the file has mistakes.
+pub fn read(path: &str) -> Result<Policy, Trouble> {
+    Ok(parse(path, bytes(path)?.as_deref().unwrap_or_default())?.0)
+}
+
+/// Changes the policy in a file.
+pub fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Edited, Trouble> {
+    let before = bytes(path)?;
+    let (old, text) = parse(path, before.as_deref().unwrap_or_default())?;
+    let mut new = old.clone();
+    change(&mut new);
+    if new == old {
+        return Ok(Edited { path: path.to_string(), before, changed: false });
+    }
+    let mut edited = text;
+    for key in ["mask", "enable", "disable", "prefer"] {
+        if block(&old, key) != block(&new, key) {
+            edited = with_key(&edited, key, &block(&new, key));
+        }
+    }
+    // A form that the line editor does not see through (one flow mapping, an anchor): the
+    // whole is written anew.
+    let fits = parse(path, edited.as_bytes()).is_ok_and(|(policy, _)| policy == new);
+    if !fits {
+        edited = policy_file::render(&new);
+    }
+    replace(path, edited.as_bytes())?;
+    Ok(Edited { path: path.to_string(), before, changed: true })
+}
+
+/// Writes `default-target` into init.yaml.
+///
+/// # Errors
+/// [`Exit::Refused`] where the file has mistakes already.
+pub fn set_default_target(path: &str, target: &Name) -> Result<(), Trouble> {
+    let before = bytes(path)?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&before).into_owned();
+    let edited = with_key(&text, "default-target", &format!("default-target: {target}\n"));
+    let (settings, found) = settings_file::read(&path.into(), edited.as_bytes());
+    refuse(found)?;
+    if settings.default_target != *target {
+        let message = format!("{path}: default-target can not be changed by line");
+        return Err(Trouble::local(message, format!("write `default-target: {target}` there")));
+    }
+    replace(path, edited.as_bytes())
+}
+
+fn parse(path: &str, bytes: &[u8]) -> Result<(Policy, String), Trouble> {
+    let (policy, found) = policy_file::read(&path.into(), bytes);
+    refuse(found)?;
+    Ok((policy, String::from_utf8_lossy(bytes).into_owned()))
+}
+
+fn refuse(found: Vec<Diagnostic>) -> Result<(), Trouble> {
+    if !found.iter().any(|one| one.severity == Severity::Error) {
+        return Ok(());
+    }
+    let message = "the file has mistakes and was left as it is";
+    let mut failure = Failure::new(Failure::REFUSED, message, "mend it first");
+    failure.report = Some(Report::new(&found));
+    Err(Trouble::Failed(Exit::Refused, failure))
+}
+
+fn bytes(path: &str) -> Result<Option<Vec<u8>>, Trouble> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Trouble::file(path, &error)),
+    }
+}
+
+/// The lines of one key; empty where it says nothing.
+fn block(policy: &Policy, key: &str) -> String {
+    let names = match key {
+        "mask" => &policy.mask,
+        "enable" => &policy.enable,
+        "disable" => &policy.disable,
+        _ => {
+            let mut text = String::new();
+            for (target, unit) in &policy.prefer {
+                let _ = writeln!(text, "  '{target}': '{unit}'");
+            }
+            return if text.is_empty() { text } else { format!("prefer:\n{text}") };
+        }
+    };
+    if names.is_empty() {
+        return String::new();
+    }
+    let quoted: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    format!("{key}: [{}]\n", quoted.join(", "))
+}
+
+/// The text with the lines of a top-level key replaced, or added at its end.
+fn with_key(text: &str, key: &str, lines: &str) -> String {
+    let mut edited = String::new();
+    let mut within = false;
+    let mut done = false;
+    for line in text.split_inclusive('\n') {
+        let begins = line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
+        if begins {
+            within = true;
+            if !done {
+                edited.push_str(lines);
+            }
+            done = true;
+            continue;
+        }
+        // What is indented, a list's `- x` or the end of a flow list still belongs to the key.
+        let continues = line.starts_with([' ', '\t', '-', ']', '}']) && !line.starts_with("---");
+        within = within && (continues || line.trim().is_empty());
+        if !within || line.trim().is_empty() {
+            edited.push_str(line);
+        }
+    }
+    if !done {
+        if !edited.is_empty() && !edited.ends_with('\n') {
+            edited.push('\n');
+        }
+        edited.push_str(lines);
+    }
+    edited
+}
+
+/// The file is, at every moment, the old one or the new one.
+fn replace(path: &str, bytes: &[u8]) -> Result<(), Trouble> {
+    let failed = |error: std::io::Error| Trouble::file(path, &error);
+    // A link stays a link: what it points to is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
+    let dir = target.parent().unwrap_or_else(|| Path::new("/"));
+    fs::create_dir_all(dir).map_err(failed)?;
+    let name = target.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let temporary = dir.join(format!(".{name}.{}", std::process::id()));
+    let written = write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &target));
+    if let Err(error) = written {
+        // It may not even have been made.
+        let _ = fs::remove_file(&temporary);
+        return Err(failed(error));
+    }
+    // The rename itself should outlive a power loss; a file system that can not say so is no
+    // reason to fail.
+    if let Ok(dir) = File::open(dir) {
+        let _ = dir.sync_all();
+    }
+    Ok(())
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), std::io::Error> {
+    let _ = fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn edited(text: &str, change: impl FnOnce(&mut Policy)) -> String {
+        let dir = std::env::temp_dir().join(format!(
+            "initctl-policy-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("policy.yaml");
+        fs::write(&path, text).unwrap();
+        let done = edit(&path.to_string_lossy(), change).unwrap();
+        let after = fs::read_to_string(&path).unwrap();
+        done.restore().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        fs::remove_dir_all(&dir).unwrap();
+        after
+    }
+
+    #[test]
+    fn comments_of_other_keys_stay() {
+        let text = "# ours\nmask:\n  - a\n  - b\n\n# why: see the wiki\nprefer: {dns: unbound}\n";
+        let after = edited(text, |policy| {
+            policy.mask.insert(name("c"));
+        });
+        let want = "# ours\nmask: ['a', 'b', 'c']\n\n# why: see the wiki\nprefer: {dns: unbound}\n";
+        assert_eq!(after, want);
+    }
+
+    #[test]
+    fn a_key_that_was_not_there_is_added_and_an_empty_one_goes() {
+        let after = edited("enable: [x]\n", |policy| {
+            policy.mask.insert(name("true"));
+        });
+        assert_eq!(after, "enable: [x]\nmask: ['true']\n");
+        let after = edited("mask:\n- a\nenable: [x]\n", |policy| policy.mask.clear());
+        assert_eq!(after, "enable: [x]\n");
+    }
+
+    #[test]
+    fn a_file_in_another_form_is_written_anew_with_the_same_meaning() {
+        let after = edited("{mask: [a], prefer: {t: u}}\n", |policy| {
+            policy.mask.insert(name("b"));
+        });
+        let (policy, found) = policy_file::read(&"p".into(), after.as_bytes());
+        assert!(found.is_empty(), "{after}");
+        assert_eq!(policy.mask.len(), 2);
+        assert_eq!(policy.prefer.len(), 1);
+    }
+
+    #[test]
+    fn the_default_target_is_one_line_of_the_settings() {
+        let dir = std::env::temp_dir().join(format!("initctl-settings-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("init.yaml");
+        fs::write(&path, "max-starting: 4 # few\ndefault-target: old\n").unwrap();
+        set_default_target(&path.to_string_lossy(), &name("new")).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "max-starting: 4 # few\ndefault-target: new\n");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,224 @@
+//! One call of `initctl`: which init, how to print. What verbs share, and nothing of any
+//! one verb.
+
+use crate::arguments::{Colour, Common};
+use crate::connection::Connection;
+use crate::exit::{Exit, Trouble};
+use crate::style::{Style, Tone};
+use crate::typed;
+use crate::verb::check;
+use groundstate_units::control::answer::{Failure, Pong, Status};
+use groundstate_units::control::place::{Places, control_socket};
+use groundstate_units::control::request::Verb;
+use groundstate_units::wall::Wall;
+use nix::unistd::geteuid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::io::{IsTerminal, Write, stderr, stdin, stdout};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What every verb is given.
+pub struct Session {
+    /// The control socket.
+    pub socket: String,
+    /// The defaults of this user, for what is done without init.
+    pub places: Places,
+    /// Print JSON.
+    pub json: bool,
+    /// How to print otherwise.
+    pub style: Style,
+}
+
+impl Session {
+    /// From the command line and the environment.
+    pub fn new(common: &Common) -> Session {
+        let places = Places::of(geteuid().as_raw(), variable);
+        let socket = match &common.socket {
+            Some(path) => path.to_string_lossy().into_owned(),
+            None => variable("GROUNDSTATE_SOCKET")
+                .unwrap_or_else(|| control_socket(&places.runtime_dir)),
+        };
+        let style = Style {
+            colour: colour(common.color, stdout().is_terminal()),
+            width: stdout().is_terminal().then(columns),
+        };
+        Session { socket, places, json: common.json, style }
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Result<Connection, Trouble> {
+        Connection::open(&self.socket)
+    }
+
+    /// One question on a connection of its own.
+    pub fn ask(&self, verb: Verb) -> Result<Value, Trouble> {
+        let asked = subject(&verb);
+        match self.connect()?.ask(verb) {
+            Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
+                Err(self.with_guess(asked, failure))
+            }
+            other => other,
+        }
+    }
+
+    /// The same, as a type. `--json` verbs print the value itself, so that fields a newer
+    /// init adds are not lost.
+    pub fn ask_as<T: DeserializeOwned>(&self, verb: Verb) -> Result<(T, Value), Trouble> {
+        let value = self.ask(verb)?;
+        Ok((read(value.clone())?, value))
+    }
+
+    /// Where init reads and writes; None without an init.
+    pub fn init(&self) -> Result<Option<Pong>, Trouble> {
+        match self.ask_as::<Pong>(Verb::Ping {}) {
+            Ok((pong, _)) => Ok(Some(pong)),
+            Err(Trouble::Failed(Exit::NoInit, _)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// An answer: itself as JSON, or what `text` makes of it.
+    pub fn show(&self, value: &Value, text: impl FnOnce() -> String) -> Result<(), Trouble> {
+        if self.json { print_json(value) } else { print(&text()) }
+    }
+
+    /// For people at a terminal only: not with --json.
+    pub fn remark(&self, text: &str) {
+        if !self.json {
+            // There is nowhere left to complain to.
+            let _ = writeln!(stderr(), "{text}");
+        }
+    }
+
+    /// "Did you mean", from all names init knows, where it did not say so itself. Without a
+    /// plan that was refused an unknown name is a mistake in the command line.
+    fn with_guess(&self, asked: Option<(String, Exit)>, mut failure: Failure) -> Trouble {
+        let Some((name, exit)) = asked else { return Trouble::answered(failure) };
+        if failure.hint.is_empty()
+            && let Ok((status, _)) = self.ask_as::<Status>(Verb::Status { targets: Vec::new() })
+        {
+            let targets = status.targets.iter().map(|target| target.target.as_str());
+            let units = status.units.iter().map(|unit| unit.unit.as_str());
+            failure.hint = match typed::nearest(&name, targets.chain(units)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`initctl status --all` lists all".to_string(),
+            };
+        }
+        Trouble::Failed(exit, failure)
+    }
+}
+
+/// The one name a question is about, and how it ends when there is no such name.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these are about one name")]
+fn subject(verb: &Verb) -> Option<(String, Exit)> {
+    let (name, exit) = match verb {
+        Verb::Status { targets }
+        | Verb::Restart { targets }
+        | Verb::ReloadUnit { targets }
+        | Verb::Kill { targets, .. }
+        | Verb::Retry { targets } => (targets.first()?, Exit::Usage),
+        Verb::Why { target } | Verb::Cat { target } => (target, Exit::Usage),
+        Verb::SetTarget { targets, .. } | Verb::Plan { targets, .. } => {
+            (targets.first()?, Exit::Refused)
+        }
+        Verb::Want { target, .. } | Verb::Unwant { target } => (target, Exit::Refused),
+        _ => return None,
+    };
+    Some((name.to_string(), exit))
+}
+
+/// An answer as a type.
+pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, Trouble> {
+    serde_json::from_value(value).map_err(|error| {
+        let message = format!("the answer of init is not understood ({error})");
+        let hint = "initctl and init may be of different versions";
+        Trouble::Failed(Exit::NoInit, Failure::new("version", message, hint))
+    })
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether to write colours to a place that is (not) a terminal.
+fn colour(when: Colour, terminal: bool) -> bool {
+    match when {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => {
+            terminal
+                && variable("NO_COLOR").is_none()
+                && variable("TERM").is_none_or(|term| term != "dumb")
+        }
+    }
+}
+
+/// A person may be asked.
+pub fn is_interactive() -> bool {
+    stdin().is_terminal() && stderr().is_terminal()
+}
+
+fn columns() -> usize {
+    let told = variable("COLUMNS").and_then(|columns| columns.parse().ok());
+    let asked = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    // A serial line says 0 columns.
+    told.or_else(asked).filter(|columns| *columns > 0).unwrap_or(80)
+}
+
+/// The wall clock.
+pub fn now() -> Wall {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Wall::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Text to stdout, as it is.
+pub fn print(text: &str) -> Result<(), Trouble> {
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.is_empty() && !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// One object a line.
+pub fn print_json(value: &impl Serialize) -> Result<(), Trouble> {
+    let mut line = serde_json::to_vec(value)
+        .map_err(|error| Trouble::local(format!("cannot be written as JSON: {error}"), ""))?;
+    line.push(b'\n');
+    let mut out = stdout().lock();
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The end of a command that failed: as JSON on stdout, in words on stderr.
+pub fn complain(failure: &Failure, json: bool) {
+    // There is nowhere left to complain to.
+    let _ = if json { complain_json(failure) } else { complain_text(failure) };
+}
+
+fn complain_json(failure: &Failure) -> Result<(), Trouble> {
+    if let Some(report) = &failure.report {
+        return print_json(report);
+    }
+    print_json(&serde_json::json!({"schema": 1, "error": failure}))
+}
+
+fn complain_text(failure: &Failure) -> Result<(), Trouble> {
+    let terminal = stderr().is_terminal();
+    let style = Style { colour: colour(Colour::Auto, terminal), width: None };
+    let mut text = String::new();
+    if let Some(report) = &failure.report {
+        text.push_str(&check::render(report, &style));
+    }
+    text.push_str(&format!("{} {}\n", style.paint(Tone::Bad, "initctl:"), failure.message));
+    for (at, line) in failure.hint.lines().filter(|line| !line.trim().is_empty()).enumerate() {
+        let lead = if at == 0 { "hint: " } else { "      " };
+        text.push_str(&format!("{lead}{line}\n"));
+    }
+    stderr().write_all(text.as_bytes())?;
+    Ok(())
+}

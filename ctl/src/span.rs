@@ -1,0 +1,57 @@
+//! Spans and points of time as people type and read them on a command line.
+
+use groundstate_units::value;
+use groundstate_units::wall::Wall;
+use std::time::Duration;
+
+/// `500ms`, `5s`, `1min 30s`; a bare number is seconds.
+pub fn parse(text: &str) -> Option<Duration> {
+    value::duration(text).ok()
+}
+
+/// The point `--since` means: a span before now, or a time in RFC 3339 (also without
+/// fraction, seconds or zone: then UTC).
+pub fn point(text: &str, now: Wall) -> Option<Wall> {
+    if let Some(ago) = parse(text) {
+        let millis = u64::try_from(ago.as_millis()).ok()?;
+        return Some(Wall::from_millis(now.as_millis().saturating_sub(millis)));
+    }
+    let stamp = text.parse::<jiff::Timestamp>().ok().or_else(|| {
+        let civil = text.parse::<jiff::civil::DateTime>().ok()?;
+        Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+    })?;
+    Some(Wall::from_millis(u64::try_from(stamp.as_millisecond()).ok()?))
+}
+
+/// How long before `now` the RFC 3339 text of an answer is; zero when it lies ahead.
+pub fn since(text: &str, now: Wall) -> Duration {
+    let then = Wall::parse(text).unwrap_or(now);
+    Duration::from_millis(now.as_millis().saturating_sub(then.as_millis()))
+}
+
+/// How long after `now` it is; zero when it is past.
+pub fn until(text: &str, now: Wall) -> Duration {
+    let then = Wall::parse(text).unwrap_or(now);
+    Duration::from_millis(then.as_millis().saturating_sub(now.as_millis()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn since_takes_a_span_and_the_usual_forms_of_a_time() {
+        let now = Wall::parse("2026-11-21T05:12:26.123Z").unwrap();
+        for (text, want) in [
+            ("26s", "2026-11-21T05:12:00.123Z"),
+            ("10min", "2026-11-21T05:02:26.123Z"),
+            ("2026-11-21T05:00:00Z", "2026-11-21T05:00:00.000Z"),
+            ("2026-11-21T06:00:00+01:00", "2026-11-21T05:00:00.000Z"),
+            ("2026-11-21 05:00", "2026-11-21T05:00:00.000Z"),
+            ("2026-11-21", "2026-11-21T00:00:00.000Z"),
+        ] {
+            assert_eq!(point(text, now).map(|p| p.to_string()).as_deref(), Some(want), "{text}");
+        }
+        assert_eq!(point("yesterday-ish", now), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! How things look: colours, glyphs, widths, spans of time. Colour never stands alone:
+//! the word and the glyph say the same.
+
+use anstyle::{AnsiColor, Style as Paint};
+use groundstate_units::control::answer::System;
+use groundstate_units::machine::reason::State;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What the place we print to can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// With colours.
+    pub colour: bool,
+    /// Columns; None: as long as it takes (a pipe).
+    pub width: Option<usize>,
+}
+
+/// A unit's look, by what an operator should do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tone {
+    /// Look at it.
+    Bad,
+    /// Look at it when there is time.
+    Uneasy,
+    /// On its way.
+    Moving,
+    /// As it should be.
+    Good,
+    /// Of no concern.
+    Quiet,
+}
+
+impl Style {
+    /// Plain text of any length.
+    pub const PLAIN: Style = Style { colour: false, width: None };
+
+    /// `text` in the colour of `tone`.
+    pub fn paint(&self, tone: Tone, text: &str) -> String {
+        let paint = match tone {
+            Tone::Bad => AnsiColor::Red.on_default().bold(),
+            Tone::Uneasy => AnsiColor::Yellow.on_default(),
+            Tone::Moving => AnsiColor::Cyan.on_default(),
+            Tone::Good => AnsiColor::Green.on_default(),
+            Tone::Quiet => Paint::new().dimmed(),
+        };
+        self.painted(paint, text)
+    }
+
+    /// A heading.
+    pub fn bold(&self, text: &str) -> String {
+        self.painted(Paint::new().bold(), text)
+    }
+
+    fn painted(&self, paint: Paint, text: &str) -> String {
+        if self.colour && !text.is_empty() {
+            format!("{}{text}{}", paint.render(), paint.render_reset())
+        } else {
+            text.to_string()
+        }
+    }
+
+    /// `text` cut to what is left of the line after `used` columns.
+    pub fn cut(&self, text: &str, used: usize) -> String {
+        let Some(width) = self.width else { return text.to_string() };
+        let room = width.saturating_sub(used).max(16);
+        if text.chars().count() <= room {
+            return text.to_string();
+        }
+        let mut cut: String = text.chars().take(room.saturating_sub(1)).collect();
+        cut.push('…');
+        cut
+    }
+}
+
+/// How a state looks.
+pub fn tone(state: State, degraded: bool) -> Tone {
+    match state {
+        State::Failed => Tone::Bad,
+        State::Starting | State::Stopping | State::Reloading | State::Waiting => Tone::Moving,
+        State::Running | State::Exited if degraded => Tone::Uneasy,
+        State::Running | State::Exited => Tone::Good,
+        State::Disabled => Tone::Quiet,
+    }
+}
+
+/// How the word for everything looks.
+pub fn system_tone(system: System) -> Tone {
+    match system {
+        System::Failed => Tone::Bad,
+        System::Degraded => Tone::Uneasy,
+        System::Starting | System::Stopping => Tone::Moving,
+        System::Running => Tone::Good,
+    }
+}
+
+/// One character before the name, for those who see no colours.
+pub fn glyph(state: State, degraded: bool) -> char {
+    match state {
+        State::Failed => 'x',
+        State::Starting => '>',
+        State::Stopping => '<',
+        State::Waiting => '.',
+        State::Running | State::Exited | State::Reloading if degraded => '~',
+        State::Running | State::Reloading => '+',
+        State::Exited => '=',
+        State::Disabled => '-',
+    }
+}
+
+/// Pads to `width` columns; counts characters, not bytes.
+pub fn pad(text: &str, width: usize) -> String {
+    let mut padded = text.to_string();
+    let have = text.chars().count();
+    padded.extend(std::iter::repeat_n(' ', width.saturating_sub(have)));
+    padded
+}
+
+/// `3d 4h`, `12m 5s`, `3.2s`, `20ms`: the two largest parts.
+pub fn span(of: Duration) -> String {
+    let seconds = of.as_secs();
+    let parts = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    if seconds < 1 {
+        return format!("{}ms", of.as_millis());
+    }
+    if seconds < 10 {
+        return format!("{}.{}s", seconds, of.subsec_millis() / 100);
+    }
+    let mut text = String::new();
+    let mut rest = seconds;
+    let mut written = 0;
+    for (size, word) in parts {
+        let count = rest / size;
+        rest %= size;
+        if count == 0 && written == 0 {
+            continue;
+        }
+        if count > 0 {
+            let gap = if written == 0 { "" } else { " " };
+            // Writing to a String can not fail.
+            let _ = write!(text, "{gap}{count}{word}");
+        }
+        written += 1;
+        if written == 2 {
+            break;
+        }
+    }
+    text
+}
+
+/// `1 unit`, `3 units`.
+pub fn count(number: usize, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_said_in_their_two_largest_parts() {
+        for (millis, text) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (3_210, "3.2s"),
+            (12_000, "12s"),
+            (60_000, "1m"),
+            (725_000, "12m 5s"),
+            (273_600_000, "3d 4h"),
+            (86_400_000, "1d"),
+        ] {
+            assert_eq!(span(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn without_colours_no_escape_is_written() {
+        assert_eq!(Style::PLAIN.paint(Tone::Bad, "failed"), "failed");
+        let colours = Style { colour: true, width: None };
+        assert!(colours.paint(Tone::Bad, "failed").starts_with("\u{1b}["));
+    }
+
+    #[test]
+    fn a_text_is_cut_at_the_edge_of_the_terminal_only() {
+        let narrow = Style { colour: false, width: Some(30) };
+        assert_eq!(narrow.cut("0123456789012345678901234", 10), "0123456789012345678…");
+        assert_eq!(Style::PLAIN.cut("0123456789012345678901234", 10).len(), 25);
+    }
+}

@@ -1,0 +1,314 @@
+//! What a person typed, before clap sees it: `+x` and `-y` become `--want=x` and
+//! `--drop=y`, no verb becomes `status`, the names `poweroff`, `shutdown`, `telinit` …
+//! become their verbs, and the words of other systems are answered with ours.
+
+use crate::exit::Trouble;
+
+/// Flags of [`crate::arguments::Common`] whose value may be the next word.
+const WITH_VALUE: [&str; 2] = ["--socket", "--color"];
+
+/// Words of other systems, and what does that here.
+const FOREIGN: &[(&str, &str)] = &[
+    (
+        "start",
+        "state follows from the goal: `initctl want NAME` makes it wanted until the next boot",
+    ),
+    (
+        "stop",
+        "state follows from the goal: `initctl unwant NAME` takes back a want, `initctl set-target GOAL -NAME` leaves it out, `initctl mask NAME` keeps it down",
+    ),
+    ("try-restart", "`initctl restart NAME`"),
+    ("condrestart", "`initctl restart NAME`"),
+    ("reload-or-restart", "`initctl reload-unit NAME` or `initctl restart NAME`"),
+    ("daemon-reload", "`initctl reload`"),
+    ("reload-configuration", "`initctl reload`"),
+    ("daemon-reexec", "`initctl upgrade`"),
+    ("isolate", "`initctl set-target TARGET`"),
+    ("runlevel", "`initctl status`"),
+    ("init", "`initctl set-target TARGET`"),
+    ("default", "`initctl set-target TARGET --persist`"),
+    ("set-default", "`initctl set-target TARGET --persist`"),
+    ("get-default", "`initctl status`"),
+    ("reset-failed", "`initctl retry NAME`"),
+    ("clear", "`initctl retry NAME`"),
+    ("list", "`initctl status --all`"),
+    ("list-units", "`initctl status --all`"),
+    ("list-unit-files", "`initctl status --all`"),
+    ("list-jobs", "`initctl status`"),
+    ("list-dependencies", "`initctl tree NAME`"),
+    ("is-active", "`initctl status --check NAME`"),
+    ("is-failed", "`initctl status NAME` (exit code 1)"),
+    ("is-enabled", "`initctl status NAME`"),
+    ("is-system-running", "`initctl status --check`"),
+    ("show", "`initctl status NAME --json`"),
+    ("show-log", "`initctl logs NAME`"),
+    ("log", "`initctl logs NAME`"),
+    ("journal", "`initctl logs NAME`"),
+    ("edit", "`$EDITOR \"$(initctl cat NAME --json | jq -r .file)\"`, then `initctl reload`"),
+    ("emit", "`initctl want TARGET`"),
+    ("add", "`initctl enable NAME`"),
+    ("del", "`initctl disable NAME`"),
+    ("up", "`initctl want NAME`"),
+    ("down", "`initctl unwant NAME`"),
+    ("once", "`initctl want NAME`"),
+    ("verify", "`initctl check`"),
+    ("lint", "`initctl check`"),
+    ("dump", "`initctl graph`"),
+    ("shutdown", "`initctl poweroff`"),
+    ("kexec", "`initctl reboot`"),
+    ("rescue", "`initctl set-target rescue`"),
+    ("emergency", "`initctl set-target emergency`"),
+];
+
+/// The words for clap, program name first.
+///
+/// # Errors
+/// A verb that is none of ours, with what to type instead.
+pub fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>, Trouble> {
+    let mut typed = typed.into_iter();
+    let program = typed.next().unwrap_or_default();
+    let rest: Vec<String> = typed.collect();
+    let called = program.rsplit('/').next().unwrap_or_default();
+    let rest = match called {
+        "poweroff" | "reboot" | "halt" => named(called, rest)?,
+        "shutdown" => shutdown(rest)?,
+        "telinit" => telinit(rest)?,
+        _ => rest,
+    };
+    let mut words = vec!["initctl".to_string()];
+    let Some(at) = verb_at(&rest) else {
+        if !rest.iter().any(|word| matches!(word.as_str(), "-h" | "--help" | "-V" | "--version")) {
+            words.push("status".to_string());
+        }
+        words.extend(rest);
+        return Ok(words);
+    };
+    let (before, from) = rest.split_at(at);
+    let Some((verb, after)) = from.split_first() else { return Ok(words) };
+    if verb == "help" {
+        words.extend(after.first().cloned());
+        words.push("--help".to_string());
+        return Ok(words);
+    }
+    if !verbs.contains(verb) {
+        return Err(unknown(verb, after, verbs));
+    }
+    words.extend(before.iter().cloned());
+    words.push(verb.clone());
+    match verb.as_str() {
+        "set-target" | "plan" => words.extend(after.iter().map(|word| signed(word))),
+        _ => words.extend(after.iter().cloned()),
+    }
+    Ok(words)
+}
+
+/// Where the verb stands: the first word that is neither a flag nor a flag's value.
+fn verb_at(rest: &[String]) -> Option<usize> {
+    let mut value = false;
+    for (at, word) in rest.iter().enumerate() {
+        if value {
+            value = false;
+        } else if WITH_VALUE.contains(&word.as_str()) {
+            value = true;
+        } else if !word.starts_with('-') {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// `+x` and `-y`. `-h` stays what it is everywhere.
+fn signed(word: &str) -> String {
+    if let Some(name) = word.strip_prefix('+') {
+        return format!("--want={name}");
+    }
+    match word.strip_prefix('-') {
+        Some(name) if !name.is_empty() && !name.starts_with('-') && name != "h" => {
+            format!("--drop={name}")
+        }
+        _ => word.to_string(),
+    }
+}
+
+fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Trouble {
+    if let Some((_, ours)) = FOREIGN.iter().find(|(word, _)| *word == verb) {
+        let name = after.iter().find(|word| !word.starts_with('-'));
+        let hint = name.map_or_else(|| ours.to_string(), |name| ours.replace("NAME", name));
+        return Trouble::usage(format!("`{verb}` is not a verb here"), hint);
+    }
+    if let Some(verb_after) = after.first().filter(|word| verbs.contains(word)) {
+        let hint = format!("the verb comes first: `initctl {verb_after} {verb}`");
+        return Trouble::usage(format!("`{verb}` is not a verb"), hint);
+    }
+    let hint = match nearest(verb, verbs.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`initctl --help` lists the verbs".to_string(),
+    };
+    Trouble::usage(format!("`{verb}` is not a verb"), hint)
+}
+
+/// The candidate that `text` was probably meant to be.
+pub fn nearest<'a>(text: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let allowed = (text.chars().count() / 3).clamp(1, 3);
+    among
+        .filter(|candidate| !candidate.starts_with("__"))
+        .map(|candidate| (strsim::damerau_levenshtein(text, candidate), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Called as `poweroff`, `reboot`, `halt`: nobody is asked, as everyone is used to. `-p` and
+/// `--poweroff`, `--reboot`, `--halt` choose among them; what only concerned wtmp or the
+/// speed of the older programs is passed over.
+fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Trouble> {
+    let mut verb = called.to_string();
+    let mut kept = Vec::new();
+    for word in rest {
+        match word.as_str() {
+            "-p" | "--poweroff" => verb = "poweroff".to_string(),
+            "--reboot" => verb = "reboot".to_string(),
+            "--halt" => verb = "halt".to_string(),
+            "-d" | "-n" | "-w" | "--no-wtmp" | "--wtmp-only" | "--no-wall" | "-i" | "-h" => {}
+            "-f" | "--force" => {
+                return Err(Trouble::usage(
+                    "there is no --force: everything is stopped in order, within shutdown-deadline",
+                    "to end the machine at once: `echo b > /proc/sysrq-trigger`",
+                ));
+            }
+            _ => kept.push(word),
+        }
+    }
+    let mut words = vec![verb, "--yes".to_string()];
+    words.extend(kept);
+    Ok(words)
+}
+
+/// `shutdown [-h|-P|-r|-H] [now|+0] [message…]`.
+fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
+    let mut verb = "poweroff";
+    let mut kept = Vec::new();
+    let mut time_seen = false;
+    for word in &rest {
+        match word.as_str() {
+            "-h" | "-P" | "--poweroff" => verb = "poweroff",
+            "-r" | "--reboot" => verb = "reboot",
+            "-H" | "--halt" => verb = "halt",
+            "now" | "+0" if !time_seen => time_seen = true,
+            "-c" => {
+                let hint = "there is nothing to take back: a shutdown begins at once";
+                return Err(Trouble::usage("no shutdown is planned", hint));
+            }
+            "--json" | "--help" | "--version" => kept.push(word.clone()),
+            _ if word.starts_with("--socket") || word.starts_with('/') => kept.push(word.clone()),
+            _ if word.starts_with('-') => {
+                let hint = "shutdown [-h | -P | -r | -H] now";
+                return Err(Trouble::usage(format!("shutdown does not know {word}"), hint));
+            }
+            _ if time_seen => {}
+            _ => {
+                let hint = "shutdown [-h | -P | -r | -H] now";
+                return Err(Trouble::usage(format!("shutdown only knows now, not {word}"), hint));
+            }
+        }
+    }
+    let mut words = vec![verb.to_string(), "--yes".to_string()];
+    words.extend(kept);
+    Ok(words)
+}
+
+/// `telinit 0|1|2…6|S|q|u`, as in sysvinit's init(8).
+fn telinit(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
+    let (levels, flags): (Vec<String>, Vec<String>) =
+        rest.into_iter().partition(|word| !word.starts_with('-') && !word.contains('/'));
+    let level = levels.first().map(String::as_str).unwrap_or_default();
+    let ours: &[&str] = match level {
+        "0" => &["poweroff", "--yes"],
+        "6" => &["reboot", "--yes"],
+        "1" | "s" | "S" => &["set-target", "rescue"],
+        "2" | "3" | "4" => &["set-target", "multi-user"],
+        "5" => &["set-target", "graphical"],
+        "q" | "Q" => &["reload"],
+        "u" | "U" => &["upgrade"],
+        _ => {
+            let hint = "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical, q reload, u upgrade";
+            return Err(Trouble::usage(format!("telinit does not know `{level}`"), hint));
+        }
+    };
+    Ok(ours.iter().map(|word| (*word).to_string()).chain(flags).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    fn made(line: &str) -> String {
+        let verbs =
+            ["status", "set-target", "plan", "poweroff", "reboot", "halt", "logs", "reload"];
+        let verbs: Vec<String> = verbs.iter().map(|verb| (*verb).to_string()).collect();
+        let typed = line.split_whitespace().map(str::to_string).collect();
+        match words(typed, &verbs) {
+            Ok(words) => words.join(" "),
+            Err(Trouble::Failed(Exit::Usage, failure)) => format!("! {}", failure.hint),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn signed_names_become_flags_whatever_letter_they_begin_with() {
+        for (typed, want) in [
+            ("initctl set-target web +x -y", "initctl set-target web --want=x --drop=y"),
+            ("initctl plan -json --json", "initctl plan --drop=json --json"),
+            ("initctl set-target web --wait -h", "initctl set-target web --wait -h"),
+            ("initctl logs -f web", "initctl logs -f web"),
+        ] {
+            assert_eq!(made(typed), want);
+        }
+    }
+
+    #[test]
+    fn no_verb_is_status_and_a_flag_before_the_verb_is_none() {
+        for (typed, want) in [
+            ("initctl", "initctl status"),
+            ("/sbin/initctl --json", "initctl status --json"),
+            ("initctl --socket /x", "initctl status --socket /x"),
+            ("initctl --socket /x logs", "initctl --socket /x logs"),
+            ("initctl --version", "initctl --version"),
+            ("initctl help logs", "initctl logs --help"),
+        ] {
+            assert_eq!(made(typed), want);
+        }
+    }
+
+    #[test]
+    fn other_names_of_the_program_are_verbs() {
+        for (typed, want) in [
+            ("/sbin/poweroff", "initctl poweroff --yes"),
+            ("halt -p", "initctl poweroff --yes"),
+            ("reboot --socket /x", "initctl reboot --yes --socket /x"),
+            ("shutdown -h now", "initctl poweroff --yes"),
+            ("shutdown -r now for a new kernel", "initctl reboot --yes"),
+            ("shutdown +5", "! shutdown [-h | -P | -r | -H] now"),
+            ("telinit 6", "initctl reboot --yes"),
+            ("telinit q", "initctl reload"),
+            ("telinit 3", "initctl set-target multi-user"),
+        ] {
+            assert_eq!(made(typed), want);
+        }
+    }
+
+    #[test]
+    fn what_is_no_verb_is_answered_with_what_to_type() {
+        for (typed, want) in [
+            ("initctl is-active web", "! `initctl status --check web`"),
+            ("initctl daemon-reload", "! `initctl reload`"),
+            ("initctl stauts", "! did you mean `status`?"),
+            ("initctl web status", "! the verb comes first: `initctl status web`"),
+            ("initctl xyzzy", "! `initctl --help` lists the verbs"),
+        ] {
+            assert_eq!(made(typed), want);
+        }
+        assert!(made("initctl start web").contains("`initctl want web`"));
+    }
+}

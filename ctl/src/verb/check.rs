@@ -1,0 +1,213 @@
+//! `check`: every mistake in a set of unit files at once, found by the code that init's
+//! loader runs. Asks no init. A refused reload prints the same way.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::files::Disk;
+use crate::session::{self, Session};
+use crate::style::{self, Style, Tone};
+use groundstate_units::control::answer::{Edge, Graph, Node, Report, SCHEMA, Said};
+use groundstate_units::control::place::{runtime_policy, runtime_units};
+use groundstate_units::diagnostic::Severity;
+use groundstate_units::folder::Trust;
+use groundstate_units::generation::Generation;
+use groundstate_units::load::{Options, load};
+use nix::unistd::geteuid;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Checks and prints.
+pub fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, Trouble> {
+    let options = options(session, &asked.paths)?;
+    let generation = load(&Disk, &options, None).generation;
+    let report = Report::new(&generation.diagnostics);
+    if session.json {
+        session::print_json(&report)?;
+    } else {
+        session::print(&render(&report, &session.style))?;
+        session.remark(&summary(&report, generation.units.len()));
+    }
+    Ok(match (report.errors, report.warnings) {
+        (0, 0) => Exit::Done,
+        (0, _) if asked.strict => Exit::Bad,
+        (0, _) => Exit::Done,
+        _ => Exit::Refused,
+    })
+}
+
+fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Trouble> {
+    let uid = geteuid().as_raw();
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    if paths.is_empty() {
+        return Ok(configured(session, uid));
+    }
+    if let Some(path) = paths.iter().find(|path| !path.exists()) {
+        let message = format!("{}: no such file or directory", path.display());
+        return Err(Trouble::usage(message, "initctl check [DIR|FILE…]"));
+    }
+    let (dirs, files): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        paths.iter().partition(|path| path.is_dir());
+    match (dirs.is_empty(), files.is_empty()) {
+        (true, _) => Ok(Options::files(files.into_iter().map(text).collect(), uid)),
+        (false, true) => Ok(Options::directories(dirs.into_iter().map(text).collect(), uid)),
+        (false, false) => {
+            let hint = "a directory is a whole set, files are checked alone: one or the other";
+            Err(Trouble::usage("directories and files at once", hint))
+        }
+    }
+}
+
+/// Where this user's init reads.
+fn configured(session: &Session, uid: u32) -> Options {
+    let places = &session.places;
+    let runtime = runtime_units(&places.runtime_dir);
+    Options {
+        settings: Some(places.config.clone()),
+        policy: Some(places.policy.clone()),
+        runtime_policy: Some(runtime_policy(&places.runtime_dir)),
+        standard_units: places.unit_dirs.iter().filter(|dir| **dir != runtime).cloned().collect(),
+        runtime_units: Some(runtime.clone()),
+        trust: Trust { uid, strict: true },
+        ..Options::system(uid)
+    }
+}
+
+fn summary(report: &Report, units: usize) -> String {
+    let units = style::count(units, "unit");
+    if report.errors == 0 && report.warnings == 0 {
+        return format!("{units}: no mistakes");
+    }
+    let errors = style::count(report.errors, "error");
+    format!("{units}: {errors}, {}", style::count(report.warnings, "warning"))
+}
+
+/// `FILE:LINE:COL: error: …`, the line, a caret, a hint; and so for each.
+pub fn render(report: &Report, style: &Style) -> String {
+    report.diagnostics.iter().map(|said| one(said, style)).collect()
+}
+
+fn one(said: &Said, style: &Style) -> String {
+    let tone = match said.severity {
+        Severity::Error => Tone::Bad,
+        Severity::Warning => Tone::Uneasy,
+        Severity::Note => Tone::Moving,
+    };
+    let place = style.bold(&format!("{}:{}:{}:", said.file, said.line, said.column));
+    let word = style.paint(tone, &format!("{}:", said.severity));
+    let mut text = format!("{place} {word} {}\n", said.message);
+    if !said.excerpt.is_empty() && said.line > 0 {
+        let lead = format!("{:>5} | ", said.line);
+        let _ = writeln!(text, "{}{}", style.paint(Tone::Quiet, &lead), said.excerpt);
+        if let Some(caret) = caret(said) {
+            let rule = style.paint(Tone::Quiet, "      | ");
+            let _ = writeln!(text, "{rule}{}", style.paint(tone, &caret));
+        }
+    }
+    if !said.hint.is_empty() {
+        let _ = writeln!(text, "      {} {}", style.paint(Tone::Good, "hint:"), said.hint);
+    }
+    for spot in &said.related {
+        let _ = writeln!(text, "      also: {}:{}:{}", spot.file, spot.line, spot.column);
+    }
+    text
+}
+
+/// `    ^~~~` under the word the column points to. Tabs stay, so that it stands right.
+fn caret(said: &Said) -> Option<String> {
+    let before = usize::try_from(said.column.checked_sub(1)?).ok()?;
+    let mut caret: String =
+        said.excerpt.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    if said.excerpt.chars().count() < before {
+        return None;
+    }
+    caret.push('^');
+    let word = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '/');
+    let length = said.excerpt.chars().skip(before).take_while(word).count();
+    caret.extend(std::iter::repeat_n('~', length.saturating_sub(1)));
+    Some(caret)
+}
+
+/// The graph of a directory, for `graph --units`.
+///
+/// # Errors
+/// [`Exit::Refused`] with the report where the set has errors.
+pub fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Trouble> {
+    let options = options(session, &[dir.to_path_buf()])?;
+    let generation = load(&Disk, &options, None).generation;
+    let report = Report::new(&generation.diagnostics);
+    session.remark(render(&report, &Style::PLAIN).trim_end());
+    Ok(graph(&generation))
+}
+
+fn graph(generation: &Generation) -> Graph {
+    let targets = |ids: &[groundstate_units::generation::TargetId]| -> Vec<String> {
+        ids.iter().filter_map(|id| Some(generation.target(*id)?.name.to_string())).collect()
+    };
+    let nodes = generation.units.iter().map(|unit| Node {
+        unit: unit.name.to_string(),
+        kind: unit.kind,
+        provides: targets(&unit.provides),
+        state: None,
+        degraded: false,
+        needed: false,
+    });
+    let edges = generation.units.iter().flat_map(|unit| {
+        unit.dependencies.iter().filter_map(|dependency| {
+            let target = generation.target(dependency.target)?;
+            let to = match target.candidates.as_slice() {
+                [only] => generation.unit(*only),
+                several => generation
+                    .policy
+                    .prefer
+                    .get(&target.name)
+                    .and_then(|name| generation.units.iter().find(|unit| unit.name == *name))
+                    .filter(|_| !several.is_empty()),
+            };
+            Some(Edge {
+                from: unit.name.to_string(),
+                target: target.name.to_string(),
+                to: to.map(|unit| unit.name.to_string()),
+                kind: dependency.kind,
+            })
+        })
+    });
+    Graph { schema: SCHEMA, goal: Vec::new(), nodes: nodes.collect(), edges: edges.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::control::answer::Spot;
+
+    fn said() -> Said {
+        Said {
+            severity: Severity::Error,
+            code: "unknown-key".to_string(),
+            file: "units/web.yaml".to_string(),
+            line: 7,
+            column: 1,
+            message: "unknown key `depend-on`".to_string(),
+            hint: "did you mean `depends-on`?".to_string(),
+            related: vec![Spot { file: "units/db.yaml".to_string(), line: 2, column: 3 }],
+            excerpt: "depend-on: db".to_string(),
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_a_place_a_fact_a_line_and_a_hint() {
+        let want = "units/web.yaml:7:1: error: unknown key `depend-on`\n    \
+                    7 | depend-on: db\n      \
+                    | ^~~~~~~~~\n      \
+                    hint: did you mean `depends-on`?\n      \
+                    also: units/db.yaml:2:3\n";
+        assert_eq!(one(&said(), &Style::PLAIN), want);
+    }
+
+    #[test]
+    fn a_caret_stands_under_its_column_behind_tabs_too() {
+        let said = Said { excerpt: "a:\t[b, cc]".to_string(), column: 8, ..said() };
+        assert_eq!(caret(&said).as_deref(), Some("  \t    ^~"));
+        let beyond = Said { column: 80, ..said };
+        assert_eq!(caret(&beyond), None);
+    }
+}

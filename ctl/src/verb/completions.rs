@@ -1,0 +1,127 @@
+//! Completions for shells and the man page, both made from [`crate::arguments`]; names of
+//! targets come from the live init through the hidden verb `__targets`.
+
+use crate::arguments::Arguments;
+use crate::exit::{Exit, Trouble};
+use crate::session::{self, Session};
+use clap::CommandFactory;
+use clap_complete::Shell;
+use groundstate_units::control::answer::Status;
+use groundstate_units::control::request::Verb;
+use std::collections::BTreeSet;
+
+/// Verbs that take targets or units.
+const WITH_TARGETS: &str = "status set-target plan why want unwant mask unmask enable disable \
+    restart reload-unit kill retry logs tree critical-chain cat";
+
+const BASH: &str = r#"
+_initctl_targets() {
+    _initctl
+    local word verb="" cur="${COMP_WORDS[COMP_CWORD]}"
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        case "$word" in
+            -*) ;;
+            *) verb="$word"; break ;;
+        esac
+    done
+    case " VERBS " in
+        *" $verb "*) ;;
+        *) return ;;
+    esac
+    local sign=""
+    case "$cur" in
+        --*) return ;;
+        +*) sign="+"; cur="${cur#+}" ;;
+        -*) case "$verb" in
+                set-target|plan) sign="-"; cur="${cur#-}" ;;
+                *) return ;;
+            esac ;;
+    esac
+    local names
+    names="$(initctl __targets 2>/dev/null)"
+    COMPREPLY+=($(compgen -P "$sign" -W "$names" -- "$cur"))
+}
+complete -F _initctl_targets -o nosort -o bashdefault -o default initctl 2>/dev/null ||
+    complete -F _initctl_targets -o bashdefault -o default initctl
+"#;
+
+const ZSH: &str = r#"
+_initctl_with_targets() {
+    local verb="${words[(r)(VERBS_BAR)]}"
+    if [[ -n "$verb" && "$PREFIX" != --* && "${words[CURRENT-1]}" != initctl ]]; then
+        local -a names
+        names=(${(f)"$(initctl __targets 2>/dev/null)"})
+        case "$PREFIX" in
+            +*) compadd -P + -- $names ;;
+            -*) _initctl "$@"; [[ "$verb" == (set-target|plan) ]] && compadd -P - -- $names ;;
+            *) compadd -- $names ;;
+        esac
+        return
+    fi
+    _initctl "$@"
+}
+compdef _initctl_with_targets initctl
+"#;
+
+const FISH: &str = r#"
+complete -c initctl -n "__fish_seen_subcommand_from VERBS" -f -a "(initctl __targets 2>/dev/null)"
+"#;
+
+/// `completions`.
+pub fn completions(shell: Shell) -> Result<Exit, Trouble> {
+    let mut written = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "initctl", &mut written);
+    let mut text = String::from_utf8_lossy(&written).into_owned();
+    let verbs = WITH_TARGETS.split_whitespace().collect::<Vec<_>>();
+    let dynamic = match shell {
+        Shell::Bash => BASH,
+        Shell::Zsh => ZSH,
+        Shell::Fish => FISH,
+        _ => "",
+    };
+    let dynamic = dynamic.replace("VERBS_BAR", &verbs.join("|"));
+    text.push_str(&dynamic.replace("VERBS", &verbs.join(" ")));
+    session::print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// `man`.
+pub fn man() -> Result<Exit, Trouble> {
+    let mut written = Vec::new();
+    let command = Arguments::command();
+    clap_mangen::Man::new(command.clone())
+        .section("8")
+        .render(&mut written)
+        .map_err(Trouble::from)?;
+    let mut text = String::from_utf8_lossy(&written).into_owned();
+    text.push_str(".SH \"THE VERBS IN FULL\"\n");
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let mut verb = verb.clone();
+        let help = verb.render_long_help().to_string();
+        text.push_str(&format!(".SS {}\n.nf\n{}\n.fi\n", roff(verb.get_name()), roff(&help)));
+    }
+    session::print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// Text that roff takes as it stands.
+fn roff(text: &str) -> String {
+    let lines = text.trim_end().lines().map(|line| {
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        if line.starts_with('.') || line.starts_with('\'') { format!("\\&{line}") } else { line }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `__targets`: names, one a line; nothing where there is no init.
+pub fn targets(session: &Session) -> Result<Exit, Trouble> {
+    let Ok((status, _)) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() }) else {
+        return Ok(Exit::Done);
+    };
+    let mut names: BTreeSet<String> =
+        status.targets.into_iter().map(|target| target.target).collect();
+    names.extend(status.units.into_iter().map(|unit| unit.unit));
+    let text: String = names.iter().map(|name| format!("{name}\n")).collect();
+    session::print(&text)?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,74 @@
+//! `events`: what happened, one line each, and what it followed from.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::session::{self, Session};
+use crate::style::{self, Style, Tone};
+use groundstate_units::control::answer::Event;
+use groundstate_units::control::request::Verb;
+use serde_json::Value;
+
+/// Asks and prints.
+pub fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Trouble> {
+    let mut connection = session.connect()?;
+    if asked.follow {
+        connection.patience(None);
+    }
+    connection.tell(Verb::Events { follow: asked.follow, after: asked.after })?;
+    while let Some(value) = connection.next::<Value>()? {
+        if value.get("end").is_some() {
+            break;
+        }
+        if session.json {
+            session::print_json(&value)?;
+        } else {
+            session::print(&render(&session::read(value)?, &session.style))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn render(event: &Event, style: &Style) -> String {
+    let time = style.paint(Tone::Quiet, &event.time);
+    let unit = event.unit.as_deref().unwrap_or("init");
+    let change = match (event.from, event.to) {
+        (Some(from), Some(to)) if from != to => {
+            let to = style.paint(style::tone(to, false), to.as_str());
+            format!("{} -> {to}", from.as_str())
+        }
+        (_, Some(to)) => style.paint(style::tone(to, false), to.as_str()),
+        (_, None) => event.event.clone(),
+    };
+    let why = event.reason.as_ref().map(|why| format!(": {}", why.text)).unwrap_or_default();
+    let cause = event.cause.map(|seq| style.paint(Tone::Quiet, &format!("  (from {seq})")));
+    format!("{:>5} {time} {unit}  {change}{why}{}\n", event.seq, cause.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::control::answer::{Cause, Reason};
+    use groundstate_units::machine::reason::State;
+
+    #[test]
+    fn an_event_says_what_changed_why_and_what_it_followed_from() {
+        let event = Event {
+            seq: 7,
+            time: "2026-11-21T05:12:26.123Z".to_string(),
+            mono_us: 1,
+            unit: Some("web".to_string()),
+            run: Some(3),
+            event: "exited".to_string(),
+            from: Some(State::Running),
+            to: Some(State::Failed),
+            reason: Some(Reason {
+                text: "its process exited with status 1".to_string(),
+                cause: Cause::Exit { code: 1 },
+            }),
+            cause: Some(5),
+        };
+        let want = "    7 2026-11-21T05:12:26.123Z web  running -> failed: \
+                    its process exited with status 1  (from 5)\n";
+        assert_eq!(render(&event, &Style::PLAIN), want);
+    }
+}

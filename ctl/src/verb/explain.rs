@@ -1,0 +1,149 @@
+//! `explain`: what a key of a unit file (or of init.yaml) means, from the table that the
+//! parser itself reads.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::session::Session;
+use crate::style::{self, Style, Tone};
+use groundstate_units::key::{self, Key};
+use groundstate_units::key_table::KEYS;
+use groundstate_units::settings_file::{SETTINGS, SettingKey};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Looks it up and prints.
+pub fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Trouble> {
+    match asked.key.as_deref() {
+        None => session.show(&all(), || list(&session.style))?,
+        Some(name) => one(session, name)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn one(session: &Session, name: &str) -> Result<(), Trouble> {
+    let name = name.trim_end_matches(':');
+    let unit_key = key::find(name);
+    let setting = SETTINGS.iter().find(|setting| setting.name == name);
+    if unit_key.is_none() && setting.is_none() {
+        let known = KEYS.iter().map(|key| key.name).chain(SETTINGS.iter().map(|key| key.name));
+        let near = key::meant(name).or_else(|| key::nearest(name, known));
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`initctl explain` lists all keys".to_string(),
+        };
+        return Err(Trouble::usage(format!("there is no key `{name}`"), hint));
+    }
+    let value = json!({
+        "schema": 1,
+        "key": unit_key.map(as_json),
+        "setting": setting.map(setting_as_json),
+    });
+    session.show(&value, || {
+        let mut text = unit_key.map(|key| full(key, &session.style)).unwrap_or_default();
+        if let Some(setting) = setting {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&setting_in_full(setting, &session.style));
+        }
+        text
+    })
+}
+
+fn full(key: &Key, style: &Style) -> String {
+    let mut text = format!("{}: {}\n", style.bold(key.name), key.shape.words());
+    let _ = writeln!(text, "{}", indented(key.doc, style));
+    let mut field = |name: &str, value: &str| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {} {value}", style.paint(Tone::Quiet, &style::pad(name, 8)));
+        }
+    };
+    field("default", key.default);
+    field("types", &key.types.words());
+    if key.required != key::Kinds::NONE {
+        field("needed", &format!("by {}", key.required.words()));
+    }
+    field("reload", key.class.words());
+    for (at, line) in key.example.lines().enumerate() {
+        field(if at == 0 { "example" } else { "" }, line);
+    }
+    text
+}
+
+fn setting_in_full(setting: &SettingKey, style: &Style) -> String {
+    format!(
+        "{}: {}   (in init.yaml)\n{}\n  {} {}\n",
+        style.bold(setting.name),
+        setting.words,
+        indented(setting.doc, style),
+        style.paint(Tone::Quiet, "default "),
+        setting.default
+    )
+}
+
+/// A paragraph in lines that fit.
+fn indented(text: &str, style: &Style) -> String {
+    let width = style.width.unwrap_or(80).clamp(40, 100) - 2;
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let length = lines.last().map_or(0, |line| line.chars().count());
+        if length > 0 && length + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn list(style: &Style) -> String {
+    let mut text = format!("{}\n", style.bold("keys of a unit file"));
+    for key in KEYS {
+        let line = format!("  {} {}", style::pad(key.name, 20), first_sentence(key.doc));
+        let _ = writeln!(text, "{}", style.cut(&line, 0));
+    }
+    let _ = writeln!(text, "\n{}", style.bold("keys of init.yaml"));
+    for setting in SETTINGS {
+        let line = format!("  {} {}", style::pad(setting.name, 20), first_sentence(setting.doc));
+        let _ = writeln!(text, "{}", style.cut(&line, 0));
+    }
+    let _ = writeln!(text, "\n{}", style.paint(Tone::Quiet, "initctl explain KEY says more"));
+    text
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
+}
+
+fn all() -> Value {
+    json!({
+        "schema": 1,
+        "keys": KEYS.iter().map(as_json).collect::<Vec<_>>(),
+        "settings": SETTINGS.iter().map(setting_as_json).collect::<Vec<_>>(),
+    })
+}
+
+fn as_json(key: &Key) -> Value {
+    json!({
+        "key": key.name,
+        "value": key.shape.words(),
+        "default": key.default,
+        "types": key.types.words(),
+        "reload": key.class.words(),
+        "doc": key.doc,
+        "example": key.example,
+    })
+}
+
+fn setting_as_json(setting: &SettingKey) -> Value {
+    json!({
+        "key": setting.name,
+        "value": setting.words,
+        "default": setting.default,
+        "doc": setting.doc,
+    })
+}

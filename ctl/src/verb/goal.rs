@@ -1,0 +1,116 @@
+//! `set-target`, `want`, `unwant`, `reload`: the plan is printed, then done.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::policy_file;
+use crate::session::Session;
+use crate::verb::plan;
+use crate::waiting::{self, Ended, Waiting};
+use groundstate_units::control::answer::{Changed, Plan, Status, System};
+use groundstate_units::control::request::Verb;
+use groundstate_units::name::Name;
+
+/// `set-target`.
+pub fn set_target(session: &Session, asked: arguments::SetTarget) -> Result<Exit, Trouble> {
+    let arguments::Goal { targets, want, drop } = asked.goal;
+    if targets.is_empty() && want.is_empty() && drop.is_empty() {
+        let hint = "initctl set-target TARGET [+WANT] [-DROP]";
+        return Err(Trouble::usage("no target", hint));
+    }
+    if asked.dry_run {
+        let verb = Verb::Plan { targets, want, drop, reload: false };
+        let (made, value) = session.ask_as::<Plan>(verb)?;
+        session.show(&value, || plan::render(&made, &session.style))?;
+        return Ok(Exit::Done);
+    }
+    let before = if asked.or_rollback || targets.is_empty() { Some(goal(session)?) } else { None };
+    let targets = match &before {
+        Some(goal) if targets.is_empty() => goal.targets.clone(),
+        _ => targets,
+    };
+    let waiting = Waiting::prepare(session, asked.wait)?;
+    change(session, Verb::SetTarget { targets: targets.clone(), want, drop })?;
+    if asked.persist {
+        persist(session, &targets)?;
+    }
+    let ended = waiting.finish(session)?;
+    let bad =
+        matches!(ended, Some(Ended::TimedOut | Ended::Settled(System::Failed | System::Degraded)));
+    let exit = waiting::conclude(session, ended)?;
+    if let (true, true, Some(goal)) = (bad, asked.or_rollback, before) {
+        session.remark("going back to the goal of before:");
+        let verb = Verb::SetTarget { targets: goal.targets, want: goal.want, drop: goal.drop };
+        let again = Waiting::prepare(session, asked.wait)?;
+        change(session, verb)?;
+        again.finish(session)?;
+    }
+    Ok(exit)
+}
+
+/// `want`.
+pub fn want(session: &Session, asked: arguments::Want) -> Result<Exit, Trouble> {
+    let for_ms = asked.for_.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
+    changed(session, Verb::Want { target: asked.target, for_ms }, asked.wait)
+}
+
+/// `unwant`.
+pub fn unwant(session: &Session, asked: arguments::Unwant) -> Result<Exit, Trouble> {
+    changed(session, Verb::Unwant { target: asked.target }, asked.wait)
+}
+
+/// `reload`.
+pub fn reload(session: &Session, asked: &arguments::Reload) -> Result<Exit, Trouble> {
+    if asked.plan {
+        let nothing = Vec::new;
+        let verb =
+            Verb::Plan { targets: nothing(), want: nothing(), drop: nothing(), reload: true };
+        let (made, value) = session.ask_as::<Plan>(verb)?;
+        session.show(&value, || plan::render(&made, &session.style))?;
+        return Ok(Exit::Done);
+    }
+    changed(session, Verb::Reload { no_restart: asked.no_restart }, asked.wait)
+}
+
+fn changed(session: &Session, verb: Verb, wait: arguments::Wait) -> Result<Exit, Trouble> {
+    let waiting = Waiting::prepare(session, wait)?;
+    change(session, verb)?;
+    let ended = waiting.finish(session)?;
+    waiting::conclude(session, ended)
+}
+
+fn change(session: &Session, verb: Verb) -> Result<(), Trouble> {
+    let (changed, value) = session.ask_as::<Changed>(verb)?;
+    session.show(&value, || {
+        let plan = plan::render(&changed.plan, &session.style);
+        format!("generation {}: {plan}", changed.generation)
+    })
+}
+
+struct Goal {
+    targets: Vec<Name>,
+    want: Vec<Name>,
+    drop: Vec<Name>,
+}
+
+fn goal(session: &Session) -> Result<Goal, Trouble> {
+    let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+    let names = |texts: &[String]| texts.iter().filter_map(|text| Name::new(text).ok()).collect();
+    Ok(Goal {
+        targets: names(&status.goal),
+        want: names(&status.overlay.want),
+        drop: names(&status.overlay.drop),
+    })
+}
+
+/// Writes `default-target` into init.yaml.
+fn persist(session: &Session, targets: &[Name]) -> Result<(), Trouble> {
+    let [target] = targets else {
+        let hint = "a virtual unit that waits-for them all can be the default target";
+        return Err(Trouble::usage("only one target can be the default target", hint));
+    };
+    let init = session.init()?;
+    let path = init.map_or_else(|| session.places.config.clone(), |init| init.paths.config);
+    policy_file::set_default_target(&path, target)?;
+    session.remark(&format!("{path}: default-target: {target}"));
+    Ok(())
+}

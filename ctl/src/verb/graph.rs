@@ -1,0 +1,164 @@
+//! `graph`: the same edges as `tree`, for Graphviz or Mermaid to draw. With `--units DIR`
+//! no init is asked.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::session::{self, Session};
+use crate::verb::check;
+use groundstate_units::control::answer::{Graph, Node};
+use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
+use groundstate_units::spec::DependencyKind;
+use std::fmt::Write;
+
+/// Asks and prints.
+pub fn run(session: &Session, asked: &arguments::Graph) -> Result<Exit, Trouble> {
+    let (graph, value) = match &asked.units {
+        Some(dir) => {
+            let graph = check::graph_of(session, dir)?;
+            let value = serde_json::to_value(&graph)
+                .map_err(|error| Trouble::local(error.to_string(), ""))?;
+            (graph, value)
+        }
+        None => session.ask_as::<Graph>(Verb::Graph {})?,
+    };
+    if session.json {
+        session::print_json(&value)?;
+    } else if asked.mermaid {
+        session::print(&mermaid(&graph))?;
+    } else {
+        session::print(&dot(&graph))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A fill colour by state, light enough for black text.
+fn fill(node: &Node) -> &'static str {
+    match node.state {
+        None => "#ffffff",
+        Some(State::Failed) => "#f4a6a0",
+        Some(State::Running | State::Exited) if node.degraded => "#f7dc8d",
+        Some(State::Running | State::Exited) => "#b7dfb0",
+        Some(State::Disabled) => "#e4e4e4",
+        Some(State::Waiting | State::Starting | State::Stopping | State::Reloading) => "#b5d9ea",
+    }
+}
+
+/// Solid: binds. Dashed: soft. Dotted: order or other relations.
+fn line(kind: DependencyKind) -> &'static str {
+    match kind {
+        DependencyKind::DependsOn | DependencyKind::DependsMs => "solid",
+        DependencyKind::WaitsFor | DependencyKind::Wants => "dashed",
+        DependencyKind::After
+        | DependencyKind::Before
+        | DependencyKind::RestartWith
+        | DependencyKind::Conflicts => "dotted",
+    }
+}
+
+fn dot(graph: &Graph) -> String {
+    let mut text = String::from(
+        "digraph groundstate {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\"];\n",
+    );
+    for node in &graph.nodes {
+        let state = node.state.map(State::as_str).unwrap_or("");
+        let _ = writeln!(
+            text,
+            "  \"{}\" [fillcolor=\"{}\", tooltip=\"{} {state}\"];",
+            node.unit,
+            fill(node),
+            node.kind.as_str()
+        );
+    }
+    for edge in &graph.edges {
+        let to = edge.to.as_deref().unwrap_or(&edge.target);
+        let missing = if edge.to.is_none() { ", color=red" } else { "" };
+        let _ = writeln!(
+            text,
+            "  \"{}\" -> \"{to}\" [style={}, label=\"{}\"{missing}];",
+            edge.from,
+            line(edge.kind),
+            edge.kind.as_str()
+        );
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn mermaid(graph: &Graph) -> String {
+    let mut text = String::from("graph LR\n");
+    // Mermaid's own words may not be ids, so units get numbers.
+    let id = |name: &str| graph.nodes.iter().position(|node| node.unit == name);
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let _ = writeln!(text, "  u{at}[\"{}\"]", node.unit);
+        let _ = writeln!(text, "  style u{at} fill:{}", fill(node));
+    }
+    for (at, edge) in graph.edges.iter().enumerate() {
+        let Some(from) = id(&edge.from) else { continue };
+        let kind = edge.kind.as_str();
+        let arrow = match line(edge.kind) {
+            "solid" => format!("-->|{kind}|"),
+            _ => format!("-.->|{kind}|"),
+        };
+        let _ = match edge.to.as_deref().and_then(id) {
+            Some(to) => writeln!(text, "  u{from} {arrow} u{to}"),
+            None => writeln!(text, "  u{from} {arrow} m{at}[\"{} (nobody)\"]", edge.target),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::control::answer::Edge;
+    use groundstate_units::spec::Kind;
+
+    fn graph() -> Graph {
+        let node = |unit: &str, state| Node {
+            unit: unit.to_string(),
+            kind: Kind::Oneshot,
+            provides: vec![unit.to_string()],
+            state,
+            degraded: false,
+            needed: true,
+        };
+        Graph {
+            schema: 1,
+            goal: vec![],
+            nodes: vec![node("end", Some(State::Failed)), node("web", None)],
+            edges: vec![
+                Edge {
+                    from: "web".into(),
+                    target: "end".into(),
+                    to: Some("end".into()),
+                    kind: DependencyKind::DependsOn,
+                },
+                Edge {
+                    from: "web".into(),
+                    target: "gone".into(),
+                    to: None,
+                    kind: DependencyKind::After,
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn graphviz_gets_every_node_and_edge() {
+        let text = dot(&graph());
+        assert!(
+            text.contains(r##""end" [fillcolor="#f4a6a0", tooltip="oneshot failed"];"##),
+            "{text}"
+        );
+        assert!(text.contains(r#""web" -> "end" [style=solid, label="depends-on"];"#), "{text}");
+        assert!(text.contains(r#""web" -> "gone" [style=dotted, label="after", color=red];"#));
+    }
+
+    #[test]
+    fn mermaid_gets_ids_that_are_none_of_its_words() {
+        let text = mermaid(&graph());
+        assert!(text.contains("u0[\"end\"]") && text.contains("u1 -->|depends-on| u0"), "{text}");
+        assert!(text.contains("u1 -.->|after| m1[\"gone (nobody)\"]"), "{text}");
+    }
+}

@@ -1,0 +1,89 @@
+//! `logs`: what units wrote, from the logger, or from its files when it is down.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::log_source::{self, Piece, Query};
+use crate::session::{self, Session};
+use crate::span;
+use crate::style::{Style, Tone};
+use groundstate_units::control::answer::Status;
+use groundstate_units::control::request::Verb;
+use groundstate_units::log_line::{ShownLine, printable};
+use groundstate_units::name::Name;
+
+/// Asks and prints.
+pub fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Trouble> {
+    let since = match &asked.since {
+        None => None,
+        Some(text) => Some(span::point(text, session::now()).ok_or_else(|| {
+            let hint = "a span as 10min, or a time as 2026-11-21T05:12:26Z";
+            Trouble::usage(format!("--since: `{text}` is no point in time"), hint)
+        })?),
+    };
+    let names: Vec<String> = asked.targets.iter().map(Name::to_string).collect();
+    let query = Query { names: &names, lines: asked.lines, follow: asked.follow, since };
+    let named = asked.targets.len() != 1;
+    match log_source::ask(session, &query) {
+        Ok(mut connection) => {
+            if asked.follow {
+                connection.patience(None);
+            }
+            while let Some(Piece::Line(line)) = connection.next::<Piece>()? {
+                put(session, &line, named)?;
+            }
+        }
+        Err(trouble) if log_source::is_down(&trouble) => {
+            let (dir, units) = places(session, &asked.targets)?;
+            session.remark(&format!("the logger does not answer; reading its files in {dir}"));
+            for line in log_source::from_files(&dir, &units, &query)? {
+                put(session, &line, named)?;
+            }
+        }
+        Err(trouble) => return Err(trouble),
+    }
+    Ok(Exit::Done)
+}
+
+fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Trouble> {
+    if session.json {
+        return session::print_json(line);
+    }
+    session::print(&render(line, named, &session.style))
+}
+
+fn render(line: &ShownLine, named: bool, style: &Style) -> String {
+    let unit = if named { format!("{} | ", line.unit) } else { String::new() };
+    let text = printable(line.line.as_bytes());
+    let text = if line.run.is_none() { style.paint(Tone::Uneasy, &text) } else { text.into() };
+    format!("{} {unit}{text}\n", style.paint(Tone::Quiet, &line.time))
+}
+
+/// Where the files are and which units are asked for; without init as far as it can be told.
+fn places(session: &Session, targets: &[Name]) -> Result<(String, Vec<Name>), Trouble> {
+    let Some(init) = session.init()? else {
+        return Ok((session.places.log_dir.clone(), targets.to_vec()));
+    };
+    let (status, _) = session.ask_as::<Status>(Verb::Status { targets: targets.to_vec() })?;
+    let units = status.units.iter().filter_map(|unit| Name::new(&unit.unit).ok()).collect();
+    Ok((init.paths.log_dir, units))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::machine::event::RunId;
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_shown_and_not_done() {
+        let line = ShownLine {
+            time: "2026-11-21T05:12:26.123Z".to_string(),
+            unit: "web".to_string(),
+            run: Some(RunId(1)),
+            stream: "output".into(),
+            line: "\u{1b}[2Jgone".to_string(),
+            continued: false,
+        };
+        let want = "2026-11-21T05:12:26.123Z web | \\x1b[2Jgone\n";
+        assert_eq!(render(&line, true, &Style::PLAIN), want);
+    }
+}

@@ -1,0 +1,137 @@
+//! `plan`: what a change would do, before it happens; and the same text for the verbs
+//! that then do it.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::session::Session;
+use crate::style::{self, Style, Tone};
+use groundstate_units::control::answer::Plan;
+use groundstate_units::control::request::Verb;
+use std::fmt::Write;
+
+/// Units of a wave or of what is kept that are named; the rest is counted.
+const NAMED: usize = 24;
+
+/// Asks and prints.
+pub fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Trouble> {
+    let arguments::Goal { targets, want, drop } = asked.goal;
+    let verb = Verb::Plan { targets, want, drop, reload: asked.reload };
+    let (plan, value) = session.ask_as::<Plan>(verb)?;
+    session.show(&value, || render(&plan, &session.style))?;
+    Ok(Exit::Done)
+}
+
+/// The plan in waves.
+pub fn render(plan: &Plan, style: &Style) -> String {
+    if plan.stop.is_empty() && plan.start.is_empty() && plan.restart.is_empty() {
+        return format!("nothing to do: {} kept as they are\n", plan.keep.len());
+    }
+    let sum = |waves: &[Vec<String>]| waves.iter().map(Vec::len).sum::<usize>();
+    let restart = plan.restart.len();
+    let mut text = style.bold(&format!(
+        "stop {}   restart {restart}   start {}   keep {}",
+        sum(&plan.stop).saturating_sub(restart),
+        sum(&plan.start).saturating_sub(restart),
+        plan.keep.len()
+    ));
+    text.push('\n');
+    waves(&mut text, "stop", &plan.stop, Tone::Uneasy, style);
+    waves(&mut text, "start", &plan.start, Tone::Good, style);
+    row(&mut text, "restart", "", &plan.restart, Tone::Moving, style);
+    row(&mut text, "keep", "", &plan.keep, Tone::Quiet, style);
+    text
+}
+
+fn waves(text: &mut String, word: &str, waves: &[Vec<String>], tone: Tone, style: &Style) {
+    for (at, wave) in waves.iter().enumerate() {
+        let lead = if at == 0 { word } else { "" };
+        row(text, lead, &(at + 1).to_string(), wave, tone, style);
+    }
+}
+
+fn row(text: &mut String, lead: &str, number: &str, names: &[String], tone: Tone, style: &Style) {
+    if names.is_empty() {
+        return;
+    }
+    let mut shown: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
+    let more = names.len().saturating_sub(NAMED);
+    let more = format!("and {more} more");
+    if names.len() > NAMED {
+        shown.push(&more);
+    }
+    let lead = style.paint(tone, &style::pad(lead, 8));
+    let indent = 2 + 8 + 4;
+    let mut lines = wrapped(&shown, style.width.map(|width| width.saturating_sub(indent)));
+    let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
+    let _ = writeln!(text, "  {lead}{} {first}", style::pad(number, 3));
+    for line in lines {
+        let _ = writeln!(text, "{}{line}", " ".repeat(indent));
+    }
+}
+
+/// Names with commas, in lines of at most `width` columns.
+fn wrapped(names: &[&str], width: Option<usize>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for (at, name) in names.iter().enumerate() {
+        let comma = if at + 1 == names.len() { "" } else { "," };
+        let gap = usize::from(!line.is_empty());
+        let length = line.chars().count() + gap + name.chars().count() + comma.len();
+        if !line.is_empty() && width.is_some_and(|width| length > width) {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(name);
+        line.push_str(comma);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(words: &str) -> Vec<String> {
+        words.split_whitespace().map(str::to_string).collect()
+    }
+
+    #[test]
+    fn a_plan_is_shown_in_the_waves_it_happens_in() {
+        let plan = Plan {
+            schema: 1,
+            stop: vec![names("nginx web"), names("postgres")],
+            start: vec![names("web"), names("sulogin")],
+            restart: names("web"),
+            keep: names("console udev"),
+        };
+        let want = "stop 2   restart 1   start 1   keep 2\n  \
+                    stop    1   nginx, web\n          \
+                    2   postgres\n  \
+                    start   1   web\n          \
+                    2   sulogin\n  \
+                    restart     web\n  \
+                    keep        console, udev\n";
+        assert_eq!(render(&plan, &Style::PLAIN), want);
+    }
+
+    #[test]
+    fn a_plan_that_does_nothing_says_so() {
+        let plan = Plan { schema: 1, keep: names("a b"), ..Plan::default() };
+        assert_eq!(render(&plan, &Style::PLAIN), "nothing to do: 2 kept as they are\n");
+    }
+
+    #[test]
+    fn long_waves_are_wrapped_at_the_edge_of_the_terminal() {
+        let style = Style { colour: false, width: Some(30) };
+        let plan =
+            Plan { schema: 1, start: vec![names("alpha beta gamma delta")], ..Plan::default() };
+        let text = render(&plan, &style);
+        assert!(text.lines().skip(1).all(|line| line.chars().count() <= 30), "{text}");
+        assert!(text.contains("\n              gamma, delta"), "{text}");
+    }
+}

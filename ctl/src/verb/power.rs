@@ -1,0 +1,83 @@
+//! `poweroff`, `reboot`, `halt`, `exit`, `upgrade`: what ends or replaces init.
+
+use crate::arguments::{ExitWith, Power, Upgrade};
+use crate::exit::{Exit, Trouble};
+use crate::session::{self, Session};
+use groundstate_units::control::request::Verb;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{Read, Write, stderr, stdin};
+use std::os::fd::AsFd;
+
+/// Seconds in which a person at a terminal can still say no.
+const GRACE: u32 = 5;
+
+/// `poweroff`.
+pub fn poweroff(session: &Session, asked: Power) -> Result<Exit, Trouble> {
+    end(session, asked, Verb::Poweroff {}, "everything is stopped, then the power goes off")
+}
+
+/// `reboot`.
+pub fn reboot(session: &Session, asked: Power) -> Result<Exit, Trouble> {
+    end(session, asked, Verb::Reboot {}, "everything is stopped, then started anew")
+}
+
+/// `halt`.
+pub fn halt(session: &Session, asked: Power) -> Result<Exit, Trouble> {
+    end(session, asked, Verb::Halt {}, "everything is stopped, then the machine")
+}
+
+/// `exit`.
+pub fn exit(session: &Session, asked: &ExitWith) -> Result<Exit, Trouble> {
+    let doing = format!("everything is stopped, then init exits with {}", asked.code);
+    end(session, asked.power, Verb::Exit { code: asked.code }, &doing)
+}
+
+/// `upgrade`.
+pub fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Trouble> {
+    let binary = match &asked.binary {
+        None => None,
+        Some(path) => {
+            let shown = path.to_string_lossy();
+            let whole =
+                std::fs::canonicalize(path).map_err(|error| Trouble::file(&shown, &error))?;
+            Some(whole.to_string_lossy().into_owned())
+        }
+    };
+    let value = session.ask(Verb::Upgrade { binary })?;
+    session.show(&value, || "init goes on as the new binary\n".to_string())?;
+    Ok(Exit::Done)
+}
+
+fn end(session: &Session, asked: Power, verb: Verb, doing: &str) -> Result<Exit, Trouble> {
+    if !asked.yes && !session.json && session::is_interactive() && !agreed(doing)? {
+        session.remark("left as it is");
+        return Err(Trouble::Said(Exit::Bad));
+    }
+    let value = session.ask(verb)?;
+    session.show(&value, || format!("{doing}\n"))?;
+    Ok(Exit::Done)
+}
+
+/// Asks, and takes silence for a yes: a script that drives a terminal must not hang here.
+fn agreed(doing: &str) -> Result<bool, Trouble> {
+    for left in (1..=GRACE).rev() {
+        let mut err = stderr().lock();
+        write!(err, "\r\u{1b}[2K{doing}, in {left} s. Enter: now, n or Ctrl-C: not at all ")?;
+        err.flush()?;
+        drop(err);
+        let stdin = stdin();
+        let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::from(1000u16)) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) => {
+                let mut answer = [0u8; 64];
+                let read = stdin.lock().read(&mut answer)?;
+                let said = answer.get(..read).unwrap_or_default().first();
+                return Ok(!matches!(said, Some(b'n' | b'N' | b'q' | b'Q')));
+            }
+            Err(_) => return Ok(true),
+        }
+    }
+    writeln!(stderr())?;
+    Ok(true)
+}

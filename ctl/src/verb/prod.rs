@@ -1,0 +1,69 @@
+//! `restart`, `reload-unit`, `kill`, `retry`: they replace or prod a run and leave the
+//! goal alone.
+
+use crate::arguments::{Kill, Prod, Wait};
+use crate::exit::{Exit, Trouble};
+use crate::session::Session;
+use crate::waiting::{self, Ended, Waiting};
+use groundstate_units::control::answer::{Status, Told};
+use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
+use groundstate_units::name::Name;
+use groundstate_units::signal;
+
+/// `restart`.
+pub fn restart(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
+    let verb = Verb::Restart { targets: asked.targets.clone() };
+    tell(session, verb, &asked.targets, asked.wait, "restarting")
+}
+
+/// `reload-unit`.
+pub fn reload_unit(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
+    let verb = Verb::ReloadUnit { targets: asked.targets.clone() };
+    tell(session, verb, &asked.targets, asked.wait, "reloading")
+}
+
+/// `retry`.
+pub fn retry(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
+    let verb = Verb::Retry { targets: asked.targets.clone() };
+    tell(session, verb, &asked.targets, asked.wait, "trying again")
+}
+
+/// `kill`.
+pub fn kill(session: &Session, asked: Kill) -> Result<Exit, Trouble> {
+    let doing = format!("sent {} to", signal::name(asked.signal));
+    let verb =
+        Verb::Kill { targets: asked.targets.clone(), signal: Some(asked.signal), all: asked.all };
+    tell(session, verb, &asked.targets, Wait::default(), &doing)
+}
+
+fn tell(
+    session: &Session,
+    verb: Verb,
+    targets: &[Name],
+    wait: Wait,
+    doing: &str,
+) -> Result<Exit, Trouble> {
+    let waiting = Waiting::prepare(session, wait)?;
+    let (told, value) = session.ask_as::<Told>(verb)?;
+    session.show(&value, || format!("{doing} {}\n", told.units.join(", ")))?;
+    match waiting.finish(session)? {
+        None => Ok(Exit::Done),
+        Some(Ended::TimedOut) => waiting::conclude(session, Some(Ended::TimedOut)),
+        // What matters is how these ended, not whether something else was degraded before.
+        Some(Ended::Settled(_)) => verdict(session, targets),
+    }
+}
+
+fn verdict(session: &Session, targets: &[Name]) -> Result<Exit, Trouble> {
+    let (status, _) = session.ask_as::<Status>(Verb::Status { targets: targets.to_vec() })?;
+    let bad: Vec<_> = status
+        .units
+        .iter()
+        .filter(|unit| unit.state == State::Failed || unit.verdict || unit.degraded)
+        .collect();
+    for unit in &bad {
+        session.remark(&waiting::failure(session, unit));
+    }
+    Ok(if bad.is_empty() { Exit::Done } else { Exit::Bad })
+}

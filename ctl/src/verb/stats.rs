@@ -1,0 +1,39 @@
+//! `ping` and `stats`: about init itself.
+
+use crate::exit::{Exit, Trouble};
+use crate::session::Session;
+use groundstate_units::control::answer::{Pong, Stats};
+use groundstate_units::control::request::Verb;
+
+/// `ping`.
+pub fn ping(session: &Session) -> Result<Exit, Trouble> {
+    let (pong, value) = session.ask_as::<Pong>(Verb::Ping {})?;
+    session.show(&value, || {
+        format!("init {} is there: pid {}, since {}\n", pong.version, pong.pid, pong.boot)
+    })?;
+    Ok(Exit::Done)
+}
+
+/// `stats`.
+pub fn stats(session: &Session) -> Result<Exit, Trouble> {
+    let (stats, value) = session.ask_as::<Stats>(Verb::Stats {})?;
+    session.show(&value, || render(&stats))?;
+    Ok(Exit::Done)
+}
+
+fn render(stats: &Stats) -> String {
+    format!(
+        "crashes survived  {}\n\
+         open files        {}\n\
+         resident memory   {} KiB\n\
+         wake-ups          {}\n\
+         units             {}\n\
+         runs that are up  {}\n",
+        stats.crashes,
+        stats.fds,
+        stats.rss / 1024,
+        stats.wakeups,
+        stats.units,
+        stats.runs
+    )
+}

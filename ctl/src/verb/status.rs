@@ -1,0 +1,318 @@
+//! `status`: targets first, what needs attention first, what is healthy folded.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::log_source;
+use crate::session::{self, Session};
+use crate::span;
+use crate::style::{self, Style, Tone};
+use groundstate_units::control::answer::{Cause, Status, TargetStatus, UnitStatus};
+use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
+use groundstate_units::wall::Wall;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Lines of the log shown under a unit asked for by name.
+const TAIL: u64 = 5;
+
+/// Asks and prints.
+pub fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Trouble> {
+    let (status, value) =
+        session.ask_as::<Status>(Verb::Status { targets: asked.targets.clone() })?;
+    let by_name = !asked.targets.is_empty();
+    let style = &session.style;
+    let now = Wall::parse(&status.now).unwrap_or_else(session::now);
+    if asked.check {
+        session.show(&value, || check_lines(&status, by_name, style))?;
+        return Ok(if all_running(&status, by_name) { Exit::Done } else { Exit::Bad });
+    }
+    session.show(&value, || {
+        if by_name {
+            let tail = |unit: &str| log_source::tail(session, unit, TAIL);
+            details(&status, now, style, &tail)
+        } else {
+            render(&status, now, style, asked.all, !asked.no_headings)
+        }
+    })?;
+    let failed = status.targets.iter().any(|target| target.state == State::Failed)
+        || status.units.iter().any(|unit| unit.state == State::Failed);
+    Ok(if by_name && failed { Exit::Bad } else { Exit::Done })
+}
+
+fn all_running(status: &Status, by_name: bool) -> bool {
+    use groundstate_units::control::answer::System;
+    if !by_name {
+        return status.system == System::Running;
+    }
+    let targets = status.targets.iter().all(|target| target.state.is_active());
+    targets && status.units.iter().all(|unit| unit.state.is_active())
+}
+
+fn check_lines(status: &Status, by_name: bool, style: &Style) -> String {
+    if !by_name {
+        return style.paint(style::system_tone(status.system), status.system.as_str());
+    }
+    let mut text = String::new();
+    for unit in &status.units {
+        let word = style.paint(style::tone(unit.state, unit.degraded), &word(unit));
+        let _ = writeln!(text, "{} {word}", label(unit));
+    }
+    text
+}
+
+/// The whole system.
+pub fn render(status: &Status, now: Wall, style: &Style, all: bool, headings: bool) -> String {
+    let mut text = String::new();
+    if headings {
+        text.push_str(&heading(status, now, style));
+    }
+    let mut shown: Vec<&UnitStatus> =
+        status.units.iter().filter(|unit| all || needs_attention(unit)).collect();
+    shown.sort_by_key(|unit| (urgency(unit), label(unit)));
+    let width = shown.iter().map(|unit| label(unit).chars().count()).max().unwrap_or(0).min(40);
+    for unit in &shown {
+        text.push_str(&row(unit, now, width, style));
+    }
+    if headings {
+        let hidden = status.units.len() - shown.len();
+        text.push_str(&footing(&shown, hidden, style));
+    }
+    text
+}
+
+fn heading(status: &Status, now: Wall, style: &Style) -> String {
+    let goal = if status.goal.is_empty() { "(no goal)".to_string() } else { status.goal.join(" ") };
+    let word = style.paint(style::system_tone(status.system), status.system.as_str());
+    let up = style::span(span::since(&status.booted, now));
+    let mut text = format!(
+        "{}  {word}   {}   up {up}   generation {}\n",
+        style.bold(&goal),
+        tally(&status.units),
+        status.generation
+    );
+    if status.crashes > 0 {
+        let when = status.resumed.as_deref().map(|at| style::span(span::since(at, now)));
+        let when = when.map(|span| format!(", the last {span} ago")).unwrap_or_default();
+        let crashes = style::count(status.crashes as usize, "crash").replace("crashs", "crashes");
+        let line = format!("init       survived {crashes}{when}");
+        let _ = writeln!(text, "{}", style.paint(Tone::Uneasy, &line));
+    }
+    if let Some(overlay) = overlay(status, now) {
+        let _ = writeln!(text, "overlay    {overlay}");
+    }
+    text
+}
+
+/// `+tcpdump (47m left) -cron`.
+fn overlay(status: &Status, now: Wall) -> Option<String> {
+    let overlay = &status.overlay;
+    let mut parts = Vec::new();
+    for (at, want) in overlay.want.iter().enumerate() {
+        let until = overlay.until.get(at).and_then(Option::as_deref);
+        let left = until.map(|at| format!(" ({} left)", style::span(span::until(at, now))));
+        parts.push(format!("+{want}{}", left.unwrap_or_default()));
+    }
+    parts.extend(overlay.drop.iter().map(|drop| format!("-{drop}")));
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// `41 needed: 1 failed, 1 degraded, 38 running, 1 exited`.
+fn tally(units: &[UnitStatus]) -> String {
+    let needed: Vec<&UnitStatus> = units.iter().filter(|unit| unit.needed).collect();
+    let mut counts: BTreeMap<(u8, String), usize> = BTreeMap::new();
+    for unit in &needed {
+        let flag = if unit.degraded { "degraded" } else { unit.state.as_str() };
+        *counts.entry((urgency(unit), flag.to_string())).or_default() += 1;
+    }
+    let mut merged: Vec<(String, usize)> = Vec::new();
+    for ((_, word), count) in counts {
+        match merged.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, sum)) => *sum += count,
+            None => merged.push((word, count)),
+        }
+    }
+    if merged.is_empty() {
+        return "nothing needed".to_string();
+    }
+    let parts: Vec<String> = merged.iter().map(|(word, n)| format!("{n} {word}")).collect();
+    format!("{} needed: {}", needed.len(), parts.join(", "))
+}
+
+fn row(unit: &UnitStatus, now: Wall, width: usize, style: &Style) -> String {
+    let tone = style::tone(unit.state, unit.degraded);
+    let glyph = style.paint(tone, &style::glyph(unit.state, unit.degraded).to_string());
+    let name = style::pad(&label(unit), width);
+    let word = style::pad(&word(unit), 10);
+    let used = 4 + width + 2 + word.chars().count() + 2;
+    let said = style.cut(&account(unit, now), used);
+    format!("  {glyph} {name}  {}  {said}\n", style.paint(tone, &word)).trim_end().to_string()
+        + "\n"
+}
+
+/// What stands behind the state: why, how often, since when, for whom.
+fn account(unit: &UnitStatus, now: Wall) -> String {
+    let mut parts = Vec::new();
+    if let Some(reason) = &unit.reason {
+        parts.push(reason.text.clone());
+    }
+    if !unit.status.is_empty() && unit.state != State::Disabled {
+        parts.push(format!("\"{}\"", unit.status));
+    }
+    if unit.attempt > 0 && !unit.state.is_active() {
+        parts.push(format!("failed {}", times(unit.attempt)));
+    }
+    if let Some(next) = next_try(unit, now) {
+        parts.push(next);
+    }
+    if unit.stale {
+        parts.push("runs with an older definition".to_string());
+    }
+    let bad = unit.state == State::Failed || unit.state == State::Waiting;
+    if bad && !unit.needed_by.is_empty() {
+        parts.push(format!("needed by {}", unit.needed_by.join(", ")));
+    } else if unit.state != State::Disabled {
+        let word = if unit.state.is_active() { "up" } else { "for" };
+        parts.push(format!("{word} {}", style::span(span::since(&unit.since, now))));
+    }
+    parts.join(", ")
+}
+
+/// `once`, `3 times`.
+pub fn times(count: u32) -> String {
+    if count == 1 { "once".to_string() } else { format!("{count} times") }
+}
+
+fn next_try(unit: &UnitStatus, now: Wall) -> Option<String> {
+    let at = unit.next_try.as_deref()?;
+    Some(format!("next try in {}", style::span(span::until(at, now))))
+}
+
+fn footing(shown: &[&UnitStatus], hidden: usize, style: &Style) -> String {
+    let mut parts = Vec::new();
+    if let Some(worst) = shown.first().filter(|unit| urgency(unit) <= 1) {
+        parts.push(format!("initctl why {}", name(worst)));
+    }
+    if hidden > 0 {
+        let units = style::count(hidden, "healthy or unneeded unit");
+        parts.push(format!("{units} hidden, --all shows them"));
+    }
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!("{}\n", style.paint(Tone::Quiet, &format!("hint: {}", parts.join("   "))))
+}
+
+/// Units asked for by name, each in full.
+pub fn details(
+    status: &Status,
+    now: Wall,
+    style: &Style,
+    tail: &dyn Fn(&str) -> Vec<String>,
+) -> String {
+    let mut text = String::new();
+    for unit in &status.units {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&detail(unit, &status.targets, now, style));
+        let lines = tail(&unit.unit);
+        for (at, line) in lines.iter().enumerate() {
+            let lead = if at == 0 { "log" } else { "" };
+            let _ = writeln!(text, "  {} {line}", style::pad(lead, 11));
+        }
+    }
+    for target in status.targets.iter().filter(|target| target.unit.is_none()) {
+        let word = style.paint(style::tone(target.state, false), target.state.as_str());
+        let _ = writeln!(text, "{}  {word}   nobody provides it", style.bold(&target.target));
+    }
+    text
+}
+
+fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: Wall, style: &Style) -> String {
+    let tone = style::tone(unit.state, unit.degraded);
+    let since = style::span(span::since(&unit.since, now));
+    let mut text = format!(
+        "{} {}  {}   for {since}\n",
+        style.paint(tone, &style::glyph(unit.state, unit.degraded).to_string()),
+        style.bold(&label(unit)),
+        style.paint(tone, &word(unit)),
+    );
+    let mut field = |name: &str, value: String| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {} {value}", style::pad(name, 11));
+        }
+    };
+    field("about", unit.description.clone());
+    field("reason", unit.reason.as_ref().map(|why| why.text.clone()).unwrap_or_default());
+    field("next", next_try(unit, now).unwrap_or_default());
+    if unit.attempt > 0 {
+        field("failures", format!("{} in a row", unit.attempt));
+    }
+    field("says", unit.status.clone());
+    let provided: Vec<String> = unit
+        .provides
+        .iter()
+        .map(|target| {
+            let coincidental = targets.iter().any(|t| t.target == *target && t.coincidental);
+            format!("{target}{}", if coincidental { " (coincidental)" } else { "" })
+        })
+        .collect();
+    field("targets", provided.join(", "));
+    field("type", unit.kind.as_str().to_string());
+    field("main pid", unit.main_pid.map(|pid| pid.to_string()).unwrap_or_default());
+    field("needed by", unit.needed_by.join(", "));
+    field("file", unit.file.clone());
+    field("source", unit.source.clone().unwrap_or_default());
+    if unit.stale {
+        field("stale", "runs with an older definition; `initctl restart` replaces it".to_string());
+    }
+    text
+}
+
+/// The state word with its flag: `running, degraded`.
+pub fn word(unit: &UnitStatus) -> String {
+    let dependency = matches!(
+        unit.reason.as_ref().map(|reason| &reason.cause),
+        Some(Cause::Dependency { .. } | Cause::Masked { .. } | Cause::Missing { .. })
+    );
+    match unit.state {
+        State::Failed if dependency => "failed (dependency)".to_string(),
+        State::Running if unit.degraded => "degraded".to_string(),
+        state if unit.degraded => format!("{}, degraded", state.as_str()),
+        state => state.as_str().to_string(),
+    }
+}
+
+/// The name operators use: the unit's own where a target has it, else its first target.
+fn name(unit: &UnitStatus) -> &str {
+    if unit.provides.contains(&unit.unit) {
+        return &unit.unit;
+    }
+    unit.provides.first().unwrap_or(&unit.unit)
+}
+
+/// The same, with the unit's name where it differs.
+pub fn label(unit: &UnitStatus) -> String {
+    let name = name(unit);
+    if name == unit.unit { name.to_string() } else { format!("{name} ({})", unit.unit) }
+}
+
+fn needs_attention(unit: &UnitStatus) -> bool {
+    urgency(unit) < 6
+}
+
+/// What comes first.
+fn urgency(unit: &UnitStatus) -> u8 {
+    match unit.state {
+        State::Failed if word(unit) == "failed" => 0,
+        State::Failed => 1,
+        State::Stopping => 2,
+        State::Waiting | State::Starting => 3,
+        State::Reloading => 4,
+        State::Running | State::Exited if unit.degraded || unit.stale => 5,
+        State::Running => 6,
+        State::Exited => 7,
+        State::Disabled => 8,
+    }
+}

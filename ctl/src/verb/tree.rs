@@ -1,0 +1,208 @@
+//! `tree`: from the goal (or the targets given) down along what pulls in; or, reversed,
+//! up to who needs it. A unit's own branch is drawn once.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::session::Session;
+use crate::style::{self, Style, Tone};
+use groundstate_units::control::answer::{Edge, Graph, Node};
+use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
+use groundstate_units::name::Name;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Asks and prints.
+pub fn run(session: &Session, asked: &arguments::Tree) -> Result<Exit, Trouble> {
+    let (graph, value) = session.ask_as::<Graph>(Verb::Graph {})?;
+    let roots: Vec<String> = if asked.targets.is_empty() {
+        graph.goal.clone()
+    } else {
+        asked.targets.iter().map(Name::to_string).collect()
+    };
+    let known = Index::new(&graph);
+    if let Some(unknown) = asked.targets.iter().find(|name| known.unit(name.as_str()).is_none()) {
+        let hint = "`initctl status --all` lists all";
+        return Err(Trouble::usage(format!("nobody provides `{unknown}`"), hint));
+    }
+    session.show(&value, || render(&graph, &roots, asked.reverse, &session.style))?;
+    Ok(Exit::Done)
+}
+
+struct Index<'a> {
+    nodes: BTreeMap<&'a str, &'a Node>,
+    providers: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Index<'a> {
+    fn new(graph: &'a Graph) -> Index<'a> {
+        let mut providers = BTreeMap::new();
+        for node in &graph.nodes {
+            for target in &node.provides {
+                providers.entry(target.as_str()).or_insert(node.unit.as_str());
+            }
+        }
+        // What init chose goes before what is merely claimed.
+        for edge in &graph.edges {
+            if let Some(unit) = &edge.to {
+                providers.insert(&edge.target, unit);
+            }
+        }
+        let nodes = graph.nodes.iter().map(|node| (node.unit.as_str(), node)).collect();
+        Index { nodes, providers }
+    }
+
+    /// The unit behind a target's or a unit's name.
+    fn unit(&self, name: &str) -> Option<&'a str> {
+        let provider = self.providers.get(name).copied();
+        provider.or_else(|| self.nodes.get(name).map(|node| node.unit.as_str()))
+    }
+}
+
+/// One line of the tree that is still to be drawn.
+struct Branch<'a> {
+    name: &'a str,
+    kind: Option<&'static str>,
+    lead: String,
+    last: bool,
+}
+
+/// The tree. Walks with a stack of its own: a chain of units may be long.
+pub fn render(graph: &Graph, roots: &[String], reverse: bool, style: &Style) -> String {
+    let index = Index::new(graph);
+    let mut below: BTreeMap<&str, Vec<&Edge>> = BTreeMap::new();
+    for edge in graph.edges.iter().filter(|edge| edge.kind.pulls_in()) {
+        let key = if reverse { edge.to.as_deref() } else { Some(edge.from.as_str()) };
+        if let Some(key) = key {
+            below.entry(key).or_default().push(edge);
+        }
+    }
+    let mut text = String::new();
+    let mut drawn = BTreeSet::new();
+    let mut open: Vec<Branch<'_>> = roots
+        .iter()
+        .rev()
+        .map(|name| Branch { name, kind: None, lead: String::new(), last: true })
+        .collect();
+    while let Some(branch) = open.pop() {
+        let unit = index.unit(branch.name);
+        let root = branch.kind.is_none();
+        let edges: &[&Edge] =
+            unit.and_then(|unit| below.get(unit)).map(Vec::as_slice).unwrap_or_default();
+        let again = unit.is_some_and(|unit| !drawn.insert(unit)) && !edges.is_empty();
+        let elbow = match (root, branch.last) {
+            (true, _) => "",
+            (false, true) => "`- ",
+            (false, false) => "|- ",
+        };
+        text.push_str(&format!("{}{elbow}{}", branch.lead, line(&branch, unit, &index, style)));
+        text.push_str(if again { "  (above)\n" } else { "\n" });
+        if again {
+            continue;
+        }
+        let lead = match (root, branch.last) {
+            (true, _) => String::new(),
+            (false, true) => format!("{}   ", branch.lead),
+            (false, false) => format!("{}|  ", branch.lead),
+        };
+        for (at, edge) in edges.iter().enumerate().rev() {
+            let name = if reverse { edge.from.as_str() } else { edge.target.as_str() };
+            open.push(Branch {
+                name,
+                kind: Some(edge.kind.as_str()),
+                lead: lead.clone(),
+                last: at + 1 == edges.len(),
+            });
+        }
+    }
+    text
+}
+
+fn line(branch: &Branch<'_>, unit: Option<&str>, index: &Index<'_>, style: &Style) -> String {
+    let node = unit.and_then(|unit| index.nodes.get(unit));
+    let mut text = match node.and_then(|node| Some((node.state?, node.degraded))) {
+        Some((state, degraded)) => {
+            let tone = style::tone(state, degraded);
+            let glyph = style.paint(tone, &style::glyph(state, degraded).to_string());
+            let word =
+                if degraded && state == State::Running { "degraded" } else { state.as_str() };
+            format!("{glyph} {}  {}", branch.name, style.paint(tone, word))
+        }
+        None if unit.is_none() => {
+            format!("x {}  {}", branch.name, style.paint(Tone::Bad, "nobody provides it"))
+        }
+        None => branch.name.to_string(),
+    };
+    if let Some(unit) = unit.filter(|unit| *unit != branch.name) {
+        text.push_str(&format!("  (unit {unit})"));
+    }
+    if let Some(kind) = branch.kind {
+        text.push_str("  ");
+        text.push_str(&style.paint(Tone::Quiet, kind));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::spec::{DependencyKind, Kind};
+
+    fn node(unit: &str, state: State) -> Node {
+        Node {
+            unit: unit.to_string(),
+            kind: Kind::Virtual,
+            provides: vec![unit.to_string()],
+            state: Some(state),
+            degraded: false,
+            needed: true,
+        }
+    }
+
+    fn edge(from: &str, to: &str, kind: DependencyKind) -> Edge {
+        Edge { from: from.into(), target: to.into(), to: Some(to.into()), kind }
+    }
+
+    fn graph() -> Graph {
+        Graph {
+            schema: 1,
+            goal: vec!["all".to_string()],
+            nodes: vec![
+                node("all", State::Running),
+                node("db", State::Running),
+                node("net", State::Failed),
+                node("web", State::Waiting),
+            ],
+            edges: vec![
+                edge("all", "web", DependencyKind::WaitsFor),
+                edge("all", "db", DependencyKind::Wants),
+                edge("db", "net", DependencyKind::DependsMs),
+                edge("web", "db", DependencyKind::DependsOn),
+                edge("web", "net", DependencyKind::After),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_tree_draws_each_branch_once_and_leaves_mere_order_out() {
+        let want = "+ all  running\n\
+                    |- . web  waiting  waits-for\n\
+                    |  `- + db  running  depends-on\n\
+                    |     `- x net  failed  depends-ms\n\
+                    `- + db  running  wants  (above)\n";
+        assert_eq!(render(&graph(), &["all".to_string()], false, &Style::PLAIN), want);
+    }
+
+    #[test]
+    fn a_reversed_tree_leads_to_the_goal() {
+        let text = render(&graph(), &["net".to_string()], true, &Style::PLAIN);
+        assert!(text.starts_with("x net  failed\n`- + db  running  depends-ms\n"), "{text}");
+        assert!(text.contains("all  running"), "{text}");
+    }
+
+    #[test]
+    fn a_ring_of_wants_ends() {
+        let mut graph = graph();
+        graph.edges.push(edge("net", "all", DependencyKind::Wants));
+        assert_eq!(render(&graph, &["all".to_string()], false, &Style::PLAIN).lines().count(), 6);
+    }
+}

@@ -1,0 +1,213 @@
+//! `why`: the chain of reasons in words, down to the exit status or the line of a file;
+//! what it affects; what happens next.
+
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::log_source;
+use crate::session::{self, Session};
+use crate::span;
+use crate::style::{self, Style};
+use crate::verb::status::times;
+use groundstate_units::control::answer::{Affected, Cause, Link, Need, UnitStatus, Why};
+use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
+use groundstate_units::wall::Wall;
+use std::fmt::Write;
+
+/// Lines of the root cause's log that are shown.
+const TAIL: u64 = 5;
+/// Names in one line; the rest is counted.
+const NAMED: usize = 8;
+
+/// Asks and prints.
+pub fn run(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
+    let (why, value) = session.ask_as::<Why>(Verb::Why { target: asked.target })?;
+    session.show(&value, || {
+        let root = why.chain.last().filter(|link| failed_by_itself(link));
+        let tail = root.and_then(|link| link.unit.as_deref());
+        let tail = tail.map(|unit| log_source::tail(session, unit, TAIL)).unwrap_or_default();
+        render(&why, &tail, session::now(), &session.style)
+    })?;
+    Ok(Exit::Done)
+}
+
+/// In words. `tail`: the last lines of the root cause's log.
+pub fn render(why: &Why, tail: &[String], now: Wall, style: &Style) -> String {
+    let mut text = headline(why, now, style);
+    if why.chain.len() > 1 {
+        text.push_str(&chain(&why.chain, style));
+    }
+    let mut field = |name: &str, value: String| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {} {}", style::pad(name, 12), style.cut(&value, 15));
+        }
+    };
+    for (at, line) in tail.iter().enumerate() {
+        field(if at == 0 { "last output" } else { "" }, line.clone());
+    }
+    if let Some(unit) = &why.detail {
+        field("status", unit.status.clone());
+    }
+    field("needed by", needed_by(&why.needed_by));
+    field("affects", affects(&why.affects));
+    field("next", next(why, now));
+    text
+}
+
+fn headline(why: &Why, now: Wall, style: &Style) -> String {
+    let name = match &why.unit {
+        Some(unit) if *unit != why.target => format!("{} (unit {unit})", why.target),
+        _ => why.target.clone(),
+    };
+    let word = why.state.as_str().to_uppercase();
+    let word =
+        if why.degraded && why.state == State::Running { "DEGRADED".to_string() } else { word };
+    let word = style.paint(style::tone(why.state, why.degraded), &word);
+    let mut text = format!("{} is {word}", style.bold(&name));
+    if let Some(because) = because(why) {
+        let _ = write!(text, " because {because}");
+    }
+    if let Some(unit) = &why.detail {
+        if unit.attempt > 0 {
+            let _ = write!(text, ", failed {} in a row", times(unit.attempt));
+        }
+        let _ = write!(text, ", for {}", style::span(span::since(&unit.since, now)));
+    }
+    text.push('\n');
+    text
+}
+
+/// The sentence behind the first link, or what holds a healthy unit up.
+fn because(why: &Why) -> Option<String> {
+    if let Some(reason) = why.chain.first().and_then(|link| link.reason.as_ref()) {
+        return Some(reason.text.clone());
+    }
+    if why.degraded {
+        let below = why.chain.get(1)?;
+        return Some(format!("{} is {}", below.target, below.state.as_str()));
+    }
+    match why.state {
+        State::Disabled => Some("neither the goal nor anything it needs needs it".to_string()),
+        State::Running | State::Exited | State::Starting | State::Reloading => {
+            let need = why.needed_by.first()?;
+            Some(match &need.unit {
+                Some(unit) => format!("{unit} needs {}", need.target),
+                None => "it is in the goal".to_string(),
+            })
+        }
+        State::Failed | State::Waiting | State::Stopping => None,
+    }
+}
+
+fn chain(links: &[Link], style: &Style) -> String {
+    let mut text = String::new();
+    let width = links.iter().map(|link| link.target.chars().count()).max().unwrap_or(0).min(40);
+    for (depth, link) in links.iter().enumerate() {
+        let indent = "  ".repeat(depth.min(12) + 1);
+        let tone = style::tone(link.state, false);
+        let name = style::pad(&link.target, width);
+        let unit = link.unit.as_ref().filter(|unit| **unit != link.target);
+        let unit = unit.map(|unit| format!(" (unit {unit})")).unwrap_or_default();
+        let said = link.reason.as_ref().map(|reason| reason.text.as_str()).unwrap_or_default();
+        let used = indent.len() + 2 + width + 2 + 10;
+        let _ = writeln!(
+            text,
+            "{indent}{} {name}  {}  {}",
+            style.paint(tone, &style::glyph(link.state, false).to_string()),
+            style.paint(tone, &style::pad(link.state.as_str(), 8)),
+            style.cut(&format!("{said}{unit}"), used),
+        );
+    }
+    text
+}
+
+/// `network-online (depends-on) <- maddy (depends-ms) <- the goal`.
+fn needed_by(needs: &[Need]) -> String {
+    let mut parts: Vec<String> = needs
+        .iter()
+        .take(NAMED)
+        .map(|need| match (&need.unit, need.kind) {
+            (Some(unit), Some(kind)) => format!("{unit} ({})", kind.as_str()),
+            (Some(unit), None) => unit.clone(),
+            (None, _) => "the goal".to_string(),
+        })
+        .collect();
+    if needs.len() > NAMED {
+        parts.push(format!("and {} more", needs.len() - NAMED));
+    }
+    parts.join(", ")
+}
+
+fn affects(affected: &[Affected]) -> String {
+    let mut parts: Vec<String> = affected
+        .iter()
+        .take(NAMED)
+        .map(|unit| match unit.degraded {
+            true => format!("{} (degraded)", unit.unit),
+            false => format!("{} ({})", unit.unit, unit.state.as_str()),
+        })
+        .collect();
+    if affected.len() > NAMED {
+        parts.push(format!("and {} more", affected.len() - NAMED));
+    }
+    parts.join(", ")
+}
+
+/// What happens by itself, and what a person can do.
+fn next(why: &Why, now: Wall) -> String {
+    let Some(root) = why.chain.last() else { return String::new() };
+    let Some(reason) = &root.reason else { return String::new() };
+    let name = root.unit.as_deref().unwrap_or(&root.target);
+    let own = why.detail.as_ref().filter(|unit| unit.unit == name);
+    let at = match &reason.cause {
+        Cause::Backoff { at, .. } => Some(at),
+        _ => own.and_then(|unit| unit.next_try.as_ref()),
+    };
+    if let Some(at) = at {
+        let left = style::span(span::until(at, now));
+        return format!("tried again in {left}; `initctl retry {name}` tries now");
+    }
+    match &reason.cause {
+        Cause::Masked { target } => format!("`initctl unmask {target}` lets it be started"),
+        Cause::Missing { target } => {
+            format!("a unit that provides {target}, then `initctl reload`")
+        }
+        Cause::Config { file, line, .. } => {
+            format!(
+                "mend {file}:{line}, then `initctl reload` (`initctl check` finds all mistakes)"
+            )
+        }
+        Cause::Conflict { target } => {
+            format!("one of the two has to leave the goal: {name} or {target}")
+        }
+        Cause::Skipped { .. } => "it counts as exited; nothing is to be done".to_string(),
+        Cause::Slot => "started when another start is done".to_string(),
+        Cause::On { .. } => "started as soon as they are there".to_string(),
+        Cause::Unkillable { .. } => "init keeps looking; the kernel holds it".to_string(),
+        _ if root.state == State::Failed => next_of_failed(why, name),
+        _ => String::new(),
+    }
+}
+
+fn next_of_failed(why: &Why, name: &str) -> String {
+    let own: Option<&UnitStatus> = why.detail.as_ref().filter(|unit| unit.unit == name);
+    let retry = format!("`initctl retry {name}`");
+    match own {
+        Some(unit) if !unit.needed => "nothing needs it".to_string(),
+        _ => format!("it is not tried again by itself: {retry}; `initctl logs {name}`"),
+    }
+}
+
+fn failed_by_itself(link: &Link) -> bool {
+    let Some(reason) = &link.reason else { return false };
+    !matches!(
+        reason.cause,
+        Cause::Dependency { .. }
+            | Cause::Masked { .. }
+            | Cause::Missing { .. }
+            | Cause::Config { .. }
+            | Cause::Conflict { .. }
+            | Cause::Slot
+            | Cause::On { .. }
+    )
+}

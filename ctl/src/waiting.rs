@@ -1,0 +1,266 @@
+//! `--wait`: until nothing is starting, stopping or waiting. One live line on a terminal,
+//! one line per event in a pipe, nothing with `--json`.
+
+use crate::arguments::Wait;
+use crate::connection::Connection;
+use crate::exit::{Exit, Trouble};
+use crate::log_source;
+use crate::session::Session;
+use crate::style::{self, Style, Tone};
+use groundstate_units::control::answer::{
+    Cause, Event, Failure, Settled, Status, System, UnitStatus,
+};
+use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Lines of each failed unit's log that are shown at the end.
+const TAIL: u64 = 10;
+/// Failed units whose log is shown; the others are named by `status`.
+const SHOWN: usize = 5;
+/// How often the live line is drawn anew.
+const TICK: Duration = Duration::from_millis(500);
+
+/// A wait that has been prepared before the change it is about, so that no event of it is missed.
+pub struct Waiting {
+    events: Option<Connection>,
+    wait: Wait,
+}
+
+enum News {
+    Event(Box<Event>),
+    Settled(Result<System, Trouble>),
+}
+
+/// How a wait ended.
+pub enum Ended {
+    /// Nothing moves any more.
+    Settled(System),
+    /// The time is over.
+    TimedOut,
+}
+
+impl Waiting {
+    /// Begins to listen, if there is anything to wait for.
+    pub fn prepare(session: &Session, wait: Wait) -> Result<Waiting, Trouble> {
+        if !wait.wait || session.json {
+            return Ok(Waiting { events: None, wait });
+        }
+        let seq = session.init()?.map_or(0, |init| init.seq);
+        let mut events = session.connect()?;
+        events.tell(Verb::Events { follow: true, after: seq })?;
+        Ok(Waiting { events: Some(events), wait })
+    }
+
+    /// Waits, if that was asked for; None: it was not.
+    pub fn finish(self, session: &Session) -> Result<Option<Ended>, Trouble> {
+        if !self.wait.wait {
+            return Ok(None);
+        }
+        let (sender, news) = mpsc::channel();
+        if let Some(events) = self.events {
+            follow(events, sender.clone());
+        }
+        settle(session.connect()?, sender);
+        let begun = Instant::now();
+        let mut line = Progress::new(session);
+        loop {
+            let left = match self.wait.timeout {
+                Some(limit) => match limit.checked_sub(begun.elapsed()) {
+                    Some(left) => left,
+                    None => {
+                        line.clear();
+                        return Ok(Some(Ended::TimedOut));
+                    }
+                },
+                None => TICK,
+            };
+            match news.recv_timeout(left.min(TICK)) {
+                Ok(News::Event(event)) => line.event(&event, begun.elapsed()),
+                Ok(News::Settled(result)) => {
+                    while let Ok(News::Event(event)) = news.try_recv() {
+                        line.event(&event, begun.elapsed());
+                    }
+                    line.clear();
+                    return result.map(|system| Some(Ended::Settled(system)));
+                }
+                Err(RecvTimeoutError::Timeout) => line.draw(begun.elapsed()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let message = "init closed the connection while we waited";
+                    let failure = Failure::new(Failure::NO_INIT, message, "initctl status");
+                    return Err(Trouble::Failed(Exit::NoInit, failure));
+                }
+            }
+        }
+    }
+}
+
+fn follow(mut events: Connection, sender: Sender<News>) {
+    events.patience(None);
+    thread::spawn(move || {
+        while let Ok(Some(event)) = events.next::<Event>() {
+            if sender.send(News::Event(Box::new(event))).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn settle(mut connection: Connection, sender: Sender<News>) {
+    connection.patience(None);
+    thread::spawn(move || {
+        let asked = connection.tell(Verb::Wait {}).and_then(|()| connection.next::<Settled>());
+        let result = match asked {
+            Ok(Some(settled)) => Ok(settled.system),
+            Ok(None) => return,
+            Err(trouble) => Err(trouble),
+        };
+        // Nobody waits any more: the time was over.
+        let _ = sender.send(News::Settled(result));
+    });
+}
+
+/// What is seen while waiting.
+struct Progress {
+    silent: bool,
+    live: bool,
+    style: Style,
+    last: String,
+    moving: Vec<String>,
+    drawn: bool,
+}
+
+impl Progress {
+    fn new(session: &Session) -> Progress {
+        let live = stderr().is_terminal();
+        Progress {
+            silent: session.json,
+            live,
+            style: session.style,
+            last: "waiting".to_string(),
+            moving: Vec::new(),
+            drawn: false,
+        }
+    }
+
+    fn event(&mut self, event: &Event, elapsed: Duration) {
+        let (Some(unit), Some(to)) = (&event.unit, event.to) else { return };
+        self.moving.retain(|name| name != unit);
+        if matches!(to, State::Starting | State::Stopping) {
+            self.moving.push(unit.clone());
+        }
+        let why = event.reason.as_ref().map(|why| format!(": {}", why.text)).unwrap_or_default();
+        self.last = format!("{unit} {}{why}", to.as_str());
+        if self.silent {
+            return;
+        }
+        if self.live && to != State::Failed {
+            self.draw(elapsed);
+            return;
+        }
+        self.clear();
+        let glyph = style::glyph(to, false).to_string();
+        let mark = self.style.paint(style::tone(to, false), &glyph);
+        // There is nowhere left to complain to.
+        let _ = writeln!(stderr(), "  {mark} {}", self.last);
+    }
+
+    fn draw(&mut self, elapsed: Duration) {
+        if self.silent || !self.live {
+            return;
+        }
+        let on = match self.moving.as_slice() {
+            [] => String::new(),
+            [one] => format!("   on {one}"),
+            [one, rest @ ..] => format!("   on {one} and {} more", rest.len()),
+        };
+        let text = format!("{:>6}  {}{on}", style::span(elapsed), self.last);
+        let text = self.style.cut(&text, 1);
+        let _ = write!(stderr(), "\r\u{1b}[2K{text}");
+        let _ = stderr().flush();
+        self.drawn = true;
+    }
+
+    fn clear(&mut self) {
+        if self.drawn {
+            let _ = write!(stderr(), "\r\u{1b}[2K");
+            self.drawn = false;
+        }
+    }
+}
+
+/// The exit code of an ended wait. When it ended badly, what failed is shown with the
+/// last lines of its log.
+pub fn conclude(session: &Session, ended: Option<Ended>) -> Result<Exit, Trouble> {
+    match ended {
+        None => Ok(Exit::Done),
+        Some(Ended::TimedOut) => {
+            blockers(session)?;
+            Ok(Exit::TimedOut)
+        }
+        Some(Ended::Settled(System::Failed | System::Degraded)) => {
+            failures(session)?;
+            Ok(Exit::Bad)
+        }
+        Some(Ended::Settled(System::Running | System::Starting | System::Stopping)) => {
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn failures(session: &Session) -> Result<(), Trouble> {
+    if session.json {
+        return Ok(());
+    }
+    let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+    let failed: Vec<&UnitStatus> =
+        status.units.iter().filter(|unit| unit.needed && failed_by_itself(unit)).collect();
+    for unit in failed.iter().take(SHOWN) {
+        session.remark(&failure(session, unit));
+    }
+    let word = status.system.as_str();
+    let word = session.style.paint(style::system_tone(status.system), word);
+    session.remark(&format!("the system is {word}: `initctl status`"));
+    Ok(())
+}
+
+/// A failed unit with the end of its log.
+pub fn failure(session: &Session, unit: &UnitStatus) -> String {
+    let style = &session.style;
+    let why = unit.reason.as_ref().map(|why| why.text.clone()).unwrap_or_default();
+    let mut text = format!("{} {}: {why}", style.paint(Tone::Bad, "x"), unit.unit);
+    for line in log_source::tail(session, &unit.unit, TAIL) {
+        text.push_str("\n    | ");
+        text.push_str(&line);
+    }
+    text
+}
+
+fn failed_by_itself(unit: &UnitStatus) -> bool {
+    let Some(reason) = &unit.reason else { return false };
+    let by_others = matches!(
+        reason.cause,
+        Cause::Dependency { .. } | Cause::Masked { .. } | Cause::Missing { .. } | Cause::On { .. }
+    );
+    (unit.state == State::Failed || unit.verdict) && !by_others
+}
+
+fn blockers(session: &Session) -> Result<(), Trouble> {
+    if session.json {
+        return Ok(());
+    }
+    let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+    session.remark(&session.style.paint(Tone::Bad, "timed out; still moving:"));
+    let moving = |unit: &&UnitStatus| {
+        matches!(unit.state, State::Starting | State::Stopping | State::Waiting)
+    };
+    for unit in status.units.iter().filter(moving).take(2 * SHOWN) {
+        let why = unit.reason.as_ref().map(|why| format!(": {}", why.text)).unwrap_or_default();
+        let glyph = style::glyph(unit.state, false);
+        session.remark(&format!("  {glyph} {} {}{why}", unit.unit, unit.state.as_str()));
+    }
+    Ok(())
+}
