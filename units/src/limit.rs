@@ -51,3 +51,5 @@ pub const ENVIRONMENT: usize = 1_024;
 pub const PATH: usize = 4_095;
 /// Rings shown for one knot of dependencies.
 pub const RINGS: usize = 16;
+/// Failures remembered with their time for one unit (`restart-limit: 5/10s`).
+pub const FAILURES: usize = 256;

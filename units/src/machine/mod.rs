@@ -1,5 +1,451 @@
-//! The machine: facts in, deeds out. See [`event`] and [`action`].
+//! The machine: facts in, deeds out. The only place where anything is decided.
+//!
+//! # The story
+//!
+//! [`Machine::step`] takes one event at one point in time and answers with orders.
+//! It works in two halves. *Apply* changes the one unit the event speaks of, or the
+//! one wish ([`fact`], [`trigger`], [`wish`], [`ending`]). *Settle* carries out what
+//! follows ([`settle`]): tell all that may stop, until nothing moves; then start all
+//! that may start, in order. Between the two, a change travels from neighbour to
+//! neighbour as one-step changes of counters ([`spread`]). What is needed at all is
+//! found by one search per change of goal, policy or generation ([`need`],
+//! [`ground`]); a generation is exchanged by one flip ([`flip`]).
+//!
+//! There is no clock, no recursion, no I/O, and nothing that depends on the order of
+//! memory: the same events give the same orders. Timers fire at [`Event::Tick`] only.
+//!
+//! # What an operator sees ([`shown`]), the first row that fits
+//!
+//! | state | when |
+//! |---|---|
+//! | stopping | told to stop, or up and in must_stop |
+//! | starting | its run is not ready |
+//! | running, reloading, exited | its run is active |
+//! | failed | its own failure is final, or its verdict stands |
+//! | disabled | not needed |
+//! | failed (dependency) | a hard provider is failed, past its verdict, masked or missing |
+//! | waiting | for targets, a slot, or a backoff |
+//!
+//! # Order of authority
+//!
+//! The end (shutdown) · the policy's masks · the goal, the overlay, the sources'
+//! roots, what triggers fired · the dependencies of what these need · slots. A unit
+//! of a weaker root gives way in a conflict.
+//!
+//! # Decisions
+//!
+//! Where the design leaves a choice:
+//! - *Optional hard dependencies*: `depends-on: t?` is no dependency while nobody
+//!   provides `t` or it is masked.
+//! - *A mask names a target*; it masks a whole unit where it is the unit's own name, or
+//!   where all the unit's targets are masked.
+//! - *Failed is the shown state*: a provider on its way down makes its dependents wait; only
+//!   once it is down and failed are they failed (dependency).
+//! - *An unkillable run* is shown failed, opens waits-for and restart-with, and makes hard
+//!   dependents failed (dependency); it still keeps conflicting units and its own next run away.
+//! - *The floor of the delay* (from the 10th failure on) is capped by `restart-delay-max`, but
+//!   is never under 100 ms.
+//! - *`restart: always`* of a oneshot: it is exited (active) until the delay is over.
+//! - *A firing* of a failed unit keeps its failures and verdict and only sets the time of the next
+//!   try; a firing on an up unit that is not to stop does nothing.
+//! - *One root needing both sides of a conflict* at boot: the first by name stays.
+//! - *A lost milestone* (a depends-ms target of a run that nobody provides any more) degrades the
+//!   unit and, like all that is amiss, what reaches it.
+//! - *A run kept as stale* stays so until its definition changes again or it is restarted.
+//! - *At boot* the goal counts as broken too when a hard dependency of it can not be had.
 
 pub mod action;
+mod cell;
+mod ending;
 pub mod event;
+mod fact;
+mod failure;
+mod flip;
+mod ground;
+mod health;
+pub mod need;
+mod old_order;
+mod phase;
+pub mod plan;
 pub mod reason;
+mod run;
+mod settle;
+mod shown;
+mod spread;
+mod timer;
+mod trigger;
+pub mod view;
+pub mod why;
+mod wish;
+
+#[cfg(test)]
+mod tests;
+
+use crate::generation::{Generation, Unit, UnitId};
+use crate::graph::Graph;
+use crate::policy::Policy;
+use crate::time::Time;
+use action::{Action, Note, Outcome};
+use cell::Cell;
+use ending::Ending;
+use event::{Event, RunId};
+use need::Wish;
+use phase::Phase;
+use reason::Refusal;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use timer::{Key, Timers};
+
+/// A unit's place: its [`UnitId`], or for an up run of a removed unit one behind them all.
+type Ix = u32;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    generation: Arc<Generation>,
+    graph: Arc<Graph>,
+    policy: Policy,
+    wish: Wish,
+    booted: bool,
+    /// Used where the settings name no shutdown-deadline.
+    shutdown_deadline: Duration,
+    ending: Option<Ending>,
+    /// `exit-with` has come true.
+    exit_code: Option<u8>,
+
+    cells: Vec<Cell>,
+    /// Names of the removed units that are still up, behind the generation's.
+    ghosts: Vec<crate::name::Name>,
+    /// Stands in for a cell that is not there.
+    nobody: Cell,
+    runs: BTreeMap<RunId, Ix>,
+    next_run: u64,
+    timers: Timers,
+
+    /// Worklist of [`spread`].
+    queue: Vec<Ix>,
+    /// Units whose shown state may have changed in this step.
+    touched: Vec<Ix>,
+    visited: usize,
+    may_stop: BTreeSet<Key>,
+    may_start: BTreeSet<(Reverse<u32>, Ix)>,
+    /// `max-starting`; 0: no limit.
+    slots: u32,
+    slots_used: u32,
+    /// N has to be searched anew.
+    search_due: bool,
+    triggers: Vec<Ix>,
+    /// Stop order of old runs: dependent → providers.
+    old_order: BTreeMap<Ix, Vec<Ix>>,
+    /// Who gives back a target another unit waits for: holder → waiting.
+    holders: BTreeMap<Ix, Vec<Ix>>,
+}
+
+impl Machine {
+    /// One that waits for [`Event::Boot`]. `shutdown_deadline` holds where the settings name none.
+    pub fn new(shutdown_deadline: Duration) -> Machine {
+        Machine {
+            generation: Arc::default(),
+            graph: Arc::default(),
+            policy: Policy::default(),
+            wish: Wish::default(),
+            booted: false,
+            shutdown_deadline,
+            ending: None,
+            exit_code: None,
+            cells: Vec::new(),
+            ghosts: Vec::new(),
+            nobody: Cell::new(Time::ZERO),
+            runs: BTreeMap::new(),
+            next_run: 1,
+            timers: Timers::default(),
+            queue: Vec::new(),
+            touched: Vec::new(),
+            visited: 0,
+            may_stop: BTreeSet::new(),
+            may_start: BTreeSet::new(),
+            slots: 0,
+            slots_used: 0,
+            search_due: false,
+            triggers: Vec::new(),
+            old_order: BTreeMap::new(),
+            holders: BTreeMap::new(),
+        }
+    }
+
+    /// The only way in.
+    pub fn step(&mut self, now: Time, event: Event) -> Outcome {
+        let mut out = Vec::new();
+        self.visited = 0;
+        let refused = self.apply(now, event, &mut out).err();
+        self.settle(now, &mut out);
+        self.notes(now, &mut out);
+        Outcome { actions: out, refused }
+    }
+
+    /// When the next [`Event::Tick`] is due; None: nothing is awaited in time.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let wish = self.wish.want.values().flatten().min().copied();
+        let end = self.ending.and_then(|ending| ending.deadline);
+        [self.timers.next(), wish, end].into_iter().flatten().min()
+    }
+
+    fn apply(&mut self, now: Time, event: Event, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        match event {
+            Event::Boot { .. }
+            | Event::SetGoal(_)
+            | Event::Want { .. }
+            | Event::Unwant(_)
+            | Event::SetPolicy(_)
+            | Event::Reload { .. }
+            | Event::Restart(_)
+            | Event::ReloadUnit(_)
+            | Event::Retry(_)
+            | Event::Shutdown(_) => self.grant(now, event, out),
+            Event::Tick => {
+                self.tick(now, out);
+                Ok(())
+            }
+            Event::Fire(name) => {
+                if let Some(unit) = self.graph.meant(&self.generation, &name).unit() {
+                    self.fired(now, unit.0);
+                }
+                Ok(())
+            }
+            Event::Executed(run)
+            | Event::Ready(run)
+            | Event::Reloading(run)
+            | Event::Reloaded(run, _)
+            | Event::Stopping(run)
+            | Event::Status(run, _)
+            | Event::ExtendTimeout(run, _)
+            | Event::WatchdogEvery(run, _)
+            | Event::WatchdogPing(run)
+            | Event::WatchdogTrigger(run)
+            | Event::Exited(run, _)
+            | Event::Ended(run, _)
+            | Event::Gone(run)
+            | Event::Skipped(run, _)
+            | Event::StartFailed(run, _)
+            | Event::Protocol(run, _)
+            | Event::OutOfMemory(run) => {
+                if let Some(ix) = self.unit_of(run) {
+                    self.report(now, ix, event, out);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn grant(&mut self, now: Time, event: Event, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        if self.ending.is_some() {
+            return Err(Refusal {
+                kind: "stopping".to_string(),
+                message: "everything is being stopped".to_string(),
+                hint: String::new(),
+            });
+        }
+        match event {
+            Event::Boot { generation, targets } => self.boot(now, generation, targets, out),
+            Event::SetGoal(goal) => self.set_goal(now, goal, out),
+            Event::Want { target, until } => self.want(now, target, until, out),
+            Event::Unwant(target) => self.unwant(now, &target, out),
+            Event::SetPolicy(policy) => self.set_policy(now, policy, out),
+            Event::Reload { generation, no_restart } => {
+                self.reload(now, &generation, no_restart, out)
+            }
+            Event::Restart(names) => self.restart(&names),
+            Event::ReloadUnit(names) => self.reload_unit(now, &names, out),
+            Event::Retry(names) => self.retry(&names),
+            Event::Shutdown(how) => {
+                self.end(now, how);
+                Ok(())
+            }
+            Event::Executed(_)
+            | Event::Ready(_)
+            | Event::Reloading(_)
+            | Event::Reloaded(_, _)
+            | Event::Stopping(_)
+            | Event::Status(_, _)
+            | Event::ExtendTimeout(_, _)
+            | Event::WatchdogEvery(_, _)
+            | Event::WatchdogPing(_)
+            | Event::WatchdogTrigger(_)
+            | Event::Exited(_, _)
+            | Event::Ended(_, _)
+            | Event::Gone(_)
+            | Event::Skipped(_, _)
+            | Event::StartFailed(_, _)
+            | Event::Protocol(_, _)
+            | Event::OutOfMemory(_)
+            | Event::Fire(_)
+            | Event::Tick => Ok(()),
+        }
+    }
+
+    fn report(&mut self, now: Time, ix: Ix, event: Event, out: &mut Vec<Action>) {
+        match event {
+            Event::Executed(_) => self.executed(now, ix),
+            Event::Ready(_) => self.ready(now, ix),
+            Event::Reloading(_) => self.reloading(now, ix, true),
+            Event::Reloaded(_, done) => self.reloaded(ix, done),
+            Event::Status(_, text) => {
+                if let Some(run) = self.cell_mut(ix).phase.run_mut() {
+                    run.status = text;
+                }
+            }
+            Event::ExtendTimeout(_, span) => self.extend(now, ix, span),
+            Event::WatchdogEvery(_, every) => self.ping(now, ix, Some(every)),
+            Event::WatchdogPing(_) => self.ping(now, ix, None),
+            Event::WatchdogTrigger(_) => self.watchdog(now, ix, out),
+            Event::Exited(_, exit) => self.exited(now, ix, exit, false, out),
+            Event::Ended(_, exit) => self.exited(now, ix, exit, true, out),
+            Event::Gone(_) => self.nothing_left(now, ix, out),
+            Event::Skipped(_, condition) => self.skipped(now, ix, condition),
+            Event::StartFailed(_, failure) => self.start_failed(now, ix, failure, out),
+            Event::Protocol(_, message) => self.broke_protocol(now, ix, message, out),
+            Event::OutOfMemory(_) => {
+                if let Some(run) = self.cell_mut(ix).phase.run_mut() {
+                    run.out_of_memory = true;
+                }
+            }
+            Event::Stopping(_)
+            | Event::Boot { .. }
+            | Event::SetGoal(_)
+            | Event::Want { .. }
+            | Event::Unwant(_)
+            | Event::SetPolicy(_)
+            | Event::Reload { .. }
+            | Event::Restart(_)
+            | Event::ReloadUnit(_)
+            | Event::Retry(_)
+            | Event::Shutdown(_)
+            | Event::Fire(_)
+            | Event::Tick => {}
+        }
+    }
+
+    /// All that is due by now, each followed by what follows from it, in order of time and name.
+    fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
+        while let Some(due) = self.next_deadline().filter(|due| *due <= now) {
+            if self.ending.and_then(|ending| ending.deadline) == Some(due) {
+                self.end_deadline(now, out);
+            } else if let Some((ix, timer)) = self.timers.take_due(due) {
+                self.fire_timer(now, ix, timer, out);
+            } else {
+                self.expire(now);
+            }
+            self.settle(now, out);
+        }
+    }
+
+    /// One line for each unit that is shown differently now.
+    fn notes(&mut self, now: Time, out: &mut Vec<Action>) {
+        let mut touched = std::mem::take(&mut self.touched);
+        self.visited += touched.len();
+        touched.sort_unstable_by_key(|ix| self.key(*ix));
+        for ix in touched.drain(..) {
+            let to = self.shown(ix);
+            let cell = self.cell_mut(ix);
+            cell.touched = false;
+            let from = std::mem::replace(&mut cell.shown, to);
+            if from != to {
+                cell.since = now;
+                let run = self.cell(ix).phase.run().map(|run| run.id);
+                let (unit, reason) = (self.name(ix), self.reason_of(ix));
+                out.push(Action::Note(Note { unit, run, from, to, reason }));
+            }
+        }
+        self.touched = touched;
+    }
+
+    // --- places ---------------------------------------------------------------
+
+    fn cell(&self, ix: Ix) -> &Cell {
+        self.cells.get(ix as usize).unwrap_or(&self.nobody)
+    }
+
+    fn cell_mut(&mut self, ix: Ix) -> &mut Cell {
+        match self.cells.get_mut(ix as usize) {
+            Some(cell) => cell,
+            None => &mut self.nobody,
+        }
+    }
+
+    /// The present definition; None for a removed unit.
+    fn unit(&self, ix: Ix) -> Option<&Unit> {
+        self.generation.unit(UnitId(ix))
+    }
+
+    fn all(&self) -> Vec<Ix> {
+        (0..u32::try_from(self.cells.len()).unwrap_or(u32::MAX)).collect()
+    }
+
+    fn ghost_ixs(&self) -> Vec<Ix> {
+        self.all().into_iter().skip(self.generation.units.len()).collect()
+    }
+
+    fn ghost_name(&self, ix: Ix) -> Option<&crate::name::Name> {
+        self.ghosts.get((ix as usize).checked_sub(self.generation.units.len())?)
+    }
+
+    fn name(&self, ix: Ix) -> crate::name::Name {
+        let own = self.unit(ix).map(|unit| &unit.name).or_else(|| self.ghost_name(ix));
+        let own = own.or_else(|| self.cell(ix).phase.run().map(|run| &run.definition.name));
+        own.unwrap_or(&self.generation.settings.default_target).clone()
+    }
+
+    /// Where a unit stands among all, removed ones too, in the order of names.
+    fn key(&self, ix: Ix) -> Key {
+        match self.ghost_name(ix) {
+            None => (ix, u32::MAX, ix),
+            Some(name) => {
+                let place = self.generation.units.partition_point(|unit| unit.name < *name);
+                (u32::try_from(place).unwrap_or(u32::MAX), ix, ix)
+            }
+        }
+    }
+
+    fn show_later(&mut self, ix: Ix) {
+        let cell = self.cell_mut(ix);
+        if !std::mem::replace(&mut cell.touched, true) {
+            self.touched.push(ix);
+        }
+    }
+
+    // --- phases ---------------------------------------------------------------
+
+    /// Takes a phase's deadlines, run and slot out of the books.
+    fn disarm(&mut self, ix: Ix, phase: &Phase) {
+        let key = self.key(ix);
+        self.timers.disarm(key, phase.deadlines());
+        if let Some(run) = phase.run() {
+            self.runs.remove(&run.id);
+        }
+        if phase.holds_slot() {
+            self.slots_used = self.slots_used.saturating_sub(1);
+        }
+    }
+
+    /// Enters a phase, with its deadlines, run and slot. The one before is out of the books.
+    fn put_phase(&mut self, ix: Ix, phase: Phase) {
+        let key = self.key(ix);
+        self.timers.arm(key, phase.deadlines());
+        if let Some(run) = phase.run() {
+            self.runs.insert(run.id, ix);
+        }
+        if phase.holds_slot() {
+            self.slots_used = self.slots_used.saturating_add(1);
+        }
+        self.cell_mut(ix).phase = phase;
+        self.mark(ix);
+    }
+
+    fn set_phase(&mut self, ix: Ix, phase: Phase) {
+        let before = std::mem::take(&mut self.cell_mut(ix).phase);
+        self.disarm(ix, &before);
+        self.put_phase(ix, phase);
+    }
+}

@@ -1,0 +1,88 @@
+//! All the machine knows of one unit: what is stored, and what is derived from it
+//! and from the unit's neighbours. Derived values are kept up by
+//! [`super::spread`]; nothing else writes them.
+
+use super::phase::Phase;
+use crate::generation::TargetId;
+use crate::machine::reason::{Reason, State};
+use crate::time::Time;
+use std::collections::VecDeque;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    // --- stored ---
+    pub(super) phase: Phase,
+    /// Failures in a row.
+    pub(super) failures: u32,
+    /// When the last ones were, for a `restart-limit` with a span.
+    pub(super) recent: VecDeque<Time>,
+    /// Its failures count for others until it is active again.
+    pub(super) verdict: bool,
+    /// The last failure.
+    pub(super) last: Option<Reason>,
+    /// When the last failed run ended.
+    pub(super) ended: Time,
+    /// Since it became needed it has neither been active nor failed by itself.
+    pub(super) fresh: bool,
+    /// A trigger that has fired, and whose activation has not ended.
+    pub(super) fired: bool,
+
+    // --- derived: by one search per change of goal or generation ---
+    /// In N.
+    pub(super) needed: bool,
+    /// It lost against this target's unit, with which it may not be up.
+    pub(super) conflict: Option<TargetId>,
+    /// Its file can not be used.
+    pub(super) broken: bool,
+    /// Longest chain of needed units that waits for it.
+    pub(super) rank: u32,
+
+    // --- derived: kept up event by event ---
+    /// Up, and has to stop.
+    pub(super) must: bool,
+    /// Gates that keep it from starting.
+    pub(super) closed: u32,
+    /// Hard dependencies that are failed or nobody's.
+    pub(super) bad: u32,
+    /// Units that have to be down before it may be told to stop.
+    pub(super) holding: u32,
+    /// What its neighbours were last told.
+    pub(super) facets: u16,
+    /// In the worklist.
+    pub(super) queued: bool,
+    /// In the list of units whose shown state may have changed.
+    pub(super) touched: bool,
+    /// Last shown.
+    pub(super) shown: State,
+    /// Since when.
+    pub(super) since: Time,
+}
+
+impl Cell {
+    pub(super) fn new(now: Time) -> Cell {
+        Cell {
+            phase: Phase::Idle,
+            failures: 0,
+            recent: VecDeque::new(),
+            verdict: false,
+            last: None,
+            ended: Time::ZERO,
+            fresh: true,
+            fired: false,
+            needed: false,
+            conflict: None,
+            broken: false,
+            rank: 0,
+            must: false,
+            closed: 0,
+            bad: 0,
+            holding: 0,
+            facets: 0,
+            queued: false,
+            touched: false,
+            shown: State::Disabled,
+            since: now,
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! The first half of a step, for facts: what a report about a run, or a timer,
+//! changes in its unit. A report about a run that is no more changes nothing.
+
+use super::failure::Failure;
+use super::phase::{Form, Kill, Phase, Stop, Then};
+use super::timer::TimerKind;
+use super::{Ix, Machine};
+use crate::machine::action::{Action, StopReason};
+use crate::machine::event::{ExecFailure, RunId, Stage};
+use crate::machine::reason::Reason;
+use crate::spec::{Exit, Kind, Readiness, Restart};
+use crate::time::Time;
+use std::time::Duration;
+
+/// A run that outlives KILL by this can not be killed.
+const HOPELESS: Duration = Duration::from_secs(2);
+
+impl Machine {
+    /// The unit whose present run this is.
+    pub(super) fn unit_of(&self, run: RunId) -> Option<Ix> {
+        self.runs.get(&run).copied()
+    }
+
+    fn kind(&self, ix: Ix) -> Option<Kind> {
+        self.cell(ix).phase.run().map(|run| run.definition.kind)
+    }
+
+    /// How long the present run has been active; None: it has not been.
+    fn active_for(&self, now: Time, ix: Ix) -> Option<Duration> {
+        match &self.cell(ix).phase {
+            Phase::Ready(_, _, since) => Some(now.since(*since)),
+            Phase::Idle
+            | Phase::Starting(_, _)
+            | Phase::Stopping(_, _)
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => None,
+        }
+    }
+
+    /// Changes a phase in place, with its deadlines.
+    pub(super) fn amend(&mut self, ix: Ix, change: impl FnOnce(&mut Phase)) {
+        let mut phase = std::mem::take(&mut self.cell_mut(ix).phase);
+        self.disarm(ix, &phase);
+        change(&mut phase);
+        self.put_phase(ix, phase);
+    }
+
+    pub(super) fn executed(&mut self, now: Time, ix: Ix) {
+        let Phase::Starting(run, _) = &self.cell(ix).phase else { return };
+        match run.definition.readiness {
+            Readiness::Exec | Readiness::Instant => self.ready(now, ix),
+            Readiness::Wait(span) => self.amend(ix, |phase| {
+                if let Phase::Starting(_, start) = phase {
+                    start.ready_at = Some(now.after(span));
+                }
+            }),
+            Readiness::Reported | Readiness::Exit => {}
+        }
+    }
+
+    /// READY=1, the line, the pid file; or the end of a reload.
+    pub(super) fn ready(&mut self, now: Time, ix: Ix) {
+        let phase = std::mem::take(&mut self.cell_mut(ix).phase);
+        self.disarm(ix, &phase);
+        let ping_by = |watchdog: Option<Duration>| watchdog.map(|every| now.after(every));
+        match phase {
+            Phase::Starting(run, _) if run.definition.readiness != Readiness::Exit => {
+                let ping_by = ping_by(run.watchdog);
+                self.put_phase(ix, Phase::Ready(run, Form::Running { ping_by }, now));
+                self.became_active(ix);
+            }
+            Phase::Ready(run, Form::Reloading { ping_by, .. }, since) => {
+                self.put_phase(ix, Phase::Ready(run, Form::Running { ping_by }, since));
+            }
+            other @ (Phase::Starting(_, _)
+            | Phase::Ready(_, _, _)
+            | Phase::Stopping(_, _)
+            | Phase::Idle
+            | Phase::Backoff(_)
+            | Phase::Failed(_)) => self.put_phase(ix, other),
+        }
+    }
+
+    /// RELOADING=1, or init runs exec-reload.
+    pub(super) fn reloading(&mut self, now: Time, ix: Ix, by_itself: bool) {
+        let limit = self.live(ix).and_then(|live| live.start_timeout);
+        self.amend(ix, |phase| match phase {
+            Phase::Ready(_, form @ Form::Running { .. }, _) => {
+                let Form::Running { ping_by } = *form else { return };
+                let until = limit.map(|span| now.after(span));
+                *form = Form::Reloading { ping_by, until, announced: by_itself };
+            }
+            Phase::Ready(_, Form::Reloading { announced, .. }, _) => *announced |= by_itself,
+            Phase::Ready(_, Form::Exited { .. }, _)
+            | Phase::Idle
+            | Phase::Starting(_, _)
+            | Phase::Stopping(_, _)
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => {}
+        });
+    }
+
+    /// exec-reload has ended.
+    pub(super) fn reloaded(&mut self, ix: Ix, done: bool) {
+        self.amend(ix, |phase| {
+            let Phase::Ready(run, form, _) = phase else { return };
+            run.reload_failed = !done;
+            if let Form::Reloading { ping_by, announced, .. } = *form
+                && !(announced && done)
+            {
+                *form = Form::Running { ping_by };
+            }
+        });
+    }
+
+    pub(super) fn extend(&mut self, now: Time, ix: Ix, span: Duration) {
+        let later = |at: &mut Option<Time>| *at = at.map(|at| at.max(now.after(span)));
+        self.amend(ix, |phase| match phase {
+            Phase::Starting(_, start) => later(&mut start.ready_by),
+            Phase::Ready(_, Form::Reloading { until, .. }, _) => later(until),
+            Phase::Stopping(_, Stop { kill: Kill::At(at), .. }) => later(at),
+            Phase::Stopping(_, _)
+            | Phase::Ready(_, _, _)
+            | Phase::Idle
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => {}
+        });
+    }
+
+    /// A ping; or, with `every`, the promise of pings from now on (zero: of none).
+    pub(super) fn ping(&mut self, now: Time, ix: Ix, every: Option<Duration>) {
+        self.amend(ix, |phase| {
+            let Some(run) = phase.run_mut() else { return };
+            if let Some(every) = every {
+                run.watchdog = Some(every).filter(|every| !every.is_zero());
+            }
+            let due = run.watchdog.map(|every| now.after(every));
+            match phase {
+                Phase::Ready(_, Form::Running { ping_by }, _)
+                | Phase::Ready(_, Form::Reloading { ping_by, .. }, _) => *ping_by = due,
+                Phase::Ready(_, Form::Exited { .. }, _)
+                | Phase::Starting(_, _)
+                | Phase::Stopping(_, _)
+                | Phase::Idle
+                | Phase::Backoff(_)
+                | Phase::Failed(_) => {}
+            }
+        });
+    }
+
+    pub(super) fn watchdog(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        if matches!(self.cell(ix).phase, Phase::Ready(_, _, _)) {
+            let failure = Failure::new(Reason::Watchdog, self.active_for(now, ix));
+            let then = if self.cell(ix).must { Then::Idle } else { Then::Fail(failure) };
+            self.tell(now, ix, StopReason::Watchdog, then, out);
+        }
+    }
+
+    /// The main process ended; `empty`: and nothing of the run is left.
+    pub(super) fn exited(
+        &mut self,
+        now: Time,
+        ix: Ix,
+        exit: Exit,
+        empty: bool,
+        out: &mut Vec<Action>,
+    ) {
+        match &self.cell(ix).phase {
+            Phase::Stopping(_, _) if empty => return self.gone(now, ix),
+            Phase::Ready(_, Form::Exited { .. }, _) => return self.emptied(now, ix, empty, out),
+            Phase::Ready(run, _, _) if run.definition.kind == Kind::BackgroundScripted => {
+                return self.emptied(now, ix, empty, out);
+            }
+            Phase::Stopping(_, _) | Phase::Idle | Phase::Backoff(_) | Phase::Failed(_) => return,
+            Phase::Starting(_, _) | Phase::Ready(_, _, _) => {}
+        }
+        if self.is_success(ix, exit) {
+            self.succeeded(now, ix, exit, empty, out);
+        } else {
+            let killed = self.cell(ix).phase.run().is_some_and(|run| run.out_of_memory);
+            let reason = if killed { Reason::OutOfMemory } else { Reason::Exit(exit) };
+            let failure = Failure::new(reason, self.active_for(now, ix));
+            self.failed(now, ix, failure, empty, out);
+        }
+    }
+
+    fn is_success(&self, ix: Ix, exit: Exit) -> bool {
+        let Some(run) = self.cell(ix).phase.run() else { return false };
+        let definition = &run.definition;
+        let by_status = definition.live.success_status.lists(exit);
+        let by_purpose = Machine::ends_by_itself(definition.kind) || self.is_served(ix);
+        by_status || (by_purpose && exit == Exit::Code(0))
+    }
+
+    fn succeeded(&mut self, now: Time, ix: Ix, exit: Exit, empty: bool, out: &mut Vec<Action>) {
+        let Some(run) = self.cell(ix).phase.run() else { return };
+        let definition = std::sync::Arc::clone(&run.definition);
+        let again = definition.live.restart == Restart::Always;
+        let must = self.cell(ix).must;
+        if again && !Machine::ends_by_itself(definition.kind) && !self.is_served(ix) {
+            let then = if must { Then::Idle } else { Then::Again };
+            self.cell_mut(ix).fresh = false;
+            return self.over(now, ix, then, empty, out);
+        }
+        let phase = std::mem::take(&mut self.cell_mut(ix).phase);
+        self.disarm(ix, &phase);
+        let since = match &phase {
+            Phase::Ready(_, _, since) => *since,
+            Phase::Idle
+            | Phase::Starting(_, _)
+            | Phase::Stopping(_, _)
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => now,
+        };
+        let Some(mut run) = phase.into_run() else { return };
+        run.alive = !empty;
+        let form = if definition.kind == Kind::BackgroundScripted {
+            Form::Running { ping_by: None }
+        } else {
+            let again = again.then(|| now.after(definition.live.restart_delay));
+            Form::Exited { exit: Some(exit), skipped: None, again }
+        };
+        let is_over = matches!(form, Form::Exited { again: None, .. });
+        self.put_phase(ix, Phase::Ready(run, form, since));
+        self.became_active(ix);
+        if definition.kind != Kind::BackgroundScripted {
+            self.activation_ended(ix);
+        }
+        if is_over {
+            self.over_for_good(ix, &Reason::Exit(exit));
+        }
+    }
+
+    /// A run failed by itself; what is left of it is stopped before the next.
+    fn failed(&mut self, now: Time, ix: Ix, failure: Failure, empty: bool, out: &mut Vec<Action>) {
+        let then = if self.cell(ix).must { Then::Idle } else { Then::Fail(failure) };
+        self.over(now, ix, then, empty, out);
+    }
+
+    fn over(&mut self, now: Time, ix: Ix, then: Then, empty: bool, out: &mut Vec<Action>) {
+        if empty {
+            let stop = Stop { kill: Kill::At(None), timed_out: false, then };
+            let phase = std::mem::take(&mut self.cell_mut(ix).phase);
+            self.disarm(ix, &phase);
+            if let Some(run) = phase.into_run() {
+                self.put_phase(ix, Phase::Stopping(run, stop));
+                self.propagate();
+                self.gone(now, ix);
+            }
+        } else {
+            self.tell(now, ix, StopReason::Leftovers, then, out);
+        }
+    }
+
+    /// The main process is long gone; now perhaps all is.
+    fn emptied(&mut self, now: Time, ix: Ix, empty: bool, out: &mut Vec<Action>) {
+        if empty {
+            self.nothing_left(now, ix, out);
+        }
+    }
+
+    /// Nothing of a run is left.
+    pub(super) fn nothing_left(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        let failure = |message: &str| {
+            let reason = Reason::Protocol { message: message.to_string() };
+            Failure::new(reason, self.active_for(now, ix))
+        };
+        match &self.cell(ix).phase {
+            Phase::Stopping(_, _) => self.gone(now, ix),
+            Phase::Ready(_, Form::Exited { .. }, _) => self.amend(ix, |phase| {
+                if let Some(run) = phase.run_mut() {
+                    run.alive = false;
+                }
+            }),
+            Phase::Ready(run, _, _) if !run.alive => {}
+            Phase::Ready(_, _, _) => {
+                let failure = failure("its last process has ended");
+                self.failed(now, ix, failure, true, out);
+            }
+            Phase::Starting(_, _) => {
+                let failure = failure("nothing of it was left before it was ready");
+                self.failed(now, ix, failure, true, out);
+            }
+            Phase::Idle | Phase::Backoff(_) | Phase::Failed(_) => {}
+        }
+    }
+
+    pub(super) fn start_failed(
+        &mut self,
+        now: Time,
+        ix: Ix,
+        failure: ExecFailure,
+        out: &mut Vec<Action>,
+    ) {
+        if self.cell(ix).phase.is_told() {
+            return self.gone(now, ix);
+        }
+        let needs_change = !failure.is_transient() && failure.stage != Stage::Listen;
+        let active = self.active_for(now, ix);
+        let failure = Failure { reason: Reason::Exec(failure), active, needs_change };
+        self.failed(now, ix, failure, true, out);
+    }
+
+    pub(super) fn broke_protocol(
+        &mut self,
+        now: Time,
+        ix: Ix,
+        message: String,
+        out: &mut Vec<Action>,
+    ) {
+        if !self.cell(ix).phase.is_told() {
+            let reason = Reason::Protocol { message };
+            let failure = Failure::new(reason, self.active_for(now, ix));
+            self.failed(now, ix, failure, false, out);
+        }
+    }
+
+    /// A condition is not met: nothing was run, and that is fine.
+    pub(super) fn skipped(&mut self, now: Time, ix: Ix, condition: String) {
+        let phase = std::mem::take(&mut self.cell_mut(ix).phase);
+        self.disarm(ix, &phase);
+        match phase {
+            Phase::Starting(mut run, _) => {
+                run.alive = false;
+                let form = Form::Exited { exit: None, skipped: Some(condition), again: None };
+                self.put_phase(ix, Phase::Ready(run, form, now));
+                self.became_active(ix);
+                self.activation_ended(ix);
+            }
+            Phase::Stopping(run, stop) => {
+                self.put_phase(ix, Phase::Stopping(run, stop));
+                self.gone(now, ix);
+            }
+            other
+            @ (Phase::Ready(_, _, _) | Phase::Idle | Phase::Backoff(_) | Phase::Failed(_)) => {
+                self.put_phase(ix, other);
+            }
+        }
+    }
+
+    /// A deadline of a unit has come.
+    pub(super) fn fire_timer(
+        &mut self,
+        now: Time,
+        ix: Ix,
+        timer: TimerKind,
+        out: &mut Vec<Action>,
+    ) {
+        match timer {
+            TimerKind::ReadyWait => self.ready(now, ix),
+            TimerKind::Retry => self.set_phase(ix, Phase::Idle),
+            TimerKind::Again => self.run_again(now, ix),
+            TimerKind::Slot => self.amend(ix, |phase| {
+                if let Phase::Starting(_, start) = phase {
+                    start.slot_until = None;
+                }
+            }),
+            TimerKind::Reload => self.reloaded(ix, false),
+            TimerKind::Watchdog => self.watchdog(now, ix, out),
+            TimerKind::StartTimeout => {
+                let failure = Failure::new(Reason::StartTimeout, None);
+                self.tell(now, ix, StopReason::StartTimeout, Then::Fail(failure), out);
+            }
+            TimerKind::Kill => self.kill(now, ix, true, out),
+            TimerKind::Hopeless => self.amend(ix, |phase| {
+                if let Phase::Stopping(_, stop) = phase {
+                    stop.kill = Kill::Hopeless;
+                }
+            }),
+        }
+    }
+
+    /// An exited oneshot with `restart: always` runs again.
+    fn run_again(&mut self, now: Time, ix: Ix) {
+        let Some(run) = self.cell(ix).phase.run() else { return };
+        if run.alive || run.definition.has_exec_stop {
+            self.ask_restart(ix);
+            return;
+        }
+        let phase = std::mem::take(&mut self.cell_mut(ix).phase);
+        self.disarm(ix, &phase);
+        if let Some(run) = phase.into_run() {
+            let stop = Stop { kill: Kill::At(None), timed_out: false, then: Then::Idle };
+            self.put_phase(ix, Phase::Stopping(run, stop));
+            self.propagate();
+            self.gone(now, ix);
+        }
+    }
+
+    /// Replaces the present run, if there is one.
+    pub(super) fn ask_restart(&mut self, ix: Ix) {
+        if let Some(run) = self.cell_mut(ix).phase.run_mut() {
+            run.restart = true;
+        }
+        self.require_stop(ix);
+    }
+
+    /// KILL to all that is left of a run.
+    pub(super) fn kill(&mut self, now: Time, ix: Ix, timed_out: bool, out: &mut Vec<Action>) {
+        let phase = std::mem::take(&mut self.cell_mut(ix).phase);
+        self.disarm(ix, &phase);
+        let then = match &phase {
+            Phase::Stopping(_, stop) => stop.then.clone(),
+            Phase::Starting(_, _) | Phase::Ready(_, _, _) => Then::Idle,
+            Phase::Idle | Phase::Backoff(_) | Phase::Failed(_) => {
+                return self.put_phase(ix, phase);
+            }
+        };
+        let Some(run) = phase.into_run() else { return };
+        out.push(Action::Kill { name: run.definition.name.clone(), run: run.id });
+        let kill = Kill::Sent(now.after(HOPELESS));
+        self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out, then }));
+        self.require_stop(ix);
+    }
+
+    /// What `kind` of run this is does not matter to whoever kills it.
+    pub(super) fn has_process(&self, ix: Ix) -> bool {
+        self.kind(ix).is_some_and(Kind::has_process)
+    }
+}

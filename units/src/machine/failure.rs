@@ -1,0 +1,127 @@
+//! What a failure is, and when the next try comes: counting in a row, the verdict,
+//! the backoff with its floor, `restart-limit`.
+
+use super::cell::Cell;
+use super::phase::Phase;
+use super::{Ix, Machine};
+use crate::limit;
+use crate::machine::reason::Reason;
+use crate::spec::{Kind, Live, Restart, RestartLimit};
+use crate::time::Time;
+use std::time::Duration;
+
+/// One failure of one run, counted when the run is gone.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) reason: Reason,
+    /// How long the run had been active when it failed; None: it never was.
+    pub(super) active: Option<Duration>,
+    /// Another try by itself would fail the same way: a missing file, a bad user.
+    pub(super) needs_change: bool,
+}
+
+impl Failure {
+    pub(super) fn new(reason: Reason, active: Option<Duration>) -> Failure {
+        Failure { reason, active, needs_change: false }
+    }
+}
+
+/// The n-th failure in a row is followed by a start no sooner than this after the run's end.
+pub(super) fn delay(live: &Live, failures: u32) -> Duration {
+    const FLOOR_FROM: u32 = 10;
+    const FLOOR: Duration = Duration::from_millis(100);
+    let doubled = |base: Duration, times: u32| {
+        base.saturating_mul(1u32.checked_shl(times).unwrap_or(u32::MAX))
+    };
+    let wished = doubled(live.restart_delay, failures.saturating_sub(1));
+    if failures < FLOOR_FROM {
+        return wished.min(live.restart_delay_max);
+    }
+    let floor = doubled(FLOOR, failures - FLOOR_FROM);
+    wished.max(floor).min(live.restart_delay_max.max(FLOOR))
+}
+
+impl Cell {
+    /// The limit on failures is reached.
+    fn is_exhausted(&mut self, live: &Live, now: Time) -> bool {
+        match live.restart_limit {
+            RestartLimit::None => false,
+            RestartLimit::InARow(most) => self.failures >= most.max(1),
+            RestartLimit::Within(most, span) => {
+                let most = (most.max(1) as usize).min(limit::FAILURES);
+                self.recent.push_back(now);
+                while self.recent.front().is_some_and(|at| now.since(*at) > span) {
+                    self.recent.pop_front();
+                }
+                while self.recent.len() > most {
+                    self.recent.pop_front();
+                }
+                self.recent.len() >= most
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// Counts the failure of a run that is gone, and says what comes next.
+    pub(super) fn count(&mut self, now: Time, ix: Ix, failure: Failure) {
+        let Some(live) = self.live(ix) else { return self.set_phase(ix, Phase::Idle) };
+        let is_final = failure.needs_change || live.restart == Restart::Never;
+        let is_hopeless = is_final || failure.reason == Reason::StartTimeout;
+        let cell = self.cell_mut(ix);
+        if !cell.needed {
+            return self.set_phase(ix, Phase::Idle);
+        }
+        if failure.active.is_some_and(|active| active >= live.restart_reset) {
+            cell.failures = 0;
+            cell.recent.clear();
+        }
+        cell.failures = cell.failures.saturating_add(1);
+        cell.ended = now;
+        cell.fresh = false;
+        cell.verdict |= is_hopeless || cell.failures >= live.failure_verdict;
+        cell.last = Some(failure.reason.clone());
+        let failures = cell.failures;
+        if cell.is_exhausted(&live, now) || is_final {
+            cell.verdict = true;
+            self.set_phase(ix, Phase::Failed(failure.reason.clone()));
+            self.over_for_good(ix, &failure.reason);
+        } else {
+            self.set_phase(ix, Phase::Backoff(now.after(delay(&live, failures))));
+        }
+    }
+
+    /// A run has succeeded and is to be followed by another: not counted.
+    pub(super) fn again(&mut self, now: Time, ix: Ix) {
+        let delay = self.live(ix).map_or(Duration::ZERO, |live| live.restart_delay);
+        let needed = self.cell(ix).needed;
+        self.set_phase(ix, if needed { Phase::Backoff(now.after(delay)) } else { Phase::Idle });
+    }
+
+    /// Forgets failures, verdict, backoff and a final failure. `count` too: what retry and a new
+    /// definition do; without: what a restart does.
+    pub(super) fn forgive(&mut self, ix: Ix, count: bool) {
+        let cell = self.cell_mut(ix);
+        cell.verdict = false;
+        if count {
+            cell.failures = 0;
+            cell.recent.clear();
+            cell.last = None;
+        }
+        if matches!(cell.phase, Phase::Backoff(_) | Phase::Failed(_)) {
+            self.set_phase(ix, Phase::Idle);
+        } else {
+            self.mark(ix);
+        }
+    }
+
+    /// The keys of class *live* that hold for a unit now; None for one that was removed.
+    pub(super) fn live(&self, ix: Ix) -> Option<Live> {
+        self.unit(ix).map(|unit| unit.live.clone())
+    }
+
+    /// A kind whose end in success is its purpose.
+    pub(super) fn ends_by_itself(kind: Kind) -> bool {
+        matches!(kind, Kind::Oneshot | Kind::BackgroundScripted)
+    }
+}

@@ -1,0 +1,339 @@
+//! One pointer flip: a new generation, or the same one under a new policy, takes
+//! the place of the present one. What each up run was promised under the old graph
+//! is written down first; then every unit is carried over by name.
+
+use super::cell::Cell;
+use super::phase::{Form, Phase};
+use super::run::{Definition, Run};
+use super::{Ix, Machine};
+use crate::generation::{Generation, Unit, UnitId};
+use crate::graph::{Edge, Graph};
+use crate::machine::action::Action;
+use crate::name::Name;
+use crate::spec::{DependencyKind, OnChange};
+use crate::time::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What is to hold from now on.
+pub(super) struct Next {
+    pub(super) generation: Arc<Generation>,
+    pub(super) graph: Arc<Graph>,
+    /// Changed units keep their runs.
+    pub(super) no_restart: bool,
+}
+
+impl Machine {
+    pub(super) fn flip(&mut self, now: Time, next: Next, out: &mut Vec<Action>) {
+        self.propagate();
+        for ix in self.all() {
+            if self.cell(ix).phase.is_up() && self.unit(ix).is_some() {
+                self.write_down(ix, &next);
+            }
+        }
+        if !Arc::ptr_eq(&self.generation, &next.generation) {
+            self.carry_over(now, &next, out);
+        }
+        self.graph = next.graph;
+        self.generation = next.generation;
+        self.triggers = self.find_triggers();
+        self.slots = self.generation.settings.max_starting;
+        self.touched = Vec::new();
+        self.rearm();
+        self.order_of_old();
+        self.ground(now);
+    }
+
+    /// What the run of this unit was started with, as far as the next graph says otherwise; and
+    /// what it loses by the flip.
+    fn write_down(&mut self, ix: Ix, next: &Next) {
+        let unit = UnitId(ix);
+        let (old, new) = (&self.generation, &next.generation);
+        let there = self.unit(ix).and_then(|unit| new.find_unit(unit.name.as_str()));
+        let order = providers(old, &self.graph, unit);
+        let order_after = there.map(|unit| providers(new, &next.graph, unit));
+        let held = selected(old, &self.graph, unit);
+        let held_after = there.map(|unit| selected(new, &next.graph, unit));
+        let lost = there.and_then(|there| self.loses(unit, there, next));
+        let milestones = self.milestones_lost(unit, next);
+        let Some(run) = self.cell_mut(ix).phase.run_mut() else { return };
+        if run.order.is_none() && order_after.as_ref() != Some(&order) {
+            run.order = Some(order.into());
+        }
+        if run.held.is_none() && held_after.as_ref() != Some(&held) {
+            run.held = Some(held.into());
+        }
+        run.milestones_lost = milestones;
+        if run.lost.is_none() {
+            run.lost = lost;
+        }
+    }
+
+    /// A depends-on target that changes its provider, or becomes nobody's, is lost; a new
+    /// depends-on binds if its provider is active now, and is lost if not.
+    fn loses(&self, unit: UnitId, there: UnitId, next: &Next) -> Option<Name> {
+        if self.cell(unit.0).phase.is_told() {
+            return None;
+        }
+        let hard = |edge: &&Edge| edge.kind == DependencyKind::DependsOn;
+        let before: BTreeMap<&Name, Option<&Name>> = self
+            .graph
+            .edges(unit)
+            .iter()
+            .filter(hard)
+            .filter_map(|edge| names(&self.generation, edge))
+            .collect();
+        let is_active = |provider: &Name| {
+            self.generation.find_unit(provider.as_str()).is_some_and(|provider| {
+                let cell = self.cell(provider.0);
+                matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must
+            })
+        };
+        for edge in next.graph.edges(there).iter().filter(hard) {
+            let Some((target, provider)) = names(&next.generation, edge) else { continue };
+            let kept = match (before.get(target).copied().flatten(), provider) {
+                (Some(old), Some(new)) => old == new,
+                (None, Some(new)) => is_active(new),
+                (Some(_), None) => false,
+                (None, None) => edge.optional,
+            };
+            if !kept {
+                return Some(target.clone());
+            }
+        }
+        None
+    }
+
+    /// depends-ms targets of the present run that the next graph leaves to nobody.
+    fn milestones_lost(&self, unit: UnitId, next: &Next) -> Vec<Name> {
+        let known = self.cell(unit.0).phase.run().map_or(&[][..], |run| &run.milestones_lost);
+        let edges = self.graph.edges(unit).iter();
+        let held = edges
+            .filter(|e| e.kind == DependencyKind::DependsMs && e.provider.is_some())
+            .filter_map(|edge| Some(&self.generation.target(edge.target)?.name));
+        let mut lost: Vec<Name> = known.iter().chain(held).cloned().collect();
+        lost.sort();
+        lost.dedup();
+        lost.retain(|target| {
+            let there = next.generation.find_target(target.as_str());
+            there.is_none_or(|target| next.graph.provider(target).unit().is_none())
+        });
+        lost
+    }
+
+    /// Every unit to its place in the next generation; up runs of removed units behind them.
+    fn carry_over(&mut self, now: Time, next: &Next, out: &mut Vec<Action>) {
+        let old_cells = std::mem::take(&mut self.cells);
+        let old_ghosts = std::mem::take(&mut self.ghosts);
+        let old = Arc::clone(&self.generation);
+        let count = old.units.len();
+        let names = old.units.iter().map(|unit| unit.name.clone()).chain(old_ghosts);
+        let mut by_name: BTreeMap<Name, (usize, Cell)> = BTreeMap::new();
+        for (place, (name, cell)) in names.zip(old_cells).enumerate() {
+            if place < count || cell.phase.is_up() {
+                by_name.insert(name, (place, cell));
+            }
+        }
+        for unit in &next.generation.units {
+            let cell = match by_name.remove(&unit.name) {
+                Some((place, mut cell)) => {
+                    let before = old.units.get(place);
+                    carry(&mut cell, (&old, before), (&next.generation, unit), next, now, out);
+                    cell
+                }
+                None => Cell::new(now),
+            };
+            self.cells.push(cell);
+        }
+        for (name, (_, mut cell)) in by_name {
+            if cell.phase.is_up() {
+                cell.needed = false;
+                cell.conflict = None;
+                cell.broken = false;
+                cell.fired = false;
+                self.cells.push(cell);
+                self.ghosts.push(name);
+            }
+        }
+    }
+
+    /// Deadlines, runs and slots, from the phases.
+    fn rearm(&mut self) {
+        self.timers.clear();
+        self.runs.clear();
+        self.slots_used = 0;
+        for ix in self.all() {
+            let phase = std::mem::take(&mut self.cell_mut(ix).phase);
+            self.put_phase(ix, phase);
+            let cell = self.cell_mut(ix);
+            cell.queued = false;
+            cell.touched = false;
+        }
+        self.queue.clear();
+        self.touched.clear();
+    }
+
+    /// Runs that are not to stop follow the present generation in the keys of class *live*, and
+    /// provide what the present graph says.
+    pub(super) fn settle_definitions(&mut self) {
+        for unit in self.generation.unit_ids() {
+            let ix = unit.0;
+            let cell = self.cell(ix);
+            if cell.must || cell.phase.is_told() {
+                continue;
+            }
+            let (Some(run), Some(live)) = (cell.phase.run(), self.unit(ix).map(|u| &u.live)) else {
+                continue;
+            };
+            let fresh = (run.definition.live != *live)
+                .then(|| Definition { live: live.clone(), ..Definition::clone(&run.definition) });
+            let timeout_changed = run.definition.live.start_timeout != live.start_timeout;
+            let timeout = live.start_timeout;
+            if fresh.is_none() && run.held.is_none() {
+                continue;
+            }
+            self.amend(ix, |phase| {
+                if let Phase::Starting(_, start) = phase
+                    && timeout_changed
+                {
+                    start.ready_by = timeout.map(|span| start.began.after(span));
+                }
+                if let Some(run) = phase.run_mut() {
+                    run.held = None;
+                    if let Some(fresh) = fresh {
+                        run.definition = Arc::new(fresh);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Who has to wait until another unit's run gives a target back.
+    pub(super) fn find_holders(&mut self) {
+        self.holders.clear();
+        for ix in self.all() {
+            let Some(held) = self.cell(ix).phase.run().and_then(|run| run.held.clone()) else {
+                continue;
+            };
+            let waiting: Vec<Ix> = held
+                .iter()
+                .filter_map(|name| self.generation.find_target(name.as_str()))
+                .filter_map(|target| self.graph.provider(target).unit())
+                .map(|unit| unit.0)
+                .filter(|other| *other != ix)
+                .collect();
+            if !waiting.is_empty() {
+                self.holders.insert(ix, waiting);
+            }
+        }
+    }
+}
+
+/// The names on both ends of an edge.
+fn names<'a>(generation: &'a Generation, edge: &Edge) -> Option<(&'a Name, Option<&'a Name>)> {
+    let provider = edge.provider.and_then(|unit| generation.unit(unit)).map(|unit| &unit.name);
+    Some((&generation.target(edge.target)?.name, provider))
+}
+
+/// Who a unit's start waits for.
+fn providers(generation: &Generation, graph: &Graph, unit: UnitId) -> Vec<Name> {
+    let edges = graph.edges(unit).iter().filter(|edge| edge.kind.orders());
+    let units = edges.filter_map(|edge| generation.unit(edge.provider?));
+    let mut names: Vec<Name> = units.map(|unit| unit.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The targets a unit is selected for.
+fn selected(generation: &Generation, graph: &Graph, unit: UnitId) -> Vec<Name> {
+    let provides = generation.unit(unit).map_or(&[][..], |unit| &unit.provides);
+    let selected = provides.iter().filter(|t| graph.provider(**t).unit() == Some(unit));
+    selected.filter_map(|target| Some(generation.target(*target)?.name.clone())).collect()
+}
+
+/// Takes one unit over into the next generation.
+fn carry(
+    cell: &mut Cell,
+    before: (&Generation, Option<&Unit>),
+    after: (&Generation, &Unit),
+    next: &Next,
+    now: Time,
+    out: &mut Vec<Action>,
+) {
+    let (old, unit) = (before, after.1);
+    let same = old.1.is_some_and(|old_unit| is_same((old.0, old_unit), after));
+    if !same {
+        cell.failures = 0;
+        cell.verdict = false;
+        cell.recent.clear();
+        cell.last = None;
+        if matches!(cell.phase, Phase::Backoff(_) | Phase::Failed(_)) {
+            cell.phase = Phase::Idle;
+        }
+    }
+    if cell.phase.is_told() {
+        return;
+    }
+    let run_changed_now =
+        old.1.is_none_or(|old| old.run_hash != unit.run_hash || old.kind != unit.kind);
+    let can_reload = matches!(cell.phase, Phase::Ready(_, Form::Running { .. }, _));
+    let Some(run) = cell.phase.run_mut() else { return };
+    if run.definition.run_hash == unit.run_hash && run.definition.kind == unit.kind {
+        run.changed = false;
+        run.stale = false;
+        return;
+    }
+    if !run_changed_now {
+        return;
+    }
+    run.changed = false;
+    run.stale = false;
+    if next.no_restart || unit.live.essential || unit.live.on_change == OnChange::Keep {
+        run.stale = true;
+    } else if unit.live.on_change == OnChange::Reload && can_reload && unit.has_exec_reload {
+        reload_in_place(run, unit, out);
+        let until = unit.live.start_timeout.map(|span| now.after(span));
+        if let Phase::Ready(_, form, _) = &mut cell.phase
+            && let Form::Running { ping_by } = *form
+        {
+            *form = Form::Reloading { ping_by, until, announced: false };
+        }
+    } else {
+        run.changed = true;
+    }
+}
+
+fn reload_in_place(run: &mut Run, unit: &Unit, out: &mut Vec<Action>) {
+    let definition = Definition { run_hash: unit.run_hash, ..Definition::clone(&run.definition) };
+    run.definition = Arc::new(Definition { has_exec_reload: true, ..definition });
+    out.push(Action::ReloadUnit { name: unit.name.clone(), run: run.id });
+}
+
+/// The two say the same, wherever in which file.
+fn is_same(one: (&Generation, &Unit), other: (&Generation, &Unit)) -> bool {
+    fn named(
+        generation: &Generation,
+        targets: &[crate::generation::TargetId],
+    ) -> Vec<Option<Name>> {
+        targets.iter().map(|t| generation.target(*t).map(|t| t.name.clone())).collect()
+    }
+    let same_targets =
+        |one_list: &[_], other_list: &[_]| named(one.0, one_list) == named(other.0, other_list);
+    let dependencies = |(generation, unit): (&Generation, &Unit)| -> Vec<_> {
+        let each = unit.dependencies.iter();
+        each.map(|d| (d.kind, d.optional, generation.target(d.target).map(|t| t.name.clone())))
+            .collect()
+    };
+    let (a, b) = (one.1, other.1);
+    a.kind == b.kind
+        && a.run_hash == b.run_hash
+        && a.live == b.live
+        && a.fault.is_none() == b.fault.is_none()
+        && a.readiness == b.readiness
+        && same_targets(&a.provides, &b.provides)
+        && same_targets(&a.wanted_by, &b.wanted_by)
+        && same_targets(&a.required_by, &b.required_by)
+        && same_targets(a.activates.as_slice(), b.activates.as_slice())
+        && dependencies(one) == dependencies(other)
+}

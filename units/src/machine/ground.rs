@@ -1,0 +1,172 @@
+//! The derived half of every cell, computed from nothing: after a change of goal,
+//! policy or generation, when a trigger fires and when its activation ends. Costs
+//! what the generation is long; facts about runs never come here.
+
+use super::need::Need;
+use super::phase::Phase;
+use super::spread::{self, closes, is_dead, spoils};
+use super::{Ix, Machine};
+use crate::generation::UnitId;
+use crate::graph::Graph;
+use crate::machine::reason::Reason;
+use crate::spec::DependencyKind;
+use crate::time::Time;
+use std::sync::Arc;
+
+impl Machine {
+    /// Searches N and derives everything that follows from it.
+    pub(super) fn ground(&mut self, now: Time) {
+        self.search_due = false;
+        let need = self.search();
+        self.enter_and_leave(now, &need);
+        let graph = Arc::clone(&self.graph);
+        self.rank(&graph);
+        self.require_stops(&graph);
+        self.settle_definitions();
+        self.find_holders();
+        self.derive_facets(&graph);
+        self.derive_counters(&graph);
+    }
+
+    /// N for the present wish; nothing once the end has begun.
+    pub(super) fn search(&self) -> Need {
+        let nothing = super::need::Wish::default();
+        if self.ending.is_some() {
+            let empty = crate::generation::Generation::default();
+            return Need::search(&empty, &self.graph, &nothing, |_| false);
+        }
+        let fired = |unit: UnitId| self.cell(unit.0).fired;
+        Need::search(&self.generation, &self.graph, &self.wish, fired)
+    }
+
+    fn enter_and_leave(&mut self, now: Time, need: &Need) {
+        let graph = Arc::clone(&self.graph);
+        let losers = need.conflicts(&graph);
+        for ix in self.all() {
+            let unit = UnitId(ix);
+            let needed = need.has(unit);
+            let broken = graph.broken(unit).is_some();
+            let winner = losers.get(&unit).and_then(|winner| self.generation.unit(*winner));
+            let conflict = winner.and_then(|winner| winner.provides.first()).copied();
+            let was = std::mem::replace(&mut self.cell_mut(ix).needed, needed);
+            let cell = self.cell_mut(ix);
+            cell.broken = broken;
+            cell.conflict = conflict;
+            if was && !needed {
+                self.forgive(ix, true);
+                let cell = self.cell_mut(ix);
+                cell.fired = false;
+                cell.ended = Time::ZERO;
+            }
+            if needed && !was {
+                let cell = self.cell_mut(ix);
+                cell.fresh = !matches!(cell.phase, Phase::Ready(_, _, _));
+                if matches!(cell.phase, Phase::Failed(Reason::StopTimeout)) {
+                    self.set_phase(ix, Phase::Idle);
+                }
+            }
+            self.show_later(ix);
+        }
+        // A trigger that has left N held what it had activated.
+        let lapsed = |cell: &super::cell::Cell| cell.fired && !cell.needed;
+        for ix in self.triggers.clone() {
+            if lapsed(self.cell(ix)) {
+                self.cell_mut(ix).fired = false;
+            }
+        }
+        let _ = now;
+    }
+
+    /// Longest chain first: how many needed units wait for each, one behind the other.
+    fn rank(&mut self, graph: &Graph) {
+        for ix in self.all() {
+            self.cell_mut(ix).rank = 0;
+        }
+        for unit in graph.order().iter().rev() {
+            if !self.cell(unit.0).needed {
+                continue;
+            }
+            let next = self.cell(unit.0).rank.saturating_add(1);
+            for edge in graph.edges(*unit).iter().filter(|edge| edge.kind.orders()) {
+                if let Some(provider) = edge.provider {
+                    let cell = self.cell_mut(provider.0);
+                    cell.rank = cell.rank.max(next);
+                }
+            }
+        }
+    }
+
+    /// must_stop, least set, providers first.
+    fn require_stops(&mut self, graph: &Graph) {
+        for ghost in self.ghost_ixs() {
+            let cell = self.cell_mut(ghost);
+            cell.must = cell.phase.is_up();
+        }
+        for unit in graph.order() {
+            let cell = self.cell(unit.0);
+            let up = cell.phase.is_up();
+            let of_itself = cell.phase.run().is_some_and(|run| {
+                run.changed || run.restart || run.lost.is_some() || cell.phase.is_told()
+            });
+            let unwanted = !cell.needed || cell.conflict.is_some() || cell.broken;
+            let provider_stops = || {
+                let edges = graph.edges(*unit).iter();
+                edges
+                    .filter(|edge| edge.kind == DependencyKind::DependsOn)
+                    .filter_map(|edge| edge.provider)
+                    .any(|provider| self.cell(provider.0).must)
+            };
+            let must = up && (of_itself || unwanted || provider_stops());
+            self.cell_mut(unit.0).must = must;
+        }
+    }
+
+    fn derive_facets(&mut self, graph: &Graph) {
+        for ghost in self.ghost_ixs() {
+            let facets = self.facets(ghost);
+            self.cell_mut(ghost).facets = facets;
+        }
+        for unit in graph.order() {
+            let bad = graph.edges(*unit).iter().filter(|edge| match edge.provider {
+                Some(provider) => spoils(edge.kind, self.cell(provider.0).facets),
+                None => is_dead(edge),
+            });
+            let bad = u32::try_from(bad.count()).unwrap_or(u32::MAX);
+            self.cell_mut(unit.0).bad = bad;
+            let facets = self.facets(unit.0);
+            self.cell_mut(unit.0).facets = facets;
+        }
+    }
+
+    fn derive_counters(&mut self, graph: &Graph) {
+        self.queue.clear();
+        self.may_start.clear();
+        self.may_stop.clear();
+        for ix in self.all() {
+            let closed = graph.edges(UnitId(ix)).iter().filter(|edge| match edge.provider {
+                Some(provider) => closes(edge.kind, self.cell(provider.0).facets),
+                None => is_dead(edge),
+            });
+            let closed = u32::try_from(closed.count()).unwrap_or(u32::MAX);
+            let cell = self.cell_mut(ix);
+            cell.closed = closed;
+            cell.holding = 0;
+            cell.queued = false;
+        }
+        for held_up in self.holders.values().flatten().copied().collect::<Vec<Ix>>() {
+            let cell = self.cell_mut(held_up);
+            cell.closed = cell.closed.saturating_add(1);
+        }
+        for ix in self.all() {
+            if self.cell(ix).facets & spread::STOPPING != 0 {
+                for provider in self.order_providers(ix) {
+                    let cell = self.cell_mut(provider);
+                    cell.holding = cell.holding.saturating_add(1);
+                }
+            }
+        }
+        for ix in self.all() {
+            self.review(ix);
+        }
+    }
+}

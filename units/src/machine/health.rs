@@ -1,0 +1,125 @@
+//! What an operator sees of the whole: which units are degraded, which targets are
+//! coincidental, and the state of the system in one word. Flags only: nothing here
+//! changes what the machine does.
+
+use super::phase::Phase;
+use super::spread::STOPPING;
+use super::{Ix, Machine};
+use crate::control::answer::System;
+use crate::generation::{TargetId, UnitId};
+use crate::machine::reason::State;
+use std::collections::BTreeSet;
+
+impl Machine {
+    /// Needed, not active, and that for the first time: neither active nor failed by itself since
+    /// it became needed, and not failed by a dependency.
+    fn is_first_start(&self, ix: Ix) -> bool {
+        let cell = self.cell(ix);
+        cell.needed && cell.fresh && !self.is_active(ix) && self.shown(ix) != State::Failed
+    }
+
+    /// Needed, not active, and it should be by now.
+    pub(super) fn is_amiss(&self, ix: Ix) -> bool {
+        self.cell(ix).needed && !self.is_active(ix) && !self.is_first_start(ix)
+    }
+
+    fn has_lost_milestone(&self, ix: Ix) -> bool {
+        self.cell(ix).phase.run().is_some_and(|run| !run.milestones_lost.is_empty())
+    }
+
+    /// Active units that reach, by pulling dependencies, something amiss. By name. One search
+    /// from what is amiss, back along the edges.
+    pub fn degraded(&self) -> BTreeSet<UnitId> {
+        let units = || self.generation.unit_ids();
+        let mut reached = vec![false; self.generation.units.len()];
+        let mut degraded = BTreeSet::new();
+        let mut stack: Vec<UnitId> = Vec::new();
+        for unit in units() {
+            let lost = self.has_lost_milestone(unit.0) && self.is_active(unit.0);
+            if lost {
+                degraded.insert(unit);
+            }
+            if lost || self.is_amiss(unit.0) {
+                stack.push(unit);
+            }
+        }
+        while let Some(unit) = stack.pop() {
+            for back in self.graph.back(unit).iter().filter(|back| back.kind.pulls_in()) {
+                let Some(seen) = reached.get_mut(back.dependent.index()) else { continue };
+                if std::mem::replace(seen, true) {
+                    continue;
+                }
+                stack.push(back.dependent);
+                if self.is_active(back.dependent.0) {
+                    degraded.insert(back.dependent);
+                }
+            }
+        }
+        degraded
+    }
+
+    /// Targets that are up only because their unit provides others that are needed. By name.
+    pub fn coincidental(&self) -> BTreeSet<TargetId> {
+        let mut named: BTreeSet<TargetId> = BTreeSet::new();
+        let (goals, roots) = self.goals();
+        named.extend(goals.iter().filter_map(|name| self.generation.find_target(name.as_str())));
+        named.extend(roots);
+        for unit in self.generation.unit_ids().filter(|unit| self.cell(unit.0).needed) {
+            let edges = self.graph.edges(unit).iter().filter(|edge| edge.kind.pulls_in());
+            named.extend(edges.map(|edge| edge.target));
+        }
+        let count = u32::try_from(self.generation.targets.len()).unwrap_or(u32::MAX);
+        (0..count)
+            .map(TargetId)
+            .filter(|target| !named.contains(target))
+            .filter(|target| {
+                let provider = self.graph.provider(*target).unit();
+                provider.is_some_and(|unit| self.cell(unit.0).needed)
+            })
+            .collect()
+    }
+
+    /// A goal whose provider is failed in any way, masked or missing.
+    fn has_failed_goal(&self) -> bool {
+        let (goals, roots) = self.goals();
+        let goals = goals.iter().map(|name| self.graph.meant(&self.generation, name));
+        let roots = roots.iter().map(|target| self.graph.provider(*target));
+        goals.chain(roots).any(|provider| match provider.unit() {
+            Some(unit) => self.cell(unit.0).verdict || self.shown(unit.0) == State::Failed,
+            None => true,
+        })
+    }
+
+    /// The state of everything in one word.
+    pub fn system(&self) -> System {
+        if self.ending.is_some() {
+            return System::Stopping;
+        }
+        if self.has_failed_goal() {
+            return System::Failed;
+        }
+        let needed = || self.generation.unit_ids().filter(|unit| self.cell(unit.0).needed);
+        if needed().any(|unit| self.is_first_start(unit.0)) {
+            return System::Starting;
+        }
+        if needed().any(|unit| !self.is_active(unit.0)) || !self.degraded().is_empty() {
+            return System::Degraded;
+        }
+        System::Running
+    }
+
+    /// Nothing is starting, stopping or waiting, but for retries past a verdict.
+    pub fn is_settled(&self) -> bool {
+        self.all().into_iter().all(|ix| {
+            let cell = self.cell(ix);
+            match &cell.phase {
+                phase if phase.is_hopeless() => true,
+                Phase::Stopping(_, _) => false,
+                Phase::Starting(_, _) => cell.verdict && !cell.must,
+                Phase::Ready(_, _, _) => cell.facets & STOPPING == 0,
+                Phase::Failed(_) => true,
+                Phase::Idle | Phase::Backoff(_) => self.shown(ix) != State::Waiting,
+            }
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! N: the least set of units the goal needs. One search from the roots, in the
+//! order of their weight; never reference counts, for `wants` may be cyclic.
+
+use crate::generation::{Generation, UnitId};
+use crate::graph::Graph;
+use crate::name::Name;
+use crate::spec::DependencyKind;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What the operator wishes: the goal and what was laid over it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Of `set-target`.
+    pub goal: Vec<Name>,
+    /// `+x`, each with its end.
+    pub want: BTreeMap<Name, Option<Time>>,
+    /// `-y`: masks.
+    pub drop: BTreeSet<Name>,
+}
+
+impl Wish {
+    /// The roots that are the operator's, heaviest first.
+    pub(super) fn roots(&self) -> impl Iterator<Item = &Name> {
+        self.goal.iter().chain(self.want.keys())
+    }
+}
+
+/// The result of the search.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Need {
+    /// By unit: the first root that needs it, from 1; 0: not needed.
+    root: Vec<u32>,
+    /// Roots up to this one are the operator's.
+    wished: u32,
+}
+
+impl Need {
+    pub(super) fn has(&self, unit: UnitId) -> bool {
+        self.root.get(unit.index()).is_some_and(|root| *root != 0)
+    }
+
+    fn root(&self, unit: UnitId) -> u32 {
+        self.root.get(unit.index()).copied().unwrap_or(0)
+    }
+
+    /// Searches. `fired` says of a trigger whether what it activates is needed with it.
+    pub(super) fn search(
+        generation: &Generation,
+        graph: &Graph,
+        wish: &Wish,
+        fired: impl Fn(UnitId) -> bool,
+    ) -> Need {
+        let mut need = Need { root: vec![0; generation.units.len()], wished: 0 };
+        let mut late = VecDeque::new();
+        let mut number = 0;
+        for name in wish.roots() {
+            number += 1;
+            let from = graph.meant(generation, name).unit();
+            need.close(generation, graph, from, number, &fired, &mut late);
+        }
+        need.wished = number;
+        for target in generation.roots.iter().flat_map(|(_, targets)| targets) {
+            number += 1;
+            let from = graph.provider(*target).unit();
+            need.close(generation, graph, from, number, &fired, &mut late);
+        }
+        while let Some(unit) = late.pop_front() {
+            number += 1;
+            need.close(generation, graph, Some(unit), number, &fired, &mut late);
+        }
+        need
+    }
+
+    fn close(
+        &mut self,
+        generation: &Generation,
+        graph: &Graph,
+        from: Option<UnitId>,
+        number: u32,
+        fired: &impl Fn(UnitId) -> bool,
+        late: &mut VecDeque<UnitId>,
+    ) {
+        let mut queue: VecDeque<UnitId> = from.into_iter().collect();
+        while let Some(unit) = queue.pop_front() {
+            let Some(root) = self.root.get_mut(unit.index()).filter(|root| **root == 0) else {
+                continue;
+            };
+            *root = number;
+            let pulled = graph.edges(unit).iter().filter(|edge| edge.kind.pulls_in());
+            queue.extend(pulled.filter_map(|edge| edge.provider));
+            if let Some(target) = generation.unit(unit).and_then(|unit| unit.activates)
+                && fired(unit)
+            {
+                late.extend(graph.provider(target).unit());
+            }
+        }
+    }
+
+    /// Needed units that may not be up together: (the one that gives way, the one that stays).
+    /// The heavier root stays; of one root, the first by name.
+    pub(super) fn conflicts(&self, graph: &Graph) -> BTreeMap<UnitId, UnitId> {
+        let count = u32::try_from(self.root.len()).unwrap_or(u32::MAX);
+        let fighters = |unit: UnitId| {
+            let edges = graph.edges(unit).iter();
+            edges
+                .filter(|edge| edge.kind == DependencyKind::Conflicts)
+                .filter_map(|edge| edge.provider)
+                .filter(|other| self.has(*other))
+        };
+        let mut involved: Vec<UnitId> = (0..count)
+            .map(UnitId)
+            .filter(|unit| self.has(*unit) && fighters(*unit).next().is_some())
+            .collect();
+        involved.sort_by_key(|unit| (self.root(*unit), *unit));
+        let mut losers = BTreeMap::new();
+        let mut stay = BTreeSet::new();
+        for unit in involved {
+            match fighters(unit).filter(|other| stay.contains(other)).min() {
+                Some(winner) => {
+                    losers.insert(unit, winner);
+                }
+                None => {
+                    stay.insert(unit);
+                }
+            }
+        }
+        losers
+    }
+
+    /// Both are needed by what the operator wishes, not by a source or a trigger alone.
+    pub(super) fn is_wished(&self, unit: UnitId) -> bool {
+        (1..=self.wished).contains(&self.root(unit))
+    }
+}

@@ -1,0 +1,172 @@
+//! The phases of a unit, each with the data that exists only in it: a run only
+//! where something is up, a deadline only where something is awaited. What an
+//! operator sees is computed from them in [`super::shown`].
+
+use super::failure::Failure;
+use super::run::Run;
+use super::timer::TimerKind;
+use crate::machine::reason::Reason;
+use crate::spec::Exit;
+use crate::time::Time;
+
+/// Where a unit stands.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Phase {
+    /// Down, and nothing is known against a start.
+    #[default]
+    Idle,
+    /// Its run is not ready.
+    Starting(Box<Run>, Start),
+    /// Its run is active.
+    Ready(Box<Run>, Form, /* since */ Time),
+    /// Its run was told to stop, or what is left of it was.
+    Stopping(Box<Run>, Stop),
+    /// Down until then.
+    Backoff(Time),
+    /// Down for good, as far as the machine goes.
+    Failed(Reason),
+}
+
+/// A start under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    pub(super) began: Time,
+    /// `start-timeout`.
+    pub(super) ready_by: Option<Time>,
+    /// Its place under `max-starting`, until it gives it back.
+    pub(super) slot_until: Option<Time>,
+    /// `ready-wait`, once it runs.
+    pub(super) ready_at: Option<Time>,
+}
+
+/// The three forms of active.
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    /// Working.
+    Running {
+        /// When the next ping is due at the latest.
+        ping_by: Option<Time>,
+    },
+    /// Taking in a new configuration.
+    Reloading {
+        /// See [`Form::Running`].
+        ping_by: Option<Time>,
+        /// When it is given up.
+        until: Option<Time>,
+        /// The service said so itself, and will say READY=1.
+        announced: bool,
+    },
+    /// Its process has ended as it should.
+    Exited {
+        /// How; None when it was skipped.
+        exit: Option<Exit>,
+        /// The condition that was not met.
+        skipped: Option<String>,
+        /// `restart: always`: when it runs again.
+        again: Option<Time>,
+    },
+}
+
+/// A stop under way.
+#[derive(Clone, Debug)]
+pub(super) struct Stop {
+    pub(super) kill: Kill,
+    /// `stop-timeout` has passed.
+    pub(super) timed_out: bool,
+    pub(super) then: Then,
+}
+
+/// How far the stop has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kill {
+    /// Told; KILL follows then.
+    At(Option<Time>),
+    /// KILL sent; hopeless then.
+    Sent(Time),
+    /// It outlived KILL: can not be killed.
+    Hopeless,
+}
+
+/// What comes when the run is gone.
+#[derive(Clone, Debug)]
+pub(super) enum Then {
+    /// Idle; a unit that is still needed starts again.
+    Idle,
+    /// The failure is counted.
+    Fail(Failure),
+    /// `restart: always` after a success: again after the delay, uncounted.
+    Again,
+}
+
+impl Phase {
+    pub(super) fn run(&self) -> Option<&Run> {
+        match self {
+            Phase::Starting(run, _) | Phase::Ready(run, _, _) | Phase::Stopping(run, _) => {
+                Some(run)
+            }
+            Phase::Idle | Phase::Backoff(_) | Phase::Failed(_) => None,
+        }
+    }
+
+    pub(super) fn run_mut(&mut self) -> Option<&mut Run> {
+        match self {
+            Phase::Starting(run, _) | Phase::Ready(run, _, _) | Phase::Stopping(run, _) => {
+                Some(run)
+            }
+            Phase::Idle | Phase::Backoff(_) | Phase::Failed(_) => None,
+        }
+    }
+
+    pub(super) fn into_run(self) -> Option<Box<Run>> {
+        match self {
+            Phase::Starting(run, _) | Phase::Ready(run, _, _) | Phase::Stopping(run, _) => {
+                Some(run)
+            }
+            Phase::Idle | Phase::Backoff(_) | Phase::Failed(_) => None,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.run().is_some()
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        matches!(self, Phase::Stopping(_, _))
+    }
+
+    pub(super) fn is_hopeless(&self) -> bool {
+        matches!(self, Phase::Stopping(_, Stop { kill: Kill::Hopeless, .. }))
+    }
+
+    pub(super) fn holds_slot(&self) -> bool {
+        matches!(self, Phase::Starting(_, Start { slot_until: Some(_), .. }))
+    }
+
+    /// What is awaited in this phase.
+    pub(super) fn deadlines(&self) -> [Option<(Time, TimerKind)>; 3] {
+        let due = |at: Option<Time>, kind| at.map(|at| (at, kind));
+        match self {
+            Phase::Idle | Phase::Failed(_) => [None; 3],
+            Phase::Starting(_, start) => [
+                due(start.ready_at, TimerKind::ReadyWait),
+                due(start.slot_until, TimerKind::Slot),
+                due(start.ready_by, TimerKind::StartTimeout),
+            ],
+            Phase::Ready(_, Form::Running { ping_by }, _) => {
+                [due(*ping_by, TimerKind::Watchdog), None, None]
+            }
+            Phase::Ready(_, Form::Reloading { ping_by, until, .. }, _) => {
+                [due(*ping_by, TimerKind::Watchdog), due(*until, TimerKind::Reload), None]
+            }
+            Phase::Ready(_, Form::Exited { again, .. }, _) => {
+                [due(*again, TimerKind::Again), None, None]
+            }
+            Phase::Stopping(_, Stop { kill, .. }) => match kill {
+                Kill::At(at) => [due(*at, TimerKind::Kill), None, None],
+                Kill::Sent(at) => [Some((*at, TimerKind::Hopeless)), None, None],
+                Kill::Hopeless => [None; 3],
+            },
+            Phase::Backoff(at) => [Some((*at, TimerKind::Retry)), None, None],
+        }
+    }
+}

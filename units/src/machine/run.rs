@@ -1,0 +1,89 @@
+//! One life of one unit, as the machine remembers it: by which definition it was
+//! started, what was promised to it, and what has been decided about it. Its phase
+//! is in [`super::phase`]; its process is known to the shell only.
+
+use crate::generation::Unit;
+use crate::machine::event::RunId;
+use crate::name::Name;
+use crate::spec::{Kind, Live, Readiness};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a run was started as. Keys of class *live* follow the generation for as long as the run
+/// is not to stop; the rest stays.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    pub(super) name: Name,
+    pub(super) kind: Kind,
+    pub(super) readiness: Readiness,
+    pub(super) has_exec_stop: bool,
+    pub(super) has_exec_reload: bool,
+    pub(super) run_hash: u64,
+    pub(super) live: Live,
+}
+
+impl Definition {
+    pub(super) fn of(unit: &Unit) -> Definition {
+        Definition {
+            name: unit.name.clone(),
+            kind: unit.kind,
+            readiness: unit.readiness,
+            has_exec_stop: unit.has_exec_stop,
+            has_exec_reload: unit.has_exec_reload,
+            run_hash: unit.run_hash,
+            live: unit.live.clone(),
+        }
+    }
+}
+
+/// A run that is up.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) id: RunId,
+    pub(super) definition: Arc<Definition>,
+    /// The depends-on target whose provider left active. Never cleared.
+    pub(super) lost: Option<Name>,
+    /// The operator asked for a restart, or a unit it restarts with was told to stop.
+    pub(super) restart: bool,
+    /// The generation has another definition, which is to replace this run.
+    pub(super) changed: bool,
+    /// The generation has another definition, and this run is kept all the same.
+    pub(super) stale: bool,
+    /// A process of it may be left.
+    pub(super) alive: bool,
+    /// The kernel killed one of its processes for want of memory.
+    pub(super) out_of_memory: bool,
+    /// Its last reload of itself failed or timed out.
+    pub(super) reload_failed: bool,
+    /// The last STATUS= it sent.
+    pub(super) status: String,
+    /// How often it has promised to ping.
+    pub(super) watchdog: Option<Duration>,
+    /// The providers its start waited for, once the present graph says otherwise.
+    pub(super) order: Option<Arc<[Name]>>,
+    /// The targets it provides until it is gone, once the present graph says otherwise.
+    pub(super) held: Option<Arc<[Name]>>,
+    /// depends-ms targets of this run that nobody provides any more.
+    pub(super) milestones_lost: Vec<Name>,
+}
+
+impl Run {
+    pub(super) fn new(id: RunId, unit: &Unit) -> Run {
+        Run {
+            id,
+            definition: Arc::new(Definition::of(unit)),
+            lost: None,
+            restart: false,
+            changed: false,
+            stale: false,
+            alive: unit.kind.has_process(),
+            out_of_memory: false,
+            reload_failed: false,
+            status: String::new(),
+            watchdog: None,
+            order: None,
+            held: None,
+            milestones_lost: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The second half of a step: what follows from what happened. Tell all that may
+//! stop, until nothing moves; then start all that may start, in order. Everything
+//! that is ordered is ordered here or in the answer to a fact ([`super::fact`]).
+
+use super::phase::{Form, Kill, Phase, Start, Stop, Then};
+use super::run::Run;
+use super::timer::Key;
+use super::{Ix, Machine};
+use crate::generation::UnitId;
+use crate::machine::action::{Action, StopReason};
+use crate::machine::event::{RunId, Shutdown};
+use crate::spec::DependencyKind;
+use crate::time::Time;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A start counts against `max-starting` for so long at most.
+const SLOT: Duration = Duration::from_secs(60);
+
+impl Machine {
+    /// See the module. Each unit is told at most once per run and started at most once per idle
+    /// phase, so the loop ends; the bound only contains a mistake of ours.
+    pub(super) fn settle(&mut self, now: Time, out: &mut Vec<Action>) {
+        let mut bound = self.cells.len().saturating_mul(8).saturating_add(64);
+        // Sweeps in the order of names: who becomes free behind the cursor waits for the next one.
+        let mut cursor: Option<Key> = None;
+        while bound > 0 {
+            bound -= 1;
+            self.propagate();
+            if let Some(code) = self.exit_code.take() {
+                self.end(now, Shutdown::Exit(code));
+            }
+            if self.search_due {
+                self.ground(now);
+                continue;
+            }
+            let after = cursor.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.may_stop.range((after, Bound::Unbounded)).next();
+            if let Some(key) = next.or(self.may_stop.first()).copied() {
+                let (_, _, ix) = key;
+                cursor = Some(key);
+                let reason = self.stop_reason(ix);
+                self.tell(now, ix, reason, Then::Idle, out);
+                continue;
+            }
+            match self.next_start() {
+                Some(ix) => {
+                    cursor = None;
+                    self.begin(now, ix, out);
+                }
+                None => break,
+            }
+        }
+        self.finish(out);
+    }
+
+    fn next_start(&self) -> Option<Ix> {
+        let free = self.slots == 0 || self.slots_used < self.slots;
+        let mut ready = self.may_start.iter().map(|(_, ix)| *ix);
+        if free {
+            return ready.next();
+        }
+        ready.find(|ix| self.unit(*ix).is_some_and(|unit| unit.kind.is_instant()))
+    }
+
+    /// Starts a run.
+    fn begin(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        let Some(unit) = self.unit(ix) else { return };
+        let id = RunId(self.next_run);
+        let run = Box::new(Run::new(id, unit));
+        let (name, instant) = (unit.name.clone(), unit.kind.is_instant());
+        let ready_by = unit.live.start_timeout.map(|span| now.after(span));
+        self.next_run = self.next_run.saturating_add(1);
+        self.cell_mut(ix).must = false;
+        out.push(Action::Start { unit: UnitId(ix), name, run: id });
+        if instant {
+            self.set_phase(ix, Phase::Ready(run, Form::Running { ping_by: None }, now));
+            self.became_active(ix);
+        } else {
+            let slot_until = (self.slots > 0).then(|| now.after(SLOT));
+            let start = Start { began: now, ready_by, slot_until, ready_at: None };
+            self.set_phase(ix, Phase::Starting(run, start));
+        }
+    }
+
+    /// The verdict ends with being active.
+    pub(super) fn became_active(&mut self, ix: Ix) {
+        let cell = self.cell_mut(ix);
+        cell.verdict = false;
+        cell.fresh = false;
+        self.mark(ix);
+    }
+
+    /// Tells a run to stop, or to be gone where nothing is left of it.
+    pub(super) fn tell(
+        &mut self,
+        now: Time,
+        ix: Ix,
+        reason: StopReason,
+        then: Then,
+        out: &mut Vec<Action>,
+    ) {
+        let left_over = matches!(reason, StopReason::Leftovers);
+        let phase = std::mem::take(&mut self.cell_mut(ix).phase);
+        let exited = matches!(phase, Phase::Ready(_, _, _));
+        self.disarm(ix, &phase);
+        let Some(run) = phase.into_run() else { return };
+        let definition = Arc::clone(&run.definition);
+        let nothing_left = exited && !run.alive && !definition.has_exec_stop;
+        let name = definition.name.clone();
+        out.push(Action::Stop { name, run: run.id, reason, nothing_left });
+        let kill = Kill::At(definition.live.stop_timeout.map(|span| now.after(span)));
+        self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out: false, then }));
+        self.require_stop(ix);
+        if !left_over {
+            self.restart_with(ix);
+        }
+        if nothing_left {
+            self.propagate();
+            self.gone(now, ix);
+        }
+    }
+
+    /// Marks the present runs of the units that restart with this one.
+    fn restart_with(&mut self, ix: Ix) {
+        let graph = Arc::clone(&self.graph);
+        let with = graph.back(UnitId(ix)).iter().filter(|b| b.kind == DependencyKind::RestartWith);
+        for other in with.map(|back| back.dependent.0) {
+            let cell = self.cell_mut(other);
+            if cell.phase.is_told() {
+                continue;
+            }
+            if let Some(run) = cell.phase.run_mut() {
+                run.restart = true;
+                self.require_stop(other);
+            }
+        }
+    }
+
+    /// A run that was told to stop, or had ended, is no more.
+    pub(super) fn gone(&mut self, now: Time, ix: Ix) {
+        let (then, timed_out) = match &self.cell(ix).phase {
+            Phase::Stopping(_, stop) => (stop.then.clone(), stop.timed_out),
+            Phase::Idle
+            | Phase::Starting(_, _)
+            | Phase::Ready(_, _, _)
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => (Then::Idle, false),
+        };
+        self.cell_mut(ix).must = false;
+        match then {
+            Then::Fail(failure) => self.count(now, ix, failure),
+            Then::Again => self.again(now, ix),
+            Then::Idle if timed_out && !self.cell(ix).needed => {
+                self.set_phase(ix, Phase::Failed(crate::machine::reason::Reason::StopTimeout));
+            }
+            Then::Idle => self.set_phase(ix, Phase::Idle),
+        }
+    }
+
+    /// Why a unit in must_stop is told.
+    fn stop_reason(&self, ix: Ix) -> StopReason {
+        if self.ending.is_some() {
+            return StopReason::Shutdown;
+        }
+        let cell = self.cell(ix);
+        if !cell.needed || cell.conflict.is_some() {
+            return StopReason::NotNeeded;
+        }
+        let Some(run) = cell.phase.run() else { return StopReason::NotNeeded };
+        if let Some(target) = &run.lost {
+            return StopReason::Lost(target.clone());
+        }
+        if run.changed || cell.broken {
+            return StopReason::Changed;
+        }
+        if run.restart {
+            return StopReason::RestartAsked;
+        }
+        let stops = |provider: UnitId| self.cell(provider.0).must;
+        self.graph
+            .edges(UnitId(ix))
+            .iter()
+            .filter(|edge| edge.kind == DependencyKind::DependsOn)
+            .find(|edge| edge.provider.is_some_and(stops))
+            .and_then(|edge| self.generation.target(edge.target))
+            .map_or(StopReason::RestartAsked, |t| StopReason::ProviderStops(t.name.clone()))
+    }
+}

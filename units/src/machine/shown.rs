@@ -1,0 +1,143 @@
+//! What an operator sees of one unit: the first row of the state table that fits,
+//! and why. Computed, never stored.
+
+use super::phase::{Form, Phase, Then};
+use super::spread::{FAILED, closes, is_dead, is_hard};
+use super::{Ix, Machine};
+use crate::generation::UnitId;
+use crate::graph::Provider;
+use crate::machine::reason::{Reason, State};
+use crate::name::Name;
+
+impl Machine {
+    /// The row.
+    pub(super) fn shown(&self, ix: Ix) -> State {
+        let cell = self.cell(ix);
+        match &cell.phase {
+            phase if phase.is_hopeless() => State::Failed,
+            Phase::Stopping(_, _) => State::Stopping,
+            Phase::Starting(_, _) | Phase::Ready(_, _, _) if cell.must => State::Stopping,
+            Phase::Starting(_, _) => State::Starting,
+            Phase::Ready(_, Form::Running { .. }, _) => State::Running,
+            Phase::Ready(_, Form::Reloading { .. }, _) => State::Reloading,
+            Phase::Ready(_, Form::Exited { .. }, _) => State::Exited,
+            Phase::Failed(_) => State::Failed,
+            Phase::Idle | Phase::Backoff(_) => {
+                let own = cell.broken || cell.conflict.is_some() || cell.verdict;
+                match (own, cell.needed) {
+                    (true, _) => State::Failed,
+                    (false, false) => State::Disabled,
+                    (false, true) if cell.bad > 0 => State::Failed,
+                    (false, true) => State::Waiting,
+                }
+            }
+        }
+    }
+
+    /// The reason for it.
+    pub(super) fn reason_of(&self, ix: Ix) -> Option<Reason> {
+        let cell = self.cell(ix);
+        match &cell.phase {
+            phase if phase.is_hopeless() => Some(Reason::Unkillable),
+            Phase::Stopping(run, stop) => match &stop.then {
+                Then::Fail(failure) => Some(failure.reason.clone()),
+                Then::Idle | Then::Again => self.loss(ix, run.lost.as_ref()?),
+            },
+            Phase::Starting(run, _) | Phase::Ready(run, _, _) if cell.must => {
+                self.loss(ix, run.lost.as_ref()?)
+            }
+            Phase::Starting(_, _) => cell.last.clone().filter(|_| cell.failures > 0),
+            Phase::Ready(_, Form::Exited { skipped: Some(condition), .. }, _) => {
+                Some(Reason::Skipped { condition: condition.clone() })
+            }
+            Phase::Ready(_, _, _) => None,
+            Phase::Failed(reason) => self.own_fault(ix).or(Some(reason.clone())),
+            Phase::Idle | Phase::Backoff(_) => self.reason_down(ix),
+        }
+    }
+
+    fn loss(&self, ix: Ix, target: &Name) -> Option<Reason> {
+        let edges = self.graph.edges(UnitId(ix)).iter();
+        let named = edges.filter(|edge| {
+            self.generation.target(edge.target).is_some_and(|found| found.name == *target)
+        });
+        let unit = named.filter_map(|edge| self.generation.unit(edge.provider?)).next()?;
+        Some(Reason::Dependency { target: target.clone(), unit: unit.name.clone() })
+    }
+
+    fn own_fault(&self, ix: Ix) -> Option<Reason> {
+        if let Some(broken) = self.graph.broken(UnitId(ix)) {
+            return Some(match &broken.claims {
+                Some(target) => Reason::Conflict { target: target.clone() },
+                None => Reason::Config { at: broken.at.clone(), message: broken.message.clone() },
+            });
+        }
+        let target = self.generation.target(self.cell(ix).conflict?)?;
+        Some(Reason::Conflict { target: target.name.clone() })
+    }
+
+    fn reason_down(&self, ix: Ix) -> Option<Reason> {
+        let cell = self.cell(ix);
+        if let Some(fault) = self.own_fault(ix) {
+            return Some(fault);
+        }
+        if cell.verdict {
+            return cell.last.clone();
+        }
+        if !cell.needed {
+            let target = self.unit(ix)?.provides.first().copied()?;
+            let target = self.generation.target(target)?.name.clone();
+            return self.graph.is_masked(UnitId(ix)).then_some(Reason::Masked { target });
+        }
+        if cell.bad > 0 {
+            return self.reason_by_dependency(ix);
+        }
+        if let Phase::Backoff(at) = cell.phase {
+            return Some(Reason::Backoff { attempt: cell.failures, at });
+        }
+        let targets = self.waits_on(ix);
+        Some(if targets.is_empty() { Reason::Slot } else { Reason::On { targets } })
+    }
+
+    fn reason_by_dependency(&self, ix: Ix) -> Option<Reason> {
+        let edges = self.graph.edges(UnitId(ix)).iter().filter(|edge| is_hard(edge.kind));
+        for edge in edges {
+            let Some(target) = self.generation.target(edge.target).map(|t| t.name.clone()) else {
+                continue;
+            };
+            match edge.provider {
+                Some(provider) if self.cell(provider.0).facets & FAILED != 0 => {
+                    let unit = self.generation.unit(provider)?.name.clone();
+                    return Some(Reason::Dependency { target, unit });
+                }
+                None if is_dead(edge) => {
+                    return Some(match self.graph.provider(edge.target) {
+                        Provider::Masked => Reason::Masked { target },
+                        Provider::Nobody | Provider::Unit(_) => Reason::Missing { target },
+                    });
+                }
+                Some(_) | None => {}
+            }
+        }
+        None
+    }
+
+    /// The targets whose gates are closed, and those another run still holds.
+    fn waits_on(&self, ix: Ix) -> Vec<Name> {
+        let edges = self.graph.edges(UnitId(ix)).iter().filter(|edge| match edge.provider {
+            Some(provider) => closes(edge.kind, self.cell(provider.0).facets),
+            None => is_dead(edge),
+        });
+        let mut targets: Vec<Name> = edges
+            .filter_map(|edge| Some(self.generation.target(edge.target)?.name.clone()))
+            .collect();
+        if self.holders.values().flatten().any(|held_up| *held_up == ix) {
+            let own = self.unit(ix).map_or(&[][..], |unit| &unit.provides);
+            targets
+                .extend(own.iter().filter_map(|t| Some(self.generation.target(*t)?.name.clone())));
+        }
+        targets.sort();
+        targets.dedup();
+        targets
+    }
+}

@@ -1,0 +1,224 @@
+//! What a unit is for its neighbours, and how a change reaches them.
+//!
+//! Each unit shows its neighbours a few bits, its *facets*. When one changes, the
+//! edges to the neighbours are walked once and their counters (closed gates, failed
+//! hard dependencies, dependents still up) moved by one. A unit whose counter
+//! reaches or leaves zero is looked at next. So the cost of an event follows what
+//! it touches, and there is no recursion: one worklist.
+
+use super::phase::{Form, Phase};
+use super::{Ix, Machine};
+use crate::generation::UnitId;
+use crate::graph::Edge;
+use crate::spec::DependencyKind;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// In N.
+pub(super) const NEEDED: u16 = 1;
+/// Starting, active or stopping.
+pub(super) const UP: u16 = 1 << 1;
+/// Its run is active, whatever is to become of it.
+pub(super) const READY: u16 = 1 << 2;
+/// Active for gates: not in must_stop.
+pub(super) const ACTIVE: u16 = 1 << 3;
+/// Active also for depends-on: not skipped.
+pub(super) const SOLID: u16 = 1 << 4;
+/// Opens waits-for.
+pub(super) const SETTLED: u16 = 1 << 5;
+/// Makes hard dependents failed (dependency).
+pub(super) const FAILED: u16 = 1 << 6;
+/// Up and in must_stop, and its end may be hoped for.
+pub(super) const STOPPING: u16 = 1 << 7;
+/// In must_stop.
+pub(super) const MUST: u16 = 1 << 8;
+
+/// An edge of this kind to a provider with these facets keeps the dependent from starting.
+pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
+    match kind {
+        DependencyKind::DependsOn => facets & SOLID == 0,
+        DependencyKind::DependsMs => facets & ACTIVE == 0,
+        DependencyKind::WaitsFor => facets & SETTLED == 0,
+        DependencyKind::After => facets & NEEDED != 0 && facets & SETTLED == 0,
+        DependencyKind::RestartWith => facets & STOPPING != 0,
+        DependencyKind::Conflicts => facets & UP != 0,
+        DependencyKind::Wants | DependencyKind::Before => false,
+    }
+}
+
+/// An edge of this kind to a provider with these facets makes the dependent failed (dependency).
+pub(super) fn spoils(kind: DependencyKind, facets: u16) -> bool {
+    is_hard(kind) && facets & FAILED != 0
+}
+
+pub(super) fn is_hard(kind: DependencyKind) -> bool {
+    matches!(kind, DependencyKind::DependsOn | DependencyKind::DependsMs)
+}
+
+/// An edge to nobody that can never be satisfied.
+pub(super) fn is_dead(edge: &Edge) -> bool {
+    edge.provider.is_none() && is_hard(edge.kind) && !edge.optional
+}
+
+fn step(count: &mut u32, was: bool, is: bool) -> bool {
+    match (was, is) {
+        (false, true) => {
+            *count = count.saturating_add(1);
+            *count == 1
+        }
+        (true, false) => {
+            *count = count.saturating_sub(1);
+            *count == 0
+        }
+        (true, true) | (false, false) => false,
+    }
+}
+
+impl Machine {
+    /// The facets of a unit, from its own state and its counters.
+    pub(super) fn facets(&self, ix: Ix) -> u16 {
+        let cell = self.cell(ix);
+        let up = cell.phase.is_up();
+        let hopeless = cell.phase.is_hopeless();
+        let must = up && cell.must;
+        let ready = matches!(cell.phase, Phase::Ready(_, _, _));
+        let skipped =
+            matches!(cell.phase, Phase::Ready(_, Form::Exited { skipped: Some(_), .. }, _));
+        let active = ready && !must;
+        let own = cell.broken || cell.conflict.is_some() || matches!(cell.phase, Phase::Failed(_));
+        let by_others = cell.needed && cell.bad > 0;
+        let failed = cell.verdict || hopeless || (!up && (own || by_others));
+        let settled = active || failed;
+        let bit = |on: bool, facet: u16| if on { facet } else { 0 };
+        bit(cell.needed, NEEDED)
+            | bit(up, UP)
+            | bit(ready, READY)
+            | bit(active, ACTIVE)
+            | bit(active && !skipped, SOLID)
+            | bit(settled, SETTLED)
+            | bit(failed, FAILED)
+            | bit(up && must && !hopeless, STOPPING)
+            | bit(must, MUST)
+    }
+
+    /// Puts a unit in the worklist: something about it has changed.
+    pub(super) fn mark(&mut self, ix: Ix) {
+        let cell = self.cell_mut(ix);
+        let (queued, touched) = (cell.queued, cell.touched);
+        cell.queued = true;
+        cell.touched = true;
+        if !queued {
+            self.queue.push(ix);
+        }
+        if !touched {
+            self.touched.push(ix);
+        }
+    }
+
+    /// Empties the worklist. Ends because facets only move forward within one event: must_stop
+    /// only grows, and gates follow an order without rings.
+    pub(super) fn propagate(&mut self) {
+        while let Some(ix) = self.queue.pop() {
+            self.cell_mut(ix).queued = false;
+            let now = self.facets(ix);
+            let before = std::mem::replace(&mut self.cell_mut(ix).facets, now);
+            if before != now {
+                self.tell_neighbours(ix, before, now);
+            }
+            self.review(ix);
+        }
+    }
+
+    fn tell_neighbours(&mut self, ix: Ix, before: u16, now: u16) {
+        let graph = Arc::clone(&self.graph);
+        for back in graph.back(UnitId(ix)) {
+            let (other, kind) = (back.dependent.0, back.kind);
+            let cell = self.cell_mut(other);
+            let gate = step(&mut cell.closed, closes(kind, before), closes(kind, now));
+            let bad = step(&mut cell.bad, spoils(kind, before), spoils(kind, now));
+            if gate || bad {
+                self.mark(other);
+            }
+            if kind == DependencyKind::DependsOn {
+                if before & READY != 0 && now & READY == 0 {
+                    self.lose(other, ix);
+                }
+                if before & MUST == 0 && now & MUST != 0 {
+                    self.require_stop(other);
+                }
+            }
+        }
+        if (before ^ now) & STOPPING != 0 {
+            let (was, is) = (before & STOPPING != 0, now & STOPPING != 0);
+            for provider in self.order_providers(ix) {
+                if step(&mut self.cell_mut(provider).holding, was, is) {
+                    self.mark(provider);
+                }
+            }
+        }
+        if before & UP != 0 && now & UP == 0 {
+            for held_up in self.holders.remove(&ix).unwrap_or_default() {
+                if step(&mut self.cell_mut(held_up).closed, true, false) {
+                    self.mark(held_up);
+                }
+            }
+        }
+    }
+
+    /// The providers that may not be told to stop before this unit is down.
+    pub(super) fn order_providers(&self, ix: Ix) -> Vec<Ix> {
+        let edges = self.graph.edges(UnitId(ix)).iter();
+        let present =
+            edges.filter(|edge| edge.kind.orders()).filter_map(|edge| edge.provider).map(|p| p.0);
+        present.chain(self.old_order.get(&ix).into_iter().flatten().copied()).collect()
+    }
+
+    /// The run of a depends-on provider has left active.
+    fn lose(&mut self, ix: Ix, provider: Ix) {
+        let cell = self.cell(ix);
+        if cell.phase.run().is_none_or(|run| run.lost.is_some()) {
+            return;
+        }
+        let target = self
+            .graph
+            .edges(UnitId(ix))
+            .iter()
+            .find(|e| e.kind == DependencyKind::DependsOn && e.provider == Some(UnitId(provider)))
+            .and_then(|edge| self.generation.target(edge.target))
+            .map(|target| target.name.clone());
+        if let Some(run) = self.cell_mut(ix).phase.run_mut() {
+            run.lost = target;
+        }
+        self.require_stop(ix);
+    }
+
+    /// Puts an up unit into must_stop.
+    pub(super) fn require_stop(&mut self, ix: Ix) {
+        let cell = self.cell_mut(ix);
+        if cell.phase.is_up() && !cell.must {
+            cell.must = true;
+            self.mark(ix);
+        }
+    }
+
+    /// Sets whether a unit is among those that may be told to stop, and those that may start.
+    pub(super) fn review(&mut self, ix: Ix) {
+        let key = self.key(ix);
+        let cell = self.cell(ix);
+        let may_stop =
+            cell.phase.is_up() && cell.must && !cell.phase.is_told() && cell.holding == 0;
+        let usable = cell.needed && !cell.broken && cell.conflict.is_none();
+        let may_start = usable && matches!(cell.phase, Phase::Idle) && cell.closed == 0;
+        let rank = (Reverse(cell.rank), ix);
+        if may_stop {
+            self.may_stop.insert(key);
+        } else {
+            self.may_stop.remove(&key);
+        }
+        if may_start {
+            self.may_start.insert(rank);
+        } else {
+            self.may_start.remove(&rank);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The machine by itself, where a scenario file can not say it.

@@ -1,0 +1,73 @@
+//! Triggers: what a firing does to the unit it activates, and when the activation
+//! ends.
+
+use super::failure;
+use super::phase::{Form, Phase};
+use super::{Ix, Machine};
+use crate::generation::UnitId;
+use crate::spec::Kind;
+use crate::time::Time;
+
+impl Machine {
+    /// The unit a trigger activates.
+    pub(super) fn activated(&self, trigger: Ix) -> Option<Ix> {
+        let target = self.unit(trigger)?.activates?;
+        self.graph.provider(target).unit().map(|unit| unit.0)
+    }
+
+    /// A trigger fired. One that is not needed and active can not.
+    pub(super) fn fired(&mut self, now: Time, trigger: Ix) {
+        let cell = self.cell(trigger);
+        let active = matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must;
+        let is_trigger = self.unit(trigger).is_some_and(|unit| unit.kind.is_trigger());
+        if !is_trigger || !active || !cell.needed {
+            return;
+        }
+        let Some(ix) = self.activated(trigger) else { return };
+        let cell = self.cell(ix);
+        let (failures, ended) = (cell.failures, cell.ended);
+        match &cell.phase {
+            Phase::Ready(_, Form::Exited { .. }, _) => self.ask_restart(ix),
+            Phase::Starting(_, _) | Phase::Ready(_, _, _) if !cell.must => return,
+            Phase::Failed(_) if cell.needed => {
+                let wait = self.live(ix).map(|live| failure::delay(&live, failures));
+                let at = ended.after(wait.unwrap_or_default()).max(now);
+                self.set_phase(ix, Phase::Backoff(at));
+            }
+            Phase::Starting(_, _)
+            | Phase::Ready(_, _, _)
+            | Phase::Stopping(_, _)
+            | Phase::Failed(_)
+            | Phase::Idle
+            | Phase::Backoff(_) => {}
+        }
+        self.cell_mut(trigger).fired = true;
+        self.search_due = true;
+    }
+
+    /// The triggers whose firing holds this unit. A walk over all triggers: they are few.
+    fn firing(&self, ix: Ix) -> Vec<Ix> {
+        let fired = self.triggers.iter().copied().filter(|trigger| self.cell(*trigger).fired);
+        fired.filter(|trigger| self.activated(*trigger) == Some(ix)).collect()
+    }
+
+    /// A socket's firing holds this unit: exit 0 is success.
+    pub(super) fn is_served(&self, ix: Ix) -> bool {
+        let is_socket = |ix: &Ix| self.unit(*ix).is_some_and(|unit| unit.kind == Kind::Socket);
+        self.firing(ix).iter().any(is_socket)
+    }
+
+    /// The run of an activated unit has succeeded.
+    pub(super) fn activation_ended(&mut self, ix: Ix) {
+        for trigger in self.firing(ix) {
+            self.cell_mut(trigger).fired = false;
+            self.search_due = true;
+        }
+    }
+
+    /// Of the present generation.
+    pub(super) fn find_triggers(&self) -> Vec<Ix> {
+        let units = self.generation.unit_ids().zip(&self.generation.units);
+        units.filter(|(_, unit)| unit.kind.is_trigger()).map(|(UnitId(ix), _)| ix).collect()
+    }
+}

@@ -1,0 +1,150 @@
+//! What may be asked of a machine. Nothing here changes it.
+
+use super::phase::{Form, Phase};
+use super::{Machine, need::Wish};
+use crate::generation::{Generation, UnitId};
+use crate::graph::Graph;
+use crate::machine::event::{RunId, Shutdown};
+use crate::machine::reason::{Reason, State};
+use crate::name::Name;
+use crate::policy::Policy;
+use crate::spec::Exit;
+use crate::time::Time;
+use std::sync::Arc;
+
+impl Machine {
+    /// The present set of units.
+    pub fn generation(&self) -> &Arc<Generation> {
+        &self.generation
+    }
+
+    /// The present graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The present policy, without the overlay's masks.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The goal and the overlay.
+    pub fn wish(&self) -> &Wish {
+        &self.wish
+    }
+
+    /// The end under way.
+    pub fn ending(&self) -> Option<Shutdown> {
+        self.ending.map(|ending| ending.how)
+    }
+
+    /// In N.
+    pub fn is_needed(&self, unit: UnitId) -> bool {
+        self.cell(unit.0).needed
+    }
+
+    /// What an operator sees.
+    pub fn state(&self, unit: UnitId) -> State {
+        self.shown(unit.0)
+    }
+
+    /// Why.
+    pub fn reason(&self, unit: UnitId) -> Option<Reason> {
+        self.reason_of(unit.0)
+    }
+
+    /// Since when it is shown so.
+    pub fn since(&self, unit: UnitId) -> Time {
+        self.cell(unit.0).since
+    }
+
+    /// Failures in a row.
+    pub fn failures(&self, unit: UnitId) -> u32 {
+        self.cell(unit.0).failures
+    }
+
+    /// Its failures count for others until it is active again.
+    pub fn has_verdict(&self, unit: UnitId) -> bool {
+        self.cell(unit.0).verdict
+    }
+
+    /// Its last failure, until it is forgiven.
+    pub fn last_failure(&self, unit: UnitId) -> Option<&Reason> {
+        self.cell(unit.0).last.as_ref()
+    }
+
+    /// A trigger that has fired, and whose activation has not ended.
+    pub fn has_fired(&self, unit: UnitId) -> bool {
+        self.cell(unit.0).fired
+    }
+
+    /// Its present run.
+    pub fn run(&self, unit: UnitId) -> Option<RunId> {
+        self.cell(unit.0).phase.run().map(|run| run.id)
+    }
+
+    /// Starting, active or stopping.
+    pub fn is_up(&self, unit: UnitId) -> bool {
+        self.cell(unit.0).phase.is_up()
+    }
+
+    /// Told to stop.
+    pub fn is_told(&self, unit: UnitId) -> bool {
+        self.cell(unit.0).phase.is_told()
+    }
+
+    /// Up, and it has to stop.
+    pub fn must_stop(&self, unit: UnitId) -> bool {
+        self.cell(unit.0).phase.is_up() && self.cell(unit.0).must
+    }
+
+    /// Its run has another definition than the generation.
+    pub fn is_stale(&self, unit: UnitId) -> bool {
+        self.cell(unit.0).phase.run().is_some_and(|run| run.stale || run.changed)
+    }
+
+    /// The last STATUS= of its run; may be empty.
+    pub fn status(&self, unit: UnitId) -> &str {
+        self.cell(unit.0).phase.run().map_or("", |run| run.status.as_str())
+    }
+
+    /// Its last reload of itself failed or timed out.
+    pub fn reload_failed(&self, unit: UnitId) -> bool {
+        self.cell(unit.0).phase.run().is_some_and(|run| run.reload_failed)
+    }
+
+    /// How an exited run ended.
+    pub fn exit(&self, unit: UnitId) -> Option<Exit> {
+        match &self.cell(unit.0).phase {
+            Phase::Ready(_, Form::Exited { exit, .. }, _) => *exit,
+            Phase::Ready(_, Form::Running { .. } | Form::Reloading { .. }, _)
+            | Phase::Starting(_, _)
+            | Phase::Stopping(_, _)
+            | Phase::Idle
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => None,
+        }
+    }
+
+    /// Up runs of units that are no longer in the generation, by name, and their state.
+    pub fn removed(&self) -> Vec<(Name, RunId, State)> {
+        let ghosts = self.ghost_ixs().into_iter();
+        let run = |ix| Some((self.name(ix), self.cell(ix).phase.run()?.id, self.shown(ix)));
+        ghosts.filter_map(run).collect()
+    }
+
+    /// The unit and state a run belongs to; None when it is no more.
+    pub fn name_of_run(&self, run: RunId) -> Option<Name> {
+        self.unit_of(run).map(|ix| self.name(ix))
+    }
+
+    /// How many units the last step looked at.
+    pub fn visited(&self) -> usize {
+        self.visited
+    }
+
+    /// No end, no run: [`Machine::step`] has said `Finish`, or nothing was ever started.
+    pub fn is_down(&self) -> bool {
+        self.runs.is_empty()
+    }
+}

@@ -1,0 +1,153 @@
+//! Why a unit is as it is: the chain of reasons from it to the root cause.
+
+use super::spread::{ACTIVE, is_hard};
+use super::{Ix, Machine};
+use crate::generation::UnitId;
+use crate::machine::reason::{Reason, State};
+use crate::name::Name;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// One link of the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Who; None: nobody provides the target.
+    pub unit: Option<UnitId>,
+    /// By which name the link before depends on it; of the first, the unit's own name.
+    pub target: Name,
+    /// Its state.
+    pub state: State,
+    /// Why.
+    pub reason: Option<Reason>,
+}
+
+impl Machine {
+    /// The chain, root cause last; empty for a unit that is not there.
+    pub fn why(&self, unit: UnitId) -> Vec<Link> {
+        let Some(name) = self.generation.unit(unit).map(|unit| unit.name.clone()) else {
+            return Vec::new();
+        };
+        let mut chain = Vec::new();
+        let mut seen = BTreeSet::new();
+        let mut next = Some((unit, name));
+        while let Some((unit, target)) = next.take() {
+            if !seen.insert(unit) {
+                break;
+            }
+            let (state, reason) = (self.shown(unit.0), self.reason_of(unit.0));
+            let nobody = match &reason {
+                Some(Reason::Missing { target } | Reason::Masked { target }) => {
+                    Some(target.clone())
+                }
+                Some(_) | None => None,
+            };
+            next = match &reason {
+                Some(reason) => self.behind(unit, reason),
+                None if state == State::Stopping => self.stopping_provider(unit),
+                None => None,
+            };
+            let link = Link { unit: Some(unit), target, state, reason: reason.clone() };
+            chain.push(link);
+            if let (Some(target), true) = (nobody, self.cell(unit.0).needed) {
+                let state = State::Failed;
+                chain.push(Link { unit: None, target, state, reason });
+            }
+            if next.is_none() && state.is_active() {
+                chain.extend(self.amiss_below(unit, &mut seen).map(|(unit, target)| {
+                    let (state, reason) = (self.shown(unit.0), self.reason_of(unit.0));
+                    Link { unit: Some(unit), target, state, reason }
+                }));
+                next = chain.last().and_then(|last| match (&last.reason, last.unit) {
+                    (Some(reason), Some(last)) if last != unit => self.behind(last, reason),
+                    (Some(_) | None, _) => None,
+                });
+            }
+        }
+        chain
+    }
+
+    /// Whom a reason points at.
+    fn behind(&self, unit: UnitId, reason: &Reason) -> Option<(UnitId, Name)> {
+        match reason {
+            Reason::Dependency { target, unit } => {
+                Some((self.generation.find_unit(unit.as_str())?, target.clone()))
+            }
+            Reason::On { targets } => {
+                let provider = |target: &Name| {
+                    let id = self.generation.find_target(target.as_str())?;
+                    Some((self.graph.provider(id).unit()?, target.clone()))
+                };
+                // What is failed or in backoff says more than what merely waits.
+                let named: Vec<_> = targets.iter().filter_map(provider).collect();
+                let telling = named.iter().find(|(unit, _)| {
+                    let last = self.cell(unit.0).last.is_some();
+                    last && !self.is_active(unit.0)
+                });
+                telling.or(named.first()).filter(|(next, _)| *next != unit).cloned()
+            }
+            Reason::Conflict { target } => {
+                let id = self.generation.find_target(target.as_str())?;
+                Some((self.graph.provider(id).unit()?, target.clone()))
+            }
+            Reason::Exit(_)
+            | Reason::StartTimeout
+            | Reason::StopTimeout
+            | Reason::Watchdog
+            | Reason::Exec(_)
+            | Reason::Masked { .. }
+            | Reason::Missing { .. }
+            | Reason::Config { .. }
+            | Reason::Skipped { .. }
+            | Reason::OutOfMemory
+            | Reason::Protocol { .. }
+            | Reason::Slot
+            | Reason::Backoff { .. }
+            | Reason::Unkillable
+            | Reason::Internal => None,
+        }
+    }
+
+    /// The hard provider whose own stop takes this unit with it.
+    fn stopping_provider(&self, unit: UnitId) -> Option<(UnitId, Name)> {
+        let edges = self.graph.edges(unit).iter().filter(|edge| is_hard(edge.kind));
+        edges
+            .filter_map(|edge| Some((edge.provider?, edge.target)))
+            .find(|(provider, _)| self.shown(provider.0) == State::Stopping)
+            .and_then(|(unit, target)| Some((unit, self.generation.target(target)?.name.clone())))
+    }
+
+    /// The way from an active unit to the nearest thing amiss, if there is one.
+    fn amiss_below(
+        &self,
+        from: UnitId,
+        seen: &mut BTreeSet<UnitId>,
+    ) -> impl Iterator<Item = (UnitId, Name)> + use<> {
+        let mut came: BTreeMap<UnitId, (UnitId, Name)> = BTreeMap::new();
+        let mut queue = VecDeque::from([from]);
+        let mut path = Vec::new();
+        while let Some(unit) = queue.pop_front() {
+            if unit != from && self.is_amiss(unit.0) {
+                let mut here = unit;
+                while let Some((before, target)) = came.get(&here).filter(|_| here != from) {
+                    path.push((here, target.clone()));
+                    seen.insert(here);
+                    here = *before;
+                }
+                path.reverse();
+                break;
+            }
+            for edge in self.graph.edges(unit).iter().filter(|edge| edge.kind.pulls_in()) {
+                let target = self.generation.target(edge.target).map(|t| t.name.clone());
+                let (Some(provider), Some(target)) = (edge.provider, target) else { continue };
+                if provider != from && !came.contains_key(&provider) {
+                    came.insert(provider, (unit, target));
+                    queue.push_back(provider);
+                }
+            }
+        }
+        path.into_iter()
+    }
+
+    pub(super) fn is_active(&self, ix: Ix) -> bool {
+        self.cell(ix).facets & ACTIVE != 0
+    }
+}

@@ -1,0 +1,398 @@
+//! The operator's wishes: each is considered on the side, refused with a reason or
+//! taken whole. A refusal changes nothing.
+
+use super::flip::Next;
+use super::need::{Need, Wish};
+use super::phase::{Form, Phase};
+use super::{Ix, Machine};
+use crate::diagnostic::Severity;
+use crate::generation::{Generation, TargetId, UnitId};
+use crate::graph::{Fault, Graph, Provider};
+use crate::machine::action::Action;
+use crate::machine::event::Goal;
+use crate::machine::reason::Refusal;
+use crate::name::Name;
+use crate::policy::Policy;
+use crate::time::Time;
+use std::sync::Arc;
+
+/// What would hold if the wish were granted.
+struct Candidate {
+    generation: Arc<Generation>,
+    policy: Policy,
+    wish: Wish,
+    graph: Arc<Graph>,
+    faults: Vec<Fault>,
+    need: Need,
+}
+
+fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
+    Refusal { kind: kind.to_string(), message, hint: hint.to_string() }
+}
+
+impl Machine {
+    /// What `-y` drops is a mask until the next boot.
+    fn effective(policy: &Policy, wish: &Wish) -> Policy {
+        let mut policy = policy.clone();
+        policy.mask.extend(wish.drop.iter().cloned());
+        policy
+    }
+
+    fn consider(&self, generation: &Arc<Generation>, policy: Policy, wish: Wish) -> Candidate {
+        let same = Arc::ptr_eq(generation, &self.generation);
+        let (graph, faults) = if same && policy == self.policy && wish.drop == self.wish.drop {
+            (Arc::clone(&self.graph), Vec::new())
+        } else {
+            let effective = Machine::effective(&policy, &wish);
+            let (graph, faults) = Graph::resolve(generation, &effective);
+            (Arc::new(graph), faults)
+        };
+        let fired = |unit: UnitId| {
+            let name = generation.unit(unit).map_or("", |unit| unit.name.as_str());
+            self.generation.find_unit(name).is_some_and(|unit| self.cell(unit.0).fired)
+        };
+        let need = Need::search(generation, &graph, &wish, fired);
+        Candidate { generation: Arc::clone(generation), policy, wish, graph, faults, need }
+    }
+
+    fn take(&mut self, now: Time, candidate: Candidate, no_restart: bool, out: &mut Vec<Action>) {
+        let Candidate { generation, policy, wish, graph, .. } = candidate;
+        let flips =
+            !Arc::ptr_eq(&graph, &self.graph) || !Arc::ptr_eq(&generation, &self.generation);
+        self.policy = policy;
+        self.wish = wish;
+        self.search_due = true;
+        if flips {
+            self.flip(now, Next { generation, graph, no_restart }, out);
+        }
+    }
+
+    /// A target that is asked for must be somebody's who can be used.
+    fn check_root(&self, candidate: &Candidate, name: &Name) -> Result<(), Refusal> {
+        match candidate.graph.meant(&candidate.generation, name) {
+            Provider::Masked => Err(refusal(
+                "masked",
+                format!("{name} is masked"),
+                "`initctl unmask` it, or leave it out",
+            )),
+            Provider::Nobody => Err(refusal(
+                "unknown-target",
+                format!("nobody provides {name}"),
+                "`initctl status` lists the targets",
+            )),
+            Provider::Unit(unit) => check_usable(candidate, unit),
+        }
+    }
+
+    /// Two units that may not be up together, needed by the operator's wish. With `only_new`
+    /// those that are at odds already do not count.
+    fn check_conflicts(&self, candidate: &Candidate, only_new: bool) -> Result<(), Refusal> {
+        let name = |unit: UnitId| candidate.generation.unit(unit).map(|unit| unit.name.clone());
+        let present =
+            if only_new { self.search().conflicts(&self.graph) } else { Default::default() };
+        let known = |unit: UnitId| {
+            let there = name(unit).and_then(|name| self.generation.find_unit(name.as_str()));
+            there.is_some_and(|unit| present.contains_key(&unit))
+        };
+        for (loser, winner) in candidate.need.conflicts(&candidate.graph) {
+            let wished = candidate.need.is_wished(loser) && candidate.need.is_wished(winner);
+            if let (true, false, Some(one), Some(other)) =
+                (wished, known(loser), name(winner), name(loser))
+            {
+                let message = format!("{one} and {other} are both needed and conflict");
+                return Err(refusal("conflict", message, "drop one of them with `-TARGET`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// No needed unit may become unusable that was not.
+    fn check_broken(&self, candidate: &Candidate) -> Result<(), Refusal> {
+        for fault in &candidate.faults {
+            let worse = |unit: &UnitId| {
+                candidate.need.has(*unit)
+                    && candidate.graph.broken(*unit).is_some()
+                    && self.graph.broken(*unit).is_none()
+            };
+            if fault.diagnostic.severity == Severity::Error && fault.units.iter().any(worse) {
+                return Err(said(fault));
+            }
+        }
+        Ok(())
+    }
+
+    /// Anything wrong in what is needed of the unit directories rejects a new generation.
+    fn check_generation(&self, candidate: &Candidate) -> Result<(), Refusal> {
+        let generation = &candidate.generation;
+        let concerns = |unit: &UnitId| {
+            let local = generation.unit(*unit).is_some_and(|unit| unit.source.is_none());
+            local && candidate.need.has(*unit)
+        };
+        for (id, unit) in generation.unit_ids().zip(&generation.units) {
+            if let (Some(fault), true) = (&unit.fault, concerns(&id)) {
+                return Err(refusal("broken", format!("{}: {}", fault.at, fault.message), ""));
+            }
+        }
+        for fault in &candidate.faults {
+            let error = fault.diagnostic.severity == Severity::Error;
+            if error && fault.units.iter().any(concerns) {
+                return Err(said(fault));
+            }
+        }
+        for name in candidate.wish.roots() {
+            let now = self.graph.meant(&self.generation, name);
+            let then = candidate.graph.meant(generation, name);
+            if now != Provider::Nobody && then == Provider::Nobody {
+                let message = format!("nobody provides {name} any more, which is wanted");
+                return Err(refusal("unknown-target", message, "change the goal first"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn boot(
+        &mut self,
+        now: Time,
+        generation: Arc<Generation>,
+        targets: Vec<Name>,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        if self.booted {
+            return Err(refusal("booted", "init has booted already".to_string(), ""));
+        }
+        self.booted = true;
+        let default = generation.settings.default_target.clone();
+        let goal = if targets.is_empty() { vec![default] } else { targets };
+        let wish = Wish { goal, ..Wish::default() };
+        let policy = generation.policy.clone();
+        let candidate = self.consider(&generation, policy, wish);
+        self.take(now, candidate, false, out);
+        self.ground(now);
+        let dead = |name: &Name| {
+            let provider = self.graph.meant(&self.generation, name).unit();
+            provider.is_none_or(|unit| {
+                let cell = self.cell(unit.0);
+                cell.broken || cell.bad > 0
+            })
+        };
+        if !self.wish.goal.iter().all(dead) {
+            return Ok(());
+        }
+        let emergency = self.generation.settings.emergency_target.clone();
+        if dead(&emergency) {
+            out.push(Action::Emergency);
+        } else {
+            self.wish.goal = vec![emergency];
+            self.search_due = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_goal(
+        &mut self,
+        now: Time,
+        goal: Goal,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        let targets = if goal.targets.is_empty() { self.wish.goal.clone() } else { goal.targets };
+        let wish = Wish {
+            goal: targets,
+            want: goal.want.into_iter().collect(),
+            drop: goal.drop.into_iter().collect(),
+        };
+        for name in &wish.drop {
+            self.known(name)?;
+        }
+        let candidate = self.consider(&self.generation, self.policy.clone(), wish);
+        for name in candidate.wish.roots() {
+            self.check_root(&candidate, name)?;
+        }
+        self.check_broken(&candidate)?;
+        self.check_conflicts(&candidate, false)?;
+        self.take(now, candidate, false, out);
+        Ok(())
+    }
+
+    pub(super) fn want(
+        &mut self,
+        now: Time,
+        target: Name,
+        until: Option<Time>,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        let mut wish = self.wish.clone();
+        wish.drop.remove(&target);
+        wish.want.insert(target.clone(), until);
+        let candidate = self.consider(&self.generation, self.policy.clone(), wish);
+        self.check_root(&candidate, &target)?;
+        self.check_broken(&candidate)?;
+        self.check_conflicts(&candidate, true)?;
+        self.take(now, candidate, false, out);
+        Ok(())
+    }
+
+    pub(super) fn unwant(
+        &mut self,
+        now: Time,
+        target: &Name,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        let mut wish = self.wish.clone();
+        let wanted = wish.want.remove(target).is_some();
+        let dropped = wish.drop.remove(target);
+        if !wanted && !dropped {
+            let message = format!("{target} is not in the overlay");
+            return Err(refusal("not-wanted", message, "`initctl status` shows the overlay"));
+        }
+        let candidate = self.consider(&self.generation, self.policy.clone(), wish);
+        self.check_broken(&candidate)?;
+        self.take(now, candidate, false, out);
+        Ok(())
+    }
+
+    pub(super) fn set_policy(
+        &mut self,
+        now: Time,
+        policy: Policy,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        let candidate = self.consider(&self.generation, policy, self.wish.clone());
+        self.check_broken(&candidate)?;
+        self.take(now, candidate, false, out);
+        Ok(())
+    }
+
+    pub(super) fn reload(
+        &mut self,
+        now: Time,
+        generation: &Arc<Generation>,
+        no_restart: bool,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        let candidate = self.consider(generation, generation.policy.clone(), self.wish.clone());
+        self.check_generation(&candidate)?;
+        self.check_conflicts(&candidate, true)?;
+        self.take(now, candidate, no_restart, out);
+        Ok(())
+    }
+
+    fn known(&self, name: &Name) -> Result<(), Refusal> {
+        let generation = &self.generation;
+        let named = generation.find_target(name.as_str()).and_then(|t| generation.target(t));
+        let provided = named.is_some_and(|target| !target.candidates.is_empty());
+        if provided || generation.find_unit(name.as_str()).is_some() {
+            return Ok(());
+        }
+        Err(refusal("unknown-target", format!("nobody provides {name}"), ""))
+    }
+
+    /// The units an operator names, usable ones only; all or none.
+    fn named(&self, names: &[Name]) -> Result<Vec<Ix>, Refusal> {
+        let mut units = Vec::new();
+        for name in names {
+            match self.graph.meant(&self.generation, name) {
+                Provider::Unit(unit) => {
+                    if let Some(broken) = self.graph.broken(unit) {
+                        let message =
+                            format!("{name} is broken: {}: {}", broken.at, broken.message);
+                        return Err(refusal("broken", message, "correct the file, then reload"));
+                    }
+                    units.push(unit.0);
+                }
+                Provider::Masked => {
+                    let message = format!("{name} is masked");
+                    return Err(refusal("masked", message, "`initctl unmask` it"));
+                }
+                Provider::Nobody => {
+                    let message = format!("nobody provides {name}");
+                    return Err(refusal("unknown-target", message, ""));
+                }
+            }
+        }
+        Ok(units)
+    }
+
+    pub(super) fn restart(&mut self, names: &[Name]) -> Result<(), Refusal> {
+        for ix in self.named(names)? {
+            if self.cell(ix).phase.is_up() {
+                self.ask_restart(ix);
+            } else {
+                self.forgive(ix, false);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn retry(&mut self, names: &[Name]) -> Result<(), Refusal> {
+        for ix in self.named(names)? {
+            self.forgive(ix, true);
+        }
+        Ok(())
+    }
+
+    pub(super) fn reload_unit(
+        &mut self,
+        now: Time,
+        names: &[Name],
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        let units = self.named(names)?;
+        for (ix, name) in units.iter().zip(names) {
+            let cell = self.cell(*ix);
+            let running = matches!(
+                cell.phase,
+                Phase::Ready(_, Form::Running { .. } | Form::Reloading { .. }, _)
+            );
+            let can = cell.phase.run().is_some_and(|run| run.definition.has_exec_reload);
+            if !running || cell.must {
+                return Err(refusal("not-running", format!("{name} is not running"), ""));
+            }
+            if !can {
+                let message = format!("{name} has no exec-reload");
+                return Err(refusal("no-reload", message, "`initctl restart` replaces it"));
+            }
+        }
+        for ix in units {
+            self.reloading(now, ix, false);
+            if let Some(run) = self.cell(ix).phase.run() {
+                out.push(Action::ReloadUnit { name: run.definition.name.clone(), run: run.id });
+            }
+        }
+        Ok(())
+    }
+
+    /// Wishes whose time is over.
+    pub(super) fn expire(&mut self, now: Time) {
+        self.wish.want.retain(|_, until| until.is_none_or(|until| until > now));
+        self.search_due = true;
+    }
+
+    /// All goals: given, laid over, and those of the sources.
+    pub(super) fn goals(&self) -> (Vec<&Name>, Vec<TargetId>) {
+        if self.ending.is_some() {
+            return (Vec::new(), Vec::new());
+        }
+        let sources = self.generation.roots.iter().flat_map(|(_, roots)| roots).copied().collect();
+        (self.wish.roots().collect(), sources)
+    }
+}
+
+fn check_usable(candidate: &Candidate, unit: UnitId) -> Result<(), Refusal> {
+    match candidate.graph.broken(unit) {
+        None => Ok(()),
+        Some(broken) => Err(refusal(
+            "broken",
+            format!("{}: {}", broken.at, broken.message),
+            "correct the file, then reload",
+        )),
+    }
+}
+
+fn said(fault: &Fault) -> Refusal {
+    let diagnostic = &fault.diagnostic;
+    refusal(
+        &diagnostic.code,
+        format!("{}: {}", diagnostic.at, diagnostic.message),
+        &diagnostic.hint,
+    )
+}
