@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
     fn provides(&mut self, name: &Name) -> Vec<Name> {
         let Some(field) = self.field("provides") else { return vec![name.clone()] };
         let names = field.names(&mut self.found, false);
-        if names.is_empty() {
+        if field.node.list().is_some_and(<[_]>::is_empty) {
             let hint = "leave the key out to provide the unit's name";
             field.error(&mut self.found, "value", "the unit provides nothing".to_string(), hint);
         }

@@ -90,6 +90,12 @@ pub(crate) fn load(
     let reading = yaml::read(path, &bytes, &yaml::Limits::UNIT_FILE);
     let mut manifests: Vec<Manifest> =
         reading.documents.iter().map(|document| Manifest::read(path, document)).collect();
+    for cut in reading.diagnostics.iter().filter(|found| found.code == "truncated") {
+        // A name on a line that was cut may be the beginning of another.
+        for manifest in manifests.iter_mut().filter(|manifest| manifest.at.line == cut.at.line) {
+            manifest.name = None;
+        }
+    }
     if manifests.is_empty() && reading.diagnostics.is_empty() {
         let message = "there is no unit in this file".to_string();
         let error = whole(Severity::Error, "empty", path, message);

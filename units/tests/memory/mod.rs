@@ -1,0 +1,137 @@
+//! A file system in memory, for tests of the loader: paths to files, with every
+//! question counted. Directories are there by what is in them.
+
+use groundstate_units::files::{FileKind, Files, Problem, Stat};
+use groundstate_units::generation::{Generation, Stamp};
+use groundstate_units::load::{Loaded, Options, load};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone)]
+struct File {
+    bytes: Vec<u8>,
+    stat: Stat,
+}
+
+#[derive(Default)]
+pub(crate) struct Memory {
+    files: BTreeMap<String, File>,
+    clock: i64,
+    pub(crate) backwards: bool,
+    pub(crate) read: RefCell<Vec<String>>,
+    /// This path changes each time it is looked at.
+    pub(crate) restless: Option<String>,
+    looks: RefCell<i64>,
+}
+
+impl Memory {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Memory {
+        let mut memory = Memory::default();
+        memory
+            .put("/etc/passwd", "root:x:0:0:r:/root:/bin/sh\nwww:x:33:33:w:/var/www:/bin/false\n");
+        memory.put("/etc/group", "root:x:0:\nwww:x:33:\nadm:x:4:www\n");
+        memory.program("/bin/x");
+        for (path, text) in files {
+            memory.put(path, text);
+        }
+        memory
+    }
+
+    pub(crate) fn put(&mut self, path: &str, text: impl AsRef<[u8]>) {
+        self.clock += 1;
+        let bytes = text.as_ref().to_vec();
+        let stamp = Stamp {
+            device: 1,
+            inode: 7,
+            size: bytes.len() as u64,
+            modified: self.clock,
+            changed: self.clock,
+        };
+        let stat = Stat { kind: FileKind::Regular, mode: 0o644, uid: 0, stamp };
+        self.files.insert(path.to_string(), File { bytes, stat });
+    }
+
+    pub(crate) fn program(&mut self, path: &str) {
+        self.put(path, "\x7fELF");
+        self.change(path, |stat| stat.mode = 0o755);
+    }
+
+    pub(crate) fn change(&mut self, path: &str, change: impl FnOnce(&mut Stat)) {
+        change(&mut self.files.get_mut(path).unwrap().stat);
+    }
+
+    pub(crate) fn remove(&mut self, path: &str) {
+        self.files.remove(path);
+    }
+
+    pub(crate) fn special(&mut self, path: &str) {
+        self.put(path, "");
+        self.change(path, |stat| stat.kind = FileKind::Special);
+    }
+
+    fn children(&self, directory: &str) -> BTreeSet<String> {
+        let prefix = format!("{}/", directory.trim_end_matches('/'));
+        let inside = self.files.keys().filter_map(|path| path.strip_prefix(&prefix));
+        inside.map(|rest| rest.split('/').next().unwrap_or(rest).to_string()).collect()
+    }
+
+    pub(crate) fn load(&self, previous: Option<&Generation>) -> Loaded {
+        load(self, &Options::system(0), previous)
+    }
+
+    pub(crate) fn check(&self, directory: &str) -> Generation {
+        load(self, &Options::directories(vec![directory.to_string()], 0), None).generation
+    }
+}
+
+impl Files for Memory {
+    fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {
+        let mut names: Vec<String> = self.children(directory).into_iter().collect();
+        if names.len() > limit {
+            return Err(Problem::TooLarge);
+        }
+        if self.backwards {
+            names.reverse();
+        }
+        Ok(names)
+    }
+
+    fn stat(&self, path: &str) -> Result<Stat, Problem> {
+        if self.restless.as_deref() == Some(path) {
+            *self.looks.borrow_mut() += 1;
+            let mut stat = self.files.get(path).unwrap().stat;
+            stat.stamp.modified += *self.looks.borrow();
+            return Ok(stat);
+        }
+        match self.files.get(path) {
+            Some(file) => Ok(file.stat),
+            None if !self.children(path).is_empty() => {
+                let stamp = Stamp::default();
+                Ok(Stat { kind: FileKind::Directory, mode: 0o755, uid: 0, stamp })
+            }
+            None => Err(Problem::Missing),
+        }
+    }
+
+    fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {
+        let stat = self.stat(path)?;
+        if stat.kind != FileKind::Regular {
+            return Err(Problem::Kind(stat.kind));
+        }
+        self.read.borrow_mut().push(path.to_string());
+        let bytes = &self.files[path].bytes;
+        if bytes.len() > limit {
+            return Err(Problem::TooLarge);
+        }
+        Ok((bytes.clone(), stat))
+    }
+}
+
+/// `line:column code` of each diagnostic.
+pub(crate) fn told(generation: &Generation) -> Vec<String> {
+    let tell = |d: &groundstate_units::diagnostic::Diagnostic| {
+        let file = d.at.file.rsplit('/').next().unwrap_or_default();
+        format!("{file}:{}:{} {} {}", d.at.line, d.at.column, d.severity, d.code)
+    };
+    generation.diagnostics.iter().map(tell).collect()
+}

@@ -1,0 +1,625 @@
+//! From the bytes of unit files to a generation: what is read, what is told, where.
+
+mod memory;
+
+use groundstate_units::generation::{Generation, Unit};
+use groundstate_units::key::Shape;
+use groundstate_units::key_table::KEYS;
+use groundstate_units::name::Name;
+use groundstate_units::spec::{
+    DependencyKind, Kind, Log, OnChange, Readiness, Restart, RestartLimit, Run,
+};
+use memory::{Memory, told};
+use std::time::Duration;
+
+/// The design card's example units, as they stand there.
+const MADDY: &str = "\
+unit: maddy
+type: foreground-notified
+provides: imapd, smtpd
+depends-ms: network-online
+exec-start: /usr/bin/maddy run
+exec-reload: /bin/kill -USR1 $MAINPID
+exec-stop: /bin/kill -TERM $MAINPID
+";
+const NETWORK_ONLINE: &str = "\
+unit: network-online
+type: virtual
+provides: network-online
+depends-on: netif, dhcp, dns
+";
+const DHCPCD: &str = "\
+unit: dhcpcd
+provides: dhcp
+depends-on: netif
+...
+";
+const NETIF: &str = "\
+unit: netif
+provides: netif
+type: oneshot
+exec-start: /etc/my-script-to-set-up-interfaces-with-iproute2
+...
+";
+const UNBOUND: &str = "\
+unit: unbound
+provides: dns
+depends-on: netif
+...
+";
+const INSPIRCD: &str = "\
+unit: inspircd
+provides: ircd
+depends-ms: network-online
+...
+";
+const IRC_BOT: &str = "\
+name: irc-bot
+type: foreground-notified
+provides: irc-bot
+depends-ms: network-online
+waits-for: ircd
+ready-grep: ^connected to
+exec-start: /usr/local/bin/irc-bot -c /etc/irc-bot.conf
+exec-reload: /bin/kill -USR1 $MAINPID
+";
+
+fn unit<'g>(generation: &'g Generation, name: &str) -> &'g Unit {
+    let name = Name::new(name).unwrap();
+    generation.units.iter().find(|unit| unit.name == name).unwrap()
+}
+
+fn run(unit: &Unit) -> Run {
+    Run::decode(&unit.run).unwrap()
+}
+
+fn provides<'g>(generation: &'g Generation, unit: &Unit) -> Vec<&'g str> {
+    unit.provides.iter().map(|id| generation.targets[id.0 as usize].name.as_str()).collect()
+}
+
+/// A generation of one file.
+fn one(text: &str) -> Generation {
+    Memory::new(&[("/u/x.yaml", text)]).check("/u")
+}
+
+/// What is told about one file, without what is outside of it.
+fn mistakes(text: &str) -> Vec<String> {
+    told(&one(text)).into_iter().filter(|told| !told.contains("missing-executable")).collect()
+}
+
+#[track_caller]
+fn fine(text: &str) -> Unit {
+    assert_eq!(mistakes(text), Vec::<String>::new(), "{text}");
+    one(text).units.remove(0)
+}
+
+#[test]
+fn the_design_cards_examples_load_as_they_are_written() {
+    let files = [MADDY, NETWORK_ONLINE, DHCPCD, NETIF, UNBOUND, INSPIRCD, IRC_BOT];
+    let programs = [
+        "/usr/bin/maddy",
+        "/bin/kill",
+        "/etc/my-script-to-set-up-interfaces-with-iproute2",
+        "/usr/local/bin/irc-bot",
+    ];
+    let mut apart = Memory::new(&[(
+        "/one/all.yaml",
+        &files.concat().replace("MAINPID\nunit", "MAINPID\n---\nunit"),
+    )]);
+    programs.iter().for_each(|program| apart.program(program));
+    for (index, text) in files.iter().enumerate() {
+        apart.put(&format!("/etc/groundstate/units/{index}.yaml"), text);
+    }
+    let loaded = apart.load(None);
+    let generation = &loaded.generation;
+    assert_eq!((told(generation), loaded.refused, loaded.parsed), (vec![], false, 7));
+    let names: Vec<_> = generation.units.iter().map(|unit| unit.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["dhcpcd", "inspircd", "irc-bot", "maddy", "netif", "network-online", "unbound"]
+    );
+    let maddy = unit(generation, "maddy");
+    assert_eq!(
+        (maddy.kind, provides(generation, maddy)),
+        (Kind::ForegroundNotified, vec!["imapd", "smtpd"])
+    );
+    assert!(maddy.has_exec_stop && maddy.has_exec_reload);
+    assert_eq!(unit(generation, "dhcpcd").kind, Kind::Virtual);
+    let bot = unit(generation, "irc-bot");
+    assert_eq!(bot.readiness, Readiness::Reported);
+    assert_eq!(run(bot).ready_grep.as_deref(), Some("^connected to"));
+    let kinds: Vec<_> = bot.dependencies.iter().map(|edge| (edge.kind, edge.line)).collect();
+    assert_eq!(kinds, [(DependencyKind::DependsMs, 4), (DependencyKind::WaitsFor, 5)]);
+}
+
+#[test]
+fn several_units_in_one_file_are_as_good_as_several_files() {
+    let cards = [NETWORK_ONLINE, "...\n", DHCPCD, NETIF, UNBOUND, INSPIRCD];
+    let mut memory = Memory::new(&[("/u/all.yaml", &cards.concat())]);
+    memory.program("/etc/my-script-to-set-up-interfaces-with-iproute2");
+    let generation = memory.check("/u");
+    assert_eq!((told(&generation), generation.units.len()), (vec![], 5));
+    assert_eq!(unit(&generation, "unbound").at.line, 15);
+}
+
+/// A value that is right for the shape, wherever the key is allowed.
+fn sample(key: &groundstate_units::key::Key) -> String {
+    match (key.name, key.shape) {
+        ("on-change", _) => "keep".to_string(),
+        ("type", _) => String::new(),
+        (_, Shape::Choice(words)) => words[0].to_string(),
+        _ => key.example.split_once(':').unwrap().1.trim_start_matches(' ').to_string(),
+    }
+}
+
+#[test]
+fn every_key_is_taken_by_just_the_types_it_is_for() {
+    for kind in Kind::ALL {
+        for key in KEYS.iter().filter(|key| !matches!(key.name, "unit" | "name" | "type")) {
+            let mut text =
+                format!("unit: u\ntype: {}\n{}: {}\n", kind.as_str(), key.name, sample(key));
+            for needed in KEYS.iter().filter(|k| k.required.has(kind) && !matches!(k.name, "unit"))
+            {
+                if needed.name != key.name {
+                    text += &format!("{}: {}\n", needed.name, sample(needed));
+                }
+            }
+            let errors: Vec<String> = mistakes(&text)
+                .into_iter()
+                .filter(|told| told.contains(" key-type") || told.contains(" shape"))
+                .collect();
+            if key.types.has(kind) {
+                let errors: Vec<String> = mistakes(&text)
+                    .into_iter()
+                    .filter(|t| t.contains(" error ") && !t.contains("missing-target"))
+                    .collect();
+                assert_eq!(errors, Vec::<String>::new(), "{text}");
+            } else {
+                assert_eq!(errors, ["x.yaml:3:1 error key-type"], "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_type_can_not_do_without_is_asked_for() {
+    for kind in Kind::ALL {
+        for needed in KEYS.iter().filter(|k| k.required.has(kind) && k.name != "unit") {
+            let mut text = format!("type: {}\nunit: u\n", kind.as_str());
+            for other in KEYS
+                .iter()
+                .filter(|k| k.required.has(kind) && k.name != "unit" && k.name != needed.name)
+            {
+                text += &format!("{}: {}\n", other.name, sample(other));
+            }
+            assert_eq!(mistakes(&text)[0], "x.yaml:2:1 error missing-key", "{text}");
+        }
+    }
+}
+
+#[test]
+fn defaults_depend_on_the_type() {
+    let plain = fine("unit: a\nexec-start: /bin/x\n");
+    assert_eq!((plain.kind, plain.readiness), (Kind::ForegroundSupervised, Readiness::Exec));
+    assert_eq!(plain.live.restart, Restart::OnFailure);
+    assert_eq!(plain.live.start_timeout, Some(Duration::from_secs(60)));
+    assert_eq!((plain.live.stop_signal, plain.live.failure_verdict), (15, 3));
+    let run = run(&plain);
+    assert_eq!((run.log, run.umask, run.working_dir.as_str()), (Log::File, 0o22, "/"));
+    assert_eq!(run.credentials, None);
+    let once = fine("unit: a\ntype: oneshot\nexec-start: [/bin/x, /bin/x b]\n");
+    assert_eq!((once.live.restart, once.readiness), (Restart::Never, Readiness::Exit));
+    assert_eq!(fine("unit: a\n").kind, Kind::Virtual);
+}
+
+#[test]
+fn every_value_arrives_where_it_belongs() {
+    let unit = fine(
+        "unit: a\ndescription:  My  unit\nexec-start: /bin/x $A\nexec-start-pre: [/bin/x 1, /bin/x 2]\n\
+         exec-stop: /bin/x $MAINPID\nexec-reload: /bin/x\nready-wait: 1.5\nstart-timeout: none\n\
+         stop-timeout: 2min\nstop-signal: SIGQUIT\nsuccess-status: [143, TERM, 3, 3]\nlog: null\n\
+         restart: always\nrestart-delay: 1\nrestart-delay-max: 2\nrestart-reset: 3\nrestart-limit: 5/10s\n\
+         failure-verdict: 1\non-change: reload\nessential: on\nuser: www\ngroup: 50\n\
+         supplementary-groups: [adm, 7]\nenv: {A: '1', B: ''}\nenv-file: -/etc/default/a\n\
+         working-dir: /u\numask: 077\nlimits: {nofile: 1024:4096, core: infinity}\n",
+    );
+    let live = &unit.live;
+    assert_eq!(live.description, "My unit");
+    assert_eq!((live.start_timeout, live.stop_timeout), (None, Some(Duration::from_secs(120))));
+    assert_eq!(
+        (live.stop_signal, live.restart, live.on_change),
+        (3, Restart::Always, OnChange::Reload)
+    );
+    assert_eq!(live.restart_limit, RestartLimit::Within(5, Duration::from_secs(10)));
+    assert_eq!(
+        (live.success_status.codes.as_slice(), live.success_status.signals.as_slice()),
+        (&[3u8, 143][..], &[15u8][..])
+    );
+    assert!(live.essential && unit.has_exec_stop && unit.has_exec_reload);
+    assert_eq!(unit.readiness, Readiness::Wait(Duration::from_millis(1500)));
+    let run = run(&unit);
+    let ids = run.credentials.unwrap().ids.unwrap();
+    assert_eq!((ids.uid, ids.gid, ids.groups), (Some(33), Some(50), Some(vec![4, 7])));
+    assert_eq!((run.log, run.umask, run.exec_start_pre.len()), (Log::Null, 0o77, 2));
+    assert_eq!(run.env, [("A".to_string(), "1".to_string()), ("B".to_string(), String::new())]);
+    assert_eq!((run.limits.len(), run.limits[0].soft, run.limits[1].hard), (2, Some(1024), None));
+    assert!(run.env_file[0].optional);
+    assert_eq!(
+        fine("unit: a\nexec-start: /bin/x\nenv: [A=b=c, B=]\n").kind,
+        Kind::ForegroundSupervised
+    );
+}
+
+#[test]
+fn a_file_without_a_unit_is_told() {
+    for text in ["", "\n  \n", "# only a comment\n", "...\n", "---\n---\n"] {
+        assert_eq!(mistakes(text), ["x.yaml:0:0 error empty"], "{text:?}");
+    }
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_told_at_once() {
+    let told = mistakes(
+        "unit: a\ntipe: oneshot\nexec-start: ./x\nstart-timeout: 0\nuser: 0day\numask: 8\n",
+    );
+    assert_eq!(
+        told,
+        [
+            "x.yaml:2:1 error unknown-key",
+            "x.yaml:3:13 error exec-line",
+            "x.yaml:4:16 error value",
+            "x.yaml:5:7 error value",
+            "x.yaml:6:8 error value",
+        ]
+    );
+}
+
+#[test]
+fn values_that_can_not_be_meant_are_refused_at_their_place() {
+    for line in [
+        "user: -1",
+        "user: 4294967295",
+        "user: 4294967296",
+        "user: 0x1",
+        "user: ''",
+        "user: \"root\\n\"",
+        "user:",
+        "umask: 999",
+        "start-timeout: -1",
+        "start-timeout: 1e9",
+        "start-timeout: ∞",
+        "stop-timeout: 0",
+        "restart-delay: 9223372036854775808",
+        "restart-limit: 0",
+        "restart-limit: 5/",
+        "failure-verdict: 0",
+        "success-status: 143",
+        "success-status: [256]",
+        "success-status: [-1]",
+        "limits: nofile",
+        "limits: {nofile: 5:1}",
+        "limits: {nofiles: 5}",
+        "working-dir: var",
+        "env: {0A: b}",
+        "env: [A]",
+        "env: {A: }",
+        "env-file: x",
+        "log: nul",
+        "restart: sometimes",
+        "on-change: reload",
+        "essential: 1",
+        "ready-grep: '('",
+        "ready-grep: 'a{1000}{1000}'",
+        "ready-grep: '(?=x)'",
+        "exec-stop: []",
+        "exec-stop: [[/bin/x]]",
+        "exec-start-pre: /bin/x $MAINPID",
+        "depends-on: a,,b",
+        "depends-on: a b",
+        "depends-on: {a: b}",
+        "depends-on: a??",
+        "provides: []",
+        "provides: a?",
+        "provides: ../x",
+        "description: [a]",
+        "stop-signal: 0",
+        "supplementary-groups: adm",
+    ] {
+        let text = format!("unit: u\nexec-start: /bin/x\n{line}\n");
+        let mistakes = mistakes(&text);
+        let errors: Vec<_> = mistakes.iter().filter(|told| told.contains(" error ")).collect();
+        assert!(errors.len() == 1 && errors[0].starts_with("x.yaml:3:"), "{line}: {mistakes:?}");
+    }
+    for pair in ["ready-wait: 1\nready-grep: x", "exec-start: [/bin/x]"] {
+        let text = format!("unit: u\nexec-start: /bin/x\n{pair}\n").replacen(
+            "exec-start: /bin/x\nexec-start",
+            "exec-start",
+            1,
+        );
+        assert!(!mistakes(&text).is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn a_mistake_breaks_its_unit_and_no_other() {
+    let memory = Memory::new(&[
+        ("/u/bad.yaml", "unit: bad\nprovides: b\nexec-start: echo a: b\n"),
+        ("/u/worse.yaml", "unit: worse\numask: 9\nexec-start: /bin/x\n---\nunit: beside\n"),
+        ("/u/good.yaml", "unit: good\nwaits-for: b\n"),
+    ]);
+    let generation = memory.check("/u");
+    let broken: Vec<_> = generation
+        .units
+        .iter()
+        .map(|u| (u.name.as_str(), u.fault.as_ref().map(|f| f.at.line)))
+        .collect();
+    assert_eq!(broken, [("bad", Some(3)), ("beside", None), ("good", None), ("worse", Some(2))]);
+    assert_eq!(provides(&generation, unit(&generation, "bad")), ["b"]);
+    assert!(memory.load(None).generation.prove().is_ok());
+}
+
+#[test]
+fn a_file_cut_short_never_gives_another_unit_that_runs() {
+    let text = "unit: web\nprovides: http\nexec-start: /bin/x --config /etc/web.conf\nuser: www\n";
+    let whole = one(text).units.remove(0);
+    for end in 0..text.len() {
+        let generation = one(&text[..end]);
+        for unit in &generation.units {
+            let at_line_end = text[..end].ends_with('\n');
+            let sound = unit.fault.is_none() && unit.kind.has_process();
+            // Only a cut between two lines goes unseen, and then the command is the whole one.
+            assert!(
+                !sound || at_line_end && run(unit).exec_start == run(&whole).exec_start,
+                "{end}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_unit_named_twice_is_an_error_at_both_places_and_one_broken_unit() {
+    let mut memory = Memory::new(&[
+        ("/etc/groundstate/units/a.yaml", "unit: web\nprovides: x\n"),
+        ("/etc/groundstate/units/b.yaml", "# c\nunit: web\nprovides: y\n"),
+    ]);
+    let first = memory.load(None);
+    assert_eq!(
+        told(&first.generation),
+        ["a.yaml:1:1 error double-unit", "b.yaml:2:1 error double-unit"]
+    );
+    let web = unit(&first.generation, "web");
+    assert!(web.fault.is_some());
+    assert_eq!(provides(&first.generation, web), ["x", "y"]);
+    memory.remove("/etc/groundstate/units/b.yaml");
+    let second = memory.load(Some(&first.generation));
+    assert_eq!(told(&second.generation), Vec::<String>::new());
+    assert_eq!(unit(&second.generation, "web").fault, None);
+}
+
+#[test]
+fn an_earlier_directory_hides_a_file_of_the_same_name() {
+    let memory = Memory::new(&[
+        ("/etc/groundstate/units/a.yaml", "unit: admin\n"),
+        ("/run/groundstate/units/a.yaml", "unit: runtime\n"),
+        ("/usr/lib/groundstate/units/a.yaml", "unit: vendor\n"),
+        ("/run/groundstate/units/b.yaml", "unit: runtime\n"),
+        ("/usr/lib/groundstate/units/b.yaml", "unit: vendor\n"),
+        ("/usr/lib/groundstate/units/.c.yaml", "no unit\n"),
+        ("/usr/lib/groundstate/units/README", "no unit\n"),
+    ]);
+    let generation = memory.load(None).generation;
+    let names: Vec<_> = generation.units.iter().map(|unit| unit.name.as_str()).collect();
+    assert_eq!((names, told(&generation)), (vec!["admin", "runtime"], vec![]));
+}
+
+#[test]
+fn drop_ins_lay_their_keys_over_a_unit_in_the_order_of_their_names() {
+    let mut memory = Memory::new(&[
+        (
+            "/usr/lib/groundstate/units/web.yaml",
+            "unit: httpd\nexec-start: /bin/x\numask: 1\ndescription: a\n",
+        ),
+        ("/usr/lib/groundstate/units/web.d/20.yaml", "umask: 2\ndescription: b\n"),
+        ("/etc/groundstate/units/httpd.d/10.yaml", "umask: 3\n"),
+        ("/etc/groundstate/units/web.d/30.yaml", "wants: z\n"),
+        ("/etc/groundstate/units/nobody.d/1.yaml", "umask: 3\n"),
+    ]);
+    let first = memory.load(None);
+    let web = unit(&first.generation, "httpd");
+    assert_eq!(
+        (run(web).umask, web.live.description.as_str(), web.dependencies.len()),
+        (2, "b", 1)
+    );
+    assert_eq!(told(&first.generation), ["1.yaml:0:0 warning unused-drop-in"]);
+    assert_eq!(memory.load(Some(&first.generation)).parsed, 0);
+    memory.put("/etc/groundstate/units/web.d/15.yaml", "umask: 9\n");
+    let second = memory.load(Some(&first.generation));
+    assert_eq!(second.parsed, 1);
+    let fault = unit(&second.generation, "httpd").fault.clone();
+    assert_eq!(fault, None, "a later drop-in replaced the mistaken key as a whole");
+    memory.put("/etc/groundstate/units/web.d/40.yaml", "umask: 9\n");
+    let third = memory.load(Some(&second.generation));
+    assert!(
+        unit(&third.generation, "httpd").fault.as_ref().unwrap().at.file.ends_with("web.d/40.yaml")
+    );
+}
+
+#[test]
+fn only_changed_files_are_parsed_again() {
+    let mut memory = Memory::new(&[
+        (
+            "/etc/groundstate/units/a.yaml",
+            "unit: a\nexec-start: /bin/x\nwaits-for: b\n---\nunit: a2\n",
+        ),
+        ("/etc/groundstate/units/b.yaml", "unit: b\nexec-start: /bin/x | y\n"),
+        ("/etc/groundstate/units/c.yaml", "unit: c\numask: 9\nexec-start: /bin/x\n"),
+        ("/etc/groundstate/units/d.yaml", "unit: d\nexec-start: /bin/absent\n"),
+    ]);
+    let first = memory.load(None);
+    assert_eq!(first.parsed, 4);
+    let second = memory.load(Some(&first.generation));
+    assert_eq!(second.generation, first.generation);
+    assert_eq!(second.parsed, 1, "what is missing outside may have come: d");
+    memory.put("/etc/groundstate/units/b.yaml", "unit: b\n");
+    memory.program("/bin/absent");
+    let third = memory.load(Some(&second.generation));
+    assert_eq!(third.parsed, 2);
+    assert_eq!(memory.load(Some(&third.generation)).parsed, 0);
+    assert_eq!(third.generation, memory.load(None).generation);
+    for path in ["/etc/passwd", "/etc/groundstate/init.yaml"] {
+        let text =
+            if path == "/etc/passwd" { "root:x:0:0::/:/bin/sh\n" } else { "stop-timeout: 1s\n" };
+        memory.put(path, text);
+        assert_eq!(memory.load(Some(&third.generation)).parsed, 4, "{path}");
+    }
+}
+
+#[test]
+fn the_order_of_a_listing_makes_no_difference() {
+    let files: Vec<(String, String)> = (0..40)
+        .map(|n| {
+            let text =
+                format!("unit: u{n}\nprovides: t{}\nwaits-for: t{}\nbad{n}: 1\n", n / 2, n % 7);
+            (format!("/etc/groundstate/units/{}.yaml", (n * 17) % 40), text)
+        })
+        .collect();
+    let pairs: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+    let mut memory = Memory::new(&pairs);
+    let forward = memory.load(None).generation;
+    memory.backwards = true;
+    assert_eq!(memory.load(None).generation, forward);
+}
+
+#[test]
+fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
+    let mut memory = Memory::new(&[
+        ("/etc/groundstate/units/open.yaml", "unit: open\n"),
+        ("/etc/groundstate/units/foreign.yaml", "unit: foreign\n"),
+        ("/etc/groundstate/units/dir.yaml/x", ""),
+        ("/etc/groundstate/units/large.yaml", &"# x\n".repeat(70_000)),
+        ("/etc/groundstate/units/good.yaml", "unit: good\n"),
+        ("/etc/groundstate/units/moving.yaml", "unit: moving\n"),
+    ]);
+    memory.special("/etc/groundstate/units/fifo.yaml");
+    memory.change("/etc/groundstate/units/open.yaml", |stat| stat.mode = 0o666);
+    memory.change("/etc/groundstate/units/foreign.yaml", |stat| stat.uid = 1000);
+    memory.restless = Some("/etc/groundstate/units/moving.yaml".to_string());
+    let loaded = memory.load(None);
+    assert!(loaded.refused);
+    assert_eq!(
+        told(&loaded.generation),
+        [
+            "dir.yaml:0:0 error unreadable",
+            "fifo.yaml:0:0 error unreadable",
+            "foreign.yaml:0:0 error untrusted",
+            "large.yaml:0:0 error too-large",
+            "moving.yaml:0:0 error unstable",
+            "open.yaml:0:0 error untrusted",
+        ]
+    );
+    assert_eq!(loaded.generation.units.len(), 1);
+    assert!(!memory.read.borrow().iter().any(|path| path.contains("fifo")));
+    assert!(memory.load(Some(&loaded.generation)).refused, "the same mistake is refused again");
+}
+
+#[test]
+fn a_unit_whose_name_can_not_be_told_refuses_a_reload_and_no_boot() {
+    let good = ("/etc/groundstate/units/good.yaml", "unit: good\n");
+    for bad in ["unit: a/b\n", "exec-start: /bin/x\n", "unit: a\0\n", "just text\n", "unit: x"] {
+        let loaded = Memory::new(&[good, ("/etc/groundstate/units/bad.yaml", bad)]).load(None);
+        assert!(unit(&loaded.generation, "good").fault.is_none());
+        let known = loaded.generation.units.len() == 2;
+        assert!(loaded.refused != known, "{bad:?}");
+    }
+    for bad in ["unit: bad\numask: 9\n", "unit: bad\nx: y: z\n"] {
+        let loaded = Memory::new(&[good, ("/etc/groundstate/units/bad.yaml", bad)]).load(None);
+        assert!(!loaded.refused && unit(&loaded.generation, "bad").fault.is_some(), "{bad:?}");
+    }
+}
+
+#[test]
+fn settings_with_a_mistake_do_not_keep_a_machine_from_booting() {
+    let memory = Memory::new(&[
+        ("/etc/groundstate/init.yaml", "default-target: server\nmax-starting: many\n"),
+        ("/etc/groundstate/policy.yaml", "mask: [a]\npreffer: {}\n"),
+        ("/run/groundstate/policy.yaml", "mask: [b]\n"),
+        ("/etc/groundstate/units/a.yaml", "unit: server\n"),
+    ]);
+    let loaded = memory.load(None);
+    assert!(loaded.refused);
+    assert_eq!(
+        told(&loaded.generation),
+        ["init.yaml:2:15 error value", "policy.yaml:2:1 error unknown-key"]
+    );
+    assert_eq!(loaded.generation.settings.default_target.as_str(), "server");
+    assert_eq!(loaded.generation.policy.mask.len(), 2);
+    assert_eq!(loaded.generation.units.len(), 1);
+}
+
+#[test]
+fn who_and_what_is_missing_outside_is_a_warning() {
+    let generation = one(
+        "unit: a\nexec-start: /bin/absent\nexec-stop: absent-too\nuser: ghost\nworking-dir: /nowhere\nenv-file: /no/file\n",
+    );
+    assert_eq!(
+        told(&generation),
+        [
+            "x.yaml:2:13 warning missing-executable",
+            "x.yaml:3:12 warning missing-executable",
+            "x.yaml:4:7 warning missing-user",
+            "x.yaml:5:14 warning missing-directory",
+            "x.yaml:6:11 warning missing-file",
+        ]
+    );
+    assert_eq!(generation.units[0].fault, None);
+    assert!(run(&generation.units[0]).credentials.unwrap().ids.is_err());
+}
+
+#[test]
+fn a_program_without_a_slash_is_looked_up_in_the_units_path() {
+    let mut memory = Memory::new(&[
+        ("/u/a.yaml", "unit: a\nexec-start: x\n"),
+        ("/u/b.yaml", "unit: b\nexec-start: mine\nenv: {PATH: /opt/bin}\n"),
+    ]);
+    memory.program("/opt/bin/mine");
+    assert_eq!(told(&memory.check("/u")), Vec::<String>::new());
+    memory.change("/opt/bin/mine", |stat| stat.mode = 0o644);
+    assert_eq!(told(&memory.check("/u")), ["b.yaml:2:13 warning missing-executable"]);
+}
+
+#[test]
+fn too_many_dependencies_are_refused() {
+    let many = (0..4097).map(|n| format!("t{n}?")).collect::<Vec<_>>().join(", ");
+    assert!(
+        mistakes(&format!("unit: a\nwants: {many}\n"))
+            .contains(&"x.yaml:2:8 error too-large".to_string())
+    );
+    let half = (0..2100).map(|n| format!("t{n}?")).collect::<Vec<_>>().join(", ");
+    let both = mistakes(&format!("unit: a\nwants: {half}\nafter: {half}\n"));
+    assert_eq!(both, ["x.yaml:1:1 error too-large"]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_give_a_sound_generation(bytes: Vec<u8>) {
+        let mut memory = Memory::new(&[]);
+        memory.put("/u/x.yaml", bytes);
+        proptest::prop_assert_eq!(memory.check("/u").prove(), Ok(()));
+    }
+
+    #[test]
+    fn a_unit_file_with_damage_gives_a_sound_generation(
+        cuts in proptest::collection::vec((0usize..600, 0usize..9, ".{0,3}"), 1..6)
+    ) {
+        let mut text = [MADDY, "---\n", NETIF, IRC_BOT].concat();
+        for (at, length, insert) in cuts {
+            let start = (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap();
+            let end = (start + length..).find(|i| *i >= text.len() || text.is_char_boundary(*i)).unwrap();
+            text.replace_range(start..end.min(text.len()), &insert);
+        }
+        let generation = one(&text);
+        proptest::prop_assert_eq!(generation.prove(), Ok(()));
+        let again = Generation::decode(&generation.encode());
+        proptest::prop_assert_eq!(again, Ok(generation));
+    }
+}
