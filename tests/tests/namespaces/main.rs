@@ -13,9 +13,12 @@
 mod control;
 mod failure;
 mod goal;
+mod log;
 mod notify;
 mod pid_file;
 mod process;
 mod reload;
+mod resume;
+mod shutdown;
 mod types;
 mod ways;

@@ -120,7 +120,7 @@ fn what_a_unit_leaves_behind_is_gone_before_it_starts_again() {
 }
 
 #[test]
-fn thousand_short_lives_leave_nothing() {
+fn hundreds_of_short_lives_leave_nothing() {
     let files = Sandbox::new();
     files.unit("quick", "restart: always\nrestart-delay: 1ms\nsuccess-status: [0]\nexec-start: DAEMON --trace DIR/trace --exit 0");
     let init = Boot::new(files).start("quick");
@@ -129,5 +129,39 @@ fn thousand_short_lives_leave_nothing() {
         (starts > 300).then_some(())
     });
     init.check();
+    init.finish();
+}
+
+#[test]
+fn a_crowd_that_dies_while_init_is_stopped_is_reaped_at_once() {
+    let files = Sandbox::new();
+    files.unit("crowd", "exec-start: DAEMON --control DIR/crowd");
+    let init = Boot::new(files).start("crowd");
+    let main = init.when_system("running").main_pid("crowd");
+    init.sandbox.order("crowd", "orphan 100");
+    until("the crowd is there", || (init.processes_of("crowd").len() == 101).then_some(()));
+    init.process().signal(nix::sys::signal::Signal::SIGSTOP);
+    let crowd = init.processes_of("crowd");
+    let others = crowd.into_iter().filter(|p| p.inner_pid() != main);
+    others.for_each(|p| p.signal(nix::sys::signal::Signal::SIGKILL));
+    init.process().signal(nix::sys::signal::Signal::SIGCONT);
+    until("all are reaped", || (init.process().children().len() <= 2).then_some(()));
+    assert_eq!(init.status().main_pid("crowd"), main);
+    init.finish();
+}
+
+#[test]
+fn a_unit_of_many_deaf_processes_is_gone_after_its_stop() {
+    let files = Sandbox::new();
+    files.unit(
+        "hydra",
+        "stop-timeout: 500ms\nexec-start: DAEMON --ignore TERM --children 20 --orphans 20",
+    );
+    files.unit("none", "type: virtual");
+    let init = Boot::new(files).start("hydra");
+    until("all of it is there", || (init.processes_of("hydra").len() == 41).then_some(()));
+    init.tell("set-target", &serde_json::json!({"targets": ["none"]}));
+    init.when("it is down", |s| s.main_pid("hydra").is_none());
+    until("nothing of it is left", || init.processes_of("hydra").is_empty().then_some(()));
     init.finish();
 }

@@ -132,3 +132,37 @@ fn too_few_files_for_a_boot_are_survived() {
     init.when_system("running");
     init.finish();
 }
+
+/// Init behind a shell that first takes something away.
+fn after(taking: &str) -> Boot {
+    let script = format!("{taking}; exec \"$0\" \"$@\"");
+    Boot::new(pair()).through(&["/bin/sh", "-c", &script])
+}
+
+#[test]
+fn without_proc_it_supervises() {
+    let init = after("umount -l /proc").start("web");
+    init.when_system("running");
+    init.main_of("db").signal(nix::sys::signal::Signal::SIGKILL);
+    init.when_system("running");
+    init.finish();
+}
+
+#[test]
+fn without_cgroups_it_supervises() {
+    let init = after("umount -R -l /sys").start("web");
+    init.when_system("running");
+    init.finish();
+}
+
+#[test]
+fn without_privileges_it_supervises() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let init = Boot::new(pair())
+        .through(&["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"])
+        .start("web");
+    init.when_system("running");
+    init.finish();
+}

@@ -1,0 +1,113 @@
+//! Output: where it goes, and what the death of the logger does to it.
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+
+/// The lines `initctl logs` has of a target.
+fn logs(init: &Init, target: &str, count: usize) -> Vec<String> {
+    let output = init.initctl(&["logs", target, "-n", &count.to_string()]);
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// The process of init that is no unit's: the logger.
+fn logger(init: &Init) -> groundstate_tests::process::Process {
+    until("a logger", || {
+        let own = |p: &groundstate_tests::process::Process| {
+            p.is_alive() && !p.environment().contains_key("GROUNDSTATE_UNIT")
+        };
+        init.process().children().into_iter().find(own)
+    })
+}
+
+#[test]
+fn what_a_service_says_is_shown_kept_and_echoed() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --say 'out it goes' --say-err 'and err'");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    until("both lines are in the log", || {
+        let lines = logs(&init, "web", 10);
+        let has = |text: &str| lines.iter().any(|line| line.ends_with(text));
+        (has("out it goes") && has("and err")).then_some(())
+    });
+    until("a file of the unit has them", || {
+        let files = std::fs::read_dir(init.sandbox.path("log")).ok()?;
+        let text =
+            |e: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(e.ok()?.path()).ok();
+        files.filter_map(text).find(|text| text.contains("out it goes"))
+    });
+    until("init's own output has them", || {
+        init.output().contains("web | out it goes").then_some(())
+    });
+    init.finish();
+}
+
+#[test]
+fn a_killed_logger_loses_no_line_and_hurts_no_service() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
+    let init = Boot::new(files).start("web");
+    let before = init.when_state("web", "running").main_pid("web");
+    init.sandbox.order("web", "lines 50");
+    logger(&init).signal(Signal::SIGKILL);
+    init.sandbox.order("web", "say the last one");
+    until("the last line is there", || {
+        logs(&init, "web", 5).iter().any(|line| line.ends_with("the last one")).then_some(())
+    });
+    let status = init.status();
+    assert_eq!(status.main_pid("web"), before);
+    until("every line is somewhere", || {
+        let folder = std::fs::read_dir(init.sandbox.path("log")).ok()?;
+        let texts = folder.filter_map(|e| std::fs::read_to_string(e.ok()?.path()).ok());
+        let text: String = texts.collect();
+        (1..=50).all(|n| text.contains(&format!("web line {n}\n"))).then_some(())
+    });
+    init.finish();
+}
+
+#[test]
+fn a_service_never_waits_for_a_stopped_logger() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web --control DIR/web --trace DIR/trace");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    let logger = logger(&init);
+    logger.signal(Signal::SIGSTOP);
+    init.check();
+    init.tell("restart", &serde_json::json!({"targets": ["web"]}));
+    init.when("a new run", |s| {
+        s.state("web") == "running"
+            && init.sandbox.trace("trace").iter().filter(|w| w.starts_with("start")).count() == 2
+    });
+    logger.signal(Signal::SIGCONT);
+    init.finish();
+}
+
+#[test]
+fn a_line_can_not_forge_another_units_line() {
+    let files = Sandbox::new();
+    files.unit("evil", "exec-start: DAEMON --say 'web | all is well' --say \"\u{1b}[2Jgone\"");
+    let init = Boot::new(files).start("evil");
+    init.when_state("evil", "running");
+    until("the line is echoed", || init.output().contains("all is well").then_some(()));
+    let output = init.output();
+    let line = output.lines().find(|line| line.contains("all is well")).unwrap();
+    assert!(line.starts_with("evil | "), "{line}");
+    assert!(!output.contains('\u{1b}'), "no control byte reaches a terminal: {output:?}");
+    init.finish();
+}
+
+#[test]
+fn null_means_no_output_at_all() {
+    let files = Sandbox::new();
+    files.unit("quiet", "log: null\nexec-start: DAEMON --say psst --trace DIR/trace");
+    let init = Boot::new(files).start("quiet");
+    init.when_state("quiet", "running");
+    until("it said it", || init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(()));
+    let process = init.main_of("quiet");
+    assert_eq!(process.files()[&1], "/dev/null");
+    assert_eq!(process.files()[&2], "/dev/null");
+    init.finish();
+}
