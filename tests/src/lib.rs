@@ -20,5 +20,6 @@ pub mod client;
 pub mod daemon;
 pub mod deadline;
 pub mod process;
+pub mod replay;
 pub mod sandbox;
 pub mod status;
