@@ -13,32 +13,32 @@ use std::time::Duration;
     propagate_version = false, subcommand_required = true, max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 the result is bad, 2 timed out, 64 usage, \
     65 unit files or plan refused, 69 no init at the socket, 77 not allowed.")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// What everything takes.
     #[command(flatten)]
-    pub common: Common,
+    pub(crate) common: Common,
     /// The verb.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// Flags of every verb.
 #[derive(Clone, Debug, Args)]
-pub struct Common {
+pub(crate) struct Common {
     /// The control socket of the init to ask [env: GROUNDSTATE_SOCKET]
     #[arg(long, global = true, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
-    pub socket: Option<PathBuf>,
+    pub(crate) socket: Option<PathBuf>,
     /// Print JSON: one object, or for streams one object a line
     #[arg(long, global = true)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Colours
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub color: Colour,
+    pub(crate) color: Colour,
 }
 
 /// `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Colour {
+pub(crate) enum Colour {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
     /// Yes.
@@ -49,7 +49,7 @@ pub enum Colour {
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// What is up and what is not (the default verb)
     Status(Status),
     /// Change the goal: what is to be up
@@ -137,254 +137,254 @@ pub enum Command {
 
 /// `status`.
 #[derive(Debug, Default, Args)]
-pub struct Status {
+pub(crate) struct Status {
     /// Targets or units; none: everything
-    pub targets: Vec<Name>,
+    pub(crate) targets: Vec<Name>,
     /// Healthy and unneeded units too
     #[arg(short, long)]
-    pub all: bool,
+    pub(crate) all: bool,
     /// Print little; exit 1 when something asked for is not running
     #[arg(long)]
-    pub check: bool,
+    pub(crate) check: bool,
     /// Without the summary above the table
     #[arg(long)]
-    pub no_headings: bool,
+    pub(crate) no_headings: bool,
 }
 
 /// What is asked about a goal.
 #[derive(Debug, Default, Args)]
-pub struct Goal {
+pub(crate) struct Goal {
     /// The targets
     #[arg(value_name = "TARGET")]
-    pub targets: Vec<Name>,
+    pub(crate) targets: Vec<Name>,
     /// As +NAME
     #[arg(long = "want", value_name = "NAME", hide = true)]
-    pub want: Vec<Name>,
+    pub(crate) want: Vec<Name>,
     /// As -NAME
     #[arg(long = "drop", value_name = "NAME", hide = true)]
-    pub drop: Vec<Name>,
+    pub(crate) drop: Vec<Name>,
 }
 
 /// `set-target`.
 #[derive(Debug, Args)]
-pub struct SetTarget {
+pub(crate) struct SetTarget {
     /// The goal.
     #[command(flatten)]
-    pub goal: Goal,
+    pub(crate) goal: Goal,
     /// How to wait.
     #[command(flatten)]
-    pub wait: Wait,
+    pub(crate) wait: Wait,
     /// With --wait: go back to the goal of before when it ends badly or times out
     #[arg(long, requires = "wait")]
-    pub or_rollback: bool,
+    pub(crate) or_rollback: bool,
     /// Make it the default target of the next boot too
     #[arg(long)]
-    pub persist: bool,
+    pub(crate) persist: bool,
     /// Only print the plan
     #[arg(long)]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
 }
 
 /// How to wait.
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub struct Wait {
+pub(crate) struct Wait {
     /// Return when nothing is starting, stopping or waiting
     #[arg(long)]
-    pub wait: bool,
+    pub(crate) wait: bool,
     /// With --wait: give up after this long, exit 2
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = duration)]
-    pub timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// `plan`.
 #[derive(Debug, Args)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The goal.
     #[command(flatten)]
-    pub goal: Goal,
+    pub(crate) goal: Goal,
     /// What a reload of the unit files would do
     #[arg(long, conflicts_with_all = ["targets", "want", "drop"])]
-    pub reload: bool,
+    pub(crate) reload: bool,
 }
 
 /// One target.
 #[derive(Debug, Args)]
-pub struct One {
+pub(crate) struct One {
     /// A target, or a unit
-    pub target: Name,
+    pub(crate) target: Name,
 }
 
 /// Some targets or none.
 #[derive(Debug, Args)]
-pub struct Few {
+pub(crate) struct Few {
     /// Targets or units; none: the goal
-    pub targets: Vec<Name>,
+    pub(crate) targets: Vec<Name>,
 }
 
 /// `want`.
 #[derive(Debug, Args)]
-pub struct Want {
+pub(crate) struct Want {
     /// The target
-    pub target: Name,
+    pub(crate) target: Name,
     /// For this long only
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
-    pub for_: Option<Duration>,
+    pub(crate) for_: Option<Duration>,
     /// How to wait.
     #[command(flatten)]
-    pub wait: Wait,
+    pub(crate) wait: Wait,
 }
 
 /// `unwant`.
 #[derive(Debug, Args)]
-pub struct Unwant {
+pub(crate) struct Unwant {
     /// The target
-    pub target: Name,
+    pub(crate) target: Name,
     /// How to wait.
     #[command(flatten)]
-    pub wait: Wait,
+    pub(crate) wait: Wait,
 }
 
 /// `mask`, `unmask`, `enable`, `disable`.
 #[derive(Debug, Args)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// Targets or units
     #[arg(required = true)]
-    pub targets: Vec<Name>,
+    pub(crate) targets: Vec<Name>,
     /// Until the next boot only
     #[arg(long)]
-    pub runtime: bool,
+    pub(crate) runtime: bool,
 }
 
 /// `prefer`.
 #[derive(Debug, Args)]
-pub struct Prefer {
+pub(crate) struct Prefer {
     /// Which unit is to provide which target; TARGET= takes it back
     #[arg(required = true, value_name = "TARGET=UNIT", value_parser = choice)]
-    pub choices: Vec<(Name, Option<Name>)>,
+    pub(crate) choices: Vec<(Name, Option<Name>)>,
     /// Until the next boot only
     #[arg(long)]
-    pub runtime: bool,
+    pub(crate) runtime: bool,
 }
 
 /// `reload`.
 #[derive(Debug, Args)]
-pub struct Reload {
+pub(crate) struct Reload {
     /// Only print what it would do
     #[arg(long)]
-    pub plan: bool,
+    pub(crate) plan: bool,
     /// Leave changed units running as they are; they are shown as stale
     #[arg(long)]
-    pub no_restart: bool,
+    pub(crate) no_restart: bool,
     /// How to wait.
     #[command(flatten)]
-    pub wait: Wait,
+    pub(crate) wait: Wait,
 }
 
 /// `restart`, `reload-unit`, `retry`.
 #[derive(Debug, Args)]
-pub struct Prod {
+pub(crate) struct Prod {
     /// Targets or units
     #[arg(required = true)]
-    pub targets: Vec<Name>,
+    pub(crate) targets: Vec<Name>,
     /// How to wait.
     #[command(flatten)]
-    pub wait: Wait,
+    pub(crate) wait: Wait,
 }
 
 /// `kill`.
 #[derive(Debug, Args)]
-pub struct Kill {
+pub(crate) struct Kill {
     /// Targets or units
     #[arg(required = true)]
-    pub targets: Vec<Name>,
+    pub(crate) targets: Vec<Name>,
     /// The signal, by name or number
     #[arg(short, long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
-    pub signal: u8,
+    pub(crate) signal: u8,
     /// Every process of the unit, not the main one alone
     #[arg(short, long)]
-    pub all: bool,
+    pub(crate) all: bool,
 }
 
 /// `logs`.
 #[derive(Debug, Args)]
-pub struct Logs {
+pub(crate) struct Logs {
     /// Targets or units; none: all
-    pub targets: Vec<Name>,
+    pub(crate) targets: Vec<Name>,
     /// Go on with what comes
     #[arg(short, long)]
-    pub follow: bool,
+    pub(crate) follow: bool,
     /// The last N lines of each
     #[arg(short = 'n', long = "lines", value_name = "N")]
-    pub lines: Option<u64>,
+    pub(crate) lines: Option<u64>,
     /// Not before this: a span (`10min`: that long ago) or a time (`2026-11-21T05:12:26Z`)
     #[arg(long, value_name = "WHEN")]
-    pub since: Option<String>,
+    pub(crate) since: Option<String>,
 }
 
 /// `events`.
 #[derive(Debug, Args)]
-pub struct Events {
+pub(crate) struct Events {
     /// Go on with what comes
     #[arg(short, long)]
-    pub follow: bool,
+    pub(crate) follow: bool,
     /// Only those after this sequence number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
-    pub after: u64,
+    pub(crate) after: u64,
 }
 
 /// `tree`.
 #[derive(Debug, Args)]
-pub struct Tree {
+pub(crate) struct Tree {
     /// From these down; none: the goal
-    pub targets: Vec<Name>,
+    pub(crate) targets: Vec<Name>,
     /// Who needs these, instead of whom they need
     #[arg(long)]
-    pub reverse: bool,
+    pub(crate) reverse: bool,
 }
 
 /// `graph`.
 #[derive(Debug, Args)]
-pub struct Graph {
+pub(crate) struct Graph {
     /// For Graphviz (the default)
     #[arg(long, conflicts_with = "mermaid")]
-    pub dot: bool,
+    pub(crate) dot: bool,
     /// For Mermaid
     #[arg(long)]
-    pub mermaid: bool,
+    pub(crate) mermaid: bool,
     /// The unit files of this directory, without asking init
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
-    pub units: Option<PathBuf>,
+    pub(crate) units: Option<PathBuf>,
 }
 
 /// `whose`.
 #[derive(Debug, Args)]
-pub struct Whose {
+pub(crate) struct Whose {
     /// In init's pid namespace
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: i32,
+    pub(crate) pid: i32,
 }
 
 /// `check`.
 #[derive(Debug, Args)]
-pub struct Check {
+pub(crate) struct Check {
     /// A directory is the whole set; files are checked alone; nothing: the configured directories
     #[arg(value_name = "DIR|FILE", value_hint = clap::ValueHint::AnyPath)]
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     /// Exit 1 on warnings too
     #[arg(long)]
-    pub strict: bool,
+    pub(crate) strict: bool,
 }
 
 /// `explain`.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub(crate) struct Explain {
     /// A key, as `depends-on`; none: all of them
-    pub key: Option<String>,
+    pub(crate) key: Option<String>,
 }
 
 /// `source`.
 #[derive(Debug, Subcommand)]
-pub enum Source {
+pub(crate) enum Source {
     /// Replace what a source holds by the files of a directory
     Put {
         /// Which source
@@ -410,29 +410,29 @@ pub enum Source {
 
 /// `upgrade`.
 #[derive(Debug, Args)]
-pub struct Upgrade {
+pub(crate) struct Upgrade {
     /// The new init; left out: the file of the present one
     #[arg(value_hint = clap::ValueHint::FilePath)]
-    pub binary: Option<PathBuf>,
+    pub(crate) binary: Option<PathBuf>,
 }
 
 /// `poweroff`, `reboot`, `halt`.
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub struct Power {
+pub(crate) struct Power {
     /// Do not ask
     #[arg(short, long)]
-    pub yes: bool,
+    pub(crate) yes: bool,
 }
 
 /// `exit`.
 #[derive(Debug, Args)]
-pub struct ExitWith {
+pub(crate) struct ExitWith {
     /// init's exit status
     #[arg(default_value_t = 0)]
-    pub code: u8,
+    pub(crate) code: u8,
     /// Do not ask.
     #[command(flatten)]
-    pub power: Power,
+    pub(crate) power: Power,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -5,7 +5,7 @@ use crate::exit::{Exit, Trouble};
 use groundstate_units::control::answer::{Failure, Line};
 use groundstate_units::control::request::{Request, Verb};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection.
-pub struct Connection {
+pub(crate) struct Connection {
     path: String,
     reader: BufReader<UnixStream>,
     id: u64,
@@ -25,20 +25,20 @@ impl Connection {
     ///
     /// # Errors
     /// [`Exit::NoInit`] where nobody listens, [`Exit::Denied`] where the path is closed to us.
-    pub fn open(path: &str) -> Result<Connection, Trouble> {
+    pub(crate) fn open(path: &str) -> Result<Connection, Trouble> {
         let stream = UnixStream::connect(path).map_err(|error| absent(path, &error))?;
         Ok(Connection { path: path.to_string(), reader: BufReader::new(stream), id: 0 })
     }
 
     /// One question, one answer.
-    pub fn ask(&mut self, verb: Verb) -> Result<Value, Trouble> {
+    pub(crate) fn ask(&mut self, verb: Verb) -> Result<Box<RawValue>, Trouble> {
         self.patience(Some(PATIENCE));
         self.tell(verb)?;
         self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
     }
 
     /// A question whose answers [`Connection::next`] brings, however long they take.
-    pub fn tell(&mut self, verb: Verb) -> Result<(), Trouble> {
+    pub(crate) fn tell(&mut self, verb: Verb) -> Result<(), Trouble> {
         self.id += 1;
         let request = Request { id: self.id, verb };
         let line = request.line().map_err(|error| {
@@ -48,7 +48,7 @@ impl Connection {
     }
 
     /// A ready line, with its newline.
-    pub fn send(&mut self, line: &[u8]) -> Result<(), Trouble> {
+    pub(crate) fn send(&mut self, line: &[u8]) -> Result<(), Trouble> {
         // A server that refuses us at once has closed its side: its reason is still to be read.
         match self.reader.get_mut().write_all(line) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(self.lost(&error)),
@@ -57,13 +57,13 @@ impl Connection {
     }
 
     /// None: no deadline.
-    pub fn patience(&mut self, limit: Option<Duration>) {
+    pub(crate) fn patience(&mut self, limit: Option<Duration>) {
         // Only a zero duration is refused, and none is given.
         let _ = self.reader.get_ref().set_read_timeout(limit);
     }
 
     /// The next answer; None when the other side has closed.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Trouble> {
+    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Trouble> {
         let mut line = Vec::new();
         let read = self.reader.read_until(b'\n', &mut line);
         if read.map_err(|error| self.lost(&error))? == 0 {

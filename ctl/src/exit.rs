@@ -6,7 +6,7 @@ use std::io;
 
 /// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// Done.
     Done = 0,
     /// Done, but the result is bad.
@@ -25,7 +25,7 @@ pub enum Exit {
 
 /// Why a command could not be carried out.
 #[derive(Debug)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// Said by init or by us; still to be printed.
     Failed(Exit, Failure),
     /// Already printed.
@@ -36,17 +36,17 @@ pub enum Trouble {
 
 impl Trouble {
     /// A mistake in the command line.
-    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Trouble {
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Trouble {
         Trouble::Failed(Exit::Usage, Failure::new(Failure::USAGE, message, hint))
     }
 
     /// Something on this side went wrong.
-    pub fn local(message: impl Into<String>, hint: impl Into<String>) -> Trouble {
+    pub(crate) fn local(message: impl Into<String>, hint: impl Into<String>) -> Trouble {
         Trouble::Failed(Exit::Bad, Failure::new("local", message, hint))
     }
 
     /// A file could not be read or written.
-    pub fn file(path: &str, error: &io::Error) -> Trouble {
+    pub(crate) fn file(path: &str, error: &io::Error) -> Trouble {
         let exit = match error.kind() {
             io::ErrorKind::PermissionDenied => Exit::Denied,
             _ => Exit::Bad,
@@ -56,7 +56,7 @@ impl Trouble {
     }
 
     /// What init answered.
-    pub fn answered(failure: Failure) -> Trouble {
+    pub(crate) fn answered(failure: Failure) -> Trouble {
         Trouble::Failed(code_of(&failure.kind), failure)
     }
 }

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 /// The file system of this process.
-pub struct Disk;
+pub(crate) struct Disk;
 
 impl Files for Disk {
     fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {

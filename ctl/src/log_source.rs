@@ -21,7 +21,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 /// One object of the logger's stream.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub enum Piece {
+pub(crate) enum Piece {
     /// A line.
     Line(ShownLine),
     /// There are no more.
@@ -33,7 +33,7 @@ pub enum Piece {
 }
 
 /// Asks the logger; its answers come by [`Connection::next`].
-pub fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Trouble> {
+pub(crate) fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Trouble> {
     let dir = Path::new(&session.socket).parent().map(Path::to_string_lossy).unwrap_or_default();
     let mut connection = Connection::open(&log_socket(&dir))?;
     let request = LogQuery {
@@ -53,20 +53,20 @@ pub fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Trouble> 
 }
 
 /// What is asked for.
-pub struct Query<'a> {
+pub(crate) struct Query<'a> {
     /// Targets or units; none: all.
-    pub names: &'a [String],
+    pub(crate) names: &'a [String],
     /// The last so many of each.
-    pub lines: Option<u64>,
+    pub(crate) lines: Option<u64>,
     /// Go on.
-    pub follow: bool,
+    pub(crate) follow: bool,
     /// None before.
-    pub since: Option<Wall>,
+    pub(crate) since: Option<Wall>,
 }
 
 /// The last lines of one unit, as a failed command shows them: as many as can be had
 /// without a word of complaint.
-pub fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
+pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
     let names = [unit.to_string()];
     let query = Query { names: &names, lines: Some(lines), follow: false, since: None };
     let Ok(mut connection) = ask(session, &query) else { return Vec::new() };
@@ -82,7 +82,11 @@ pub fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
 ///
 /// # Errors
 /// [`Exit::Denied`] where they may not be read; a unit without a file has no lines.
-pub fn from_files(dir: &str, units: &[Name], query: &Query<'_>) -> Result<Vec<ShownLine>, Trouble> {
+pub(crate) fn from_files(
+    dir: &str,
+    units: &[Name],
+    query: &Query<'_>,
+) -> Result<Vec<ShownLine>, Trouble> {
     let mut lines = Vec::new();
     for unit in units {
         let path = Path::new(dir).join(file_name(unit));
@@ -123,6 +127,6 @@ fn stored(
 }
 
 /// The logger can not be asked, and the files may be read instead.
-pub fn is_down(trouble: &Trouble) -> bool {
+pub(crate) fn is_down(trouble: &Trouble) -> bool {
     matches!(trouble, Trouble::Failed(Exit::NoInit, failure) if failure.kind == Failure::NO_INIT)
 }

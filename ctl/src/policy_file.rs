@@ -16,16 +16,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// An edited file that can be put back.
-pub struct Edited {
+pub(crate) struct Edited {
     path: String,
     before: Option<Vec<u8>>,
     /// It now differs.
-    pub changed: bool,
+    pub(crate) changed: bool,
 }
 
 impl Edited {
     /// As it was before.
-    pub fn restore(&self) -> Result<(), Trouble> {
+    pub(crate) fn restore(&self) -> Result<(), Trouble> {
         match &self.before {
             _ if !self.changed => Ok(()),
             Some(bytes) => replace(&self.path, bytes),
@@ -38,12 +38,12 @@ impl Edited {
 ///
 /// # Errors
 /// [`Exit::Refused`] with a report where the file has mistakes.
-pub fn read(path: &str) -> Result<Policy, Trouble> {
+pub(crate) fn read(path: &str) -> Result<Policy, Trouble> {
     Ok(parse(path, bytes(path)?.as_deref().unwrap_or_default())?.0)
 }
 
 /// Changes the policy in a file.
-pub fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Edited, Trouble> {
+pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Edited, Trouble> {
     let before = bytes(path)?;
     let (old, text) = parse(path, before.as_deref().unwrap_or_default())?;
     let mut new = old.clone();
@@ -71,7 +71,7 @@ pub fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Edited, Trou
 ///
 /// # Errors
 /// [`Exit::Refused`] where the file has mistakes already.
-pub fn set_default_target(path: &str, target: &Name) -> Result<(), Trouble> {
+pub(crate) fn set_default_target(path: &str, target: &Name) -> Result<(), Trouble> {
     let before = bytes(path)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&before).into_owned();
     let edited = with_key(&text, "default-target", &format!("default-target: {target}\n"));

@@ -7,32 +7,32 @@ use crate::exit::{Exit, Trouble};
 use crate::style::{Style, Tone};
 use crate::typed;
 use crate::verb::check;
-use groundstate_units::control::answer::{Failure, Pong, Status};
+use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Status};
 use groundstate_units::control::place::{Places, control_socket};
 use groundstate_units::control::request::Verb;
 use groundstate_units::wall::Wall;
 use nix::unistd::geteuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What every verb is given.
-pub struct Session {
+pub(crate) struct Session {
     /// The control socket.
-    pub socket: String,
+    pub(crate) socket: String,
     /// The defaults of this user, for what is done without init.
-    pub places: Places,
+    pub(crate) places: Places,
     /// Print JSON.
-    pub json: bool,
+    pub(crate) json: bool,
     /// How to print otherwise.
-    pub style: Style,
+    pub(crate) style: Style,
 }
 
 impl Session {
     /// From the command line and the environment.
-    pub fn new(common: &Common) -> Session {
+    pub(crate) fn new(common: &Common) -> Session {
         let places = Places::of(geteuid().as_raw(), variable);
         let socket = match &common.socket {
             Some(path) => path.to_string_lossy().into_owned(),
@@ -47,12 +47,12 @@ impl Session {
     }
 
     /// A new connection.
-    pub fn connect(&self) -> Result<Connection, Trouble> {
+    pub(crate) fn connect(&self) -> Result<Connection, Trouble> {
         Connection::open(&self.socket)
     }
 
     /// One question on a connection of its own.
-    pub fn ask(&self, verb: Verb) -> Result<Value, Trouble> {
+    pub(crate) fn ask(&self, verb: Verb) -> Result<Box<RawValue>, Trouble> {
         let asked = subject(&verb);
         match self.connect()?.ask(verb) {
             Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
@@ -64,13 +64,16 @@ impl Session {
 
     /// The same, as a type. `--json` verbs print the value itself, so that fields a newer
     /// init adds are not lost.
-    pub fn ask_as<T: DeserializeOwned>(&self, verb: Verb) -> Result<(T, Value), Trouble> {
-        let value = self.ask(verb)?;
-        Ok((read(value.clone())?, value))
+    pub(crate) fn ask_as<T: DeserializeOwned>(
+        &self,
+        verb: Verb,
+    ) -> Result<(T, Box<RawValue>), Trouble> {
+        let answer = self.ask(verb)?;
+        Ok((read(&answer)?, answer))
     }
 
     /// Where init reads and writes; None without an init.
-    pub fn init(&self) -> Result<Option<Pong>, Trouble> {
+    pub(crate) fn init(&self) -> Result<Option<Pong>, Trouble> {
         match self.ask_as::<Pong>(Verb::Ping {}) {
             Ok((pong, _)) => Ok(Some(pong)),
             Err(Trouble::Failed(Exit::NoInit, _)) => Ok(None),
@@ -79,12 +82,16 @@ impl Session {
     }
 
     /// An answer: itself as JSON, or what `text` makes of it.
-    pub fn show(&self, value: &Value, text: impl FnOnce() -> String) -> Result<(), Trouble> {
+    pub(crate) fn show(
+        &self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Trouble> {
         if self.json { print_json(value) } else { print(&text()) }
     }
 
     /// For people at a terminal only: not with --json.
-    pub fn remark(&self, text: &str) {
+    pub(crate) fn remark(&self, text: &str) {
         if !self.json {
             // There is nowhere left to complain to.
             let _ = writeln!(stderr(), "{text}");
@@ -129,8 +136,8 @@ fn subject(verb: &Verb) -> Option<(String, Exit)> {
 }
 
 /// An answer as a type.
-pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, Trouble> {
-    serde_json::from_value(value).map_err(|error| {
+pub(crate) fn read<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Trouble> {
+    serde_json::from_str(answer.get()).map_err(|error| {
         let message = format!("the answer of init is not understood ({error})");
         let hint = "initctl and init may be of different versions";
         Trouble::Failed(Exit::NoInit, Failure::new("version", message, hint))
@@ -155,7 +162,7 @@ fn colour(when: Colour, terminal: bool) -> bool {
 }
 
 /// A person may be asked.
-pub fn is_interactive() -> bool {
+pub(crate) fn is_interactive() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 
@@ -167,13 +174,13 @@ fn columns() -> usize {
 }
 
 /// The wall clock.
-pub fn now() -> Wall {
+pub(crate) fn now() -> Wall {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Wall::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Text to stdout, as it is.
-pub fn print(text: &str) -> Result<(), Trouble> {
+pub(crate) fn print(text: &str) -> Result<(), Trouble> {
     let mut out = stdout().lock();
     out.write_all(text.as_bytes())?;
     if !text.is_empty() && !text.ends_with('\n') {
@@ -184,7 +191,7 @@ pub fn print(text: &str) -> Result<(), Trouble> {
 }
 
 /// One object a line.
-pub fn print_json(value: &impl Serialize) -> Result<(), Trouble> {
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Trouble> {
     let mut line = serde_json::to_vec(value)
         .map_err(|error| Trouble::local(format!("cannot be written as JSON: {error}"), ""))?;
     line.push(b'\n');
@@ -194,8 +201,14 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Trouble> {
     Ok(())
 }
 
+#[derive(Serialize)]
+struct Complaint<'a> {
+    schema: u32,
+    error: &'a Failure,
+}
+
 /// The end of a command that failed: as JSON on stdout, in words on stderr.
-pub fn complain(failure: &Failure, json: bool) {
+pub(crate) fn complain(failure: &Failure, json: bool) {
     // There is nowhere left to complain to.
     let _ = if json { complain_json(failure) } else { complain_text(failure) };
 }
@@ -204,7 +217,7 @@ fn complain_json(failure: &Failure) -> Result<(), Trouble> {
     if let Some(report) = &failure.report {
         return print_json(report);
     }
-    print_json(&serde_json::json!({"schema": 1, "error": failure}))
+    print_json(&Complaint { schema: SCHEMA, error: failure })
 }
 
 fn complain_text(failure: &Failure) -> Result<(), Trouble> {

@@ -5,13 +5,13 @@ use groundstate_units::wall::Wall;
 use std::time::Duration;
 
 /// `500ms`, `5s`, `1min 30s`; a bare number is seconds.
-pub fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     value::duration(text).ok()
 }
 
 /// The point `--since` means: a span before now, or a time in RFC 3339 (also without
 /// fraction, seconds or zone: then UTC).
-pub fn point(text: &str, now: Wall) -> Option<Wall> {
+pub(crate) fn point(text: &str, now: Wall) -> Option<Wall> {
     if let Some(ago) = parse(text) {
         let millis = u64::try_from(ago.as_millis()).ok()?;
         return Some(Wall::from_millis(now.as_millis().saturating_sub(millis)));
@@ -24,13 +24,13 @@ pub fn point(text: &str, now: Wall) -> Option<Wall> {
 }
 
 /// How long before `now` the RFC 3339 text of an answer is; zero when it lies ahead.
-pub fn since(text: &str, now: Wall) -> Duration {
+pub(crate) fn since(text: &str, now: Wall) -> Duration {
     let then = Wall::parse(text).unwrap_or(now);
     Duration::from_millis(now.as_millis().saturating_sub(then.as_millis()))
 }
 
 /// How long after `now` it is; zero when it is past.
-pub fn until(text: &str, now: Wall) -> Duration {
+pub(crate) fn until(text: &str, now: Wall) -> Duration {
     let then = Wall::parse(text).unwrap_or(now);
     Duration::from_millis(then.as_millis().saturating_sub(now.as_millis()))
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 /// What the place we print to can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
+pub(crate) struct Style {
     /// With colours.
-    pub colour: bool,
+    pub(crate) colour: bool,
     /// Columns; None: as long as it takes (a pipe).
-    pub width: Option<usize>,
+    pub(crate) width: Option<usize>,
 }
 
 /// A unit's look, by what an operator should do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tone {
+pub(crate) enum Tone {
     /// Look at it.
     Bad,
     /// Look at it when there is time.
@@ -33,10 +33,10 @@ pub enum Tone {
 
 impl Style {
     /// Plain text of any length.
-    pub const PLAIN: Style = Style { colour: false, width: None };
+    pub(crate) const PLAIN: Style = Style { colour: false, width: None };
 
     /// `text` in the colour of `tone`.
-    pub fn paint(&self, tone: Tone, text: &str) -> String {
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         let paint = match tone {
             Tone::Bad => AnsiColor::Red.on_default().bold(),
             Tone::Uneasy => AnsiColor::Yellow.on_default(),
@@ -48,7 +48,7 @@ impl Style {
     }
 
     /// A heading.
-    pub fn bold(&self, text: &str) -> String {
+    pub(crate) fn bold(&self, text: &str) -> String {
         self.painted(Paint::new().bold(), text)
     }
 
@@ -61,7 +61,7 @@ impl Style {
     }
 
     /// `text` cut to what is left of the line after `used` columns.
-    pub fn cut(&self, text: &str, used: usize) -> String {
+    pub(crate) fn cut(&self, text: &str, used: usize) -> String {
         let Some(width) = self.width else { return text.to_string() };
         let room = width.saturating_sub(used).max(16);
         if text.chars().count() <= room {
@@ -74,7 +74,7 @@ impl Style {
 }
 
 /// How a state looks.
-pub fn tone(state: State, degraded: bool) -> Tone {
+pub(crate) fn tone(state: State, degraded: bool) -> Tone {
     match state {
         State::Failed => Tone::Bad,
         State::Starting | State::Stopping | State::Reloading | State::Waiting => Tone::Moving,
@@ -85,7 +85,7 @@ pub fn tone(state: State, degraded: bool) -> Tone {
 }
 
 /// How the word for everything looks.
-pub fn system_tone(system: System) -> Tone {
+pub(crate) fn system_tone(system: System) -> Tone {
     match system {
         System::Failed => Tone::Bad,
         System::Degraded => Tone::Uneasy,
@@ -95,7 +95,7 @@ pub fn system_tone(system: System) -> Tone {
 }
 
 /// One character before the name, for those who see no colours.
-pub fn glyph(state: State, degraded: bool) -> char {
+pub(crate) fn glyph(state: State, degraded: bool) -> char {
     match state {
         State::Failed => 'x',
         State::Starting => '>',
@@ -109,7 +109,7 @@ pub fn glyph(state: State, degraded: bool) -> char {
 }
 
 /// Pads to `width` columns; counts characters, not bytes.
-pub fn pad(text: &str, width: usize) -> String {
+pub(crate) fn pad(text: &str, width: usize) -> String {
     let mut padded = text.to_string();
     let have = text.chars().count();
     padded.extend(std::iter::repeat_n(' ', width.saturating_sub(have)));
@@ -117,7 +117,7 @@ pub fn pad(text: &str, width: usize) -> String {
 }
 
 /// `3d 4h`, `12m 5s`, `3.2s`, `20ms`: the two largest parts.
-pub fn span(of: Duration) -> String {
+pub(crate) fn span(of: Duration) -> String {
     let seconds = of.as_secs();
     let parts = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     if seconds < 1 {
@@ -149,7 +149,7 @@ pub fn span(of: Duration) -> String {
 }
 
 /// `1 unit`, `3 units`.
-pub fn count(number: usize, word: &str) -> String {
+pub(crate) fn count(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -64,7 +64,7 @@ const FOREIGN: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// A verb that is none of ours, with what to type instead.
-pub fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>, Trouble> {
+pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>, Trouble> {
     let mut typed = typed.into_iter();
     let program = typed.next().unwrap_or_default();
     let rest: Vec<String> = typed.collect();
@@ -148,7 +148,7 @@ fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Trouble {
 }
 
 /// The candidate that `text` was probably meant to be.
-pub fn nearest<'a>(text: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(text: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (text.chars().count() / 3).clamp(1, 3);
     among
         .filter(|candidate| !candidate.starts_with("__"))

@@ -25,7 +25,7 @@ const SHOWN: usize = 5;
 const TICK: Duration = Duration::from_millis(500);
 
 /// A wait that has been prepared before the change it is about, so that no event of it is missed.
-pub struct Waiting {
+pub(crate) struct Waiting {
     events: Option<Connection>,
     wait: Wait,
 }
@@ -36,7 +36,7 @@ enum News {
 }
 
 /// How a wait ended.
-pub enum Ended {
+pub(crate) enum Ended {
     /// Nothing moves any more.
     Settled(System),
     /// The time is over.
@@ -45,7 +45,7 @@ pub enum Ended {
 
 impl Waiting {
     /// Begins to listen, if there is anything to wait for.
-    pub fn prepare(session: &Session, wait: Wait) -> Result<Waiting, Trouble> {
+    pub(crate) fn prepare(session: &Session, wait: Wait) -> Result<Waiting, Trouble> {
         if !wait.wait || session.json {
             return Ok(Waiting { events: None, wait });
         }
@@ -56,7 +56,7 @@ impl Waiting {
     }
 
     /// Waits, if that was asked for; None: it was not.
-    pub fn finish(self, session: &Session) -> Result<Option<Ended>, Trouble> {
+    pub(crate) fn finish(self, session: &Session) -> Result<Option<Ended>, Trouble> {
         if !self.wait.wait {
             return Ok(None);
         }
@@ -194,7 +194,7 @@ impl Progress {
 
 /// The exit code of an ended wait. When it ended badly, what failed is shown with the
 /// last lines of its log.
-pub fn conclude(session: &Session, ended: Option<Ended>) -> Result<Exit, Trouble> {
+pub(crate) fn conclude(session: &Session, ended: Option<Ended>) -> Result<Exit, Trouble> {
     match ended {
         None => Ok(Exit::Done),
         Some(Ended::TimedOut) => {
@@ -228,7 +228,7 @@ fn failures(session: &Session) -> Result<(), Trouble> {
 }
 
 /// A failed unit with the end of its log.
-pub fn failure(session: &Session, unit: &UnitStatus) -> String {
+pub(crate) fn failure(session: &Session, unit: &UnitStatus) -> String {
     let style = &session.style;
     let why = unit.reason.as_ref().map(|why| why.text.clone()).unwrap_or_default();
     let mut text = format!("{} {}: {why}", style.paint(Tone::Bad, "x"), unit.unit);

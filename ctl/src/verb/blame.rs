@@ -16,14 +16,14 @@ use std::time::Duration;
 const DRAWN: usize = 2_000;
 
 /// `blame`.
-pub fn blame(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn blame(session: &Session) -> Result<Exit, Trouble> {
     let (blame, value) = session.ask_as::<Blame>(Verb::Blame {})?;
     session.show(&value, || list(&blame.units, &session.style))?;
     Ok(Exit::Done)
 }
 
 /// `critical-chain`.
-pub fn critical_chain(session: &Session, asked: &arguments::Few) -> Result<Exit, Trouble> {
+pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Result<Exit, Trouble> {
     let (blame, value) = session.ask_as::<Blame>(Verb::Blame {})?;
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
     let roots: Vec<String> = if asked.targets.is_empty() {
@@ -36,7 +36,7 @@ pub fn critical_chain(session: &Session, asked: &arguments::Few) -> Result<Exit,
 }
 
 /// `plot`.
-pub fn plot(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn plot(session: &Session) -> Result<Exit, Trouble> {
     let (blame, value) = session.ask_as::<Blame>(Verb::Blame {})?;
     if session.json {
         session::print_json(&value)?;

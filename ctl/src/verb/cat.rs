@@ -7,10 +7,18 @@ use crate::session::{self, Session};
 use crate::style::Tone;
 use groundstate_units::control::answer::{Located, Whose};
 use groundstate_units::control::request::Verb;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct WithText<'a> {
+    #[serde(flatten)]
+    located: &'a Located,
+    text: &'a str,
+}
 
 /// `cat`.
-pub fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
-    let (located, mut value) = session.ask_as::<Located>(Verb::Cat { target: asked.target })?;
+pub(crate) fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
+    let (located, _) = session.ask_as::<Located>(Verb::Cat { target: asked.target })?;
     if located.file.is_empty() {
         let message = format!("{} is built in and has no file", located.unit);
         return Err(Trouble::local(message, ""));
@@ -19,10 +27,7 @@ pub fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
         std::fs::read(&located.file).map_err(|error| Trouble::file(&located.file, &error))?;
     let text = String::from_utf8_lossy(&text).into_owned();
     if session.json {
-        if let Some(object) = value.as_object_mut() {
-            object.insert("text".to_string(), text.into());
-        }
-        session::print_json(&value)?;
+        session::print_json(&WithText { located: &located, text: &text })?;
     } else {
         let place = format!("# {}:{}", located.file, located.line);
         session::print(&format!("{}\n{text}", session.style.paint(Tone::Quiet, &place)))?;
@@ -31,7 +36,7 @@ pub fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
 }
 
 /// `whose`.
-pub fn whose(session: &Session, asked: &arguments::Whose) -> Result<Exit, Trouble> {
+pub(crate) fn whose(session: &Session, asked: &arguments::Whose) -> Result<Exit, Trouble> {
     let (whose, value) = session.ask_as::<Whose>(Verb::Whose { pid: asked.pid })?;
     session.show(&value, || match &whose.unit {
         None => format!("{} belongs to no unit\n", asked.pid),

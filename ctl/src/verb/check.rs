@@ -17,7 +17,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Checks and prints.
-pub fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, Trouble> {
     let options = options(session, &asked.paths)?;
     let generation = load(&Disk, &options, None).generation;
     let report = Report::new(&generation.diagnostics);
@@ -82,7 +82,7 @@ fn summary(report: &Report, units: usize) -> String {
 }
 
 /// `FILE:LINE:COL: error: …`, the line, a caret, a hint; and so for each.
-pub fn render(report: &Report, style: &Style) -> String {
+pub(crate) fn render(report: &Report, style: &Style) -> String {
     report.diagnostics.iter().map(|said| one(said, style)).collect()
 }
 
@@ -131,7 +131,7 @@ fn caret(said: &Said) -> Option<String> {
 ///
 /// # Errors
 /// [`Exit::Refused`] with the report where the set has errors.
-pub fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Trouble> {
+pub(crate) fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Trouble> {
     let options = options(session, &[dir.to_path_buf()])?;
     let generation = load(&Disk, &options, None).generation;
     let report = Report::new(&generation.diagnostics);

@@ -68,7 +68,7 @@ complete -c initctl -n "__fish_seen_subcommand_from VERBS" -f -a "(initctl __tar
 "#;
 
 /// `completions`.
-pub fn completions(shell: Shell) -> Result<Exit, Trouble> {
+pub(crate) fn completions(shell: Shell) -> Result<Exit, Trouble> {
     let mut written = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "initctl", &mut written);
     let mut text = String::from_utf8_lossy(&written).into_owned();
@@ -86,7 +86,7 @@ pub fn completions(shell: Shell) -> Result<Exit, Trouble> {
 }
 
 /// `man`.
-pub fn man() -> Result<Exit, Trouble> {
+pub(crate) fn man() -> Result<Exit, Trouble> {
     let mut written = Vec::new();
     let command = Arguments::command();
     clap_mangen::Man::new(command.clone())
@@ -114,7 +114,7 @@ fn roff(text: &str) -> String {
 }
 
 /// `__targets`: names, one a line; nothing where there is no init.
-pub fn targets(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn targets(session: &Session) -> Result<Exit, Trouble> {
     let Ok((status, _)) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() }) else {
         return Ok(Exit::Done);
     };

@@ -4,25 +4,25 @@ use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
-use groundstate_units::control::answer::Event;
+use groundstate_units::control::answer::{End, Event};
 use groundstate_units::control::request::Verb;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Asks and prints.
-pub fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Trouble> {
     let mut connection = session.connect()?;
     if asked.follow {
         connection.patience(None);
     }
     connection.tell(Verb::Events { follow: asked.follow, after: asked.after })?;
-    while let Some(value) = connection.next::<Value>()? {
-        if value.get("end").is_some() {
+    while let Some(value) = connection.next::<Box<RawValue>>()? {
+        if serde_json::from_str::<End>(value.get()).is_ok() {
             break;
         }
         if session.json {
             session::print_json(&value)?;
         } else {
-            session::print(&render(&session::read(value)?, &session.style))?;
+            session::print(&render(&session::read(&value)?, &session.style))?;
         }
     }
     Ok(Exit::Done)

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Looks it up and prints.
-pub fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Trouble> {
     match asked.key.as_deref() {
         None => session.show(&all(), || list(&session.style))?,
         Some(name) => one(session, name)?,

@@ -11,7 +11,7 @@ use groundstate_units::control::request::Verb;
 use groundstate_units::name::Name;
 
 /// `set-target`.
-pub fn set_target(session: &Session, asked: arguments::SetTarget) -> Result<Exit, Trouble> {
+pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Result<Exit, Trouble> {
     let arguments::Goal { targets, want, drop } = asked.goal;
     if targets.is_empty() && want.is_empty() && drop.is_empty() {
         let hint = "initctl set-target TARGET [+WANT] [-DROP]";
@@ -48,18 +48,18 @@ pub fn set_target(session: &Session, asked: arguments::SetTarget) -> Result<Exit
 }
 
 /// `want`.
-pub fn want(session: &Session, asked: arguments::Want) -> Result<Exit, Trouble> {
+pub(crate) fn want(session: &Session, asked: arguments::Want) -> Result<Exit, Trouble> {
     let for_ms = asked.for_.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
     changed(session, Verb::Want { target: asked.target, for_ms }, asked.wait)
 }
 
 /// `unwant`.
-pub fn unwant(session: &Session, asked: arguments::Unwant) -> Result<Exit, Trouble> {
+pub(crate) fn unwant(session: &Session, asked: arguments::Unwant) -> Result<Exit, Trouble> {
     changed(session, Verb::Unwant { target: asked.target }, asked.wait)
 }
 
 /// `reload`.
-pub fn reload(session: &Session, asked: &arguments::Reload) -> Result<Exit, Trouble> {
+pub(crate) fn reload(session: &Session, asked: &arguments::Reload) -> Result<Exit, Trouble> {
     if asked.plan {
         let nothing = Vec::new;
         let verb =

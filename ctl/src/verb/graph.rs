@@ -12,11 +12,11 @@ use groundstate_units::spec::DependencyKind;
 use std::fmt::Write;
 
 /// Asks and prints.
-pub fn run(session: &Session, asked: &arguments::Graph) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Graph) -> Result<Exit, Trouble> {
     let (graph, value) = match &asked.units {
         Some(dir) => {
             let graph = check::graph_of(session, dir)?;
-            let value = serde_json::to_value(&graph)
+            let value = serde_json::value::to_raw_value(&graph)
                 .map_err(|error| Trouble::local(error.to_string(), ""))?;
             (graph, value)
         }

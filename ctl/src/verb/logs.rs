@@ -12,7 +12,7 @@ use groundstate_units::log_line::{ShownLine, printable};
 use groundstate_units::name::Name;
 
 /// Asks and prints.
-pub fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Trouble> {
     let since = match &asked.since {
         None => None,
         Some(text) => Some(span::point(text, session::now()).ok_or_else(|| {

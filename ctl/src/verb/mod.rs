@@ -1,7 +1,7 @@
 //! The verbs, one file per group. Each has a pure `render` where it prints more than a
 //! line, so that what is printed can be tested without an init.
 
-pub mod check;
+pub(crate) mod check;
 
 mod blame;
 mod cat;
@@ -26,7 +26,7 @@ use crate::exit::{Exit, Trouble};
 use crate::session::Session;
 
 /// Does what was asked.
-pub fn run(session: &Session, command: Command) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, command: Command) -> Result<Exit, Trouble> {
     match command {
         Command::Status(asked) => status::run(session, &asked),
         Command::SetTarget(asked) => goal::set_target(session, asked),

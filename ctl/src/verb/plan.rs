@@ -13,7 +13,7 @@ use std::fmt::Write;
 const NAMED: usize = 24;
 
 /// Asks and prints.
-pub fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Trouble> {
     let arguments::Goal { targets, want, drop } = asked.goal;
     let verb = Verb::Plan { targets, want, drop, reload: asked.reload };
     let (plan, value) = session.ask_as::<Plan>(verb)?;
@@ -22,7 +22,7 @@ pub fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Trouble> {
 }
 
 /// The plan in waves.
-pub fn render(plan: &Plan, style: &Style) -> String {
+pub(crate) fn render(plan: &Plan, style: &Style) -> String {
     if plan.stop.is_empty() && plan.start.is_empty() && plan.restart.is_empty() {
         return format!("nothing to do: {} kept as they are\n", plan.keep.len());
     }

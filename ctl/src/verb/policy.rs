@@ -14,7 +14,7 @@ use groundstate_units::policy::Policy;
 
 /// What to do with the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edit {
+pub(crate) enum Edit {
     /// Into `mask`.
     Mask,
     /// Out of it.
@@ -26,7 +26,11 @@ pub enum Edit {
 }
 
 /// `mask`, `unmask`, `enable`, `disable`.
-pub fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> Result<Exit, Trouble> {
+pub(crate) fn edit(
+    session: &Session,
+    asked: arguments::Policy,
+    edit: Edit,
+) -> Result<Exit, Trouble> {
     change(session, asked.runtime, |policy| {
         for name in &asked.targets {
             apply(policy, edit, name);
@@ -35,7 +39,7 @@ pub fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> Result<E
 }
 
 /// `prefer`.
-pub fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit, Trouble> {
+pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit, Trouble> {
     change(session, asked.runtime, |policy| {
         for (target, unit) in &asked.choices {
             match unit {

@@ -12,28 +12,28 @@ use std::os::fd::AsFd;
 const GRACE: u32 = 5;
 
 /// `poweroff`.
-pub fn poweroff(session: &Session, asked: Power) -> Result<Exit, Trouble> {
+pub(crate) fn poweroff(session: &Session, asked: Power) -> Result<Exit, Trouble> {
     end(session, asked, Verb::Poweroff {}, "everything is stopped, then the power goes off")
 }
 
 /// `reboot`.
-pub fn reboot(session: &Session, asked: Power) -> Result<Exit, Trouble> {
+pub(crate) fn reboot(session: &Session, asked: Power) -> Result<Exit, Trouble> {
     end(session, asked, Verb::Reboot {}, "everything is stopped, then started anew")
 }
 
 /// `halt`.
-pub fn halt(session: &Session, asked: Power) -> Result<Exit, Trouble> {
+pub(crate) fn halt(session: &Session, asked: Power) -> Result<Exit, Trouble> {
     end(session, asked, Verb::Halt {}, "everything is stopped, then the machine")
 }
 
 /// `exit`.
-pub fn exit(session: &Session, asked: &ExitWith) -> Result<Exit, Trouble> {
+pub(crate) fn exit(session: &Session, asked: &ExitWith) -> Result<Exit, Trouble> {
     let doing = format!("everything is stopped, then init exits with {}", asked.code);
     end(session, asked.power, Verb::Exit { code: asked.code }, &doing)
 }
 
 /// `upgrade`.
-pub fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Trouble> {
+pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Trouble> {
     let binary = match &asked.binary {
         None => None,
         Some(path) => {

@@ -12,25 +12,25 @@ use groundstate_units::name::Name;
 use groundstate_units::signal;
 
 /// `restart`.
-pub fn restart(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
+pub(crate) fn restart(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
     let verb = Verb::Restart { targets: asked.targets.clone() };
     tell(session, verb, &asked.targets, asked.wait, "restarting")
 }
 
 /// `reload-unit`.
-pub fn reload_unit(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
+pub(crate) fn reload_unit(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
     let verb = Verb::ReloadUnit { targets: asked.targets.clone() };
     tell(session, verb, &asked.targets, asked.wait, "reloading")
 }
 
 /// `retry`.
-pub fn retry(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
+pub(crate) fn retry(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
     let verb = Verb::Retry { targets: asked.targets.clone() };
     tell(session, verb, &asked.targets, asked.wait, "trying again")
 }
 
 /// `kill`.
-pub fn kill(session: &Session, asked: Kill) -> Result<Exit, Trouble> {
+pub(crate) fn kill(session: &Session, asked: Kill) -> Result<Exit, Trouble> {
     let doing = format!("sent {} to", signal::name(asked.signal));
     let verb =
         Verb::Kill { targets: asked.targets.clone(), signal: Some(asked.signal), all: asked.all };

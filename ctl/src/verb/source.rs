@@ -8,12 +8,12 @@ use groundstate_units::control::answer::{Changed, Sources};
 use groundstate_units::control::request::Verb;
 use groundstate_units::limit;
 use groundstate_units::name::Name;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use std::fmt::Write;
 use std::path::Path;
 
 /// Does what was asked.
-pub fn run(session: &Session, asked: Source) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: Source) -> Result<Exit, Trouble> {
     let value = match asked {
         Source::List => return list(session),
         Source::Put { source, dir, roots, expected } => {
@@ -25,8 +25,8 @@ pub fn run(session: &Session, asked: Source) -> Result<Exit, Trouble> {
     Ok(Exit::Done)
 }
 
-fn said(value: &Value, session: &Session) -> String {
-    match serde_json::from_value::<Changed>(value.clone()) {
+fn said(value: &RawValue, session: &Session) -> String {
+    match serde_json::from_str::<Changed>(value.get()) {
         Ok(changed) => {
             let plan = plan::render(&changed.plan, &session.style);
             format!("generation {}: {plan}", changed.generation)
@@ -41,7 +41,7 @@ fn put(
     dir: &Path,
     roots: Vec<Name>,
     expected: Option<u64>,
-) -> Result<Value, Trouble> {
+) -> Result<Box<RawValue>, Trouble> {
     let shown = dir.to_string_lossy();
     let mut files = Vec::new();
     let entries = std::fs::read_dir(dir).map_err(|error| Trouble::file(&shown, &error))?;

@@ -6,7 +6,7 @@ use groundstate_units::control::answer::{Pong, Stats};
 use groundstate_units::control::request::Verb;
 
 /// `ping`.
-pub fn ping(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn ping(session: &Session) -> Result<Exit, Trouble> {
     let (pong, value) = session.ask_as::<Pong>(Verb::Ping {})?;
     session.show(&value, || {
         format!("init {} is there: pid {}, since {}\n", pong.version, pong.pid, pong.boot)
@@ -15,7 +15,7 @@ pub fn ping(session: &Session) -> Result<Exit, Trouble> {
 }
 
 /// `stats`.
-pub fn stats(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn stats(session: &Session) -> Result<Exit, Trouble> {
     let (stats, value) = session.ask_as::<Stats>(Verb::Stats {})?;
     session.show(&value, || render(&stats))?;
     Ok(Exit::Done)

@@ -17,7 +17,7 @@ use std::fmt::Write;
 const TAIL: u64 = 5;
 
 /// Asks and prints.
-pub fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Trouble> {
     let (status, value) =
         session.ask_as::<Status>(Verb::Status { targets: asked.targets.clone() })?;
     let by_name = !asked.targets.is_empty();
@@ -62,7 +62,13 @@ fn check_lines(status: &Status, by_name: bool, style: &Style) -> String {
 }
 
 /// The whole system.
-pub fn render(status: &Status, now: Wall, style: &Style, all: bool, headings: bool) -> String {
+pub(crate) fn render(
+    status: &Status,
+    now: Wall,
+    style: &Style,
+    all: bool,
+    headings: bool,
+) -> String {
     let mut text = String::new();
     if headings {
         text.push_str(&heading(status, now, style));
@@ -179,7 +185,7 @@ fn account(unit: &UnitStatus, now: Wall) -> String {
 }
 
 /// `once`, `3 times`.
-pub fn times(count: u32) -> String {
+pub(crate) fn times(count: u32) -> String {
     if count == 1 { "once".to_string() } else { format!("{count} times") }
 }
 
@@ -204,7 +210,7 @@ fn footing(shown: &[&UnitStatus], hidden: usize, style: &Style) -> String {
 }
 
 /// Units asked for by name, each in full.
-pub fn details(
+pub(crate) fn details(
     status: &Status,
     now: Wall,
     style: &Style,
@@ -271,7 +277,7 @@ fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: Wall, style: &Style)
 }
 
 /// The state word with its flag: `running, degraded`.
-pub fn word(unit: &UnitStatus) -> String {
+pub(crate) fn word(unit: &UnitStatus) -> String {
     let dependency = matches!(
         unit.reason.as_ref().map(|reason| &reason.cause),
         Some(Cause::Dependency { .. } | Cause::Masked { .. } | Cause::Missing { .. })
@@ -293,7 +299,7 @@ fn name(unit: &UnitStatus) -> &str {
 }
 
 /// The same, with the unit's name where it differs.
-pub fn label(unit: &UnitStatus) -> String {
+pub(crate) fn label(unit: &UnitStatus) -> String {
     let name = name(unit);
     if name == unit.unit { name.to_string() } else { format!("{name} ({})", unit.unit) }
 }

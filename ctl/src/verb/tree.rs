@@ -12,7 +12,7 @@ use groundstate_units::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Asks and prints.
-pub fn run(session: &Session, asked: &arguments::Tree) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Tree) -> Result<Exit, Trouble> {
     let (graph, value) = session.ask_as::<Graph>(Verb::Graph {})?;
     let roots: Vec<String> = if asked.targets.is_empty() {
         graph.goal.clone()
@@ -67,7 +67,7 @@ struct Branch<'a> {
 }
 
 /// The tree. Walks with a stack of its own: a chain of units may be long.
-pub fn render(graph: &Graph, roots: &[String], reverse: bool, style: &Style) -> String {
+pub(crate) fn render(graph: &Graph, roots: &[String], reverse: bool, style: &Style) -> String {
     let index = Index::new(graph);
     let mut below: BTreeMap<&str, Vec<&Edge>> = BTreeMap::new();
     for edge in graph.edges.iter().filter(|edge| edge.kind.pulls_in()) {

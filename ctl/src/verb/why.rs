@@ -20,7 +20,7 @@ const TAIL: u64 = 5;
 const NAMED: usize = 8;
 
 /// Asks and prints.
-pub fn run(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
     let (why, value) = session.ask_as::<Why>(Verb::Why { target: asked.target })?;
     session.show(&value, || {
         let root = why.chain.last().filter(|link| failed_by_itself(link));
@@ -32,7 +32,7 @@ pub fn run(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
 }
 
 /// In words. `tail`: the last lines of the root cause's log.
-pub fn render(why: &Why, tail: &[String], now: Wall, style: &Style) -> String {
+pub(crate) fn render(why: &Why, tail: &[String], now: Wall, style: &Style) -> String {
     let mut text = headline(why, now, style);
     if why.chain.len() > 1 {
         text.push_str(&chain(&why.chain, style));
