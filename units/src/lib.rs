@@ -24,6 +24,7 @@ pub mod settings;
 pub mod signal;
 pub mod spec;
 pub mod time;
+pub mod view;
 pub mod wall;
 
 // From text to a generation.

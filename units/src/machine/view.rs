@@ -8,7 +8,7 @@ use crate::machine::event::{RunId, Shutdown};
 use crate::machine::reason::{Reason, State};
 use crate::name::Name;
 use crate::policy::Policy;
-use crate::spec::Exit;
+use crate::spec::{Exit, Kind};
 use crate::time::Time;
 use std::sync::Arc;
 
@@ -111,6 +111,25 @@ impl Machine {
     /// Its last reload of itself failed or timed out.
     pub fn reload_failed(&self, unit: UnitId) -> bool {
         self.cell(unit.0).phase.run().is_some_and(|run| run.reload_failed)
+    }
+
+    /// When a failed unit is tried again by itself, or an exited one runs again.
+    pub fn next_try(&self, unit: UnitId) -> Option<Time> {
+        match &self.cell(unit.0).phase {
+            Phase::Backoff(at) => Some(*at),
+            Phase::Ready(_, Form::Exited { again, .. }, _) => *again,
+            Phase::Ready(_, Form::Running { .. } | Form::Reloading { .. }, _)
+            | Phase::Starting(_, _)
+            | Phase::Stopping(_, _)
+            | Phase::Idle
+            | Phase::Failed(_) => None,
+        }
+    }
+
+    /// The type a run was started with; None when it is no more.
+    pub fn kind_of_run(&self, run: RunId) -> Option<Kind> {
+        let ix = self.unit_of(run)?;
+        self.cell(ix).phase.run().map(|run| run.definition.kind)
     }
 
     /// How an exited run ended.

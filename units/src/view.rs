@@ -1,0 +1,511 @@
+//! A machine as an operator sees it: the answers of [`crate::control::answer`] made from
+//! a [`Machine`] and the few facts only the shell knows. Pure, and the same for `init`,
+//! the simulator and tests. Decides nothing.
+
+use crate::control::answer::{
+    Affected, Cause, Edge, Failure, Graph, Link, Located, Need, Node, Overlay, Plan, Reason,
+    SCHEMA, Status, TargetStatus, UnitStatus, Why,
+};
+use crate::generation::{TargetId, Unit, UnitId};
+use crate::graph::Provider;
+use crate::machine::event::RunId;
+use crate::machine::reason::{self, State};
+use crate::machine::{Machine, plan, why};
+use crate::name::Name;
+use crate::spec::{DependencyKind, Exit, Kind};
+use crate::time::Time;
+use crate::wall::Wall;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Names in one `needed-by`.
+const NEEDED_BY: usize = 8;
+/// Units in one `affects`.
+const AFFECTS: usize = 64;
+
+/// What the shell knows and the machine does not.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The clock.
+    pub now: Time,
+    /// The wall clock at that moment.
+    pub wall: Wall,
+    /// When init began.
+    pub booted: Time,
+    /// Crashes survived.
+    pub crashes: u32,
+    /// When init last came back from one.
+    pub resumed: Option<Time>,
+    /// The main process of each run that has one.
+    pub main_pids: BTreeMap<RunId, u32>,
+}
+
+impl Facts {
+    /// A point of the clock on the wall; RFC 3339.
+    pub fn wall_of(&self, at: Time) -> String {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let now = self.wall.as_millis();
+        let then = if at > self.now {
+            now.saturating_add(millis(at.since(self.now)))
+        } else {
+            now.saturating_sub(millis(self.now.since(at)))
+        };
+        Wall::from_millis(then).to_string()
+    }
+}
+
+/// Answer of `status` for these targets or units; for none of them: all.
+///
+/// # Errors
+/// The first name that is nobody's.
+pub fn status(machine: &Machine, facts: &Facts, names: &[Name]) -> Result<Status, Failure> {
+    let view = View::new(machine, facts);
+    let (units, targets) = view.chosen(names)?;
+    let mut shown: Vec<UnitStatus> = units.iter().filter_map(|unit| view.unit(*unit)).collect();
+    if names.is_empty() {
+        shown.extend(view.removed());
+        shown.sort_by(|a, b| a.unit.cmp(&b.unit));
+    }
+    let wish = machine.wish();
+    let wall = |at: &Time| facts.wall_of(*at);
+    Ok(Status {
+        schema: SCHEMA,
+        generation: machine.generation().number,
+        goal: wish.goal.iter().map(Name::to_string).collect(),
+        overlay: Overlay {
+            want: wish.want.keys().map(Name::to_string).collect(),
+            drop: wish.drop.iter().map(Name::to_string).collect(),
+            until: wish.want.values().map(|until| until.as_ref().map(wall)).collect(),
+        },
+        system: machine.system(),
+        settled: machine.is_settled(),
+        crashes: facts.crashes,
+        resumed: facts.resumed.as_ref().map(wall),
+        booted: facts.wall_of(facts.booted),
+        now: facts.wall_of(facts.now),
+        units: shown,
+        targets: targets.iter().filter_map(|target| view.target(*target)).collect(),
+    })
+}
+
+/// Answer of `why`.
+///
+/// # Errors
+/// The name is nobody's.
+pub fn why(machine: &Machine, facts: &Facts, name: &Name) -> Result<Why, Failure> {
+    let view = View::new(machine, facts);
+    let (units, targets) = view.chosen(std::slice::from_ref(name))?;
+    let asked = targets
+        .iter()
+        .filter_map(|target| view.target(*target))
+        .find(|target| target.target == name.as_str());
+    let unit = match asked {
+        Some(TargetStatus { unit: None, state, .. }) => {
+            return Ok(view.why_nobody(name, state));
+        }
+        _ => units.first().copied().ok_or_else(|| unknown(name))?,
+    };
+    let detail = view.unit(unit).ok_or_else(|| unknown(name))?;
+    let mut chain: Vec<Link> = machine.why(unit).iter().map(|link| view.link(link)).collect();
+    if let Some(first) = chain.first_mut() {
+        first.target = name.to_string();
+    }
+    Ok(Why {
+        schema: SCHEMA,
+        target: name.to_string(),
+        unit: Some(detail.unit.clone()),
+        state: detail.state,
+        degraded: detail.degraded,
+        chain,
+        needed_by: view.needs(unit),
+        affects: view.affects(unit),
+        detail: Some(detail),
+    })
+}
+
+/// Answer of `graph` and `tree`.
+pub fn graph(machine: &Machine) -> Graph {
+    let facts = Facts::default();
+    let view = View::new(machine, &facts);
+    let generation = machine.generation();
+    let node = |id: UnitId| {
+        let unit = generation.unit(id)?;
+        Some(Node {
+            unit: unit.name.to_string(),
+            kind: unit.kind,
+            provides: view.names(&unit.provides),
+            state: Some(machine.state(id)),
+            degraded: view.degraded.contains(&id),
+            needed: machine.is_needed(id),
+        })
+    };
+    let edges = |id: UnitId| {
+        let from = generation.unit(id).map(|unit| unit.name.to_string()).unwrap_or_default();
+        machine.graph().edges(id).iter().filter_map(move |edge| {
+            Some(Edge {
+                from: from.clone(),
+                target: generation.target(edge.target)?.name.to_string(),
+                to: edge.provider.and_then(|to| Some(generation.unit(to)?.name.to_string())),
+                kind: edge.kind,
+            })
+        })
+    };
+    let wish = machine.wish();
+    Graph {
+        schema: SCHEMA,
+        goal: wish.goal.iter().chain(wish.want.keys()).map(Name::to_string).collect(),
+        nodes: generation.unit_ids().filter_map(node).collect(),
+        edges: generation.unit_ids().flat_map(edges).collect(),
+    }
+}
+
+/// A plan as it is answered.
+pub fn plan(plan: &plan::Plan) -> Plan {
+    let names = |names: &[Name]| names.iter().map(Name::to_string).collect::<Vec<_>>();
+    Plan {
+        schema: SCHEMA,
+        stop: plan.stop.iter().map(|wave| names(wave)).collect(),
+        start: plan.start.iter().map(|wave| names(wave)).collect(),
+        restart: names(&plan.restart),
+        keep: names(&plan.keep),
+    }
+}
+
+/// Answer of `cat`: where the text of a unit is.
+///
+/// # Errors
+/// The name is nobody's.
+pub fn located(machine: &Machine, name: &Name) -> Result<Located, Failure> {
+    let facts = Facts::default();
+    let (units, _) = View::new(machine, &facts).chosen(std::slice::from_ref(name))?;
+    let unit = units.first().and_then(|unit| machine.generation().unit(*unit));
+    let unit = unit.ok_or_else(|| unknown(name))?;
+    Ok(Located {
+        schema: SCHEMA,
+        unit: unit.name.to_string(),
+        file: unit.at.file.to_string(),
+        line: unit.at.line,
+    })
+}
+
+/// A reason as it is answered. `pid`: of the unit's process, where one is known.
+pub fn reason(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Reason {
+    Reason { text: reason.to_string(), cause: cause(reason, facts, pid) }
+}
+
+fn cause(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Cause {
+    use reason::Reason as R;
+    match reason {
+        R::Exit(Exit::Code(code)) => Cause::Exit { code: *code },
+        R::Exit(Exit::Signal { signal, core }) => Cause::Signal { signal: *signal, core: *core },
+        R::StartTimeout => Cause::StartTimeout,
+        R::StopTimeout => Cause::StopTimeout,
+        R::Watchdog => Cause::Watchdog,
+        R::Exec(failure) => Cause::Exec {
+            stage: failure.stage.as_str().to_string(),
+            errno: failure.errno,
+            path: failure.path.clone(),
+        },
+        R::Dependency { target, unit } => {
+            Cause::Dependency { target: target.to_string(), unit: unit.to_string() }
+        }
+        R::Masked { target } => Cause::Masked { target: target.to_string() },
+        R::Missing { target } => Cause::Missing { target: target.to_string() },
+        R::Config { at, message } => Cause::Config {
+            file: at.file.to_string(),
+            line: at.line,
+            column: at.column,
+            message: message.clone(),
+        },
+        R::Conflict { target } => Cause::Conflict { target: target.to_string() },
+        R::Skipped { condition } => Cause::Skipped { condition: condition.clone() },
+        R::OutOfMemory => Cause::Oom,
+        R::Protocol { message } => Cause::Protocol { message: message.clone() },
+        R::Slot => Cause::Slot,
+        R::Backoff { attempt, at } => Cause::Backoff { attempt: *attempt, at: facts.wall_of(*at) },
+        R::On { targets } => Cause::On { targets: targets.iter().map(Name::to_string).collect() },
+        R::Unkillable => Cause::Unkillable { pid },
+        R::Internal => Cause::Internal,
+    }
+}
+
+fn unknown(name: &Name) -> Failure {
+    Failure::new(Failure::UNKNOWN_TARGET, format!("no target and no unit is named `{name}`"), "")
+}
+
+/// A machine with its facts, and what is computed once for all units.
+struct View<'a> {
+    machine: &'a Machine,
+    facts: &'a Facts,
+    degraded: BTreeSet<UnitId>,
+    coincidental: BTreeSet<TargetId>,
+    /// Targets that something needed names, and nobody provides.
+    missed: BTreeSet<TargetId>,
+    goal: BTreeSet<UnitId>,
+}
+
+impl<'a> View<'a> {
+    fn new(machine: &'a Machine, facts: &'a Facts) -> View<'a> {
+        let wish = machine.wish();
+        let generation = machine.generation();
+        let graph = machine.graph();
+        let goals = || wish.goal.iter().chain(wish.want.keys());
+        let mut missed: BTreeSet<TargetId> = goals()
+            .filter_map(|name| generation.find_target(name.as_str()))
+            .filter(|target| graph.provider(*target).unit().is_none())
+            .collect();
+        for unit in generation.unit_ids().filter(|unit| machine.is_needed(*unit)) {
+            let dead = graph
+                .edges(unit)
+                .iter()
+                .filter(|edge| edge.provider.is_none() && edge.kind.pulls_in() && !edge.optional);
+            missed.extend(dead.map(|edge| edge.target));
+        }
+        View {
+            machine,
+            facts,
+            degraded: machine.degraded(),
+            coincidental: machine.coincidental(),
+            missed,
+            goal: goals().filter_map(|name| graph.meant(generation, name).unit()).collect(),
+        }
+    }
+
+    /// The units and targets behind names, each in the order of names.
+    fn chosen(&self, names: &[Name]) -> Result<(Vec<UnitId>, Vec<TargetId>), Failure> {
+        let generation = self.machine.generation();
+        if names.is_empty() {
+            let count = u32::try_from(generation.targets.len()).unwrap_or(u32::MAX);
+            let targets = (0..count).map(TargetId).collect();
+            return Ok((generation.unit_ids().collect(), targets));
+        }
+        let (mut units, mut targets) = (BTreeSet::new(), BTreeSet::new());
+        for name in names {
+            let target = generation.find_target(name.as_str());
+            targets.extend(target);
+            let found = match self.machine.graph().meant(generation, name) {
+                Provider::Unit(unit) => Some(unit),
+                // Who would provide it, were it not masked.
+                Provider::Masked | Provider::Nobody => {
+                    let claims = target.and_then(|target| generation.target(target));
+                    let claims = claims.map(|target| target.candidates.as_slice());
+                    let first = claims.unwrap_or_default().first().copied();
+                    first.or_else(|| generation.find_unit(name.as_str()))
+                }
+            };
+            if found.is_none() && target.is_none() {
+                return Err(unknown(name));
+            }
+            units.extend(found);
+        }
+        for unit in units.iter().filter_map(|unit| generation.unit(*unit)) {
+            targets.extend(unit.provides.iter().copied());
+        }
+        Ok((units.into_iter().collect(), targets.into_iter().collect()))
+    }
+
+    fn names(&self, targets: &[TargetId]) -> Vec<String> {
+        let generation = self.machine.generation();
+        targets.iter().filter_map(|t| Some(generation.target(*t)?.name.to_string())).collect()
+    }
+
+    fn unit(&self, id: UnitId) -> Option<UnitStatus> {
+        let unit = self.machine.generation().unit(id)?;
+        let run = self.machine.run(id);
+        let pid = run.and_then(|run| self.facts.main_pids.get(&run).copied());
+        let why = self.machine.reason(id);
+        Some(UnitStatus {
+            unit: unit.name.to_string(),
+            kind: unit.kind,
+            description: unit.live.description.clone(),
+            provides: self.names(&unit.provides),
+            state: self.machine.state(id),
+            degraded: self.degraded.contains(&id),
+            main_pid: pid,
+            run: run.map(|run| run.0),
+            since: self.facts.wall_of(self.machine.since(id)),
+            attempt: self.machine.failures(id),
+            next_try: self.next_try(id),
+            verdict: self.machine.has_verdict(id),
+            stale: self.machine.is_stale(id),
+            needed: self.machine.is_needed(id),
+            needed_by: self.needed_by(id),
+            status: self.machine.status(id).to_string(),
+            reason: why.map(|why| reason(&why, self.facts, pid)),
+            file: unit.at.file.to_string(),
+            source: unit.source.as_ref().map(Name::to_string),
+        })
+    }
+
+    fn next_try(&self, unit: UnitId) -> Option<String> {
+        self.machine.next_try(unit).map(|at| self.facts.wall_of(at))
+    }
+
+    /// Runs of units that are no longer there, on their way down.
+    fn removed(&self) -> Vec<UnitStatus> {
+        let removed = self.machine.removed().into_iter();
+        removed
+            .map(|(name, run, state)| UnitStatus {
+                unit: name.to_string(),
+                kind: self.machine.kind_of_run(run).unwrap_or(Kind::Virtual),
+                description: String::new(),
+                provides: Vec::new(),
+                state,
+                degraded: false,
+                main_pid: self.facts.main_pids.get(&run).copied(),
+                run: Some(run.0),
+                since: self.facts.wall_of(self.facts.now),
+                attempt: 0,
+                next_try: None,
+                verdict: false,
+                stale: true,
+                needed: false,
+                needed_by: Vec::new(),
+                status: String::new(),
+                reason: None,
+                file: String::new(),
+                source: None,
+            })
+            .collect()
+    }
+
+    fn target(&self, id: TargetId) -> Option<TargetStatus> {
+        let name = self.machine.generation().target(id)?.name.to_string();
+        let unit = self.machine.graph().provider(id).unit();
+        let provider = unit.and_then(|unit| self.machine.generation().unit(unit));
+        Some(TargetStatus {
+            target: name,
+            unit: provider.map(|unit: &Unit| unit.name.to_string()),
+            state: match unit {
+                Some(unit) => self.machine.state(unit),
+                None if self.missed.contains(&id) => State::Failed,
+                None => State::Disabled,
+            },
+            degraded: unit.is_some_and(|unit| self.degraded.contains(&unit)),
+            coincidental: self.coincidental.contains(&id),
+        })
+    }
+
+    /// Needed units that pull it in, by name; `goal` first where it is in the goal itself.
+    fn needed_by(&self, unit: UnitId) -> Vec<String> {
+        let generation = self.machine.generation();
+        let mut names = Vec::new();
+        if self.goal.contains(&unit) {
+            names.push("the goal".to_string());
+        }
+        let mut dependents: Vec<UnitId> = self.pulling(unit).map(|(who, _)| who).collect();
+        dependents.dedup();
+        let dependents = dependents.iter().filter_map(|who| generation.unit(*who));
+        names.extend(dependents.take(NEEDED_BY).map(|unit| unit.name.to_string()));
+        names
+    }
+
+    fn pulling(&self, unit: UnitId) -> impl Iterator<Item = (UnitId, DependencyKind)> + '_ {
+        let back = self.machine.graph().back(unit).iter();
+        back.filter(|back| back.kind.pulls_in() && self.machine.is_needed(back.dependent))
+            .map(|back| (back.dependent, back.kind))
+    }
+
+    fn needs(&self, unit: UnitId) -> Vec<Need> {
+        let generation = self.machine.generation();
+        let target_of = |who: UnitId, kind: DependencyKind| {
+            let edges = self.machine.graph().edges(who).iter();
+            let mut to = edges.filter(|edge| edge.kind == kind && edge.provider == Some(unit));
+            to.next().and_then(|edge| generation.target(edge.target))
+        };
+        let mut needs: Vec<Need> = self
+            .pulling(unit)
+            .filter_map(|(who, kind)| {
+                Some(Need {
+                    unit: Some(generation.unit(who)?.name.to_string()),
+                    target: target_of(who, kind)?.name.to_string(),
+                    kind: Some(kind),
+                })
+            })
+            .collect();
+        if self.goal.contains(&unit) {
+            let wish = self.machine.wish();
+            let graph = self.machine.graph();
+            let named = wish.goal.iter().chain(wish.want.keys());
+            let named = named.filter(|name| graph.meant(generation, name).unit() == Some(unit));
+            needs.extend(named.map(|name| Need {
+                unit: None,
+                target: name.to_string(),
+                kind: None,
+            }));
+        }
+        needs
+    }
+
+    /// Needed units above it that are not as they should be while it is not.
+    fn affects(&self, unit: UnitId) -> Vec<Affected> {
+        if self.machine.state(unit).is_active() && !self.degraded.contains(&unit) {
+            return Vec::new();
+        }
+        let mut seen = BTreeSet::from([unit]);
+        let mut open = vec![unit];
+        let mut affected = BTreeSet::new();
+        while let Some(below) = open.pop() {
+            for (above, _) in self.pulling(below) {
+                if !seen.insert(above) {
+                    continue;
+                }
+                open.push(above);
+                if !self.machine.state(above).is_active() || self.degraded.contains(&above) {
+                    affected.insert(above);
+                }
+            }
+        }
+        let shown = affected.into_iter().take(AFFECTS);
+        shown
+            .filter_map(|id| {
+                Some(Affected {
+                    unit: self.machine.generation().unit(id)?.name.to_string(),
+                    state: self.machine.state(id),
+                    degraded: self.degraded.contains(&id),
+                })
+            })
+            .collect()
+    }
+
+    fn link(&self, link: &why::Link) -> Link {
+        let unit = link.unit.and_then(|unit| self.machine.generation().unit(unit));
+        let run = link.unit.and_then(|unit| self.machine.run(unit));
+        let pid = run.and_then(|run| self.facts.main_pids.get(&run).copied());
+        Link {
+            unit: unit.map(|unit| unit.name.to_string()),
+            target: link.target.to_string(),
+            state: link.state,
+            reason: link.reason.as_ref().map(|why| reason(why, self.facts, pid)),
+        }
+    }
+
+    /// A target that nobody provides, or that is masked.
+    fn why_nobody(&self, name: &Name, state: State) -> Why {
+        let generation = self.machine.generation();
+        let masked = generation
+            .find_target(name.as_str())
+            .is_some_and(|target| self.machine.graph().provider(target) == Provider::Masked);
+        let target = name.clone();
+        let why = match masked {
+            true => reason::Reason::Masked { target },
+            false => reason::Reason::Missing { target },
+        };
+        Why {
+            schema: SCHEMA,
+            target: name.to_string(),
+            unit: None,
+            state,
+            degraded: false,
+            chain: vec![Link {
+                unit: None,
+                target: name.to_string(),
+                state,
+                reason: Some(reason(&why, self.facts, None)),
+            }],
+            needed_by: Vec::new(),
+            affects: Vec::new(),
+            detail: None,
+        }
+    }
+}
