@@ -28,7 +28,7 @@ pub struct Edge {
     pub optional: bool,
     /// From an imported file.
     pub imported: bool,
-    /// Line in the unit's file; 0 when a drop-in says it.
+    /// Line in the unit's file; the unit's own when a drop-in says it.
     pub line: u32,
 }
 

@@ -65,6 +65,19 @@ pub struct Diagnostic {
     pub excerpt: String,
 }
 
+/// One line, as it stands in a boot log: `FILE:LINE:COL: error: fact (hint)`.
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.at.line, self.at.column) {
+            (0, _) => write!(f, "{}: ", self.at.file)?,
+            (line, 0) => write!(f, "{}:{line}: ", self.at.file)?,
+            (line, column) => write!(f, "{}:{line}:{column}: ", self.at.file)?,
+        }
+        write!(f, "{}: {}", self.severity, self.message)?;
+        if self.hint.is_empty() { Ok(()) } else { write!(f, " ({})", self.hint) }
+    }
+}
+
 impl Diagnostic {
     /// One with nothing but the fact.
     pub fn new(severity: Severity, code: &str, at: Place, message: impl Into<String>) -> Self {
@@ -104,5 +117,23 @@ impl Diagnostic {
     pub fn with_related(mut self, related: Vec<Place>) -> Self {
         self.related = related;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diagnostic_is_one_line_with_as_much_of_a_place_as_there_is() {
+        let place = |line, column| Place { file: "a.yaml".into(), line, column };
+        let said = |line, column| Diagnostic::error("x", place(line, column), "no").to_string();
+        assert_eq!(said(3, 4), "a.yaml:3:4: error: no");
+        assert_eq!(
+            (said(3, 0), said(0, 0)),
+            ("a.yaml:3: error: no".into(), "a.yaml: error: no".into())
+        );
+        let hinted = Diagnostic::warning("x", place(1, 1), "no").with_hint("do");
+        assert_eq!(hinted.to_string(), "a.yaml:1:1: warning: no (do)");
     }
 }

@@ -126,7 +126,7 @@ pub const KEYS: &[Key] = &[
         "How long a stop may take until everything left of the unit is killed.",
         "stop-timeout: 30s"),
     key("stop-signal", Shape::Signal, Live, PROCESS, NONE, "TERM",
-        "The signal a stop begins with.",
+        "The signal a stop begins with; what does not end by it is killed at the stop timeout.",
         "stop-signal: QUIT"),
     key("success-status", Shape::Statuses, Live, PROCESS, NONE, "exit 0 of a oneshot or script, nothing else",
         "Exit statuses and signals that are no failure. A supervised unit that ends so is exited, which is active, and is not restarted (but see restart: always).",

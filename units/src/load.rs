@@ -9,7 +9,7 @@
 
 use crate::account::Accounts;
 use crate::assembly::{Draft, assemble};
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::files::Files;
 use crate::folder::{self, Folders, Found, Trust, whole};
 use crate::generation::{Fault, FileRecord, Generation, Stamp};
@@ -151,7 +151,11 @@ fn add_graph(generation: &mut Generation, alone: bool) {
             // The others may be in files that were not given.
             diagnostic.severity = Severity::Note;
         }
-        found.push(diagnostic);
+        if matches!(diagnostic.code.as_str(), "ring" | "double-claim") {
+            found.extend(at_each_place(&diagnostic));
+        } else {
+            found.push(diagnostic);
+        }
     }
     found.sort_by(|a, b| {
         (&a.at, a.severity, &a.code, &a.message).cmp(&(&b.at, b.severity, &b.code, &b.message))
@@ -163,6 +167,17 @@ fn add_graph(generation: &mut Generation, alone: bool) {
         found.sort_by(|a, b| a.at.cmp(&b.at));
     }
     generation.diagnostics = found;
+}
+
+/// The same mistake at each of its places, so that each file's owner sees it.
+fn at_each_place(diagnostic: &Diagnostic) -> Vec<Diagnostic> {
+    let mut places = vec![diagnostic.at.clone()];
+    places.extend(diagnostic.related.iter().cloned());
+    places.sort();
+    places.dedup();
+    let others = |at: &Place| places.iter().filter(|place| *place != at).cloned().collect();
+    let one = |at: &Place| Diagnostic { at: at.clone(), related: others(at), ..diagnostic.clone() };
+    places.iter().take(limit::DIAGNOSTICS_PER_FILE).map(one).collect()
 }
 
 /// Files that are read once more only to show a line of them.
@@ -178,6 +193,27 @@ fn add_excerpts(files: &dyn Files, found: &mut [Diagnostic]) {
         if let Ok(text) = std::str::from_utf8(&bytes) {
             crate::text::add_excerpts(found, &path, text);
         }
+    }
+    for diagnostic in found.iter_mut().filter(|d| d.code == "missing-target") {
+        point_at_name(diagnostic);
+    }
+}
+
+/// The graph knows the line of a dependency; the column is where the line names it.
+fn point_at_name(diagnostic: &mut Diagnostic) {
+    let Some(name) = diagnostic.message.split('`').nth(1) else { return };
+    let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '.' | '@' | '-');
+    let line = &diagnostic.excerpt;
+    let value = line.find(": ").map_or(0, |colon| colon + 1);
+    let column = line.match_indices(name).find(|(at, _)| {
+        let (before, behind) = (line.get(..*at), line.get(at + name.len()..));
+        *at >= value
+            && !before.is_some_and(|text| text.ends_with(inside))
+            && !behind.is_some_and(|text| text.starts_with(inside))
+    });
+    let before = column.and_then(|(at, _)| line.get(..at));
+    if let Some(column) = before.and_then(|text| u32::try_from(text.chars().count()).ok()) {
+        diagnostic.at.column = column + 1;
     }
 }
 

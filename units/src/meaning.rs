@@ -173,13 +173,14 @@ impl<'a> Reader<'a> {
             let field = field(entry);
             if let Some(kind) = entry.key.dependency() {
                 for named in field.names(&mut self.found, true) {
+                    // The graph knows of one file a unit: what a drop-in says is the unit's own line.
                     let own = entry.file == self.manifest.file;
                     draft.dependencies.push(Edge {
                         kind,
                         target: named.name,
                         optional: named.optional,
                         imported: false,
-                        line: if own { named.at.line } else { 0 },
+                        line: if own { named.at.line } else { self.manifest.at.line },
                     });
                 }
             } else if entry.key.name == "wanted-by" {

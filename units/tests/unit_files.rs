@@ -588,6 +588,52 @@ fn a_program_without_a_slash_is_looked_up_in_the_units_path() {
 }
 
 #[test]
+fn a_dependency_on_nobody_is_told_where_it_is_named() {
+    let text = "unit: netif-user\ndepends-on: netif-user2, netif\nwaits-for:\n  - dhcp\n  - dns?\n";
+    let generation = one(text);
+    assert_eq!(
+        told(&generation),
+        [
+            "x.yaml:2:13 error missing-target",
+            "x.yaml:2:26 error missing-target",
+            "x.yaml:4:5 error missing-target"
+        ]
+    );
+    assert_eq!(generation.diagnostics[1].excerpt, "depends-on: netif-user2, netif");
+    let mut memory = Memory::new(&[]);
+    memory.put("/f/a.yaml", text);
+    let alone = groundstate_units::load::Options::files(vec!["/f/a.yaml".to_string()], 0);
+    let generation = groundstate_units::load::load(&memory, &alone, None).generation;
+    assert!(told(&generation).iter().all(|told| told.contains(" note missing-target")));
+}
+
+#[test]
+fn rings_and_double_claims_are_told_at_each_place() {
+    let generation = Memory::new(&[
+        ("/u/a.yaml", "unit: a\nprovides: x\n"),
+        ("/u/b.yaml", "# two\nunit: b\nprovides: x\n"),
+        ("/u/c.yaml", "unit: c\ndepends-on: d\n"),
+        ("/u/d.yaml", "unit: d\nwants: e\nafter: e\n"),
+        ("/u/e.yaml", "unit: e\nprovides: e\nwaits-for: c\n"),
+        ("/u/f.yaml", "unit: f\nafter: f\n"),
+    ])
+    .check("/u");
+    assert_eq!(
+        told(&generation),
+        [
+            "a.yaml:1:1 error double-claim",
+            "b.yaml:2:1 error double-claim",
+            "c.yaml:2:1 error ring",
+            "d.yaml:3:1 error ring",
+            "e.yaml:3:1 error ring",
+            "f.yaml:2:1 error ring",
+        ]
+    );
+    assert_eq!(generation.diagnostics[0].related[0].line, 2);
+    assert_eq!(generation.diagnostics[2].related.len(), 2);
+}
+
+#[test]
 fn too_many_dependencies_are_refused() {
     let many = (0..4097).map(|n| format!("t{n}?")).collect::<Vec<_>>().join(", ");
     assert!(
