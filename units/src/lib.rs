@@ -20,6 +20,8 @@ pub mod log_query;
 pub mod machine;
 pub mod name;
 pub mod policy;
+#[cfg(feature = "sim")]
+pub mod scenario;
 pub mod settings;
 pub mod signal;
 pub mod spec;

@@ -1,0 +1,32 @@
+//! `scenarios FILE…`: replays scenario files through the core, prints the first
+//! difference of each case that has one, and ends with the count. Exit status 1
+//! when a case differs or a file can not be read. The form of the files:
+//! `tests/scenarios/README.md`.
+
+use groundstate_units::scenario;
+use std::process::ExitCode;
+
+#[allow(clippy::print_stdout, reason = "this is what the program is for")]
+fn main() -> ExitCode {
+    let (mut passed, mut failed) = (0, 0);
+    for file in std::env::args().skip(1) {
+        let results = match std::fs::read_to_string(&file) {
+            Ok(text) => scenario::run(&text, &file),
+            Err(error) => {
+                let difference = Some(error.to_string());
+                vec![scenario::CaseResult { case: "can not be read".to_string(), difference }]
+            }
+        };
+        for result in results {
+            match result.difference {
+                None => passed += 1,
+                Some(difference) => {
+                    failed += 1;
+                    println!("FAIL {file}: {}\n     {difference}", result.case);
+                }
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed > 0 || passed == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,84 @@
+//! The machine with a virtual clock: timers due before an event come first, those
+//! due at its very time follow it; all orders are written down.
+
+use crate::machine::Machine;
+use crate::machine::action::Action;
+use crate::machine::event::Event;
+use crate::policy::Policy;
+use crate::time::Time;
+use std::time::Duration;
+
+/// Where the settings of a case name no shutdown-deadline: as on a machine.
+const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(90);
+/// Timers of one step; more is a circle.
+const TICKS: usize = 100_000;
+
+/// See the module.
+pub(super) struct Clock {
+    pub(super) machine: Machine,
+    pub(super) now: Time,
+    /// The operator's policy as it stands.
+    pub(super) policy: Policy,
+}
+
+/// What was seen in one step.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) deeds: Vec<String>,
+    pub(super) refused: Option<String>,
+}
+
+impl Seen {
+    fn add(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Start { name, .. } => self.deeds.push(format!("start {name}")),
+                Action::Stop { name, .. } => self.deeds.push(format!("stop {name}")),
+                Action::Kill { name, .. } => self.deeds.push(format!("kill {name}")),
+                Action::ReloadUnit { name, .. } => self.deeds.push(format!("reload {name}")),
+                Action::Emergency => self.deeds.push("emergency".to_string()),
+                Action::Note(_) | Action::Finish(_) => {}
+            }
+        }
+    }
+}
+
+impl Clock {
+    pub(super) fn new(policy: Policy) -> Clock {
+        Clock { machine: Machine::new(SHUTDOWN_DEADLINE), now: Time::ZERO, policy }
+    }
+
+    /// Lets time pass to just before `at`.
+    pub(super) fn approach(&mut self, at: Time, seen: &mut Seen) -> Result<(), String> {
+        if at < self.now {
+            return Err("time goes backwards".to_string());
+        }
+        self.now = at;
+        self.ticks(seen, |due| due < at)
+    }
+
+    pub(super) fn event(&mut self, event: Event, seen: &mut Seen) {
+        let outcome = self.machine.step(self.now, event);
+        seen.add(outcome.actions);
+        if let Some(refusal) = outcome.refused {
+            seen.refused = Some(format!("{}: {}", refusal.kind, refusal.message));
+        }
+    }
+
+    /// The timers of this very moment.
+    pub(super) fn strike(&mut self, seen: &mut Seen) -> Result<(), String> {
+        let now = self.now;
+        self.ticks(seen, |due| due <= now)
+    }
+
+    fn ticks(&mut self, seen: &mut Seen, due: impl Fn(Time) -> bool) -> Result<(), String> {
+        for _ in 0..TICKS {
+            let Some(next) = self.machine.next_deadline().filter(|next| due(*next)) else {
+                return Ok(());
+            };
+            let outcome = self.machine.step(next, Event::Tick);
+            seen.add(outcome.actions);
+        }
+        Err(format!("more than {TICKS} timers before the next event"))
+    }
+}

@@ -1,0 +1,135 @@
+//! What must follow a step, and the first difference to what did.
+
+use super::clock::Seen;
+use crate::machine::Machine;
+use crate::machine::reason::{Reason, State};
+use crate::name::Name;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As written; what is not named is not checked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Expected {
+    deeds: Option<Vec<String>>,
+    deeds_set: Option<Vec<String>>,
+    #[serde(default)]
+    states: BTreeMap<String, String>,
+    degraded: Option<Vec<String>>,
+    coincidental: Option<Vec<String>>,
+    system: Option<String>,
+    refused: Option<Value>,
+}
+
+impl Expected {
+    pub(super) fn compare(&self, machine: &Machine, seen: &Seen) -> Result<(), String> {
+        if let Some(deeds) = &self.deeds {
+            differ("deeds", deeds, &seen.deeds)?;
+        }
+        if let Some(deeds) = &self.deeds_set {
+            let sorted = |deeds: &[String]| {
+                let mut deeds = deeds.to_vec();
+                deeds.sort();
+                deeds
+            };
+            differ("deeds-set", &sorted(deeds), &sorted(&seen.deeds))?;
+        }
+        if let Some(refused) = &self.refused {
+            let expected = yes(refused)?;
+            if expected != seen.refused.is_some() {
+                let was = seen.refused.as_deref().unwrap_or("it was granted");
+                return Err(format!("refused: expected {expected}, but {was}"));
+            }
+        }
+        for (unit, state) in &self.states {
+            let expected = state.replace(' ', "");
+            let is = state_of(machine, unit, &expected)?;
+            differ(&format!("state of {unit}"), &expected, &is)?;
+        }
+        self.compare_flags(machine)
+    }
+
+    fn compare_flags(&self, machine: &Machine) -> Result<(), String> {
+        let generation = machine.generation();
+        if let Some(expected) = &self.degraded {
+            let units = machine.degraded();
+            let names = units.iter().filter_map(|unit| generation.unit(*unit)).map(|u| &u.name);
+            differ("degraded", &set(expected), &names.map(Name::to_string).collect())?;
+        }
+        if let Some(expected) = &self.coincidental {
+            let targets = machine.coincidental();
+            let names = targets.iter().filter_map(|t| generation.target(*t)).map(|t| &t.name);
+            differ("coincidental", &set(expected), &names.map(Name::to_string).collect())?;
+        }
+        if let Some(expected) = &self.system {
+            differ("system", expected, &machine.system().as_str().to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn set(names: &[String]) -> BTreeSet<String> {
+    names.iter().cloned().collect()
+}
+
+fn differ<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, is: &T) -> Result<(), String> {
+    if expected == is {
+        return Ok(());
+    }
+    Err(format!("{what}: expected {expected:?}, is {is:?}"))
+}
+
+fn yes(value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Bool(yes) => Ok(*yes),
+        Value::String(word) if matches!(word.as_str(), "yes" | "true" | "on") => Ok(true),
+        Value::String(word) if matches!(word.as_str(), "no" | "false" | "off") => Ok(false),
+        other => Err(format!("refused: `{other}` is neither yes nor no")),
+    }
+}
+
+/// A unit's state in the words of the file. `failed(dependency)` is failed with reason
+/// dependency, missing or masked; another reason in parentheses is compared where it is asked for.
+fn state_of(machine: &Machine, unit: &str, expected: &str) -> Result<String, String> {
+    let Some(id) = machine.generation().find_unit(unit) else {
+        let removed = machine.removed();
+        let found = removed.iter().find(|(name, _, _)| name.as_str() == unit);
+        return Ok(found.map_or(State::Disabled, |(_, _, state)| *state).as_str().to_string());
+    };
+    let state = machine.state(id);
+    if state != State::Failed {
+        return Ok(state.as_str().to_string());
+    }
+    Ok(match machine.reason(id) {
+        Some(Reason::Dependency { .. } | Reason::Missing { .. } | Reason::Masked { .. }) => {
+            "failed(dependency)".to_string()
+        }
+        Some(reason) if expected.contains('(') => format!("failed({})", kind(&reason)),
+        Some(_) | None => "failed".to_string(),
+    })
+}
+
+fn kind(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Exit(crate::spec::Exit::Code(_)) => "exit",
+        Reason::Exit(crate::spec::Exit::Signal { .. }) => "signal",
+        Reason::StartTimeout => "start-timeout",
+        Reason::StopTimeout => "stop-timeout",
+        Reason::Watchdog => "watchdog",
+        Reason::Exec(_) => "exec",
+        Reason::Dependency { .. } => "dependency",
+        Reason::Masked { .. } => "masked",
+        Reason::Missing { .. } => "missing",
+        Reason::Config { .. } => "config",
+        Reason::Conflict { .. } => "conflict",
+        Reason::Skipped { .. } => "skipped",
+        Reason::OutOfMemory => "oom",
+        Reason::Protocol { .. } => "protocol",
+        Reason::Slot => "slot",
+        Reason::Backoff { .. } => "backoff",
+        Reason::On { .. } => "on",
+        Reason::Unkillable => "unkillable",
+        Reason::Internal => "internal",
+    }
+}

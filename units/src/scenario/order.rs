@@ -1,0 +1,250 @@
+//! One step's event in words, carried out.
+
+use super::clock::{Clock, Seen};
+use super::{Set, Step};
+use crate::generation::UnitId;
+use crate::machine::Machine;
+use crate::machine::event::{Event, ExecFailure, Goal, RunId, Shutdown, Stage};
+use crate::machine::reason::State;
+use crate::name::Name;
+use crate::policy::Policy;
+use crate::signal;
+use crate::spec::{Exit, Kind};
+use crate::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Lets time pass, carries the event out, and lets the timers of the moment follow.
+pub(super) fn carry_out(step: &Step, set: &mut Set, clock: &mut Clock) -> Result<Seen> {
+    let mut seen = Seen::default();
+    clock.approach(time(&step.at)?, &mut seen)?;
+    let mut words = step.event.split_whitespace();
+    let verb = words.next().ok_or("no event")?;
+    let words: Vec<&str> = words.collect();
+    let is_reload = verb == "reload";
+    if !is_reload && !(step.units.is_empty() && step.remove.is_empty() && step.sources.is_empty()) {
+        return Err("only `reload` takes units, remove and sources".to_string());
+    }
+    match verb {
+        "boot" => {
+            let generation = Arc::new(set.generation()?);
+            clock.event(Event::Boot { generation, targets: names(&words)? }, &mut seen);
+        }
+        "reload" => reload(step, &words, set, clock, &mut seen)?,
+        "tick" => none(&words)?,
+        "goal" | "want" | "unwant" | "restart" | "retry" | "reload-unit" | "mask" | "unmask"
+        | "enable" | "disable" | "prefer" | "shutdown" | "fire" => {
+            let event = wish(verb, &words, set, clock)?;
+            clock.event(event, &mut seen);
+            if seen.refused.is_some() {
+                set.policy = clock.policy.clone();
+            } else {
+                clock.policy = set.policy.clone();
+            }
+        }
+        _ => {
+            for event in fact(verb, &words, clock)? {
+                clock.event(event, &mut seen);
+            }
+        }
+    }
+    clock.strike(&mut seen)?;
+    Ok(seen)
+}
+
+/// Seconds with at most six decimals, exactly.
+fn time(text: &str) -> Result<Time> {
+    let bad = || format!("at: `{text}` is no number of seconds");
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.len() > 6 || !part.bytes().chain(whole.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let seconds: u64 = whole.parse().map_err(|_| bad())?;
+    let micros: u64 = format!("{part:0<6}").parse().map_err(|_| bad())?;
+    let nanos = seconds.checked_mul(1_000_000_000).and_then(|n| n.checked_add(micros * 1000));
+    Ok(Time::from_nanos(nanos.ok_or_else(bad)?))
+}
+
+fn none(words: &[&str]) -> Result<()> {
+    match words {
+        [] => Ok(()),
+        [word, ..] => Err(format!("`{word}` is one word too many")),
+    }
+}
+
+fn name(word: &str) -> Result<Name> {
+    Name::new(word).map_err(|error| error.to_string())
+}
+
+fn names(words: &[&str]) -> Result<Vec<Name>> {
+    words.iter().map(|word| name(word)).collect()
+}
+
+fn reload(
+    step: &Step,
+    words: &[&str],
+    set: &mut Set,
+    clock: &mut Clock,
+    seen: &mut Seen,
+) -> Result<()> {
+    let no_restart = match words {
+        [] => false,
+        ["no-restart"] => true,
+        [word, ..] => return Err(format!("`{word}` is not known here")),
+    };
+    let (units, sources) = (set.units.clone(), set.sources.clone());
+    for gone in &step.remove {
+        set.units.remove(gone).ok_or_else(|| format!("there is no unit {gone} to remove"))?;
+    }
+    set.replace(&step.units)?;
+    set.sources.extend(step.sources.clone());
+    let generation = Arc::new(set.generation()?);
+    clock.event(Event::Reload { generation, no_restart }, seen);
+    if seen.refused.is_some() {
+        (set.units, set.sources) = (units, sources);
+    }
+    Ok(())
+}
+
+fn wish(verb: &str, words: &[&str], set: &mut Set, clock: &Clock) -> Result<Event> {
+    let mut edit = |change: &dyn Fn(&mut Policy, Name)| -> Result<Event> {
+        for word in words {
+            change(&mut set.policy, name(word)?);
+        }
+        Ok(Event::SetPolicy(set.policy.clone()))
+    };
+    match (verb, words) {
+        ("goal", _) => goal(words),
+        ("want", [target]) => Ok(Event::Want { target: name(target)?, until: None }),
+        ("want", [target, "for", seconds]) => {
+            let until = clock.now.after(span(seconds)?);
+            Ok(Event::Want { target: name(target)?, until: Some(until) })
+        }
+        ("unwant", [target]) => Ok(Event::Unwant(name(target)?)),
+        ("restart", _) => Ok(Event::Restart(names(words)?)),
+        ("retry", _) => Ok(Event::Retry(names(words)?)),
+        ("reload-unit", _) => Ok(Event::ReloadUnit(names(words)?)),
+        ("mask", _) => edit(&|policy, name| {
+            policy.mask.insert(name);
+        }),
+        ("unmask", _) => edit(&|policy, name| {
+            policy.mask.remove(&name);
+        }),
+        ("enable", _) => edit(&|policy, name| {
+            policy.disable.remove(&name);
+            policy.enable.insert(name);
+        }),
+        ("disable", _) => edit(&|policy, name| {
+            policy.enable.remove(&name);
+            policy.disable.insert(name);
+        }),
+        ("prefer", [pair]) => {
+            let (target, unit) = pair.split_once('=').ok_or("prefer wants TARGET=UNIT")?;
+            set.policy.prefer.insert(name(target)?, name(unit)?);
+            Ok(Event::SetPolicy(set.policy.clone()))
+        }
+        ("shutdown", []) => Ok(Event::Shutdown(Shutdown::Poweroff)),
+        ("fire", [trigger]) => Ok(Event::Fire(name(trigger)?)),
+        _ => Err("these words do not fit the event".to_string()),
+    }
+}
+
+fn goal(words: &[&str]) -> Result<Event> {
+    let mut goal = Goal::default();
+    for word in words {
+        if let Some(wanted) = word.strip_prefix('+') {
+            goal.want.push((name(wanted)?, None));
+        } else if let Some(dropped) = word.strip_prefix('-') {
+            goal.drop.push(name(dropped)?);
+        } else {
+            goal.targets.push(name(word)?);
+        }
+    }
+    Ok(Event::SetGoal(goal))
+}
+
+fn span(seconds: &str) -> Result<Duration> {
+    let seconds: f64 = seconds.parse().map_err(|_| format!("`{seconds}` is no number"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// The present run of a unit, and its type.
+fn run(machine: &Machine, unit: &str) -> Result<(RunId, Option<Kind>)> {
+    let generation = machine.generation();
+    if let Some(id) = generation.find_unit(unit) {
+        let run = machine.run(id).ok_or_else(|| format!("{unit} has no run"))?;
+        return Ok((run, generation.unit(id).map(|unit| unit.kind)));
+    }
+    let removed = machine.removed();
+    let found = removed.iter().find(|(name, _, _)| name.as_str() == unit);
+    found.map(|(_, run, _)| (*run, None)).ok_or_else(|| format!("there is no unit {unit}"))
+}
+
+fn exit(word: &str) -> Result<Exit> {
+    if let Ok(code) = word.parse::<u8>() {
+        return Ok(Exit::Code(code));
+    }
+    let signal = signal::number(word).ok_or_else(|| format!("`{word}` is no exit status"))?;
+    Ok(Exit::Signal { signal, core: false })
+}
+
+fn state(machine: &Machine, unit: &str) -> Option<State> {
+    let id: UnitId = machine.generation().find_unit(unit)?;
+    Some(machine.state(id))
+}
+
+/// A report about the present run of a unit.
+fn fact(verb: &str, words: &[&str], clock: &Clock) -> Result<Vec<Event>> {
+    let machine = &clock.machine;
+    let [unit, rest @ ..] = words else { return Err(format!("`{verb}` wants a unit")) };
+    let (id, kind) = run(machine, unit)?;
+    let event = match (verb, rest) {
+        ("ready", []) => return ready(machine, unit, id, kind),
+        ("ready-empty", []) => Event::Ended(id, Exit::Code(0)),
+        ("exit", [status]) => {
+            let scripted = kind == Some(Kind::BackgroundScripted);
+            let status = exit(status)?;
+            if scripted && state(machine, unit) == Some(State::Running) {
+                Event::Gone(id)
+            } else {
+                Event::Ended(id, status)
+            }
+        }
+        ("leave", [status]) => Event::Exited(id, exit(status)?),
+        ("gone", []) => Event::Gone(id),
+        ("executed", []) => Event::Executed(id),
+        ("reloading", []) => Event::Reloading(id),
+        ("reloaded", []) => Event::Reloaded(id, true),
+        ("reload-failed", []) => Event::Reloaded(id, false),
+        ("extend", [seconds]) => Event::ExtendTimeout(id, span(seconds)?),
+        ("watchdog", [seconds]) => Event::WatchdogEvery(id, span(seconds)?),
+        ("ping", []) => Event::WatchdogPing(id),
+        ("protocol", []) => Event::Protocol(id, "broken".to_string()),
+        ("out-of-memory", []) => Event::OutOfMemory(id),
+        ("skip", [condition]) => Event::Skipped(id, (*condition).to_string()),
+        ("no-exec", []) => Event::StartFailed(id, start_failure(2)),
+        ("no-fork", []) => Event::StartFailed(id, start_failure(11)),
+        _ => return Err("this event is not known, or has words too few or too many".to_string()),
+    };
+    Ok(vec![event])
+}
+
+fn start_failure(errno: i32) -> ExecFailure {
+    ExecFailure { stage: Stage::Execve, errno, path: "/x".to_string() }
+}
+
+/// A run becomes ready: a oneshot exits 0, a script exits 0 and leaves a process.
+fn ready(machine: &Machine, unit: &str, id: RunId, kind: Option<Kind>) -> Result<Vec<Event>> {
+    let is = state(machine, unit);
+    let is_starting = is == Some(State::Starting) || is == Some(State::Stopping);
+    if !is_starting && is != Some(State::Reloading) {
+        return Err(format!("{unit} is not starting"));
+    }
+    Ok(vec![match kind {
+        Some(Kind::Oneshot) => Event::Ended(id, Exit::Code(0)),
+        Some(Kind::BackgroundScripted) => Event::Exited(id, Exit::Code(0)),
+        _ => Event::Ready(id),
+    }])
+}
