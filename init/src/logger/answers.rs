@@ -45,6 +45,13 @@ impl Answers {
         self.pieces.push_back(Piece::Error(id, failure));
     }
 
+    /// Refused in the middle: what was not yet turned into JSON is left out.
+    pub(crate) fn cut(&mut self, id: u64, failure: Failure) {
+        self.pieces.clear();
+        self.bytes = 0;
+        self.error(id, failure);
+    }
+
     /// Stored bytes not yet turned into JSON.
     pub(crate) fn waiting(&self) -> usize {
         self.bytes

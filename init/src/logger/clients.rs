@@ -2,6 +2,7 @@
 //! What the answers say is put together in [`super::process`].
 
 use super::answers::Answers;
+use super::history::Found;
 use super::limit;
 use crate::sys::socket;
 use groundstate_units::control::answer::Failure;
@@ -10,9 +11,13 @@ use groundstate_units::log_query::LogQuery;
 use groundstate_units::name::Name;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+/// Failure kind: the client did not take what it asked for.
+const SLOW: &str = "slow";
 
 /// One connection.
 #[derive(Debug)]
@@ -23,8 +28,21 @@ struct Client {
     asked: Vec<u8>,
     answers: Answers,
     follows: Option<Follow>,
+    /// Old lines on their way, and the new ones that have to wait for them.
+    history: Option<Reading>,
     /// It will ask no more: gone once everything is sent.
     last: bool,
+}
+
+/// An answer being read from files.
+#[derive(Debug)]
+struct Reading {
+    id: u64,
+    /// None: all of it is read, only what came later is left.
+    from: Option<Receiver<Found>>,
+    /// What the client follows and came since.
+    later: VecDeque<(Name, Vec<u8>)>,
+    bytes: usize,
 }
 
 /// New lines of these are wanted as they come.
@@ -88,8 +106,10 @@ impl Clients {
             });
         registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
         let (asked, answers) = (Vec::new(), Answers::default());
-        self.by_token
-            .insert(token, Client { stream, allowed, asked, answers, follows: None, last: false });
+        self.by_token.insert(
+            token,
+            Client { stream, allowed, asked, answers, follows: None, history: None, last: false },
+        );
         Ok(())
     }
 
@@ -121,13 +141,27 @@ impl Clients {
         }
     }
 
+    /// The answer to this request comes from here; what is followed comes after it.
+    pub(crate) fn history(&mut self, token: usize, id: u64, from: Receiver<Found>) {
+        if let Some(client) = self.by_token.get_mut(&token) {
+            client.history =
+                Some(Reading { id, from: Some(from), later: VecDeque::new(), bytes: 0 });
+        }
+    }
+
+    /// How many answers are being read from files.
+    pub(crate) fn histories(&self) -> usize {
+        let reading = |client: &&Client| client.history.as_ref().is_some_and(|h| h.from.is_some());
+        self.by_token.values().filter(reading).count()
+    }
+
     /// Somebody wants new lines.
     pub(crate) fn any_follows(&self) -> bool {
         self.by_token.values().any(|client| client.follows.is_some())
     }
 
     /// New lines of a unit with these targets: to all who follow it. One who does not read
-    /// what it asked for is disconnected.
+    /// what it asked for is told so instead, and disconnected.
     pub(crate) fn publish(&mut self, unit: &Name, targets: &[Name], text: &[u8]) {
         self.by_token.retain(|_, client| {
             let Some(follow) = &client.follows else { return true };
@@ -137,14 +171,29 @@ impl Clients {
             if !meant {
                 return true;
             }
-            client.answers.lines(follow.id, unit, text.to_vec());
-            client.answers.waiting() <= limit::UNREAD && client.send().is_ok()
+            let id = follow.id;
+            let fits = match &mut client.history {
+                Some(history) => {
+                    history.bytes += text.len();
+                    history.later.push_back((unit.clone(), text.to_vec()));
+                    history.bytes <= limit::HISTORY_LATER
+                }
+                None => {
+                    client.answers.lines(id, unit, text.to_vec());
+                    client.answers.waiting() <= limit::UNREAD
+                }
+            };
+            if !fits {
+                client.cut_off(id);
+            }
+            client.send().is_ok()
         });
     }
 
-    /// Tokens of all connections.
-    pub(crate) fn tokens(&self) -> Vec<usize> {
-        self.by_token.keys().copied().collect()
+    /// Tokens of those whose answer is being read from files.
+    pub(crate) fn reading(&self) -> Vec<usize> {
+        let reading = self.by_token.iter().filter(|(_, client)| client.history.is_some());
+        reading.map(|(token, _)| *token).collect()
     }
 }
 
@@ -158,6 +207,12 @@ impl Client {
             self.send()?;
             if !self.answers.is_empty() {
                 return Ok(None);
+            }
+            if self.history.is_some() {
+                if !self.read_history() {
+                    return Ok(None);
+                }
+                continue;
             }
             if let Some(end) = self.asked.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.asked.drain(..=end).collect();
@@ -187,6 +242,51 @@ impl Client {
                 Err(_) => return Err(Gone),
             }
         }
+    }
+
+    /// It reads too slowly: that is all it will hear.
+    fn cut_off(&mut self, id: u64) {
+        self.follows = None;
+        self.history = None;
+        self.last = true;
+        self.asked.clear();
+        let message = "lines come faster than they are read";
+        self.answers.cut(id, Failure::new(SLOW, message, "ask again with `since`"));
+    }
+
+    /// Takes the next piece of what is read from files. False: it is not there yet.
+    fn read_history(&mut self) -> bool {
+        let Some(history) = &mut self.history else { return true };
+        let id = history.id;
+        let Some(from) = &history.from else {
+            match history.later.pop_front() {
+                Some((unit, text)) => {
+                    history.bytes = history.bytes.saturating_sub(text.len());
+                    self.answers.lines(id, &unit, text);
+                }
+                None => self.history = None,
+            }
+            return true;
+        };
+        match from.try_recv() {
+            Ok(Found::Lines(unit, text)) => self.answers.lines(id, &unit, text),
+            Ok(Found::Nothing(unit)) if self.follows.is_none() => {
+                let message = format!("{unit}: nothing of such a unit or target is in the logs");
+                let hint = "`initctl status` names them";
+                let failure = Failure::new(Failure::UNKNOWN_TARGET, message, hint);
+                self.answers.error(id, failure);
+                self.history = None;
+            }
+            Ok(Found::Nothing(_)) => {}
+            Err(TryRecvError::Empty) => return false,
+            Err(TryRecvError::Disconnected) => {
+                history.from = None;
+                if self.follows.is_none() {
+                    self.answers.end(id);
+                }
+            }
+        }
+        true
     }
 
     fn judge(&mut self, line: &[u8]) -> Option<LogQuery> {

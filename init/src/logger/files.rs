@@ -2,6 +2,7 @@
 //! said in the file once it can be.
 
 use super::file::{Keeping, LogFile};
+use super::history::History;
 use super::lane::Lines;
 use super::limit;
 use super::message::Settings;
@@ -27,6 +28,8 @@ pub(crate) enum Job {
     Lost(Name, u64),
     /// Keep files so from now on.
     Settings(Settings),
+    /// Somebody wants to read what is written so far.
+    History(History),
 }
 
 /// Open files and troubles.
@@ -77,6 +80,13 @@ impl Files {
                 self.open.clear();
                 self.keeping = keeping(&settings);
                 self.settings = settings;
+            }
+            Job::History(history) => {
+                if self.dir.is_none() {
+                    // Nothing is made for a reader.
+                    self.dir = open_directory(&self.settings.log_dir).ok();
+                }
+                history.open(self.dir.as_ref().map(AsFd::as_fd));
             }
         }
     }
@@ -197,19 +207,23 @@ pub(crate) fn group(name: &str) -> Option<u32> {
 /// Opens the log directory, made if it is not there. Only called once PID 1 said that what is
 /// to be mounted there is mounted.
 fn directory(path: &str, keeping: Keeping) -> Result<OwnedFd, Errno> {
-    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(0));
-    let open = || {
-        let flags = libc::O_DIRECTORY | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        File::options().read(true).custom_flags(flags).open(path)
-    };
-    if let Ok(found) = open() {
-        return Ok(found.into());
+    if let Ok(found) = open_directory(path) {
+        return Ok(found);
     }
     DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(errno)?;
-    let made = open().map_err(errno)?;
+    let made = open_directory(path).map_err(errno)?;
     if let Some(group) = keeping.group {
         // Refused where we are not root nor in the group: then its members do without.
         let _ = nix::unistd::fchown(&made, None, Some(nix::unistd::Gid::from_raw(group)));
     }
-    Ok(made.into())
+    Ok(made)
+}
+
+fn open_directory(path: &str) -> std::io::Result<OwnedFd> {
+    let flags = libc::O_DIRECTORY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    Ok(File::options().read(true).custom_flags(flags).open(path)?.into())
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(0))
 }

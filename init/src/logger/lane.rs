@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Some stored lines of one run, as they go to every lane.
 #[derive(Debug)]
@@ -136,20 +136,21 @@ impl<J: Send + 'static> Lane<J> {
         if self.stuck { Room::Stuck } else { Room::Full(since + limit::STUCK) }
     }
 
-    /// Waits until all that was pushed is done, or the deadline. For the very end.
-    pub(crate) fn finish(&self, deadline: Instant) {
+    /// Waits until all that was pushed is done, or nothing more moves for so long. For the
+    /// very end.
+    pub(crate) fn finish(&self, patience: Duration) {
         let mut state = self.shared.lock();
+        let (mut done, mut since) = (state.done, Instant::now());
         while state.bytes > 0 || !state.jobs.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
+            if state.done != done {
+                (done, since) = (state.done, Instant::now());
+            }
+            let left = patience.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return;
             }
-            state = self
-                .shared
-                .idle
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            let idle = &self.shared.idle;
+            state = idle.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -188,7 +189,6 @@ fn work<J>(shared: &Shared<J>, waker: &Waker, mut sink: impl FnMut(J)) {
 mod tests {
     use super::*;
     use std::sync::mpsc::sync_channel;
-    use std::time::Duration;
 
     fn waker() -> (mio::Poll, Arc<Waker>) {
         let poll = mio::Poll::new().unwrap();
@@ -202,7 +202,7 @@ mod tests {
         let (done, seen) = sync_channel(100);
         let lane = Lane::start("test", waker, move |job: u32| done.send(job).unwrap()).unwrap();
         (0..100).for_each(|job| lane.push(job, 1));
-        lane.finish(Instant::now() + Duration::from_secs(60));
+        lane.finish(Duration::from_secs(60));
         assert_eq!(seen.try_iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
     }
 

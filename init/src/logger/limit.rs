@@ -49,7 +49,7 @@ pub(crate) const UNITS: usize = groundstate_units::limit::UNITS;
 pub(crate) const LANE: usize = 512 * 1024;
 /// A full place of output that takes nothing for this long is stuck: lines for it are
 /// dropped and counted until it moves again.
-pub(crate) const STUCK: Duration = Duration::from_secs(1);
+pub(crate) const STUCK: Duration = Duration::from_secs(2);
 /// Bytes of stack of a thread that writes.
 pub(crate) const STACK: usize = 128 * 1024;
 /// After a failed write or open, a log file is left alone this long.
@@ -60,7 +60,8 @@ pub(crate) const FILES_OPEN: usize = 128;
 pub(crate) const KERNEL_RECORD: usize = 900;
 /// Bytes of one datagram to /dev/log (RFC 5424 asks receivers to take 2048).
 pub(crate) const SYSLOG_RECORD: usize = 2048;
-/// What was waiting when the logger ends has this long to be written.
+/// When the logger ends it waits for what is still to be written, unless nothing moved for
+/// this long. (How long it may take in all is PID 1's to say.)
 pub(crate) const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// Connections to `log.sock`.
@@ -77,3 +78,15 @@ pub(crate) const QUERY_LINES: u64 = 1_000_000;
 pub(crate) const QUERY_DEFAULT: u64 = 10;
 /// Bytes of /etc/group that are read.
 pub(crate) const GROUP_FILE: u64 = 4 * 1024 * 1024;
+/// Rotated files looked at for one unit.
+pub(crate) const HISTORY_FILES: u32 = 64;
+/// Units of one request whose files are read; with more, only what is in memory is shown.
+pub(crate) const HISTORY_UNITS: usize = 64;
+/// Requests that read files at once.
+pub(crate) const HISTORIES: usize = 4;
+/// Bytes read from a file at once.
+pub(crate) const HISTORY_BUFFER: usize = 16 * 1024;
+/// Pieces of at most [`READ`] bytes read ahead of a client.
+pub(crate) const HISTORY_AHEAD: usize = 2;
+/// Bytes of new lines kept for a follower whose old ones are still being read.
+pub(crate) const HISTORY_LATER: usize = 4 * 1024 * 1024;

@@ -5,7 +5,7 @@
 //! of them. The logger ([`process`]) cuts the bytes into lines and looks for `ready-grep`
 //! ([`stream`]), remembers the last of each unit ([`tail`]), passes them to whatever may
 //! stand still ([`lane`]): the files ([`files`], [`file`]), init's stdout, the console, the
-//! kernel's ring and syslog ([`outlet`]); and answers on `log.sock` ([`clients`], [`answers`]).
+//! kernel's ring and syslog ([`outlet`]); and answers on `log.sock` ([`clients`], [`query`], [`answers`], [`history`]).
 //!
 //! The stored form of a line is `groundstate_units::log_line`.
 
@@ -14,6 +14,7 @@ mod clients;
 mod file;
 mod files;
 mod handle;
+mod history;
 mod lane;
 mod limit;
 mod message;

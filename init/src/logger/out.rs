@@ -1,7 +1,9 @@
 //! Which lines go which way: the lanes there are, started when first needed.
 
 use super::files::{Files, Job};
+use super::history::History;
 use super::lane::{Lane, Lines, Room};
+use super::limit;
 use super::message::Settings;
 use super::outlet::{Records, Terminal};
 use groundstate_units::settings::Echo;
@@ -131,6 +133,24 @@ impl Out {
         }
     }
 
+    /// Passes a request for old lines on; gives it back where there are no files to read.
+    pub(crate) fn history(&mut self, history: History) -> Result<(), History> {
+        if self.files_open {
+            self.start_files();
+        }
+        let Some(lane) = &mut self.files else { return Err(history) };
+        if lane.room(Instant::now()) == Room::Stuck {
+            return Err(history);
+        }
+        lane.push(Job::History(history), 0);
+        Ok(())
+    }
+
+    /// What wakes the loop.
+    pub(crate) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
     /// Other settings from now on.
     pub(crate) fn set(&mut self, settings: Settings) {
         if settings.echo != self.settings.echo {
@@ -142,13 +162,13 @@ impl Out {
         self.settings = settings;
     }
 
-    /// Waits for everything to be out, or the deadline.
-    pub(crate) fn finish(&mut self, deadline: Instant) {
+    /// Waits for everything to be out, as long as something moves.
+    pub(crate) fn finish(&mut self) {
         if let Some(lane) = &self.files {
-            lane.finish(deadline);
+            lane.finish(limit::LAST_WRITES);
         }
         let others = [&self.echo, &self.console, &self.kernel, &self.syslog];
-        others.into_iter().flatten().for_each(|lane| lane.finish(deadline));
+        others.into_iter().flatten().for_each(|lane| lane.finish(limit::LAST_WRITES));
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) struct Logger {
     ready: VecDeque<usize>,
     pub(super) units: Units,
     pub(super) clients: Clients,
-    out: Out,
+    pub(super) out: Out,
     /// For one read; and for the lines it finishes.
     buffer: Vec<u8>,
     lines: Vec<u8>,
@@ -125,7 +125,11 @@ impl Logger {
             for event in &events {
                 match event.token() {
                     ORDERS => self.take_orders(),
-                    LANES => {}
+                    LANES => {
+                        for client in self.clients.reading() {
+                            query::serve(&mut self, client);
+                        }
+                    }
                     LISTENER => self.clients.accept(self.poll.registry()),
                     token if token.0 < FIRST_PIPE => query::serve(&mut self, token.0),
                     token => self.may_read(token.0),
@@ -333,7 +337,7 @@ impl Logger {
             pipe.stream.end(&Prefix::new(files::now(), Some(pipe.run)), &mut self.lines);
             self.publish(unit, log);
         }
-        self.out.finish(Instant::now() + limit::LAST_WRITES);
+        self.out.finish();
         if self.finish == Some(Finish::Asked) {
             self.reports.push_back(Report::Finished);
             self.send_reports();

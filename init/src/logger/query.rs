@@ -1,6 +1,8 @@
-//! Requests on `log.sock`, answered from the tails.
+//! Requests on `log.sock`: answered from the tails, or from the files where these hold less
+//! than is asked for ([`super::history`]).
 
 use super::clients::Follow;
+use super::history::{History, Source};
 use super::limit;
 use super::process::Logger;
 use groundstate_units::control::answer::Failure;
@@ -8,6 +10,7 @@ use groundstate_units::log_line::LogLine;
 use groundstate_units::log_query::{LogQuery, LogVerb};
 use groundstate_units::name::Name;
 use groundstate_units::wall::Wall;
+use std::sync::mpsc::sync_channel;
 
 /// Does what a client asks for, as far as it takes the answers.
 pub(crate) fn serve(logger: &mut Logger, client: usize) {
@@ -40,51 +43,112 @@ fn logs(logger: &mut Logger, client: usize, query: LogQuery) -> Result<(), Failu
             return Err(usage(format!("{text:?} is no time of the form {}", Wall::default())));
         }
     };
-    let (mut names, mut numbers) = (Vec::new(), Vec::new());
-    for text in &query.targets {
-        let name = Name::new(text).map_err(|why| usage(format!("{text:?}: {why}")))?;
-        match logger.units.find(&name) {
-            Some(number) => numbers.push(number),
-            None if query.follow => {}
-            None => {
-                let message = format!("{name} has written nothing since the logger started");
-                return Err(Failure::new(Failure::UNKNOWN_TARGET, message, ""));
-            }
-        }
-        names.push(name);
-    }
-    if names.is_empty() {
-        numbers = logger.units.numbers();
-    }
-    numbers.sort_unstable();
-    numbers.dedup();
+    let names = query
+        .targets
+        .iter()
+        .map(|text| Name::new(text).map_err(|why| usage(format!("{text:?}: {why}"))));
+    let names = names.collect::<Result<Vec<Name>, Failure>>()?;
     let most = match (query.n, since) {
         (Some(n), _) => n.min(limit::QUERY_LINES),
         (None, Some(_)) => limit::QUERY_LINES,
         (None, None) => limit::QUERY_DEFAULT,
     };
-    let lines = merged(logger, &numbers, usize::try_from(most).unwrap_or(usize::MAX), since);
-    let Some(answers) = logger.clients.answers(client) else { return Ok(()) };
-    for (unit, text) in lines {
-        answers.lines(query.id, &unit, text);
+    let wanted = Wanted::new(logger, &names, most, since);
+    if !wanted.in_memory(logger) && wanted.read_files(logger, client, query.id)? {
+        // The answer comes piece by piece.
+    } else if let (Some(unknown), false) = (wanted.unknown.first(), query.follow) {
+        let message = format!("{unknown} has written nothing since the logger started");
+        let hint = "no log file can be read at the moment";
+        return Err(Failure::new(Failure::UNKNOWN_TARGET, message, hint));
+    } else {
+        let lines = merged(logger, &wanted);
+        let Some(answers) = logger.clients.answers(client) else { return Ok(()) };
+        for (unit, text) in lines {
+            answers.lines(query.id, &unit, text);
+        }
+        if !query.follow {
+            answers.end(query.id);
+        }
     }
     if query.follow {
         logger.clients.follow(client, Follow { id: query.id, names });
-    } else {
-        answers.end(query.id);
     }
     Ok(())
 }
 
-/// The last lines of these units, in the order of time; those of one unit stay in theirs.
-fn merged(
-    logger: &mut Logger,
-    numbers: &[u64],
-    most: usize,
+/// What one request asks for.
+struct Wanted {
+    /// Units by number, in order, none twice.
+    numbers: Vec<u64>,
+    /// Names the logger has not heard of; there may be files.
+    unknown: Vec<Name>,
+    most: u64,
     since: Option<Wall>,
-) -> Vec<(Name, Vec<u8>)> {
+}
+
+impl Wanted {
+    fn new(logger: &Logger, names: &[Name], most: u64, since: Option<Wall>) -> Wanted {
+        let (mut numbers, mut unknown) = (Vec::new(), Vec::new());
+        for name in names {
+            match logger.units.find(name) {
+                Some(number) => numbers.push(number),
+                None => unknown.push(name.clone()),
+            }
+        }
+        if names.is_empty() {
+            numbers = logger.units.numbers();
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        Wanted { numbers, unknown, most, since }
+    }
+
+    /// The tails hold all that is asked for, or more units are asked for than files are read.
+    fn in_memory(&self, logger: &mut Logger) -> bool {
+        if self.numbers.len() + self.unknown.len() > limit::HISTORY_UNITS {
+            return true;
+        }
+        self.unknown.is_empty()
+            && self.numbers.iter().all(|number| {
+                let Some(unit) = logger.units.get_mut(*number) else { return true };
+                let lines = unit.tail.lines();
+                let first = lines.split(|byte| *byte == b'\n').next().and_then(LogLine::parse);
+                let enough =
+                    lines.iter().filter(|byte| **byte == b'\n').count() as u64 >= self.most;
+                let early = first.zip(self.since).is_some_and(|(line, since)| line.time < since);
+                enough || early || !unit.in_file
+            })
+    }
+
+    /// Has the files read. False: there are none to read now.
+    fn read_files(&self, logger: &mut Logger, client: usize, id: u64) -> Result<bool, Failure> {
+        if logger.clients.histories() >= limit::HISTORIES {
+            let message = "too many ask for old lines at once";
+            return Err(Failure::new(Failure::BUSY, message, "try again"));
+        }
+        let mut sources = Vec::new();
+        for number in &self.numbers {
+            let Some(unit) = logger.units.get_mut(*number) else { continue };
+            let (name, in_file) = (unit.name.clone(), unit.in_file);
+            sources.push(Source { unit: name, tail: Some(unit.tail.lines().to_vec()), in_file });
+        }
+        let unheard = self.unknown.iter().cloned();
+        sources.extend(unheard.map(|unit| Source { unit, tail: None, in_file: true }));
+        let (to, from) = sync_channel(limit::HISTORY_AHEAD);
+        let (most, since, waker) = (self.most, self.since, logger.out.waker());
+        if logger.out.history(History { sources, most, since, to, waker }).is_err() {
+            return Ok(false);
+        }
+        logger.clients.history(client, id, from);
+        Ok(true)
+    }
+}
+
+/// The last lines of these units, in the order of time; those of one unit stay in theirs.
+fn merged(logger: &mut Logger, wanted: &Wanted) -> Vec<(Name, Vec<u8>)> {
+    let most = usize::try_from(wanted.most).unwrap_or(usize::MAX);
     let mut all: Vec<(Wall, Name, Vec<u8>)> = Vec::new();
-    for number in numbers {
+    for number in &wanted.numbers {
         let Some(unit) = logger.units.get_mut(*number) else { continue };
         let name = unit.name.clone();
         let lines: Vec<(Wall, &[u8])> = unit
@@ -92,7 +156,7 @@ fn merged(
             .lines()
             .split_inclusive(|byte| *byte == b'\n')
             .filter_map(|stored| Some((LogLine::parse(stored)?.time, stored)))
-            .filter(|(time, _)| since.is_none_or(|since| *time >= since))
+            .filter(|(time, _)| wanted.since.is_none_or(|since| *time >= since))
             .collect();
         let skip = lines.len().saturating_sub(most);
         all.extend(
@@ -100,7 +164,7 @@ fn merged(
         );
     }
     // Stable: lines of one unit with the same time stay in order (a clock set back moves them).
-    if numbers.len() > 1 {
+    if wanted.numbers.len() > 1 {
         all.sort_by_key(|(time, _, _)| *time);
     }
     all.into_iter().map(|(_, name, text)| (name, text)).collect()

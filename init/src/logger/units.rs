@@ -5,6 +5,7 @@ use super::message::RunLog;
 use super::tail::{Tail, share};
 use super::{files, limit};
 use groundstate_units::name::Name;
+use groundstate_units::spec::Log;
 use std::collections::BTreeMap;
 
 /// One unit.
@@ -16,6 +17,8 @@ pub(crate) struct Unit {
     pub(crate) targets: Vec<Name>,
     /// Its last lines.
     pub(crate) tail: Tail,
+    /// Lines of its latest run go to a file.
+    pub(crate) in_file: bool,
     /// Runs whose pipe is open.
     pub(crate) runs: usize,
     /// Lines that did not get to the lane of files.
@@ -39,6 +42,7 @@ impl Units {
         };
         if let Some(unit) = self.by_number.get_mut(&number) {
             unit.targets.clone_from(&log.targets);
+            unit.in_file = log.log == Log::File;
             unit.runs += 1;
         }
         number
@@ -53,7 +57,8 @@ impl Units {
         let tail = Tail::default();
         let (name, targets) = (name.clone(), Vec::new());
         self.by_name.insert(name.clone(), number);
-        self.by_number.insert(number, Unit { name, targets, tail, runs: 0, lost: 0 });
+        self.by_number
+            .insert(number, Unit { name, targets, tail, in_file: true, runs: 0, lost: 0 });
         let (before, after) = (share(self.by_number.len() - 1), share(self.by_number.len()));
         if after < before {
             self.by_number.values_mut().for_each(|unit| unit.tail.shrink(after));
@@ -89,7 +94,7 @@ impl Units {
     /// All tails, as what is to be written once files may be: with a note where lines fell out.
     pub(crate) fn backlog(&mut self) -> Vec<Lines> {
         let mut backlog = Vec::new();
-        for unit in self.by_number.values_mut() {
+        for unit in self.by_number.values_mut().filter(|unit| unit.in_file) {
             let mut text = match unit.tail.forget_evicted() {
                 0 => Vec::new(),
                 lost => files::note(&format!("{lost} lines lost: no log directory yet")),

@@ -1,0 +1,348 @@
+//! Lines older than the tails: read from the files, by a thread for each request, as fast as
+//! its client takes them.
+//!
+//! The files are opened by the lane that writes them, in its turn: what was read from pipes
+//! before the request is in them then, and what comes after it goes to the client by another
+//! way ([`super::clients`]). So a follower misses nothing and sees nothing twice.
+
+use super::limit;
+use groundstate_units::log_line::{LogLine, file_name};
+use groundstate_units::name::Name;
+use groundstate_units::wall::Wall;
+use mio::Waker;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread;
+
+/// What a client asked for.
+#[derive(Debug)]
+pub(crate) struct History {
+    /// Whose lines.
+    pub(crate) sources: Vec<Source>,
+    /// The last so many of each.
+    pub(crate) most: u64,
+    /// None before this.
+    pub(crate) since: Option<Wall>,
+    /// To the client; whoever it is for may be gone.
+    pub(crate) to: SyncSender<Found>,
+    /// Wakes the loop.
+    pub(crate) waker: Arc<Waker>,
+}
+
+/// One unit of a request.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// The unit.
+    pub(crate) unit: Name,
+    /// What the logger remembers. None: nothing at all of such a unit.
+    pub(crate) tail: Option<Vec<u8>>,
+    /// Its lines go to a file.
+    pub(crate) in_file: bool,
+}
+
+/// A piece of the answer. After the last the channel is closed.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Stored lines of a unit.
+    Lines(Name, Vec<u8>),
+    /// There is neither memory nor file of this unit.
+    Nothing(Name),
+}
+
+impl History {
+    /// Opens what there is, and leaves the reading to a thread.
+    pub(crate) fn open(self, dir: Option<BorrowedFd<'_>>) {
+        let mut opened = Vec::new();
+        for source in &self.sources {
+            let files = match dir.filter(|_| source.in_file) {
+                Some(dir) => open_files(dir, &source.unit),
+                None => Vec::new(),
+            };
+            opened.push(choose(source, files));
+        }
+        let name = "log-history".to_string();
+        let builder = thread::Builder::new().name(name).stack_size(limit::STACK);
+        // Without a thread the channel closes: the answer is empty.
+        let _ = builder.spawn(move || {
+            let waker = Arc::clone(&self.waker);
+            // An error is a client that is gone.
+            let _ = self.read(opened);
+            let _ = waker.wake();
+        });
+    }
+
+    fn read(self, opened: Vec<Option<Text>>) -> Result<(), Gone> {
+        let mut readers = Vec::new();
+        for (source, text) in self.sources.iter().zip(opened) {
+            match text {
+                None => self.send(Found::Nothing(source.unit.clone()))?,
+                Some(text) => {
+                    readers.extend(Reader::new(&source.unit, text, self.most, self.since));
+                }
+            }
+        }
+        let mut batch: Option<(Name, Vec<u8>)> = None;
+        loop {
+            // The oldest head; of one unit always in its own order.
+            let heads = readers.iter_mut().filter_map(Reader::head);
+            let Some(reader) = heads.min_by_key(|reader| reader.time) else { break };
+            let same = batch
+                .as_ref()
+                .is_some_and(|(unit, text)| *unit == reader.unit && text.len() < limit::READ);
+            if !same && let Some((unit, text)) = batch.take() {
+                self.send(Found::Lines(unit, text))?;
+            }
+            let (_, text) = batch.get_or_insert_with(|| (reader.unit.clone(), Vec::new()));
+            text.append(&mut reader.line);
+        }
+        match batch {
+            Some((unit, text)) => self.send(Found::Lines(unit, text)),
+            None => Ok(()),
+        }
+    }
+
+    fn send(&self, found: Found) -> Result<(), Gone> {
+        self.to.send(found).map_err(|_| Gone)?;
+        // The loop lives as long as this process.
+        let _ = self.waker.wake();
+        Ok(())
+    }
+}
+
+/// Nobody takes the answer any more.
+struct Gone;
+
+/// Where a unit's lines are read from.
+enum Text {
+    Memory(Vec<u8>),
+    /// Oldest first, each with its length at the time of the request.
+    Files(Vec<(File, u64)>),
+}
+
+/// The files, unless the memory knows of newer lines than they (a full disk, say).
+fn choose(source: &Source, files: Vec<(File, u64)>) -> Option<Text> {
+    let Some(tail) = source.tail.as_ref().filter(|tail| !tail.is_empty()) else {
+        if files.is_empty() {
+            return source.tail.is_some().then(|| Text::Memory(Vec::new()));
+        }
+        return Some(Text::Files(files));
+    };
+    let body = tail.strip_suffix(b"\n").unwrap_or(tail);
+    let from = body.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let newest = tail.get(from..).unwrap_or_default();
+    let ends_so = files.last().is_some_and(|(file, size)| {
+        let mut end = vec![0; newest.len()];
+        let at = size.checked_sub(newest.len() as u64);
+        at.is_some_and(|at| file.read_exact_at(&mut end, at).is_ok()) && end == newest
+    });
+    Some(if ends_so { Text::Files(files) } else { Text::Memory(tail.clone()) })
+}
+
+/// `UNIT.log` and its predecessors up to the first gap, oldest first.
+fn open_files(dir: BorrowedFd<'_>, unit: &Name) -> Vec<(File, u64)> {
+    let name = file_name(unit);
+    let open = |name: &str| -> Option<(File, u64)> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = File::from(openat(dir, name, flags, Mode::empty()).ok()?);
+        let found = file.metadata().ok()?;
+        found.is_file().then_some((file, found.len()))
+    };
+    let rotated = (1..=limit::HISTORY_FILES).map_while(|number| open(&format!("{name}.{number}")));
+    let mut files: Vec<(File, u64)> = open(&name).into_iter().chain(rotated).collect();
+    files.reverse();
+    files
+}
+
+/// One unit's lines, oldest first.
+struct Reader {
+    unit: Name,
+    from: Box<dyn BufRead>,
+    since: Option<Wall>,
+    /// The next line; empty when it was taken.
+    line: Vec<u8>,
+    time: Wall,
+}
+
+impl Reader {
+    fn new(unit: &Name, text: Text, most: u64, since: Option<Wall>) -> io::Result<Reader> {
+        let from: Box<dyn BufRead> = match text {
+            Text::Memory(mut text) => {
+                let from = start_of_last(&mut &*text, text.len() as u64, most)?.unwrap_or(0);
+                text.drain(..usize::try_from(from).unwrap_or(0));
+                Box::new(io::Cursor::new(text))
+            }
+            Text::Files(files) => {
+                Box::new(BufReader::with_capacity(limit::HISTORY_BUFFER, last_of(files, most)?))
+            }
+        };
+        Ok(Reader { unit: unit.clone(), from, since, line: Vec::new(), time: Wall::default() })
+    }
+
+    /// Makes sure that `line` and `time` are those of the next line. None: there is none.
+    fn head(&mut self) -> Option<&mut Reader> {
+        while self.line.is_empty() {
+            let most = limit::STORED_LINE as u64;
+            let read = self.from.by_ref().take(most).read_until(b'\n', &mut self.line).ok()?;
+            if read == 0 {
+                return None;
+            }
+            let time = LogLine::parse(&self.line).map(|line| line.time);
+            let late = time.is_some_and(|time| self.since.is_none_or(|since| time >= since));
+            match time {
+                Some(time) if late && self.line.ends_with(b"\n") => self.time = time,
+                _ => self.line.clear(),
+            }
+        }
+        Some(self)
+    }
+}
+
+/// Several files, one after the other.
+struct Chain(VecDeque<Take<File>>);
+
+impl Read for Chain {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(part) = self.0.front_mut() {
+            match part.read(buffer) {
+                Ok(0) => self.0.pop_front(),
+                other => return other,
+            };
+        }
+        Ok(0)
+    }
+}
+
+/// The last `most` lines of files that follow each other.
+fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Chain> {
+    let mut chain = VecDeque::new();
+    let mut left = most;
+    for (mut file, size) in files.into_iter().rev() {
+        if left == 0 {
+            break;
+        }
+        let (from, lines) = match start_of_last(&mut Positioned(&file), size, left)? {
+            Some(from) => (from, left),
+            None => (0, count(&file, size)?),
+        };
+        left = left.saturating_sub(lines);
+        file.seek(SeekFrom::Start(from))?;
+        chain.push_front(file.take(size - from));
+    }
+    Ok(Chain(chain))
+}
+
+/// What can be read backwards.
+trait ReadAt {
+    fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()>;
+}
+
+struct Positioned<'a>(&'a File);
+
+impl ReadAt for Positioned<'_> {
+    fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, at)
+    }
+}
+
+impl ReadAt for &[u8] {
+    fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let found = self.get(at..).and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// Where the last `most` lines begin; None: there are fewer.
+fn start_of_last(text: &mut impl ReadAt, size: u64, most: u64) -> io::Result<Option<u64>> {
+    if most == 0 {
+        return Ok(Some(size));
+    }
+    let (mut end, mut newlines) = (size, 0);
+    let mut block = vec![0; limit::HISTORY_BUFFER];
+    while end > 0 {
+        let start = end.saturating_sub(block.len() as u64);
+        block.truncate(usize::try_from(end - start).unwrap_or(0));
+        text.read_at(&mut block, start)?;
+        for (at, byte) in block.iter().enumerate().rev() {
+            newlines += u64::from(*byte == b'\n');
+            if *byte == b'\n' && newlines == most.saturating_add(1) {
+                return Ok(Some(start + at as u64 + 1));
+            }
+        }
+        end = start;
+    }
+    Ok(None)
+}
+
+/// Lines of a file, fewer than asked for.
+fn count(file: &File, size: u64) -> io::Result<u64> {
+    let mut lines = 0;
+    let mut block = vec![0; limit::HISTORY_BUFFER];
+    let mut at = 0;
+    while at < size {
+        block.truncate(usize::try_from(size - at).unwrap_or(usize::MAX));
+        file.read_exact_at(&mut block, at)?;
+        lines += block.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'));
+        at += block.len() as u64;
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(texts: &[&str]) -> Vec<(File, u64)> {
+        let open = |text: &&str| {
+            let fd = nix::sys::memfd::memfd_create(c"log", nix::sys::memfd::MFdFlags::empty());
+            let file = File::from(fd.unwrap());
+            file.write_all_at(text.as_bytes(), 0).unwrap();
+            (file, text.len() as u64)
+        };
+        texts.iter().map(open).collect()
+    }
+
+    #[test]
+    fn the_last_lines_are_found_across_files() {
+        let long = format!("{}\n", "x".repeat(3 * limit::HISTORY_BUFFER));
+        for (most, want) in [
+            (0, String::new()),
+            (1, "6\n".to_string()),
+            (2, "5\n6\n".to_string()),
+            (3, format!("{long}5\n6\n")),
+            (4, format!("3\n{long}5\n6\n")),
+            (6, format!("1\n2\n3\n{long}5\n6\n")),
+            (u64::MAX, format!("1\n2\n3\n{long}5\n6\n")),
+        ] {
+            let all = files(&["1\n2\n3\n", "", &long, "5\n6\n"]);
+            let mut got = String::new();
+            last_of(all, most).unwrap().read_to_string(&mut got).unwrap();
+            assert!(got == want, "{most}");
+        }
+    }
+
+    #[test]
+    fn the_memory_counts_when_the_files_lack_its_newest_line() {
+        let unit = Name::new("web").unwrap();
+        let source = |tail: Option<&str>| Source {
+            unit: unit.clone(),
+            tail: tail.map(|text| text.as_bytes().to_vec()),
+            in_file: true,
+        };
+        let up_to_date = choose(&source(Some("2\n3\n")), files(&["1\n2\n3\n"]));
+        assert!(matches!(up_to_date, Some(Text::Files(_))));
+        let behind = choose(&source(Some("2\n3\n")), files(&["1\n2\n"]));
+        assert!(matches!(behind, Some(Text::Memory(text)) if text == b"2\n3\n"));
+        assert!(matches!(choose(&source(Some("3\n")), files(&[])), Some(Text::Memory(_))));
+        assert!(matches!(choose(&source(None), files(&["1\n"])), Some(Text::Files(_))));
+        assert!(choose(&source(None), files(&[])).is_none());
+    }
+}
