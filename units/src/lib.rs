@@ -41,11 +41,15 @@ pub mod files;
 #[cfg(feature = "text")]
 pub mod folder;
 #[cfg(feature = "text")]
+pub mod json_schema;
+#[cfg(feature = "text")]
 pub mod key;
 #[cfg(feature = "text")]
 pub mod key_table;
 #[cfg(feature = "text")]
 pub mod load;
+#[cfg(feature = "text")]
+pub mod man_page;
 #[cfg(feature = "text")]
 pub mod manifest;
 #[cfg(feature = "text")]

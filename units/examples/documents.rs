@@ -1,0 +1,25 @@
+//! Prints what is made from the table of keys: `documents man` the man page,
+//! `documents schema` the editor schema. Their place in the tree is `contrib/`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is all it does")]
+
+use groundstate_units::{json_schema, man_page};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("man") => print!("{}", man_page::man_page()),
+        Some("schema") => match serde_json::to_string_pretty(&json_schema::json_schema()) {
+            Ok(text) => println!("{text}"),
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        },
+        _ => {
+            eprintln!("usage: documents man|schema");
+            return ExitCode::from(64);
+        }
+    }
+    ExitCode::SUCCESS
+}
