@@ -1,0 +1,181 @@
+//! One connection to the control socket: lines in, lines out, never waiting for either.
+
+use crate::limit;
+use groundstate_units::limit::REQUEST_LINE;
+use groundstate_units::time::Time;
+use mio::net::UnixStream;
+use std::io::{ErrorKind, Read, Write};
+
+/// Who connected, as the kernel told at that moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// Effective uid.
+    pub(crate) uid: u32,
+    /// In init's pid namespace; 0 when it is of another.
+    pub(crate) pid: i32,
+    /// Root or init's own uid, of init's own user namespace.
+    pub(crate) trusted: bool,
+}
+
+/// What reading gave.
+pub(crate) enum Line {
+    /// A whole line, without its newline.
+    Whole(Vec<u8>),
+    /// Longer than a request may be. The connection is of no more use.
+    TooLong,
+    /// None for now.
+    None,
+}
+
+/// One connection.
+pub(crate) struct Client {
+    stream: UnixStream,
+    /// Who.
+    pub(crate) caller: Caller,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    sent: usize,
+    /// When the client last did something: sent bytes or read some.
+    pub(crate) moved: Time,
+    /// The stream may hold bytes not read yet.
+    pub(crate) readable: bool,
+    /// The client will send no more.
+    ended: bool,
+    /// No more is read; what is queued is sent, then the connection is closed.
+    closing: bool,
+    /// To be dropped at the end of the turn.
+    pub(crate) dead: bool,
+    /// Stream of events: the id asked with, and the last number sent.
+    pub(crate) follows: Option<(u64, u64)>,
+    /// Requests answered later: `wait`, and those the loader works on.
+    pub(crate) pending: Vec<u64>,
+}
+
+impl Client {
+    /// A new connection.
+    pub(crate) fn new(stream: UnixStream, caller: Caller, now: Time) -> Client {
+        Client {
+            stream,
+            caller,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            moved: now,
+            readable: true,
+            ended: false,
+            closing: false,
+            dead: false,
+            follows: None,
+            pending: Vec::new(),
+        }
+    }
+
+    /// The connection, to register.
+    pub(crate) fn stream(&mut self) -> &mut UnixStream {
+        &mut self.stream
+    }
+
+    /// Nothing asked is unanswered and nothing unsent.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.follows.is_none() && self.unsent() == 0
+    }
+
+    /// A request may be taken: it does not wait for answers to be read.
+    pub(crate) fn may_ask(&self) -> bool {
+        !self.dead && !self.closing && self.unsent() < limit::UNREAD
+    }
+
+    /// Bytes queued and not sent.
+    fn unsent(&self) -> usize {
+        self.output.len().saturating_sub(self.sent)
+    }
+
+    /// Somebody has to wake up for it without any event: a line or an answer is under way.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.input.is_empty() || self.unsent() > 0
+    }
+
+    /// The next line. Reads at most one request's length beyond it.
+    pub(crate) fn line(&mut self, now: Time) -> Line {
+        loop {
+            if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+                if end > REQUEST_LINE {
+                    return Line::TooLong;
+                }
+                let mut line: Vec<u8> = self.input.drain(..=end).collect();
+                line.pop();
+                return Line::Whole(line);
+            }
+            if self.input.len() > REQUEST_LINE {
+                return Line::TooLong;
+            }
+            if self.ended || !self.readable {
+                return Line::None;
+            }
+            let mut bytes = [0u8; 8192];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.ended = true,
+                Ok(n) => {
+                    self.moved = now;
+                    self.input.extend_from_slice(bytes.get(..n).unwrap_or_default());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
+                Err(_) => self.dead = true,
+            }
+            if self.dead {
+                return Line::None;
+            }
+        }
+    }
+
+    /// A whole line may be waiting although the poll has nothing to say about it.
+    pub(crate) fn has_more(&self) -> bool {
+        self.may_ask() && ((self.readable && !self.ended) || self.input.contains(&b'\n'))
+    }
+
+    /// Queues a line. A client that leaves too much unread while a stream goes on is cut off.
+    pub(crate) fn queue(&mut self, line: &[u8]) {
+        if self.unsent() > limit::UNREAD {
+            self.dead = true;
+            return;
+        }
+        self.output.extend_from_slice(line);
+    }
+
+    /// After what is queued the connection is closed.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+        self.input = Vec::new();
+    }
+
+    /// Sends what can be sent.
+    pub(crate) fn flush(&mut self, now: Time) {
+        while !self.dead && self.unsent() > 0 {
+            match self.stream.write(self.output.get(self.sent..).unwrap_or_default()) {
+                Ok(0) => self.dead = true,
+                Ok(n) => {
+                    self.moved = now;
+                    self.sent = self.sent.saturating_add(n);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.dead = true,
+            }
+        }
+        if self.unsent() == 0 {
+            self.sent = 0;
+            // An answer can be long; its room is not kept for a client that asks no more.
+            self.output = Vec::new();
+            let asks_more = self.input.contains(&b'\n');
+            if self.closing || (self.ended && self.is_idle() && !asks_more) {
+                self.dead = true;
+            }
+        }
+    }
+
+    /// A begun line that does not end, or an answer nobody reads.
+    pub(crate) fn is_stuck(&self, now: Time) -> bool {
+        self.is_waited_for() && now.since(self.moved) > limit::CLIENT_PATIENCE
+    }
+}

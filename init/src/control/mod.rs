@@ -1,0 +1,220 @@
+//! The control socket, server side: who may connect, who is how far, who may ask what.
+//!
+//! Here are connections and their limits only. What a request does is in
+//! [`answer`]; the words of the protocol are in `groundstate_units::control`.
+
+pub(crate) mod answer;
+pub(crate) mod client;
+
+use crate::limit;
+use client::{Caller, Client};
+use groundstate_units::time::Time;
+use mio::net::{UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use nix::sys::socket::{getsockopt, sockopt};
+use std::collections::BTreeMap;
+use std::fs::{File, Permissions, set_permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+
+/// Said to one client too many before it is closed.
+const FULL: &[u8] = br#"{"v":1,"id":null,"error":{"kind":"busy","message":"too many connections to init","hint":"close some, or try again"}}
+"#;
+
+/// The listening socket and all connections.
+pub(crate) struct Control {
+    listener: UnixListener,
+    path: String,
+    token: Token,
+    /// Connections by token.
+    pub(crate) clients: BTreeMap<usize, Client>,
+    next: usize,
+    ready: bool,
+    /// Given up for a moment to accept and close one more connection when there is no
+    /// descriptor left: the kernel would call the listener ready for ever.
+    reserve: Option<File>,
+    rests_until: Option<Time>,
+    own_uid: u32,
+    /// Connections refused or cut off.
+    pub(crate) refused: u64,
+}
+
+impl Control {
+    /// Listens at `path`, replacing what is there. Tokens from `first` on are its own.
+    pub(crate) fn listen(
+        registry: &Registry,
+        token: Token,
+        first: usize,
+        path: &str,
+    ) -> io::Result<Control> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut listener = UnixListener::bind(path)?;
+        // Every uid may connect; what it may ask is decided by its credentials.
+        set_permissions(path, Permissions::from_mode(0o666))?;
+        registry.register(&mut listener, token, Interest::READABLE)?;
+        Ok(Control {
+            listener,
+            path: path.to_string(),
+            token,
+            clients: BTreeMap::new(),
+            next: first,
+            ready: true,
+            reserve: File::open("/dev/null").ok(),
+            rests_until: None,
+            own_uid: nix::unistd::geteuid().as_raw(),
+            refused: 0,
+        })
+    }
+
+    /// The poll says this token is ready; `gone`: nobody is at the other end any more.
+    pub(crate) fn ready(&mut self, token: Token, gone: bool) {
+        if token == self.token {
+            self.ready = true;
+        } else if let Some(client) = self.clients.get_mut(&token.0) {
+            client.readable = true;
+            client.dead |= gone;
+        }
+    }
+
+    /// Somebody is to be served without the poll having to say so.
+    pub(crate) fn has_more(&self) -> bool {
+        (self.ready && self.rests_until.is_none()) || self.clients.values().any(Client::has_more)
+    }
+
+    /// When something is due even if nothing happens.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let stuck = self
+            .clients
+            .values()
+            .filter(|client| client.is_waited_for())
+            .map(|client| client.moved.after(limit::CLIENT_PATIENCE))
+            .min();
+        [stuck, self.rests_until].into_iter().flatten().min()
+    }
+
+    /// Takes new connections.
+    pub(crate) fn accept(&mut self, registry: &Registry, now: Time) {
+        if self.rests_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.rests_until = None;
+        for _ in 0..limit::ACCEPTS_A_TURN {
+            if !self.ready {
+                return;
+            }
+            match self.listener.accept() {
+                Ok((stream, _)) => self.admit(registry, stream, now),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.ready = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.shed();
+                    self.rests_until = Some(now.after(limit::ACCEPT_REST));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// There is no descriptor left: one caller is turned away with the one in reserve.
+    fn shed(&mut self) {
+        if self.reserve.take().is_some() {
+            drop(self.listener.accept());
+            self.refused = self.refused.saturating_add(1);
+        }
+        self.reserve = File::open("/dev/null").ok();
+    }
+
+    fn admit(&mut self, registry: &Registry, mut stream: UnixStream, now: Time) {
+        let Ok(caller) = self.caller(&stream) else { return };
+        if !self.has_room(caller, now) {
+            self.refused = self.refused.saturating_add(1);
+            // Best effort: it is closed either way.
+            let _ = io::Write::write(&mut stream, FULL);
+            return;
+        }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1).max(self.token.0.saturating_add(1));
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let mut client = Client::new(stream, caller, now);
+        if registry.register(client.stream(), Token(number), interest).is_ok() {
+            self.clients.insert(number, client);
+        }
+    }
+
+    /// The caps: all, each uid's, and root's reserve. One that has been idle for long
+    /// makes room.
+    fn has_room(&mut self, caller: Caller, now: Time) -> bool {
+        let of_uid = |client: &Client| client.caller.uid == caller.uid;
+        if !caller.trusted
+            && self.clients.values().filter(|client| of_uid(client)).count()
+                >= limit::CLIENTS_OF_A_UID
+        {
+            return self.evict(now, of_uid);
+        }
+        let room = if caller.trusted {
+            limit::CLIENTS
+        } else {
+            limit::CLIENTS.saturating_sub(limit::CLIENTS_FOR_ROOT)
+        };
+        self.clients.len() < room || self.evict(now, |client| caller.trusted || of_uid(client))
+    }
+
+    fn evict(&mut self, now: Time, whom: impl Fn(&Client) -> bool) -> bool {
+        let longest = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.is_idle() && whom(client))
+            .filter(|(_, client)| now.since(client.moved) > limit::CLIENT_PATIENCE)
+            .min_by_key(|(_, client)| client.moved)
+            .map(|(number, _)| *number);
+        match longest {
+            Some(number) => self.clients.remove(&number).is_some(),
+            None => false,
+        }
+    }
+
+    /// Who is at the other end. Decided once, at connect: a connection handed on keeps
+    /// the rights of who made it.
+    fn caller(&self, stream: &UnixStream) -> io::Result<Caller> {
+        let found = getsockopt(stream, sockopt::PeerCredentials)?;
+        let (uid, pid) = (found.uid(), found.pid());
+        let trusted = (uid == 0 || uid == self.own_uid) && !is_of_other_users(pid);
+        Ok(Caller { uid, pid, trusted })
+    }
+
+    /// Sends what is queued and drops who is done, stuck or gone.
+    pub(crate) fn flush(&mut self, now: Time) {
+        for client in self.clients.values_mut() {
+            client.flush(now);
+            if client.is_stuck(now) {
+                client.dead = true;
+                self.refused = self.refused.saturating_add(1);
+            }
+        }
+        self.clients.retain(|_, client| !client.dead);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Left behind where it can not be removed: the next start replaces it.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The process is in another user namespace than init, where being root means nothing
+/// here. A pid of 0 is of a pid namespace outside ours; one that is gone can not prove
+/// anything. Where there is no /proc, or it may not be looked at, the uid decides.
+fn is_of_other_users(pid: i32) -> bool {
+    if pid == 0 {
+        return false;
+    }
+    let Ok(ours) = std::fs::read_link("/proc/self/ns/user") else { return false };
+    match std::fs::read_link(format!("/proc/{pid}/ns/user")) {
+        Ok(theirs) => theirs != ours,
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}

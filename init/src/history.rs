@@ -1,0 +1,123 @@
+//! The event log: the last lines of what happened, in memory, numbered.
+//!
+//! The machine says what changed; here it gets a number, a time, and the line that
+//! caused it. Who reads it (`initctl events`) may come late and may miss lines that
+//! have fallen out: the numbers show it.
+
+use crate::limit;
+use groundstate_units::machine::action::Note;
+use groundstate_units::machine::event::RunId;
+use groundstate_units::time::Time;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    /// From 1, without gaps.
+    pub(crate) seq: u64,
+    /// CLOCK_REALTIME.
+    pub(crate) wall: Duration,
+    /// CLOCK_MONOTONIC.
+    pub(crate) at: Time,
+    /// What came in when this happened: `exited`, `set-target` …
+    pub(crate) event: &'static str,
+    /// What changed.
+    pub(crate) note: Note,
+    /// The line this one follows from.
+    pub(crate) cause: Option<u64>,
+}
+
+/// The last [`limit::EVENTS`] lines.
+#[derive(Default)]
+pub(crate) struct History {
+    entries: VecDeque<Entry>,
+    last: u64,
+    /// Last line of each run that is up.
+    of_run: BTreeMap<RunId, u64>,
+}
+
+impl History {
+    /// Number of the last line; 0: none yet.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The lines after `seq` that are still here, oldest first.
+    pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().skip_while(move |entry| entry.seq <= seq)
+    }
+
+    /// What one step changed. `about` is the run the event was about: its last line is
+    /// the cause of the first change, and the first change the cause of the others.
+    pub(crate) fn add(
+        &mut self,
+        at: Time,
+        wall: Duration,
+        event: &'static str,
+        about: Option<RunId>,
+        notes: impl IntoIterator<Item = Note>,
+    ) {
+        let mut cause = about.and_then(|run| self.of_run.get(&run).copied());
+        let mut first = true;
+        for note in notes {
+            self.last = self.last.saturating_add(1);
+            if let Some(run) = note.run {
+                self.of_run.insert(run, self.last);
+            }
+            self.entries.push_back(Entry { seq: self.last, wall, at, event, note, cause });
+            if self.entries.len() > limit::EVENTS {
+                self.entries.pop_front();
+            }
+            if first {
+                (cause, first) = (Some(self.last), false);
+            }
+        }
+    }
+
+    /// The run is over; nothing will follow from it.
+    pub(crate) fn forget(&mut self, run: RunId) {
+        self.of_run.remove(&run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::machine::reason::State;
+    use groundstate_units::name::Name;
+
+    fn note(run: u64) -> Note {
+        Note {
+            unit: Name::new("a").expect("a name"),
+            run: Some(RunId(run)),
+            from: State::Starting,
+            to: State::Running,
+            reason: None,
+        }
+    }
+
+    fn add(history: &mut History, about: Option<u64>, notes: Vec<Note>) {
+        history.add(Time::ZERO, Duration::ZERO, "ready", about.map(RunId), notes);
+    }
+
+    #[test]
+    fn a_line_names_the_line_it_follows_from() {
+        let mut history = History::default();
+        add(&mut history, None, vec![note(1), note(2)]);
+        add(&mut history, Some(2), vec![note(2), note(3)]);
+        let causes: Vec<_> = history.after(0).map(|entry| (entry.seq, entry.cause)).collect();
+        assert_eq!(causes, [(1, None), (2, Some(1)), (3, Some(2)), (4, Some(3))]);
+    }
+
+    #[test]
+    fn old_lines_fall_out_and_the_numbers_go_on() {
+        let mut history = History::default();
+        for _ in 0..limit::EVENTS + 5 {
+            add(&mut history, None, vec![note(1)]);
+        }
+        assert_eq!(history.after(0).count(), limit::EVENTS);
+        assert_eq!(history.after(0).next().map(|entry| entry.seq), Some(6));
+        assert_eq!(history.after(history.last()).count(), 0);
+    }
+}

@@ -1,0 +1,55 @@
+//! Every limit of the running of PID 1 in one place. Limits of what a unit may say
+//! are in `groundstate_units::limit`.
+
+use std::time::Duration;
+
+/// Connections to the control socket at once.
+pub(crate) const CLIENTS: usize = 256;
+/// Of those, by one uid other than root.
+pub(crate) const CLIENTS_OF_A_UID: usize = 16;
+/// Of those, kept for root.
+pub(crate) const CLIENTS_FOR_ROOT: usize = 8;
+/// Requests of one client served in one turn of the loop.
+pub(crate) const REQUESTS_A_TURN: usize = 16;
+/// Connections accepted in one turn of the loop.
+pub(crate) const ACCEPTS_A_TURN: usize = 64;
+/// Bytes a client may leave unread before it is disconnected (one answer may be longer).
+pub(crate) const UNREAD: usize = 1024 * 1024;
+/// A begun line that does not end, and an answer that is not read, are given up after this.
+pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
+/// Accepting rests this long when there is no file descriptor left.
+pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(250);
+/// Datagrams of the notify socket read in one turn.
+pub(crate) const NOTIFICATIONS_A_TURN: usize = 1024;
+/// Bytes of one datagram; longer ones are dropped.
+pub(crate) const NOTIFICATION: usize = 8192;
+/// Bytes of a STATUS= text that are kept.
+pub(crate) const STATUS_TEXT: usize = 1024;
+/// Children reaped in one turn.
+pub(crate) const REAPS_A_TURN: usize = 1024;
+/// Lines of the event log kept in memory.
+pub(crate) const EVENTS: usize = 4096;
+/// The loader has this long.
+pub(crate) const LOADER: Duration = Duration::from_secs(30);
+/// Memory the loader may use, bytes of address space.
+pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
+/// CPU seconds the loader may use.
+pub(crate) const LOADER_CPU: u64 = 60;
+/// An exit of a starting run with `ready-grep` waits this long for its last lines.
+pub(crate) const LAST_LINES: Duration = Duration::from_millis(100);
+/// Bytes of a pid file that are looked at.
+pub(crate) const PID_FILE: usize = 32;
+/// How long a background-pidfile's file may come after its launcher's exit.
+pub(crate) const PID_FILE_WAIT: Duration = Duration::from_millis(100);
+/// Lines init says at once, before it is held back.
+pub(crate) const LINES_AT_ONCE: u32 = 256;
+/// Lines init says per second when held back.
+pub(crate) const LINES_A_SECOND: u32 = 32;
+/// The final sync and unmounts have this long.
+pub(crate) const FINAL_SYNC: Duration = Duration::from_secs(20);
+/// The deadline of a shutdown on a machine, where the settings name none.
+pub(crate) const SHUTDOWN_MACHINE: Duration = Duration::from_secs(90);
+/// The deadline of a shutdown elsewhere, where the settings name none.
+pub(crate) const SHUTDOWN_CONTAINER: Duration = Duration::from_secs(9);
+/// File descriptors init asks for itself.
+pub(crate) const OPEN_FILES: u64 = 65_536;

@@ -1,0 +1,139 @@
+//! The command line of init. Not the kernel's command line: that is in [`crate::boot`].
+//!
+//! As PID 1 nothing here is fatal: kernels pass on words they do not know (`single`,
+//! `5`, `foo=bar`), and an init that ends takes the machine with it.
+
+use groundstate_units::name::Name;
+use std::ffi::OsString;
+
+/// What was asked for; `None` where nothing was said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// `--config FILE`.
+    pub(crate) config: Option<String>,
+    /// `--units DIR`, in the order given.
+    pub(crate) units: Vec<String>,
+    /// `--target T`.
+    pub(crate) target: Option<Name>,
+    /// `--runtime-dir DIR`.
+    pub(crate) runtime_dir: Option<String>,
+    /// `--log-dir DIR`.
+    pub(crate) log_dir: Option<String>,
+    /// `--policy FILE`.
+    pub(crate) policy: Option<String>,
+    /// `--container`.
+    pub(crate) container: bool,
+    /// `--exit-with T`.
+    pub(crate) exit_with: Option<Name>,
+    /// `--record FILE`.
+    pub(crate) record: Option<String>,
+    /// Words that mean nothing here, with what was wrong with each.
+    pub(crate) unknown: Vec<String>,
+    /// `--version` or `--help`: say this and end.
+    pub(crate) say: Option<String>,
+}
+
+const HELP: &str = "\
+Usage: init [OPTION]…
+Groundstate's init: PID 1 of a machine or a container, or a supervisor.
+
+  --config FILE       settings (init.yaml)
+  --units DIR         unit directory; may be given again, earlier hides later
+  --target TARGET     the goal at start
+  --runtime-dir DIR   sockets and what lasts until the next boot
+  --log-dir DIR       log files
+  --policy FILE       masks, enablement, preferences (policy.yaml)
+  --container         leave the machine alone even as PID 1
+  --exit-with TARGET  end with its exit code once its run is over for good
+  --record FILE       write each event and its actions, one JSON object a line
+  --version           print the version
+  --help              print this
+";
+
+impl Options {
+    /// Reads the words after the program's name.
+    pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Options {
+        let mut options = Options::default();
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            let word = word.to_string_lossy().into_owned();
+            let (key, given) = match word.split_once('=') {
+                Some((key, value)) if key.starts_with("--") => (key, Some(value.to_string())),
+                _ => (word.as_str(), None),
+            };
+            match key {
+                "--container" if given.is_none() => options.container = true,
+                "--version" if given.is_none() => {
+                    options.say =
+                        Some(format!("groundstate init {}\n", env!("CARGO_PKG_VERSION")));
+                }
+                "--help" | "-h" if given.is_none() => options.say = Some(HELP.to_string()),
+                key if Options::takes_value(key) => {
+                    let value =
+                        given.or_else(|| words.next().map(|w| w.to_string_lossy().into_owned()));
+                    match value {
+                        Some(value) => options.set(key, value),
+                        None => options.unknown.push(format!("{key} needs a value")),
+                    }
+                }
+                _ => options.unknown.push(format!("{word:?} is no option of init")),
+            }
+        }
+        options
+    }
+
+    fn takes_value(key: &str) -> bool {
+        matches!(
+            key,
+            "--config"
+                | "--units"
+                | "--target"
+                | "--runtime-dir"
+                | "--log-dir"
+                | "--policy"
+                | "--exit-with"
+                | "--record"
+        )
+    }
+
+    fn set(&mut self, key: &str, value: String) {
+        match key {
+            "--config" => self.config = Some(value),
+            "--units" => self.units.push(value),
+            "--runtime-dir" => self.runtime_dir = Some(value),
+            "--log-dir" => self.log_dir = Some(value),
+            "--policy" => self.policy = Some(value),
+            "--record" => self.record = Some(value),
+            "--target" | "--exit-with" => match Name::new(&value) {
+                Ok(name) if key == "--target" => self.target = Some(name),
+                Ok(name) => self.exit_with = Some(name),
+                Err(error) => self.unknown.push(format!("{key}: {error}")),
+            },
+            _ => self.unknown.push(format!("{key} is no option of init")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Options {
+        Options::parse(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn values_come_after_a_space_or_an_equals_sign() {
+        let options = parse(&["--units", "/a", "--units=/b", "--target", "web", "--container"]);
+        assert_eq!(options.units, ["/a", "/b"]);
+        assert_eq!(options.target.as_ref().map(Name::as_str), Some("web"));
+        assert!(options.container && options.unknown.is_empty());
+    }
+
+    #[test]
+    fn what_a_kernel_passes_on_is_noted_and_nothing_more() {
+        let options = parse(&["single", "5", "foo=bar", "-s", "--target", "/etc", "--config"]);
+        assert_eq!(options.unknown.len(), 6);
+        assert_eq!(Options { unknown: Vec::new(), ..options }, Options::default());
+    }
+}

@@ -1,0 +1,49 @@
+//! `--record FILE`: each event and what the machine answered, one JSON object a line,
+//! so that what happened here can be put through the core elsewhere.
+//!
+//! A line is `{"now":NANOS,"event":EVENT,"actions":[ACTION…],"refused":REFUSAL|null}`.
+//! EVENT, ACTION and REFUSAL are the serde form of the types of
+//! `groundstate_units::machine`: externally tagged, so `{"Ready":7}`,
+//! `{"Start":{"unit":0,"name":"web","run":7}}`, `"Tick"`. `now` is CLOCK_MONOTONIC. A
+//! replay begins with an empty machine, steps through the lines in order at their
+//! `now`, and finds the same actions.
+
+use groundstate_units::machine::action::{Action, Outcome};
+use groundstate_units::machine::event::Event;
+use groundstate_units::machine::reason::Refusal;
+use groundstate_units::time::Time;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+#[derive(Serialize)]
+struct Line<'a> {
+    now: Time,
+    event: &'a Event,
+    actions: &'a [Action],
+    refused: &'a Option<Refusal>,
+}
+
+/// The open file.
+pub(crate) struct Record {
+    to: BufWriter<File>,
+}
+
+impl Record {
+    /// Begins anew.
+    pub(crate) fn create(path: &str) -> io::Result<Record> {
+        Ok(Record { to: BufWriter::new(File::create(path)?) })
+    }
+
+    /// One step.
+    pub(crate) fn write(&mut self, now: Time, event: &Event, outcome: &Outcome) -> io::Result<()> {
+        let line = Line { now, event, actions: &outcome.actions, refused: &outcome.refused };
+        serde_json::to_writer(&mut self.to, &line)?;
+        self.to.write_all(b"\n")
+    }
+
+    /// At the end of each turn of the loop.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}

@@ -1,0 +1,199 @@
+//! What init itself says: one line each, never blocking, never without end.
+//!
+//! On a machine to the console (the kernel log where there is none), elsewhere to
+//! stderr. What units print is the logger's and never comes through here.
+
+use crate::limit;
+use groundstate_units::time::Time;
+use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, send};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::unistd::write;
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// How much it matters. `groundstate.log=LEVEL` names the least that is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// For who looks for a bug.
+    Debug,
+    /// The course of things.
+    Info,
+    /// Not as wanted; init goes on.
+    Warning,
+    /// Something is lost.
+    Error,
+}
+
+impl Level {
+    /// From the kernel command line.
+    pub(crate) fn named(word: &str) -> Option<Level> {
+        match word {
+            "debug" => Some(Level::Debug),
+            "info" => Some(Level::Info),
+            "warning" | "warn" => Some(Level::Warning),
+            "error" | "err" => Some(Level::Error),
+            _ => None,
+        }
+    }
+
+    /// The kernel log's number, see syslog(2).
+    fn priority(self) -> u8 {
+        match self {
+            Level::Debug => 7,
+            Level::Info => 6,
+            Level::Warning => 4,
+            Level::Error => 3,
+        }
+    }
+}
+
+/// Where lines go.
+enum Outlet {
+    /// A fresh open of our own, O_NONBLOCK.
+    Own(OwnedFd),
+    /// /dev/kmsg, which wants a priority.
+    Kernel(OwnedFd),
+    /// Inherited stderr, a regular file: never waits.
+    File,
+    /// Inherited stderr, a socket.
+    Socket,
+    /// Inherited stderr that could not be opened anew: written to when it says it can.
+    Shared,
+    /// Nowhere.
+    None,
+}
+
+/// The one mouth.
+pub(crate) struct Voice {
+    outlet: Outlet,
+    least: Level,
+    allowance: u32,
+    counted_from: Time,
+    dropped: u64,
+}
+
+impl Voice {
+    /// To stderr.
+    pub(crate) fn stderr() -> Voice {
+        Voice::with(stderr_outlet())
+    }
+
+    /// To the console of a machine.
+    pub(crate) fn console() -> Voice {
+        let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        Voice::with(match open("/dev/console", how, Mode::empty()) {
+            Ok(fd) => Outlet::Own(fd),
+            Err(_) => match open("/dev/kmsg", how, Mode::empty()) {
+                Ok(fd) => Outlet::Kernel(fd),
+                Err(_) => stderr_outlet(),
+            },
+        })
+    }
+
+    fn with(outlet: Outlet) -> Voice {
+        Voice {
+            outlet,
+            least: Level::Info,
+            allowance: limit::LINES_AT_ONCE,
+            counted_from: Time::ZERO,
+            dropped: 0,
+        }
+    }
+
+    /// Says only what matters at least this much.
+    pub(crate) fn quieten(&mut self, least: Level) {
+        self.least = least;
+    }
+
+    /// One line, without its newline. Control characters are shown as `?`.
+    pub(crate) fn say(&mut self, now: Time, level: Level, text: fmt::Arguments<'_>) {
+        if level < self.least {
+            return;
+        }
+        if !self.allowed(now) {
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        }
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            self.put(Level::Warning, &format!("{dropped} lines not said: too many at once"));
+        }
+        let text: String =
+            text.to_string().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        self.put(level, &text);
+    }
+
+    fn allowed(&mut self, now: Time) -> bool {
+        let whole = now.since(self.counted_from).as_secs();
+        if whole > 0 {
+            let more = u32::try_from(whole).unwrap_or(u32::MAX).saturating_mul(limit::LINES_A_SECOND);
+            self.allowance = self.allowance.saturating_add(more).min(limit::LINES_AT_ONCE);
+            self.counted_from = now;
+        }
+        let yes = self.allowance > 0;
+        self.allowance = self.allowance.saturating_sub(1);
+        yes
+    }
+
+    fn put(&mut self, level: Level, text: &str) {
+        let stderr = std::io::stderr();
+        // A line longer than PIPE_BUF could block in the middle on an inherited pipe.
+        let mut line = format!("groundstate: {text}").into_bytes();
+        line.truncate(libc::PIPE_BUF - 8);
+        line.push(b'\n');
+        // What can not be said is lost: there is nobody to tell.
+        match &self.outlet {
+            Outlet::Own(fd) => {
+                if line.last() == Some(&b'\n') && nix::unistd::isatty(fd.as_fd()).unwrap_or(false) {
+                    line.pop();
+                    line.extend_from_slice(b"\r\n");
+                }
+                let _ = write(fd, &line);
+            }
+            Outlet::Kernel(fd) => {
+                let mut with = format!("<{}>", level.priority()).into_bytes();
+                with.append(&mut line);
+                let _ = write(fd, &with);
+            }
+            Outlet::File => {
+                let _ = write(stderr.as_fd(), &line);
+            }
+            Outlet::Socket => {
+                let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+                let _ = send(stderr.as_fd().as_raw_fd(), &line, how);
+            }
+            Outlet::Shared => {
+                if writable(stderr.as_fd()) {
+                    let _ = write(stderr.as_fd(), &line);
+                }
+            }
+            Outlet::None => {}
+        }
+    }
+}
+
+/// O_NONBLOCK belongs to the open file, which others share: so stderr is opened anew
+/// where that gives a file of our own, and left as it is where it would not.
+fn stderr_outlet() -> Outlet {
+    let stderr = std::io::stderr();
+    let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };
+    let kind = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT;
+    if kind == SFlag::S_IFREG {
+        return Outlet::File;
+    }
+    if kind == SFlag::S_IFSOCK {
+        return Outlet::Socket;
+    }
+    let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    match open("/proc/self/fd/2", how, Mode::empty()) {
+        Ok(fd) => Outlet::Own(fd),
+        Err(_) => Outlet::Shared,
+    }
+}
+
+fn writable(fd: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::new(fd, PollFlags::POLLOUT)];
+    matches!(poll(&mut asked, PollTimeout::ZERO), Ok(1))
+}
