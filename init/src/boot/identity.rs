@@ -1,0 +1,85 @@
+//! Who a machine is: its host name and its machine-id. Done by the loader child before
+//! the first load, for both are files of the root file system: both are in place
+//! before the first unit starts, and a hung disk hangs only the child.
+
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MsFlags, mount};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{sethostname, write};
+use std::fs;
+use std::io::Read;
+
+/// See machine-id(5).
+const MACHINE_ID: &str = "/etc/machine-id";
+
+/// Does both. What could not be done comes back, a sentence each.
+pub(crate) fn establish() -> Vec<String> {
+    [host_name(), machine_id()].into_iter().filter_map(Result::err).collect()
+}
+
+/// The first line of /etc/hostname that is no comment, see hostname(5).
+fn host_name() -> Result<(), String> {
+    let Ok(text) = fs::read_to_string("/etc/hostname") else { return Ok(()) };
+    let lines = text.lines().map(str::trim);
+    let Some(name) = lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#'))
+    else {
+        return Ok(());
+    };
+    let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    if name.len() > 64 || !name.chars().all(sound) {
+        return Err(format!("/etc/hostname: {name:?} is no host name"));
+    }
+    sethostname(name).map_err(|error| format!("cannot set the host name: {error}"))
+}
+
+/// Made once: in /etc where that can be written, else for this boot in /run, mounted
+/// over an empty /etc/machine-id where there is one.
+fn machine_id() -> Result<(), String> {
+    if fs::read_to_string(MACHINE_ID).is_ok_and(|text| is_id(text.trim())) {
+        return Ok(());
+    }
+    let mut bytes = [0u8; 16];
+    let read = fs::File::open("/dev/urandom").and_then(|mut from| from.read_exact(&mut bytes));
+    read.map_err(|error| format!("cannot make a machine-id: {error}"))?;
+    // RFC 4122: version 4, variant 1.
+    if let [_, _, _, _, _, _, six, _, eight, ..] = &mut bytes {
+        *six = (*six & 0x0f) | 0x40;
+        *eight = (*eight & 0x3f) | 0x80;
+    }
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    if put(MACHINE_ID, &text).is_ok() {
+        return Ok(());
+    }
+    let passing = "/run/machine-id";
+    put(passing, &text).map_err(|error| format!("cannot keep a machine-id: {error}"))?;
+    if fs::metadata(MACHINE_ID).is_ok() {
+        let bound = mount(Some(passing), MACHINE_ID, None::<&str>, MsFlags::MS_BIND, None::<&str>);
+        bound.map_err(|error| format!("the machine-id of this boot is in {passing} only: {error}"))?;
+    }
+    Ok(())
+}
+
+fn put(path: &str, text: &str) -> nix::Result<()> {
+    umask(Mode::empty());
+    let how = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_CLOEXEC;
+    let file = open(path, how, Mode::from_bits_truncate(0o444))?;
+    write(&file, format!("{text}\n").as_bytes())?;
+    Ok(())
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit()) && text != "0".repeat(32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_thirty_two_hexadecimal_digits_are_a_machine_id() {
+        assert!(is_id("0123456789abcdef0123456789abcdef"));
+        for wrong in ["", "uninitialized", "0123", &"0".repeat(32), &"g".repeat(32)] {
+            assert!(!is_id(wrong), "{wrong}");
+        }
+    }
+}

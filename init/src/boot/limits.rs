@@ -1,0 +1,27 @@
+//! init's own limit of open files: raised for itself, kept as it was for its children.
+
+use crate::limit;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// RLIMIT_NOFILE, soft and hard; `None` where it could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenFiles {
+    /// What init was given.
+    pub(crate) given: Option<(u64, u64)>,
+}
+
+impl OpenFiles {
+    /// Raises the soft limit as far as allowed, and the hard one where init may.
+    pub(crate) fn raise() -> OpenFiles {
+        let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+            return OpenFiles { given: None };
+        };
+        let wanted = limit::OPEN_FILES.max(soft);
+        let beyond = hard.max(wanted);
+        if setrlimit(Resource::RLIMIT_NOFILE, wanted, beyond).is_err() {
+            // Only root may raise the hard limit.
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
+        }
+        OpenFiles { given: Some((soft, hard)) }
+    }
+}
