@@ -11,7 +11,7 @@
 //! A stop: exec-stop where the run has been ready and there is one, else the stop
 //! signal to the main process; when that has ended, TERM to the rest of the cgroup;
 //! KILL when the machine says so. An exec-stop that fails is followed by the signal.
-//! `Gone` is told once, after the exit was told and when no process is left.
+//! `Gone` is told once, after the exit was told and when no process is left; `Ended` is both in one.
 
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId};
@@ -61,7 +61,7 @@ pub(crate) enum Deed {
     SeekPidFile,
     /// Let the logger read the last lines, then call [`Procedure::drained`].
     Drain,
-    /// Look whether anything is left, then call [`Procedure::emptied`] if not.
+    /// Look whether anything is left, then call [`Procedure::looked`].
     Look,
     /// The run is over; forget it.
     Forget,
@@ -106,9 +106,9 @@ pub(crate) struct Procedure {
     exit_told: bool,
     gone_told: bool,
     stopping: bool,
-    /// Something was left in the cgroup when the last line had ended.
-    left_some: bool,
     failure: Option<ExecFailure>,
+    /// The main process has ended; whether it left something is being looked at.
+    ended: Option<Exit>,
 }
 
 type Deeds = Vec<Deed>;
@@ -134,8 +134,8 @@ impl Procedure {
             exit_told: false,
             gone_told: false,
             stopping: false,
-            left_some: false,
             failure: None,
+            ended: None,
         }
     }
 
@@ -277,17 +277,11 @@ impl Procedure {
         if matches!(self.step, Step::Line(_) | Step::Draining(_) | Step::Seeking) {
             self.step = Step::Up;
         }
-        let mut deeds = Vec::new();
         if !std::mem::replace(&mut self.exit_told, true) {
             self.was_ready |= exit == Exit::Code(0) && self.is_script();
-            deeds.push(Deed::Tell(Event::Exited(self.run, exit)));
+            self.ended = Some(exit);
         }
-        if self.step == Step::StopMain {
-            deeds.extend(self.stop_rest());
-        } else {
-            deeds.push(Deed::Look);
-        }
-        deeds
+        if self.step == Step::StopMain { self.stop_rest() } else { vec![Deed::Look] }
     }
 
     fn is_script(&self) -> bool {
@@ -439,8 +433,13 @@ impl Procedure {
     /// What a look at the cgroup gave: something, or nothing, is left. `lines`: a process
     /// init started for the run has not been reaped yet.
     pub(crate) fn looked(&mut self, something: bool, lines: bool) -> Deeds {
-        if something || lines {
-            self.left_some |= something;
+        let left = something || lines;
+        if let Some(exit) = self.ended.take() {
+            self.gone_told = !left;
+            let told = if left { Event::Exited } else { Event::Ended };
+            return vec![Deed::Tell(told(self.run, exit))];
+        }
+        if left {
             return Vec::new();
         }
         if let Some(failure) = self.failure.take() {
@@ -453,14 +452,12 @@ impl Procedure {
         }
         let over = self.exit_told || (self.stopping && !self.main_alive);
         let waits = matches!(self.step, Step::StopLine(_) | Step::Line(_) | Step::Draining(_));
-        // A script that left no process is up until it is stopped.
-        let lasting = self.kind == Kind::BackgroundScripted
-            && self.was_ready
-            && !self.left_some
-            && !self.stopping;
-        if !over || waits || lasting || std::mem::replace(&mut self.gone_told, true) {
+        // A run that lives on without a process, until it is stopped, is told Gone twice: as it
+        // ended, and as its exec-stop did.
+        if !over || waits || (self.gone_told && !self.stopping) {
             return Vec::new();
         }
-        vec![Deed::Tell(Event::Gone(self.run))]
+        self.gone_told = true;
+        vec![Deed::Tell(Event::Gone(self.run)), Deed::Forget]
     }
 }
