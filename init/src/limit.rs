@@ -53,3 +53,5 @@ pub(crate) const SHUTDOWN_MACHINE: Duration = Duration::from_secs(90);
 pub(crate) const SHUTDOWN_CONTAINER: Duration = Duration::from_secs(9);
 /// File descriptors init asks for itself.
 pub(crate) const OPEN_FILES: u64 = 65_536;
+/// The longest pause between two looks for a pid file.
+pub(crate) const PID_FILE_PAUSE: Duration = Duration::from_millis(100);

@@ -154,6 +154,12 @@ impl Procedure {
         self.step == Step::Seeking
     }
 
+    /// It may be over as soon as its last process has ended.
+    pub(crate) fn waits_for_the_last(&self) -> bool {
+        let ends = self.exit_told || self.stopping || self.failure.is_some();
+        (ends && !self.gone_told) || self.step == Step::Seeking
+    }
+
     /// It has not been ready, and can still become so by what it says.
     pub(crate) fn may_become_ready(&self) -> bool {
         !self.was_ready && !self.exit_told

@@ -1,0 +1,95 @@
+//! Where this init reads and writes: the defaults of the user, the command line, and
+//! whether the runtime directory can be had.
+
+use crate::options::Options;
+use groundstate_units::control::place::{self, Places};
+use groundstate_units::settings::Settings;
+use nix::unistd::geteuid;
+use std::fs::{DirBuilder, symlink_metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+
+/// The paths in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    /// `init.yaml`, and whether the command line named it.
+    pub(crate) config: (String, bool),
+    /// `--units`, or nothing.
+    pub(crate) units: Vec<String>,
+    /// `--log-dir`, or nothing.
+    pub(crate) log_dir: Option<String>,
+    /// `policy.yaml`.
+    pub(crate) policy: String,
+    /// None: there is none that can be written.
+    pub(crate) runtime_dir: Option<String>,
+    defaults: Places,
+    runtime_asked: String,
+}
+
+impl Paths {
+    /// Finds them and makes the runtime directory; also why there is none.
+    pub(crate) fn find(options: &Options) -> (Paths, Option<String>) {
+        let uid = geteuid().as_raw();
+        let mut defaults = Places::of(uid, |name| std::env::var(name).ok());
+        let runtime = options.runtime_dir.clone().unwrap_or(defaults.runtime_dir.clone());
+        if let Some(second) = defaults.unit_dirs.get_mut(1) {
+            *second = place::runtime_units(&runtime);
+        }
+        let made = usable(&runtime, uid);
+        let why = made.as_ref().err().map(|error| format!("cannot write to {runtime}: {error}"));
+        let paths = Paths {
+            config: match &options.config {
+                Some(config) => (config.clone(), true),
+                None => (defaults.config.clone(), false),
+            },
+            units: options.units.clone(),
+            log_dir: options.log_dir.clone(),
+            policy: options.policy.clone().unwrap_or(defaults.policy.clone()),
+            runtime_dir: made.ok().map(|()| runtime.clone()),
+            defaults,
+            runtime_asked: runtime,
+        };
+        (paths, why)
+    }
+
+    /// Unit directories, earlier hides later: the command line's, else the settings', else
+    /// the defaults; the runtime one always among them.
+    pub(crate) fn unit_dirs(&self, settings: &Settings) -> Vec<String> {
+        let runtime = place::runtime_units(&self.runtime_asked);
+        let given = if self.units.is_empty() { settings.unit_dirs.clone() } else { Some(self.units.clone()) };
+        match given {
+            None => self.defaults.unit_dirs.clone(),
+            Some(mut dirs) => {
+                if !dirs.contains(&runtime) {
+                    dirs.insert(dirs.len().min(1), runtime);
+                }
+                dirs
+            }
+        }
+    }
+
+    /// Where log files are.
+    pub(crate) fn log_dir(&self, settings: &Settings) -> String {
+        self.log_dir
+            .clone()
+            .or_else(|| settings.log_dir.clone())
+            .unwrap_or_else(|| self.defaults.log_dir.clone())
+    }
+}
+
+/// Makes the directory where it is missing. One under a shared directory must be ours:
+/// who owns it owns the sockets in it.
+fn usable(dir: &str, uid: u32) -> io::Result<()> {
+    let mode = if uid == 0 { 0o755 } else { 0o700 };
+    DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+    let found = symlink_metadata(dir)?;
+    if !found.is_dir() && !std::fs::metadata(dir)?.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::NotADirectory));
+    }
+    if found.is_dir() && found.uid() != uid && uid != 0 {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    nix::unistd::access(Path::new(dir), nix::unistd::AccessFlags::W_OK)?;
+    Ok(())
+}
