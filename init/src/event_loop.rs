@@ -21,15 +21,18 @@ use crate::run::table::Runs;
 use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
+use crate::sys::Pid;
 use crate::voice::{Level, Voice};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::machine::reason::{Refusal, State};
 use groundstate_units::time::Time;
-use mio::{Events, Poll, Token};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Tokens of the poll: signals come first, connections, and what runs are watched by, last.
@@ -95,11 +98,16 @@ pub(crate) struct Init {
     record: Option<Record>,
     pub(crate) ending: Ending,
     pub(crate) more_to_reap: bool,
+    /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
+    pub(crate) helper_outputs: u64,
     /// Datagrams of processes that may not speak for any unit.
     pub(crate) unheard: u64,
     /// Turns of the loop.
     pub(crate) wakeups: u64,
     said_ready: bool,
+    /// The emergency shell.
+    pub(crate) shell: Option<Pid>,
+    pub(crate) shell_again: Option<Time>,
     /// Goal of the kernel command line.
     pub(crate) kernel_target: Option<groundstate_units::name::Name>,
 }
@@ -141,7 +149,7 @@ impl Init {
             Some((_, Ok(record))) => Some(record),
             None => None,
         };
-        let (tracker, how) = Tracker::find(mode == Mode::Machine);
+        let (tracker, how) = Tracker::new(mode == Mode::Machine);
         if let Some(how) = how {
             voice.say(now, Level::Info, format_args!("{how}"));
         }
@@ -172,12 +180,20 @@ impl Init {
             record,
             ending: Ending::default(),
             more_to_reap: true,
+            helper_outputs: u64::MAX,
             unheard: 0,
             wakeups: 0,
             said_ready: false,
+            shell: None,
+            shell_again: None,
             kernel_target: kernel.target,
             options,
         };
+        if let Some(descriptor) = init.tracker.descriptor() {
+            let source = descriptor.as_raw_fd();
+            let registry = init.poll.registry();
+            registry.register(&mut SourceFd(&source), Token(token::TRACKER), Interest::READABLE)?;
+        }
         init.make_sockets();
         init.load_at_boot();
         Ok(init)
@@ -217,7 +233,7 @@ impl Init {
             self.sort(&events);
             self.turn();
             if let Some(end) = self.ending.reached() {
-                return shutdown::End { end, mode: self.mode, outer: self.outer };
+                return shutdown::End { how: end, mode: self.mode, outer: self.outer };
             }
         }
     }
@@ -227,9 +243,10 @@ impl Init {
             Some(self.machine.next_deadline()).filter(|at| *at != Time::NEVER),
             self.runs_deadline(),
             self.loader.deadline(),
+            self.ending.deadline(),
+            self.shell_again,
             self.control.as_ref().and_then(Control::next_deadline),
             self.logger.as_ref().and_then(logger::Handle::deadline),
-            self.tracker.deadline(),
         ]
         .into_iter()
         .flatten()
@@ -257,8 +274,7 @@ impl Init {
                         notify.ready = true;
                     }
                 }
-                Token(token::LOGGER | token::LOADER) => {}
-                Token(token::TRACKER) => self.tracker.ready(),
+                Token(token::LOGGER | token::LOADER | token::TRACKER) => {}
                 token @ Token(token::RUNS..) => self.facts_of_token(token.0),
                 token => {
                     let gone = event.is_read_closed() && event.is_write_closed();
@@ -304,6 +320,9 @@ impl Init {
         self.runs_due();
         self.loader_due();
         let now = self.now;
+        if self.shell_again.take_if(|at| *at <= now).is_some() {
+            self.emergency_shell();
+        }
         if let Some(logger) = &mut self.logger
             && logger.tick(now)
         {

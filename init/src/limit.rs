@@ -55,3 +55,7 @@ pub(crate) const SHUTDOWN_CONTAINER: Duration = Duration::from_secs(9);
 pub(crate) const OPEN_FILES: u64 = 65_536;
 /// The longest pause between two looks for a pid file.
 pub(crate) const PID_FILE_PAUSE: Duration = Duration::from_millis(100);
+/// The logger has this long to write what it has, at the end.
+pub(crate) const LOGGER_FINISH: Duration = Duration::from_secs(3);
+/// Between two emergency shells.
+pub(crate) const SHELL_PAUSE: Duration = Duration::from_secs(1);

@@ -3,8 +3,10 @@
 //! As PID 1 nothing here is fatal: kernels pass on words they do not know (`single`,
 //! `5`, `foo=bar`), and an init that ends takes the machine with it.
 
+use crate::boot::Mode;
 use groundstate_units::name::Name;
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 /// What was asked for; `None` where nothing was said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +82,22 @@ impl Options {
             }
         }
         options
+    }
+
+    /// What ends the program before it begins: `--version`, `--help`, and, where it is not
+    /// PID 1, a word it does not know (64, EX_USAGE of sysexits(3)).
+    #[allow(clippy::print_stdout, clippy::print_stderr, reason = "nothing runs yet")]
+    pub(crate) fn answer(&self, mode: Mode) -> Option<ExitCode> {
+        if let Some(text) = &self.say {
+            print!("{text}");
+            return Some(ExitCode::SUCCESS);
+        }
+        if mode == Mode::Supervisor && !self.unknown.is_empty() {
+            self.unknown.iter().for_each(|wrong| eprintln!("init: {wrong}"));
+            eprintln!("Try 'init --help'.");
+            return Some(ExitCode::from(64));
+        }
+        None
     }
 
     fn takes_value(key: &str) -> bool {

@@ -25,3 +25,14 @@ impl OpenFiles {
         OpenFiles { given: Some((soft, hard)) }
     }
 }
+
+impl OpenFiles {
+    /// What children are given back, as the spawner takes it.
+    pub(crate) fn of_children(&self) -> Vec<crate::sys::child::Limit> {
+        let resource = libc::RLIMIT_NOFILE;
+        self.given
+            .map(|(soft, hard)| crate::sys::child::Limit { resource, soft, hard })
+            .into_iter()
+            .collect()
+    }
+}

@@ -10,6 +10,8 @@ pub(crate) mod limits;
 mod mounts;
 
 use crate::sys::{process, terminal};
+use crate::voice::{Level, Voice};
+use crate::{clock, shutdown};
 use nix::fcntl::{OFlag, open};
 use nix::sys::reboot::set_cad_enabled;
 use nix::sys::stat::Mode as FileMode;
@@ -52,6 +54,17 @@ impl Mode {
             None => Mode::Container,
         }
     }
+}
+
+/// Without memory or descriptors there is no init. PID 1 of a machine stays all the same:
+/// the kernel would panic without a word.
+pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::ExitCode {
+    let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
+    voice.say(clock::now(), Level::Error, format_args!("cannot begin: {error}"));
+    if mode == Mode::Machine {
+        shutdown::park();
+    }
+    std::process::ExitCode::from(70)
 }
 
 /// The first duties. What could not be done comes back, a sentence each.

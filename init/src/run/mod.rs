@@ -56,7 +56,7 @@ impl Init {
             let path = name.to_string();
             Event::StartFailed(run, ExecFailure { stage, errno, path })
         };
-        let Ok(spec) = postcard::from_bytes::<Run>(&unit.run) else {
+        let Some(spec) = Run::decode(&unit.run) else {
             self.facts.push_back(fail(Stage::ExecLine, libc::EBADMSG));
             return;
         };
@@ -65,11 +65,6 @@ impl Init {
             return;
         }
         self.forget_runs_of(name);
-        if let Err(error) = self.tracker.begin(run, name) {
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            self.facts.push_back(fail(Stage::Cgroup, errno));
-            return;
-        }
         let target = |id| generation.target(id).map(|target| target.name.clone());
         let targets: Vec<Name> = unit.provides.iter().filter_map(|id| target(*id)).collect();
         let procedure =
@@ -78,7 +73,6 @@ impl Init {
             Ok(output) => output,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                self.tracker.forget(run);
                 self.facts.push_back(fail(Stage::Stdio, errno));
                 return;
             }
@@ -196,18 +190,23 @@ impl Init {
             errno: error.raw_os_error().unwrap_or(libc::EIO),
             path: name.to_string(),
         };
+        // The write end is kept for the lines of the start alone: a table of descriptors that
+        // grew with the number of units would make each clone dearer.
         let last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
         let kept = if last { running.output.take() } else { running.output.clone() };
         let (targets, main_pid) =
             (running.targets.clone(), running.main.as_ref().map(|main| Pid::from_raw(main.pid())));
         let output = match kept {
             Some(output) => output,
-            None => self
-                .output(run, &name, &targets, &spec)
-                .map_err(|error| fail(Stage::Stdio, &error))?,
+            None => {
+                let number = self.helper_outputs;
+                self.helper_outputs = number.saturating_sub(1);
+                self.output(RunId(number), &name, &targets, &spec)
+                    .map_err(|error| fail(Stage::Stdio, &error))?
+            }
         };
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
-        let place = self.tracker.place(run).map_err(|error| fail(Stage::Cgroup, &error))?;
+        let place = self.tracker.place(run, name.as_str())?;
         let prepared = Prepared::new(Request {
             unit: name.as_str(),
             run: &spec,
@@ -269,8 +268,8 @@ impl Init {
     fn signal_run(&mut self, run: RunId, whom: Whom, number: u8) {
         match whom {
             Whom::All => {
-                self.tracker.signal(run, number);
-                self.tracker.signal(run, CONT);
+                self.tracker.signal(run, number, None);
+                self.tracker.signal(run, CONT, None);
             }
             Whom::Main => {
                 self.signal_main(run, number);
@@ -375,7 +374,7 @@ impl Init {
             return Err(FOREIGN);
         }
         let pidfd = signal::pidfd(Pid::from_raw(pid)).map_err(|_| "is not there")?;
-        if self.tracker.owner(Pid::from_raw(pid)) != Some(run) {
+        if self.tracker.whose(Pid::from_raw(pid)) != Some(run) {
             return Err(FOREIGN);
         }
         let token = self.tokens.next();
@@ -433,6 +432,7 @@ impl Init {
                 self.more_to_reap = false;
                 break;
             };
+            self.tracker.ended(ended.pid);
             match self.owned(ended.pid, ended.exit) {
                 Some(one) => reaped.push(one),
                 None => strangers = true,

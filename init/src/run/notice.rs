@@ -46,7 +46,7 @@ impl Init {
             return None;
         }
         let known = self.runs.of(pid);
-        let run = known.or_else(|| self.tracker.owner(Pid::from_raw(pid)))?;
+        let run = known.or_else(|| self.tracker.whose(Pid::from_raw(pid)))?;
         let running = self.runs.get(run)?;
         let is_main = running.main.as_ref().is_some_and(|main| main.pid() == pid);
         let part = running.lines.get(&pid);

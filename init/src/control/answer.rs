@@ -1,0 +1,444 @@
+//! What a request does and what is answered. Reading is done here from the machine;
+//! wishes become events, and the machine decides.
+
+use super::client::{Caller, Line as Input};
+use super::show;
+use crate::event_loop::Init;
+use crate::limit;
+use crate::loader::{Asker, Purpose};
+use crate::sys::Pid;
+use crate::voice::Level;
+use groundstate_units::control::answer::{Changed, End, Failure, Line, Report, Settled, Told};
+use groundstate_units::control::request::{Malformed, Request, Role, Verb};
+use groundstate_units::diagnostic::Diagnostic;
+use groundstate_units::generation::Generation;
+use groundstate_units::machine::event::{Event, Goal, Shutdown};
+use groundstate_units::machine::reason::Refusal;
+use groundstate_units::name::Name;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// SIGTERM, the signal of `kill` where none is named.
+const TERM: u8 = 15;
+
+/// An answer, as the JSON of its `ok`; none yet for what is answered later.
+type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
+
+/// Answers of different types through one door.
+mod erased {
+    use super::{Line, Serialize};
+
+    /// One that can be written as a line.
+    pub(super) trait Answer {
+        /// The line, with its newline.
+        fn line(&self, id: u64) -> Vec<u8>;
+    }
+
+    impl<T: Serialize> Answer for T {
+        fn line(&self, id: u64) -> Vec<u8> {
+            super::line(&Line::ok(id, self))
+        }
+    }
+}
+
+fn line(answer: &impl Serialize) -> Vec<u8> {
+    // What can not be written as JSON is a bug of ours; the client sees an empty line.
+    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+fn failed(id: u64, failure: Failure) -> Vec<u8> {
+    line(&Line::<()>::error(id, failure))
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the last word of most verbs")]
+fn now(answer: impl Serialize + 'static) -> Answered {
+    Ok(Some(Box::new(answer)))
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    Failure::new(&refusal.kind, refusal.message, refusal.hint)
+}
+
+impl Init {
+    /// Takes connections and serves what they ask, each its share of the turn.
+    pub(crate) fn serve(&mut self) {
+        let now = self.now;
+        let Some(control) = &mut self.control else { return };
+        control.accept(self.poll.registry(), now);
+        let numbers: Vec<usize> = control.clients.keys().copied().collect();
+        for number in numbers {
+            for _ in 0..limit::REQUESTS_A_TURN {
+                let Some(control) = &mut self.control else { return };
+                let Some(client) = control.clients.get_mut(&number) else { break };
+                if !client.may_ask() {
+                    break;
+                }
+                match client.line(now) {
+                    Input::None => break,
+                    Input::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+                    Input::Whole(line) => self.request(number, &line),
+                    Input::TooLong => {
+                        let failure = Failure::new(
+                            "protocol",
+                            "the request is too long",
+                            "a request is one line of at most 64 KiB",
+                        );
+                        client.queue(&failed(0, failure));
+                        client.close();
+                    }
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, number: usize, text: &[u8]) {
+        let Some(caller) = self.caller(number) else { return };
+        let answer = match Request::parse(text) {
+            Err(Malformed { id, kind, message, hint }) => {
+                Some(failed(id.unwrap_or(0), Failure::new(kind, message, hint)))
+            }
+            Ok(request) => {
+                let asker = Asker { client: number, id: request.id };
+                match self.answer(asker, caller, request.verb) {
+                    Ok(answer) => answer.map(|answer| answer.line(asker.id)),
+                    Err(failure) => Some(failed(asker.id, failure)),
+                }
+            }
+        };
+        if let Some(answer) = answer {
+            self.queue(number, &answer);
+        }
+    }
+
+    fn caller(&self, number: usize) -> Option<Caller> {
+        self.control.as_ref()?.clients.get(&number).map(|client| client.caller)
+    }
+
+    fn queue(&mut self, number: usize, line: &[u8]) {
+        if let Some(client) = self.control.as_mut().and_then(|c| c.clients.get_mut(&number)) {
+            client.queue(line);
+        }
+    }
+
+    /// Who may: the role of the verb against who connected.
+    fn allowed(&mut self, caller: Caller, verb: &Verb) -> Result<(), Failure> {
+        let settings = &self.machine.generation().settings;
+        let is_owner = |source: &Name| settings.sources.get(source) == Some(&caller.uid);
+        let may = match verb.role() {
+            Role::Read => true,
+            Role::Source => {
+                caller.trusted
+                    || match verb {
+                        Verb::SourcePut { source, .. } | Verb::SourceDrop { source } => {
+                            is_owner(source)
+                        }
+                        _ => false,
+                    }
+            }
+            Role::Logs | Role::Control => caller.trusted,
+        };
+        if may {
+            return Ok(());
+        }
+        let (word, uid, pid) = (verb.word(), caller.uid, caller.pid);
+        self.say(Level::Warning, format_args!("{word} refused to uid {uid} (pid {pid})"));
+        Err(Failure::new(
+            Failure::DENIED,
+            format!("{word} is not allowed to uid {uid}"),
+            "only root and the user init runs as may do that",
+        ))
+    }
+
+    fn answer(&mut self, asker: Asker, caller: Caller, verb: Verb) -> Answered {
+        self.allowed(caller, &verb)?;
+        match verb {
+            Verb::Ping {} => now(self.pong()),
+            Verb::Status { targets } => now(self.show_status(&targets)?),
+            Verb::Why { target } => now(self.show_why(&target)?),
+            Verb::Plan { reload: true, .. } => self.later(asker, Purpose::Plan { asker }),
+            Verb::Plan { targets, want, drop, .. } => {
+                let want = want.into_iter().map(|name| (name, None)).collect();
+                now(self.show_plan(Event::SetGoal(Goal { targets, want, drop }))?)
+            }
+            Verb::Graph {} => now(self.show_graph()),
+            Verb::Blame {} => now(self.show_blame()),
+            Verb::Events { follow, after } => self.answer_events(asker, follow, after),
+            Verb::Wait {} => {
+                self.remember(asker);
+                Ok(None)
+            }
+            Verb::Cat { target } => now(self.locate(&target)?),
+            Verb::Whose { pid } => now(self.whose(pid)),
+            Verb::Stats {} => now(self.stats()),
+            Verb::SetTarget { targets, want, drop } => {
+                let want = want.into_iter().map(|name| (name, None)).collect();
+                self.change(Event::SetGoal(Goal { targets, want, drop }))
+            }
+            Verb::Want { target, for_ms } => {
+                let until = for_ms.map(|span| self.now.after(Duration::from_millis(span)));
+                self.change(Event::Want { target, until })
+            }
+            Verb::Unwant { target } => self.change(Event::Unwant(target)),
+            Verb::Policy { policy } => self.change(Event::SetPolicy(policy)),
+            Verb::Reload { no_restart } => {
+                self.later(asker, Purpose::Reload { no_restart, asker: Some(asker) })
+            }
+            Verb::Restart { targets } => {
+                let units = self.units_of(&targets)?;
+                self.tell(units, Event::Restart(targets))
+            }
+            Verb::ReloadUnit { targets } => {
+                let units = self.units_of(&targets)?;
+                self.tell(units, Event::ReloadUnit(targets))
+            }
+            Verb::Retry { targets } => {
+                let units = self.units_of(&targets)?;
+                self.tell(units, Event::Retry(targets))
+            }
+            Verb::Kill { targets, signal, all } => {
+                self.kill_units(&targets, signal.unwrap_or(TERM), all)
+            }
+            Verb::SourcePut { .. } | Verb::SourceList {} | Verb::SourceDrop { .. } => {
+                Err(unsupported("sources"))
+            }
+            Verb::Upgrade { .. } => Err(unsupported("upgrade")),
+            Verb::Poweroff {} => self.end(Shutdown::Poweroff),
+            Verb::Reboot {} => self.end(Shutdown::Reboot),
+            Verb::Halt {} => self.end(Shutdown::Halt),
+            Verb::Exit { code } => self.end(Shutdown::Exit(code)),
+        }
+    }
+
+    fn remember(&mut self, asker: Asker) {
+        let client = self.control.as_mut().and_then(|c| c.clients.get_mut(&asker.client));
+        if let Some(client) = client {
+            client.pending.push(asker.id);
+        }
+    }
+
+    /// Takes the answer of something that was remembered; false: nobody waits for it any more.
+    fn recall(&mut self, asker: Asker) -> bool {
+        let client = self.control.as_mut().and_then(|c| c.clients.get_mut(&asker.client));
+        let Some(client) = client else { return false };
+        let before = client.pending.len();
+        client.pending.retain(|id| *id != asker.id);
+        client.pending.len() < before
+    }
+
+    /// The loader has to be asked first.
+    fn later(&mut self, asker: Asker, purpose: Purpose) -> Answered {
+        if self.ending.is_under_way() {
+            return Err(stopping());
+        }
+        self.remember(asker);
+        self.load(purpose);
+        Ok(None)
+    }
+
+    /// A wish: planned, then granted or refused as a whole.
+    fn change(&mut self, event: Event) -> Answered {
+        let plan = self.show_plan(event.clone())?;
+        self.wish(event).map_err(refused)?;
+        let generation = self.machine.generation().number;
+        now(Changed { schema: 1, generation, plan })
+    }
+
+    fn tell(&mut self, units: Vec<String>, event: Event) -> Answered {
+        self.wish(event).map_err(refused)?;
+        now(Told { schema: 1, units })
+    }
+
+    /// The end, told before it comes.
+    fn end(&mut self, how: Shutdown) -> Answered {
+        self.shut_down(how);
+        now(Told { schema: 1, units: Vec::new() })
+    }
+
+    /// A signal for the present runs of these units; all are known, or none is signalled.
+    fn kill_units(&mut self, names: &[Name], number: u8, all: bool) -> Answered {
+        if number == 0 || number > crate::sys::signal::LAST {
+            let text = format!("{number} is no signal");
+            return Err(Failure::new(Failure::USAGE, text, "`kill -l` lists them"));
+        }
+        let units = self.units_of(names)?;
+        for unit in &units {
+            let run = Name::new(unit).ok().and_then(|name| self.runs.latest(&name));
+            let Some(run) = run else {
+                let text = format!("{unit} has no process");
+                return Err(Failure::new("not-running", text, "`initctl status` shows what runs"));
+            };
+            if all || !self.signal_main(run, number) {
+                self.tracker.signal(run, number, None);
+            }
+        }
+        now(Told { schema: 1, units })
+    }
+
+    fn answer_events(&mut self, asker: Asker, follow: bool, after: u64) -> Answered {
+        let last = self.history.last();
+        let lines = self.event_lines(after, asker.id);
+        self.queue(asker.client, &lines);
+        if !follow {
+            return now(End { end: true });
+        }
+        let client = self.control.as_mut().and_then(|c| c.clients.get_mut(&asker.client));
+        if let Some(client) = client {
+            client.follows = Some((asker.id, last));
+        }
+        Ok(None)
+    }
+
+    fn event_lines(&self, after: u64, id: u64) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for entry in self.history.after(after) {
+            lines.extend(line(&Line::ok(id, show::event(entry))));
+        }
+        lines
+    }
+
+    /// Sends new events to who follows them.
+    pub(crate) fn stream_events(&mut self) {
+        let last = self.history.last();
+        let Some(control) = &self.control else { return };
+        let behind: Vec<(usize, u64, u64)> = control
+            .clients
+            .iter()
+            .filter_map(|(number, client)| {
+                client.follows.map(|(id, seq)| (*number, id, seq))
+            })
+            .filter(|(_, _, seq)| *seq < last)
+            .collect();
+        for (number, id, seq) in behind {
+            let lines = self.event_lines(seq, id);
+            let client = self.control.as_mut().and_then(|c| c.clients.get_mut(&number));
+            if let Some(client) = client {
+                client.queue(&lines);
+                client.follows = Some((id, last));
+            }
+        }
+    }
+
+    /// Answers `wait` once nothing is under way.
+    pub(crate) fn answer_waits(&mut self) {
+        if !self.has_waiting() || !self.machine.is_settled() || self.ending.is_under_way() {
+            return;
+        }
+        let system = self.system();
+        let loading: Vec<u64> = self.loader.ids();
+        let Some(control) = &mut self.control else { return };
+        for client in control.clients.values_mut() {
+            let waits: Vec<u64> =
+                client.pending.iter().copied().filter(|id| !loading.contains(id)).collect();
+            client.pending.retain(|id| loading.contains(id));
+            for id in waits {
+                client.queue(&line(&Line::ok(id, Settled { schema: 1, system })));
+            }
+        }
+    }
+
+    fn has_waiting(&self) -> bool {
+        let clients = self.control.iter().flat_map(|control| control.clients.values());
+        clients.into_iter().any(|client| !client.pending.is_empty())
+    }
+
+    /// A load that was asked for was refused.
+    pub(crate) fn refuse_load(&mut self, asker: Asker, found: &[Diagnostic], why: &str) {
+        if self.recall(asker) {
+            let mut failure = Failure::new(Failure::REFUSED, why, "nothing has changed");
+            failure.report = Some(Report::new(found));
+            self.queue(asker.client, &failed(asker.id, failure));
+        }
+    }
+
+    /// A new generation is taken, if the machine does not refuse it.
+    pub(crate) fn flip(
+        &mut self,
+        generation: Arc<Generation>,
+        no_restart: bool,
+        asker: Option<Asker>,
+    ) {
+        let event = Event::Reload { generation: generation.clone(), no_restart };
+        let plan = self.show_plan(event.clone());
+        let outcome = plan.and_then(|plan| self.wish(event).map(|()| plan).map_err(refused));
+        match &outcome {
+            Ok(_) => {
+                self.settle_in(&generation.settings);
+                let (number, units) = (generation.number, generation.units.len());
+                self.say(Level::Info, format_args!("generation {number}: {units} units"));
+            }
+            Err(failure) => {
+                self.say(Level::Error, format_args!("reload refused: {}", failure.message));
+            }
+        }
+        if let Some(asker) = asker {
+            let number = generation.number;
+            let changed = outcome.map(|plan| Changed { schema: 1, generation: number, plan });
+            self.answer_load(asker, &generation, changed);
+        }
+    }
+
+    /// What a new generation would change.
+    pub(crate) fn plan_load(&mut self, asker: Asker, generation: Arc<Generation>) {
+        let event = Event::Reload { generation: generation.clone(), no_restart: false };
+        let plan = self.show_plan(event);
+        self.answer_load(asker, &generation, plan);
+    }
+
+    fn answer_load<T: Serialize>(
+        &mut self,
+        asker: Asker,
+        generation: &Generation,
+        answer: Result<T, Failure>,
+    ) {
+        if !self.recall(asker) {
+            return;
+        }
+        let line = match answer {
+            Ok(answer) => line(&Line::ok(asker.id, answer)),
+            Err(mut failure) => {
+                failure.report = Some(Report::new(&generation.diagnostics));
+                failed(asker.id, failure)
+            }
+        };
+        self.queue(asker.client, &line);
+    }
+
+    /// Whose process this is.
+    fn owner(&self, pid: i32) -> Option<groundstate_units::machine::event::RunId> {
+        self.runs.of(pid).or_else(|| self.tracker.whose(Pid::from_raw(pid)))
+    }
+
+    fn whose(&self, pid: i32) -> groundstate_units::control::answer::Whose {
+        let run = self.owner(pid);
+        let running = run.and_then(|run| self.runs.get(run));
+        let role = running.map(|running| {
+            if running.main.as_ref().is_some_and(|main| main.pid() == pid) {
+                "main"
+            } else if running.lines.contains_key(&pid) {
+                "helper"
+            } else {
+                "child"
+            }
+        });
+        let targets = running.map(|running| &running.targets).into_iter().flatten();
+        groundstate_units::control::answer::Whose {
+            schema: 1,
+            pid: u32::try_from(pid).unwrap_or(0),
+            unit: running.map(|running| running.name.to_string()),
+            targets: targets.map(Name::to_string).collect(),
+            run: run.map(|run| run.0),
+            role: role.map(str::to_string),
+        }
+    }
+}
+
+fn unsupported(what: &str) -> Failure {
+    Failure::new(Failure::UNSUPPORTED, format!("{what}: not in this release"), "")
+}
+
+fn stopping() -> Failure {
+    Failure::new("stopping", "everything is being stopped", "")
+}

@@ -1,0 +1,88 @@
+//! The file system as the loader reads it. In the loader child alone: a disk may hang.
+//! Which files are let in is decided in `groundstate_units`.
+
+use groundstate_units::files::{FileKind, Files, Problem, Stat};
+use groundstate_units::generation::Stamp;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+/// std::fs.
+pub(crate) struct Disk;
+
+impl Files for Disk {
+    fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {
+        let entries = match std::fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(Problem::Kind(FileKind::Regular));
+            }
+            Err(error) => return Err(problem(&error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| problem(&error))?;
+            if names.len() >= limit {
+                return Err(Problem::TooLarge);
+            }
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        Ok(names)
+    }
+
+    fn stat(&self, path: &str) -> Result<Stat, Problem> {
+        std::fs::metadata(path).map(|data| stat(&data)).map_err(|error| problem(&error))
+    }
+
+    fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let file = file.map_err(|error| problem(&error))?;
+        let found = stat(&file.metadata().map_err(|error| problem(&error))?);
+        if found.kind != FileKind::Regular {
+            return Err(Problem::Kind(found.kind));
+        }
+        let bytes = read_at_most(file, limit)?;
+        Ok((bytes, found))
+    }
+}
+
+fn read_at_most(file: File, limit: usize) -> Result<Vec<u8>, Problem> {
+    let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    file.take(one_more).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
+    if bytes.len() > limit { Err(Problem::TooLarge) } else { Ok(bytes) }
+}
+
+fn stat(data: &Metadata) -> Stat {
+    let kind = if data.is_file() {
+        FileKind::Regular
+    } else if data.is_dir() {
+        FileKind::Directory
+    } else {
+        FileKind::Special
+    };
+    let nanos = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+    Stat {
+        kind,
+        mode: data.mode() & 0o7777,
+        uid: data.uid(),
+        stamp: Stamp {
+            device: data.dev(),
+            inode: data.ino(),
+            size: data.size(),
+            modified: nanos(data.mtime(), data.mtime_nsec()),
+            changed: nanos(data.ctime(), data.ctime_nsec()),
+        },
+    }
+}
+
+fn problem(error: &io::Error) -> Problem {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Problem::Missing,
+        _ => {
+            let text = error.to_string();
+            Problem::Other(text.split(" (os error").next().unwrap_or(&text).to_string())
+        }
+    }
+}

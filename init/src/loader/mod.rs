@@ -1,0 +1,326 @@
+//! The loader, as PID 1 sees it: a child that reads and checks the unit files and hands
+//! over one finished generation. A fork of init without an exec, with a deadline and
+//! limits. PID 1 believes nothing of what it says before it has proved it.
+//!
+//! What the child does is in [`child`]; how the bytes travel in [`parcel`].
+
+pub(crate) mod child;
+pub(crate) mod disk;
+pub(crate) mod parcel;
+
+use crate::boot::Mode;
+use crate::event_loop::Init;
+use crate::limit;
+use crate::logger;
+use crate::spawn::{Base, Passed};
+use crate::sys::{Pid, process, signal};
+use crate::voice::Level;
+use child::Errand;
+use groundstate_units::control::place;
+use groundstate_units::diagnostic::{Diagnostic, Severity};
+use groundstate_units::generation::Generation;
+use groundstate_units::machine::event::Event;
+use groundstate_units::settings::{Echo, Settings};
+use groundstate_units::spec::Exit;
+use groundstate_units::time::Time;
+use nix::sys::resource::Resource;
+use parcel::{Delivery, Parcel};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+/// Who asked over the control socket, and with which id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker {
+    /// The connection.
+    pub(crate) client: usize,
+    /// The request.
+    pub(crate) id: u64,
+}
+
+/// What a load is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The first generation.
+    Boot,
+    /// A new generation, to be taken.
+    Reload {
+        /// Changed units keep their run.
+        no_restart: bool,
+        /// Nobody, where a signal asked.
+        asker: Option<Asker>,
+    },
+    /// A new generation, to be planned with and forgotten.
+    Plan {
+        /// Who wants to see it.
+        asker: Asker,
+    },
+}
+
+impl Purpose {
+    fn asker(&self) -> Option<Asker> {
+        match self {
+            Purpose::Boot => None,
+            Purpose::Reload { asker, .. } => *asker,
+            Purpose::Plan { asker } => Some(*asker),
+        }
+    }
+}
+
+/// One at work.
+struct Working {
+    pid: Pid,
+    parcel: Parcel,
+    deadline: Time,
+    purpose: Purpose,
+    killed: bool,
+}
+
+/// At most one at work, and those that wait.
+#[derive(Default)]
+pub(crate) struct Loader {
+    working: Option<Working>,
+    waiting: VecDeque<Purpose>,
+}
+
+impl Loader {
+    /// Ids of requests that wait for a load.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        let working = self.working.as_ref().map(|working| &working.purpose);
+        working.into_iter().chain(&self.waiting).filter_map(Purpose::asker).map(|a| a.id).collect()
+    }
+
+    /// When the one at work is given up.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.working.as_ref().filter(|working| !working.killed).map(|working| working.deadline)
+    }
+}
+
+impl Init {
+    /// The first load. Without a child there is an empty generation, and so the emergency.
+    pub(crate) fn load_at_boot(&mut self) {
+        self.load(Purpose::Boot);
+    }
+
+    /// SIGHUP.
+    pub(crate) fn reload_by_signal(&mut self) {
+        self.load(Purpose::Reload { no_restart: false, asker: None });
+    }
+
+    /// Begins a load, or lets it wait for the one under way.
+    pub(crate) fn load(&mut self, purpose: Purpose) {
+        if self.loader.working.is_some() {
+            // Signals that come during a load are one more load.
+            if !self.loader.waiting.contains(&purpose) && self.loader.waiting.len() < limit::CLIENTS {
+                self.loader.waiting.push_back(purpose);
+            }
+            return;
+        }
+        let errand = Errand {
+            config: self.paths.config.clone(),
+            paths: self.paths.clone(),
+            previous: self.machine.generation().clone(),
+            identity: purpose == Purpose::Boot && self.mode == Mode::Machine,
+            goal: (purpose != Purpose::Boot).then(|| self.machine.goal_targets()),
+        };
+        match self.send(errand) {
+            Ok((pid, parcel)) => {
+                let deadline = self.now.after(limit::LOADER);
+                self.loader.working =
+                    Some(Working { pid, parcel, deadline, purpose, killed: false });
+            }
+            Err(error) => {
+                self.loaded(purpose, Err(format!("cannot start the loader: {error}")));
+            }
+        }
+    }
+
+    fn send(&mut self, errand: Errand) -> std::io::Result<(Pid, Parcel)> {
+        let (parcel, wrapping) = Parcel::new(self.poll.registry())?;
+        let pid = process::fork(&[wrapping.as_fd()], || {
+            // Limits that can not be set leave the deadline.
+            let _ = process::die_with_parent(9);
+            for (resource, most) in [
+                (Resource::RLIMIT_CPU, limit::LOADER_CPU),
+                (Resource::RLIMIT_AS, limit::LOADER_MEMORY),
+                (Resource::RLIMIT_CORE, 0),
+            ] {
+                let _ = nix::sys::resource::setrlimit(resource, most, most);
+            }
+            let delivery = child::run(&errand);
+            match wrapping.fill(&delivery) {
+                Ok(()) => 0,
+                Err(_) => 1,
+            }
+        })?;
+        Ok((pid, parcel))
+    }
+
+    /// A child was reaped: if it was the loader, what it brought is looked at.
+    pub(crate) fn loader_ended(&mut self, pid: Pid, exit: Exit) -> bool {
+        let Some(working) = self.loader.working.take_if(|working| working.pid == pid) else {
+            return false;
+        };
+        let Working { parcel, purpose, killed, .. } = working;
+        let brought = match exit {
+            Exit::Code(0) => parcel.open().map_err(|error| format!("the loader's work: {error}")),
+            Exit::Code(code) => Err(format!("the loader ended with {code}")),
+            Exit::Signal { .. } if killed => {
+                Err(format!("loading took longer than {} s", limit::LOADER.as_secs()))
+            }
+            Exit::Signal { signal, .. } => Err(format!("signal {signal} ended the loader")),
+        };
+        self.loaded(purpose, brought);
+        if let Some(next) = self.loader.waiting.pop_front() {
+            self.load(next);
+        }
+        true
+    }
+
+    /// The deadline has come. A loader that can not even be killed (a dead file system) is
+    /// left behind; at boot the machine goes on without it.
+    pub(crate) fn loader_due(&mut self) {
+        let now = self.now;
+        if let Some(working) = &mut self.loader.working {
+            working.parcel.read_some();
+            if !working.killed && working.deadline <= now {
+                working.killed = true;
+                let _ = signal::kill(working.pid, 9);
+            }
+        }
+    }
+
+    fn loaded(&mut self, purpose: Purpose, brought: Result<Delivery, String>) {
+        let delivery = match brought {
+            Ok(delivery) => delivery,
+            Err(why) => {
+                self.say(Level::Error, format_args!("{why}"));
+                return self.not_loaded(purpose, Vec::new(), &why);
+            }
+        };
+        for note in &delivery.notes {
+            self.say(Level::Warning, format_args!("{note}"));
+        }
+        match delivery.generation {
+            Some(generation) => self.take(purpose, generation, delivery.diagnostics),
+            None => self.not_loaded(purpose, delivery.diagnostics, "the unit files were refused"),
+        }
+    }
+
+    fn not_loaded(&mut self, purpose: Purpose, diagnostics: Vec<Diagnostic>, why: &str) {
+        self.say_diagnostics(&diagnostics);
+        match purpose {
+            Purpose::Boot => self.boot(Generation::default()),
+            Purpose::Reload { asker: None, .. } => {}
+            Purpose::Reload { asker: Some(asker), .. } | Purpose::Plan { asker } => {
+                self.refuse_load(asker, &diagnostics, why);
+            }
+        }
+    }
+
+    fn take(&mut self, purpose: Purpose, mut generation: Generation, said: Vec<Diagnostic>) {
+        generation.number = self.machine.generation().number.saturating_add(1);
+        match purpose {
+            Purpose::Boot => {
+                self.say_diagnostics(&said);
+                self.boot(generation);
+            }
+            Purpose::Reload { no_restart, asker } => {
+                self.say_diagnostics(&said);
+                self.flip(Arc::new(generation), no_restart, asker);
+            }
+            Purpose::Plan { asker } => self.plan_load(asker, Arc::new(generation)),
+        }
+    }
+
+    fn say_diagnostics(&mut self, diagnostics: &[Diagnostic]) {
+        for diagnostic in diagnostics {
+            let level = match diagnostic.severity {
+                Severity::Error => Level::Error,
+                Severity::Warning => Level::Warning,
+                Severity::Note => Level::Debug,
+            };
+            let (at, fact) = (&diagnostic.at, &diagnostic.message);
+            self.say(level, format_args!("{at}: {}: {fact}", diagnostic.severity));
+        }
+    }
+
+    /// The first generation: the logger, and the goal.
+    fn boot(&mut self, generation: Generation) {
+        let generation = Arc::new(generation);
+        self.settle_in(&generation.settings);
+        let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
+        let targets = targets.into_iter().collect();
+        self.facts.push_back(Event::Boot { generation, targets });
+        self.settle();
+    }
+
+    /// What the settings say about init itself.
+    pub(crate) fn settle_in(&mut self, settings: &Settings) {
+        let machine = self.mode == Mode::Machine;
+        let every = || vec!["*".to_string()];
+        let pass = settings.env_pass.clone().unwrap_or(if machine { Vec::new() } else { every() });
+        self.base = Base {
+            passed: Passed::new(&pass, std::env::vars_os()),
+            env: settings.env.clone(),
+            limits: self.open_files.of_children(),
+        };
+        let log = logger::Settings {
+            log_dir: self.paths.log_dir(settings),
+            log_size: settings.log_size,
+            log_keep: settings.log_keep,
+            log_readers: settings.log_readers.clone(),
+            echo: settings.echo.unwrap_or(if machine { Echo::No } else { Echo::Yes }),
+        };
+        let now = self.now;
+        if let Some(logger) = &mut self.logger {
+            return logger.set(log, now);
+        }
+        let listener = self.paths.runtime_dir.clone().and_then(|dir| {
+            let path = place::log_socket(&dir);
+            let listener = crate::control::listen(&path);
+            if let Err(error) = &listener {
+                self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
+            }
+            listener.ok()
+        });
+        match logger::Handle::new(log, listener) {
+            Ok(mut logger) => {
+                if let Err(error) = logger.start(now) {
+                    self.say(Level::Error, format_args!("cannot start the logger: {error}"));
+                }
+                if settings.log_dir_after.is_none() {
+                    logger.open_files(now);
+                }
+                self.logger = Some(logger);
+                self.watch_logger();
+            }
+            Err(error) => self.say(Level::Error, format_args!("there is no logger: {error}")),
+        }
+    }
+
+    /// The logger has a new socket.
+    pub(crate) fn watch_logger(&mut self) {
+        let Some(socket) = self.logger.as_ref().and_then(logger::Handle::socket) else { return };
+        let source = socket.as_raw_fd();
+        let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
+        let token = mio::Token(crate::event_loop::token::LOGGER);
+        // Unwatched, it is still told at each turn.
+        let _ = self.poll.registry().register(
+            &mut mio::unix::SourceFd(&source),
+            token,
+            interest,
+        );
+    }
+
+    /// A child was reaped that is no unit's.
+    pub(crate) fn child_ended(&mut self, pid: Pid, exit: Exit) {
+        let now = self.now;
+        if !self.loader_ended(pid, exit)
+            && !self.shell_ended(pid)
+            && let Some(logger) = &mut self.logger
+        {
+            logger.ended(pid, now);
+        }
+    }
+}

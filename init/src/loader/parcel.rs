@@ -1,0 +1,158 @@
+//! How the loader's work travels: a memfd that the child seals, or, where the kernel
+//! has none, a pipe with the length in front. Either way PID 1 reads it once, after
+//! the child has ended, and decodes it totally.
+
+use crate::event_loop::token;
+use crate::sys::memfd;
+use groundstate_units::diagnostic::Diagnostic;
+use groundstate_units::generation::Generation;
+use groundstate_units::limit::GENERATION;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// What the loader brings.
+#[derive(Debug, Default)]
+pub(crate) struct Delivery {
+    /// What went wrong besides the units: a host name, a machine-id.
+    pub(crate) notes: Vec<String>,
+    /// What was found in the files.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// None: refused as a whole.
+    pub(crate) generation: Option<Generation>,
+}
+
+/// The same on its way; the generation has an encoding of its own, with a proof.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
+    generation: Option<Vec<u8>>,
+}
+
+/// PID 1's end.
+pub(crate) enum Parcel {
+    /// To be sealed by the child.
+    Memory(OwnedFd),
+    /// Length, then bytes.
+    Pipe {
+        /// Non-blocking.
+        from: File,
+        /// Read so far.
+        bytes: Vec<u8>,
+    },
+}
+
+/// The child's end.
+pub(crate) enum Wrapping {
+    /// To be sealed.
+    Memory(OwnedFd),
+    /// Length, then bytes.
+    Pipe(OwnedFd),
+}
+
+impl Parcel {
+    /// Both ends.
+    pub(crate) fn new(registry: &Registry) -> io::Result<(Parcel, Wrapping)> {
+        if let Ok(memory) = memfd::create(c"generation") {
+            let other = memory.try_clone()?;
+            return Ok((Parcel::Memory(memory), Wrapping::Memory(other)));
+        }
+        let (from, to) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let at = Token(token::LOADER);
+        registry.register(&mut SourceFd(&from.as_raw_fd()), at, Interest::READABLE)?;
+        Ok((Parcel::Pipe { from: File::from(from), bytes: Vec::new() }, Wrapping::Pipe(to)))
+    }
+
+    /// Takes what a pipe has, so that the child can go on.
+    pub(crate) fn read_some(&mut self) {
+        let Parcel::Pipe { from, bytes } = self else { return };
+        let mut piece = [0u8; 65_536];
+        while bytes.len() <= GENERATION {
+            match from.read(&mut piece) {
+                Ok(0) => return,
+                Ok(length) => bytes.extend_from_slice(piece.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// What is in it, once the child has ended.
+    pub(crate) fn open(mut self) -> Result<Delivery, String> {
+        self.read_some();
+        let bytes = match self {
+            Parcel::Memory(memory) => {
+                if !memfd::is_sealed(&memory) {
+                    return Err("it is not sealed".to_string());
+                }
+                read_memory(File::from(memory)).map_err(|error| error.to_string())?
+            }
+            Parcel::Pipe { bytes, .. } => {
+                let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it is cut short")?;
+                if usize::try_from(u64::from_le_bytes(*length)) != Ok(rest.len()) {
+                    return Err("it is cut short".to_string());
+                }
+                rest.to_vec()
+            }
+        };
+        let (wire, rest) =
+            postcard::take_from_bytes::<Wire>(&bytes).map_err(|error| error.to_string())?;
+        if !rest.is_empty() {
+            return Err("it is longer than it says".to_string());
+        }
+        let generation = match wire.generation {
+            None => None,
+            Some(bytes) => Some(Generation::decode(&bytes).map_err(|error| error.to_string())?),
+        };
+        Ok(Delivery { notes: wire.notes, diagnostics: wire.diagnostics, generation })
+    }
+}
+
+/// Read into our own memory: nothing is mapped that somebody else made.
+fn read_memory(memory: File) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(memory.metadata()?.len()).unwrap_or(usize::MAX);
+    if size > GENERATION {
+        return Err(io::Error::other("it is too large"));
+    }
+    let mut bytes = vec![0u8; size];
+    memory.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+impl Wrapping {
+    /// The descriptor the child keeps.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Wrapping::Memory(fd) | Wrapping::Pipe(fd) => fd.as_fd(),
+        }
+    }
+
+    /// Puts it in; in the child.
+    pub(crate) fn fill(&self, delivery: &Delivery) -> io::Result<()> {
+        let wire = Wire {
+            notes: delivery.notes.clone(),
+            diagnostics: delivery.diagnostics.clone(),
+            generation: delivery.generation.as_ref().map(Generation::encode),
+        };
+        let bytes = postcard::to_allocvec(&wire).map_err(io::Error::other)?;
+        let mut to = File::from(self.as_fd().try_clone_to_owned()?);
+        match self {
+            Wrapping::Memory(memory) => {
+                to.write_all(&bytes)?;
+                memfd::seal(memory)
+            }
+            Wrapping::Pipe(_) => {
+                let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                to.write_all(&length.to_le_bytes())?;
+                to.write_all(&bytes)
+            }
+        }
+    }
+}
