@@ -59,3 +59,5 @@ pub(crate) const PID_FILE_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) const LOGGER_FINISH: Duration = Duration::from_secs(3);
 /// Between two emergency shells.
 pub(crate) const SHELL_PAUSE: Duration = Duration::from_secs(1);
+/// Requests of one client that wait for an answer; more are not read before.
+pub(crate) const REQUESTS_PENDING: usize = 64;

@@ -69,6 +69,17 @@ impl Paths {
         }
     }
 
+    /// The runtime directory, whether it can be written or not.
+    pub(crate) fn runtime(&self) -> &str {
+        &self.runtime_asked
+    }
+
+    /// The unit directories when nobody says, without the runtime one.
+    pub(crate) fn standard_units(&self) -> Vec<String> {
+        let runtime = place::runtime_units(&self.runtime_asked);
+        self.defaults.unit_dirs.iter().filter(|dir| **dir != runtime).cloned().collect()
+    }
+
     /// Where log files are.
     pub(crate) fn log_dir(&self, settings: &Settings) -> String {
         self.log_dir

@@ -1,7 +1,7 @@
 //! What a request does and what is answered. Reading is done here from the machine;
 //! wishes become events, and the machine decides.
 
-use super::client::{Caller, Line as Input};
+use super::client::{Caller, Client, Line as Input};
 use super::show;
 use crate::event_loop::Init;
 use crate::limit;
@@ -117,8 +117,12 @@ impl Init {
         self.control.as_ref()?.clients.get(&number).map(|client| client.caller)
     }
 
+    fn client(&mut self, number: usize) -> Option<&mut Client> {
+        self.control.as_mut()?.clients.get_mut(&number)
+    }
+
     fn queue(&mut self, number: usize, line: &[u8]) {
-        if let Some(client) = self.control.as_mut().and_then(|c| c.clients.get_mut(&number)) {
+        if let Some(client) = self.client(number) {
             client.queue(line);
         }
     }
@@ -167,7 +171,9 @@ impl Init {
             Verb::Blame {} => now(self.show_blame()),
             Verb::Events { follow, after } => self.answer_events(asker, follow, after),
             Verb::Wait {} => {
-                self.remember(asker);
+                if let Some(client) = self.client(asker.client) {
+                    client.waits.push(asker.id);
+                }
                 Ok(None)
             }
             Verb::Cat { target } => now(self.locate(&target)?),
@@ -213,16 +219,14 @@ impl Init {
     }
 
     fn remember(&mut self, asker: Asker) {
-        let client = self.control.as_mut().and_then(|c| c.clients.get_mut(&asker.client));
-        if let Some(client) = client {
+        if let Some(client) = self.client(asker.client) {
             client.pending.push(asker.id);
         }
     }
 
     /// Takes the answer of something that was remembered; false: nobody waits for it any more.
     fn recall(&mut self, asker: Asker) -> bool {
-        let client = self.control.as_mut().and_then(|c| c.clients.get_mut(&asker.client));
-        let Some(client) = client else { return false };
+        let Some(client) = self.client(asker.client) else { return false };
         let before = client.pending.len();
         client.pending.retain(|id| *id != asker.id);
         client.pending.len() < before
@@ -284,8 +288,7 @@ impl Init {
         if !follow {
             return now(End { end: true });
         }
-        let client = self.control.as_mut().and_then(|c| c.clients.get_mut(&asker.client));
-        if let Some(client) = client {
+        if let Some(client) = self.client(asker.client) {
             client.follows = Some((asker.id, last));
         }
         Ok(None)
@@ -313,8 +316,7 @@ impl Init {
             .collect();
         for (number, id, seq) in behind {
             let lines = self.event_lines(seq, id);
-            let client = self.control.as_mut().and_then(|c| c.clients.get_mut(&number));
-            if let Some(client) = client {
+            if let Some(client) = self.client(number) {
                 client.queue(&lines);
                 client.follows = Some((id, last));
             }
@@ -327,13 +329,9 @@ impl Init {
             return;
         }
         let system = self.system();
-        let loading: Vec<u64> = self.loader.ids();
         let Some(control) = &mut self.control else { return };
         for client in control.clients.values_mut() {
-            let waits: Vec<u64> =
-                client.pending.iter().copied().filter(|id| !loading.contains(id)).collect();
-            client.pending.retain(|id| loading.contains(id));
-            for id in waits {
+            for id in std::mem::take(&mut client.waits) {
                 client.queue(&line(&Line::ok(id, Settled { schema: 1, system })));
             }
         }
@@ -341,7 +339,7 @@ impl Init {
 
     fn has_waiting(&self) -> bool {
         let clients = self.control.iter().flat_map(|control| control.clients.values());
-        clients.into_iter().any(|client| !client.pending.is_empty())
+        clients.into_iter().any(|client| !client.waits.is_empty())
     }
 
     /// A load that was asked for was refused.

@@ -47,8 +47,10 @@ pub(crate) struct Client {
     pub(crate) dead: bool,
     /// Stream of events: the id asked with, and the last number sent.
     pub(crate) follows: Option<(u64, u64)>,
-    /// Requests answered later: `wait`, and those the loader works on.
+    /// Requests the loader works on.
     pub(crate) pending: Vec<u64>,
+    /// Requests answered once nothing is under way.
+    pub(crate) waits: Vec<u64>,
 }
 
 impl Client {
@@ -67,6 +69,7 @@ impl Client {
             dead: false,
             follows: None,
             pending: Vec::new(),
+            waits: Vec::new(),
         }
     }
 
@@ -77,12 +80,17 @@ impl Client {
 
     /// Nothing asked is unanswered and nothing unsent.
     pub(crate) fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.follows.is_none() && self.unsent() == 0
+        let asked = !self.pending.is_empty() || !self.waits.is_empty() || self.follows.is_some();
+        !asked && self.unsent() == 0
     }
 
     /// A request may be taken: it does not wait for answers to be read.
     pub(crate) fn may_ask(&self) -> bool {
-        !self.dead && !self.closing && self.unsent() < limit::UNREAD
+        let waiting = self.pending.len().saturating_add(self.waits.len());
+        !self.dead
+            && !self.closing
+            && self.unsent() < limit::UNREAD
+            && waiting < limit::REQUESTS_PENDING
     }
 
     /// Bytes queued and not sent.

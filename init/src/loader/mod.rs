@@ -57,16 +57,6 @@ pub(crate) enum Purpose {
     },
 }
 
-impl Purpose {
-    fn asker(&self) -> Option<Asker> {
-        match self {
-            Purpose::Boot => None,
-            Purpose::Reload { asker, .. } => *asker,
-            Purpose::Plan { asker } => Some(*asker),
-        }
-    }
-}
-
 /// One at work.
 struct Working {
     pid: Pid,
@@ -84,12 +74,6 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Ids of requests that wait for a load.
-    pub(crate) fn ids(&self) -> Vec<u64> {
-        let working = self.working.as_ref().map(|working| &working.purpose);
-        working.into_iter().chain(&self.waiting).filter_map(Purpose::asker).map(|a| a.id).collect()
-    }
-
     /// When the one at work is given up.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.working.as_ref().filter(|working| !working.killed).map(|working| working.deadline)
@@ -116,12 +100,11 @@ impl Init {
             }
             return;
         }
+        let boot = purpose == Purpose::Boot;
         let errand = Errand {
-            config: self.paths.config.clone(),
             paths: self.paths.clone(),
-            previous: self.machine.generation().clone(),
-            identity: purpose == Purpose::Boot && self.mode == Mode::Machine,
-            goal: (purpose != Purpose::Boot).then(|| self.machine.goal_targets()),
+            previous: (!boot).then(|| self.machine.generation().clone()),
+            identity: boot && self.mode == Mode::Machine,
         };
         match self.send(errand) {
             Ok((pid, parcel)) => {
@@ -198,38 +181,41 @@ impl Init {
                 return self.not_loaded(purpose, Vec::new(), &why);
             }
         };
-        for note in &delivery.notes {
+        let Delivery { notes, refused, mut generation } = delivery;
+        for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
         }
-        match delivery.generation {
-            Some(generation) => self.take(purpose, generation, delivery.diagnostics),
-            None => self.not_loaded(purpose, delivery.diagnostics, "the unit files were refused"),
+        if refused && purpose != Purpose::Boot {
+            return self.not_loaded(purpose, generation.diagnostics, "the unit files were refused");
+        }
+        generation.number = self.machine.generation().number.saturating_add(1);
+        if self.options.exit_with.is_some() {
+            generation.settings.exit_with.clone_from(&self.options.exit_with);
+        }
+        match purpose {
+            Purpose::Boot => {
+                self.say_diagnostics(&generation.diagnostics);
+                self.boot(generation);
+            }
+            Purpose::Reload { no_restart, asker } => {
+                self.say_diagnostics(&generation.diagnostics);
+                self.flip(Arc::new(generation), no_restart, asker);
+            }
+            Purpose::Plan { asker } => self.plan_load(asker, Arc::new(generation)),
         }
     }
 
     fn not_loaded(&mut self, purpose: Purpose, diagnostics: Vec<Diagnostic>, why: &str) {
-        self.say_diagnostics(&diagnostics);
         match purpose {
             Purpose::Boot => self.boot(Generation::default()),
-            Purpose::Reload { asker: None, .. } => {}
-            Purpose::Reload { asker: Some(asker), .. } | Purpose::Plan { asker } => {
-                self.refuse_load(asker, &diagnostics, why);
+            Purpose::Reload { asker, .. } => {
+                self.say_diagnostics(&diagnostics);
+                self.say(Level::Error, format_args!("{why}: nothing has changed"));
+                if let Some(asker) = asker {
+                    self.refuse_load(asker, &diagnostics, why);
+                }
             }
-        }
-    }
-
-    fn take(&mut self, purpose: Purpose, mut generation: Generation, said: Vec<Diagnostic>) {
-        generation.number = self.machine.generation().number.saturating_add(1);
-        match purpose {
-            Purpose::Boot => {
-                self.say_diagnostics(&said);
-                self.boot(generation);
-            }
-            Purpose::Reload { no_restart, asker } => {
-                self.say_diagnostics(&said);
-                self.flip(Arc::new(generation), no_restart, asker);
-            }
-            Purpose::Plan { asker } => self.plan_load(asker, Arc::new(generation)),
+            Purpose::Plan { asker } => self.refuse_load(asker, &diagnostics, why),
         }
     }
 

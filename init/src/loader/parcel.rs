@@ -4,7 +4,6 @@
 
 use crate::event_loop::token;
 use crate::sys::memfd;
-use groundstate_units::diagnostic::Diagnostic;
 use groundstate_units::generation::Generation;
 use groundstate_units::limit::GENERATION;
 use mio::unix::SourceFd;
@@ -21,18 +20,18 @@ use std::os::unix::fs::FileExt;
 pub(crate) struct Delivery {
     /// What went wrong besides the units: a host name, a machine-id.
     pub(crate) notes: Vec<String>,
-    /// What was found in the files.
-    pub(crate) diagnostics: Vec<Diagnostic>,
-    /// None: refused as a whole.
-    pub(crate) generation: Option<Generation>,
+    /// More than single units is wrong: a boot takes it all the same, a reload does not.
+    pub(crate) refused: bool,
+    /// What was read.
+    pub(crate) generation: Generation,
 }
 
 /// The same on its way; the generation has an encoding of its own, with a proof.
 #[derive(Serialize, Deserialize)]
 struct Wire {
     notes: Vec<String>,
-    diagnostics: Vec<Diagnostic>,
-    generation: Option<Vec<u8>>,
+    refused: bool,
+    generation: Vec<u8>,
 }
 
 /// PID 1's end.
@@ -107,11 +106,10 @@ impl Parcel {
         if !rest.is_empty() {
             return Err("it is longer than it says".to_string());
         }
-        let generation = match wire.generation {
-            None => None,
-            Some(bytes) => Some(Generation::decode(&bytes).map_err(|error| error.to_string())?),
-        };
-        Ok(Delivery { notes: wire.notes, diagnostics: wire.diagnostics, generation })
+        drop(bytes);
+        let generation =
+            Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
+        Ok(Delivery { notes: wire.notes, refused: wire.refused, generation })
     }
 }
 
@@ -138,8 +136,8 @@ impl Wrapping {
     pub(crate) fn fill(&self, delivery: &Delivery) -> io::Result<()> {
         let wire = Wire {
             notes: delivery.notes.clone(),
-            diagnostics: delivery.diagnostics.clone(),
-            generation: delivery.generation.as_ref().map(Generation::encode),
+            refused: delivery.refused,
+            generation: delivery.generation.encode(),
         };
         let bytes = postcard::to_allocvec(&wire).map_err(io::Error::other)?;
         let mut to = File::from(self.as_fd().try_clone_to_owned()?);
