@@ -10,6 +10,7 @@ use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::Control;
 use crate::history::History;
+use crate::limit;
 use crate::loader::Loader;
 use crate::logger;
 use crate::notify::Notify;
@@ -162,7 +163,10 @@ impl Init {
             outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
             now,
             booted: clock::wall(),
-            machine: Machine::new(),
+            machine: Machine::new(match mode {
+                Mode::Machine => limit::SHUTDOWN_MACHINE,
+                Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
+            }),
             runs: Runs::default(),
             facts: VecDeque::new(),
             spawner: Spawner::new()?,
@@ -240,7 +244,7 @@ impl Init {
 
     fn wait(&mut self, events: &mut Events) {
         let deadline = [
-            Some(self.machine.next_deadline()).filter(|at| *at != Time::NEVER),
+            self.machine.next_deadline(),
             self.runs_deadline(),
             self.loader.deadline(),
             self.ending.deadline(),
@@ -328,7 +332,7 @@ impl Init {
         {
             self.watch_logger();
         }
-        if self.machine.next_deadline() <= now {
+        if self.machine.next_deadline().is_some_and(|at| at <= now) {
             self.facts.push_back(Event::Tick);
         }
     }
@@ -364,6 +368,7 @@ impl Init {
             Action::Note(note) => Some(note.clone()),
             _ => None,
         });
+        let word = word.filter(|_| refused.is_none());
         self.history.add(self.now, clock::wall(), word, about, notes);
         for action in actions {
             self.carry_out(action);
@@ -445,20 +450,20 @@ impl Init {
     }
 }
 
-/// The word for an event in the event log.
-fn word(event: &Event) -> &'static str {
+/// The word in the event log for an event that is about init itself.
+fn word(event: &Event) -> Option<&'static str> {
     match event {
-        Event::Boot { .. } => "boot",
-        Event::SetGoal(_) => "set-target",
-        Event::Want { .. } => "want",
-        Event::Unwant(_) => "unwant",
-        Event::SetPolicy(_) => "policy",
-        Event::Reload { .. } => "reload",
-        Event::Restart(_) => "restart",
-        Event::ReloadUnit(_) => "reload-unit",
-        Event::Retry(_) => "retry",
-        Event::Shutdown(_) => "shutdown",
-        _ => "state",
+        Event::Boot { .. } => Some("boot"),
+        Event::SetGoal(_) => Some("set-target"),
+        Event::Want { .. } => Some("want"),
+        Event::Unwant(_) => Some("unwant"),
+        Event::SetPolicy(_) => Some("policy"),
+        Event::Reload { .. } => Some("reload"),
+        Event::Restart(_) => Some("restart"),
+        Event::ReloadUnit(_) => Some("reload-unit"),
+        Event::Retry(_) => Some("retry"),
+        Event::Shutdown(_) => Some("shutdown"),
+        _ => None,
     }
 }
 

@@ -20,10 +20,10 @@ pub(crate) struct Entry {
     pub(crate) wall: Duration,
     /// CLOCK_MONOTONIC.
     pub(crate) at: Time,
-    /// What came in when this happened: `exited`, `set-target` …
+    /// `state`; for init itself `boot`, `set-target` …
     pub(crate) event: &'static str,
-    /// What changed.
-    pub(crate) note: Note,
+    /// What changed; None: nothing but init itself was concerned.
+    pub(crate) note: Option<Note>,
     /// The line this one follows from.
     pub(crate) cause: Option<u64>,
 }
@@ -48,21 +48,23 @@ impl History {
         self.entries.iter().skip_while(move |entry| entry.seq <= seq)
     }
 
-    /// What one step changed. `about` is the run the event was about: its last line is
-    /// the cause of the first change, and the first change the cause of the others.
+    /// What one step changed. `own`: the step was about init itself, which is a line too, and
+    /// the cause of the changes. Else `about` is the run it was about: its last line is the
+    /// cause of the first change, and the first change the cause of the others.
     pub(crate) fn add(
         &mut self,
         at: Time,
         wall: Duration,
-        event: &'static str,
+        own: Option<&'static str>,
         about: Option<RunId>,
         notes: impl IntoIterator<Item = Note>,
     ) {
         let mut cause = about.and_then(|run| self.of_run.get(&run).copied());
         let mut first = true;
-        for note in notes {
+        let changes = notes.into_iter().map(|note| ("state", Some(note)));
+        for (event, note) in own.map(|word| (word, None)).into_iter().chain(changes) {
             self.last = self.last.saturating_add(1);
-            if let Some(run) = note.run {
+            if let Some(run) = note.as_ref().and_then(|note| note.run) {
                 self.of_run.insert(run, self.last);
             }
             self.entries.push_back(Entry { seq: self.last, wall, at, event, note, cause });
@@ -98,7 +100,7 @@ mod tests {
     }
 
     fn add(history: &mut History, about: Option<u64>, notes: Vec<Note>) {
-        history.add(Time::ZERO, Duration::ZERO, "ready", about.map(RunId), notes);
+        history.add(Time::ZERO, Duration::ZERO, None, about.map(RunId), notes);
     }
 
     #[test]

@@ -61,3 +61,5 @@ pub(crate) const LOGGER_FINISH: Duration = Duration::from_secs(3);
 pub(crate) const SHELL_PAUSE: Duration = Duration::from_secs(1);
 /// Requests of one client that wait for an answer; more are not read before.
 pub(crate) const REQUESTS_PENDING: usize = 64;
+/// Bytes of a page of memory; the unit of /proc/PID/statm on the machines init is built for.
+pub(crate) const PAGE: u64 = 4096;

@@ -167,8 +167,8 @@ impl Init {
                 let want = want.into_iter().map(|name| (name, None)).collect();
                 now(self.show_plan(Event::SetGoal(Goal { targets, want, drop }))?)
             }
-            Verb::Graph {} => now(self.show_graph()),
-            Verb::Blame {} => now(self.show_blame()),
+            Verb::Graph {} => Err(unsupported("graph")),
+            Verb::Blame {} => Err(unsupported("blame")),
             Verb::Events { follow, after } => self.answer_events(asker, follow, after),
             Verb::Wait {} => {
                 if let Some(client) = self.client(asker.client) {

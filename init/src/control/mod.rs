@@ -5,6 +5,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod client;
+mod show;
 
 use crate::limit;
 use client::{Caller, Client};
@@ -15,6 +16,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions, set_permissions};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 
 /// Said to one client too many before it is closed.
@@ -217,4 +219,16 @@ fn is_of_other_users(pid: i32) -> bool {
         Ok(theirs) => theirs != ours,
         Err(error) => error.kind() == ErrorKind::NotFound,
     }
+}
+
+/// A listening socket for somebody else: every uid may connect.
+pub(crate) fn listen(path: &str) -> io::Result<OwnedFd> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    set_permissions(path, Permissions::from_mode(0o666))?;
+    Ok(OwnedFd::from(listener))
 }
