@@ -23,6 +23,7 @@ use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
 use crate::sys::Pid;
+use crate::timings::Timings;
 use crate::voice::{Level, Voice};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::action::{Action, Note, Outcome};
@@ -78,8 +79,8 @@ pub(crate) struct Init {
     pub(crate) outer: Outer,
     /// The monotonic clock at this turn.
     pub(crate) now: Time,
-    /// The wall clock when init began.
-    pub(crate) booted: Duration,
+    /// When init began.
+    pub(crate) booted: Time,
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
     /// Told and not yet put through the machine.
@@ -96,6 +97,7 @@ pub(crate) struct Init {
     pub(crate) log_is_finished: bool,
     pub(crate) loader: Loader,
     pub(crate) history: History,
+    pub(crate) timings: Timings,
     record: Option<Record>,
     pub(crate) ending: Ending,
     pub(crate) more_to_reap: bool,
@@ -162,7 +164,7 @@ impl Init {
             voice,
             outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
             now,
-            booted: clock::wall(),
+            booted: now,
             machine: Machine::new(match mode {
                 Mode::Machine => limit::SHUTDOWN_MACHINE,
                 Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
@@ -181,6 +183,7 @@ impl Init {
             log_is_finished: false,
             loader: Loader::default(),
             history: History::default(),
+            timings: Timings::default(),
             record,
             ending: Ending::default(),
             more_to_reap: true,
@@ -364,10 +367,14 @@ impl Init {
             self.say(Level::Warning, format_args!("the record ends here: {error}"));
         }
         let Outcome { actions, refused } = outcome;
-        let notes = actions.iter().filter_map(|action| match action {
-            Action::Note(note) => Some(note.clone()),
-            _ => None,
-        });
+        let notes: Vec<Note> = actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::Note(note) => Some(note.clone()),
+                _ => None,
+            })
+            .collect();
+        self.timings.add(self.now, &notes);
         let word = word.filter(|_| refused.is_none());
         self.history.add(self.now, clock::wall(), word, about, notes);
         for action in actions {

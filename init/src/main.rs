@@ -22,6 +22,7 @@ mod shutdown;
 mod signals;
 mod spawn;
 mod sys;
+mod timings;
 mod voice;
 
 fn main() -> std::process::ExitCode {

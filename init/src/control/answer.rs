@@ -15,6 +15,7 @@ use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::{Event, Goal, Shutdown};
 use groundstate_units::machine::reason::Refusal;
 use groundstate_units::name::Name;
+use groundstate_units::view;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -167,8 +168,8 @@ impl Init {
                 let want = want.into_iter().map(|name| (name, None)).collect();
                 now(self.show_plan(Event::SetGoal(Goal { targets, want, drop }))?)
             }
-            Verb::Graph {} => Err(unsupported("graph")),
-            Verb::Blame {} => Err(unsupported("blame")),
+            Verb::Graph {} => now(view::graph(&self.machine)),
+            Verb::Blame {} => now(self.show_blame()),
             Verb::Events { follow, after } => self.answer_events(asker, follow, after),
             Verb::Wait {} => {
                 if let Some(client) = self.client(asker.client) {
@@ -176,7 +177,7 @@ impl Init {
                 }
                 Ok(None)
             }
-            Verb::Cat { target } => now(self.locate(&target)?),
+            Verb::Cat { target } => now(view::located(&self.machine, &target)?),
             Verb::Whose { pid } => now(self.whose(pid)),
             Verb::Stats {} => now(self.stats()),
             Verb::SetTarget { targets, want, drop } => {
@@ -295,9 +296,10 @@ impl Init {
     }
 
     fn event_lines(&self, after: u64, id: u64) -> Vec<u8> {
+        let facts = self.shown_by();
         let mut lines = Vec::new();
         for entry in self.history.after(after) {
-            lines.extend(line(&Line::ok(id, show::event(entry))));
+            lines.extend(line(&Line::ok(id, show::event(entry, &facts))));
         }
         lines
     }
@@ -328,7 +330,7 @@ impl Init {
         if !self.has_waiting() || !self.machine.is_settled() || self.ending.is_under_way() {
             return;
         }
-        let system = self.system();
+        let system = self.machine.system();
         let Some(control) = &mut self.control else { return };
         for client in control.clients.values_mut() {
             for id in std::mem::take(&mut client.waits) {

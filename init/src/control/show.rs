@@ -1,40 +1,41 @@
 //! What init shows of itself and of the machine: the answers that only read.
 
+use crate::clock;
 use crate::event_loop::Init;
 use crate::history::Entry;
 use crate::limit;
+use crate::run::table::Running;
 use groundstate_units::control::answer::{
-    self, Event as Shown, Failure, Located, Overlay, Paths, Plan, Pong, SCHEMA, Stats, Status,
-    TargetStatus, UnitStatus, Why,
+    Blame, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Why,
 };
 use groundstate_units::control::place;
 use groundstate_units::generation::UnitId;
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::Event;
-use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
+use groundstate_units::view::{self, Facts};
 use groundstate_units::wall::Wall;
 use std::time::Duration;
 
-/// A line of the event log.
-pub(super) fn event(entry: &Entry) -> Shown {
+/// A line of the event log. `facts` need no processes here.
+pub(super) fn event(entry: &Entry, facts: &Facts) -> Shown {
     let note = entry.note.as_ref();
     Shown {
         seq: entry.seq,
-        time: wall(entry.wall),
+        time: wall(entry.wall).to_string(),
         mono_us: entry.at.as_nanos() / 1000,
         unit: note.map(|note| note.unit.to_string()),
         run: note.and_then(|note| note.run).map(|run| run.0),
         event: entry.event.to_string(),
         from: note.map(|note| note.from),
         to: note.map(|note| note.to),
-        reason: None,
+        reason: note.and_then(|note| Some(view::reason(note.reason.as_ref()?, facts, None))),
         cause: entry.cause,
     }
 }
 
-fn wall(at: Duration) -> String {
-    Wall::from_millis(u64::try_from(at.as_millis()).unwrap_or(u64::MAX)).to_string()
+fn wall(at: Duration) -> Wall {
+    Wall::from_millis(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn unknown(name: &Name) -> Failure {
@@ -73,7 +74,7 @@ impl Init {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_string(),
             pid: std::process::id(),
-            boot: wall(self.booted),
+            boot: self.shown_by().wall_of(self.booted),
             seq: self.history.last(),
             paths: Paths {
                 config: self.paths.config.0.clone(),
@@ -106,115 +107,33 @@ impl Init {
         }
     }
 
-    pub(super) fn locate(&self, name: &Name) -> Result<Located, Failure> {
-        let unit = self.unit_of(name)?;
-        let unit = self.machine.generation().unit(unit).ok_or_else(|| unknown(name))?;
-        Ok(Located {
-            schema: SCHEMA,
-            unit: unit.name.to_string(),
-            file: unit.at.file.to_string(),
-            line: unit.at.line,
-        })
-    }
-
     pub(super) fn show_plan(&self, wish: Event) -> Result<Plan, Failure> {
         let plan = self.machine.plan(self.now, wish);
-        let plan = plan.map_err(|r| Failure::new(&r.kind, r.message, r.hint))?;
-        let texts = |names: Vec<Name>| names.iter().map(Name::to_string).collect::<Vec<_>>();
-        let waves = |waves: Vec<Vec<Name>>| waves.into_iter().map(texts).collect();
-        Ok(Plan {
-            schema: SCHEMA,
-            stop: waves(plan.stop),
-            start: waves(plan.start),
-            restart: texts(plan.restart),
-            keep: texts(plan.keep),
-        })
-    }
-
-    pub(super) fn system(&self) -> answer::System {
-        self.machine.system()
-    }
-
-    /// A point of the monotonic clock on the wall.
-    fn wall_of(&self, at: groundstate_units::time::Time) -> String {
-        wall(crate::clock::wall().saturating_sub(self.now.since(at)))
+        plan.map(|plan| view::plan(&plan)).map_err(|r| Failure::new(&r.kind, r.message, r.hint))
     }
 
     pub(super) fn show_status(&self, names: &[Name]) -> Result<Status, Failure> {
-        let asked = names.iter().map(|name| self.unit_of(name)).collect::<Result<Vec<_>, _>>()?;
-        let machine = &self.machine;
-        let generation = machine.generation();
-        let texts = |names: &mut dyn Iterator<Item = &Name>| names.map(Name::to_string).collect();
-        let wish = machine.wish();
-        let units = generation.unit_ids().filter(|id| asked.is_empty() || asked.contains(id));
-        let units = units.filter_map(|id| self.show_unit(id)).collect();
-        let targets = generation
-            .targets
-            .iter()
-            .zip(0u32..)
-            .map(|(target, id)| {
-                let provider = machine.graph().provider(groundstate_units::generation::TargetId(id));
-                let unit = provider.unit();
-                TargetStatus {
-                    target: target.name.to_string(),
-                    unit: unit.and_then(|u| generation.unit(u)).map(|u| u.name.to_string()),
-                    state: unit.map_or(State::Disabled, |u| machine.state(u)),
-                    degraded: false,
-                    coincidental: false,
-                }
-            })
-            .collect();
-        Ok(Status {
-            schema: SCHEMA,
-            generation: generation.number,
-            goal: texts(&mut wish.goal.iter()),
-            overlay: Overlay {
-                want: texts(&mut wish.want.keys()),
-                drop: texts(&mut wish.drop.iter()),
-                until: wish.want.values().map(|at| at.map(|at| self.wall_of(at))).collect(),
-            },
-            system: machine.system(),
-            settled: machine.is_settled(),
+        view::status(&self.machine, &self.shown_by(), names)
+    }
+
+    pub(super) fn show_why(&self, name: &Name) -> Result<Why, Failure> {
+        view::why(&self.machine, &self.shown_by(), name)
+    }
+
+    pub(super) fn show_blame(&self) -> Blame {
+        Blame { schema: SCHEMA, units: self.timings.shown() }
+    }
+
+    /// What the machine does not know and a view wants.
+    pub(super) fn shown_by(&self) -> Facts {
+        let main = |running: &Running| u32::try_from(running.main.as_ref()?.pid()).ok();
+        Facts {
+            now: self.now,
+            wall: wall(clock::wall()),
+            booted: self.booted,
             crashes: 0,
             resumed: None,
-            booted: wall(self.booted),
-            now: wall(crate::clock::wall()),
-            units,
-            targets,
-        })
-    }
-
-    fn show_unit(&self, id: UnitId) -> Option<UnitStatus> {
-        let machine = &self.machine;
-        let generation = machine.generation();
-        let unit = generation.unit(id)?;
-        let run = machine.run(id);
-        let main = run.and_then(|run| self.runs.get(run)).and_then(|r| r.main.as_ref());
-        let provides = unit.provides.iter().filter_map(|t| generation.target(*t));
-        Some(UnitStatus {
-            unit: unit.name.to_string(),
-            kind: unit.kind,
-            description: unit.live.description.clone(),
-            provides: provides.map(|t| t.name.to_string()).collect(),
-            state: machine.state(id),
-            degraded: false,
-            main_pid: main.and_then(|main| u32::try_from(main.pid()).ok()),
-            run: run.map(|run| run.0),
-            since: self.wall_of(machine.since(id)),
-            attempt: machine.failures(id),
-            next_try: None,
-            verdict: machine.has_verdict(id),
-            stale: machine.is_stale(id),
-            needed: machine.is_needed(id),
-            needed_by: Vec::new(),
-            status: machine.status(id).to_string(),
-            reason: machine.reason(id).map(|r| answer::Reason { text: r.to_string(), cause: answer::Cause::Other }),
-            file: unit.at.file.to_string(),
-            source: None,
-        })
-    }
-
-    pub(super) fn show_why(&self, _: &Name) -> Result<Why, Failure> {
-        Err(Failure::new(Failure::UNSUPPORTED, "", ""))
+            main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
+        }
     }
 }

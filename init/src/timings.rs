@@ -1,0 +1,123 @@
+//! How long starts took: what `blame`, `critical-chain` and `plot` are drawn from. Of each
+//! unit the latest start only.
+
+use groundstate_units::control::answer::Timing;
+use groundstate_units::generation::Generation;
+use groundstate_units::machine::action::Note;
+use groundstate_units::machine::reason::State;
+use groundstate_units::name::Name;
+use groundstate_units::time::Time;
+use std::collections::BTreeMap;
+
+/// One start.
+#[derive(Clone, Debug)]
+struct Start {
+    waited_from: Time,
+    started: Option<Time>,
+    ready: Option<Time>,
+    after: Option<Name>,
+}
+
+/// The latest start of each unit.
+#[derive(Default)]
+pub(crate) struct Timings {
+    of: BTreeMap<Name, Start>,
+}
+
+impl Timings {
+    /// What one step changed.
+    pub(crate) fn add(&mut self, now: Time, notes: &[Note]) {
+        // The one whose becoming ready moved the others.
+        let opener = notes
+            .iter()
+            .find(|note| note.to.is_active() && !note.from.is_active())
+            .map(|note| &note.unit);
+        for note in notes {
+            match note.to {
+                State::Waiting if note.from != State::Waiting => {
+                    let fresh =
+                        Start { waited_from: now, started: None, ready: None, after: None };
+                    self.of.insert(note.unit.clone(), fresh);
+                }
+                State::Starting => self.started(now, note, opener),
+                State::Running | State::Exited if !note.from.is_active() => {
+                    self.started(now, note, opener);
+                    if let Some(start) = self.of.get_mut(&note.unit) {
+                        start.ready = Some(now);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn started(&mut self, now: Time, note: &Note, opener: Option<&Name>) {
+        if note.from == State::Starting {
+            return;
+        }
+        let waited_from = match self.of.get(&note.unit) {
+            Some(start) if start.started.is_none() => start.waited_from,
+            _ => now,
+        };
+        let after = opener.filter(|opener| **opener != note.unit).cloned();
+        let start = Start { waited_from, started: Some(now), ready: None, after };
+        self.of.insert(note.unit.clone(), start);
+    }
+
+    /// Units that are no more are forgotten.
+    pub(crate) fn keep(&mut self, generation: &Generation) {
+        self.of.retain(|name, _| generation.find_unit(name.as_str()).is_some());
+    }
+
+    /// Those that have been started, by name.
+    pub(crate) fn shown(&self) -> Vec<Timing> {
+        let micros = |time: Time| time.as_nanos() / 1000;
+        let shown = |(name, start): (&Name, &Start)| {
+            Some(Timing {
+                unit: name.to_string(),
+                waited_from_us: micros(start.waited_from),
+                started_us: micros(start.started?),
+                ready_us: start.ready.map(micros),
+                after: start.after.as_ref().map(Name::to_string),
+            })
+        };
+        self.of.iter().filter_map(shown).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(unit: &str, from: State, to: State) -> Note {
+        let unit = Name::new(unit).expect("a name");
+        Note { unit, run: None, from, to, reason: None }
+    }
+
+    #[test]
+    fn a_start_is_timed_from_its_wait_to_its_readiness() {
+        let mut timings = Timings::default();
+        let at = Time::from_nanos;
+        timings.add(
+            at(1_000),
+            &[
+                note("db", State::Disabled, State::Starting),
+                note("web", State::Disabled, State::Waiting),
+            ],
+        );
+        timings.add(
+            at(5_000),
+            &[
+                note("db", State::Starting, State::Running),
+                note("web", State::Waiting, State::Starting),
+            ],
+        );
+        timings.add(at(9_000), &[note("web", State::Starting, State::Running)]);
+        let shown = timings.shown();
+        let web = shown.last().expect("two units");
+        assert_eq!((web.waited_from_us, web.started_us, web.ready_us), (1, 5, Some(9)));
+        assert_eq!(web.after.as_deref(), Some("db"));
+        let db = shown.first().expect("two units");
+        assert_eq!((db.started_us, db.ready_us, &db.after), (1, Some(5), &None));
+    }
+}
