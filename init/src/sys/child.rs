@@ -382,7 +382,7 @@ unsafe fn keep_report(report: RawFd, target: RawFd) -> isize {
 }
 
 /// Writes "0" (this process) to the cgroup.procs of `cgroup`.
-unsafe fn enter_cgroup(cgroup: RawFd) -> isize {
+pub(super) unsafe fn enter_cgroup(cgroup: RawFd) -> isize {
     let path = c"cgroup.procs".as_ptr() as usize;
     let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
     // SAFETY: openat(2) reads a terminated string, write(2) one byte.

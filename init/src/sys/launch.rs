@@ -11,7 +11,8 @@ use super::board::{Board, SlotId};
 use super::child::{Frame, Orders, Plan, Step};
 use super::{Pid, check, child, raw, signal};
 use std::io;
-use std::os::fd::RawFd;
+use groundstate_units::spec::Exit;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -77,12 +78,10 @@ pub(crate) fn copied(
             // SAFETY: we are the fresh child.
             unsafe { child::run(&raw mut plan) }
         }
-        match -result as i32 {
-            libc::ENOSYS | libc::EPERM | libc::EINVAL | libc::E2BIG => {
-                NO_CLONE3.store(true, Ordering::Relaxed);
-            }
-            _ => return pid(result),
+        if !is_no_clone3(result) {
+            return pid(result);
         }
+        NO_CLONE3.store(true, Ordering::Relaxed);
     }
     plan.reset = u64::MAX;
     plan.in_cgroup = false;
@@ -134,6 +133,42 @@ pub(crate) fn thinking(
             unsafe { child::fail(slot, result) }
         }
     }
+}
+
+/// Puts a child that ends at once into a cgroup, to learn whether that can be done; waits for
+/// it. For the time before the loop.
+pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
+    let mut args =
+        CloneArgs { exit_signal: libc::SIGCHLD as u64, flags: CLONE_CLEAR_SIGHAND, ..CloneArgs::default() };
+    into_cgroup(&mut args, Some(cgroup.as_raw_fd()));
+    let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
+    // SAFETY: as in `copied`.
+    let mut result = unsafe { raw::call(libc::SYS_clone3, call) };
+    let mut joined = true;
+    if is_no_clone3(result) {
+        NO_CLONE3.store(true, Ordering::Relaxed);
+        joined = false;
+        // SAFETY: as in `copied`.
+        result = unsafe { raw::call(libc::SYS_clone, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]) };
+    }
+    if result == 0 {
+        // SAFETY: we are the fresh child; it enters the cgroup where the clone did not, and ends.
+        unsafe {
+            let entered = if joined { 0 } else { child::enter_cgroup(cgroup.as_raw_fd()) };
+            raw::call(libc::SYS_exit_group, [entered.wrapping_neg() as usize, 0, 0, 0, 0, 0]);
+        }
+    }
+    match super::wait::await_end(pid(result)?)? {
+        Exit::Code(0) => Ok(()),
+        Exit::Code(errno) => Err(io::Error::from_raw_os_error(errno.into())),
+        Exit::Signal { .. } => Err(io::Error::from_raw_os_error(libc::EINTR)),
+    }
+}
+
+/// clone3, or one of the flags we ask for, is not known here or is forbidden.
+fn is_no_clone3(result: isize) -> bool {
+    let none = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::E2BIG];
+    none.iter().any(|errno| result == -(*errno as isize))
 }
 
 fn pid(result: isize) -> io::Result<Pid> {

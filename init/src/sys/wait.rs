@@ -29,6 +29,18 @@ pub(crate) fn reap(pid: Pid) -> io::Result<Option<Ended>> {
     wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG)
 }
 
+/// Waits for this child to end, and reaps it. For the time before the loop only.
+pub(crate) fn await_end(pid: Pid) -> io::Result<Exit> {
+    loop {
+        match wait(libc::P_PID, id(pid)?, libc::WEXITED) {
+            Ok(Some(ended)) => return Ok(ended.exit),
+            Ok(None) => return Err(io::Error::from_raw_os_error(libc::ECHILD)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 fn id(pid: Pid) -> io::Result<libc::id_t> {
     libc::id_t::try_from(pid.as_raw())
         .ok()

@@ -1,0 +1,106 @@
+//! Where the cgroups of runs are: a directory of our own in the v2 hierarchy, below the cgroup
+//! this process is in. cgroups(7), Documentation/admin-guide/cgroup-v2.rst.
+
+use super::group;
+use crate::process;
+use crate::sys::launch;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag, open, openat};
+use nix::mount::{MsFlags, mount};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Where a v2 hierarchy is mounted: alone, or beside v1 ones.
+const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// Inits side by side below one cgroup.
+const NEIGHBOURS: u32 = 64;
+
+/// Our directory.
+#[derive(Debug)]
+pub(super) struct Hierarchy {
+    /// Locked as long as we use it: another init below the same cgroup takes another name.
+    directory: Flock<OwnedFd>,
+    /// Its path in the file system.
+    pub(super) path: String,
+    /// Its path as /proc/PID/cgroup shows it, without a slash at the end.
+    pub(super) shown: String,
+}
+
+impl AsFd for Hierarchy {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+impl Hierarchy {
+    /// Finds or mounts the hierarchy and makes our directory. The error is for people: why there
+    /// is none to be had here.
+    pub(super) fn find(may_mount: bool) -> Result<Hierarchy, String> {
+        let mounted = || MOUNTS.into_iter().find(|path| is_v2(path));
+        let root = match mounted() {
+            Some(root) => root,
+            None if may_mount => {
+                let [first, _] = MOUNTS;
+                let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+                mount(Some("cgroup2"), first, Some("cgroup2"), flags, None::<&str>)
+                    .map_err(|error| format!("cgroup2 can not be mounted on {first}: {error}"))?;
+                first
+            }
+            None => return Err("no cgroup v2 hierarchy is mounted on /sys/fs/cgroup".to_string()),
+        };
+        let own = match process::own_cgroup() {
+            Some(own) if own.split('/').any(|part| part == "..") => {
+                return Err(format!("this process is in {own}, outside its cgroup namespace"));
+            }
+            Some(own) => own.trim_end_matches('/').to_string(),
+            None => return Err("/proc/self/cgroup can not be read".to_string()),
+        };
+        let base = format!("{root}{own}");
+        let hierarchy = claim(&base, &own).map_err(|e| format!("nothing can be made in {base}: {e}"))?;
+        hierarchy.probe()?;
+        Ok(hierarchy)
+    }
+
+    /// A process can really be put below it: no threaded parent, no missing right on the way.
+    fn probe(&self) -> Result<(), String> {
+        let name = "probe";
+        let outcome = group::make(self.as_fd(), name)
+            .and_then(|()| group::open(self.as_fd(), name))
+            .and_then(|directory| launch::probe(directory.as_fd()));
+        let _ = group::remove(self.as_fd(), name);
+        outcome.map_err(|error| format!("no process can be put below {}: {error}", self.path))
+    }
+}
+
+fn is_v2(path: &str) -> bool {
+    statfs(path).is_ok_and(|found| found.filesystem_type() == CGROUP2_SUPER_MAGIC)
+}
+
+/// Makes `groundstate` below `base`, or the first free name after it. One that is there with
+/// nothing in it and nobody's lock is an earlier init's: it is taken over.
+fn claim(base: &str, own: &str) -> io::Result<Hierarchy> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let base_fd = open(base, flags, Mode::empty())?;
+    for number in 1..=NEIGHBOURS {
+        let name = match number {
+            1 => "groundstate".to_string(),
+            _ => format!("groundstate-{number}"),
+        };
+        let made = match mkdirat(&base_fd, name.as_str(), Mode::from_bits_truncate(0o755)) {
+            Ok(()) => true,
+            Err(Errno::EEXIST) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let directory = openat(&base_fd, name.as_str(), flags, Mode::empty())?;
+        let Ok(directory) = Flock::lock(directory, FlockArg::LockExclusiveNonblock) else {
+            continue;
+        };
+        if made || !group::is_populated(directory.as_fd(), ".")? {
+            let path = format!("{base}/{name}");
+            return Ok(Hierarchy { directory, path, shown: format!("{own}/{name}") });
+        }
+    }
+    Err(io::Error::other("other inits hold every name"))
+}

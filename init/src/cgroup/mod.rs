@@ -1,0 +1,13 @@
+//! Which processes belong to which run, and how all of them are reached: by one cgroup a run,
+//! or, where no cgroup v2 is to be had, by process group and descent. The same questions either
+//! way; which way it is stands in `status`.
+//!
+//! [`Tracker`] is the whole interface. What it is not: the reaping and the deciding. How a
+//! child gets into its cgroup is in [`crate::sys::launch`].
+
+mod descent;
+mod group;
+mod hierarchy;
+mod tracker;
+
+pub(crate) use tracker::{Tracker, Tracking};

@@ -1,0 +1,137 @@
+//! What /proc says about other processes: parents, groups, cgroups. Reads `stat` and `cgroup`
+//! only, which never wait for the process (cmdline, environ and maps may).
+//!
+//! Everything here is a look at a moment: a pid may belong to somebody else by the time the
+//! answer is used. Who needs more opens a pidfd first and asks again.
+
+use crate::sys::Pid;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Bytes of /proc/PID/stat that are read; the fields needed stand in the first 400.
+const STAT: usize = 1024;
+/// Bytes of /proc/PID/cgroup that are read.
+const CGROUP: usize = 16 * 1024;
+/// Processes looked at in one snapshot.
+const PROCESSES: usize = 65_536;
+/// Parents followed upwards.
+const ANCESTORS: usize = 256;
+
+/// Some fields of proc_pid_stat(5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// The process.
+    pub pid: i32,
+    /// Its parent; 0 when that is outside this pid namespace.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Its session.
+    pub session: i32,
+    /// `Z` or `X`: it has ended.
+    pub ended: bool,
+    /// When it began, in ticks since boot: tells two processes with one pid apart.
+    pub began: u64,
+}
+
+/// None: there is no such process (or no /proc).
+pub(crate) fn stat(pid: Pid) -> Option<Stat> {
+    let mut text = [0; STAT];
+    let length = read(&format!("/proc/{pid}/stat"), &mut text).ok()?;
+    parse_stat(text.get(..length)?)
+}
+
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    // The name stands in parentheses and may hold anything, parentheses too.
+    let open = text.iter().position(|b| *b == b'(')?;
+    let close = text.iter().rposition(|b| *b == b')')?;
+    let pid = std::str::from_utf8(text.get(..open)?).ok()?.trim().parse().ok()?;
+    let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().take(20).collect();
+    let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
+    Some(Stat {
+        pid,
+        parent: number(1)?,
+        group: number(2)?,
+        session: number(3)?,
+        ended: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
+        began: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// The path of its cgroup in the v2 hierarchy, as this process sees it. None: it is gone, there
+/// is no /proc, or no v2.
+pub(crate) fn cgroup(pid: Pid) -> Option<String> {
+    cgroup_at(&format!("/proc/{pid}/cgroup"))
+}
+
+/// The same of this process.
+pub(crate) fn own_cgroup() -> Option<String> {
+    cgroup_at("/proc/self/cgroup")
+}
+
+fn cgroup_at(path: &str) -> Option<String> {
+    let mut text = vec![0; CGROUP];
+    let length = read(path, &mut text).ok()?;
+    let text = std::str::from_utf8(text.get(..length)?).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_string)
+}
+
+/// All processes there are now, by pid.
+pub(crate) fn snapshot() -> BTreeMap<i32, Stat> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    pids.take(PROCESSES)
+        .filter_map(|pid| Some((pid, stat(Pid::from_raw(pid))?)))
+        .collect()
+}
+
+/// Its ancestors, parent first, as far as this pid namespace goes.
+pub(crate) fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
+    let parent = |pid: Pid| stat(pid).map(|s| Pid::from_raw(s.parent)).filter(|p| p.as_raw() > 0);
+    std::iter::successors(parent(pid), move |pid| parent(*pid)).take(ANCESTORS)
+}
+
+/// /proc is mounted and shows this process.
+pub(crate) fn has_proc() -> bool {
+    stat(nix::unistd::getpid()).is_some()
+}
+
+fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
+    let mut file = File::open(path)?;
+    let mut filled = 0;
+    loop {
+        match file.read(to.get_mut(filled..).unwrap_or_default()) {
+            Ok(0) => return Ok(filled),
+            Ok(length) => filled += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let line = b"42 (a) b (c) S 1 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 998877 1 2";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.pid, stat.parent, stat.group, stat.session), (42, 1, 42, 41));
+        assert_eq!((stat.ended, stat.began), (false, 998_877));
+        for broken in [&b""[..], b"42", b"42 (x", b"42 (x)", b"42 (x) S 1", b"(x) S 1 2 3", b")("] {
+            assert_eq!(parse_stat(broken), None);
+        }
+    }
+
+    #[test]
+    fn this_process_is_there_and_its_parent_is_its_ancestor() {
+        let own = nix::unistd::getpid();
+        assert_eq!(stat(own).unwrap().parent, nix::unistd::getppid().as_raw());
+        assert_eq!(ancestors(own).next(), Some(nix::unistd::getppid()));
+        assert!(snapshot().contains_key(&own.as_raw()));
+        assert_eq!(cgroup(own), own_cgroup());
+    }
+}
