@@ -121,8 +121,7 @@ impl Init {
     pub(crate) fn new(options: Options, mode: Mode) -> io::Result<Init> {
         let open_files = OpenFiles::raise();
         let wrong = boot::duties(mode);
-        let mut voice =
-            if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
+        let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         if let Some(level) = kernel.level {
             voice.quieten(level);

@@ -66,8 +66,7 @@ impl Options {
             match key {
                 "--container" if given.is_none() => options.container = true,
                 "--version" if given.is_none() => {
-                    options.say =
-                        Some(format!("groundstate init {}\n", env!("CARGO_PKG_VERSION")));
+                    options.say = Some(format!("groundstate init {}\n", env!("CARGO_PKG_VERSION")));
                 }
                 "--help" | "-h" if given.is_none() => options.say = Some(HELP.to_string()),
                 key if Options::takes_value(key) => {

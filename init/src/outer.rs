@@ -2,7 +2,9 @@
 //! socket (a container manager, a service manager above a supervisor) or vsock (the
 //! virtual machine monitor). Best effort: never waits, and nobody depends on it.
 
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, VsockAddr, sendto, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, VsockAddr, sendto, socket,
+};
 use std::os::fd::AsRawFd;
 
 /// Where it listens.

@@ -57,7 +57,11 @@ impl Paths {
     /// the defaults; the runtime one always among them.
     pub(crate) fn unit_dirs(&self, settings: &Settings) -> Vec<String> {
         let runtime = place::runtime_units(&self.runtime_asked);
-        let given = if self.units.is_empty() { settings.unit_dirs.clone() } else { Some(self.units.clone()) };
+        let given = if self.units.is_empty() {
+            settings.unit_dirs.clone()
+        } else {
+            Some(self.units.clone())
+        };
         match given {
             None => self.defaults.unit_dirs.clone(),
             Some(mut dirs) => {

@@ -82,9 +82,7 @@ fn cgroup_at(path: &str) -> Option<String> {
 pub(crate) fn snapshot() -> BTreeMap<i32, Stat> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
     let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    pids.take(PROCESSES)
-        .filter_map(|pid| Some((pid, stat(Pid::from_raw(pid))?)))
-        .collect()
+    pids.take(PROCESSES).filter_map(|pid| Some((pid, stat(Pid::from_raw(pid))?))).collect()
 }
 
 /// Its ancestors, parent first, as far as this pid namespace goes.

@@ -182,8 +182,7 @@ fn unmount_with_deadline() {
 /// From the last mounted to the first; what is busy is made read-only.
 fn unmount_all() {
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let points: Vec<&str> =
-        table.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    let points: Vec<&str> = table.lines().filter_map(|line| line.split(' ').nth(1)).collect();
     for point in points.iter().rev() {
         let api = ["/proc", "/sys", "/dev", "/run"];
         if api.iter().any(|kept| point == kept || point.starts_with(&format!("{kept}/"))) {

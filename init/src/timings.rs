@@ -35,8 +35,7 @@ impl Timings {
         for note in notes {
             match note.to {
                 State::Waiting if note.from != State::Waiting => {
-                    let fresh =
-                        Start { waited_from: now, started: None, ready: None, after: None };
+                    let fresh = Start { waited_from: now, started: None, ready: None, after: None };
                     self.of.insert(note.unit.clone(), fresh);
                 }
                 State::Starting => self.started(now, note, opener),

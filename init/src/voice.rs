@@ -128,7 +128,8 @@ impl Voice {
     fn allowed(&mut self, now: Time) -> bool {
         let whole = now.since(self.counted_from).as_secs();
         if whole > 0 {
-            let more = u32::try_from(whole).unwrap_or(u32::MAX).saturating_mul(limit::LINES_A_SECOND);
+            let more =
+                u32::try_from(whole).unwrap_or(u32::MAX).saturating_mul(limit::LINES_A_SECOND);
             self.allowance = self.allowance.saturating_add(more).min(limit::LINES_AT_ONCE);
             self.counted_from = now;
         }

@@ -54,7 +54,9 @@ fn machine_id() -> Result<(), String> {
     put(passing, &text).map_err(|error| format!("cannot keep a machine-id: {error}"))?;
     if fs::metadata(MACHINE_ID).is_ok() {
         let bound = mount(Some(passing), MACHINE_ID, None::<&str>, MsFlags::MS_BIND, None::<&str>);
-        bound.map_err(|error| format!("the machine-id of this boot is in {passing} only: {error}"))?;
+        bound.map_err(|error| {
+            format!("the machine-id of this boot is in {passing} only: {error}")
+        })?;
     }
     Ok(())
 }

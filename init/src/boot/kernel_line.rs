@@ -25,7 +25,9 @@ impl KernelLine {
         for word in text.split_ascii_whitespace() {
             match word.split_once('=') {
                 None if word == "quiet" => line.level = line.level.or(Some(Level::Warning)),
-                None if matches!(word, "single" | "emergency") => line.target = Name::new(word).ok(),
+                None if matches!(word, "single" | "emergency") => {
+                    line.target = Name::new(word).ok()
+                }
                 Some(("groundstate.target", name)) => {
                     line.target = Name::new(name).ok().or(line.target);
                 }

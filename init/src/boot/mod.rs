@@ -96,7 +96,10 @@ fn machine() -> Vec<String> {
     // Machines without a virtual console have no such key.
     if let Ok(console) = open("/dev/tty0", how, FileMode::empty()) {
         let signal = u8::try_from(libc::SIGWINCH).unwrap_or(28);
-        note("Ctrl-Alt-Up is not listened to", terminal::accept_keyboard_request(console.as_fd(), signal));
+        note(
+            "Ctrl-Alt-Up is not listened to",
+            terminal::accept_keyboard_request(console.as_fd(), signal),
+        );
     }
     wrong
 }

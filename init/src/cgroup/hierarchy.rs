@@ -58,7 +58,8 @@ impl Hierarchy {
             None => return Err("/proc/self/cgroup can not be read".to_string()),
         };
         let base = format!("{root}{own}");
-        let hierarchy = claim(&base, &own).map_err(|e| format!("nothing can be made in {base}: {e}"))?;
+        let hierarchy =
+            claim(&base, &own).map_err(|e| format!("nothing can be made in {base}: {e}"))?;
         hierarchy.probe()?;
         Ok(hierarchy)
     }

@@ -311,9 +311,7 @@ impl Init {
         let behind: Vec<(usize, u64, u64)> = control
             .clients
             .iter()
-            .filter_map(|(number, client)| {
-                client.follows.map(|(id, seq)| (*number, id, seq))
-            })
+            .filter_map(|(number, client)| client.follows.map(|(id, seq)| (*number, id, seq)))
             .filter(|(_, _, seq)| *seq < last)
             .collect();
         for (number, id, seq) in behind {

@@ -62,7 +62,8 @@ fn stat(data: &Metadata) -> Stat {
     } else {
         FileKind::Special
     };
-    let nanos = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+    let nanos =
+        |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
     Stat {
         kind,
         mode: data.mode() & 0o7777,

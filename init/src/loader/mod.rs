@@ -95,7 +95,8 @@ impl Init {
     pub(crate) fn load(&mut self, purpose: Purpose) {
         if self.loader.working.is_some() {
             // Signals that come during a load are one more load.
-            if !self.loader.waiting.contains(&purpose) && self.loader.waiting.len() < limit::CLIENTS {
+            if !self.loader.waiting.contains(&purpose) && self.loader.waiting.len() < limit::CLIENTS
+            {
                 self.loader.waiting.push_back(purpose);
             }
             return;
@@ -292,11 +293,7 @@ impl Init {
         let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
         let token = mio::Token(crate::event_loop::token::LOGGER);
         // Unwatched, it is still told at each turn.
-        let _ = self.poll.registry().register(
-            &mut mio::unix::SourceFd(&source),
-            token,
-            interest,
-        );
+        let _ = self.poll.registry().register(&mut mio::unix::SourceFd(&source), token, interest);
     }
 
     /// A child was reaped that is no unit's.

@@ -107,8 +107,7 @@ impl Parcel {
             return Err("it is longer than it says".to_string());
         }
         drop(bytes);
-        let generation =
-            Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
+        let generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
         Ok(Delivery { notes: wire.notes, refused: wire.refused, generation })
     }
 }

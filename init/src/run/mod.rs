@@ -213,9 +213,7 @@ impl Init {
             line,
             main_pid,
             base: &self.base,
-            notify_socket: notify
-                .as_deref()
-                .filter(|_| spec.notify_access != NotifyAccess::None),
+            notify_socket: notify.as_deref().filter(|_| spec.notify_access != NotifyAccess::None),
             extra: &[],
             stdio: [self.null.input.clone(), output.clone(), output],
             listen: Vec::new(),

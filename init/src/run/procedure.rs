@@ -453,7 +453,8 @@ impl Procedure {
         }
         if self.step == Step::Seeking {
             return self.main_not_found(
-                "its launcher ended, no process of it is left, and there is no pid file".to_string(),
+                "its launcher ended, no process of it is left, and there is no pid file"
+                    .to_string(),
             );
         }
         let over = self.exit_told || (self.stopping && !self.main_alive);

@@ -10,8 +10,8 @@
 use super::board::{Board, SlotId};
 use super::child::{Frame, Orders, Plan, Step};
 use super::{Pid, check, child, raw, signal};
-use std::io;
 use groundstate_units::spec::Exit;
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,8 +138,11 @@ pub(crate) fn thinking(
 /// Puts a child that ends at once into a cgroup, to learn whether that can be done; waits for
 /// it. For the time before the loop.
 pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
-    let mut args =
-        CloneArgs { exit_signal: libc::SIGCHLD as u64, flags: CLONE_CLEAR_SIGHAND, ..CloneArgs::default() };
+    let mut args = CloneArgs {
+        exit_signal: libc::SIGCHLD as u64,
+        flags: CLONE_CLEAR_SIGHAND,
+        ..CloneArgs::default()
+    };
     into_cgroup(&mut args, Some(cgroup.as_raw_fd()));
     let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
     // SAFETY: as in `copied`.
