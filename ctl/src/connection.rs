@@ -85,16 +85,12 @@ impl Connection {
     }
 
     fn lost(&self, error: &std::io::Error) -> Trouble {
-        match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                let message = format!("no answer from {} within {PATIENCE:?}", self.path);
-                Trouble::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, ""))
-            }
-            _ => {
-                let message = format!("{}: {error}", self.path);
-                Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, ""))
-            }
+        if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+            let message = format!("no answer from {} within {PATIENCE:?}", self.path);
+            return Trouble::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, ""));
         }
+        let message = format!("{}: {error}", self.path);
+        Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, ""))
     }
 }
 

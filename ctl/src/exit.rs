@@ -47,11 +47,9 @@ impl Trouble {
 
     /// A file could not be read or written.
     pub(crate) fn file(path: &str, error: &io::Error) -> Trouble {
-        let exit = match error.kind() {
-            io::ErrorKind::PermissionDenied => Exit::Denied,
-            _ => Exit::Bad,
-        };
-        let kind = if exit == Exit::Denied { Failure::DENIED } else { "file" };
+        let denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let (exit, kind) =
+            if denied { (Exit::Denied, Failure::DENIED) } else { (Exit::Bad, "file") };
         Trouble::Failed(exit, Failure::new(kind, format!("{path}: {error}"), ""))
     }
 
@@ -64,10 +62,10 @@ impl Trouble {
 impl From<io::Error> for Trouble {
     /// Of writing to stdout or stderr; files have [`Trouble::file`].
     fn from(error: io::Error) -> Trouble {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Trouble::Unread,
-            _ => Trouble::local(format!("cannot write: {error}"), ""),
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Trouble::Unread;
         }
+        Trouble::local(format!("cannot write: {error}"), "")
     }
 }
 

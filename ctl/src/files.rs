@@ -66,11 +66,10 @@ fn stat(found: &Metadata) -> Stat {
 }
 
 fn problem(error: &std::io::Error) -> Problem {
-    match error.kind() {
-        ErrorKind::NotFound => Problem::Missing,
-        ErrorKind::NotADirectory => Problem::Missing,
-        _ => Problem::Other(error.to_string()),
+    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+        return Problem::Missing;
     }
+    Problem::Other(error.to_string())
 }
 
 fn stamp(found: &Metadata) -> Stamp {

@@ -102,14 +102,13 @@ impl Session {
     /// plan that was refused an unknown name is a mistake in the command line.
     fn with_guess(&self, asked: Option<(String, Exit)>, mut failure: Failure) -> Trouble {
         let Some((name, exit)) = asked else { return Trouble::answered(failure) };
-        if failure.hint.is_empty()
-            && let Ok((status, _)) = self.ask_as::<Status>(Verb::Status { targets: Vec::new() })
-        {
+        if let Ok((status, _)) = self.ask_as::<Status>(Verb::Status { targets: Vec::new() }) {
             let targets = status.targets.iter().map(|target| target.target.as_str());
             let units = status.units.iter().map(|unit| unit.unit.as_str());
             failure.hint = match typed::nearest(&name, targets.chain(units)) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "`initctl status --all` lists all".to_string(),
+                None if failure.hint.is_empty() => "`initctl status --all` lists all".to_string(),
+                None => failure.hint,
             };
         }
         Trouble::Failed(exit, failure)

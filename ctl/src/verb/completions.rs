@@ -73,12 +73,8 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Trouble> {
     clap_complete::generate(shell, &mut Arguments::command(), "initctl", &mut written);
     let mut text = String::from_utf8_lossy(&written).into_owned();
     let verbs = WITH_TARGETS.split_whitespace().collect::<Vec<_>>();
-    let dynamic = match shell {
-        Shell::Bash => BASH,
-        Shell::Zsh => ZSH,
-        Shell::Fish => FISH,
-        _ => "",
-    };
+    let ours = [(Shell::Bash, BASH), (Shell::Zsh, ZSH), (Shell::Fish, FISH)];
+    let dynamic = ours.iter().find(|(of, _)| *of == shell).map_or("", |(_, text)| text);
     let dynamic = dynamic.replace("VERBS_BAR", &verbs.join("|"));
     text.push_str(&dynamic.replace("VERBS", &verbs.join(" ")));
     session::print(&text)?;

@@ -282,11 +282,13 @@ pub(crate) fn word(unit: &UnitStatus) -> String {
         unit.reason.as_ref().map(|reason| &reason.cause),
         Some(Cause::Dependency { .. } | Cause::Masked { .. } | Cause::Missing { .. })
     );
-    match unit.state {
-        State::Failed if dependency => "failed (dependency)".to_string(),
-        State::Running if unit.degraded => "degraded".to_string(),
-        state if unit.degraded => format!("{}, degraded", state.as_str()),
-        state => state.as_str().to_string(),
+    if unit.state == State::Failed && dependency {
+        return "failed (dependency)".to_string();
+    }
+    match (unit.state, unit.degraded) {
+        (State::Running, true) => "degraded".to_string(),
+        (state, true) => format!("{}, degraded", state.as_str()),
+        (state, false) => state.as_str().to_string(),
     }
 }
 

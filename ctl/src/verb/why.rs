@@ -159,11 +159,8 @@ fn next(why: &Why, now: Wall) -> String {
     let Some(reason) = &root.reason else { return String::new() };
     let name = root.unit.as_deref().unwrap_or(&root.target);
     let own = why.detail.as_ref().filter(|unit| unit.unit == name);
-    let at = match &reason.cause {
-        Cause::Backoff { at, .. } => Some(at),
-        _ => own.and_then(|unit| unit.next_try.as_ref()),
-    };
-    if let Some(at) = at {
+    let backoff = if let Cause::Backoff { at, .. } = &reason.cause { Some(at) } else { None };
+    if let Some(at) = backoff.or(own.and_then(|unit| unit.next_try.as_ref())) {
         let left = style::span(span::until(at, now));
         return format!("tried again in {left}; `initctl retry {name}` tries now");
     }
@@ -184,8 +181,26 @@ fn next(why: &Why, now: Wall) -> String {
         Cause::Slot => "started when another start is done".to_string(),
         Cause::On { .. } => "started as soon as they are there".to_string(),
         Cause::Unkillable { .. } => "init keeps looking; the kernel holds it".to_string(),
-        _ if root.state == State::Failed => next_of_failed(why, name),
-        _ => String::new(),
+        Cause::Dependency { .. } | Cause::Backoff { .. } => String::new(),
+        Cause::Exit { .. }
+        | Cause::Signal { .. }
+        | Cause::StartTimeout
+        | Cause::StopTimeout
+        | Cause::Watchdog
+        | Cause::Exec { .. }
+        | Cause::Oom
+        | Cause::Protocol { .. }
+        | Cause::Internal
+        | Cause::Other => match root.state {
+            State::Failed => next_of_failed(why, name),
+            State::Disabled
+            | State::Waiting
+            | State::Starting
+            | State::Running
+            | State::Reloading
+            | State::Exited
+            | State::Stopping => String::new(),
+        },
     }
 }
 

@@ -153,7 +153,8 @@ impl fmt::Display for Reason {
             Reason::Protocol { message } => message.fmt(f),
             Reason::Slot => write!(f, "waits for a free start slot (max-starting)"),
             Reason::Backoff { attempt, .. } => {
-                write!(f, "waits for its next try after {attempt} failures in a row")
+                let failures = if *attempt == 1 { "failure" } else { "failures in a row" };
+                write!(f, "waits for its next try after {attempt} {failures}")
             }
             Reason::On { targets } => {
                 write!(f, "waits for ")?;
