@@ -1,0 +1,176 @@
+//! A machine as it is answered: status, why, graph, as JSON that other programs read.
+
+#[allow(dead_code, reason = "shared with the tests of the loader")]
+mod memory;
+
+use groundstate_units::control::answer::{Failure, Status};
+use groundstate_units::generation::Generation;
+use groundstate_units::machine::Machine;
+use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
+use groundstate_units::name::Name;
+use groundstate_units::policy::Policy;
+use groundstate_units::spec::Exit;
+use groundstate_units::time::Time;
+use groundstate_units::view::{self, Facts};
+use groundstate_units::wall::Wall;
+use memory::Memory;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn at(seconds: u64) -> Time {
+    Time::ZERO.after(Duration::from_secs(seconds))
+}
+
+fn facts(seconds: u64) -> Facts {
+    let wall = Wall::parse("2026-11-21T05:00:00.000Z").unwrap().as_millis() + 1000 * seconds;
+    Facts { now: at(seconds), wall: Wall::from_millis(wall), ..Facts::default() }
+}
+
+const SET: [(&str, &str); 4] = [
+    ("/u/all.yaml", "unit: all\nwaits-for: site, tools\n"),
+    ("/u/web.yaml", "unit: web\nprovides: site, shop\ndepends-on: db\nexec-start: /bin/x\n"),
+    ("/u/db.yaml", "unit: db\nexec-start: /bin/x\n"),
+    ("/u/tools.yaml", "unit: tools\nwants: nowhere\n"),
+];
+
+/// Booted into `all` at second 1; run 1 is db's.
+fn booted() -> Machine {
+    let generation: Generation = Memory::new(&SET).check("/u");
+    assert!(generation.diagnostics.is_empty(), "{:?}", generation.diagnostics);
+    let mut machine = Machine::new(Duration::from_secs(90));
+    let boot = Event::Boot { generation: Arc::new(generation), targets: vec![name("all")] };
+    machine.step(at(1), boot);
+    machine
+}
+
+fn run_of(machine: &Machine, unit: &str) -> RunId {
+    machine.run(machine.generation().find_unit(unit).unwrap()).unwrap()
+}
+
+fn status(machine: &Machine, seconds: u64, names: &[&str]) -> Value {
+    let names: Vec<Name> = names.iter().map(|text| name(text)).collect();
+    let status: Status = view::status(machine, &facts(seconds), &names).unwrap();
+    serde_json::to_value(status).unwrap()
+}
+
+fn find<'a>(status: &'a Value, list: &str, key: &str, name: &str) -> &'a Value {
+    status[list].as_array().unwrap().iter().find(|item| item[key] == name).unwrap()
+}
+
+#[test]
+fn a_unit_that_waits_names_what_it_waits_for() {
+    let machine = booted();
+    let status = status(&machine, 4, &[]);
+    assert_eq!(status["system"], "starting");
+    assert_eq!(status["settled"], false);
+    let web = find(&status, "units", "unit", "web");
+    assert_eq!(web["state"], "waiting");
+    assert_eq!(web["reason"]["kind"], "on");
+    assert_eq!(web["reason"]["targets"], json!(["db"]));
+    assert_eq!(web["provides"], json!(["shop", "site"]));
+    assert_eq!(web["main-pid"], Value::Null);
+    assert_eq!(web["since"], "2026-11-21T05:00:01.000Z");
+    let site = find(&status, "targets", "target", "site");
+    assert_eq!((&site["unit"], &site["coincidental"]), (&json!("web"), &json!(false)));
+    assert_eq!(find(&status, "targets", "target", "shop")["coincidental"], true);
+    let nowhere = find(&status, "targets", "target", "nowhere");
+    assert_eq!(nowhere["unit"], Value::Null);
+}
+
+#[test]
+fn status_of_a_target_is_about_its_unit_alone() {
+    let machine = booted();
+    let status = status(&machine, 4, &["site"]);
+    assert_eq!(status["units"].as_array().unwrap().len(), 1);
+    assert_eq!(status["units"][0]["unit"], "web");
+    let unknown = view::status(&machine, &facts(4), &[name("sight")]).unwrap_err();
+    assert_eq!(unknown.kind, Failure::UNKNOWN_TARGET);
+}
+
+#[test]
+fn the_main_pid_is_that_of_the_present_run() {
+    let mut machine = booted();
+    let run = run_of(&machine, "db");
+    machine.step(at(2), Event::Executed(run));
+    let mut facts = facts(3);
+    facts.main_pids.insert(run, 42);
+    facts.main_pids.insert(RunId(999), 43);
+    let status = view::status(&machine, &facts, &[name("db")]).unwrap();
+    assert_eq!(status.units[0].main_pid, Some(42));
+}
+
+#[test]
+fn why_goes_down_to_what_could_not_be_run() {
+    let mut machine = booted();
+    let run = run_of(&machine, "db");
+    let failure = ExecFailure { stage: Stage::Execve, errno: 2, path: "/bin/gone".to_string() };
+    machine.step(at(2), Event::StartFailed(run, failure));
+    let why = view::why(&machine, &facts(3), &name("all")).unwrap();
+    let why = serde_json::to_value(why).unwrap();
+    assert_eq!(why["degraded"], true);
+    let last = why["chain"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["unit"], "db");
+    assert_eq!(last["reason"]["kind"], "exec");
+    assert_eq!(last["reason"]["stage"], "execve");
+    let text = last["reason"]["text"].as_str().unwrap();
+    assert_eq!(text, "cannot run /bin/gone (execve): no such file or directory");
+
+    let why = view::why(&machine, &facts(3), &name("site")).unwrap();
+    let why = serde_json::to_value(why).unwrap();
+    assert_eq!((&why["state"], &why["unit"]), (&json!("failed"), &json!("web")));
+    assert_eq!(why["chain"][0]["target"], "site");
+    assert_eq!(why["chain"][0]["reason"]["kind"], "dependency");
+    assert_eq!(why["needed-by"][0]["unit"], "all");
+    assert_eq!(why["needed-by"][0]["kind"], "waits-for");
+    assert_eq!(why["affects"][0]["unit"], "all");
+}
+
+#[test]
+fn a_failed_unit_says_when_it_is_tried_again() {
+    let mut machine = booted();
+    let run = run_of(&machine, "db");
+    machine.step(at(2), Event::Executed(run));
+    machine.step(at(3), Event::Ended(run, Exit::Code(3)));
+    let status = status(&machine, 3, &["db"]);
+    let db = &status["units"][0];
+    assert_eq!(db["attempt"], 1);
+    assert_eq!(db["reason"]["kind"], "backoff");
+    assert_eq!(db["next-try"], "2026-11-21T05:00:03.200Z");
+    assert_eq!(db["reason"]["at"], db["next-try"]);
+}
+
+#[test]
+fn a_masked_target_is_nobodys_and_says_so() {
+    let mut machine = booted();
+    let policy = Policy { mask: [name("db")].into(), ..Policy::default() };
+    machine.step(at(2), Event::SetPolicy(policy));
+    let why = view::why(&machine, &facts(3), &name("db")).unwrap();
+    assert_eq!(why.unit, None);
+    let why = serde_json::to_value(why).unwrap();
+    assert_eq!(why["chain"][0]["reason"]["kind"], "masked");
+    let status = status(&machine, 3, &["db"]);
+    assert_eq!(find(&status, "targets", "target", "db")["unit"], Value::Null);
+    assert_eq!(find(&status, "units", "unit", "db")["unit"], "db");
+}
+
+#[test]
+fn the_graph_has_every_unit_and_the_edges_to_nobody_too() {
+    let machine = booted();
+    let graph = serde_json::to_value(view::graph(&machine)).unwrap();
+    assert_eq!(graph["goal"], json!(["all"]));
+    assert_eq!(graph["nodes"].as_array().unwrap().len(), 4);
+    let edges = graph["edges"].as_array().unwrap();
+    let wanted = json!({"from": "tools", "target": "nowhere", "to": null, "kind": "wants"});
+    assert!(edges.contains(&wanted), "{graph}");
+}
+
+#[test]
+fn the_place_of_a_unit_is_its_file() {
+    let located = view::located(&booted(), &name("shop")).unwrap();
+    assert_eq!((located.file.as_str(), located.line), ("/u/web.yaml", 1));
+}
