@@ -19,11 +19,15 @@ pub mod log_line;
 pub mod log_query;
 pub mod machine;
 pub mod name;
+#[cfg(feature = "sim")]
+pub mod oracle;
 pub mod policy;
 #[cfg(feature = "sim")]
 pub mod scenario;
 pub mod settings;
 pub mod signal;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod spec;
 pub mod time;
 pub mod view;

@@ -1,0 +1,430 @@
+//! The oracle: the law of Groundstate, written a second time and naively. It stores
+//! only what the design says is stored, replays the same facts as the machine, and
+//! computes every set anew after every event. It shares no code with
+//! [`crate::machine`], only the types of events and states; the simulator
+//! ([`crate::sim`]) compares the two. Not fast, not for PID 1.
+//!
+//! Here: what is stored, and settling. [`law`]: the sets and states computed from
+//! it. [`facts`]: how one event changes it. [`graph`]: who provides what.
+#![allow(clippy::indexing_slicing, reason = "unit numbers come from the oracle's own universe")]
+
+pub mod facts;
+pub mod graph;
+pub mod law;
+pub mod set;
+
+use crate::generation::{Generation, Unit};
+use crate::machine::event::{Event, RunId, Shutdown};
+use crate::name::Name;
+use crate::policy::Policy;
+use crate::spec::{Kind, Live, Readiness};
+use crate::time::Time;
+use graph::{Graph, Universe};
+use set::Set;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A run gives its slot back after this.
+pub const SLOT: Duration = Duration::from_secs(60);
+/// Alive this long after KILL: can not be killed.
+pub const IMMORTAL: Duration = Duration::from_secs(2);
+
+/// What the oracle expects the machine to order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Deed {
+    /// A run begins.
+    Start(usize, RunId),
+    /// A run is told to stop; true: nothing is left of it.
+    Stop(usize, RunId, bool),
+    /// A run is killed.
+    Kill(usize, RunId),
+    /// exec-reload.
+    Reload(usize, RunId),
+    /// The end.
+    Finish,
+}
+
+/// Form of an up run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Not ready.
+    Starting,
+    /// Active.
+    Running,
+    /// Active.
+    Reloading,
+    /// Active.
+    Exited,
+    /// Told to stop, or ended with something left.
+    Stopping,
+}
+
+impl Phase {
+    pub(crate) fn is_active(self) -> bool {
+        matches!(self, Phase::Running | Phase::Reloading | Phase::Exited)
+    }
+}
+
+/// Why a run failed, as far as the law distinguishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// It ended, was silent, or broke its protocol.
+    Ordinary,
+    /// Not ready in time.
+    StartTimeout,
+    /// It could not be run.
+    Exec,
+    /// Not gone in time.
+    StopTimeout,
+}
+
+/// A unit without a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rest {
+    /// Free to start.
+    Idle,
+    /// Until then.
+    Backoff(Time),
+    /// Until retry, a new definition, or leaving N.
+    Failed(Failure),
+}
+
+/// One life.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// Its form.
+    pub phase: Phase,
+    pub(crate) kind: Kind,
+    pub(crate) readiness: Readiness,
+    pub(crate) hash: u64,
+    pub(crate) has_exec_stop: bool,
+    pub(crate) has_exec_reload: bool,
+    /// The live keys that hold for it.
+    pub(crate) live: Live,
+    /// Providers its ordering edges had when it began, by number.
+    pub(crate) before: Vec<usize>,
+    /// depends-ms targets when it began.
+    pub(crate) milestones: Vec<usize>,
+    /// Targets it holds.
+    pub(crate) targets: Vec<usize>,
+    pub(crate) lost: bool,
+    pub(crate) asked: bool,
+    pub(crate) changed: bool,
+    /// Began.
+    pub(crate) since: Time,
+    /// Became active.
+    pub(crate) active_since: Option<Time>,
+    /// Told to stop, or ended by itself with something left.
+    pub told: Option<Time>,
+    pub(crate) start_by: Time,
+    pub(crate) ready_at: Time,
+    pub(crate) reload_by: Time,
+    pub(crate) stop_by: Time,
+    pub(crate) watch: Option<Duration>,
+    pub(crate) ping_by: Time,
+    /// KILL was sent.
+    pub(crate) killed: bool,
+    /// Alive after KILL.
+    pub unkillable: bool,
+    /// Its main process ended.
+    pub(crate) ended: bool,
+    /// Nothing of it is left.
+    pub(crate) empty: bool,
+    /// A condition of it was not met.
+    pub(crate) skipped: bool,
+    /// What its end will count as.
+    pub(crate) failure: Option<Failure>,
+    /// It ended well and is to run again.
+    pub(crate) again: bool,
+}
+
+/// All that is stored of one unit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Stored {
+    /// Without a run.
+    pub rest: Rest,
+    /// Failures in a row.
+    pub n: u32,
+    /// Enough of them.
+    pub verdict: bool,
+    /// Active, or failed by itself, since it became needed.
+    pub(crate) tried: bool,
+    /// A trigger that has fired.
+    pub(crate) fired: bool,
+    /// When its last failures were, for a limit within a span.
+    pub(crate) failures: Vec<Time>,
+    /// Its run.
+    pub run: Option<Run>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    pub(crate) universe: Universe,
+    pub(crate) generation: Arc<Generation>,
+    pub(crate) policy: Policy,
+    /// Who provides what now.
+    pub graph: Graph,
+    pub(crate) goal: Vec<Name>,
+    pub(crate) want: Vec<(Name, Option<Time>)>,
+    pub(crate) drop: Vec<Name>,
+    /// Roots that nobody in the universe is called by.
+    pub(crate) unknown_roots: usize,
+    pub(crate) shutdown: Option<(Shutdown, Time)>,
+    pub(crate) finished: bool,
+    /// By unit number.
+    pub stored: Vec<Stored>,
+    /// N.
+    pub needed: Set,
+    /// Failed by a conflict with an earlier root.
+    pub refused: Set,
+    pub(crate) now: Time,
+    pub(crate) deeds: Vec<Deed>,
+    pub(crate) next_run: u64,
+}
+
+impl Oracle {
+    /// Nothing runs, nothing is wanted.
+    pub fn new(universe: Universe, empty: Arc<Generation>) -> Oracle {
+        let idle = Stored {
+            rest: Rest::Idle,
+            n: 0,
+            verdict: false,
+            tried: false,
+            fired: false,
+            failures: Vec::new(),
+            run: None,
+        };
+        Oracle {
+            stored: vec![idle; universe.units.len()],
+            graph: Graph::new(&universe, &empty, &Policy::default(), &[]),
+            policy: empty.policy.clone(),
+            generation: empty,
+            universe,
+            goal: Vec::new(),
+            want: Vec::new(),
+            drop: Vec::new(),
+            unknown_roots: 0,
+            shutdown: None,
+            finished: false,
+            needed: Set::EMPTY,
+            refused: Set::EMPTY,
+            now: Time::ZERO,
+            deeds: Vec::new(),
+            next_run: 1,
+        }
+    }
+
+    /// What the machine must order, and whether it must refuse.
+    pub fn step(&mut self, now: Time, event: &Event) -> (Vec<Deed>, bool) {
+        self.now = now;
+        let accepted = self.apply(event);
+        self.settle();
+        (std::mem::take(&mut self.deeds), !accepted)
+    }
+
+    pub(crate) fn unit(&self, unit: usize) -> Option<&Unit> {
+        self.generation.units.get(self.graph.place[unit])
+    }
+
+    /// Targets that `unit` is the selected provider of.
+    pub(crate) fn selected(&self, unit: usize) -> Vec<usize> {
+        let provider = self.graph.provider.iter().enumerate();
+        provider.filter(|(_, it)| **it == Some(unit)).map(|(target, _)| target).collect()
+    }
+
+    /// The target that a trigger fires.
+    pub(crate) fn activates(&self, unit: usize) -> Option<usize> {
+        let target = self.unit(unit)?.activates?;
+        self.universe.target(&self.generation.targets.get(target.0 as usize)?.name)
+    }
+
+    /// Goal, overlay and sources, in this order.
+    pub(crate) fn roots(&self) -> Vec<usize> {
+        let sources =
+            self.generation.roots.iter().flat_map(|(_, roots)| roots).filter_map(|id| {
+                self.generation.targets.get(id.0 as usize).map(|target| &target.name)
+            });
+        let want = self.want.iter().map(|(name, _)| name);
+        let names = self.goal.iter().chain(want).chain(sources);
+        names.filter_map(|name| self.universe.target(name)).collect()
+    }
+
+    /// (1) tell all that may stop, until nothing moves; (2) start all that may start,
+    /// in order, one pass; a start that takes no time goes back to (1).
+    pub(crate) fn settle(&mut self) {
+        self.renew_need();
+        'again: loop {
+            while let Some(unit) = self.may_stop().iter().next() {
+                self.tell(unit);
+            }
+            for unit in self.start_order() {
+                let (must_stop, starved) = (self.must_stop(), self.starved());
+                if !self.may_start_but_slot(unit, must_stop, starved) {
+                    continue;
+                }
+                let instant = self.unit(unit).is_some_and(|unit| unit.kind.is_instant());
+                if instant || self.slot_free() {
+                    self.start(unit);
+                }
+                if instant {
+                    continue 'again;
+                }
+            }
+            break;
+        }
+        let gone = |stored: &Stored| stored.run.as_ref().is_none_or(|run| run.unkillable);
+        if self.shutdown.is_some() && !self.finished && self.stored.iter().all(gone) {
+            self.finished = true;
+            self.deeds.push(Deed::Finish);
+        }
+    }
+
+    /// N anew, with what entering and leaving it does.
+    pub(crate) fn renew_need(&mut self) {
+        loop {
+            let (needed, refused) = self.need();
+            let (left, entered) = (self.needed.less(needed), needed.less(self.needed));
+            self.refused = refused;
+            self.needed = needed;
+            for unit in left.iter() {
+                self.forgive(unit);
+                self.stored[unit].n = 0;
+            }
+            let mut dropped = false;
+            for unit in left.iter() {
+                dropped |= std::mem::take(&mut self.stored[unit].fired);
+            }
+            for unit in entered.iter() {
+                self.stored[unit].rest = Rest::Idle;
+                let active = |run: &Run| run.phase.is_active();
+                self.stored[unit].tried = self.stored[unit].run.as_ref().is_some_and(active);
+            }
+            if !dropped {
+                return;
+            }
+        }
+    }
+
+    /// Clears verdict, backoff and failed.
+    pub(crate) fn forgive(&mut self, unit: usize) {
+        let it = &mut self.stored[unit];
+        it.verdict = false;
+        it.rest = Rest::Idle;
+    }
+
+    fn start(&mut self, unit: usize) {
+        let Some(definition) = self.unit(unit).cloned() else { return };
+        let targets = self.selected(unit);
+        let edges = || self.graph.of(unit);
+        let id = RunId(self.next_run);
+        self.next_run += 1;
+        let instant = definition.kind.is_instant();
+        let deadline = definition.live.start_timeout.map_or(Time::NEVER, |t| self.now.after(t));
+        let run = Run {
+            id,
+            phase: if instant { Phase::Running } else { Phase::Starting },
+            kind: definition.kind,
+            readiness: definition.readiness,
+            hash: definition.run_hash,
+            has_exec_stop: definition.has_exec_stop,
+            has_exec_reload: definition.has_exec_reload,
+            live: definition.live,
+            before: edges().filter(|edge| edge.kind.orders()).filter_map(|edge| edge.to).collect(),
+            milestones: edges()
+                .filter(|edge| edge.kind == crate::spec::DependencyKind::DependsMs)
+                .filter(|edge| edge.to.is_some())
+                .map(|edge| edge.target)
+                .collect(),
+            targets,
+            lost: false,
+            asked: false,
+            changed: false,
+            since: self.now,
+            active_since: None,
+            told: None,
+            start_by: if instant { Time::NEVER } else { deadline },
+            ready_at: Time::NEVER,
+            reload_by: Time::NEVER,
+            stop_by: Time::NEVER,
+            watch: None,
+            ping_by: Time::NEVER,
+            killed: false,
+            unkillable: false,
+            ended: instant,
+            empty: instant,
+            skipped: false,
+            failure: None,
+            again: false,
+        };
+        self.stored[unit].run = Some(run);
+        self.deeds.push(Deed::Start(unit, id));
+        if instant {
+            self.activate(unit, Phase::Running);
+        }
+    }
+
+    /// The run became active: the failures before are answered.
+    pub(crate) fn activate(&mut self, unit: usize, phase: Phase) {
+        let now = self.now;
+        let it = &mut self.stored[unit];
+        it.verdict = false;
+        it.tried = true;
+        if let Some(run) = &mut it.run {
+            run.phase = phase;
+            run.start_by = Time::NEVER;
+            run.ready_at = Time::NEVER;
+            run.active_since.get_or_insert(now);
+        }
+    }
+
+    /// init tells the run of `unit` to stop.
+    pub(crate) fn tell(&mut self, unit: usize) {
+        let marked = self.graph.edges.iter().filter(|edge| {
+            edge.kind == crate::spec::DependencyKind::RestartWith && edge.to == Some(unit)
+        });
+        let marked: Vec<usize> = marked.map(|edge| edge.from).collect();
+        for other in marked {
+            if let Some(run) = &mut self.stored[other].run {
+                run.asked = true;
+            }
+        }
+        self.quit(unit);
+    }
+
+    /// Out of active; what is left of the run is stopped.
+    pub(crate) fn quit(&mut self, unit: usize) {
+        let now = self.now;
+        let Some(run) = &mut self.stored[unit].run else { return };
+        let was_active = run.phase.is_active();
+        let nothing_left = run.empty && !(run.has_exec_stop && was_active);
+        run.phase = Phase::Stopping;
+        run.told = Some(now);
+        (run.start_by, run.ready_at) = (Time::NEVER, Time::NEVER);
+        (run.reload_by, run.ping_by) = (Time::NEVER, Time::NEVER);
+        run.stop_by = run.live.stop_timeout.map_or(Time::NEVER, |span| now.after(span));
+        let id = run.id;
+        if was_active {
+            self.lose_dependents(unit);
+        }
+        self.deeds.push(Deed::Stop(unit, id, nothing_left));
+        if nothing_left {
+            self.over(unit);
+        }
+    }
+
+    /// `unit` left active: whoever depends on it is lost.
+    fn lose_dependents(&mut self, unit: usize) {
+        let hard = self.graph.edges.iter().filter(|edge| {
+            edge.kind == crate::spec::DependencyKind::DependsOn && edge.to == Some(unit)
+        });
+        let dependents: Vec<usize> = hard.map(|edge| edge.from).collect();
+        for dependent in dependents {
+            if let Some(run) = &mut self.stored[dependent].run {
+                run.lost = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,572 @@
+//! How one event changes what is stored: wishes, facts about runs, and time.
+//! What follows from it is settled afterwards by [`crate::oracle`].
+
+use crate::generation::Generation;
+use crate::machine::event::{Event, RunId};
+use crate::name::Name;
+use crate::oracle::graph::Graph;
+use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, SLOT};
+use crate::spec::{DependencyKind, Exit, Kind, OnChange, Readiness, Restart, RestartLimit};
+use crate::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Oracle {
+    /// False: refused, and nothing changed.
+    pub(crate) fn apply(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Boot { generation, targets } => {
+                let default = || vec![generation.settings.default_target.clone()];
+                self.goal = if targets.is_empty() { default() } else { targets.clone() };
+                self.policy = generation.policy.clone();
+                self.flip(generation.clone(), false);
+                true
+            }
+            Event::SetGoal(goal) => {
+                let mut next = self.clone();
+                next.goal.clone_from(&goal.targets);
+                next.want.clone_from(&goal.want);
+                next.drop.clone_from(&goal.drop);
+                next.look_again();
+                self.accept(next)
+            }
+            Event::Want { target, until } => {
+                let mut next = self.clone();
+                next.want.retain(|(name, _)| name != target);
+                next.want.push((target.clone(), *until));
+                next.drop.retain(|name| name != target);
+                next.look_again();
+                self.accept(next)
+            }
+            Event::Unwant(target) => {
+                if self.shutdown.is_some() {
+                    return false;
+                }
+                self.want.retain(|(name, _)| name != target);
+                self.drop.retain(|name| name != target);
+                self.look_again();
+                true
+            }
+            Event::SetPolicy(policy) => {
+                let mut next = self.clone();
+                next.policy = policy.clone();
+                next.look_again();
+                if self.shutdown.is_some()
+                    || !next.graph.double.is_empty()
+                    || !next.graph.ring().is_empty()
+                {
+                    return false;
+                }
+                *self = next;
+                true
+            }
+            Event::Reload { generation, no_restart } => {
+                let mut next = self.clone();
+                next.policy = generation.policy.clone();
+                next.flip(generation.clone(), *no_restart);
+                self.accept(next)
+            }
+            Event::Restart(targets) => {
+                self.prod(targets, |oracle, unit| match &mut oracle.stored[unit].run {
+                    Some(run) => run.asked = true,
+                    None => oracle.forgive(unit),
+                })
+            }
+            Event::Retry(targets) => self.prod(targets, |oracle, unit| {
+                oracle.forgive(unit);
+                oracle.stored[unit].n = 0;
+            }),
+            Event::ReloadUnit(targets) => self.prod(targets, Oracle::reload_unit),
+            Event::Shutdown(how) => {
+                if self.shutdown.is_some() {
+                    return false;
+                }
+                let span = self.generation.settings.shutdown_deadline;
+                let span = span.unwrap_or(Duration::from_secs(90));
+                self.shutdown = Some((*how, self.now.after(span)));
+                true
+            }
+            Event::Fire(name) => {
+                self.fire(name);
+                true
+            }
+            Event::Tick => {
+                while let Some(due) = self.next_due().filter(|due| *due <= self.now) {
+                    self.timer(due);
+                }
+                true
+            }
+            fact => {
+                self.fact(fact);
+                true
+            }
+        }
+    }
+
+    /// Takes `next` unless it asks for what can not be.
+    fn accept(&mut self, next: Oracle) -> bool {
+        let wanted = next.goal.iter().chain(next.want.iter().map(|(name, _)| name));
+        let provided = |name: &Name| {
+            let target = next.universe.target(name);
+            let unit = target.and_then(|target| next.graph.provider[target]);
+            unit.is_some_and(|unit| !next.graph.broken.has(unit))
+        };
+        let refused = self.shutdown.is_some()
+            || !wanted.clone().all(provided)
+            || !next.graph.double.is_empty()
+            || !next.graph.ring().is_empty()
+            || !next.need().1.less(self.refused).is_empty();
+        if !refused {
+            *self = next;
+        }
+        !refused
+    }
+
+    /// `restart`, `retry`, `reload-unit` of known units that are not broken.
+    fn prod(&mut self, targets: &[Name], each: fn(&mut Oracle, usize)) -> bool {
+        let unit =
+            |name: &Name| self.universe.target(name).and_then(|target| self.graph.provider[target]);
+        let units: Option<Vec<usize>> = targets.iter().map(unit).collect();
+        let Some(units) = units else { return false };
+        if self.shutdown.is_some() || units.iter().any(|unit| self.graph.broken.has(*unit)) {
+            return false;
+        }
+        units.into_iter().for_each(|unit| each(self, unit));
+        true
+    }
+
+    fn reload_unit(&mut self, unit: usize) {
+        let now = self.now;
+        let Some(run) = &mut self.stored[unit].run else { return };
+        if run.phase == Phase::Running && run.has_exec_reload {
+            run.phase = Phase::Reloading;
+            run.reload_by = run.live.start_timeout.map_or(Time::NEVER, |span| now.after(span));
+            self.deeds.push(Deed::Reload(unit, run.id));
+        }
+    }
+
+    /// Policy or overlay changed: the graph anew, and who lost a provider by it.
+    pub(crate) fn look_again(&mut self) {
+        let graph = Graph::new(&self.universe, &self.generation, &self.policy, &self.drop);
+        let old = std::mem::replace(&mut self.graph, graph);
+        self.rebind(&old);
+        self.renew_need();
+    }
+
+    /// An up run whose depends-on target changed its provider is lost; an added edge
+    /// binds it when the provider is active, else it is lost.
+    fn rebind(&mut self, old: &Graph) {
+        let hard = |edge: &&crate::oracle::graph::Edge| edge.kind == DependencyKind::DependsOn;
+        for unit in self.up().iter() {
+            let before = |target| {
+                let mut edges = old.of(unit).filter(hard).filter(|edge| edge.target == target);
+                edges.next().and_then(|edge| edge.to)
+            };
+            let lost = self.graph.of(unit).filter(hard).any(|edge| {
+                let bound = before(edge.target);
+                let active = |to: usize| {
+                    self.stored[to].run.as_ref().is_some_and(|run| run.phase.is_active())
+                };
+                match edge.to {
+                    None => bound.is_some() || !edge.optional,
+                    Some(to) => bound != Some(to) && (bound.is_some() || !active(to)),
+                }
+            });
+            if let Some(run) = self.stored[unit].run.as_mut().filter(|_| lost) {
+                run.lost = true;
+            }
+        }
+    }
+
+    /// The pointer flip of a reload.
+    fn flip(&mut self, generation: Arc<Generation>, no_restart: bool) {
+        let old = std::mem::replace(&mut self.generation, generation);
+        let before = self.graph.clone();
+        self.look_again();
+        for unit in 0..self.stored.len() {
+            let was = old.units.get(before.place[unit]);
+            let Some(is) = self.unit(unit).cloned() else { continue };
+            if was.is_some_and(|was| !same(&old, was, &self.generation, &is)) {
+                self.forgive(unit);
+                self.stored[unit].n = 0;
+            }
+            let Some(run) = &mut self.stored[unit].run else { continue };
+            if run.told.is_some() {
+                continue;
+            }
+            let stale = was.is_some_and(|was| was.run_hash != is.run_hash);
+            if stale && run.hash != is.run_hash && !no_restart && !is.live.essential {
+                match is.live.on_change {
+                    OnChange::Restart => run.changed = true,
+                    OnChange::Reload => self.reload_unit(unit),
+                    OnChange::Keep => {}
+                }
+            } else if !run.changed && run.phase == Phase::Starting {
+                let span = is.live.start_timeout;
+                if span != run.live.start_timeout {
+                    run.start_by = span.map_or(Time::NEVER, |span| run.since.after(span));
+                }
+            }
+            let Some(run) = &mut self.stored[unit].run else { continue };
+            if !run.changed {
+                run.live = is.live;
+            }
+        }
+        let stopping = self.must_stop();
+        for unit in self.up().less(stopping).iter() {
+            let targets = self.selected(unit);
+            if let Some(run) = &mut self.stored[unit].run {
+                run.targets = targets;
+            }
+        }
+    }
+
+    fn owner(&self, id: RunId) -> Option<usize> {
+        let mine = |unit: &usize| self.stored[*unit].run.as_ref().is_some_and(|run| run.id == id);
+        (0..self.stored.len()).find(mine)
+    }
+
+    /// A fact about a run; about any but the present one of its unit it says nothing.
+    fn fact(&mut self, event: &Event) {
+        let now = self.now;
+        let id = match event {
+            Event::Executed(id)
+            | Event::Ready(id)
+            | Event::Reloading(id)
+            | Event::Reloaded(id, _)
+            | Event::Stopping(id)
+            | Event::Status(id, _)
+            | Event::ExtendTimeout(id, _)
+            | Event::WatchdogEvery(id, _)
+            | Event::WatchdogPing(id)
+            | Event::WatchdogTrigger(id)
+            | Event::Exited(id, _)
+            | Event::Ended(id, _)
+            | Event::Gone(id)
+            | Event::Skipped(id, _)
+            | Event::StartFailed(id, _)
+            | Event::Protocol(id, _)
+            | Event::OutOfMemory(id) => *id,
+            _ => return,
+        };
+        let Some(unit) = self.owner(id) else { return };
+        let Some(run) = &mut self.stored[unit].run else { return };
+        let (starting, up) = (run.phase == Phase::Starting, run.told.is_none());
+        match event {
+            Event::Executed(_) if starting => match run.readiness {
+                Readiness::Exec => self.activate(unit, Phase::Running),
+                Readiness::Wait(span) => run.ready_at = now.after(span),
+                _ => {}
+            },
+            Event::Ready(_) if starting => self.activate(unit, Phase::Running),
+            Event::Ready(_) | Event::Reloaded(..) if run.phase == Phase::Reloading => {
+                run.phase = Phase::Running;
+                run.reload_by = Time::NEVER;
+            }
+            Event::Reloading(_) if run.phase == Phase::Running => {
+                run.phase = Phase::Reloading;
+                run.reload_by = run.live.start_timeout.map_or(Time::NEVER, |span| now.after(span));
+            }
+            Event::ExtendTimeout(_, span) => match run.phase {
+                Phase::Starting => run.start_by = now.after(*span),
+                Phase::Stopping if !run.killed => run.stop_by = now.after(*span),
+                Phase::Reloading => run.reload_by = now.after(*span),
+                _ => {}
+            },
+            Event::WatchdogEvery(_, span) if up => {
+                run.watch = Some(*span).filter(|span| !span.is_zero());
+                run.ping_by = run.watch.map_or(Time::NEVER, |span| now.after(span));
+            }
+            Event::WatchdogPing(_) if up => {
+                run.ping_by = run.watch.map_or(Time::NEVER, |span| now.after(span));
+            }
+            Event::WatchdogTrigger(_) if up => self.fail(unit, Failure::Ordinary, true),
+            Event::Protocol(..) if up => self.fail(unit, Failure::Ordinary, false),
+            Event::Exited(_, exit) => self.exited(unit, *exit),
+            Event::Ended(_, exit) => {
+                run.empty = true;
+                self.exited(unit, *exit);
+            }
+            Event::Skipped(..) if starting => {
+                (run.ended, run.empty, run.skipped) = (true, true, true);
+                self.activate(unit, Phase::Exited);
+            }
+            Event::Skipped(..) => {
+                run.empty = true;
+                self.gone(unit);
+            }
+            Event::Gone(_) => self.gone(unit),
+            Event::StartFailed(_, failure) => {
+                run.empty = true;
+                let why = if failure.is_transient() { Failure::Ordinary } else { Failure::Exec };
+                if up {
+                    self.fail(unit, why, false);
+                } else {
+                    self.over(unit);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The run failed: it leaves active, and counts once it is gone. In must_stop no
+    /// end but a start timeout is a failure. `told`: init itself ends it.
+    fn fail(&mut self, unit: usize, why: Failure, told: bool) {
+        let expected = self.must_stop().has(unit) && why != Failure::StartTimeout;
+        if let Some(run) = self.stored[unit].run.as_mut().filter(|_| !expected) {
+            run.failure = Some(why);
+        }
+        if told { self.tell(unit) } else { self.quit(unit) }
+    }
+
+    fn exited(&mut self, unit: usize, exit: Exit) {
+        let Some(run) = &mut self.stored[unit].run else { return };
+        if std::mem::replace(&mut run.ended, true) || run.told.is_some() {
+            if run.told.is_some() && run.empty {
+                self.over(unit);
+            }
+            return;
+        }
+        let by_socket = self.fired_by_socket(unit);
+        let Some(run) = &mut self.stored[unit].run else { return };
+        let listed = run.live.success_status.lists(exit);
+        let zero = exit == Exit::Code(0);
+        let (good, form) = match run.readiness {
+            Readiness::Exit => {
+                let oneshot = run.kind == Kind::Oneshot;
+                (zero || listed, if oneshot { Phase::Exited } else { Phase::Running })
+            }
+            _ => (listed || zero && by_socket, Phase::Exited),
+        };
+        if !good {
+            self.fail(unit, Failure::Ordinary, false);
+        } else if run.live.restart == Restart::Always && form == Phase::Exited {
+            run.again = true;
+            self.quit(unit);
+        } else {
+            self.activate(unit, form);
+        }
+        if good {
+            self.succeed(unit, zero);
+        }
+    }
+
+    /// The activation by a trigger ends.
+    fn succeed(&mut self, unit: usize, zero: bool) {
+        for trigger in 0..self.stored.len() {
+            let socket = self.unit(trigger).is_some_and(|unit| unit.kind == Kind::Socket);
+            let target = self.activates(trigger);
+            let mine = target.is_some_and(|target| self.graph.provider[target] == Some(unit));
+            if mine && (zero || !socket) {
+                self.stored[trigger].fired = false;
+            }
+        }
+    }
+
+    fn fired_by_socket(&self, unit: usize) -> bool {
+        (0..self.stored.len()).any(|trigger| {
+            self.stored[trigger].fired
+                && self.unit(trigger).is_some_and(|unit| unit.kind == Kind::Socket)
+                && self
+                    .activates(trigger)
+                    .is_some_and(|target| self.graph.provider[target] == Some(unit))
+        })
+    }
+
+    fn gone(&mut self, unit: usize) {
+        let Some(run) = &mut self.stored[unit].run else { return };
+        run.empty = true;
+        if run.told.is_some() {
+            self.over(unit);
+        } else if run.kind == Kind::BackgroundScripted && run.phase.is_active() {
+            self.fail(unit, Failure::Ordinary, false);
+        }
+    }
+
+    /// Nothing of the run is left.
+    pub(crate) fn over(&mut self, unit: usize) {
+        let (now, needed) = (self.now, self.needed.has(unit));
+        let Some(run) = self.stored[unit].run.take() else { return };
+        let timed_out = run.killed;
+        let it = &mut self.stored[unit];
+        let long = run.active_since.is_some_and(|since| now.since(since) >= run.live.restart_reset);
+        if long {
+            it.n = 0;
+        }
+        if !needed {
+            if timed_out {
+                it.rest = Rest::Failed(Failure::StopTimeout);
+            }
+            return;
+        }
+        if run.again {
+            it.rest = Rest::Backoff(now.after(run.live.restart_delay));
+        }
+        if let Some(why) = run.failure {
+            self.count(unit, why);
+        }
+    }
+
+    fn count(&mut self, unit: usize, why: Failure) {
+        let now = self.now;
+        let Some(live) = self.unit(unit).map(|unit| unit.live.clone()) else { return };
+        let it = &mut self.stored[unit];
+        it.n += 1;
+        it.tried = true;
+        it.failures.push(now);
+        if it.failures.len() > 64 {
+            it.failures.remove(0);
+        }
+        let never = live.restart == Restart::Never;
+        let at_once = never || matches!(why, Failure::StartTimeout | Failure::Exec);
+        it.verdict |= at_once || it.n >= live.failure_verdict;
+        let enough = match live.restart_limit {
+            RestartLimit::None => false,
+            RestartLimit::InARow(limit) => it.n >= limit,
+            RestartLimit::Within(limit, span) => {
+                let late = it.failures.iter().filter(|at| now.since(**at) <= span);
+                late.count() >= limit as usize
+            }
+        };
+        it.rest = if never || enough || why == Failure::Exec {
+            Rest::Failed(why)
+        } else {
+            Rest::Backoff(now.after(delay(it.n, live.restart_delay, live.restart_delay_max)))
+        };
+    }
+
+    fn fire(&mut self, name: &Name) {
+        let Some(trigger) = self.universe.unit(name) else { return };
+        let listening = self.stored[trigger].run.as_ref().is_some_and(|run| run.phase.is_active());
+        let target = self.activates(trigger).filter(|_| listening);
+        let Some(unit) = target.and_then(|target| self.graph.provider[target]) else { return };
+        self.stored[trigger].fired = true;
+        match &mut self.stored[unit].run {
+            Some(run) if run.phase == Phase::Exited => run.asked = true,
+            Some(_) => {}
+            None => {
+                if let Rest::Failed(_) = self.stored[unit].rest {
+                    self.stored[unit].rest = Rest::Idle;
+                }
+            }
+        }
+    }
+
+    /// The next point in time at which something happens by itself.
+    pub fn next_due(&self) -> Option<Time> {
+        self.timers().map(|(at, _)| at).min().filter(|at| *at < Time::NEVER)
+    }
+
+    /// Every armed timer, with its unit; the overlay's and the shutdown's have none.
+    fn timers(&self) -> impl Iterator<Item = (Time, usize)> {
+        let units = self.stored.iter().enumerate().flat_map(|(unit, it)| {
+            let rest = match it.rest {
+                Rest::Backoff(at) => at,
+                _ => Time::NEVER,
+            };
+            let run = it.run.as_ref().map_or([Time::NEVER; 6], |run| {
+                let slot = run.since.after(SLOT);
+                let slot = if run.phase == Phase::Starting && slot > self.now {
+                    slot
+                } else {
+                    Time::NEVER
+                };
+                [run.start_by, run.ready_at, run.reload_by, run.stop_by, run.ping_by, slot]
+            });
+            run.into_iter().chain([rest]).map(move |at| (at, unit))
+        });
+        let want = self.want.iter().filter_map(|(_, until)| *until);
+        let deadline = self.shutdown.filter(|_| !self.finished).map(|(_, at)| at);
+        units.chain(want.chain(deadline).map(|at| (at, usize::MAX)))
+    }
+
+    /// Everything due at `at`, by unit; each settled before the next.
+    fn timer(&mut self, at: Time) {
+        match self.timers().filter(|(due, _)| *due == at).min() {
+            Some((_, usize::MAX)) => {
+                self.want.retain(|(_, until)| until.is_none_or(|until| until > at));
+                self.deadline(at);
+            }
+            Some((_, unit)) => self.unit_timer(unit, at),
+            None => {} // a slot came back
+        }
+        self.settle();
+    }
+
+    fn deadline(&mut self, at: Time) {
+        if !self.shutdown.is_some_and(|(_, by)| by <= at) || self.finished {
+            return;
+        }
+        for unit in self.up().iter() {
+            if let Some(run) = &mut self.stored[unit].run {
+                run.killed = true;
+                self.deeds.push(Deed::Kill(unit, run.id));
+            }
+        }
+        self.finished = true;
+        self.deeds.push(Deed::Finish);
+    }
+
+    fn unit_timer(&mut self, unit: usize, at: Time) {
+        let it = &mut self.stored[unit];
+        if it.rest == Rest::Backoff(at) {
+            it.rest = Rest::Idle;
+        }
+        let Some(run) = &mut it.run else { return };
+        if run.ready_at == at {
+            self.activate(unit, Phase::Running);
+        } else if run.start_by == at {
+            self.fail(unit, Failure::StartTimeout, true);
+        } else if run.reload_by == at {
+            run.phase = Phase::Running;
+            run.reload_by = Time::NEVER;
+        } else if run.ping_by == at {
+            self.fail(unit, Failure::Ordinary, true);
+        } else if run.stop_by == at {
+            if run.killed {
+                run.unkillable = true;
+                run.stop_by = Time::NEVER;
+            } else {
+                run.killed = true;
+                run.stop_by = at.after(IMMORTAL);
+                self.deeds.push(Deed::Kill(unit, run.id));
+            }
+        }
+    }
+}
+
+/// How long after the `n`th failure in a row the next try waits.
+pub fn delay(n: u32, first: Duration, most: Duration) -> Duration {
+    let doubled = first.saturating_mul(1 << n.saturating_sub(1).min(31)).min(most);
+    let floor = match n {
+        0..10 => Duration::ZERO,
+        _ => Duration::from_millis(100).saturating_mul(1 << (n - 10).min(31)),
+    };
+    doubled.max(floor)
+}
+
+/// The two mean the same: no key changed.
+fn same(
+    old: &Generation,
+    was: &crate::generation::Unit,
+    new: &Generation,
+    is: &crate::generation::Unit,
+) -> bool {
+    let meaning = |generation: &Generation, unit: &crate::generation::Unit| {
+        let name = |id: &crate::generation::TargetId| {
+            generation.targets.get(id.0 as usize).map(|target| target.name.clone())
+        };
+        let edges: Vec<_> = unit
+            .dependencies
+            .iter()
+            .map(|edge| (edge.kind, name(&edge.target), edge.optional, edge.imported))
+            .collect();
+        let lists = [&unit.provides, &unit.wanted_by, &unit.required_by];
+        let lists = lists.map(|list| list.iter().map(name).collect::<Vec<_>>());
+        (edges, lists, unit.activates.as_ref().map(name))
+    };
+    was.run_hash == is.run_hash
+        && was.live == is.live
+        && was.fault == is.fault
+        && meaning(old, was) == meaning(new, is)
+}

@@ -1,0 +1,5 @@
+//! Deterministic simulation.
+
+pub mod chance;
+pub mod shape;
+pub mod sheet;
