@@ -21,6 +21,7 @@ use crate::spec::{Kind, Live, Readiness};
 use crate::time::Time;
 use graph::{Graph, Universe};
 use set::Set;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,8 +106,8 @@ pub struct Run {
     pub(crate) live: Live,
     /// Providers its ordering edges had when it began, by number.
     pub(crate) before: Vec<usize>,
-    /// depends-ms targets when it began.
-    pub(crate) milestones: Vec<usize>,
+    /// depends-ms targets of it that nobody provides any more.
+    pub(crate) orphaned: Vec<usize>,
     /// Targets it holds.
     pub(crate) targets: Vec<usize>,
     pub(crate) lost: bool,
@@ -116,10 +117,13 @@ pub struct Run {
     pub(crate) since: Time,
     /// Became active.
     pub(crate) active_since: Option<Time>,
+    /// How long it had been active when it left that.
+    pub(crate) active_for: Option<Duration>,
     /// Told to stop, or ended by itself with something left.
     pub told: Option<Time>,
     pub(crate) start_by: Time,
     pub(crate) ready_at: Time,
+    pub(crate) again_at: Time,
     pub(crate) reload_by: Time,
     pub(crate) stop_by: Time,
     pub(crate) watch: Option<Duration>,
@@ -155,6 +159,8 @@ pub struct Stored {
     pub(crate) fired: bool,
     /// When its last failures were, for a limit within a span.
     pub(crate) failures: Vec<Time>,
+    /// When the last failed run ended.
+    pub(crate) ended: Time,
     /// Its run.
     pub run: Option<Run>,
 }
@@ -168,10 +174,8 @@ pub struct Oracle {
     /// Who provides what now.
     pub graph: Graph,
     pub(crate) goal: Vec<Name>,
-    pub(crate) want: Vec<(Name, Option<Time>)>,
+    pub(crate) want: BTreeMap<Name, Option<Time>>,
     pub(crate) drop: Vec<Name>,
-    /// Roots that nobody in the universe is called by.
-    pub(crate) unknown_roots: usize,
     pub(crate) shutdown: Option<(Shutdown, Time)>,
     pub(crate) finished: bool,
     /// By unit number.
@@ -195,6 +199,7 @@ impl Oracle {
             tried: false,
             fired: false,
             failures: Vec::new(),
+            ended: Time::ZERO,
             run: None,
         };
         Oracle {
@@ -204,9 +209,8 @@ impl Oracle {
             generation: empty,
             universe,
             goal: Vec::new(),
-            want: Vec::new(),
+            want: BTreeMap::new(),
             drop: Vec::new(),
-            unknown_roots: 0,
             shutdown: None,
             finished: false,
             needed: Set::EMPTY,
@@ -241,15 +245,17 @@ impl Oracle {
         self.universe.target(&self.generation.targets.get(target.0 as usize)?.name)
     }
 
-    /// Goal, overlay and sources, in this order.
-    pub(crate) fn roots(&self) -> Vec<usize> {
+    /// Goal, overlay and sources, in this order: target numbers, none for a name that
+    /// nobody knows; and how many of them are the operator's.
+    pub(crate) fn roots(&self) -> (Vec<Option<usize>>, usize) {
         let sources =
             self.generation.roots.iter().flat_map(|(_, roots)| roots).filter_map(|id| {
                 self.generation.targets.get(id.0 as usize).map(|target| &target.name)
             });
-        let want = self.want.iter().map(|(name, _)| name);
+        let want = self.want.keys();
+        let wished = self.goal.len() + self.want.len();
         let names = self.goal.iter().chain(want).chain(sources);
-        names.filter_map(|name| self.universe.target(name)).collect()
+        (names.map(|name| self.universe.target(name)).collect(), wished)
     }
 
     /// (1) tell all that may stop, until nothing moves; (2) start all that may start,
@@ -292,6 +298,7 @@ impl Oracle {
             for unit in left.iter() {
                 self.forgive(unit);
                 self.stored[unit].n = 0;
+                self.stored[unit].failures.clear();
             }
             let mut dropped = false;
             for unit in left.iter() {
@@ -303,8 +310,24 @@ impl Oracle {
                 self.stored[unit].tried = self.stored[unit].run.as_ref().is_some_and(active);
             }
             if !dropped {
-                return;
+                return self.follow();
             }
+        }
+    }
+
+    /// Runs that are not to stop follow the present live keys and provide what they are
+    /// selected for; what is to stop keeps its old definition.
+    fn follow(&mut self) {
+        for unit in self.up().less(self.must_stop()).iter() {
+            let targets = self.selected(unit);
+            let Some(live) = self.unit(unit).map(|unit| unit.live.clone()) else { continue };
+            let Some(run) = &mut self.stored[unit].run else { continue };
+            if run.phase == Phase::Starting && live.start_timeout != run.live.start_timeout {
+                let span = live.start_timeout;
+                run.start_by = span.map_or(Time::NEVER, |span| run.since.after(span));
+            }
+            run.live = live;
+            run.targets = targets;
         }
     }
 
@@ -333,20 +356,18 @@ impl Oracle {
             has_exec_reload: definition.has_exec_reload,
             live: definition.live,
             before: edges().filter(|edge| edge.kind.orders()).filter_map(|edge| edge.to).collect(),
-            milestones: edges()
-                .filter(|edge| edge.kind == crate::spec::DependencyKind::DependsMs)
-                .filter(|edge| edge.to.is_some())
-                .map(|edge| edge.target)
-                .collect(),
+            orphaned: Vec::new(),
             targets,
             lost: false,
             asked: false,
             changed: false,
             since: self.now,
             active_since: None,
+            active_for: None,
             told: None,
             start_by: if instant { Time::NEVER } else { deadline },
             ready_at: Time::NEVER,
+            again_at: Time::NEVER,
             reload_by: Time::NEVER,
             stop_by: Time::NEVER,
             watch: None,
@@ -373,6 +394,9 @@ impl Oracle {
         it.verdict = false;
         it.tried = true;
         if let Some(run) = &mut it.run {
+            if phase == Phase::Running && run.kind != Kind::BackgroundScripted {
+                run.ping_by = run.watch.map_or(Time::NEVER, |span| now.after(span));
+            }
             run.phase = phase;
             run.start_by = Time::NEVER;
             run.ready_at = Time::NEVER;
@@ -403,7 +427,8 @@ impl Oracle {
         run.phase = Phase::Stopping;
         run.told = Some(now);
         (run.start_by, run.ready_at) = (Time::NEVER, Time::NEVER);
-        (run.reload_by, run.ping_by) = (Time::NEVER, Time::NEVER);
+        (run.reload_by, run.ping_by, run.again_at) = (Time::NEVER, Time::NEVER, Time::NEVER);
+        run.active_for = run.active_since.map(|since| now.since(since));
         run.stop_by = run.live.stop_timeout.map_or(Time::NEVER, |span| now.after(span));
         let id = run.id;
         if was_active {

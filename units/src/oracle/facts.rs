@@ -2,10 +2,10 @@
 //! What follows from it is settled afterwards by [`crate::oracle`].
 
 use crate::generation::Generation;
-use crate::machine::event::{Event, RunId};
+use crate::machine::event::{Event, RunId, Stage};
 use crate::name::Name;
 use crate::oracle::graph::Graph;
-use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, SLOT};
+use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, Run, SLOT};
 use crate::spec::{DependencyKind, Exit, Kind, OnChange, Readiness, Restart, RestartLimit};
 use crate::time::Time;
 use std::sync::Arc;
@@ -25,15 +25,14 @@ impl Oracle {
             Event::SetGoal(goal) => {
                 let mut next = self.clone();
                 next.goal.clone_from(&goal.targets);
-                next.want.clone_from(&goal.want);
+                next.want = goal.want.iter().cloned().collect();
                 next.drop.clone_from(&goal.drop);
                 next.look_again();
                 self.accept(next)
             }
             Event::Want { target, until } => {
                 let mut next = self.clone();
-                next.want.retain(|(name, _)| name != target);
-                next.want.push((target.clone(), *until));
+                next.want.insert(target.clone(), *until);
                 next.drop.retain(|name| name != target);
                 next.look_again();
                 self.accept(next)
@@ -42,7 +41,7 @@ impl Oracle {
                 if self.shutdown.is_some() {
                     return false;
                 }
-                self.want.retain(|(name, _)| name != target);
+                self.want.remove(target);
                 self.drop.retain(|name| name != target);
                 self.look_again();
                 true
@@ -75,6 +74,7 @@ impl Oracle {
             Event::Retry(targets) => self.prod(targets, |oracle, unit| {
                 oracle.forgive(unit);
                 oracle.stored[unit].n = 0;
+                oracle.stored[unit].failures.clear();
             }),
             Event::ReloadUnit(targets) => self.prod(targets, Oracle::reload_unit),
             Event::Shutdown(how) => {
@@ -105,7 +105,7 @@ impl Oracle {
 
     /// Takes `next` unless it asks for what can not be.
     fn accept(&mut self, next: Oracle) -> bool {
-        let wanted = next.goal.iter().chain(next.want.iter().map(|(name, _)| name));
+        let wanted = next.goal.iter().chain(next.want.keys());
         let provided = |name: &Name| {
             let target = next.universe.target(name);
             let unit = target.and_then(|target| next.graph.provider[target]);
@@ -115,7 +115,7 @@ impl Oracle {
             || !wanted.clone().all(provided)
             || !next.graph.double.is_empty()
             || !next.graph.ring().is_empty()
-            || !next.need().1.less(self.refused).is_empty();
+            || next.wishes_conflict();
         if !refused {
             *self = next;
         }
@@ -156,7 +156,9 @@ impl Oracle {
     /// An up run whose depends-on target changed its provider is lost; an added edge
     /// binds it when the provider is active, else it is lost.
     fn rebind(&mut self, old: &Graph) {
-        let hard = |edge: &&crate::oracle::graph::Edge| edge.kind == DependencyKind::DependsOn;
+        let of = |kind| move |edge: &&crate::oracle::graph::Edge| edge.kind == kind;
+        let hard = of(DependencyKind::DependsOn);
+        let stopping = self.must_stop();
         for unit in self.up().iter() {
             let before = |target| {
                 let mut edges = old.of(unit).filter(hard).filter(|edge| edge.target == target);
@@ -165,16 +167,23 @@ impl Oracle {
             let lost = self.graph.of(unit).filter(hard).any(|edge| {
                 let bound = before(edge.target);
                 let active = |to: usize| {
-                    self.stored[to].run.as_ref().is_some_and(|run| run.phase.is_active())
+                    let run = self.stored[to].run.as_ref();
+                    run.is_some_and(|run| run.phase.is_active()) && !stopping.has(to)
                 };
                 match edge.to {
                     None => bound.is_some() || !edge.optional,
                     Some(to) => bound != Some(to) && (bound.is_some() || !active(to)),
                 }
             });
-            if let Some(run) = self.stored[unit].run.as_mut().filter(|_| lost) {
-                run.lost = true;
-            }
+            let held =
+                old.of(unit).filter(of(DependencyKind::DependsMs)).filter(|e| e.to.is_some());
+            let provider = &self.graph.provider;
+            let Some(run) = &mut self.stored[unit].run else { continue };
+            run.lost |= lost && run.told.is_none();
+            run.orphaned.extend(held.map(|edge| edge.target));
+            run.orphaned.sort_unstable();
+            run.orphaned.dedup();
+            run.orphaned.retain(|target| provider[*target].is_none());
         }
     }
 
@@ -182,43 +191,38 @@ impl Oracle {
     fn flip(&mut self, generation: Arc<Generation>, no_restart: bool) {
         let old = std::mem::replace(&mut self.generation, generation);
         let before = self.graph.clone();
-        self.look_again();
+        self.graph = Graph::new(&self.universe, &self.generation, &self.policy, &self.drop);
         for unit in 0..self.stored.len() {
             let was = old.units.get(before.place[unit]);
             let Some(is) = self.unit(unit).cloned() else { continue };
             if was.is_some_and(|was| !same(&old, was, &self.generation, &is)) {
                 self.forgive(unit);
                 self.stored[unit].n = 0;
+                self.stored[unit].failures.clear();
             }
             let Some(run) = &mut self.stored[unit].run else { continue };
             if run.told.is_some() {
                 continue;
             }
-            let stale = was.is_some_and(|was| was.run_hash != is.run_hash);
-            if stale && run.hash != is.run_hash && !no_restart && !is.live.essential {
+            if run.hash == is.run_hash {
+                run.changed = false;
+            } else if was.is_none_or(|was| was.run_hash != is.run_hash) {
+                let keep = no_restart || is.live.essential;
+                run.changed = false;
                 match is.live.on_change {
-                    OnChange::Restart => run.changed = true,
-                    OnChange::Reload => self.reload_unit(unit),
+                    _ if keep => {}
                     OnChange::Keep => {}
+                    OnChange::Reload if run.phase == Phase::Running && is.has_exec_reload => {
+                        (run.hash, run.has_exec_reload) = (is.run_hash, true);
+                        run.live.start_timeout = is.live.start_timeout;
+                        self.reload_unit(unit);
+                    }
+                    OnChange::Restart | OnChange::Reload => run.changed = true,
                 }
-            } else if !run.changed && run.phase == Phase::Starting {
-                let span = is.live.start_timeout;
-                if span != run.live.start_timeout {
-                    run.start_by = span.map_or(Time::NEVER, |span| run.since.after(span));
-                }
-            }
-            let Some(run) = &mut self.stored[unit].run else { continue };
-            if !run.changed {
-                run.live = is.live;
             }
         }
-        let stopping = self.must_stop();
-        for unit in self.up().less(stopping).iter() {
-            let targets = self.selected(unit);
-            if let Some(run) = &mut self.stored[unit].run {
-                run.targets = targets;
-            }
-        }
+        self.graph = before;
+        self.look_again();
     }
 
     fn owner(&self, id: RunId) -> Option<usize> {
@@ -268,19 +272,24 @@ impl Oracle {
                 run.reload_by = run.live.start_timeout.map_or(Time::NEVER, |span| now.after(span));
             }
             Event::ExtendTimeout(_, span) => match run.phase {
-                Phase::Starting => run.start_by = now.after(*span),
-                Phase::Stopping if !run.killed => run.stop_by = now.after(*span),
-                Phase::Reloading => run.reload_by = now.after(*span),
+                Phase::Starting => run.start_by = run.start_by.max(now.after(*span)),
+                Phase::Stopping if !run.killed => run.stop_by = run.stop_by.max(now.after(*span)),
+                Phase::Reloading => run.reload_by = run.reload_by.max(now.after(*span)),
                 _ => {}
             },
             Event::WatchdogEvery(_, span) if up => {
                 run.watch = Some(*span).filter(|span| !span.is_zero());
+                if !matches!(run.phase, Phase::Running | Phase::Reloading) {
+                    return;
+                }
                 run.ping_by = run.watch.map_or(Time::NEVER, |span| now.after(span));
             }
-            Event::WatchdogPing(_) if up => {
+            Event::WatchdogPing(_) if matches!(run.phase, Phase::Running | Phase::Reloading) => {
                 run.ping_by = run.watch.map_or(Time::NEVER, |span| now.after(span));
             }
-            Event::WatchdogTrigger(_) if up => self.fail(unit, Failure::Ordinary, true),
+            Event::WatchdogTrigger(_) if run.phase.is_active() => {
+                self.fail(unit, Failure::Ordinary, true)
+            }
             Event::Protocol(..) if up => self.fail(unit, Failure::Ordinary, false),
             Event::Exited(_, exit) => self.exited(unit, *exit),
             Event::Ended(_, exit) => {
@@ -290,6 +299,7 @@ impl Oracle {
             Event::Skipped(..) if starting => {
                 (run.ended, run.empty, run.skipped) = (true, true, true);
                 self.activate(unit, Phase::Exited);
+                self.succeed(unit);
             }
             Event::Skipped(..) => {
                 run.empty = true;
@@ -298,7 +308,8 @@ impl Oracle {
             Event::Gone(_) => self.gone(unit),
             Event::StartFailed(_, failure) => {
                 run.empty = true;
-                let why = if failure.is_transient() { Failure::Ordinary } else { Failure::Exec };
+                let again = failure.is_transient() || failure.stage == Stage::Listen;
+                let why = if again { Failure::Ordinary } else { Failure::Exec };
                 if up {
                     self.fail(unit, why, false);
                 } else {
@@ -340,24 +351,33 @@ impl Oracle {
         };
         if !good {
             self.fail(unit, Failure::Ordinary, false);
-        } else if run.live.restart == Restart::Always && form == Phase::Exited {
-            run.again = true;
+            return;
+        }
+        let (always, oneshot) = (run.live.restart == Restart::Always, run.kind == Kind::Oneshot);
+        if form != Phase::Exited {
+            return self.activate(unit, form);
+        }
+        if always && (oneshot || by_socket) {
+            run.again_at = self.now.after(run.live.restart_delay);
+        }
+        if always && !oneshot && !by_socket {
+            let expected = self.must_stop().has(unit);
+            if let Some(run) = &mut self.stored[unit].run {
+                run.again = !expected;
+            }
+            self.stored[unit].tried = true;
             self.quit(unit);
         } else {
             self.activate(unit, form);
         }
-        if good {
-            self.succeed(unit, zero);
-        }
+        self.succeed(unit);
     }
 
-    /// The activation by a trigger ends.
-    fn succeed(&mut self, unit: usize, zero: bool) {
+    /// The run succeeded: the activation by triggers ends.
+    fn succeed(&mut self, unit: usize) {
         for trigger in 0..self.stored.len() {
-            let socket = self.unit(trigger).is_some_and(|unit| unit.kind == Kind::Socket);
             let target = self.activates(trigger);
-            let mine = target.is_some_and(|target| self.graph.provider[target] == Some(unit));
-            if mine && (zero || !socket) {
+            if target.is_some_and(|target| self.graph.provider[target] == Some(unit)) {
                 self.stored[trigger].fired = false;
             }
         }
@@ -378,7 +398,7 @@ impl Oracle {
         run.empty = true;
         if run.told.is_some() {
             self.over(unit);
-        } else if run.kind == Kind::BackgroundScripted && run.phase.is_active() {
+        } else if run.phase != Phase::Exited {
             self.fail(unit, Failure::Ordinary, false);
         }
     }
@@ -412,6 +432,7 @@ impl Oracle {
         let Some(live) = self.unit(unit).map(|unit| unit.live.clone()) else { return };
         let it = &mut self.stored[unit];
         it.n += 1;
+        it.ended = now;
         it.tried = true;
         it.failures.push(now);
         if it.failures.len() > 64 {
@@ -440,16 +461,25 @@ impl Oracle {
         let listening = self.stored[trigger].run.as_ref().is_some_and(|run| run.phase.is_active());
         let target = self.activates(trigger).filter(|_| listening);
         let Some(unit) = target.and_then(|target| self.graph.provider[target]) else { return };
-        self.stored[trigger].fired = true;
-        match &mut self.stored[unit].run {
+        let stopping = self.must_stop();
+        if stopping.has(trigger) {
+            return;
+        }
+        let (n, ended) = (self.stored[unit].n, self.stored[unit].ended);
+        let live = self.unit(unit).map(|unit| unit.live.clone());
+        let it = &mut self.stored[unit];
+        match &mut it.run {
             Some(run) if run.phase == Phase::Exited => run.asked = true,
+            Some(_) if !stopping.has(unit) => return,
             Some(_) => {}
             None => {
-                if let Rest::Failed(_) = self.stored[unit].rest {
-                    self.stored[unit].rest = Rest::Idle;
+                if let (Rest::Failed(_), Some(live)) = (it.rest, live) {
+                    let wait = delay(n, live.restart_delay, live.restart_delay_max);
+                    it.rest = Rest::Backoff(ended.after(wait).max(self.now));
                 }
             }
         }
+        self.stored[trigger].fired = true;
     }
 
     /// The next point in time at which something happens by itself.
@@ -464,19 +494,28 @@ impl Oracle {
                 Rest::Backoff(at) => at,
                 _ => Time::NEVER,
             };
-            let run = it.run.as_ref().map_or([Time::NEVER; 6], |run| {
+            let limited = self.generation.settings.max_starting > 0;
+            let run = it.run.as_ref().map_or([Time::NEVER; 7], |run| {
                 let slot = run.since.after(SLOT);
-                let slot = if run.phase == Phase::Starting && slot > self.now {
+                let slot = if limited && run.phase == Phase::Starting && slot > self.now {
                     slot
                 } else {
                     Time::NEVER
                 };
-                [run.start_by, run.ready_at, run.reload_by, run.stop_by, run.ping_by, slot]
+                [
+                    run.start_by,
+                    run.ready_at,
+                    run.again_at,
+                    run.reload_by,
+                    run.stop_by,
+                    run.ping_by,
+                    slot,
+                ]
             });
             run.into_iter().chain([rest]).map(move |at| (at, unit))
         });
-        let want = self.want.iter().filter_map(|(_, until)| *until);
-        let deadline = self.shutdown.filter(|_| !self.finished).map(|(_, at)| at);
+        let want = self.want.values().filter_map(|until| *until);
+        let deadline = self.shutdown.map(|(_, at)| at);
         units.chain(want.chain(deadline).map(|at| (at, usize::MAX)))
     }
 
@@ -484,7 +523,7 @@ impl Oracle {
     fn timer(&mut self, at: Time) {
         match self.timers().filter(|(due, _)| *due == at).min() {
             Some((_, usize::MAX)) => {
-                self.want.retain(|(_, until)| until.is_none_or(|until| until > at));
+                self.want.retain(|_, until| until.is_none_or(|until| until > at));
                 self.deadline(at);
             }
             Some((_, unit)) => self.unit_timer(unit, at),
@@ -493,18 +532,21 @@ impl Oracle {
         self.settle();
     }
 
+    /// The deadline of a shutdown: what remains is killed.
     fn deadline(&mut self, at: Time) {
-        if !self.shutdown.is_some_and(|(_, by)| by <= at) || self.finished {
-            return;
-        }
+        let Some((how, _)) = self.shutdown.filter(|(_, by)| *by <= at) else { return };
+        self.shutdown = Some((how, Time::NEVER));
         for unit in self.up().iter() {
-            if let Some(run) = &mut self.stored[unit].run {
-                run.killed = true;
-                self.deeds.push(Deed::Kill(unit, run.id));
-            }
+            let mortal = |run: &&mut Run| !run.unkillable && run.kind.has_process();
+            let Some(run) = self.stored[unit].run.as_mut().filter(mortal) else { continue };
+            run.killed = true;
+            run.phase = Phase::Stopping;
+            run.told.get_or_insert(at);
+            (run.start_by, run.ready_at, run.again_at) = (Time::NEVER, Time::NEVER, Time::NEVER);
+            (run.reload_by, run.ping_by) = (Time::NEVER, Time::NEVER);
+            run.stop_by = at.after(IMMORTAL);
+            self.deeds.push(Deed::Kill(unit, run.id));
         }
-        self.finished = true;
-        self.deeds.push(Deed::Finish);
     }
 
     fn unit_timer(&mut self, unit: usize, at: Time) {
@@ -515,6 +557,8 @@ impl Oracle {
         let Some(run) = &mut it.run else { return };
         if run.ready_at == at {
             self.activate(unit, Phase::Running);
+        } else if run.again_at == at {
+            self.run_again(unit);
         } else if run.start_by == at {
             self.fail(unit, Failure::StartTimeout, true);
         } else if run.reload_by == at {
@@ -535,14 +579,32 @@ impl Oracle {
     }
 }
 
+impl Oracle {
+    /// `restart: always` of a oneshot that succeeded.
+    fn run_again(&mut self, unit: usize) {
+        let Some(run) = &mut self.stored[unit].run else { return };
+        run.again_at = Time::NEVER;
+        if !run.empty || run.has_exec_stop {
+            run.asked = true;
+            return;
+        }
+        let deeds = self.deeds.len();
+        self.quit(unit);
+        self.deeds.truncate(deeds);
+    }
+}
+
+/// From the 10th failure in a row no try comes sooner.
+const FLOOR: Duration = Duration::from_millis(100);
+
 /// How long after the `n`th failure in a row the next try waits.
 pub fn delay(n: u32, first: Duration, most: Duration) -> Duration {
-    let doubled = first.saturating_mul(1 << n.saturating_sub(1).min(31)).min(most);
-    let floor = match n {
-        0..10 => Duration::ZERO,
-        _ => Duration::from_millis(100).saturating_mul(1 << (n - 10).min(31)),
-    };
-    doubled.max(floor)
+    let doubled = |span: Duration, times: u32| span.saturating_mul(1 << times.min(31));
+    let wished = doubled(first, n.saturating_sub(1));
+    match n {
+        0..10 => wished.min(most),
+        _ => wished.max(doubled(FLOOR, n - 10)).min(most.max(FLOOR)),
+    }
 }
 
 /// The two mean the same: no key changed.

@@ -133,8 +133,12 @@ impl Graph {
                 let Some(target) = target_of(dependency.target) else { continue };
                 let to = self.provider[target];
                 let optional = dependency.optional;
+                let himself = to == Some(me) && !dependency.kind.orders();
+                if himself {
+                    continue;
+                }
                 if dependency.kind == DependencyKind::Before {
-                    if let Some(other) = to {
+                    if let Some(other) = to.filter(|_| !self.masked.has(me)) {
                         let own = unit.provides.first().copied().and_then(target_of);
                         self.edges.push(Edge {
                             from: other,
@@ -164,11 +168,15 @@ impl Graph {
                     let Some(from) = self.provider[from] else { continue };
                     for target in unit.provides.iter().filter_map(|id| target_of(*id)) {
                         let to = self.provider[target];
-                        self.edges.push(Edge { from, to, kind, target, optional: false });
+                        if from != me && to != Some(from) {
+                            self.edges.push(Edge { from, to, kind, target, optional: true });
+                        }
                     }
                 }
             }
         }
+        let broken = self.broken;
+        self.edges.retain(|edge| !broken.has(edge.from));
         self.edges.sort();
         self.edges.dedup();
     }

@@ -23,46 +23,66 @@ pub enum System {
 }
 
 impl Oracle {
-    /// N, and those in it that a conflict with an earlier root fails.
+    /// N, and those in it that give way to a unit they conflict with.
     pub(crate) fn need(&self) -> (Set, Set) {
-        let (mut needed, mut refused) = (Set::EMPTY, Set::EMPTY);
-        if self.shutdown.is_some() {
-            return (needed, refused);
-        }
-        let mut roots: Vec<usize> = self.roots();
-        loop {
-            for root in roots.drain(..) {
-                let Some(unit) = self.graph.provider[root] else { continue };
-                let grown = self.closure(needed.with(unit), refused);
-                if self.at_odds(grown, needed) {
-                    needed.add(unit);
-                    refused.add(unit);
-                } else {
-                    needed = grown;
-                }
-            }
-            let fired = needed.iter().filter(|unit| self.stored[*unit].fired);
-            let next = fired
-                .filter_map(|unit| self.activates(unit))
-                .find(|target| self.graph.provider[*target].is_some_and(|unit| !needed.has(unit)));
-            match next {
-                Some(target) => roots.push(target),
-                None => return (needed, refused),
+        let (root, _) = self.roots_of_need();
+        let needed: Set = (0..root.len()).filter(|unit| root[*unit] != 0).collect();
+        let mut order: Vec<usize> = needed.iter().collect();
+        order.sort_by_key(|unit| (root[*unit], *unit));
+        let (mut stay, mut refused) = (Set::EMPTY, Set::EMPTY);
+        for unit in order {
+            if stay.iter().any(|other| self.graph.conflict(unit, other)) {
+                refused.add(unit);
+            } else {
+                stay.add(unit);
             }
         }
+        (needed, refused)
     }
 
-    /// Two in `grown` exclude each other, and did not both stand in `before`.
-    fn at_odds(&self, grown: Set, before: Set) -> bool {
-        grown.less(before).iter().any(|a| grown.iter().any(|b| self.graph.conflict(a, b)))
+    /// What is wished needs two that conflict.
+    pub(crate) fn wishes_conflict(&self) -> bool {
+        let (root, wished) = self.roots_of_need();
+        let wished = |unit: &usize| (1..=wished).contains(&root[*unit]);
+        let wished: Set = (0..root.len()).filter(wished).collect();
+        wished.iter().any(|a| wished.iter().any(|b| self.graph.conflict(a, b)))
+    }
+
+    /// By unit the first root that needs it, counted from 1 in the order set-target,
+    /// overlay, sources, triggers; and how many of them are the operator's.
+    fn roots_of_need(&self) -> (Vec<usize>, usize) {
+        let mut root = vec![0; self.stored.len()];
+        let (targets, wished) = self.roots();
+        if self.shutdown.is_some() {
+            return (root, 0);
+        }
+        let mut late: Vec<usize> = Vec::new();
+        let mut number = 0;
+        let mut units = targets.iter().map(|target| target.and_then(|t| self.graph.provider[t]));
+        loop {
+            let unit = match units.next() {
+                Some(unit) => unit,
+                None if late.is_empty() => return (root, wished),
+                None => Some(late.remove(0)),
+            };
+            number += 1;
+            let known: Set = (0..root.len()).filter(|unit| root[*unit] != 0).collect();
+            let Some(unit) = unit.filter(|unit| !known.has(*unit)) else { continue };
+            for grown in self.closure(Set::EMPTY.with(unit)).less(known).iter() {
+                root[grown] = number;
+                let fired = self.stored[grown].fired;
+                let target = self.activates(grown).filter(|_| fired);
+                late.extend(target.and_then(|target| self.graph.provider[target]));
+            }
+        }
     }
 
     /// With everything that `from` pulls in.
-    pub(crate) fn closure(&self, from: Set, refused: Set) -> Set {
+    pub(crate) fn closure(&self, from: Set) -> Set {
         let mut all = from;
         loop {
             let before = all;
-            for unit in before.less(self.graph.broken).less(refused).iter() {
+            for unit in before.iter() {
                 let pulls = self.graph.of(unit).filter(|edge| edge.kind.pulls_in());
                 pulls.filter_map(|edge| edge.to).for_each(|to| _ = all.add(to));
             }
@@ -148,6 +168,18 @@ impl Oracle {
         ready && !must_stop.has(unit)
     }
 
+    fn immortal(&self, unit: usize) -> bool {
+        self.stored[unit].run.as_ref().is_some_and(|run| run.unkillable)
+    }
+
+    /// Failed of any kind, or past its verdict.
+    fn opens_waits(&self, unit: usize, starved: Set) -> bool {
+        let down = self.stored[unit].run.is_none();
+        self.stored[unit].verdict
+            || self.immortal(unit)
+            || down && (self.own_failure(unit) || starved.has(unit))
+    }
+
     fn skipped(&self, unit: usize) -> bool {
         self.stored[unit].run.as_ref().is_some_and(|run| run.skipped)
     }
@@ -155,12 +187,17 @@ impl Oracle {
     /// Its own failure is final, or its verdict stands.
     fn own_failure(&self, unit: usize) -> bool {
         let it = &self.stored[unit];
-        it.verdict || matches!(it.rest, Rest::Failed(_)) || self.broken_or_refused().has(unit)
+        let immortal = it.run.as_ref().is_some_and(|run| run.unkillable);
+        it.verdict
+            || immortal
+            || matches!(it.rest, Rest::Failed(_))
+            || self.broken_or_refused().has(unit)
     }
 
-    /// failed (dependency).
+    /// failed (dependency), or on the way down to it.
     pub(crate) fn starved(&self) -> Set {
-        let candidates = self.needed.less(self.up());
+        let kept = self.up().less(self.must_stop());
+        let candidates = self.needed.less(kept);
         let mut starved = Set::EMPTY;
         loop {
             let before = starved;
@@ -191,10 +228,9 @@ impl Oracle {
             (D::WaitsFor | D::After, Some(to)) => {
                 edge.kind == D::After && !self.needed.has(to)
                     || self.active(to, must_stop)
-                    || self.own_failure(to)
-                    || starved.has(to)
+                    || self.opens_waits(to, starved)
             }
-            (D::RestartWith, Some(to)) => to == unit || !must_stop.has(to),
+            (D::RestartWith, Some(to)) => to == unit || !must_stop.has(to) || self.immortal(to),
             (D::Conflicts, Some(_)) | (D::Wants | D::Before, _) | (_, None) => true,
         })
     }
@@ -224,7 +260,6 @@ impl Oracle {
         let takes = |unit: &usize| {
             self.stored[*unit].run.as_ref().is_some_and(|run| {
                 run.phase == Phase::Starting
-                    && run.told.is_none()
                     && !run.kind.is_instant()
                     && self.now.since(run.since) < SLOT
             })
@@ -247,13 +282,12 @@ impl Oracle {
         order
     }
 
-    /// The longest remaining chain behind each unit: needed units that are not up and come after it.
+    /// The longest chain of needed units that come after each.
     fn chains(&self) -> Vec<u32> {
-        let rest = self.needed.less(self.up());
-        let mut chain = vec![1u32; self.stored.len()];
+        let mut chain = vec![0u32; self.stored.len()];
         for _ in 0..self.stored.len() {
             for edge in self.graph.edges.iter().filter(|edge| edge.kind.orders()) {
-                if let Some(to) = edge.to.filter(|_| rest.has(edge.from)) {
+                if let Some(to) = edge.to.filter(|_| self.needed.has(edge.from)) {
                     chain[to] = chain[to].max(chain[edge.from] + 1);
                 }
             }
@@ -314,10 +348,7 @@ impl Oracle {
         let active: Set = self.up().iter().filter(|unit| self.active(*unit, must_stop)).collect();
         let down = self.needed.less(active).less(first);
         let orphaned = |unit: &usize| {
-            let run = self.stored[*unit].run.as_ref();
-            run.is_some_and(|run| {
-                run.milestones.iter().any(|target| self.graph.provider[*target].is_none())
-            })
+            self.stored[*unit].run.as_ref().is_some_and(|run| !run.orphaned.is_empty())
         };
         let mut bad = down.or(active.iter().filter(orphaned).collect());
         loop {
@@ -336,9 +367,9 @@ impl Oracle {
 
     /// Targets with the flag.
     pub fn coincidental(&self) -> Vec<usize> {
-        let roots = self.roots();
+        let roots = self.roots().0;
         let named = |target: usize| {
-            roots.contains(&target)
+            roots.contains(&Some(target))
                 || self.graph.edges.iter().any(|edge| {
                     edge.target == target && edge.kind.pulls_in() && self.needed.has(edge.from)
                 })
@@ -354,13 +385,13 @@ impl Oracle {
             return System::Stopping;
         }
         let (must_stop, starved) = (self.must_stop(), self.starved());
-        let lost = |target: &usize| match self.graph.provider[*target] {
+        let lost = |target: &Option<usize>| match target.and_then(|t| self.graph.provider[t]) {
             None => true,
             Some(unit) => {
                 self.own_failure(unit) || self.state_in(unit, must_stop, starved) == State::Failed
             }
         };
-        if self.unknown_roots > 0 || self.roots().iter().any(lost) {
+        if self.roots().0.iter().any(lost) {
             return System::Failed;
         }
         if !self.first_start().is_empty() {

@@ -160,7 +160,8 @@ pub fn entry(dice: &mut Chance, unit: usize, top: bool) -> Entry {
 pub fn keys(dice: &mut Chance, live: &mut crate::spec::Live) {
     let ms = Duration::from_millis;
     live.start_timeout = [Some(ms(10_000)), Some(ms(2_000)), Some(ms(60_000)), None][dice.below(4)];
-    live.stop_timeout = [Some(ms(5_000)), Some(ms(1_000)), Some(ms(0)), None][dice.weighted(&[40, 40, 5, 5])];
+    live.stop_timeout =
+        [Some(ms(5_000)), Some(ms(1_000)), Some(ms(0)), None][dice.weighted(&[40, 40, 5, 5])];
     live.restart_delay = ms([0, 100, 200, 1_000][dice.below(4)]);
     live.restart_delay_max = ms([60_000, 1_500, 60_000][dice.below(3)]);
     live.restart_reset = ms([60_000, 5_000, 1_000][dice.below(3)]);
@@ -176,7 +177,8 @@ pub fn keys(dice: &mut Chance, live: &mut crate::spec::Live) {
         2 => Restart::OnFailure,
         _ => live.restart,
     };
-    live.on_change = [OnChange::Restart, OnChange::Reload, OnChange::Keep][dice.weighted(&[80, 10, 10])];
+    live.on_change =
+        [OnChange::Restart, OnChange::Reload, OnChange::Keep][dice.weighted(&[80, 10, 10])];
     live.essential = dice.percent(5);
 }
 

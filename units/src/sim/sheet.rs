@@ -111,7 +111,10 @@ impl Sheet {
                 .collect(),
             wanted_by: targets(&entry.wanted_by),
             required_by: targets(&entry.required_by),
-            activates: entry.activates.map(|target| TargetId(target as u32)),
+            activates: entry
+                .activates
+                .filter(|target| !candidates[*target].is_empty())
+                .map(|target| TargetId(target as u32)),
             live: entry.live.clone(),
             readiness: entry.readiness,
             has_exec_stop: entry.has_exec_stop,
@@ -135,7 +138,7 @@ impl Sheet {
             settings: self.settings.clone(),
             policy: self.policy.clone(),
             roots: source.into_iter().filter(|_| !self.roots.is_empty()).collect(),
-            diagnostics: Vec::new(),
+            ..Generation::default()
         })
     }
 

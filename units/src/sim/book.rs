@@ -1,0 +1,165 @@
+//! What the simulator itself has seen: every run from its start to its end, every
+//! order given for it, every fact reported of it. Kept apart from both the machine
+//! and the oracle, so that an invariant judges by what happened and not by what
+//! either of them believes.
+
+use crate::machine::event::{Event, RunId};
+use crate::oracle::graph::Graph;
+use crate::oracle::set::Set;
+use crate::sim::process::run_of;
+use crate::spec::{DependencyKind, Exit, Kind, Live};
+use crate::time::Time;
+use std::collections::BTreeMap;
+
+/// One run, as seen.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its unit.
+    pub unit: usize,
+    /// Its type.
+    pub kind: Kind,
+    /// The definition it was started with.
+    pub live: Live,
+    /// When.
+    pub started: Time,
+    /// Providers of its ordering edges then.
+    pub behind: Set,
+    /// Providers of its depends-on edges then.
+    pub hard: Set,
+    /// Stop was ordered.
+    pub told: Option<Time>,
+    /// KILL was ordered.
+    pub killed: Option<Time>,
+    /// Its main process ended, or it broke its protocol, by itself.
+    pub died: bool,
+    /// First seen active.
+    pub active: Option<Time>,
+    /// Nothing of it is left.
+    pub over: Option<Time>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    /// Every run.
+    pub runs: BTreeMap<RunId, Record>,
+    /// The last run, by unit.
+    pub last: BTreeMap<usize, RunId>,
+    /// Units seen to fail by themselves and not active since.
+    pub failing: Set,
+    /// After a failure, when it may start again at the earliest.
+    pub quiet_until: BTreeMap<usize, Time>,
+    /// Orders given.
+    pub orders: u64,
+    /// Facts reported of runs.
+    pub facts: u64,
+    /// Facts of runs already over.
+    pub late_facts: u64,
+    /// Ends reported a second time.
+    pub twice: u64,
+}
+
+impl Book {
+    /// The last run of `unit`.
+    pub fn of(&self, unit: usize) -> Option<&Record> {
+        self.last.get(&unit).and_then(|run| self.runs.get(run))
+    }
+
+    /// Units of whose last run something may be left.
+    pub fn alive(&self) -> Set {
+        let alive = |unit: &usize| self.of(*unit).is_some_and(|run| run.over.is_none());
+        self.last.keys().copied().filter(alive).collect()
+    }
+
+    /// The run of `fact` was over before.
+    pub fn is_late(&self, fact: &Event) -> bool {
+        run_of(fact).is_some_and(|run| self.runs.get(&run).is_none_or(|run| run.over.is_some()))
+    }
+
+    /// Before the machine hears of it. `expected`: the run is in must_stop.
+    pub fn fact(&mut self, now: Time, event: &Event, expected: bool) {
+        let Some(id) = run_of(event) else { return };
+        self.facts += 1;
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if run.over.is_some() {
+            self.late_facts += 1;
+            return;
+        }
+        let bad = match event {
+            Event::Exited(_, exit) | Event::Ended(_, exit) => {
+                *exit != Exit::Code(0) || run.kind != Kind::Oneshot
+            }
+            Event::StartFailed(..) | Event::Protocol(..) | Event::WatchdogTrigger(_) => true,
+            Event::Gone(_) => run.kind == Kind::BackgroundScripted,
+            _ => false,
+        };
+        let first = !run.died && run.told.is_none();
+        if bad && first {
+            self.failing.add(run.unit);
+        }
+        match event {
+            Event::Exited(..) | Event::Protocol(..) | Event::WatchdogTrigger(_) => run.died = true,
+            Event::Gone(_) | Event::Ended(..) | Event::StartFailed(..) | Event::Skipped(..) => {
+                run.died |= !matches!(event, Event::Gone(_));
+                run.over = Some(now);
+                let wait = run.live.restart_delay.min(run.live.restart_delay_max);
+                if bad && first && !expected {
+                    self.quiet_until.insert(run.unit, now.after(wait));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A run begins.
+    pub fn start(
+        &mut self,
+        now: Time,
+        id: RunId,
+        unit: usize,
+        kind: Kind,
+        live: Live,
+        graph: &Graph,
+    ) {
+        let to = |kinds: fn(DependencyKind) -> bool| -> Set {
+            graph.of(unit).filter(|edge| kinds(edge.kind)).filter_map(|edge| edge.to).collect()
+        };
+        self.orders += 1;
+        self.last.insert(unit, id);
+        self.runs.insert(
+            id,
+            Record {
+                unit,
+                kind,
+                live,
+                started: now,
+                behind: to(DependencyKind::orders),
+                hard: to(|kind| kind == DependencyKind::DependsOn),
+                told: None,
+                killed: None,
+                died: false,
+                active: None,
+                over: None,
+            },
+        );
+    }
+
+    /// A run is told to stop.
+    pub fn stop(&mut self, now: Time, id: RunId, nothing_left: bool) {
+        self.orders += 1;
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.told.get_or_insert(now);
+            if nothing_left {
+                run.over.get_or_insert(now);
+            }
+        }
+    }
+
+    /// A run is killed.
+    pub fn kill(&mut self, now: Time, id: RunId) {
+        self.orders += 1;
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.killed.get_or_insert(now);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! L16, L17: where a machine must come to rest once nothing goes wrong any more. Said
+//! as plainly as it can be: what is needed and can be had is active, what is not
+//! needed is down. Checked at the end of a schedule in liveness mode.
+
+use crate::machine::reason::State;
+use crate::oracle::set::Set;
+use crate::oracle::{Oracle, Rest};
+use crate::sim::view::Seen;
+use crate::spec::DependencyKind as D;
+
+/// What is not as it should be, in words.
+pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
+    let final_failure = |unit: &usize| matches!(oracle.stored[*unit].rest, Rest::Failed(_));
+    let mut hopeless: Set = oracle.needed.iter().filter(final_failure).collect();
+    hopeless = hopeless.or(oracle.broken_or_refused().and(oracle.needed));
+    loop {
+        let before = hopeless;
+        for unit in oracle.needed.less(before).iter() {
+            let starved = oracle.graph.of(unit).any(|edge| {
+                let gate = matches!(edge.kind, D::DependsOn | D::DependsMs);
+                gate && match edge.to {
+                    None => !edge.optional,
+                    // A provider without a future has none to give, but what it once gave
+                    // as a milestone stays with the run that took it.
+                    Some(to) => before.has(to) && !latched(oracle, unit, edge.kind),
+                }
+            });
+            if starved && !up(oracle, unit) {
+                hopeless.add(unit);
+            }
+        }
+        if hopeless == before {
+            break;
+        }
+    }
+    for unit in 0..seen.states.len() {
+        let state = seen.state(unit);
+        let name = &oracle.universe.units[unit];
+        let fits = if hopeless.has(unit) {
+            state == State::Failed
+        } else if oracle.needed.has(unit) {
+            state.is_active() || restless(oracle, unit)
+        } else {
+            matches!(state, State::Disabled | State::Failed)
+        };
+        if !fits {
+            return Err(format!("{name} comes to rest as {}", state.as_str()));
+        }
+    }
+    Ok(())
+}
+
+fn up(oracle: &Oracle, unit: usize) -> bool {
+    oracle.stored[unit].run.is_some()
+}
+
+fn latched(oracle: &Oracle, unit: usize, kind: D) -> bool {
+    kind == D::DependsMs && up(oracle, unit)
+}
+
+/// By its own definition it never comes to rest, or it stands behind such a unit or a conflict.
+fn restless(oracle: &Oracle, unit: usize) -> bool {
+    let behind = oracle.closure(Set::EMPTY.with(unit));
+    behind.iter().any(|other| {
+        oracle.unit(other).is_some_and(|unit| {
+            unit.live.restart == crate::spec::Restart::Always
+                || unit.live.start_timeout.is_some_and(|span| span.as_secs() < 1)
+        })
+    })
+}

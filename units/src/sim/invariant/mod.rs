@@ -1,0 +1,47 @@
+//! The invariants, checked after every event: one function each, named by its number
+//! and its rule. They judge by what the simulator saw ([`crate::sim::book`]) and by
+//! the machine's public answers; who provides what, and who is needed, is taken from
+//! the oracle's brute-force sets. L15–L17 are checked over whole schedules in
+//! [`crate::sim::run`], L19 belongs to the resume of PID 1.
+
+pub mod bound;
+pub mod run;
+pub mod start;
+pub mod state;
+pub mod stop;
+
+use crate::sim::view::{Verdict, View};
+
+/// An invariant of one moment.
+pub type Check = fn(&View) -> Verdict;
+
+/// By name, in order.
+pub const ALL: &[(&str, Check)] = &[
+    ("L1 start gate", start::l01_start_gate),
+    ("L2 minimal set", start::l02_minimal_set),
+    ("L3 single instance", run::l03_single_instance),
+    ("L4 stop order", stop::l04_stop_order),
+    ("L5 start bound", start::l05_start_bound),
+    ("L6 propagation", stop::l06_propagation),
+    ("L7 total table", state::l07_total_table),
+    ("L8 no orphan wait", state::l08_no_orphan_wait),
+    ("L9 cause", state::l09_cause),
+    ("L10 degraded", state::l10_degraded),
+    ("L11 coincidental", state::l11_coincidental),
+    ("L12 unique provider", state::l12_unique_provider),
+    ("L13 no ABA", run::l13_no_aba),
+    ("L14 limiter", bound::l14_limiter),
+    ("L18 no needless action", stop::l18_no_needless_action),
+    ("L20 conservation", run::l20_conservation),
+    ("L22 cost", bound::l22_cost),
+    ("L23 shutdown", stop::l23_shutdown),
+    ("L24 time", bound::l24_time),
+];
+
+/// The first that does not hold.
+pub fn check(view: &View) -> Result<(), (&'static str, String)> {
+    for (name, check) in ALL {
+        check(view).map_err(|what| (*name, what))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Invariants of runs: one at a time, each its own, none lost.
+
+use crate::machine::action::Action;
+use crate::sim::view::{Order, Verdict, View};
+
+/// L3: no start while anything of an earlier run is left.
+pub fn l03_single_instance(view: &View) -> Verdict {
+    let mut stopped = Vec::new();
+    for order in view.orders {
+        match order {
+            Order::Stop(unit, _, _, true) => stopped.push(*unit),
+            Order::Start(unit, _) => {
+                let alive = view.book.of(*unit).is_some_and(|run| run.over.is_none());
+                if alive && !stopped.contains(unit) {
+                    return Err(format!("{} starts beside its own earlier run", view.name(*unit)));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// L13: a fact about a run that is over changes nothing.
+pub fn l13_no_aba(view: &View) -> Verdict {
+    let quiet = view.actions.iter().all(|action| matches!(action, Action::Note(_)));
+    if view.late && (view.before != view.after || !quiet || !view.orders.is_empty()) {
+        return Err(format!("{:?} is about a run long over, and changed something", view.event));
+    }
+    Ok(())
+}
+
+/// L20: run ids are never used twice, and no order is about a run that is over.
+pub fn l20_conservation(view: &View) -> Verdict {
+    for order in view.orders {
+        let (unit, id, begins) = match order {
+            Order::Start(unit, id) => (*unit, *id, true),
+            Order::Stop(unit, id, ..) | Order::Kill(unit, id) | Order::Reload(unit, id) => {
+                (*unit, *id, false)
+            }
+            Order::Finish => continue,
+        };
+        let known = view.book.runs.get(&id);
+        let just_now = view.orders.contains(&Order::Start(unit, id));
+        match known {
+            Some(_) if begins => return Err(format!("run {} is minted twice", id.0)),
+            Some(run) if run.unit != unit => {
+                return Err(format!("run {} is not {}'s", id.0, view.name(unit)));
+            }
+            None if !begins && !just_now => {
+                return Err(format!("run {} was never started", id.0));
+            }
+            Some(run) if !matches!(order, Order::Stop(.., true)) => {
+                let over = run.over.is_some_and(|at| at < view.now);
+                if over && !matches!(order, Order::Stop(..)) {
+                    return Err(format!("an order for run {}, which is over", id.0));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Invariants of starting: gates, the minimal set, slots.
+
+use crate::machine::reason::State;
+use crate::oracle::set::Set;
+use crate::sim::view::{Verdict, View};
+use crate::spec::DependencyKind as D;
+
+/// L1: a unit starts only if every depends-on and depends-ms provider is active and
+/// every waits-for (and needed after) provider is active, failed or past its verdict.
+pub fn l01_start_gate(view: &View) -> Verdict {
+    for unit in view.started() {
+        for edge in view.is.graph.of(unit) {
+            let state = edge.to.map(|to| view.after.state(to));
+            let active = state.is_some_and(State::is_active);
+            let failed = edge.to.is_some_and(|to| view.book.failing.has(to));
+            let open = match edge.kind {
+                D::DependsOn | D::DependsMs => active || edge.to.is_none() && edge.optional,
+                D::WaitsFor => {
+                    edge.to.is_none() || active || failed || state == Some(State::Failed)
+                }
+                D::After => {
+                    let needed = edge.to.is_some_and(|to| view.is.needed.has(to));
+                    !needed || active || failed || state == Some(State::Failed)
+                }
+                D::Conflicts => {
+                    let alive = edge.to.and_then(|to| view.book.of(to));
+                    edge.to == Some(unit) || alive.is_none_or(|run| run.over.is_some())
+                }
+                D::Wants | D::Before | D::RestartWith => true,
+            };
+            if !open {
+                let to = edge.to.map_or("nobody", |to| view.name(to));
+                return Err(format!(
+                    "{} started, {:?} {to} is {state:?}",
+                    view.name(unit),
+                    edge.kind
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// L2: what waits, starts or is active is needed.
+pub fn l02_minimal_set(view: &View) -> Verdict {
+    for unit in (0..view.after.states.len()).filter(|unit| !view.is.needed.has(*unit)) {
+        let state = view.after.state(unit);
+        if !matches!(state, State::Disabled | State::Stopping | State::Failed) {
+            return Err(format!("{} is {} and not needed", view.name(unit), state.as_str()));
+        }
+    }
+    Ok(())
+}
+
+/// L5: never more starts under way than max-starting; and none that could start waits
+/// while a slot is free.
+pub fn l05_start_bound(view: &View) -> Verdict {
+    let settings = &view.is.generation.settings;
+    let max = settings.max_starting as usize;
+    let young = |unit: &usize| {
+        view.after.state(*unit) == State::Starting
+            && view.book.of(*unit).is_none_or(|run| {
+                run.over.is_some() || view.now.since(run.started) < crate::oracle::SLOT
+            })
+    };
+    let starting: Set = (0..view.after.states.len()).filter(young).collect();
+    let grew = view.started().any(|unit| starting.has(unit));
+    if max > 0 && grew && starting.len() > max {
+        return Err(format!("{} starts under way, {max} allowed", starting.len()));
+    }
+    if max == 0 || starting.len() < max {
+        if let Some(unit) = view.is.start_order().first() {
+            return Err(format!("{} could start and does not", view.name(*unit)));
+        }
+    }
+    Ok(())
+}

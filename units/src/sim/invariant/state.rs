@@ -1,0 +1,144 @@
+//! Invariants of what an operator sees: states, causes, flags.
+
+use crate::machine::event::Event;
+use crate::machine::reason::State;
+use crate::oracle::set::Set;
+use crate::sim::view::{Order, Verdict, View};
+use crate::spec::DependencyKind as D;
+
+/// L7: only listed changes of state occur, and a refused wish changes nothing.
+pub fn l07_total_table(view: &View) -> Verdict {
+    if view.refused && (view.before != view.after || !view.orders.is_empty()) {
+        return Err("a refused wish changed something".to_string());
+    }
+    for unit in 0..view.after.states.len() {
+        let (from, to) = (view.before.state(unit), view.after.state(unit));
+        let began = view.started().any(|started| started == unit);
+        let up = matches!(from, State::Starting | State::Running | State::Reloading)
+            || matches!(from, State::Exited | State::Stopping);
+        let listed = match to {
+            State::Starting => began || matches!(from, State::Starting | State::Stopping),
+            State::Running | State::Exited | State::Reloading => began || up,
+            State::Stopping => began || up || view.book.of(unit).is_some(),
+            State::Disabled | State::Waiting | State::Failed => true,
+        };
+        if !listed {
+            return Err(format!("{}: {} → {}", view.name(unit), from.as_str(), to.as_str()));
+        }
+    }
+    Ok(())
+}
+
+/// L8: every wait has a chain of reasons that ends in a timer, a live process or a slot.
+pub fn l08_no_orphan_wait(view: &View) -> Verdict {
+    let units = || 0..view.after.states.len();
+    let moving = |unit: &usize| {
+        matches!(view.after.state(*unit), State::Starting | State::Stopping)
+            || view.book.of(*unit).is_some_and(|run| run.over.is_none() && run.told.is_some())
+    };
+    let mut founded: Set = units().filter(moving).collect();
+    let waiting: Set = units().filter(|unit| view.after.state(*unit) == State::Waiting).collect();
+    let slots = view.is.generation.settings.max_starting > 0 && !founded.is_empty();
+    let timer = |unit: usize| {
+        matches!(view.is.stored.get(unit).map(|it| it.rest), Some(crate::oracle::Rest::Backoff(_)))
+            && view.after.deadline.is_some()
+    };
+    loop {
+        let before = founded;
+        for unit in waiting.less(before).iter() {
+            let behind =
+                view.is.graph.of(unit).any(|edge| edge.to.is_some_and(|to| before.has(to)));
+            let beside = view.book.alive().iter().any(|other| {
+                other != unit
+                    && (view.is.graph.conflict(unit, other)
+                        || view.is.stored.get(other).and_then(|it| it.run.as_ref()).is_some_and(
+                            |run| run.targets.iter().any(|t| view.is.selected(unit).contains(t)),
+                        ))
+            });
+            if behind || beside || slots || timer(unit) {
+                founded.add(unit);
+            }
+        }
+        if founded == before {
+            break;
+        }
+    }
+    match waiting.less(founded).iter().next() {
+        Some(unit) => Err(format!("{} waits for nothing", view.name(unit))),
+        None => Ok(()),
+    }
+}
+
+/// L9: every failure has a cause, and a failed waits-for provider takes nobody with it.
+pub fn l09_cause(view: &View) -> Verdict {
+    for unit in view.is.needed.iter() {
+        if view.after.state(unit) != State::Failed {
+            continue;
+        }
+        let own = view.book.failing.has(unit) || view.is.broken_or_refused().has(unit);
+        let hard = view.is.graph.of(unit).any(|edge| {
+            matches!(edge.kind, D::DependsOn | D::DependsMs)
+                && match edge.to {
+                    None => !edge.optional,
+                    Some(to) => view.after.state(to) == State::Failed || view.book.failing.has(to),
+                }
+        });
+        let immortal = view.book.of(unit).is_some_and(|run| run.killed.is_some());
+        if !own && !hard && !immortal {
+            return Err(format!("{} is failed and nothing failed it", view.name(unit)));
+        }
+    }
+    Ok(())
+}
+
+/// L10: only active units are degraded, and only where something they reach is not well.
+pub fn l10_degraded(view: &View) -> Verdict {
+    for unit in view.after.degraded.iter() {
+        if !view.after.state(unit).is_active() {
+            return Err(format!("{} is degraded and not active", view.name(unit)));
+        }
+        let reach = view.is.closure(Set::EMPTY.with(unit));
+        let ill = reach.iter().any(|other| !view.after.state(other).is_active());
+        let orphan = reach
+            .iter()
+            .filter_map(|other| view.is.stored.get(other))
+            .any(|it| it.run.as_ref().is_some_and(|run| !run.orphaned.is_empty()));
+        if !ill && !orphan {
+            return Err(format!("{} is degraded and all it reaches is well", view.name(unit)));
+        }
+    }
+    Ok(())
+}
+
+/// L11: a coincidental target has a needed provider and is named by nobody needed.
+pub fn l11_coincidental(view: &View) -> Verdict {
+    for target in &view.after.coincidental {
+        let provider = view.is.graph.provider.get(*target).copied().flatten();
+        let named = view.is.graph.edges.iter().any(|edge| {
+            edge.target == *target && edge.kind.pulls_in() && view.is.needed.has(edge.from)
+        });
+        if named
+            || view.is.roots().0.contains(&Some(*target))
+            || !provider.is_some_and(|unit| view.is.needed.has(unit))
+        {
+            return Err(format!("target {target} is coincidental and should not be"));
+        }
+    }
+    Ok(())
+}
+
+/// L12: no target has two providers at work: a start never gives one a second holder.
+pub fn l12_unique_provider(view: &View) -> Verdict {
+    for order in view.orders {
+        let Order::Start(unit, _) = order else { continue };
+        for target in view.is.selected(*unit) {
+            let twice = view.is.stored.iter().enumerate().any(|(other, it)| {
+                other != *unit && it.run.as_ref().is_some_and(|run| run.targets.contains(&target))
+            });
+            if twice && !matches!(view.event, Event::Boot { .. }) {
+                return Err(format!("{} starts beside a holder of its target", view.name(*unit)));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Invariants of stopping: order, propagation, needless stops, shutdown.
+
+use crate::machine::action::StopReason;
+use crate::machine::event::Event;
+use crate::machine::reason::State;
+use crate::oracle::set::Set;
+use crate::sim::view::{Order, Verdict, View};
+use crate::spec::DependencyKind as D;
+
+/// L4: a unit is told to stop only when every up unit that is to stop too and comes
+/// after it is down. Exempt: it ended by itself, or failed on init's own clock.
+pub fn l04_stop_order(view: &View) -> Verdict {
+    let mut down = Set::EMPTY;
+    for order in view.orders {
+        let Order::Stop(unit, id, reason, nothing_left) = order else { continue };
+        let own = matches!(
+            reason,
+            StopReason::StartTimeout | StopReason::Watchdog | StopReason::Leftovers
+        );
+        if !own {
+            for other in view.book.alive().less(down).iter().filter(|other| other != unit) {
+                let Some(run) = view.book.of(other) else { continue };
+                let immortal =
+                    run.killed.is_some_and(|at| view.now.since(at) >= crate::oracle::IMMORTAL);
+                let ring = view.book.runs.get(id).is_some_and(|run| run.behind.has(other))
+                    || view.is.graph.of(*unit).any(|edge| edge.to == Some(other));
+                let hard = run.hard.has(*unit) && run.kind.has_process();
+                if hard && !immortal && !ring && run.over.is_none() {
+                    return Err(format!(
+                        "{} is told to stop while {} is up and depends on it",
+                        view.name(*unit),
+                        view.name(other)
+                    ));
+                }
+            }
+        }
+        if *nothing_left {
+            down.add(*unit);
+        }
+    }
+    Ok(())
+}
+
+/// L6: nothing is starting or active while a provider it depends on is not active.
+pub fn l06_propagation(view: &View) -> Verdict {
+    for edge in view.is.graph.edges.iter().filter(|edge| edge.kind == D::DependsOn) {
+        let state = view.after.state(edge.from);
+        let Some(to) = edge.to else { continue };
+        if (state == State::Starting || state.is_active()) && !view.after.state(to).is_active() {
+            return Err(format!(
+                "{} is {} while {}, which it depends on, is {}",
+                view.name(edge.from),
+                state.as_str(),
+                view.name(to),
+                view.after.state(to).as_str()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// L18: a wish that leaves a unit needed, unchanged and with its providers does not touch it.
+pub fn l18_no_needless_action(view: &View) -> Verdict {
+    let kept = view.was.needed.and(view.is.needed);
+    let gentle = matches!(
+        view.event,
+        Event::SetGoal(_) | Event::Want { .. } | Event::Unwant(_) | Event::SetPolicy(_)
+    );
+    if !gentle {
+        return Ok(());
+    }
+    let told = |unit: usize| {
+        view.orders.iter().any(|order| matches!(order, Order::Stop(u, ..) if *u == unit))
+    };
+    for order in view.orders {
+        let Order::Stop(unit, ..) = order else { continue };
+        if !kept.has(*unit) || !view.before.state(*unit).is_active() {
+            continue;
+        }
+        let caused = view.is.graph.of(*unit).chain(view.was.graph.of(*unit)).any(|edge| {
+            matches!(edge.kind, D::DependsOn | D::RestartWith)
+                && edge.to.is_none_or(|to| {
+                    told(to) || !view.after.state(to).is_active() || moved(view, edge.target)
+                })
+        });
+        if !caused && !view.is.refused.has(*unit) {
+            return Err(format!("{} is needed before and after, and is stopped", view.name(*unit)));
+        }
+    }
+    Ok(())
+}
+
+fn moved(view: &View, target: usize) -> bool {
+    view.was.graph.provider.get(target) != view.is.graph.provider.get(target)
+}
+
+/// L23: in shutdown nothing starts, and the end comes within the deadline.
+pub fn l23_shutdown(view: &View) -> Verdict {
+    let Some((_, by)) = view.is.shutdown else { return Ok(()) };
+    if let Some(unit) = view.started().next() {
+        return Err(format!("{} starts in shutdown", view.name(unit)));
+    }
+    let late = by.after(crate::oracle::IMMORTAL);
+    let finished = view.is.finished || view.orders.contains(&Order::Finish);
+    if view.now > late && matches!(view.event, Event::Tick) && !finished {
+        return Err("the deadline is past and all is not over".to_string());
+    }
+    Ok(())
+}

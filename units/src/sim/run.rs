@@ -1,0 +1,411 @@
+//! One schedule from its first event to its last: the machine and the oracle hear the
+//! same, their answers are compared after every event, and every invariant is
+//! checked. Read on in [`crate::sim::invariant`] and [`crate::oracle`].
+
+use crate::generation::Generation;
+use crate::machine::action::{Action, StopReason};
+use crate::machine::event::{Event, RunId};
+use crate::oracle::graph::Universe;
+use crate::oracle::{Deed, Oracle};
+use crate::sim::book::Book;
+use crate::sim::chance::Chance;
+use crate::sim::coverage::Coverage;
+use crate::sim::invariant;
+use crate::sim::process::{Fault, Processes, run_of};
+use crate::sim::schedule::Schedule;
+use crate::sim::shape::World;
+use crate::sim::sheet::{Sheet, universe};
+use crate::sim::subject::Subject;
+use crate::sim::view::{Order, Seen, View};
+use crate::time::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What did not hold, and when.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The invariant, or what of the oracle's answer differs.
+    pub what: String,
+    /// In words.
+    pub detail: String,
+    /// At which event of the schedule.
+    pub event: u64,
+    /// Events, orders and answers up to it, when asked for.
+    pub log: Vec<String>,
+}
+
+/// A schedule in progress.
+pub struct Runner<'a> {
+    universe: Universe,
+    sheet: Sheet,
+    subject: Subject,
+    oracle: Oracle,
+    processes: Processes,
+    book: Book,
+    seen: Seen,
+    now: Time,
+    generations: u32,
+    /// The oracle's run ids, by the machine's.
+    ids: BTreeMap<RunId, RunId>,
+    coverage: &'a mut Coverage,
+    events: u64,
+    log: Option<Vec<String>>,
+    trace: u64,
+}
+
+/// Runs a schedule in a world. Errors with the first thing that does not hold.
+pub fn run(
+    world: &World,
+    schedule: &Schedule,
+    subject: Subject,
+    coverage: &mut Coverage,
+    log: bool,
+) -> Result<u64, Failure> {
+    let mut runner = Runner::new(world, schedule, subject, coverage, log);
+    let done = runner.play(world, schedule);
+    match done {
+        Ok(()) => {
+            let Runner { events, trace, coverage, .. } = runner;
+            coverage.schedules += 1;
+            coverage.shapes[world.shape] += 1;
+            coverage.sizes[world.sheet.units.len().min(31)] += 1;
+            coverage.shortest = coverage.shortest.min(events);
+            coverage.lively += u64::from(schedule.lively);
+            Ok(trace)
+        }
+        Err((what, detail)) => {
+            Err(Failure { what, detail, event: runner.events, log: runner.log.unwrap_or_default() })
+        }
+    }
+}
+
+type Held = Result<(), (String, String)>;
+
+impl<'a> Runner<'a> {
+    fn new(
+        world: &World,
+        schedule: &Schedule,
+        subject: Subject,
+        coverage: &'a mut Coverage,
+        log: bool,
+    ) -> Runner<'a> {
+        let universe = universe();
+        Runner {
+            oracle: Oracle::new(universe.clone(), Arc::new(Generation::default())),
+            seen: subject.see(&universe),
+            universe,
+            sheet: world.sheet.clone(),
+            subject,
+            processes: Processes::new(schedule.seed, schedule.rates),
+            book: Book::default(),
+            now: Time::from_nanos(1_000_000_000),
+            generations: 1,
+            ids: BTreeMap::new(),
+            coverage,
+            events: 0,
+            log: log.then(Vec::new),
+            trace: 0,
+        }
+    }
+
+    fn play(&mut self, world: &World, schedule: &Schedule) -> Held {
+        let generation = self.sheet.generation(&self.universe, 1);
+        let top = self.universe.targets.get(world.top).cloned();
+        self.step(Event::Boot { generation, targets: top.into_iter().collect() }, None)?;
+        for wish in &schedule.wishes {
+            self.pass(self.now.after(wish.gap))?;
+            self.generations += 1;
+            let wished = wish.event(&self.sheet, &self.universe, self.now, self.generations);
+            let Some((event, sheet)) = wished else { continue };
+            if !self.step(event, None)? {
+                self.sheet = sheet;
+            }
+        }
+        self.pass(self.now.after(Duration::from_secs(120)))?;
+        if schedule.lively { self.converge() } else { Ok(()) }
+    }
+
+    /// Time passes up to `until`: facts in their order, then timers.
+    fn pass(&mut self, until: Time) -> Held {
+        loop {
+            let fact = self.processes.next_time();
+            let timer = self.seen.deadline;
+            let next = fact.into_iter().chain(timer).min();
+            let Some(next) = next.filter(|next| *next <= until) else { break };
+            self.now = self.now.max(next);
+            while let Some((fact, fault)) = self.processes.next_fact(self.now) {
+                self.step(fact, fault)?;
+            }
+            if self.seen.deadline.is_some_and(|at| at <= self.now) {
+                self.step(Event::Tick, None)?;
+            }
+            if self.events > 20_000 {
+                return Err(("L17 convergence".into(), "20,000 events and no end".into()));
+            }
+        }
+        self.now = self.now.max(until);
+        Ok(())
+    }
+
+    /// Faults stop; L16, L17: it comes to rest, at the fixed point.
+    fn converge(&mut self) -> Held {
+        self.processes.calm(self.now);
+        let before = self.events;
+        for _ in 0..40 {
+            self.pass(self.now.after(Duration::from_secs(60)))?;
+        }
+        let runs = self.oracle.stored.len() as u64;
+        if self.events - before > 400 * runs {
+            let what = format!("{} events after the faults had stopped", self.events - before);
+            return Err(("L17 convergence".into(), what));
+        }
+        crate::sim::fixpoint::check(&self.oracle, &self.seen)
+            .map_err(|what| ("L16 confluence".to_string(), what))
+    }
+
+    /// One event to both; true: refused.
+    fn step(&mut self, event: Event, fault: Option<Fault>) -> Result<bool, (String, String)> {
+        self.events += 1;
+        let was = self.oracle.clone();
+        let about = run_of(&event).and_then(|run| self.book.runs.get(&run)).map(|run| run.unit);
+        let late = self.book.is_late(&event);
+        let expected = about.is_some_and(|unit| was.must_stop().has(unit));
+        self.book.fact(self.now, &event, expected);
+        let (actions, refused) = self.subject.step(self.now, event.clone());
+        let orders = self.orders(&actions);
+        let after = self.subject.see(&self.universe);
+        let told = match run_of(&event).and_then(|id| self.ids.get(&id)) {
+            Some(id) => with_run(&event, *id),
+            None => event.clone(),
+        };
+        let (deeds, oracle_refused) = self.oracle.step(self.now, &told);
+        self.note(&event, &orders, refused, &after);
+        if refused != oracle_refused {
+            let detail = format!("refused {refused}, by the law {oracle_refused}: {event:?}");
+            return Err(("oracle: refusal".into(), detail));
+        }
+        self.compare_orders(&orders, &deeds)?;
+        self.compare_states(&after)?;
+        let view = View {
+            now: self.now,
+            event: &event,
+            late,
+            refused,
+            orders: &orders,
+            actions: &actions,
+            before: &self.seen,
+            after: &after,
+            was: &was,
+            is: &self.oracle,
+            book: &self.book,
+        };
+        self.coverage.count(&view, about, fault);
+        invariant::check(&view).map_err(|(what, detail)| (what.to_string(), detail))?;
+        self.carry_out(&event, &orders, &after);
+        self.seen = after;
+        Ok(refused)
+    }
+
+    fn orders(&self, actions: &[Action]) -> Vec<Order> {
+        let unit = |name: &crate::name::Name| self.universe.unit(name).unwrap_or(usize::MAX);
+        let order = |action: &Action| {
+            Some(match action {
+                Action::Start { name, run, .. } => Order::Start(unit(name), *run),
+                Action::Stop { name, run, reason, nothing_left } => {
+                    Order::Stop(unit(name), *run, reason.clone(), *nothing_left)
+                }
+                Action::Kill { name, run } => Order::Kill(unit(name), *run),
+                Action::ReloadUnit { name, run } => Order::Reload(unit(name), *run),
+                Action::Finish(_) => Order::Finish,
+                Action::Note(_) | Action::Emergency => return None,
+            })
+        };
+        actions.iter().filter_map(order).collect()
+    }
+
+    /// Starts in their order; everything else as sets.
+    fn compare_orders(&mut self, orders: &[Order], deeds: &[Deed]) -> Held {
+        let mut begun: (Vec<usize>, Vec<usize>) = Default::default();
+        let mut rest: (Vec<(usize, u8)>, Vec<(usize, u8)>) = Default::default();
+        let mut ids = (Vec::new(), Vec::new());
+        for order in orders {
+            match order {
+                Order::Start(unit, id) => {
+                    begun.0.push(*unit);
+                    ids.0.push(*id);
+                }
+                Order::Stop(unit, _, _, left) => rest.0.push((*unit, 1 + u8::from(*left))),
+                Order::Kill(unit, _) => rest.0.push((*unit, 3)),
+                Order::Reload(unit, _) => rest.0.push((*unit, 4)),
+                Order::Finish => rest.0.push((0, 5)),
+            }
+        }
+        for deed in deeds {
+            match deed {
+                Deed::Start(unit, id) => {
+                    begun.1.push(*unit);
+                    ids.1.push(*id);
+                }
+                Deed::Stop(unit, _, left) => rest.1.push((*unit, 1 + u8::from(*left))),
+                Deed::Kill(unit, _) => rest.1.push((*unit, 3)),
+                Deed::Reload(unit, _) => rest.1.push((*unit, 4)),
+                Deed::Finish => rest.1.push((0, 5)),
+            }
+        }
+        rest.0.sort_unstable();
+        rest.1.sort_unstable();
+        if begun.0 != begun.1 || rest.0 != rest.1 {
+            let detail = format!("ordered {orders:?}, by the law {deeds:?}");
+            return Err(("oracle: deeds".into(), detail));
+        }
+        self.ids.extend(ids.0.into_iter().zip(ids.1));
+        Ok(())
+    }
+
+    fn compare_states(&self, after: &Seen) -> Held {
+        let law = self.oracle.states();
+        for (unit, state) in law.iter().enumerate() {
+            if after.state(unit) != *state {
+                let detail = format!(
+                    "{} is {}, by the law {}",
+                    self.universe.units[unit],
+                    after.state(unit).as_str(),
+                    state.as_str()
+                );
+                return Err(("oracle: states".into(), detail));
+            }
+        }
+        let differs = |what: &str, is: String, law: String| {
+            Err((format!("oracle: {what}"), format!("{what} {is}, by the law {law}")))
+        };
+        let name = |unit: usize| self.universe.units[unit].as_str();
+        let list = |set: crate::oracle::set::Set| {
+            format!("{:?}", set.iter().map(name).collect::<Vec<_>>())
+        };
+        let (is, law) = (after.degraded, self.oracle.degraded());
+        if is != law {
+            return differs("degraded", list(is), list(law));
+        }
+        let (is, law) = (&after.coincidental, self.oracle.coincidental());
+        if *is != law {
+            return differs("coincidental", format!("{is:?}"), format!("{law:?}"));
+        }
+        let (is, law) = (after.system, Some(self.oracle.system()));
+        if is != law {
+            return differs("system", format!("{is:?}"), format!("{law:?}"));
+        }
+        let (is, law) = (after.deadline, self.oracle.next_due());
+        if is != law {
+            return differs("deadline", format!("{is:?}"), format!("{law:?}"));
+        }
+        Ok(())
+    }
+
+    /// The world does as told.
+    fn carry_out(&mut self, event: &Event, orders: &[Order], after: &Seen) {
+        for order in orders {
+            match order {
+                Order::Start(unit, id) => {
+                    let Some(run) = self.oracle.unit(*unit).cloned() else { continue };
+                    self.book.quiet_until.remove(unit);
+                    self.book.start(self.now, *id, *unit, run.kind, run.live, &self.oracle.graph);
+                    self.processes.start(self.now, *unit, *id, run.kind, run.readiness);
+                }
+                Order::Stop(unit, id, reason, left) => {
+                    self.book.stop(self.now, *id, *left);
+                    if matches!(reason, StopReason::StartTimeout | StopReason::Watchdog) {
+                        self.book.failing.add(*unit);
+                    }
+                    if *left {
+                        self.processes.forget(*id);
+                    } else {
+                        self.processes.stop(self.now, *id);
+                    }
+                }
+                Order::Kill(_, id) => {
+                    self.book.kill(self.now, *id);
+                    self.processes.kill(self.now, *id);
+                }
+                Order::Reload(_, id) => self.processes.reload(self.now, *id),
+                Order::Finish => {}
+            }
+        }
+        if matches!(event, Event::Restart(_) | Event::Retry(_) | Event::Reload { .. }) {
+            self.book.quiet_until.clear();
+        }
+        let needed = self.oracle.needed;
+        self.book.quiet_until.retain(|unit, _| needed.has(*unit));
+        for unit in 0..after.states.len() {
+            if after.state(unit).is_active() {
+                self.book.failing =
+                    self.book.failing.less(crate::oracle::set::Set::EMPTY.with(unit));
+            }
+        }
+    }
+
+    /// One line of the log, and the trace that makes two runs comparable.
+    fn note(&mut self, event: &Event, orders: &[Order], refused: bool, after: &Seen) {
+        let word = orders.iter().fold(self.events ^ u64::from(refused), |word, order| {
+            let number = match order {
+                Order::Start(unit, run) => (1, *unit as u64, run.0),
+                Order::Stop(unit, run, _, left) => (2 + u64::from(*left), *unit as u64, run.0),
+                Order::Kill(unit, run) => (4, *unit as u64, run.0),
+                Order::Reload(unit, run) => (5, *unit as u64, run.0),
+                Order::Finish => (6, 0, 0),
+            };
+            word.wrapping_mul(31).wrapping_add(number.0 + 8 * number.1 + 512 * number.2)
+        });
+        let states = after.states.iter().fold(word, |word, state| {
+            word.wrapping_mul(31).wrapping_add(state.map_or(0, |state| 1 + state as u64))
+        });
+        self.trace = Chance::new(self.trace ^ states).next();
+        if let Some(log) = &mut self.log {
+            let event = match event {
+                Event::Boot { targets, .. } => format!("Boot {targets:?}"),
+                Event::Reload { no_restart, .. } => format!("Reload no_restart={no_restart}"),
+                other => format!("{other:?}"),
+            };
+            let states: Vec<String> = after
+                .states
+                .iter()
+                .enumerate()
+                .filter_map(|(unit, state)| Some((unit, (*state)?)))
+                .filter(|(_, state)| *state != crate::machine::reason::State::Disabled)
+                .map(|(unit, state)| format!("{}={}", self.universe.units[unit], state.as_str()))
+                .collect();
+            log.push(format!(
+                "{:>9.3}s {event}{}\n            → {orders:?}\n            {}",
+                self.now.as_nanos() as f64 / 1e9,
+                if refused { " REFUSED" } else { "" },
+                states.join(" ")
+            ));
+        }
+    }
+}
+
+/// The same fact of another run.
+fn with_run(event: &Event, id: RunId) -> Event {
+    let mut event = event.clone();
+    match &mut event {
+        Event::Executed(run)
+        | Event::Ready(run)
+        | Event::Reloading(run)
+        | Event::Reloaded(run, _)
+        | Event::Stopping(run)
+        | Event::Status(run, _)
+        | Event::ExtendTimeout(run, _)
+        | Event::WatchdogEvery(run, _)
+        | Event::WatchdogPing(run)
+        | Event::WatchdogTrigger(run)
+        | Event::Exited(run, _)
+        | Event::Ended(run, _)
+        | Event::Gone(run)
+        | Event::Skipped(run, _)
+        | Event::StartFailed(run, _)
+        | Event::Protocol(run, _)
+        | Event::OutOfMemory(run) => *run = id,
+        _ => {}
+    }
+    event
+}
