@@ -5,13 +5,14 @@
 //! ([`crate::sim`]) compares the two. Not fast, not for PID 1.
 //!
 //! Here: what is stored, and settling. [`law`]: the sets and states computed from
-//! it. [`facts`]: how one event changes it. [`graph`]: who provides what.
+//! it. [`wish`] and [`facts`]: how one event changes it. [`graph`]: who provides what.
 #![allow(clippy::indexing_slicing, reason = "unit numbers come from the oracle's own universe")]
 
 pub mod facts;
 pub mod graph;
 pub mod law;
 pub mod set;
+pub mod wish;
 
 use crate::generation::{Generation, Unit};
 use crate::machine::event::{Event, RunId, Shutdown};
@@ -125,6 +126,8 @@ pub struct Run {
     pub(crate) ready_at: Time,
     pub(crate) again_at: Time,
     pub(crate) reload_by: Time,
+    /// The service says itself when its reload is over.
+    pub(crate) announced: bool,
     pub(crate) stop_by: Time,
     pub(crate) watch: Option<Duration>,
     pub(crate) ping_by: Time,
@@ -369,6 +372,7 @@ impl Oracle {
             ready_at: Time::NEVER,
             again_at: Time::NEVER,
             reload_by: Time::NEVER,
+            announced: false,
             stop_by: Time::NEVER,
             watch: None,
             ping_by: Time::NEVER,

@@ -1,237 +1,21 @@
 //! How one event changes what is stored: wishes, facts about runs, and time.
 //! What follows from it is settled afterwards by [`crate::oracle`].
 
-use crate::generation::Generation;
 use crate::machine::event::{Event, RunId, Stage};
 use crate::name::Name;
-use crate::oracle::graph::Graph;
 use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, Run, SLOT};
-use crate::spec::{DependencyKind, Exit, Kind, OnChange, Readiness, Restart, RestartLimit};
+use crate::spec::{Exit, Kind, Readiness, Restart, RestartLimit};
 use crate::time::Time;
-use std::sync::Arc;
 use std::time::Duration;
 
 impl Oracle {
-    /// False: refused, and nothing changed.
-    pub(crate) fn apply(&mut self, event: &Event) -> bool {
-        match event {
-            Event::Boot { generation, targets } => {
-                let default = || vec![generation.settings.default_target.clone()];
-                self.goal = if targets.is_empty() { default() } else { targets.clone() };
-                self.policy = generation.policy.clone();
-                self.flip(generation.clone(), false);
-                true
-            }
-            Event::SetGoal(goal) => {
-                let mut next = self.clone();
-                next.goal.clone_from(&goal.targets);
-                next.want = goal.want.iter().cloned().collect();
-                next.drop.clone_from(&goal.drop);
-                next.look_again();
-                self.accept(next)
-            }
-            Event::Want { target, until } => {
-                let mut next = self.clone();
-                next.want.insert(target.clone(), *until);
-                next.drop.retain(|name| name != target);
-                next.look_again();
-                self.accept(next)
-            }
-            Event::Unwant(target) => {
-                if self.shutdown.is_some() {
-                    return false;
-                }
-                self.want.remove(target);
-                self.drop.retain(|name| name != target);
-                self.look_again();
-                true
-            }
-            Event::SetPolicy(policy) => {
-                let mut next = self.clone();
-                next.policy = policy.clone();
-                next.look_again();
-                if self.shutdown.is_some()
-                    || !next.graph.double.is_empty()
-                    || !next.graph.ring().is_empty()
-                {
-                    return false;
-                }
-                *self = next;
-                true
-            }
-            Event::Reload { generation, no_restart } => {
-                let mut next = self.clone();
-                next.policy = generation.policy.clone();
-                next.flip(generation.clone(), *no_restart);
-                self.accept(next)
-            }
-            Event::Restart(targets) => {
-                self.prod(targets, |oracle, unit| match &mut oracle.stored[unit].run {
-                    Some(run) => run.asked = true,
-                    None => oracle.forgive(unit),
-                })
-            }
-            Event::Retry(targets) => self.prod(targets, |oracle, unit| {
-                oracle.forgive(unit);
-                oracle.stored[unit].n = 0;
-                oracle.stored[unit].failures.clear();
-            }),
-            Event::ReloadUnit(targets) => self.prod(targets, Oracle::reload_unit),
-            Event::Shutdown(how) => {
-                if self.shutdown.is_some() {
-                    return false;
-                }
-                let span = self.generation.settings.shutdown_deadline;
-                let span = span.unwrap_or(Duration::from_secs(90));
-                self.shutdown = Some((*how, self.now.after(span)));
-                true
-            }
-            Event::Fire(name) => {
-                self.fire(name);
-                true
-            }
-            Event::Tick => {
-                while let Some(due) = self.next_due().filter(|due| *due <= self.now) {
-                    self.timer(due);
-                }
-                true
-            }
-            fact => {
-                self.fact(fact);
-                true
-            }
-        }
-    }
-
-    /// Takes `next` unless it asks for what can not be.
-    fn accept(&mut self, next: Oracle) -> bool {
-        let wanted = next.goal.iter().chain(next.want.keys());
-        let provided = |name: &Name| {
-            let target = next.universe.target(name);
-            let unit = target.and_then(|target| next.graph.provider[target]);
-            unit.is_some_and(|unit| !next.graph.broken.has(unit))
-        };
-        let refused = self.shutdown.is_some()
-            || !wanted.clone().all(provided)
-            || !next.graph.double.is_empty()
-            || !next.graph.ring().is_empty()
-            || next.wishes_conflict();
-        if !refused {
-            *self = next;
-        }
-        !refused
-    }
-
-    /// `restart`, `retry`, `reload-unit` of known units that are not broken.
-    fn prod(&mut self, targets: &[Name], each: fn(&mut Oracle, usize)) -> bool {
-        let unit =
-            |name: &Name| self.universe.target(name).and_then(|target| self.graph.provider[target]);
-        let units: Option<Vec<usize>> = targets.iter().map(unit).collect();
-        let Some(units) = units else { return false };
-        if self.shutdown.is_some() || units.iter().any(|unit| self.graph.broken.has(*unit)) {
-            return false;
-        }
-        units.into_iter().for_each(|unit| each(self, unit));
-        true
-    }
-
-    fn reload_unit(&mut self, unit: usize) {
-        let now = self.now;
-        let Some(run) = &mut self.stored[unit].run else { return };
-        if run.phase == Phase::Running && run.has_exec_reload {
-            run.phase = Phase::Reloading;
-            run.reload_by = run.live.start_timeout.map_or(Time::NEVER, |span| now.after(span));
-            self.deeds.push(Deed::Reload(unit, run.id));
-        }
-    }
-
-    /// Policy or overlay changed: the graph anew, and who lost a provider by it.
-    pub(crate) fn look_again(&mut self) {
-        let graph = Graph::new(&self.universe, &self.generation, &self.policy, &self.drop);
-        let old = std::mem::replace(&mut self.graph, graph);
-        self.rebind(&old);
-        self.renew_need();
-    }
-
-    /// An up run whose depends-on target changed its provider is lost; an added edge
-    /// binds it when the provider is active, else it is lost.
-    fn rebind(&mut self, old: &Graph) {
-        let of = |kind| move |edge: &&crate::oracle::graph::Edge| edge.kind == kind;
-        let hard = of(DependencyKind::DependsOn);
-        let stopping = self.must_stop();
-        for unit in self.up().iter() {
-            let before = |target| {
-                let mut edges = old.of(unit).filter(hard).filter(|edge| edge.target == target);
-                edges.next().and_then(|edge| edge.to)
-            };
-            let lost = self.graph.of(unit).filter(hard).any(|edge| {
-                let bound = before(edge.target);
-                let active = |to: usize| {
-                    let run = self.stored[to].run.as_ref();
-                    run.is_some_and(|run| run.phase.is_active()) && !stopping.has(to)
-                };
-                match edge.to {
-                    None => bound.is_some() || !edge.optional,
-                    Some(to) => bound != Some(to) && (bound.is_some() || !active(to)),
-                }
-            });
-            let held =
-                old.of(unit).filter(of(DependencyKind::DependsMs)).filter(|e| e.to.is_some());
-            let provider = &self.graph.provider;
-            let Some(run) = &mut self.stored[unit].run else { continue };
-            run.lost |= lost && run.told.is_none();
-            run.orphaned.extend(held.map(|edge| edge.target));
-            run.orphaned.sort_unstable();
-            run.orphaned.dedup();
-            run.orphaned.retain(|target| provider[*target].is_none());
-        }
-    }
-
-    /// The pointer flip of a reload.
-    fn flip(&mut self, generation: Arc<Generation>, no_restart: bool) {
-        let old = std::mem::replace(&mut self.generation, generation);
-        let before = self.graph.clone();
-        self.graph = Graph::new(&self.universe, &self.generation, &self.policy, &self.drop);
-        for unit in 0..self.stored.len() {
-            let was = old.units.get(before.place[unit]);
-            let Some(is) = self.unit(unit).cloned() else { continue };
-            if was.is_some_and(|was| !same(&old, was, &self.generation, &is)) {
-                self.forgive(unit);
-                self.stored[unit].n = 0;
-                self.stored[unit].failures.clear();
-            }
-            let Some(run) = &mut self.stored[unit].run else { continue };
-            if run.told.is_some() {
-                continue;
-            }
-            if run.hash == is.run_hash {
-                run.changed = false;
-            } else if was.is_none_or(|was| was.run_hash != is.run_hash) {
-                let keep = no_restart || is.live.essential;
-                run.changed = false;
-                match is.live.on_change {
-                    _ if keep => {}
-                    OnChange::Keep => {}
-                    OnChange::Reload if run.phase == Phase::Running && is.has_exec_reload => {
-                        (run.hash, run.has_exec_reload) = (is.run_hash, true);
-                        run.live.start_timeout = is.live.start_timeout;
-                        self.reload_unit(unit);
-                    }
-                    OnChange::Restart | OnChange::Reload => run.changed = true,
-                }
-            }
-        }
-        self.graph = before;
-        self.look_again();
-    }
-
     fn owner(&self, id: RunId) -> Option<usize> {
         let mine = |unit: &usize| self.stored[*unit].run.as_ref().is_some_and(|run| run.id == id);
         (0..self.stored.len()).find(mine)
     }
 
     /// A fact about a run; about any but the present one of its unit it says nothing.
-    fn fact(&mut self, event: &Event) {
+    pub(crate) fn fact(&mut self, event: &Event) {
         let now = self.now;
         let id = match event {
             Event::Executed(id)
@@ -262,13 +46,19 @@ impl Oracle {
                 Readiness::Wait(span) => run.ready_at = now.after(span),
                 _ => {}
             },
-            Event::Ready(_) if starting => self.activate(unit, Phase::Running),
+            Event::Ready(_) if starting && run.readiness != Readiness::Exit => {
+                self.activate(unit, Phase::Running)
+            }
+            Event::Reloaded(_, true) if run.announced => {}
             Event::Ready(_) | Event::Reloaded(..) if run.phase == Phase::Reloading => {
+                run.announced = false;
                 run.phase = Phase::Running;
                 run.reload_by = Time::NEVER;
             }
+            Event::Reloading(_) if run.phase == Phase::Reloading => run.announced = true,
             Event::Reloading(_) if run.phase == Phase::Running => {
                 run.phase = Phase::Reloading;
+                run.announced = true;
                 run.reload_by = run.live.start_timeout.map_or(Time::NEVER, |span| now.after(span));
             }
             Event::ExtendTimeout(_, span) => match run.phase {
@@ -456,7 +246,7 @@ impl Oracle {
         };
     }
 
-    fn fire(&mut self, name: &Name) {
+    pub(crate) fn fire(&mut self, name: &Name) {
         let Some(trigger) = self.universe.unit(name) else { return };
         let listening = self.stored[trigger].run.as_ref().is_some_and(|run| run.phase.is_active());
         let target = self.activates(trigger).filter(|_| listening);
@@ -520,7 +310,7 @@ impl Oracle {
     }
 
     /// Everything due at `at`, by unit; each settled before the next.
-    fn timer(&mut self, at: Time) {
+    pub(crate) fn timer(&mut self, at: Time) {
         match self.timers().filter(|(due, _)| *due == at).min() {
             Some((_, usize::MAX)) => {
                 self.want.retain(|_, until| until.is_none_or(|until| until > at));
@@ -563,6 +353,7 @@ impl Oracle {
             self.fail(unit, Failure::StartTimeout, true);
         } else if run.reload_by == at {
             run.phase = Phase::Running;
+            run.announced = false;
             run.reload_by = Time::NEVER;
         } else if run.ping_by == at {
             self.fail(unit, Failure::Ordinary, true);
@@ -605,30 +396,4 @@ pub fn delay(n: u32, first: Duration, most: Duration) -> Duration {
         0..10 => wished.min(most),
         _ => wished.max(doubled(FLOOR, n - 10)).min(most.max(FLOOR)),
     }
-}
-
-/// The two mean the same: no key changed.
-fn same(
-    old: &Generation,
-    was: &crate::generation::Unit,
-    new: &Generation,
-    is: &crate::generation::Unit,
-) -> bool {
-    let meaning = |generation: &Generation, unit: &crate::generation::Unit| {
-        let name = |id: &crate::generation::TargetId| {
-            generation.targets.get(id.0 as usize).map(|target| target.name.clone())
-        };
-        let edges: Vec<_> = unit
-            .dependencies
-            .iter()
-            .map(|edge| (edge.kind, name(&edge.target), edge.optional, edge.imported))
-            .collect();
-        let lists = [&unit.provides, &unit.wanted_by, &unit.required_by];
-        let lists = lists.map(|list| list.iter().map(name).collect::<Vec<_>>());
-        (edges, lists, unit.activates.as_ref().map(name))
-    };
-    was.run_hash == is.run_hash
-        && was.live == is.live
-        && was.fault == is.fault
-        && meaning(old, was) == meaning(new, is)
 }

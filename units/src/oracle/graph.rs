@@ -53,7 +53,7 @@ pub struct Graph {
     pub present: Set,
     /// By policy or overlay.
     pub masked: Set,
-    /// Their text is no unit.
+    /// Their text is no unit, or they are on a ring, or claim a target that others claim too.
     pub broken: Set,
     /// Place in [`Generation::units`], by unit.
     pub place: Vec<usize>,
@@ -63,8 +63,6 @@ pub struct Graph {
     pub hidden: Vec<bool>,
     /// All edges.
     pub edges: Vec<Edge>,
-    /// Targets that several unmasked units claim and no `prefer` decides.
-    pub double: Vec<usize>,
 }
 
 impl Graph {
@@ -89,7 +87,9 @@ impl Graph {
             if unit.fault.is_some() {
                 graph.broken.add(me);
             }
-            if policy.mask.iter().chain(drop).any(|name| named(generation, unit, name)) {
+            let named = |name: &Name| policy.mask.contains(name) || drop.contains(name);
+            let mut targets = unit.provides.iter().filter_map(|id| generation.target(*id));
+            if named(&unit.name) || targets.all(|target| named(&target.name)) {
                 graph.masked.add(me);
             }
         }
@@ -100,8 +100,9 @@ impl Graph {
                 .iter()
                 .filter_map(|id| generation.units.get(id.0 as usize).and_then(number));
             let all: Vec<usize> = units.collect();
+            let hidden = policy.mask.contains(&target.name) || drop.contains(&target.name);
             let open: Vec<usize> =
-                all.iter().copied().filter(|unit| !graph.masked.has(*unit)).collect();
+                all.iter().copied().filter(|u| !hidden && !graph.masked.has(*u)).collect();
             let preferred = policy.prefer.get(&target.name).and_then(|name| universe.unit(name));
             graph.hidden[at] = open.is_empty() && !all.is_empty();
             graph.provider[at] = match open.as_slice() {
@@ -110,9 +111,9 @@ impl Graph {
                 several => {
                     let chosen = preferred.filter(|unit| several.contains(unit));
                     if chosen.is_none() {
-                        graph.double.push(at);
+                        graph.broken = graph.broken.or(several.iter().copied().collect());
                     }
-                    chosen
+                    chosen.or(open.first().copied())
                 }
             };
         }
@@ -175,9 +176,10 @@ impl Graph {
                 }
             }
         }
-        let broken = self.broken;
-        self.edges.retain(|edge| !broken.has(edge.from));
         self.edges.sort();
+        let broken = self.broken.or(self.rings());
+        self.broken = broken;
+        self.edges.retain(|edge| !broken.has(edge.from));
         self.edges.dedup();
     }
 
@@ -195,37 +197,29 @@ impl Graph {
         a != b && (one_way(a, b) || one_way(b, a))
     }
 
-    /// Units on, or behind, a ring of ordering edges.
-    pub fn ring(&self) -> Set {
-        let mut left: Set = (0..self.place.len()).collect();
-        loop {
-            let free = left.iter().find(|unit| {
-                !self.of(*unit).any(|edge| {
-                    edge.kind.orders() && edge.to.is_some_and(|provider| left.has(provider))
-                })
-            });
-            match free {
-                Some(unit) => left = left.less(Set::EMPTY.with(unit)),
-                None => return left,
+    /// Usable units on a ring of ordering edges.
+    fn rings(&self) -> Set {
+        let usable: Set = (0..self.place.len()).filter(|unit| !self.broken.has(*unit)).collect();
+        let behind = |unit: usize| -> Set {
+            let orders = self.of(unit).filter(|edge| edge.kind.orders());
+            orders.filter_map(|edge| edge.to).collect::<Set>().and(usable)
+        };
+        let on_ring = |unit: &usize| {
+            let mut seen = behind(*unit);
+            loop {
+                let next = seen.iter().fold(seen, |all, other| all.or(behind(other)));
+                if next.has(*unit) || next == seen {
+                    return next.has(*unit);
+                }
+                seen = next;
             }
-        }
+        };
+        usable.iter().filter(on_ring).collect()
     }
 }
 
-/// `name` means `unit`: a target of it, or its own name where no target is called so.
-fn named(generation: &Generation, unit: &Unit, name: &Name) -> bool {
-    let target = generation
-        .targets
-        .iter()
-        .find(|target| target.name == *name && !target.candidates.is_empty());
-    match target {
-        Some(target) => target.candidates.iter().any(|id| {
-            generation.units.get(id.0 as usize).is_some_and(|other| other.name == unit.name)
-        }),
-        None => unit.name == *name,
-    }
-}
-
+/// One of the names is the unit's, or a target's of it.
 fn unit_in(generation: &Generation, unit: &Unit, names: &std::collections::BTreeSet<Name>) -> bool {
-    names.iter().any(|name| named(generation, unit, name))
+    let mut targets = unit.provides.iter().filter_map(|id| generation.target(*id));
+    names.contains(&unit.name) || targets.any(|target| names.contains(&target.name))
 }

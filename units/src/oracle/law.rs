@@ -40,12 +40,10 @@ impl Oracle {
         (needed, refused)
     }
 
-    /// What is wished needs two that conflict.
-    pub(crate) fn wishes_conflict(&self) -> bool {
+    /// Those that give way and are needed by what the operator wishes.
+    pub(crate) fn losers(&self) -> Set {
         let (root, wished) = self.roots_of_need();
-        let wished = |unit: &usize| (1..=wished).contains(&root[*unit]);
-        let wished: Set = (0..root.len()).filter(wished).collect();
-        wished.iter().any(|a| wished.iter().any(|b| self.graph.conflict(a, b)))
+        self.need().1.iter().filter(|unit| (1..=wished).contains(&root[*unit])).collect()
     }
 
     /// By unit the first root that needs it, counted from 1 in the order set-target,
@@ -172,32 +170,20 @@ impl Oracle {
         self.stored[unit].run.as_ref().is_some_and(|run| run.unkillable)
     }
 
-    /// Failed of any kind, or past its verdict.
-    fn opens_waits(&self, unit: usize, starved: Set) -> bool {
-        let down = self.stored[unit].run.is_none();
-        self.stored[unit].verdict
-            || self.immortal(unit)
-            || down && (self.own_failure(unit) || starved.has(unit))
-    }
-
     fn skipped(&self, unit: usize) -> bool {
         self.stored[unit].run.as_ref().is_some_and(|run| run.skipped)
     }
 
-    /// Its own failure is final, or its verdict stands.
+    /// Its own failure is final, or its verdict stands, or it can not be killed.
     fn own_failure(&self, unit: usize) -> bool {
         let it = &self.stored[unit];
-        let immortal = it.run.as_ref().is_some_and(|run| run.unkillable);
-        it.verdict
-            || immortal
-            || matches!(it.rest, Rest::Failed(_))
-            || self.broken_or_refused().has(unit)
+        let ruled_out = it.run.is_none() && self.broken_or_refused().has(unit);
+        it.verdict || self.immortal(unit) || ruled_out || matches!(it.rest, Rest::Failed(_))
     }
 
-    /// failed (dependency), or on the way down to it.
+    /// failed (dependency).
     pub(crate) fn starved(&self) -> Set {
-        let kept = self.up().less(self.must_stop());
-        let candidates = self.needed.less(kept);
+        let candidates = self.needed.less(self.up());
         let mut starved = Set::EMPTY;
         loop {
             let before = starved;
@@ -228,7 +214,8 @@ impl Oracle {
             (D::WaitsFor | D::After, Some(to)) => {
                 edge.kind == D::After && !self.needed.has(to)
                     || self.active(to, must_stop)
-                    || self.opens_waits(to, starved)
+                    || self.own_failure(to)
+                    || starved.has(to)
             }
             (D::RestartWith, Some(to)) => to == unit || !must_stop.has(to) || self.immortal(to),
             (D::Conflicts, Some(_)) | (D::Wants | D::Before, _) | (_, None) => true,
