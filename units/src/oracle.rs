@@ -168,6 +168,21 @@ pub struct Stored {
     pub run: Option<Run>,
 }
 
+impl Default for Stored {
+    fn default() -> Stored {
+        Stored {
+            rest: Rest::Idle,
+            n: 0,
+            verdict: false,
+            tried: false,
+            fired: false,
+            failures: Vec::new(),
+            ended: Time::ZERO,
+            run: None,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Oracle {
@@ -195,18 +210,8 @@ pub struct Oracle {
 impl Oracle {
     /// Nothing runs, nothing is wanted.
     pub fn new(universe: Universe, empty: Arc<Generation>) -> Oracle {
-        let idle = Stored {
-            rest: Rest::Idle,
-            n: 0,
-            verdict: false,
-            tried: false,
-            fired: false,
-            failures: Vec::new(),
-            ended: Time::ZERO,
-            run: None,
-        };
         Oracle {
-            stored: vec![idle; universe.units.len()],
+            stored: vec![Stored::default(); universe.units.len()],
             graph: Graph::new(&universe, &empty, &Policy::default(), &[]),
             policy: empty.policy.clone(),
             generation: empty,
@@ -419,15 +424,15 @@ impl Oracle {
                 run.asked = true;
             }
         }
-        self.quit(unit);
+        self.quit(unit, true);
     }
 
-    /// Out of active; what is left of the run is stopped.
-    pub(crate) fn quit(&mut self, unit: usize) {
+    /// Out of active, `told` by init or by itself; what is left of the run is stopped.
+    pub(crate) fn quit(&mut self, unit: usize, told: bool) {
         let now = self.now;
         let Some(run) = &mut self.stored[unit].run else { return };
         let was_active = run.phase.is_active();
-        let nothing_left = run.empty && !(run.has_exec_stop && was_active);
+        let nothing_left = run.empty && !(told && run.has_exec_stop && was_active);
         run.phase = Phase::Stopping;
         run.told = Some(now);
         (run.start_by, run.ready_at) = (Time::NEVER, Time::NEVER);
@@ -438,7 +443,9 @@ impl Oracle {
         if was_active {
             self.lose_dependents(unit);
         }
-        self.deeds.push(Deed::Stop(unit, id, nothing_left));
+        if told || !nothing_left {
+            self.deeds.push(Deed::Stop(unit, id, nothing_left));
+        }
         if nothing_left {
             self.over(unit);
         }

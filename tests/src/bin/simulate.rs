@@ -91,7 +91,7 @@ fn number(text: &str) -> Result<u64, String> {
 /// One seed; the message says all that a report needs.
 fn one(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     let (world, schedule) = (shape::draw(seed), schedule::draw(seed));
-    let subject = Subject::new();
+    let subject = Subject::default();
     let trace = run::run(&world, &schedule, subject.clone(), coverage, false)
         .map_err(|failure| format!("seed {seed}: {}: {}", failure.what, failure.detail))?;
     if seed.is_multiple_of(64) {
@@ -173,7 +173,7 @@ fn once(options: &Options) -> ExitCode {
 
 fn replay(seed: u64, commit: &str) -> ExitCode {
     let (world, schedule) = (shape::draw(seed), schedule::draw(seed));
-    let Some((world, schedule, failure)) = shrink::shrink(&world, &schedule, &Subject::new())
+    let Some((world, schedule, failure)) = shrink::shrink(&world, &schedule, &Subject::default())
     else {
         println!("simulate: seed {seed}, commit {commit}: every invariant holds");
         println!("1 passed, 0 failed");

@@ -25,18 +25,6 @@ impl Machine {
         self.cell(ix).phase.run().map(|run| run.definition.kind)
     }
 
-    /// How long the present run has been active; None: it has not been.
-    fn active_for(&self, now: Time, ix: Ix) -> Option<Duration> {
-        match &self.cell(ix).phase {
-            Phase::Ready(_, _, since) => Some(now.since(*since)),
-            Phase::Idle
-            | Phase::Starting(_, _)
-            | Phase::Stopping(_, _)
-            | Phase::Backoff(_)
-            | Phase::Failed(_) => None,
-        }
-    }
-
     /// Changes a phase in place, with its deadlines.
     pub(super) fn amend(&mut self, ix: Ix, change: impl FnOnce(&mut Phase)) {
         let mut phase = std::mem::take(&mut self.cell_mut(ix).phase);
@@ -150,7 +138,7 @@ impl Machine {
 
     pub(super) fn watchdog(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
         if matches!(self.cell(ix).phase, Phase::Ready(_, _, _)) {
-            let failure = Failure::new(Reason::Watchdog, self.active_for(now, ix));
+            let failure = Failure::new(Reason::Watchdog);
             let then = if self.cell(ix).must { Then::Idle } else { Then::Fail(failure) };
             self.tell(now, ix, StopReason::Watchdog, then, out);
         }
@@ -179,7 +167,7 @@ impl Machine {
         } else {
             let killed = self.cell(ix).phase.run().is_some_and(|run| run.out_of_memory);
             let reason = if killed { Reason::OutOfMemory } else { Reason::Exit(exit) };
-            let failure = Failure::new(reason, self.active_for(now, ix));
+            let failure = Failure::new(reason);
             self.failed(now, ix, failure, empty, out);
         }
     }
@@ -242,7 +230,7 @@ impl Machine {
             let stop = Stop { kill: Kill::At(None), timed_out: false, then };
             let phase = std::mem::take(&mut self.cell_mut(ix).phase);
             self.disarm(ix, &phase);
-            if let Some(run) = phase.into_run() {
+            if let Some(run) = phase.into_ended(now) {
                 self.put_phase(ix, Phase::Stopping(run, stop));
                 self.propagate();
                 self.gone(now, ix);
@@ -263,7 +251,7 @@ impl Machine {
     pub(super) fn nothing_left(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
         let failure = |message: &str| {
             let reason = Reason::Protocol { message: message.to_string() };
-            Failure::new(reason, self.active_for(now, ix))
+            Failure::new(reason)
         };
         match &self.cell(ix).phase {
             Phase::Stopping(_, _) => self.gone(now, ix),
@@ -296,8 +284,7 @@ impl Machine {
             return self.gone(now, ix);
         }
         let needs_change = !failure.is_transient() && failure.stage != Stage::Listen;
-        let active = self.active_for(now, ix);
-        let failure = Failure { reason: Reason::Exec(failure), active, needs_change };
+        let failure = Failure { reason: Reason::Exec(failure), needs_change };
         self.failed(now, ix, failure, true, out);
     }
 
@@ -310,7 +297,7 @@ impl Machine {
     ) {
         if !self.cell(ix).phase.is_told() {
             let reason = Reason::Protocol { message };
-            let failure = Failure::new(reason, self.active_for(now, ix));
+            let failure = Failure::new(reason);
             self.failed(now, ix, failure, false, out);
         }
     }
@@ -358,7 +345,7 @@ impl Machine {
             TimerKind::Reload => self.reloaded(ix, false),
             TimerKind::Watchdog => self.watchdog(now, ix, out),
             TimerKind::StartTimeout => {
-                let failure = Failure::new(Reason::StartTimeout, None);
+                let failure = Failure::new(Reason::StartTimeout);
                 self.tell(now, ix, StopReason::StartTimeout, Then::Fail(failure), out);
             }
             TimerKind::Kill => self.kill(now, ix, true, out),
@@ -379,7 +366,7 @@ impl Machine {
         }
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
         self.disarm(ix, &phase);
-        if let Some(run) = phase.into_run() {
+        if let Some(run) = phase.into_ended(now) {
             let stop = Stop { kill: Kill::At(None), timed_out: false, then: Then::Idle };
             self.put_phase(ix, Phase::Stopping(run, stop));
             self.propagate();
@@ -406,7 +393,7 @@ impl Machine {
                 return self.put_phase(ix, phase);
             }
         };
-        let Some(run) = phase.into_run() else { return };
+        let Some(run) = phase.into_ended(now) else { return };
         out.push(Action::Kill { name: run.definition.name.clone(), run: run.id });
         let kill = Kill::Sent(now.after(HOPELESS));
         self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out, then }));

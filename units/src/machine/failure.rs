@@ -14,15 +14,13 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) reason: Reason,
-    /// How long the run had been active when it failed; None: it never was.
-    pub(super) active: Option<Duration>,
     /// Another try by itself would fail the same way: a missing file, a bad user.
     pub(super) needs_change: bool,
 }
 
 impl Failure {
-    pub(super) fn new(reason: Reason, active: Option<Duration>) -> Failure {
-        Failure { reason, active, needs_change: false }
+    pub(super) fn new(reason: Reason) -> Failure {
+        Failure { reason, needs_change: false }
     }
 }
 
@@ -72,10 +70,6 @@ impl Machine {
         if !cell.needed {
             return self.set_phase(ix, Phase::Idle);
         }
-        if failure.active.is_some_and(|active| active >= live.restart_reset) {
-            cell.failures = 0;
-            cell.recent.clear();
-        }
         cell.failures = cell.failures.saturating_add(1);
         cell.ended = now;
         cell.fresh = false;
@@ -88,6 +82,18 @@ impl Machine {
             self.over_for_good(ix, &failure.reason);
         } else {
             self.set_phase(ix, Phase::Backoff(now.after(delay(&live, failures))));
+        }
+    }
+
+    /// The end of any run that was active for `restart-reset` answers the failures before it.
+    pub(super) fn judge(&mut self, ix: Ix) {
+        let long = self.cell(ix).phase.run().is_some_and(|run| {
+            run.active_for.is_some_and(|active| active >= run.definition.live.restart_reset)
+        });
+        if long {
+            let cell = self.cell_mut(ix);
+            cell.failures = 0;
+            cell.recent.clear();
         }
     }
 

@@ -126,6 +126,21 @@ impl Phase {
         }
     }
 
+    /// The run, which leaves active now if it was.
+    pub(super) fn into_ended(self, now: Time) -> Option<Box<Run>> {
+        let since = match &self {
+            Phase::Ready(_, _, since) => Some(*since),
+            Phase::Idle
+            | Phase::Starting(_, _)
+            | Phase::Stopping(_, _)
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => None,
+        };
+        let mut run = self.into_run()?;
+        run.active_for = since.map(|since| now.since(since)).or(run.active_for);
+        Some(run)
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.run().is_some()
     }

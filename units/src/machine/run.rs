@@ -49,6 +49,8 @@ pub(super) struct Run {
     pub(super) changed: bool,
     /// The generation has another definition, and this run is kept all the same.
     pub(super) stale: bool,
+    /// How long it had been active when it left that.
+    pub(super) active_for: Option<Duration>,
     /// A process of it may be left.
     pub(super) alive: bool,
     /// The kernel killed one of its processes for want of memory.
@@ -76,6 +78,7 @@ impl Run {
             restart: false,
             changed: false,
             stale: false,
+            active_for: None,
             alive: unit.kind.has_process(),
             out_of_memory: false,
             reload_failed: false,

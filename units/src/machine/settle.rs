@@ -105,7 +105,7 @@ impl Machine {
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
         let exited = matches!(phase, Phase::Ready(_, _, _));
         self.disarm(ix, &phase);
-        let Some(run) = phase.into_run() else { return };
+        let Some(run) = phase.into_ended(now) else { return };
         let definition = Arc::clone(&run.definition);
         let nothing_left = exited && !run.alive && !definition.has_exec_stop;
         let name = definition.name.clone();
@@ -148,13 +148,14 @@ impl Machine {
             | Phase::Backoff(_)
             | Phase::Failed(_) => (Then::Idle, false),
         };
+        self.judge(ix);
         self.cell_mut(ix).must = false;
         match then {
-            Then::Fail(failure) => self.count(now, ix, failure),
-            Then::Again => self.again(now, ix),
-            Then::Idle if timed_out && !self.cell(ix).needed => {
+            _ if timed_out && !self.cell(ix).needed => {
                 self.set_phase(ix, Phase::Failed(crate::machine::reason::Reason::StopTimeout));
             }
+            Then::Fail(failure) => self.count(now, ix, failure),
+            Then::Again => self.again(now, ix),
             Then::Idle => self.set_phase(ix, Phase::Idle),
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::machine::event::{Event, RunId, Stage};
 use crate::name::Name;
-use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, Run, SLOT};
+use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, Run, SLOT, Stored};
 use crate::spec::{Exit, Kind, Readiness, Restart, RestartLimit};
 use crate::time::Time;
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Oracle {
         if let Some(run) = self.stored[unit].run.as_mut().filter(|_| !expected) {
             run.failure = Some(why);
         }
-        if told { self.tell(unit) } else { self.quit(unit) }
+        if told { self.tell(unit) } else { self.quit(unit, false) }
     }
 
     fn exited(&mut self, unit: usize, exit: Exit) {
@@ -156,7 +156,7 @@ impl Oracle {
                 run.again = !expected;
             }
             self.stored[unit].tried = true;
-            self.quit(unit);
+            self.quit(unit, false);
         } else {
             self.activate(unit, form);
         }
@@ -203,6 +203,11 @@ impl Oracle {
         if long {
             it.n = 0;
         }
+        if !self.graph.present.has(unit) {
+            self.stored[unit] = Stored::default();
+            return;
+        }
+        let it = &mut self.stored[unit];
         if !needed {
             if timed_out {
                 it.rest = Rest::Failed(Failure::StopTimeout);
@@ -230,7 +235,6 @@ impl Oracle {
         }
         let never = live.restart == Restart::Never;
         let at_once = never || matches!(why, Failure::StartTimeout | Failure::Exec);
-        it.verdict |= at_once || it.n >= live.failure_verdict;
         let enough = match live.restart_limit {
             RestartLimit::None => false,
             RestartLimit::InARow(limit) => it.n >= limit,
@@ -239,6 +243,7 @@ impl Oracle {
                 late.count() >= limit as usize
             }
         };
+        it.verdict |= at_once || enough || it.n >= live.failure_verdict;
         it.rest = if never || enough || why == Failure::Exec {
             Rest::Failed(why)
         } else {
@@ -379,9 +384,7 @@ impl Oracle {
             run.asked = true;
             return;
         }
-        let deeds = self.deeds.len();
-        self.quit(unit);
-        self.deeds.truncate(deeds);
+        self.quit(unit, false);
     }
 }
 

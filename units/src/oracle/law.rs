@@ -170,7 +170,7 @@ impl Oracle {
         self.stored[unit].run.as_ref().is_some_and(|run| run.unkillable)
     }
 
-    fn skipped(&self, unit: usize) -> bool {
+    pub(crate) fn skipped(&self, unit: usize) -> bool {
         self.stored[unit].run.as_ref().is_some_and(|run| run.skipped)
     }
 

@@ -6,7 +6,7 @@ use crate::machine::event::Event;
 use crate::name::Name;
 use crate::oracle::graph::Graph;
 use crate::oracle::set::Set;
-use crate::oracle::{Deed, Oracle, Phase};
+use crate::oracle::{Deed, Oracle, Phase, Stored};
 use crate::spec::{DependencyKind, OnChange};
 use crate::time::Time;
 use std::sync::Arc;
@@ -220,7 +220,12 @@ impl Oracle {
         self.graph = Graph::new(&self.universe, &self.generation, &self.policy, &self.drop);
         for unit in 0..self.stored.len() {
             let was = old.units.get(before.place[unit]);
-            let Some(is) = self.unit(unit).cloned() else { continue };
+            let Some(is) = self.unit(unit).cloned() else {
+                if self.stored[unit].run.is_none() {
+                    self.stored[unit] = Stored::default();
+                }
+                continue;
+            };
             if was.is_some_and(|was| !same(&old, was, &self.generation, &is)) {
                 self.forgive(unit);
                 self.stored[unit].n = 0;

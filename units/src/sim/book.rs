@@ -7,9 +7,10 @@ use crate::machine::event::{Event, RunId};
 use crate::oracle::graph::Graph;
 use crate::oracle::set::Set;
 use crate::sim::process::run_of;
-use crate::spec::{DependencyKind, Exit, Kind, Live};
+use crate::spec::{DependencyKind, Exit, Kind};
 use crate::time::Time;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// One run, as seen.
 #[derive(Clone, Debug)]
@@ -18,8 +19,6 @@ pub struct Record {
     pub unit: usize,
     /// Its type.
     pub kind: Kind,
-    /// The definition it was started with.
-    pub live: Live,
     /// When.
     pub started: Time,
     /// Providers of its ordering edges then.
@@ -76,8 +75,9 @@ impl Book {
         run_of(fact).is_some_and(|run| self.runs.get(&run).is_none_or(|run| run.over.is_some()))
     }
 
-    /// Before the machine hears of it. `expected`: the run is in must_stop.
-    pub fn fact(&mut self, now: Time, event: &Event, expected: bool) {
+    /// Before the machine hears of it. `expected`: the run is in must_stop; `delay`: how long
+    /// the next run waits at least, should this one have failed.
+    pub fn fact(&mut self, now: Time, event: &Event, expected: bool, delay: Duration) {
         let Some(id) = run_of(event) else { return };
         self.facts += 1;
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -102,9 +102,8 @@ impl Book {
             Event::Gone(_) | Event::Ended(..) | Event::StartFailed(..) | Event::Skipped(..) => {
                 run.died |= !matches!(event, Event::Gone(_));
                 run.over = Some(now);
-                let wait = run.live.restart_delay.min(run.live.restart_delay_max);
                 if bad && first && !expected {
-                    self.quiet_until.insert(run.unit, now.after(wait));
+                    self.quiet_until.insert(run.unit, now.after(delay));
                 }
             }
             _ => {}
@@ -112,15 +111,7 @@ impl Book {
     }
 
     /// A run begins.
-    pub fn start(
-        &mut self,
-        now: Time,
-        id: RunId,
-        unit: usize,
-        kind: Kind,
-        live: Live,
-        graph: &Graph,
-    ) {
+    pub fn start(&mut self, now: Time, id: RunId, unit: usize, kind: Kind, graph: &Graph) {
         let to = |kinds: fn(DependencyKind) -> bool| -> Set {
             graph.of(unit).filter(|edge| kinds(edge.kind)).filter_map(|edge| edge.to).collect()
         };
@@ -131,7 +122,6 @@ impl Book {
             Record {
                 unit,
                 kind,
-                live,
                 started: now,
                 behind: to(DependencyKind::orders),
                 hard: to(|kind| kind == DependencyKind::DependsOn),
@@ -149,9 +139,8 @@ impl Book {
         self.orders += 1;
         if let Some(run) = self.runs.get_mut(&id) {
             run.told.get_or_insert(now);
-            if nothing_left {
-                run.over.get_or_insert(now);
-            }
+            // With something left to do, exec-stop if nothing else, it is not over.
+            run.over = nothing_left.then_some(now);
         }
     }
 

@@ -79,9 +79,8 @@ pub type Rates = [u32; FAULTS];
 #[derive(Clone, Debug)]
 struct Life {
     main: bool,
-    rest: bool,
-    kind: Kind,
     unit: usize,
+    readiness: Readiness,
     dice: Chance,
     stubborn: bool,
     immortal: bool,
@@ -146,8 +145,13 @@ impl Processes {
             let Some(life) = self.lives.get_mut(&run) else { continue };
             let refused = life.stubborn || life.immortal;
             (life.stubborn, life.immortal) = (false, false);
-            if refused || !life.main {
+            let (readiness, main) = (life.readiness, life.main);
+            if refused || !main {
                 self.end(run, now, 20 * MS, Exit::Signal { signal: 9, core: false });
+            } else if readiness == Readiness::Exit {
+                self.push(now.after(20 * MS), Event::Ended(run, Exit::Code(0)), None);
+            } else if readiness == Readiness::Reported {
+                self.push(now.after(20 * MS), Event::Ready(run), None);
             }
         }
     }
@@ -160,20 +164,17 @@ impl Processes {
     /// The fact still fits what is alive; it takes effect on the world.
     fn happens(&mut self, fact: &Event, fault: Option<Fault>) -> bool {
         if fault == Some(Fault::Stale) {
-            return !matches!(fact, Event::Exited(..) | Event::Gone(_) | Event::Ended(..))
-                || run_of(fact).is_none_or(|run| !self.lives.contains_key(&run));
+            return true;
         }
         let Some(run) = run_of(fact) else { return true };
         let Some(life) = self.lives.get_mut(&run) else { return false };
         match fact {
-            Event::Exited(..) => {
-                let was = std::mem::replace(&mut life.main, false);
-                life.rest = true;
-                was
-            }
+            Event::Exited(..) => std::mem::replace(&mut life.main, false),
             Event::Ended(..) => {
                 let was = life.main;
-                self.lives.remove(&run);
+                if was {
+                    self.lives.remove(&run);
+                }
                 was
             }
             Event::Gone(_) => {
@@ -200,9 +201,8 @@ impl Processes {
         let has = |fault: Fault| strikes[fault as usize];
         let mut life = Life {
             main: true,
-            rest: false,
-            kind,
             unit,
+            readiness,
             stubborn: has(Fault::IgnoresTerm),
             immortal: has(Fault::Unkillable),
             dice: dice.clone(),
@@ -357,9 +357,17 @@ impl Processes {
         }
     }
 
-    /// The run is told to stop.
-    pub fn stop(&mut self, now: Time, run: RunId) {
-        let Some(life) = self.lives.get_mut(&run) else { return };
+    /// The run is told to stop. One whose processes are all gone runs its exec-stop.
+    pub fn stop(&mut self, now: Time, unit: usize, run: RunId) {
+        let seed = self.seed;
+        let life = self.lives.entry(run).or_insert_with(|| Life {
+            main: false,
+            unit,
+            readiness: Readiness::Exec,
+            dice: Chance::of(seed, 5, run.0),
+            stubborn: false,
+            immortal: false,
+        });
         let wait = MS * life.dice.between(0, 300) as u32;
         if life.stubborn || life.immortal {
             return;
@@ -413,9 +421,9 @@ impl Processes {
         self.lives.remove(&run);
     }
 
-    /// Whose a living run is, and its type.
-    pub fn whose(&self, run: RunId) -> Option<(usize, Kind)> {
-        self.lives.get(&run).map(|life| (life.unit, life.kind))
+    /// Whose a living run is.
+    pub fn whose(&self, run: RunId) -> Option<usize> {
+        self.lives.get(&run).map(|life| life.unit)
     }
 }
 

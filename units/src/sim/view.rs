@@ -15,6 +15,8 @@ use crate::time::Time;
 pub struct Seen {
     /// By unit number; disabled where the generation has no such unit and nothing of it runs.
     pub states: Vec<Option<State>>,
+    /// Failures in a row, verdict, needed; by unit number.
+    pub rows: Vec<(u32, bool, bool)>,
     /// With the flag.
     pub degraded: Set,
     /// Target numbers with the flag.
@@ -29,6 +31,11 @@ impl Seen {
     /// Its state, disabled where it has none.
     pub fn state(&self, unit: usize) -> State {
         self.states.get(unit).copied().flatten().unwrap_or(State::Disabled)
+    }
+
+    /// Failures in a row, verdict, needed.
+    pub fn row(&self, unit: usize) -> (u32, bool, bool) {
+        self.rows.get(unit).copied().unwrap_or_default()
     }
 }
 

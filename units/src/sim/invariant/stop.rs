@@ -25,7 +25,8 @@ pub fn l04_stop_order(view: &View) -> Verdict {
                 let ring = view.book.runs.get(id).is_some_and(|run| run.behind.has(other))
                     || view.is.graph.of(*unit).any(|edge| edge.to == Some(other));
                 let hard = run.hard.has(*unit) && run.kind.has_process();
-                if hard && !immortal && !ring && run.over.is_none() {
+                let stopping = view.after.state(other) == State::Stopping;
+                if hard && stopping && !immortal && !ring && run.over.is_none() {
                     return Err(format!(
                         "{} is told to stop while {} is up and depends on it",
                         view.name(*unit),
