@@ -279,7 +279,7 @@ mod tests {
         fn any_text_is_read_without_a_panic(text: String, name: String) {
             let accounts = Accounts::parse(&text, &text);
             if let Ok(account) = Account::parse(&name) {
-                let _ = accounts.resolve(Some(&account), Some(&account), &[account.clone()]);
+                let _ = accounts.resolve(Some(&account), Some(&account), std::slice::from_ref(&account));
             }
         }
     }

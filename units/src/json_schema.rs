@@ -106,7 +106,7 @@ fn shape(shape: Shape) -> Map<String, Value> {
         }
         Shape::Umask => json!({ "type": ["string", "integer"] }),
         Shape::Limits => {
-            let names: Vec<&str> = crate::value::resources().collect();
+            let names: Vec<&str> = crate::resource::resources().collect();
             json!({ "type": "object", "propertyNames": { "enum": names }, "additionalProperties": scalar })
         }
     })

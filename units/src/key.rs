@@ -195,8 +195,10 @@ pub const PRIVATE: &str = "x-";
 
 /// The known name that was probably meant.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // The distance costs the product of both lengths, and a key may be as long as a file.
     let swapped = name.to_ascii_lowercase().replace('_', "-");
     known
+        .filter(|candidate| candidate.len().abs_diff(swapped.len()) <= 1 + candidate.len() / 4)
         .map(|candidate| (strsim::damerau_levenshtein(&swapped, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len().min(name.len()) / 4)
         .min_by_key(|(distance, _)| *distance)

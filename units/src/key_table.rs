@@ -34,6 +34,7 @@ pub const TYPES: [&str; Kind::ALL.len()] = [
 ];
 
 #[rustfmt::skip]
+#[allow(clippy::too_many_arguments, reason = "a row of the table has this many columns")]
 const fn key(
     name: &'static str, shape: Shape, class: Class, types: Kinds, required: Kinds,
     default: &'static str, doc: &'static str, example: &'static str,

@@ -43,6 +43,8 @@ mod field;
 #[cfg(feature = "text")]
 pub mod files;
 #[cfg(feature = "text")]
+mod finding;
+#[cfg(feature = "text")]
 pub mod folder;
 #[cfg(feature = "text")]
 pub mod json_schema;
@@ -61,6 +63,11 @@ pub mod meaning;
 #[cfg(feature = "text")]
 pub mod policy_file;
 #[cfg(feature = "text")]
+mod process;
+pub mod resource;
+#[cfg(feature = "text")]
+mod reuse;
+#[cfg(feature = "text")]
 pub mod settings_file;
 #[cfg(feature = "text")]
 pub mod text;
@@ -70,3 +77,5 @@ pub mod value;
 pub mod wire;
 #[cfg(feature = "text")]
 pub mod yaml;
+#[cfg(feature = "text")]
+mod yaml_reader;

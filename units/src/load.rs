@@ -9,14 +9,15 @@
 
 use crate::account::Accounts;
 use crate::assembly::{Draft, assemble};
-use crate::diagnostic::{Diagnostic, Place, Severity};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::Files;
+use crate::finding;
 use crate::folder::{self, Folders, Found, Trust, whole};
 use crate::generation::{Fault, FileRecord, Generation, Stamp};
-use crate::graph::Graph;
 use crate::limit;
 use crate::name::Name;
 use crate::policy::Policy;
+use crate::reuse::{Before, drop_ins_of};
 use crate::settings::Settings;
 use crate::unit_file::{self, Context, UnitFile, read_still};
 use crate::{policy_file, settings_file};
@@ -136,85 +137,9 @@ pub fn load(files: &dyn Files, options: &Options, previous: Option<&Generation>)
     generation.files = records;
     let mut loaded = Loaded { generation, parsed, refused: loader.refused };
     loaded.generation.diagnostics = loader.found;
-    add_graph(&mut loaded.generation, options.only.is_some());
-    add_excerpts(files, &mut loaded.generation.diagnostics);
+    finding::add_graph(&mut loaded.generation, options.only.is_some());
+    finding::add_excerpts(files, &mut loaded.generation.diagnostics);
     loaded
-}
-
-/// Adds what the graph finds, sorts by place, and keeps to the limit.
-fn add_graph(generation: &mut Generation, alone: bool) {
-    let mut found = std::mem::take(&mut generation.diagnostics);
-    let (_, faults) = Graph::resolve(generation, &generation.policy);
-    for fault in faults {
-        let mut diagnostic = fault.diagnostic;
-        if alone && diagnostic.code == "missing-target" {
-            // The others may be in files that were not given.
-            diagnostic.severity = Severity::Note;
-        }
-        if matches!(diagnostic.code.as_str(), "ring" | "double-claim") {
-            found.extend(at_each_place(&diagnostic));
-        } else {
-            found.push(diagnostic);
-        }
-    }
-    found.sort_by(|a, b| {
-        (&a.at, a.severity, &a.code, &a.message).cmp(&(&b.at, b.severity, &b.code, &b.message))
-    });
-    found.dedup();
-    if found.len() > limit::DIAGNOSTICS {
-        found.sort_by_key(|diagnostic| diagnostic.severity);
-        found.truncate(limit::DIAGNOSTICS);
-        found.sort_by(|a, b| a.at.cmp(&b.at));
-    }
-    generation.diagnostics = found;
-}
-
-/// The same mistake at each of its places, so that each file's owner sees it.
-fn at_each_place(diagnostic: &Diagnostic) -> Vec<Diagnostic> {
-    let mut places = vec![diagnostic.at.clone()];
-    places.extend(diagnostic.related.iter().cloned());
-    places.sort();
-    places.dedup();
-    let others = |at: &Place| places.iter().filter(|place| *place != at).cloned().collect();
-    let one = |at: &Place| Diagnostic { at: at.clone(), related: others(at), ..diagnostic.clone() };
-    places.iter().take(limit::DIAGNOSTICS_PER_FILE).map(one).collect()
-}
-
-/// Files that are read once more only to show a line of them.
-const EXCERPT_FILES: usize = 64;
-
-/// Shows the line of what was found between files.
-fn add_excerpts(files: &dyn Files, found: &mut [Diagnostic]) {
-    let bare = |d: &Diagnostic| d.excerpt.is_empty() && d.at.line > 0;
-    let paths: BTreeSet<Arc<str>> =
-        found.iter().filter(|d| bare(d)).map(|d| d.at.file.clone()).collect();
-    for path in paths.into_iter().take(EXCERPT_FILES) {
-        let Ok((bytes, _)) = read_still(files, &path, limit::UNIT_FILE) else { continue };
-        if let Ok(text) = std::str::from_utf8(&bytes) {
-            crate::text::add_excerpts(found, &path, text);
-        }
-    }
-    for diagnostic in found.iter_mut().filter(|d| d.code == "missing-target") {
-        point_at_name(diagnostic);
-    }
-}
-
-/// The graph knows the line of a dependency; the column is where the line names it.
-fn point_at_name(diagnostic: &mut Diagnostic) {
-    let Some(name) = diagnostic.message.split('`').nth(1) else { return };
-    let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '.' | '@' | '-');
-    let line = &diagnostic.excerpt;
-    let value = line.find(": ").map_or(0, |colon| colon + 1);
-    let column = line.match_indices(name).find(|(at, _)| {
-        let (before, behind) = (line.get(..*at), line.get(at + name.len()..));
-        *at >= value
-            && !before.is_some_and(|text| text.ends_with(inside))
-            && !behind.is_some_and(|text| text.starts_with(inside))
-    });
-    let before = column.and_then(|(at, _)| line.get(..at));
-    if let Some(column) = before.and_then(|text| u32::try_from(text.chars().count()).ok()) {
-        diagnostic.at.column = column + 1;
-    }
 }
 
 struct Loader<'a> {
@@ -258,7 +183,7 @@ impl Loader<'_> {
                 Some(bytes)
             }
             Err(error) => {
-                self.complain(error);
+                self.complain(*error);
                 None
             }
         }
@@ -400,64 +325,5 @@ impl Loader<'_> {
             }
             set.drafts.push(draft);
         }
-    }
-}
-
-/// The drop-ins for a file and the units in it, in the order of their own names.
-fn drop_ins_of(folders: &Folders, stem: &str, names: &[&str]) -> Vec<Arc<str>> {
-    let units: BTreeSet<&str> = names.iter().copied().chain([stem]).collect();
-    let mut all: Vec<(&String, &Arc<str>)> =
-        units.iter().filter_map(|unit| folders.drop_ins.get(*unit)).flatten().collect();
-    all.sort();
-    all.into_iter().map(|(_, path)| path.clone()).collect()
-}
-
-/// The previous generation by file.
-struct Before<'a> {
-    generation: Option<&'a Generation>,
-    records: BTreeMap<&'a str, &'a FileRecord>,
-    units: BTreeMap<&'a str, Vec<usize>>,
-}
-
-impl<'a> Before<'a> {
-    fn of(generation: Option<&'a Generation>) -> Before<'a> {
-        let mut before = Before { generation, records: BTreeMap::new(), units: BTreeMap::new() };
-        let Some(generation) = generation else { return before };
-        before.records = generation.files.iter().map(|record| (&*record.path, record)).collect();
-        for (index, unit) in generation.units.iter().enumerate() {
-            if unit.source.is_none() {
-                before.units.entry(&unit.at.file).or_default().push(index);
-            }
-        }
-        before
-    }
-
-    /// What the file gave last time, if nothing about it changed.
-    fn unchanged(
-        &self,
-        files: &dyn Files,
-        found: &Found,
-        drop_ins: &dyn Fn(&[&str]) -> Vec<Arc<str>>,
-    ) -> Option<(Vec<Draft>, FileRecord)> {
-        let generation = self.generation?;
-        let record = *self.records.get(&*found.path)?;
-        if record.again || files.stat(&found.path).ok()?.stamp != record.stamp {
-            return None;
-        }
-        let units: Vec<_> = self
-            .units
-            .get(&*found.path)
-            .into_iter()
-            .flatten()
-            .filter_map(|index| generation.units.get(*index))
-            .collect();
-        let names: Vec<&str> = units.iter().map(|unit| unit.name.as_str()).collect();
-        let now = drop_ins(&names);
-        let same = now.len() == record.drop_ins.len()
-            && now.iter().zip(&record.drop_ins).all(|(path, (known, stamp))| {
-                path == known && files.stat(path).is_ok_and(|stat| stat.stamp == *stamp)
-            });
-        let drafts = units.iter().map(|unit| Draft::of(generation, unit)).collect();
-        same.then(|| (drafts, record.clone()))
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::diagnostic::{Diagnostic, Place};
 use crate::key::{self, Key, Shape};
+use crate::limit;
 use crate::name::Name;
 use crate::yaml::{Document, Node, Pair, Spot, Value};
 use std::sync::Arc;
@@ -99,6 +100,9 @@ impl Manifest {
     }
 
     fn report(&mut self, code: &str, at: Spot, message: String, hint: &str) {
+        if self.diagnostics.len() >= limit::DIAGNOSTICS_PER_FILE {
+            return;
+        }
         let place = at.of(&self.file);
         self.diagnostics.push(Diagnostic::error(code, place, message).with_hint(hint));
     }
@@ -156,6 +160,9 @@ impl Manifest {
 
     fn read_entries(&mut self, document: &Document, pairs: &[Pair]) {
         for pair in pairs {
+            if self.diagnostics.len() >= limit::DIAGNOSTICS_PER_FILE {
+                return;
+            }
             if matches!(pair.key.as_str(), "unit" | "name") || pair.key.starts_with(key::PRIVATE) {
                 continue;
             }

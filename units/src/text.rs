@@ -120,6 +120,7 @@ pub(crate) fn add_excerpts(found: &mut [Diagnostic], file: &Arc<str>, text: &str
 }
 
 /// What the YAML parser could not take, and what to do about it.
+#[allow(clippy::wildcard_enum_match_arm, reason = "what has no better words keeps the parser's")]
 pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
     let (message, hint) = match kind {
         ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {

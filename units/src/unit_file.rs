@@ -44,14 +44,14 @@ pub(crate) fn read_still(
     files: &dyn Files,
     path: &str,
     limit: usize,
-) -> Result<(Vec<u8>, Stat), Diagnostic> {
+) -> Result<(Vec<u8>, Stat), Box<Diagnostic>> {
     let failed = |problem: &Problem| {
-        let message = match problem {
-            Problem::TooLarge => format!("larger than {} KiB", limit / 1024),
-            other => format!("can not be read: {}", words(other)),
+        let (code, message) = if *problem == Problem::TooLarge {
+            ("too-large", format!("larger than {} KiB", limit / 1024))
+        } else {
+            ("unreadable", format!("can not be read: {}", words(problem)))
         };
-        let code = if *problem == Problem::TooLarge { "too-large" } else { "unreadable" };
-        whole(Severity::Error, code, path, message)
+        Box::new(whole(Severity::Error, code, path, message))
     };
     for _ in 0..ATTEMPTS {
         let (bytes, stat) = files.read(path, limit).map_err(|problem| failed(&problem))?;
@@ -67,7 +67,7 @@ pub(crate) fn read_still(
         }
     }
     let message = "it changes while it is read".to_string();
-    Err(whole(Severity::Error, "unstable", path, message))
+    Err(Box::new(whole(Severity::Error, "unstable", path, message)))
 }
 
 /// Reads and means one file. `drop_ins` gives for a unit's name the files to lay over it.
@@ -183,7 +183,7 @@ fn trusted(
             Some(bytes)
         }
         Err(error) => {
-            record.diagnostics.push(error);
+            record.diagnostics.push(*error);
             None
         }
     }

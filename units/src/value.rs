@@ -4,7 +4,7 @@
 //! a text exist (`010`, `1e9`), it is refused and the hint says how to write either.
 
 use crate::limit;
-use crate::spec::{ResourceLimit, SuccessStatus};
+use crate::spec::SuccessStatus;
 use std::time::Duration;
 
 /// Why a text is not the value asked for.
@@ -16,7 +16,7 @@ pub struct Mistake {
     pub hint: &'static str,
 }
 
-fn mistake<T>(message: String, hint: &'static str) -> Result<T, Mistake> {
+pub(crate) fn mistake<T>(message: String, hint: &'static str) -> Result<T, Mistake> {
     Err(Mistake { message, hint })
 }
 
@@ -103,7 +103,7 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
     Some(whole.saturating_add(u64::try_from(part).unwrap_or(u64::MAX)))
 }
 
-fn is_plain_number(text: &str) -> bool {
+pub(crate) fn is_plain_number(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|b| b.is_ascii_digit())
         && (text == "0" || !text.starts_with('0'))
@@ -230,78 +230,6 @@ pub fn path(text: &str) -> Result<String, Mistake> {
     Ok(text.to_string())
 }
 
-/// What a resource limit counts in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Measure {
-    Bytes,
-    Count,
-}
-
-/// getrlimit(2): name, number on Linux, unit.
-const RESOURCES: [(&str, u8, Measure); 16] = [
-    ("cpu", 0, Measure::Count),
-    ("fsize", 1, Measure::Bytes),
-    ("data", 2, Measure::Bytes),
-    ("stack", 3, Measure::Bytes),
-    ("core", 4, Measure::Bytes),
-    ("rss", 5, Measure::Bytes),
-    ("nproc", 6, Measure::Count),
-    ("nofile", 7, Measure::Count),
-    ("memlock", 8, Measure::Bytes),
-    ("as", 9, Measure::Bytes),
-    ("locks", 10, Measure::Count),
-    ("sigpending", 11, Measure::Count),
-    ("msgqueue", 12, Measure::Bytes),
-    ("nice", 13, Measure::Count),
-    ("rtprio", 14, Measure::Count),
-    ("rttime", 15, Measure::Count),
-];
-
-/// The names of resource limits.
-pub fn resources() -> impl Iterator<Item = &'static str> {
-    RESOURCES.iter().map(|(name, ..)| *name)
-}
-
-/// One entry of `limits`: `infinity`, a number (a size where the limit counts bytes),
-/// or `soft:hard`.
-pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> {
-    let Some((_, resource, measure)) = RESOURCES.iter().find(|(known, ..)| *known == name) else {
-        return mistake(
-            format!("`{name}` is no resource limit"),
-            "see getrlimit(2): nofile, nproc, core, memlock …",
-        );
-    };
-    let one = |text: &str| -> Result<Option<u64>, Mistake> {
-        if matches!(text, "infinity" | "unlimited") {
-            return Ok(None);
-        }
-        let number = match measure {
-            Measure::Bytes => size(text).ok(),
-            Measure::Count if is_plain_number(text) => text.parse::<u64>().ok(),
-            Measure::Count => None,
-        };
-        // RLIM_INFINITY itself has one spelling.
-        match number.filter(|number| *number < u64::MAX) {
-            Some(number) => Ok(Some(number)),
-            None => mistake(
-                format!("`{text}` is no value for `{name}`"),
-                "a number, `infinity`, or `soft:hard`",
-            ),
-        }
-    };
-    let (soft, hard) = match text.split_once(':') {
-        Some((soft, hard)) => (one(soft)?, one(hard)?),
-        None => (one(text)?, one(text)?),
-    };
-    if hard.is_some_and(|hard| soft.is_none_or(|soft| soft > hard)) {
-        return mistake(
-            format!("`{text}`: the soft limit is above the hard one"),
-            "write `soft:hard`",
-        );
-    }
-    Ok(ResourceLimit { resource: *resource, soft, hard })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,7 +269,7 @@ mod tests {
             assert!(size(odd).is_err(), "size {odd:?}");
             assert!(signal(odd).is_err(), "signal {odd:?}");
             assert!(status(odd, &mut SuccessStatus::default()).is_err(), "status {odd:?}");
-            assert!(resource_limit("nofile", odd).is_err(), "limit {odd:?}");
+            assert!(crate::resource::resource_limit("nofile", odd).is_err(), "limit {odd:?}");
             assert!(boolean(odd).is_err(), "boolean {odd:?}");
         }
     }
@@ -437,19 +365,6 @@ mod tests {
     }
 
     #[test]
-    fn resource_limits_have_a_soft_and_a_hard_half() {
-        let limit = |soft, hard| Ok(ResourceLimit { resource: 7, soft, hard });
-        assert_eq!(resource_limit("nofile", "1024:4096"), limit(Some(1024), Some(4096)));
-        assert_eq!(resource_limit("nofile", "infinity"), limit(None, None));
-        assert_eq!(resource_limit("nofile", "1024:infinity"), limit(Some(1024), None));
-        assert_eq!(resource_limit("core", "1M").unwrap().hard, Some(1 << 20));
-        for bad in ["4096:1024", "infinity:5", "1:2:3", ":", "1M", "18446744073709551615"] {
-            assert!(resource_limit("nofile", bad).is_err(), "{bad}");
-        }
-        assert!(resource_limit("nofiles", "1").is_err());
-    }
-
-    #[test]
     fn paths_start_at_the_root_and_do_not_climb() {
         assert!(path("/run/x.pid").is_ok());
         for bad in ["", "run/x", "./x", "/run/../etc", "~", "/a\0"] {
@@ -461,7 +376,7 @@ mod tests {
         #[test]
         fn any_text_is_read_without_a_panic(text in "([0-9.]|min|s|h|d|ms|K|M|:|SIG|RTMIN|\\+|-| |.){0,12}") {
             let _ = (duration(&text), timeout(&text), size(&text), signal(&text), umask(&text), path(&text));
-            let _ = (count(&text, 0, 9), boolean(&text), resource_limit("core", &text));
+            let _ = (count(&text, 0, 9), boolean(&text), crate::resource::resource_limit("core", &text));
         }
     }
 }

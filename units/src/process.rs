@@ -1,0 +1,271 @@
+//! What the keys of a unit with a process mean: its commands, how it becomes ready,
+//! who it runs as, where its output goes, what it is given. The other half of
+//! [`crate::meaning`].
+
+use crate::account::Account;
+use crate::diagnostic::Diagnostic;
+use crate::exec_line;
+use crate::field::Field;
+use crate::limit;
+use crate::meaning::{Outside, PATH, Reader};
+use crate::spec::{
+    Credentials, EnvFile, ExecLine, Kind, Log, NotifyAccess, Piece, Readiness, ResourceLimit, Run,
+};
+use crate::value;
+
+impl Reader<'_> {
+    pub(crate) fn run(&mut self, kind: Kind) -> Run {
+        let notify_access = match self.choice("notify-access", &["main", "exec", "all", "none"]) {
+            Some(1) => NotifyAccess::Exec,
+            Some(2) => NotifyAccess::All,
+            Some(3) => NotifyAccess::None,
+            Some(_) => NotifyAccess::Main,
+            None if kind == Kind::ForegroundNotified => NotifyAccess::Main,
+            None => NotifyAccess::None,
+        };
+        let ready_grep = self.pattern();
+        let readiness = self.readiness(kind, ready_grep.is_some());
+        let env = match self.field("env") {
+            Some(field) => field.environment(&mut self.found),
+            None => Vec::new(),
+        };
+        let run = Run {
+            kind,
+            exec_start: self.exec_lines("exec-start", kind == Kind::Oneshot),
+            exec_start_pre: self.exec_lines("exec-start-pre", true),
+            exec_stop: self.exec_lines("exec-stop", true),
+            exec_reload: self.exec_lines("exec-reload", true),
+            pid_file: self.path("pid-file"),
+            readiness,
+            ready_grep,
+            notify_access,
+            log: self.log(),
+            credentials: self.credentials(),
+            env,
+            env_file: self.env_files(),
+            working_dir: self.path("working-dir").unwrap_or_else(|| "/".to_string()),
+            umask: self.value("umask", 0o22, value::umask),
+            limits: self.limits(),
+        };
+        self.look_outside(&run);
+        run
+    }
+
+    fn path(&mut self, key: &str) -> Option<String> {
+        let field = self.field(key)?;
+        let path = field.value(&mut self.found, value::path)?;
+        let shared = ["/tmp/", "/var/tmp/", "/dev/shm/"].iter().any(|dir| path.starts_with(dir));
+        if key == "pid-file" && shared {
+            let message = format!("anyone may put a file at `{path}`");
+            let warning = Diagnostic::warning("shared-directory", field.place(), message)
+                .with_hint("use a directory below /run; the pid is believed only of the unit's own processes");
+            self.found.push(warning);
+        }
+        Some(path)
+    }
+
+    fn pattern(&mut self) -> Option<String> {
+        let field = self.field("ready-grep")?;
+        let pattern = &field.text(&mut self.found)?.text;
+        if pattern.len() > limit::READY_GREP {
+            let message = format!("a pattern of {} bytes", pattern.len());
+            field.error(&mut self.found, "value", message, "4096 at most");
+            return None;
+        }
+        let compiled =
+            regex::bytes::RegexBuilder::new(pattern).size_limit(limit::READY_GREP_PROGRAM).build();
+        match compiled {
+            Ok(regex) => {
+                if regex.is_match(b"") {
+                    let message = "`ready-grep` matches an empty line, so any line makes it ready";
+                    self.found.push(Diagnostic::warning("value", field.place(), message));
+                }
+                Some(pattern.clone())
+            }
+            Err(error) => {
+                let text = error.to_string();
+                let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                let message = format!("`ready-grep` is no regular expression: {last}");
+                let hint =
+                    "quote it in single quotes; look-around and back-references are not known";
+                field.error(&mut self.found, "value", message, hint);
+                None
+            }
+        }
+    }
+
+    fn readiness(&mut self, kind: Kind, grep: bool) -> Readiness {
+        let wait = self.field("ready-wait").map(|field| {
+            let span = field.value(&mut self.found, value::duration);
+            if grep {
+                let message = "`ready-wait` and `ready-grep` exclude each other".to_string();
+                field.error(&mut self.found, "value", message, "leave one of them");
+            }
+            span.unwrap_or_default()
+        });
+        match (kind, wait) {
+            (Kind::Oneshot | Kind::BackgroundScripted, _) => Readiness::Exit,
+            (Kind::ForegroundNotified | Kind::BackgroundPidfile, _) => Readiness::Reported,
+            (_, Some(span)) => Readiness::Wait(span),
+            _ if grep => Readiness::Reported,
+            _ => Readiness::Exec,
+        }
+    }
+
+    fn log(&mut self) -> Log {
+        let Some(field) = self.field("log") else { return Log::File };
+        // The one key for which YAML's null is the value that was meant.
+        if field.node.scalar().is_some_and(|scalar| scalar.is_null() && !scalar.text.is_empty()) {
+            return Log::Null;
+        }
+        let words = ["file", "kmsg", "syslog", "console", "inherit", "null"];
+        match field.choice(&mut self.found, &words) {
+            Some(1) => Log::Kmsg,
+            Some(2) => Log::Syslog,
+            Some(3) => Log::Console,
+            Some(4) => Log::Inherit,
+            Some(5) => Log::Null,
+            Some(_) | None => Log::File,
+        }
+    }
+
+    fn exec_lines(&mut self, key: &str, several: bool) -> Vec<ExecLine> {
+        let Some(field) = self.field(key) else { return Vec::new() };
+        if !several && field.node.list().is_some() {
+            let message = format!("`{key}` is a list; only a oneshot has several commands");
+            field.error(
+                &mut self.found,
+                "shape",
+                message,
+                "put what comes first into exec-start-pre",
+            );
+            return Vec::new();
+        }
+        let nodes = field.one_or_list();
+        if nodes.is_empty() || nodes.len() > limit::EXEC_LINES {
+            let message = format!("`{key}` has {} commands", nodes.len());
+            field.error(&mut self.found, "value", message, "1 to 256");
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        for node in nodes {
+            let field = field.within(node);
+            let Some(text) = field.text(&mut self.found) else { continue };
+            match exec_line::parse(&text.text) {
+                Ok((line, remarks)) => {
+                    for remark in remarks {
+                        let warning = Diagnostic::warning("shell", field.place(), remark.message);
+                        self.found.push(warning.with_hint(remark.hint));
+                    }
+                    if matches!(key, "exec-start" | "exec-start-pre") && asks_for_main_pid(&line) {
+                        let message = format!("there is no $MAINPID yet in `{key}`");
+                        field.error(&mut self.found, "value", message, "`$$` is a dollar");
+                    }
+                    lines.push(line);
+                }
+                Err(mistake) => {
+                    let message = format!("{key}: {}", mistake.message);
+                    field.error(&mut self.found, "exec-line", message, mistake.hint);
+                }
+            }
+        }
+        lines
+    }
+
+    fn env_files(&mut self) -> Vec<EnvFile> {
+        let Some(field) = self.field("env-file") else { return Vec::new() };
+        let mut files = Vec::new();
+        for node in field.one_or_list() {
+            let file = field.within(node).value(&mut self.found, |text| {
+                let (path, optional) = match text.strip_prefix('-') {
+                    Some(path) => (path, true),
+                    None => (text, false),
+                };
+                Ok(EnvFile { path: value::path(path)?, optional })
+            });
+            files.extend(file);
+        }
+        files
+    }
+
+    fn limits(&mut self) -> Vec<ResourceLimit> {
+        let Some(field) = self.field("limits") else { return Vec::new() };
+        let mut limits = Vec::new();
+        for pair in field.map(&mut self.found) {
+            let limit = field
+                .within(&pair.node)
+                .value(&mut self.found, |text| crate::resource::resource_limit(&pair.key, text));
+            limits.extend(limit);
+        }
+        limits
+    }
+
+    fn account(&mut self, field: Field<'_>) -> Option<Account> {
+        field.value(&mut self.found, |text| {
+            let hint = "a name out of /etc/passwd or /etc/group, or a number";
+            Account::parse(text).map_err(|message| value::Mistake { message, hint })
+        })
+    }
+
+    fn credentials(&mut self) -> Option<Credentials> {
+        let (user, group) = (self.field("user"), self.field("group"));
+        let more = self.field("supplementary-groups");
+        let first = user.or(group).or(more)?;
+        let user = user.and_then(|field| self.account(field));
+        let group = group.and_then(|field| self.account(field));
+        let mut supplementary = Vec::new();
+        if let Some(field) = more {
+            for node in field.list(&mut self.found) {
+                supplementary.extend(self.account(field.within(node)));
+            }
+        }
+        let ids = self.accounts.resolve(user.as_ref(), group.as_ref(), &supplementary);
+        if let Err(unresolved) = &ids {
+            self.unresolved = true;
+            let message = format!("there is no {} {}", unresolved.what, unresolved.name);
+            let code = format!("missing-{}", unresolved.what);
+            let warning = Diagnostic::warning(&code, first.place(), message)
+                .with_hint("until there is, starting the unit fails");
+            self.found.push(warning);
+        }
+        Some(Credentials { ids })
+    }
+
+    /// Notes what has to be there at a start.
+    fn look_outside(&mut self, run: &Run) {
+        let path = run.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_str());
+        let path = path.unwrap_or(PATH);
+        for (key, lines) in [
+            ("exec-start", &run.exec_start),
+            ("exec-start-pre", &run.exec_start_pre),
+            ("exec-stop", &run.exec_stop),
+            ("exec-reload", &run.exec_reload),
+        ] {
+            let Some(field) = self.field(key) else { continue };
+            for (line, node) in lines.iter().zip(field.one_or_list()) {
+                let Some([Piece::Literal(word)]) = line.words.first().map(Vec::as_slice) else {
+                    continue;
+                };
+                let candidates = if word.starts_with('/') {
+                    vec![word.clone()]
+                } else {
+                    path.split(':').map(|directory| format!("{directory}/{word}")).collect()
+                };
+                let outside = Outside::Executable(word.clone(), candidates);
+                self.outside.push((field.within(node).place(), outside));
+            }
+        }
+        if let Some(field) = self.field("working-dir") {
+            self.outside.push((field.place(), Outside::Directory(run.working_dir.clone())));
+        }
+        if let Some(field) = self.field("env-file") {
+            for file in run.env_file.iter().filter(|file| !file.optional) {
+                self.outside.push((field.place(), Outside::File(file.path.clone())));
+            }
+        }
+    }
+}
+
+fn asks_for_main_pid(line: &ExecLine) -> bool {
+    line.words.iter().flatten().any(|piece| matches!(piece, Piece::MainPid))
+}
