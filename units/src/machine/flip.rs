@@ -40,7 +40,6 @@ impl Machine {
         self.slots = self.generation.settings.max_starting;
         self.touched = Vec::new();
         self.rearm();
-        self.order_of_old();
         self.ground(now);
     }
 

@@ -17,6 +17,7 @@ impl Machine {
     /// Searches N and derives everything that follows from it.
     pub(super) fn ground(&mut self, now: Time) {
         self.search_due = false;
+        self.order_of_old();
         let need = self.search();
         self.enter_and_leave(now, &need);
         let graph = Arc::clone(&self.graph);

@@ -55,6 +55,8 @@
 //! - *At boot* the goal counts as broken too when a hard dependency of it can not be had.
 
 pub mod action;
+#[cfg(any(test, feature = "sim"))]
+mod audit;
 mod cell;
 mod ending;
 pub mod event;
@@ -139,6 +141,8 @@ pub struct Machine {
     triggers: Vec<Ix>,
     /// Stop order of old runs: dependent → providers.
     old_order: BTreeMap<Ix, Vec<Ix>>,
+    /// Edges were left out of it that would have closed a ring.
+    old_order_cut: bool,
     /// Who gives back a target another unit waits for: holder → waiting.
     holders: BTreeMap<Ix, Vec<Ix>>,
 }
@@ -171,6 +175,7 @@ impl Machine {
             search_due: false,
             triggers: Vec::new(),
             old_order: BTreeMap::new(),
+            old_order_cut: false,
             holders: BTreeMap::new(),
         }
     }

@@ -18,12 +18,15 @@ struct Order<'a> {
     added: BTreeMap<Ix, Vec<Ix>>,
     /// provider → dependents.
     added_back: BTreeMap<Ix, Vec<Ix>>,
+    /// One was left out.
+    cut: bool,
 }
 
 impl Machine {
     /// Derives the additional edges from what the up runs remember.
     pub(super) fn order_of_old(&mut self) {
         self.old_order.clear();
+        self.old_order_cut = false;
         let mut remembered: Vec<_> = self
             .runs
             .values()
@@ -42,6 +45,7 @@ impl Machine {
                 }
             }
         }
+        self.old_order_cut = order.cut;
         self.old_order = order.added;
     }
 
@@ -63,7 +67,7 @@ impl<'a> Order<'a> {
                 *slot = number;
             }
         }
-        Order { graph, place, added: BTreeMap::new(), added_back: BTreeMap::new() }
+        Order { graph, place, added: BTreeMap::new(), added_back: BTreeMap::new(), cut: false }
     }
 
     fn place(&self, ix: Ix) -> u32 {
@@ -88,6 +92,7 @@ impl<'a> Order<'a> {
             return;
         }
         if self.place(provider) > self.place(dependent) && !self.make_room(dependent, provider) {
+            self.cut = true;
             return;
         }
         self.added.entry(dependent).or_default().push(provider);

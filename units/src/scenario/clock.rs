@@ -57,12 +57,13 @@ impl Clock {
         self.ticks(seen, |due| due < at)
     }
 
-    pub(super) fn event(&mut self, event: Event, seen: &mut Seen) {
+    pub(super) fn event(&mut self, event: Event, seen: &mut Seen) -> Result<(), String> {
         let outcome = self.machine.step(self.now, event);
         seen.add(outcome.actions);
         if let Some(refusal) = outcome.refused {
             seen.refused = Some(format!("{}: {}", refusal.kind, refusal.message));
         }
+        self.machine.audit()
     }
 
     /// The timers of this very moment.
@@ -78,6 +79,7 @@ impl Clock {
             };
             let outcome = self.machine.step(next, Event::Tick);
             seen.add(outcome.actions);
+            self.machine.audit()?;
         }
         Err(format!("more than {TICKS} timers before the next event"))
     }

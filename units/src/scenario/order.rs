@@ -30,24 +30,29 @@ pub(super) fn carry_out(step: &Step, set: &mut Set, clock: &mut Clock) -> Result
     match verb {
         "boot" => {
             let generation = Arc::new(set.generation()?);
-            clock.event(Event::Boot { generation, targets: names(&words)? }, &mut seen);
+            clock.event(Event::Boot { generation, targets: names(&words)? }, &mut seen)?;
         }
         "reload" => reload(step, &words, set, clock, &mut seen)?,
         "tick" => none(&words)?,
         "goal" | "want" | "unwant" | "restart" | "retry" | "reload-unit" | "mask" | "unmask"
         | "enable" | "disable" | "prefer" | "shutdown" | "fire" => {
             let event = wish(verb, &words, set, clock)?;
-            clock.event(event, &mut seen);
+            clock.event(event, &mut seen)?;
             if seen.refused.is_some() {
                 set.policy = clock.policy.clone();
             } else {
                 clock.policy = set.policy.clone();
             }
         }
-        _ => {
-            for event in fact(verb, &words, clock)? {
-                clock.event(event, &mut seen);
+        "ready" | "gone" if words.len() > 1 => {
+            for unit in &words {
+                let event = fact(verb, &[unit], clock)?;
+                clock.event(event, &mut seen)?;
             }
+        }
+        _ => {
+            let event = fact(verb, &words, clock)?;
+            clock.event(event, &mut seen)?;
         }
     }
     clock.strike(&mut seen)?;
@@ -101,7 +106,7 @@ fn reload(
     set.replace(&step.units)?;
     set.sources.extend(step.sources.clone());
     let generation = Arc::new(set.generation()?);
-    clock.event(Event::Reload { generation, no_restart }, seen);
+    clock.event(Event::Reload { generation, no_restart }, seen)?;
     if seen.refused.is_some() {
         (set.units, set.sources) = (units, sources);
     }
@@ -196,12 +201,12 @@ fn state(machine: &Machine, unit: &str) -> Option<State> {
 }
 
 /// A report about the present run of a unit.
-fn fact(verb: &str, words: &[&str], clock: &Clock) -> Result<Vec<Event>> {
+fn fact(verb: &str, words: &[&str], clock: &Clock) -> Result<Event> {
     let machine = &clock.machine;
     let [unit, rest @ ..] = words else { return Err(format!("`{verb}` wants a unit")) };
     let (id, kind) = run(machine, unit)?;
-    let event = match (verb, rest) {
-        ("ready", []) => return ready(machine, unit, id, kind),
+    Ok(match (verb, rest) {
+        ("ready", []) => ready(machine, unit, id, kind)?,
         ("ready-empty", []) => Event::Ended(id, Exit::Code(0)),
         ("exit", [status]) => {
             let scripted = kind == Some(Kind::BackgroundScripted);
@@ -227,8 +232,7 @@ fn fact(verb: &str, words: &[&str], clock: &Clock) -> Result<Vec<Event>> {
         ("no-exec", []) => Event::StartFailed(id, start_failure(2)),
         ("no-fork", []) => Event::StartFailed(id, start_failure(11)),
         _ => return Err("this event is not known, or has words too few or too many".to_string()),
-    };
-    Ok(vec![event])
+    })
 }
 
 fn start_failure(errno: i32) -> ExecFailure {
@@ -236,15 +240,15 @@ fn start_failure(errno: i32) -> ExecFailure {
 }
 
 /// A run becomes ready: a oneshot exits 0, a script exits 0 and leaves a process.
-fn ready(machine: &Machine, unit: &str, id: RunId, kind: Option<Kind>) -> Result<Vec<Event>> {
+fn ready(machine: &Machine, unit: &str, id: RunId, kind: Option<Kind>) -> Result<Event> {
     let is = state(machine, unit);
     let is_starting = is == Some(State::Starting) || is == Some(State::Stopping);
     if !is_starting && is != Some(State::Reloading) {
         return Err(format!("{unit} is not starting"));
     }
-    Ok(vec![match kind {
+    Ok(match kind {
         Some(Kind::Oneshot) => Event::Ended(id, Exit::Code(0)),
         Some(Kind::BackgroundScripted) => Event::Exited(id, Exit::Code(0)),
         _ => Event::Ready(id),
-    }])
+    })
 }
