@@ -23,6 +23,7 @@ const SLOW: &str = "slow";
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
+    uid: u32,
     /// Has the role *logs*.
     allowed: bool,
     asked: Vec<u8>,
@@ -96,7 +97,9 @@ impl Clients {
         let most = limit::CLIENTS - if root { 0 } else { limit::CLIENTS_FOR_ROOT };
         let tokens = self.first_token..self.first_token + most;
         let free = tokens.clone().find(|token| !self.by_token.contains_key(token));
-        let Some(token) = free.filter(|_| self.by_token.len() < most) else {
+        let same = self.by_token.values().filter(|client| client.uid == peer.uid).count();
+        let fits = self.by_token.len() < most && (root || same < limit::CLIENTS_OF_A_UID);
+        let Some(token) = free.filter(|_| fits) else {
             return Err(io::Error::from(io::ErrorKind::QuotaExceeded));
         };
         let allowed = root
@@ -108,7 +111,16 @@ impl Clients {
         let (asked, answers) = (Vec::new(), Answers::default());
         self.by_token.insert(
             token,
-            Client { stream, allowed, asked, answers, follows: None, history: None, last: false },
+            Client {
+                stream,
+                uid: peer.uid,
+                allowed,
+                asked,
+                answers,
+                follows: None,
+                history: None,
+                last: false,
+            },
         );
         Ok(())
     }
@@ -296,6 +308,8 @@ impl Client {
                 let hint = "root, the user init runs as and the group `log-readers` may";
                 let failure = Failure::new(Failure::DENIED, "you may not read logs", hint);
                 self.answers.error(query.id, failure);
+                self.asked.clear();
+                self.last = true;
             }
             Ok(query) => return Some(query),
         }

@@ -198,7 +198,12 @@ fn rotate(dir: BorrowedFd<'_>, name: &str, keep: u32) -> Result<(), Errno> {
     for number in (1..free).rev() {
         present(renameat(dir, numbered(number).as_str(), dir, numbered(number + 1).as_str()))?;
     }
-    present(renameat(dir, name, dir, numbered(1).as_str()))
+    present(renameat(dir, name, dir, numbered(1).as_str()))?;
+    // More were kept once.
+    let beyond = (keep.saturating_add(1)..).take(limit::ROTATED_REMOVED);
+    let remove = |number| unlinkat(dir, numbered(number).as_str(), UnlinkatFlags::NoRemoveDir);
+    let _ = beyond.map(remove).take_while(Result::is_ok).count();
+    Ok(())
 }
 
 /// What is not there needs no moving.

@@ -143,6 +143,9 @@ impl Files {
     }
 
     fn trouble(&mut self, unit: &Name, lost: u64, why: &str, rest: Option<Instant>) {
+        if self.troubles.len() >= limit::UNITS && !self.troubles.contains_key(unit) {
+            self.troubles.pop_first();
+        }
         let new = || Trouble { lost: 0, why: String::new(), rest: None };
         let trouble = self.troubles.entry(unit.clone()).or_insert_with(new);
         trouble.lost += lost;

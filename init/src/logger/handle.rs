@@ -4,7 +4,7 @@
 //!
 //! A turn of the loop: [`Handle::pipe_for`] for each start, [`Handle::flush`] at the end;
 //! [`Handle::reports`] when the socket is readable; [`Handle::tick`] at [`Handle::deadline`];
-//! [`Handle::ended`] when the process was reaped.
+//! [`Handle::look`] at a SIGCHLD, [`Handle::ended`] when the process was reaped.
 //!
 //! When the logger dies, another one is started and given every pipe anew (see
 //! [`super::stash`]). Lost is what the dead one had read and not yet written: at most one
@@ -383,9 +383,10 @@ impl Handle {
         self.delay = (self.delay * 2).min(limit::RESTART_DELAY_MAX);
     }
 
-    /// A child was stopped by a signal (waitid(2), WSTOPPED): a logger that is, is replaced.
-    pub(crate) fn stopped(&mut self, pid: Pid) {
-        if self.pid() == Some(pid) {
+    /// SIGCHLD came: a logger that was stopped by a signal is replaced at once, because nobody
+    /// else notices before services wait for it.
+    pub(crate) fn look(&self) {
+        if self.pid().is_some_and(sys::wait::is_stopped) {
             self.kill();
         }
     }

@@ -56,6 +56,8 @@ pub(crate) const STACK: usize = 128 * 1024;
 pub(crate) const FILE_REST: Duration = Duration::from_secs(1);
 /// Log files open at once.
 pub(crate) const FILES_OPEN: usize = 128;
+/// Files beyond `log-keep` removed at one rotation.
+pub(crate) const ROTATED_REMOVED: usize = 64;
 /// Bytes of one record of /dev/kmsg (the kernel takes 1024 with its prefix, LOG_LINE_MAX).
 pub(crate) const KERNEL_RECORD: usize = 900;
 /// Bytes of one datagram to /dev/log (RFC 5424 asks receivers to take 2048).
@@ -68,6 +70,8 @@ pub(crate) const LAST_WRITES: Duration = Duration::from_secs(2);
 pub(crate) const CLIENTS: usize = 64;
 /// Of those, kept for root.
 pub(crate) const CLIENTS_FOR_ROOT: usize = 8;
+/// Of those, by one uid other than root.
+pub(crate) const CLIENTS_OF_A_UID: usize = 16;
 /// Bytes a client may leave unread before it is disconnected.
 pub(crate) const UNREAD: usize = 1024 * 1024;
 /// Names in one request.

@@ -24,6 +24,17 @@ pub(crate) fn peek_one(pid: Pid) -> io::Result<Option<Ended>> {
     wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
 }
 
+/// This child is stopped by a signal now.
+pub(crate) fn is_stopped(pid: Pid) -> bool {
+    let Ok(id) = id(pid) else { return false };
+    // SAFETY: siginfo_t is plain data; all zeroes is a value of it.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is valid for writing for the length of the call; on success the kernel
+    // fills the SIGCHLD part of the union, or leaves it zero (waitid(2), WNOHANG).
+    unsafe { libc::waitid(libc::P_PID, id, &raw mut info, options) == 0 && info.si_pid() != 0 }
+}
+
 /// Reaps this child if it has ended. Its pid may belong to somebody else from now on.
 pub(crate) fn reap(pid: Pid) -> io::Result<Option<Ended>> {
     wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG)

@@ -1,0 +1,110 @@
+//! Loggers that die, hang, or are many times replaced.
+
+use super::*;
+
+#[test]
+fn a_service_outlives_ten_killed_loggers_and_is_still_heard() {
+    let mut init = Init::with_files(|_| {});
+    // Ends at a SIGPIPE, with status 141 or by the signal.
+    let script = "i=0; while [ ! -e $0/stop ]; do i=$((i+1)); echo $i; done; echo last";
+    let out = init.pipe(1, "web", Some("^last$"));
+    let mut writer = Command::new("/bin/sh")
+        .args(["-c", script])
+        .arg(&init.scratch.0)
+        .stdout(out)
+        .spawn()
+        .unwrap();
+    init.handle.flush(init.now());
+    let end = Instant::now() + DEADLINE;
+    let mut heard = 0;
+    for _ in 0..10 {
+        // Each of them gets as far as writing something new.
+        while fs::metadata(init.file("web")).map_or(0, |found| found.len()) <= heard {
+            assert!(Instant::now() < end, "nothing new is heard");
+            init.seen.extend(init.handle.reports(init.now()));
+            std::thread::yield_now();
+        }
+        init.kill_logger();
+        heard = fs::metadata(init.file("web")).unwrap().len();
+    }
+    fs::write(init.scratch.0.join("stop"), "").unwrap();
+    init.until(&Report::Ready(RunId(1)));
+    init.until(&Report::Ended(RunId(1)));
+    assert!(writer.wait().unwrap().success(), "the writer died of a pipe");
+    init.finish();
+    let lines = texts(&init.file("web"));
+    let numbers: Vec<u64> = lines.iter().filter_map(|line| line.parse().ok()).collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "a line is doubled or out of order");
+    assert_eq!(lines.last().unwrap(), "last");
+}
+
+#[test]
+fn a_silent_logger_is_killed_and_replaced() {
+    let mut init = Init::with_files(|_| {});
+    let old = init.handle.pid().unwrap();
+    sys::signal::kill(old, 19).unwrap();
+    let mut child = init.shell(1, "web", Some("hello"), "echo hello");
+    let deadline = init.handle.deadline().unwrap();
+    assert!(deadline <= init.now().after(limit::SILENCE));
+    init.skipped += limit::SILENCE;
+    assert!(!init.handle.tick(init.now()));
+    init.replace(old);
+    init.until(&Report::Ready(RunId(1)));
+    init.until(&Report::Ended(RunId(1)));
+    child.wait().unwrap();
+    init.finish();
+    assert_eq!(texts(&init.file("web")), ["hello"]);
+}
+
+#[test]
+fn a_thousand_runs_cost_pid_1_no_descriptors() {
+    let mut init = Init::with_files(|_| {});
+    let mut writers = Vec::new();
+    for run in 0..1000 {
+        writers.push(File::from(init.pipe(run, &format!("u{run}"), None)));
+        if run % 10 == 0 {
+            init.handle.flush(init.now());
+        }
+    }
+    init.handle.flush(init.now());
+    assert_eq!(init.handle.table_entries(), 2);
+    init.kill_logger();
+    for (run, mut writer) in (0..).zip(writers) {
+        writeln!(writer, "from {run}").unwrap();
+    }
+    for run in 0..1000 {
+        if !init.seen.contains(&Report::Ended(RunId(run))) {
+            init.until(&Report::Ended(RunId(run)));
+        }
+    }
+    assert_eq!(init.handle.table_entries(), 2);
+    init.finish();
+    for run in [0, 1, 500, 999] {
+        assert_eq!(texts(&init.file(&format!("u{run}"))), [format!("from {run}")]);
+    }
+}
+
+#[test]
+fn a_stopped_logger_is_replaced_without_being_asked() {
+    let mut init = Init::with_files(|_| {});
+    let mut out = File::from(init.pipe(1, "web", Some("hello")));
+    assert!(init.handle.drain(RunId(1), init.now()));
+    init.until(&Report::Drained(RunId(1)));
+    let old = init.handle.pid().unwrap();
+    init.handle.look();
+    assert!(!sys::wait::is_stopped(old));
+    sys::signal::kill(old, 19).unwrap();
+    let end = Instant::now() + DEADLINE;
+    while !sys::wait::is_stopped(old) {
+        assert!(Instant::now() < end, "it is not stopped");
+        std::thread::yield_now();
+    }
+    init.handle.look();
+    init.replace(old);
+    writeln!(out, "hello").unwrap();
+    init.until(&Report::Ready(RunId(1)));
+    drop(out);
+    init.until(&Report::Ended(RunId(1)));
+    init.finish();
+    assert_eq!(texts(&init.file("web")), ["hello"]);
+}
