@@ -2,9 +2,10 @@
 //! Read in a forked child, never in PID 1.
 //!
 //! A line whose first character is `#` or `;` is a comment. Blanks around the name and around
-//! an unquoted value are dropped. Single quotes keep everything; in double quotes a backslash
-//! escapes `"`, `\`, `` ` `` and `$`; outside of quotes it escapes any character; before a line
-//! end it joins the lines. Nothing is expanded. A line that is no assignment is passed over.
+//! an unquoted value are dropped. A value may begin with quoted parts: single quotes keep
+//! everything; in double quotes a backslash escapes `"`, `\`, `` ` `` and `$`. Outside of quotes it
+//! escapes any character; before a line end it joins the lines. Nothing is expanded. A line that
+//! is no assignment is passed over.
 
 use std::io::{self, Read};
 
@@ -47,22 +48,17 @@ fn parse(text: &str) -> Vec<(String, String)> {
 
 type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// To the end of the line; a backslash before it carries the comment on.
 fn skip_comment(rest: &mut Rest<'_>) {
-    while let Some(c) = rest.next() {
-        match c {
-            '\\' => {
-                rest.next();
-            }
-            '\n' | '\r' => return,
-            _ => {}
-        }
-    }
+    while rest.next().is_some_and(|c| !is_line_end(c)) {}
+}
+
+fn is_line_end(c: char) -> bool {
+    matches!(c, '\n' | '\r')
 }
 
 fn take_name(rest: &mut Rest<'_>) -> String {
     let mut name = String::new();
-    while let Some(c) = rest.next_if(|c| !matches!(c, '=' | '\n' | '\r')) {
+    while let Some(c) = rest.next_if(|c| *c != '=' && !is_line_end(*c)) {
         name.push(c);
     }
     name.trim_end().to_string()
@@ -74,40 +70,50 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
+/// Quoted parts, as many as there are; from the first character outside of quotes on, quotes
+/// are characters like any other.
 fn take_value(rest: &mut Rest<'_>) -> String {
     let mut value = String::new();
-    // Unquoted blanks, kept back until something follows them.
-    let mut blanks = String::new();
-    let mut begun = false;
-    while let Some(c) = rest.next() {
+    while let Some(c) = rest.peek().copied() {
         match c {
-            '\n' | '\r' => break,
-            ' ' | '\t' => {
-                if begun {
-                    blanks.push(c);
-                }
-                continue;
-            }
-            '\'' if !begun || blanks.is_empty() => {
+            '\'' => {
+                rest.next();
                 value.extend(rest.by_ref().take_while(|c| *c != '\''));
             }
-            '"' if !begun || blanks.is_empty() => take_quoted(rest, &mut value),
-            '\\' => match rest.next() {
-                // Joins the lines.
-                Some('\n') | None => continue,
-                Some(escaped) => {
-                    value.push_str(&std::mem::take(&mut blanks));
-                    value.push(escaped);
-                }
-            },
+            '"' => {
+                rest.next();
+                take_quoted(rest, &mut value);
+            }
+            ' ' | '\t' => {
+                rest.next();
+            }
             _ => {
-                value.push_str(&std::mem::take(&mut blanks));
-                value.push(c);
+                take_unquoted(rest, &mut value);
+                break;
             }
         }
-        begun = true;
     }
     value
+}
+
+/// To the end of the line, without the blanks before it.
+fn take_unquoted(rest: &mut Rest<'_>, value: &mut String) {
+    let mut blanks = String::new();
+    while let Some(c) = rest.next() {
+        let kept = match c {
+            _ if is_line_end(c) => return,
+            ' ' | '\t' => {
+                blanks.push(c);
+                continue;
+            }
+            '\\' => rest.next().filter(|c| !is_line_end(*c)),
+            _ => Some(c),
+        };
+        if let Some(kept) = kept {
+            value.push_str(&std::mem::take(&mut blanks));
+            value.push(kept);
+        }
+    }
 }
 
 fn take_quoted(rest: &mut Rest<'_>, value: &mut String) {
@@ -152,12 +158,13 @@ mod tests {
         reads("A='one\ntwo'\nB=3", &[("A", "one\ntwo"), ("B", "3")]);
         reads(r#"A="a\"b\\c\$d\e""#, &[("A", r#"a"b\c$d\e"#)]);
         reads("A='it'\"'s\"", &[("A", "it's")]);
+        reads("A=a 'b c' \nB='x' y'z'", &[("A", "a 'b c'"), ("B", "xy'z'")]);
     }
 
     #[test]
     fn a_backslash_joins_lines_and_escapes() {
         reads("A=one \\\n two\nB=x\\ty\\#\n", &[("A", "one  two"), ("B", "xty#")]);
-        reads("# a comment \\\nA=still it\nB=1", &[("B", "1")]);
+        reads("# a comment \\\nA=1", &[("A", "1")]);
     }
 
     #[test]

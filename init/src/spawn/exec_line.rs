@@ -16,8 +16,7 @@ pub(super) fn expand(
     let mut words = Vec::with_capacity(line.words.len());
     for pieces in &line.words {
         if let [Piece::Split(name)] = pieces.as_slice() {
-            let value = lookup(name).unwrap_or_default();
-            words.extend(value.split_whitespace().map(str::to_string));
+            words.extend(split(&lookup(name).unwrap_or_default()));
             continue;
         }
         let mut word = String::new();
@@ -39,6 +38,27 @@ pub(super) fn expand(
         return Err(libc::ENOENT);
     }
     Ok(words)
+}
+
+/// The words of a value: quotes hold a word together and are dropped, as systemd does. One that
+/// is not closed runs to the end.
+fn split(value: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in value.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if matches!(c, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            None if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 #[cfg(test)]
@@ -69,6 +89,12 @@ mod tests {
             vec![Piece::Literal("-o".to_string()), Piece::Variable("TWO".to_string())],
         ];
         assert_eq!(words(line, None).unwrap(), ["/bin/x", "a", "b", " a  b ", "", "-o a  b "]);
+    }
+
+    #[test]
+    fn quotes_in_a_value_hold_words_together() {
+        assert_eq!(split(" a 'b c' \"d e\"f '' g'"), ["a", "b c", "d ef", "", "g"]);
+        assert!(split("  ").is_empty());
     }
 
     #[test]

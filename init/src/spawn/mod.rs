@@ -15,10 +15,12 @@ mod null;
 mod prepared;
 mod report;
 mod spawner;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use environment::Passed;
 pub(crate) use failure::describe;
 pub(crate) use null::Null;
 pub(crate) use prepared::{Base, Place, Prepared, Request};
 pub(crate) use report::{Report, Verdict};
-pub(crate) use spawner::{Child, Spawner};
+pub(crate) use spawner::{Child, Spawner, Way};

@@ -133,7 +133,16 @@ impl Prepared {
 fn identity(run: &Run) -> Result<Option<&Ids>, ExecFailure> {
     match run.credentials.as_ref().map(|c| &c.ids) {
         None => Ok(None),
-        Some(Ok(ids)) => Ok(Some(ids)),
+        Some(Ok(ids)) => {
+            // To setresuid(2) and setresgid(2) -1 means "leave it": no id at all.
+            let path = || ids.user.clone().unwrap_or_else(|| u32::MAX.to_string());
+            let no_id = |stage| ExecFailure { stage, errno: libc::EINVAL, path: path() };
+            match (ids.uid, ids.gid) {
+                (Some(u32::MAX), _) => Err(no_id(Stage::User)),
+                (_, Some(u32::MAX)) => Err(no_id(Stage::Group)),
+                _ => Ok(Some(ids)),
+            }
+        }
         Some(Err(unresolved)) => {
             let stage = if unresolved.what == "group" { Stage::Group } else { Stage::User };
             Err(ExecFailure { stage, errno: libc::ENOENT, path: unresolved.name.clone() })

@@ -6,9 +6,11 @@ use super::spawner::Ground;
 use crate::sys::Pid;
 use crate::sys::board::SlotId;
 use crate::sys::child::Step;
+use crate::sys::launch::Shared;
 use groundstate_units::machine::event::ExecFailure;
 use std::cell::RefCell;
-use std::io::{PipeReader, Read};
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
@@ -30,7 +32,8 @@ pub(crate) struct Report {
     pub(super) ground: Rc<RefCell<Ground>>,
     pub(super) slot: SlotId,
     pub(super) pid: Pid,
-    pub(super) pipe: PipeReader,
+    pub(super) memory: Option<Shared>,
+    pub(super) pipe: File,
     pub(super) said: Said,
     pub(super) decided: bool,
 }
@@ -69,6 +72,7 @@ impl Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
-        self.ground.borrow_mut().close(self.slot, self.pid, self.decided);
+        let memory = self.memory.take();
+        self.ground.borrow_mut().close(self.slot, self.pid, memory, self.decided);
     }
 }

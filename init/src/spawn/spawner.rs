@@ -2,14 +2,17 @@
 
 use super::prepared::{Prepared, Said, Work};
 use super::report::Report;
-use crate::sys::board::{Board, Progress, SlotId};
+use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::{Frame, Step};
+use crate::sys::launch::Shared;
 use crate::sys::{Pid, launch, process, signal};
 use groundstate_units::machine::event::ExecFailure;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::OFlag;
 use std::cell::RefCell;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 /// A child that was cloned. It is reaped by whoever runs the loop.
@@ -21,13 +24,26 @@ pub(crate) struct Child {
     pub report: Report,
 }
 
+/// How a child gets its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It shares PID 1's until it execs; where that is not safe, [`Way::Copied`].
+    Shared,
+    /// It has a copy.
+    Copied,
+}
+
 /// The memory shared with children.
 #[derive(Debug)]
 pub(crate) struct Ground {
     board: Board,
-    /// Slots whose report was dropped while the child could still write there.
-    orphans: Vec<(SlotId, Pid)>,
+    stacks: Vec<Stack>,
+    /// Those whose report was dropped while the child could still use them.
+    orphans: Vec<(SlotId, Pid, Option<Shared>)>,
 }
+
+/// Stacks kept for the next children.
+const STACKS: usize = 64;
 
 impl Ground {
     pub(super) fn progress(&self, slot: SlotId) -> Progress {
@@ -35,22 +51,33 @@ impl Ground {
     }
 
     /// A report is dropped.
-    pub(super) fn close(&mut self, slot: SlotId, pid: Pid, decided: bool) {
-        if decided {
-            self.board.give_back(slot);
+    pub(super) fn close(&mut self, slot: SlotId, pid: Pid, memory: Option<Shared>, decided: bool) {
+        if decided && memory.as_ref().is_none_or(Shared::is_over) {
+            self.give_back(slot, memory);
         } else {
-            self.orphans.push((slot, pid));
+            self.orphans.push((slot, pid, memory));
         }
+    }
+
+    fn give_back(&mut self, slot: SlotId, memory: Option<Shared>) {
+        // The stack first: whether its child has left stands in the slot.
+        let stack = memory.and_then(Shared::into_stack);
+        self.board.give_back(slot);
+        self.stacks.extend(stack.filter(|_| self.stacks.len() < STACKS));
     }
 
     /// A clean slot; looks after the orphans first.
     fn take(&mut self) -> Option<SlotId> {
-        let gone = |pid| signal::kill(pid, 0).is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH));
-        let (over, left) = std::mem::take(&mut self.orphans).into_iter().partition(|o| gone(o.1));
-        self.orphans = left;
-        let over: Vec<(SlotId, Pid)> = over;
-        for (slot, _) in over {
-            self.board.give_back(slot);
+        for (slot, pid, memory) in std::mem::take(&mut self.orphans) {
+            let over = match &memory {
+                Some(memory) => memory.is_over(),
+                None => signal::kill(pid, 0).is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH)),
+            };
+            if over {
+                self.give_back(slot, memory);
+            } else {
+                self.orphans.push((slot, pid, memory));
+            }
         }
         self.board.take()
     }
@@ -60,13 +87,24 @@ impl Ground {
 #[derive(Debug)]
 pub(crate) struct Spawner {
     ground: Rc<RefCell<Ground>>,
+    way: Way,
+    /// /proc/sys/fs/suid_dumpable.
+    dumpable: Option<File>,
 }
 
 impl Spawner {
-    /// Maps the shared memory. ENOMEM.
+    /// Maps the shared memory (ENOMEM) and finds out what the kernel can do.
     pub(crate) fn new() -> io::Result<Spawner> {
-        let ground = Ground { board: Board::new()?, orphans: Vec::new() };
-        Ok(Spawner { ground: Rc::new(RefCell::new(ground)) })
+        let way = if kernel_can_share() { Way::Shared } else { Way::Copied };
+        Spawner::with(way)
+    }
+
+    /// The same with the way chosen.
+    pub(crate) fn with(way: Way) -> io::Result<Spawner> {
+        launch::look_for_clone3();
+        let ground = Ground { board: Board::new()?, stacks: Vec::new(), orphans: Vec::new() };
+        let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
+        Ok(Spawner { ground: Rc::new(RefCell::new(ground)), way, dumpable })
     }
 
     /// Clones the child and returns at once. A failure here means that there is no child: a want
@@ -78,22 +116,22 @@ impl Spawner {
             said.failure((step, error.raw_os_error().unwrap_or(libc::EIO), 0))
         };
         let begin = |error: io::Error| failed(Step::Begin, &error);
-        let (pipe, write) = io::pipe().map_err(begin)?;
-        let no_wait = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
-        fcntl(&pipe, no_wait).map_err(|e| begin(e.into()))?;
-        let descriptors = Descriptors::new(&prepared, write.into()).map_err(begin)?;
+        let (pipe, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
+            .map_err(|error| begin(error.into()))?;
+        let descriptors = Descriptors::new(&prepared, write).map_err(begin)?;
         let Some(slot) = self.ground.borrow_mut().take() else {
             return Err(begin(io::Error::from_raw_os_error(libc::EAGAIN)));
         };
-        match self.clone_child(slot, &descriptors.frame, prepared.work) {
-            Ok(pid) => {
-                let ground = self.ground.clone();
-                let report = Report { ground, slot, pid, pipe, said, decided: false };
+        let share = self.may_share(&prepared);
+        let placed = descriptors.frame.cgroup.is_some();
+        match self.clone_child(slot, descriptors.frame.clone(), prepared.work, share) {
+            Ok((pid, memory)) => {
+                let (ground, pipe) = (self.ground.clone(), pipe.into());
+                let report = Report { ground, slot, pid, memory, pipe, said, decided: false };
                 Ok(Child { pid, report })
             }
             Err(error) => {
                 self.ground.borrow_mut().board.give_back(slot);
-                let placed = descriptors.frame.cgroup.is_some();
                 let step =
                     if placed && is_about_cgroup(&error) { Step::Cgroup } else { Step::Begin };
                 Err(failed(step, &error))
@@ -101,14 +139,63 @@ impl Spawner {
         }
     }
 
-    fn clone_child(&self, slot: SlotId, frame: &Frame, work: Work) -> io::Result<Pid> {
-        let ground = self.ground.borrow();
-        let board = &ground.board;
+    fn clone_child(
+        &self,
+        slot: SlotId,
+        frame: Frame,
+        work: Work,
+        share: bool,
+    ) -> io::Result<(Pid, Option<Shared>)> {
+        let mut ground = self.ground.borrow_mut();
         match work {
-            Work::Settled(orders) => launch::copied(board, slot, frame, &orders),
-            Work::EnvFiles(draft) => launch::thinking(board, slot, frame, || draft.finish()),
+            Work::EnvFiles(draft) => {
+                let pid = launch::thinking(&ground.board, slot, &frame, || draft.finish())?;
+                Ok((pid, None))
+            }
+            #[cfg(target_arch = "x86_64")]
+            Work::Settled(orders) if share => {
+                let stack = ground.stacks.pop().map_or_else(Stack::new, Ok)?;
+                match launch::shared(&ground.board, slot, stack, frame, *orders) {
+                    Ok((pid, memory)) => Ok((pid, Some(memory))),
+                    Err((error, stack)) => {
+                        ground.stacks.push(stack);
+                        Err(error)
+                    }
+                }
+            }
+            Work::Settled(orders) => {
+                Ok((launch::copied(&ground.board, slot, &frame, &orders)?, None))
+            }
         }
     }
+
+    /// The child may share PID 1's memory: it runs nothing but [`crate::sys::child`], nobody else
+    /// is in its cgroup, and nobody gets at that memory through it. With `fs.suid_dumpable` set a
+    /// child that has become another user could be traced, or made to dump core, by that user.
+    fn may_share(&self, prepared: &Prepared) -> bool {
+        let Work::Settled(orders) = &prepared.work else { return false };
+        let changes = orders.uid.is_some() || orders.gid.is_some() || orders.groups.is_some();
+        self.way == Way::Shared
+            && launch::has_clone3()
+            && prepared.place.as_ref().is_none_or(|place| place.fresh)
+            && (!changes || self.is_never_dumpable())
+    }
+
+    fn is_never_dumpable(&self) -> bool {
+        let mut text = [0; 1];
+        let read = self.dumpable.as_ref().map(|file| file.read_at(&mut text, 0));
+        matches!(read, Some(Ok(1))) && text == *b"0"
+    }
+}
+
+/// From Linux 5.16 on a core dump of a process ends that process alone; before, it killed
+/// everyone with the same memory: PID 1 too.
+fn kernel_can_share() -> bool {
+    let release = nix::sys::utsname::uname().ok();
+    let release = release.as_ref().and_then(|name| name.release().to_str()).unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
+    cfg!(target_arch = "x86_64") && (major, minor) >= (5, 16)
 }
 
 /// What clone3 says about a cgroup (clone(2), CLONE_INTO_CGROUP).

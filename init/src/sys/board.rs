@@ -90,11 +90,6 @@ impl Board {
         }
     }
 
-    /// The child that shares our memory has left it (by exec or by ending).
-    pub(crate) fn has_left(&self, id: SlotId) -> bool {
-        self.slot(id).alive.load(Ordering::SeqCst) == 0
-    }
-
     pub(super) fn slot(&self, id: SlotId) -> &Slot {
         let index = (id.0 as usize).min(SLOTS - 1);
         // SAFETY: the mapping holds SLOTS slots and is never unmapped; a Slot is atomics only, so

@@ -121,6 +121,7 @@ pub(crate) struct Orders {
 }
 
 /// [`Frame`] and [`Orders`] as the child reads them: pointers into memory that outlives it.
+#[derive(Debug)]
 pub(super) struct Plan {
     pub(super) slot: *const Slot,
     frame: *const Frame,
@@ -138,20 +139,30 @@ pub(super) struct Plan {
 const LISTEN_PID: &[u8] = b"LISTEN_PID=";
 
 impl Plan {
-    /// The lists of pointers. `frame` and `orders` must stay where they are while it is used.
-    pub(super) fn new(slot: *const Slot, frame: &Frame, orders: &Orders) -> Plan {
+    /// The lists of pointers.
+    ///
+    /// # Safety
+    /// `frame` and `orders` are valid, and stay where they are and as they are while the plan is
+    /// used.
+    pub(super) unsafe fn new(
+        slot: *const Slot,
+        frame: *const Frame,
+        orders: *const Orders,
+    ) -> Plan {
+        // SAFETY: by the contract of this function.
+        let lists = unsafe { &*orders };
         let mut plan = Plan {
             slot,
             frame,
             orders,
-            programs: pointers(&orders.programs),
-            argv: pointers(&orders.argv),
-            envp: orders.envp.iter().map(|s| s.as_ptr()).collect(),
+            programs: pointers(&lists.programs),
+            argv: pointers(&lists.argv),
+            envp: lists.envp.iter().map(|s| s.as_ptr()).collect(),
             listen_pid: Vec::new(),
             reset: u64::MAX,
             in_cgroup: false,
         };
-        if orders.listen_pid {
+        if lists.listen_pid {
             plan.listen_pid.extend_from_slice(LISTEN_PID);
             plan.listen_pid.resize(LISTEN_PID.len() + 12, 0);
             plan.envp.push(plan.listen_pid.as_ptr().cast());
@@ -260,25 +271,25 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
 /// # Safety
 /// As [`run`].
 unsafe fn execute(plan: *const Plan) -> isize {
-    let not_there = [-(libc::ENOENT as isize), -(libc::ENOTDIR as isize)];
+    let absent = -(libc::ENOENT as isize);
+    let no_dir = -(libc::ENOTDIR as isize);
     let denied = -(libc::EACCES as isize);
-    let mut told = -(libc::ENOENT as isize);
+    let mut told = 0;
     // SAFETY: by the contract of this function: the lists end in null, the strings are terminated.
     unsafe {
         let (argv, envp) = ((*plan).argv.as_ptr() as usize, (*plan).envp.as_ptr() as usize);
         let mut program = (*plan).programs.as_ptr();
         while !(*program).is_null() {
             let result = raw::call(libc::SYS_execve, [*program as usize, argv, envp, 0, 0, 0]);
-            let [absent, no_dir] = not_there;
-            if result == denied {
-                told = denied;
+            if result == denied || (told == 0 && (result == absent || result == no_dir)) {
+                told = result;
             } else if result != absent && result != no_dir {
                 return result;
             }
             program = program.wrapping_add(1);
         }
     }
-    told
+    if told == 0 { absent } else { told }
 }
 
 /// Default dispositions for the signals in `reset`, and an empty mask.

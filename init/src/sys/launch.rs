@@ -1,19 +1,22 @@
-//! Cloning the child of [`super::child`]. Two ways, the same child:
+//! Cloning the child of [`super::child`]. Three ways, the same child:
 //!
+//! - [`shared`]: the child shares PID 1's memory (CLONE_VM) and runs on a stack of its own. The
+//!   quickest: nothing is copied, and PID 1 goes on while another core execs.
 //! - [`copied`]: clone3 as a fork. Where clone3 is missing or forbidden: clone as a fork.
 //! - [`thinking`]: libc's fork, for a child that runs our own code before it execs (env-files).
 //!
 //! Never with CLONE_VFORK, which would suspend PID 1 until the exec has read its binary: for
 //! ever on a hung file system, in a frozen cgroup, or under a SIGSTOP by the unit's own uid.
-//! None of them waits. What each may be used for is decided in [`crate::spawn`].
+//! None of them waits for the program. What each may be used for is decided in [`crate::spawn`].
 
-use super::board::{Board, SlotId};
+use super::board::{Board, Slot, SlotId, Stack};
 use super::child::{Frame, Orders, Plan, Step};
 use super::{Pid, check, child, raw, signal};
 use groundstate_units::spec::Exit;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// struct clone_args of linux/sched.h, all 88 bytes of version 2.
@@ -33,6 +36,10 @@ struct CloneArgs {
     cgroup: u64,
 }
 
+#[cfg(target_arch = "x86_64")]
+const CLONE_VM: u64 = 0x100;
+#[cfg(target_arch = "x86_64")]
+const CLONE_CHILD_CLEARTID: u64 = 0x0020_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
@@ -44,11 +51,138 @@ pub(crate) fn has_clone3() -> bool {
     !NO_CLONE3.load(Ordering::Relaxed)
 }
 
+/// Asks for it with nothing: EINVAL where it is known, anything else where it is not or is
+/// forbidden.
+pub(crate) fn look_for_clone3() {
+    // SAFETY: with a size of 0 clone3(2) reads nothing and makes nothing.
+    let result = unsafe { raw::call(libc::SYS_clone3, [0; 6]) };
+    if result != -(libc::EINVAL as isize) {
+        NO_CLONE3.store(true, Ordering::Relaxed);
+    }
+}
+
 fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>) {
     if let Some(fd) = cgroup.and_then(|fd| u64::try_from(fd).ok()) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = fd;
     }
+}
+
+/// What a child that shares our memory looks at. Freed only when the kernel has cleared its
+/// slot's `alive` (it has exec'd or ended); dropped before that it is leaked, never pulled away.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    slot: NonNull<Slot>,
+    bundle: NonNull<Bundle>,
+    stack: Option<Stack>,
+}
+
+#[derive(Debug)]
+struct Bundle {
+    frame: Frame,
+    orders: Orders,
+    plan: Option<Plan>,
+}
+
+impl Shared {
+    /// Its child no longer uses it.
+    pub(crate) fn is_over(&self) -> bool {
+        // SAFETY: slots are never unmapped, and made of atomics.
+        unsafe { self.slot.as_ref() }.alive.load(Ordering::SeqCst) == 0
+    }
+
+    /// The stack, to be used again.
+    pub(crate) fn into_stack(mut self) -> Option<Stack> {
+        if self.is_over() { self.stack.take() } else { None }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.is_over() {
+            // SAFETY: made by Box in `shared`, and nobody looks at it any more.
+            drop(unsafe { Box::from_raw(self.bundle.as_ptr()) });
+        } else {
+            std::mem::forget(self.stack.take());
+        }
+    }
+}
+
+/// A child that shares our memory until it execs. Its slot must be fresh. The stack comes back
+/// with the error.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn shared(
+    board: &Board,
+    slot: SlotId,
+    stack: Stack,
+    frame: Frame,
+    orders: Orders,
+) -> Result<(Pid, Shared), (io::Error, Stack)> {
+    let slot = board.slot(slot);
+    let mut args = CloneArgs {
+        flags: CLONE_VM | CLONE_CLEAR_SIGHAND | CLONE_CHILD_CLEARTID,
+        child_tid: slot.alive.as_ptr() as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    into_cgroup(&mut args, frame.cgroup);
+    let (base, size) = stack.span();
+    (args.stack, args.stack_size) = (base as u64, size as u64);
+    let bundle = Box::into_raw(Box::new(Bundle { frame, orders, plan: None }));
+    // SAFETY: the bundle was just made; from here on it is reached by pointers only, and stays
+    // where it is until `Shared` is dropped after its child has left.
+    let (plan, result) = unsafe {
+        let mut plan = Plan::new(slot, &raw const (*bundle).frame, &raw const (*bundle).orders);
+        plan.reset = signal::ignored();
+        plan.in_cgroup = true;
+        let plan: *mut Plan = (*bundle).plan.insert(plan);
+        (plan, clone_onto(&raw const args, child::run, plan))
+    };
+    let _ = plan;
+    match pid(result) {
+        // SAFETY: a Box is never null.
+        Ok(pid) => Ok((pid, unsafe {
+            Shared { slot: slot.into(), bundle: NonNull::new_unchecked(bundle), stack: Some(stack) }
+        })),
+        Err(error) => {
+            // SAFETY: there is no child: the bundle is ours alone.
+            drop(unsafe { Box::from_raw(bundle) });
+            Err((error, stack))
+        }
+    }
+}
+
+/// clone3 with a stack for the child, which goes into `entry` and never comes back.
+///
+/// # Safety
+/// `args` asks for a stack that nobody uses; `entry` and `plan` keep to the rules of
+/// [`child::run`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn clone_onto(
+    args: *const CloneArgs,
+    entry: unsafe extern "C" fn(*mut Plan) -> !,
+    plan: *mut Plan,
+) -> isize {
+    let result: isize;
+    // SAFETY: the parent sees an ordinary system call. The child begins with the same registers
+    // but rax (0) and rsp (the top of its stack, 16-byte aligned, as `call` wants it); it touches
+    // nothing of the parent's frame.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r8",
+            "call r9",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone3 as isize => result,
+            in("rdi") args, in("rsi") size_of::<CloneArgs>(), in("r8") plan, in("r9") entry,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    result
 }
 
 /// A child in its own copy of our memory. Errors are those of clone3(2); of them EBUSY, ENODEV,
@@ -60,7 +194,8 @@ pub(crate) fn copied(
     orders: &Orders,
 ) -> io::Result<Pid> {
     let slot = board.slot(slot);
-    let mut plan = Plan::new(slot, frame, orders);
+    // SAFETY: all three are borrowed for longer than the plan lives.
+    let mut plan = unsafe { Plan::new(slot, frame, orders) };
     if has_clone3() {
         plan.reset = signal::ignored();
         plan.in_cgroup = true;
@@ -121,9 +256,11 @@ pub(crate) fn thinking(
     let thought = catch_unwind(AssertUnwindSafe(think));
     match thought.unwrap_or(Err((Step::ExecLine, libc::ENOTRECOVERABLE, 0))) {
         Ok(orders) => {
-            let mut plan = Plan::new(slot, frame, &orders);
             // SAFETY: as above; `plan` and `orders` live on this stack, which is never left.
-            unsafe { child::become_program(&raw mut plan) }
+            unsafe {
+                let mut plan = Plan::new(slot, frame, &raw const orders);
+                child::become_program(&raw mut plan)
+            }
         }
         Err((step, errno, detail)) => {
             slot.detail.store(detail, Ordering::SeqCst);

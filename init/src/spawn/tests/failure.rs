@@ -1,0 +1,152 @@
+//! Every step that can fail, made to: the right stage is told, and the program never runs.
+
+use super::*;
+use groundstate_units::machine::event::Stage;
+use groundstate_units::spec::{ResourceLimit, Unresolved};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// A directory that is removed at the end.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("groundstate-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str, text: &str, mode: u32) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[track_caller]
+fn fails(way: Way, run: &Run, program: &str, expected: (Stage, i32, &str)) {
+    let proof = std::env::temp_dir().join(format!("groundstate-ran-{}", std::process::id()));
+    let failure = refused(way, run, &[program, proof.to_str().unwrap()]);
+    let told = (failure.stage, failure.errno, failure.path.as_str());
+    assert_eq!(told, expected, "{way:?}");
+    assert!(!proof.exists(), "the program ran");
+}
+
+#[test]
+fn each_way_an_exec_can_fail_is_told_with_its_errno() {
+    let folder = Folder::new("exec");
+    let plain = plain();
+    let empty = folder.file("empty", "", 0o755);
+    let text = folder.file("text", "no program", 0o755);
+    let denied = folder.file("denied", "#!/bin/sh\n", 0o644);
+    let lost = folder.file("lost", "#!/nowhere/interpreter\n", 0o755);
+    let ring = folder.0.join("ring").to_str().unwrap().to_string();
+    std::os::unix::fs::symlink(&ring, &ring).unwrap();
+    for way in ways() {
+        let exec = |program: &str, errno| {
+            fails(way, &plain, program, (Stage::Execve, errno, program));
+        };
+        exec("/nowhere/program", libc::ENOENT);
+        exec(&denied, libc::EACCES);
+        exec("/", libc::EACCES);
+        exec("/etc/passwd/x", libc::ENOTDIR);
+        exec(&empty, libc::ENOEXEC);
+        exec(&text, libc::ENOEXEC);
+        exec(&lost, libc::ENOENT);
+        exec(&ring, libc::ELOOP);
+    }
+    let busy = folder.0.join("busy");
+    fs::copy("/bin/true", &busy).unwrap();
+    let _writer = fs::OpenOptions::new().append(true).open(&busy).unwrap();
+    let busy = busy.to_str().unwrap();
+    let long = "x".repeat(200_000);
+    for way in ways() {
+        fails(way, &plain, busy, (Stage::Execve, libc::ETXTBSY, busy));
+        let failure = refused(way, &plain, &["/bin/true", &long]);
+        assert_eq!((failure.stage, failure.errno), (Stage::Execve, libc::E2BIG));
+    }
+}
+
+#[test]
+fn a_directory_that_can_not_be_entered_is_told() {
+    let mut run = plain();
+    for way in ways() {
+        for (dir, errno) in [("/nowhere", libc::ENOENT), ("/etc/passwd", libc::ENOTDIR)] {
+            run.working_dir = dir.to_string();
+            fails(way, &run, "/usr/bin/touch", (Stage::WorkingDir, errno, dir));
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_can_not_be_set_is_told_by_its_name() {
+    let mut run = plain();
+    let good = ResourceLimit { resource: 7, soft: Some(10), hard: Some(10) };
+    // Soft above hard: refused to everybody.
+    run.limits = vec![good, ResourceLimit { resource: 6, soft: Some(2), hard: Some(1) }];
+    for way in ways() {
+        fails(way, &run, "/usr/bin/touch", (Stage::Limits, libc::EINVAL, "limit nproc"));
+    }
+}
+
+#[test]
+fn a_user_that_is_not_there_never_becomes_another() {
+    let mut run = plain();
+    for (what, stage) in [("user", Stage::User), ("group", Stage::Group)] {
+        let unresolved = Unresolved { what: what.to_string(), name: "0day".to_string() };
+        run.credentials = Some(Credentials { ids: Err(unresolved) });
+        for way in ways() {
+            fails(way, &run, "/usr/bin/touch", (stage, libc::ENOENT, "0day"));
+        }
+    }
+}
+
+#[test]
+fn an_id_that_means_leave_it_is_refused() {
+    let mut run = plain();
+    run.credentials = ids(u32::MAX, u32::MAX, &[]);
+    let Some(Credentials { ids: Ok(ids) }) = &mut run.credentials else { unreachable!() };
+    (ids.gid, ids.groups) = (None, None);
+    for way in ways() {
+        // -1 means "leave as it is" to setresuid: it must not be taken for a user.
+        fails(way, &run, "/usr/bin/touch", (Stage::User, libc::EINVAL, "somebody"));
+    }
+}
+
+#[test]
+fn a_terminal_that_is_none_is_told() {
+    for way in ways() {
+        // A terminal is asked for where there is none.
+        let mut running =
+            start(way, &plain(), &["/bin/true"], |request| request.take_terminal = true).unwrap();
+        let Verdict::Failed(failure) = running.verdict() else { panic!() };
+        assert_eq!((failure.stage, failure.errno), (Stage::Session, libc::ENOTTY));
+    }
+}
+
+#[test]
+fn a_child_killed_before_its_exec_was_never_executed() {
+    let folder = Folder::new("fifo");
+    let fifo = folder.0.join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o755)).unwrap();
+    let mut run = plain();
+    run.env_file = vec![groundstate_units::spec::EnvFile {
+        path: fifo.to_str().unwrap().to_string(),
+        optional: false,
+    }];
+    for way in ways() {
+        let mut running = start(way, &run, &["/bin/true"], |_| {}).unwrap();
+        assert_eq!(running.report.verdict(), Verdict::Pending);
+        signal::kill(running.pid, 9).unwrap();
+        let Verdict::Failed(failure) = running.verdict() else { panic!() };
+        assert_eq!(failure.errno, libc::EINTR);
+        assert!(failure.is_transient());
+    }
+}

@@ -1,0 +1,163 @@
+//! Real children, every test both ways: with PID 1's memory shared and with a copy of it.
+
+mod environment;
+mod failure;
+mod hang;
+mod probe;
+
+use super::{Base, Child, Null, Prepared, Report, Request, Spawner, Verdict, Way};
+use crate::sys::{Pid, signal, wait};
+use groundstate_units::machine::event::ExecFailure;
+use groundstate_units::spec::{
+    Credentials, ExecLine, Exit, Ids, Kind, Log, NotifyAccess, Piece, Readiness, Run,
+};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The ways there are here.
+fn ways() -> impl Iterator<Item = Way> {
+    [Way::Copied, Way::Shared].into_iter().filter(|way| match way {
+        Way::Copied => true,
+        Way::Shared => cfg!(target_arch = "x86_64"),
+    })
+}
+
+/// A unit with nothing set.
+fn plain() -> Run {
+    Run {
+        kind: Kind::ForegroundSupervised,
+        exec_start: vec![],
+        exec_start_pre: vec![],
+        exec_stop: vec![],
+        exec_reload: vec![],
+        pid_file: None,
+        readiness: Readiness::Exec,
+        ready_grep: None,
+        notify_access: NotifyAccess::Main,
+        log: Log::Null,
+        credentials: None,
+        env: vec![],
+        env_file: vec![],
+        working_dir: "/".to_string(),
+        umask: 0o022,
+        limits: vec![],
+    }
+}
+
+fn ids(uid: u32, gid: u32, groups: &[u32]) -> Option<Credentials> {
+    Some(Credentials {
+        ids: Ok(Ids {
+            uid: Some(uid),
+            gid: Some(gid),
+            groups: Some(groups.to_vec()),
+            user: Some("somebody".to_string()),
+            home: Some("/nowhere".to_string()),
+            shell: Some("/bin/false".to_string()),
+        }),
+    })
+}
+
+fn line(words: &[&str]) -> ExecLine {
+    ExecLine { words: words.iter().map(|w| vec![Piece::Literal((*w).to_string())]).collect() }
+}
+
+/// One child under test, killed and reaped at the end whatever happens.
+struct Running {
+    pid: Pid,
+    report: Report,
+    reaped: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.reaped {
+            let _ = signal::kill(self.pid, 9);
+            let _ = wait::await_end(self.pid);
+        }
+    }
+}
+
+impl Running {
+    fn verdict(&mut self) -> Verdict {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.report.verdict() {
+                Verdict::Pending if Instant::now() < deadline => {
+                    let mut fds = [PollFd::new(self.report.as_fd(), PollFlags::POLLIN)];
+                    poll(&mut fds, PollTimeout::from(1000u16)).unwrap();
+                }
+                verdict => return verdict,
+            }
+        }
+    }
+
+    fn end(&mut self) -> Exit {
+        let exit = wait::await_end(self.pid).unwrap();
+        self.reaped = true;
+        exit
+    }
+}
+
+/// Starts `words` as `run` says; `shape` may change the request.
+fn start(
+    way: Way,
+    run: &Run,
+    words: &[&str],
+    shape: impl FnOnce(&mut Request<'_>),
+) -> Result<Running, ExecFailure> {
+    let null = Null::open().unwrap();
+    let (line, base) = (line(words), Base::default());
+    let mut request = Request {
+        unit: "under-test",
+        run,
+        line: &line,
+        main_pid: None,
+        base: &base,
+        notify_socket: None,
+        extra: &[],
+        stdio: [null.input, null.output.clone(), null.output],
+        listen: vec![],
+        place: None,
+        take_terminal: false,
+    };
+    shape(&mut request);
+    let Child { pid, report } = Spawner::with(way).unwrap().spawn(Prepared::new(request)?)?;
+    Ok(Running { pid, report, reaped: false })
+}
+
+/// The same, with everything it prints; it must end with status 0.
+fn output(way: Way, run: &Run, words: &[&str], shape: impl FnOnce(&mut Request<'_>)) -> String {
+    let (mut read, write) = std::io::pipe().unwrap();
+    let write = Rc::new(OwnedFd::from(write));
+    let mut running = start(way, run, words, |request| {
+        request.stdio[1] = write;
+        shape(request);
+    })
+    .unwrap();
+    let mut text = String::new();
+    read.read_to_string(&mut text).unwrap();
+    assert_eq!(running.verdict(), Verdict::Executed);
+    assert_eq!(running.end(), Exit::Code(0), "{way:?} {words:?}");
+    text
+}
+
+/// The failure a start ends with, at whichever of the three places it shows.
+#[track_caller]
+fn refused(way: Way, run: &Run, words: &[&str]) -> ExecFailure {
+    match start(way, run, words, |_| {}) {
+        Err(failure) => failure,
+        Ok(mut running) => match running.verdict() {
+            Verdict::Failed(failure) => {
+                assert_eq!(running.end(), Exit::Code(127));
+                failure
+            }
+            other => panic!("{way:?} {words:?}: {other:?}"),
+        },
+    }
+}
