@@ -264,7 +264,7 @@ pub fn expand(
         if let [Piece::Split(name)] = word.as_slice() {
             let value = lookup(name).unwrap_or_default();
             size = size.saturating_add(value.len());
-            arguments.extend(value.split_ascii_whitespace().map(str::to_string));
+            arguments.extend(split(&value));
         } else {
             let mut argument = String::new();
             for piece in word {
@@ -295,6 +295,27 @@ pub fn expand(
     Ok(arguments)
 }
 
+/// The words of a value: quotes hold a word together and are removed; one that is not closed
+/// runs to the end.
+fn split(value: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in value.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if matches!(c, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            None if c.is_ascii_whitespace() => words.extend(word.take()),
+            Some(_) | None => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,6 +329,12 @@ mod tests {
             _ => None,
         };
         expand(&parse(text).unwrap().0, &lookup, Some(42)).unwrap()
+    }
+
+    #[test]
+    fn quotes_in_a_value_hold_its_words_together() {
+        assert_eq!(split(" a 'b c' \"d e\"f '' g'"), ["a", "b c", "d ef", "", "g"]);
+        assert!(split("  ").is_empty());
     }
 
     #[test]

@@ -9,7 +9,6 @@
 
 mod env_file;
 mod environment;
-mod exec_line;
 mod failure;
 mod null;
 mod prepared;

@@ -4,9 +4,9 @@
 
 use super::env_file;
 use super::environment::{Environment, Passed};
-use super::exec_line::expand;
 use crate::sys::Pid;
 use crate::sys::child::{Limit, Orders, Step};
+use groundstate_units::exec_line::{Unexpanded, expand};
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{EnvFile, ExecLine, Ids, Piece, ResourceLimit, Run};
 use std::ffi::CString;
@@ -99,7 +99,7 @@ pub(super) struct Draft {
     env_files: Vec<EnvFile>,
     last: Vec<(String, String)>,
     line: ExecLine,
-    main_pid: Option<i32>,
+    main_pid: Option<u32>,
     orders: Orders,
 }
 
@@ -252,7 +252,7 @@ impl Draft {
             env_files: request.run.env_file.clone(),
             last,
             line: request.line.clone(),
-            main_pid: request.main_pid.map(Pid::as_raw),
+            main_pid: request.main_pid.and_then(|pid| u32::try_from(pid.as_raw()).ok()),
             orders,
         })
     }
@@ -271,8 +271,8 @@ impl Draft {
         }
         self.env.extend(&self.last);
         let lookup = |name: &str| self.env.get(name).map(str::to_string);
-        let words =
-            expand(&self.line, &lookup, self.main_pid).map_err(|e| (Step::ExecLine, e, 0))?;
+        let words = expand(&self.line, &lookup, self.main_pid)
+            .map_err(|broken| (Step::ExecLine, errno(broken), 0))?;
         let path = self.env.get("PATH").unwrap_or(super::environment::PATH);
         let pairs = self.env.iter().map(|(name, value)| format!("{name}={value}"));
         let nul = |_| (Step::ExecLine, libc::EINVAL, 0);
@@ -284,6 +284,15 @@ impl Draft {
         self.orders.envp = texts(pairs.collect())?;
         self.orders.argv = texts(words)?;
         Ok(self.orders)
+    }
+}
+
+/// What stands for it in a failure; [`super::describe`] turns it into words again.
+fn errno(broken: Unexpanded) -> i32 {
+    match broken {
+        Unexpanded::NoMainPid => libc::ESRCH,
+        Unexpanded::TooLong => libc::E2BIG,
+        Unexpanded::Empty => libc::ENOENT,
     }
 }
 
