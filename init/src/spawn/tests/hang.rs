@@ -32,10 +32,8 @@ fn children_that_hang_before_their_exec_hold_up_nobody() {
     let _ = std::fs::remove_file(&script);
     // A FIFO is refused as program itself; opening it as an env-file waits for a writer.
     let mut hung = plain();
-    hung.env_file = vec![groundstate_units::spec::EnvFile {
-        path: fifo.path().to_string(),
-        optional: false,
-    }];
+    hung.env_file =
+        vec![groundstate_units::spec::EnvFile { path: fifo.path().to_string(), optional: false }];
     for way in ways() {
         let mut waiting: Vec<Running> =
             (0..20).map(|_| start(way, &hung, &["/bin/true"], |_| {}).unwrap()).collect();

@@ -87,7 +87,8 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
         hard: Some(99),
     }];
     for way in ways() {
-        let base = Base { limits: vec![Limit { resource: 4, soft: 0, hard: 0 }], ..Base::default() };
+        let base =
+            Base { limits: vec![Limit { resource: 4, soft: 0, hard: 0 }], ..Base::default() };
         let words = ["/bin/sh", "-c", "pwd; umask; ulimit -Sn; ulimit -Hn; ulimit -Hc"];
         let line = line(&words);
         let null = Null::open().unwrap();
