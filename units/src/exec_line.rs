@@ -264,7 +264,7 @@ pub fn expand(
         if let [Piece::Split(name)] = word.as_slice() {
             let value = lookup(name).unwrap_or_default();
             size = size.saturating_add(value.len());
-            arguments.extend(split(&value));
+            arguments.extend(words_of(&value));
         } else {
             let mut argument = String::new();
             for piece in word {
@@ -297,7 +297,7 @@ pub fn expand(
 
 /// The words of a value: quotes hold a word together and are removed; one that is not closed
 /// runs to the end.
-fn split(value: &str) -> Vec<String> {
+fn words_of(value: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -333,8 +333,8 @@ mod tests {
 
     #[test]
     fn quotes_in_a_value_hold_its_words_together() {
-        assert_eq!(split(" a 'b c' \"d e\"f '' g'"), ["a", "b c", "d ef", "", "g"]);
-        assert!(split("  ").is_empty());
+        assert_eq!(words_of(" a 'b c' \"d e\"f '' g'"), ["a", "b c", "d ef", "", "g"]);
+        assert!(words_of("  ").is_empty());
     }
 
     #[test]
