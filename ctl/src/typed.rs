@@ -152,10 +152,14 @@ pub(crate) fn nearest<'a>(text: &str, among: impl Iterator<Item = &'a str>) -> O
     let allowed = (text.chars().count() / 3).clamp(1, 3);
     among
         .filter(|candidate| !candidate.starts_with("__"))
-        .map(|candidate| (strsim::damerau_levenshtein(text, candidate), candidate))
-        .filter(|(distance, _)| *distance <= allowed)
+        .map(|candidate| {
+            let distance = strsim::damerau_levenshtein(text, candidate);
+            // Of two that are as near, the one as long: letters are swapped more often than lost.
+            (distance, candidate.len().abs_diff(text.len()), candidate)
+        })
+        .filter(|(distance, _, _)| *distance <= allowed)
         .min()
-        .map(|(_, candidate)| candidate)
+        .map(|(_, _, candidate)| candidate)
 }
 
 /// Called as `poweroff`, `reboot`, `halt`: nobody is asked, as everyone is used to. `-p` and

@@ -77,8 +77,9 @@ pub(crate) fn render(
         status.units.iter().filter(|unit| all || needs_attention(unit)).collect();
     shown.sort_by_key(|unit| (urgency(unit), label(unit)));
     let width = shown.iter().map(|unit| label(unit).chars().count()).max().unwrap_or(0).min(40);
+    let words = shown.iter().map(|unit| word(unit).chars().count()).max().unwrap_or(0);
     for unit in &shown {
-        text.push_str(&row(unit, now, width, style));
+        text.push_str(&row(unit, now, (width, words), style));
     }
     if headings {
         let hidden = status.units.len() - shown.len();
@@ -145,15 +146,16 @@ fn tally(units: &[UnitStatus]) -> String {
     format!("{} needed: {}", needed.len(), parts.join(", "))
 }
 
-fn row(unit: &UnitStatus, now: Wall, width: usize, style: &Style) -> String {
+/// One line; `widths`: of the names and of the states.
+fn row(unit: &UnitStatus, now: Wall, widths: (usize, usize), style: &Style) -> String {
     let tone = style::tone(unit.state, unit.degraded);
     let glyph = style.paint(tone, &style::glyph(unit.state, unit.degraded).to_string());
-    let name = style::pad(&label(unit), width);
-    let word = style::pad(&word(unit), 10);
-    let used = 4 + width + 2 + word.chars().count() + 2;
-    let said = style.cut(&account(unit, now), used);
-    format!("  {glyph} {name}  {}  {said}\n", style.paint(tone, &word)).trim_end().to_string()
-        + "\n"
+    let name = style::pad(&label(unit), widths.0);
+    let said = account(unit, now);
+    let word = word(unit);
+    let gap = if said.is_empty() { 0 } else { 2 + widths.1.saturating_sub(word.chars().count()) };
+    let said = style.cut(&said, 4 + widths.0 + 2 + widths.1 + 2);
+    format!("  {glyph} {name}  {}{}{said}\n", style.paint(tone, &word), " ".repeat(gap))
 }
 
 /// What stands behind the state: why, how often, since when, for whom.
@@ -324,3 +326,6 @@ fn urgency(unit: &UnitStatus) -> u8 {
         State::Disabled => 8,
     }
 }
+
+#[cfg(test)]
+mod tests;

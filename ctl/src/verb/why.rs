@@ -226,3 +226,6 @@ fn failed_by_itself(link: &Link) -> bool {
             | Cause::On { .. }
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,12 +92,13 @@ pub(super) fn collect(
     let mut collector = Collector { generation, providers, links: Vec::new() };
     let mut missing = Vec::new();
     for (id, unit) in generation.unit_ids().zip(&generation.units) {
-        if unit.fault.is_some() {
-            continue;
-        }
         let masked = masked.get(id.index()).copied().unwrap_or(false);
+        // Of a unit that can not be used what it names is checked all the same: all mistakes at once.
+        let usable = unit.fault.is_none();
         for dependency in &unit.dependencies {
-            collector.add(id, dependency, masked);
+            if usable {
+                collector.add(id, dependency, masked);
+            }
             if !masked && collector.is_missing(dependency) {
                 missing.push((id, dependency.target, dependency.line, Some(dependency.kind)));
             }
@@ -107,7 +108,7 @@ pub(super) fn collect(
         {
             missing.push((id, target, unit.at.line, None));
         }
-        if !masked && is_enabled(generation, policy, unit) {
+        if usable && !masked && is_enabled(generation, policy, unit) {
             collector.add_wanted(id, unit, DependencyKind::WaitsFor, &unit.wanted_by);
             collector.add_wanted(id, unit, DependencyKind::DependsMs, &unit.required_by);
         }

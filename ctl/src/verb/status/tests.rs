@@ -1,0 +1,137 @@
+//! What `status` prints, from answers written out.
+
+use super::*;
+use serde_json::{Value, json};
+
+fn now() -> Wall {
+    Wall::parse("2026-11-21T05:00:00.000Z").unwrap()
+}
+
+/// A unit; what `with` says goes before what is usual.
+fn unit(name: &str, with: Value) -> Value {
+    let mut unit = json!({
+        "unit": name, "type": "foreground-supervised", "description": "", "provides": [name],
+        "state": "running", "degraded": false, "main-pid": 7, "run": 1,
+        "since": "2026-11-18T01:00:00.000Z", "attempt": 0, "next-try": null, "verdict": false,
+        "stale": false, "needed": true, "needed-by": [], "status": "", "reason": null,
+        "file": "/u/x.yaml", "source": null,
+    });
+    for (key, value) in with.as_object().unwrap() {
+        unit[key] = value.clone();
+    }
+    unit
+}
+
+fn status(system: &str, units: Vec<Value>) -> Status {
+    serde_json::from_value(json!({
+        "schema": 1, "generation": 17, "goal": ["multi-user"],
+        "overlay": {
+            "want": ["tcpdump"], "drop": ["cron"], "until": ["2026-11-21T05:47:00.000Z"],
+        },
+        "system": system, "settled": true, "crashes": 0, "resumed": null,
+        "booted": "2026-11-18T01:00:00.000Z", "now": "2026-11-21T05:00:00.000Z",
+        "units": units, "targets": [],
+    }))
+    .unwrap()
+}
+
+fn troubled() -> Status {
+    let exit = json!({"kind": "exit", "text": "its process exited with status 1", "code": 1});
+    status(
+        "degraded",
+        vec![
+            unit(
+                "dhcpcd",
+                json!({
+                    "provides": ["dhcp"], "state": "failed", "attempt": 5, "verdict": true,
+                    "reason": exit, "next-try": "2026-11-21T05:00:03.200Z",
+                    "needed-by": ["network-online"], "main-pid": null,
+                }),
+            ),
+            unit("ntpd", json!({"degraded": true})),
+            unit(
+                "web",
+                json!({
+                    "state": "failed",
+                    "reason": {"kind": "dependency", "text": "dhcp (unit dhcpcd) is failed",
+                        "target": "dhcp", "unit": "dhcpcd"},
+                }),
+            ),
+            unit("sshd", json!({})),
+            unit("getty", json!({})),
+            unit("tools", json!({"state": "disabled", "needed": false})),
+        ],
+    )
+}
+
+#[test]
+fn what_is_bad_comes_first_and_what_is_healthy_is_folded() {
+    let want = "\
+multi-user  degraded   5 needed: 2 failed, 1 degraded, 2 running   up 3d 4h   generation 17
+overlay    +tcpdump (47m left) -cron
+  x dhcp (dhcpcd)  failed               its process exited with status 1, failed 5 times, next try in 3.2s, needed by network-online
+  x web            failed (dependency)  dhcp (unit dhcpcd) is failed, for 3d 4h
+  ~ ntpd           degraded             up 3d 4h
+hint: initctl why dhcp   3 healthy or unneeded units hidden, --all shows them
+";
+    assert_eq!(render(&troubled(), now(), &Style::PLAIN, false, true), want);
+}
+
+#[test]
+fn all_shows_healthy_and_unneeded_units_too() {
+    let text = render(&troubled(), now(), &Style::PLAIN, true, false);
+    assert_eq!(text.lines().count(), 6);
+    assert!(text.starts_with("  x dhcp"), "{text}");
+    assert!(text.ends_with("  - tools          disabled\n"), "{text}");
+}
+
+#[test]
+fn colour_never_says_anything_that_the_words_do_not() {
+    let colours = Style { colour: true, width: None };
+    let painted = render(&troubled(), now(), &colours, true, true);
+    let mut plain = String::new();
+    let mut rest = painted.as_str();
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        plain.push_str(before);
+        rest = after.split_once('m').unwrap().1;
+    }
+    plain.push_str(rest);
+    assert_ne!(plain, painted);
+    assert_eq!(plain, render(&troubled(), now(), &Style::PLAIN, true, true));
+}
+
+#[test]
+fn a_narrow_terminal_gets_short_lines() {
+    let narrow = Style { colour: false, width: Some(60) };
+    let text = render(&troubled(), now(), &narrow, false, false);
+    assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+}
+
+#[test]
+fn a_crash_that_was_survived_is_no_secret() {
+    let mut status = status("running", vec![]);
+    status.crashes = 2;
+    status.resumed = Some("2026-11-21T04:59:00.000Z".to_string());
+    let text = render(&status, now(), &Style::PLAIN, false, true);
+    assert!(text.contains("survived 2 crashes, the last 1m ago"), "{text}");
+}
+
+#[test]
+fn one_unit_is_shown_in_full_with_its_last_lines() {
+    let mut status = troubled();
+    status.units.truncate(1);
+    let tail = |_: &str| vec!["eth0: carrier lost".to_string(), "timed out".to_string()];
+    let want = "\
+x dhcp (dhcpcd)  failed   for 3d 4h
+  reason      its process exited with status 1
+  next        next try in 3.2s
+  failures    5 in a row
+  targets     dhcp
+  type        foreground-supervised
+  needed by   network-online
+  file        /u/x.yaml
+  log         eth0: carrier lost
+              timed out
+";
+    assert_eq!(details(&status, now(), &Style::PLAIN, &tail), want);
+}

@@ -1,0 +1,91 @@
+//! What `why` prints, from answers written out.
+
+use super::*;
+use serde_json::{Value, json};
+
+fn now() -> Wall {
+    Wall::parse("2026-11-21T05:00:00.000Z").unwrap()
+}
+
+fn why(answer: Value) -> Why {
+    serde_json::from_value(answer).unwrap()
+}
+
+#[test]
+fn the_chain_leads_down_to_the_exit_status() {
+    let on = json!({"kind": "dependency", "text": "network-online is failed",
+        "target": "network-online", "unit": "network-online"});
+    let dhcp = json!({"kind": "dependency", "text": "dhcp (unit dhcpcd) is failed",
+        "target": "dhcp", "unit": "dhcpcd"});
+    let exit = json!({"kind": "exit", "text": "its process exited with status 1", "code": 1});
+    let answer = why(json!({
+        "schema": 1, "target": "imapd", "unit": "maddy", "state": "failed", "degraded": false,
+        "chain": [
+            {"unit": "maddy", "target": "imapd", "state": "failed", "reason": on},
+            {"unit": "network-online", "target": "network-online", "state": "failed", "reason": dhcp},
+            {"unit": "dhcpcd", "target": "dhcp", "state": "failed", "reason": exit},
+        ],
+        "needed-by": [
+            {"unit": "multi-user", "target": "imapd", "kind": "waits-for"},
+            {"unit": null, "target": "imapd", "kind": null},
+        ],
+        "affects": [{"unit": "multi-user", "state": "running", "degraded": true}],
+        "detail": null,
+    }));
+    let tail = ["eth0: carrier lost".to_string()];
+    let want = "\
+imapd (unit maddy) is FAILED because network-online is failed
+  x imapd           failed    network-online is failed (unit maddy)
+    x network-online  failed    dhcp (unit dhcpcd) is failed
+      x dhcp            failed    its process exited with status 1 (unit dhcpcd)
+  last output  eth0: carrier lost
+  needed by    multi-user (waits-for), the goal
+  affects      multi-user (degraded)
+  next         it is not tried again by itself: `initctl retry dhcpcd`; `initctl logs dhcpcd`
+";
+    assert_eq!(render(&answer, &tail, now(), &Style::PLAIN), want);
+}
+
+#[test]
+fn a_mistake_in_a_file_is_named_with_its_line() {
+    let answer = why(json!({
+        "schema": 1, "target": "web", "unit": "web", "state": "failed", "degraded": false,
+        "chain": [{"unit": "web", "target": "web", "state": "failed", "reason": {
+            "kind": "config", "text": "/u/web.yaml:7:1: unknown key `depend-on`",
+            "file": "/u/web.yaml", "line": 7, "column": 1, "message": "unknown key `depend-on`",
+        }}],
+        "needed-by": [], "affects": [], "detail": null,
+    }));
+    let text = render(&answer, &[], now(), &Style::PLAIN);
+    assert!(text.starts_with("web is FAILED because /u/web.yaml:7:1: unknown key"), "{text}");
+    assert!(text.contains("next         mend /u/web.yaml:7, then `initctl reload`"), "{text}");
+}
+
+#[test]
+fn a_healthy_target_says_who_needs_it() {
+    let answer = why(json!({
+        "schema": 1, "target": "db", "unit": "db", "state": "running", "degraded": false,
+        "chain": [{"unit": "db", "target": "db", "state": "running", "reason": null}],
+        "needed-by": [{"unit": "web", "target": "db", "kind": "depends-on"}],
+        "affects": [], "detail": null,
+    }));
+    let want = "db is RUNNING because web needs db\n  needed by    web (depends-on)\n";
+    assert_eq!(render(&answer, &[], now(), &Style::PLAIN), want);
+}
+
+#[test]
+fn a_backoff_says_when_it_ends() {
+    let answer = why(json!({
+        "schema": 1, "target": "db", "unit": "db", "state": "waiting", "degraded": false,
+        "chain": [{"unit": "db", "target": "db", "state": "waiting", "reason": {
+            "kind": "backoff", "text": "waits for its next try after 1 failure", "attempt": 1,
+            "at": "2026-11-21T05:00:03.200Z",
+        }}],
+        "needed-by": [], "affects": [], "detail": null,
+    }));
+    let text = render(&answer, &[], now(), &Style::PLAIN);
+    assert!(
+        text.contains("next         tried again in 3.2s; `initctl retry db` tries now"),
+        "{text}"
+    );
+}

@@ -1,0 +1,344 @@
+//! The real `initctl` without an init: what it says, where, and how it ends.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of its own, gone at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Place {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("initctl-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> &Place {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    fn initctl(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_initctl"));
+        command.args(words).current_dir(&self.0).stdin(Stdio::null()).env_clear();
+        command.env("GROUNDSTATE_SOCKET", self.0.join("control.sock"));
+        command
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn code(words: &[&str]) -> i32 {
+    Place::new().initctl(words).status.code().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {} / {}", out(output), err(output));
+    })
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_ends_with_64() {
+    for words in [
+        &["no-such-verb"][..],
+        &["status", "../etc"],
+        &["why"],
+        &["why", "a", "b"],
+        &["set-target"],
+        &["set-target", "web", "--timeout", "5s"],
+        &["set-target", "web", "--wait", "--timeout", "soon"],
+        &["set-target", "web", "--or-rollback"],
+        &["plan", "web", "--reload"],
+        &["kill", "web", "--signal", "LOUD"],
+        &["logs", "--since", "the-other-day"],
+        &["prefer", "dns"],
+        &["prefer", "dns=../unbound"],
+        &["whose", "-1"],
+        &["whose", "0"],
+        &["exit", "256"],
+        &["explain", "depend-on"],
+        &["check", "/nowhere/at-all"],
+        &["start", "web"],
+        &["--no-such-flag"],
+    ] {
+        assert_eq!(code(words), 64, "{words:?}");
+    }
+}
+
+#[test]
+fn every_verb_that_needs_an_init_ends_with_69_without_one() {
+    for words in [
+        &[][..],
+        &["status", "web"],
+        &["status", "--check"],
+        &["set-target", "web", "+x", "-y", "--wait", "--timeout", "5s", "--or-rollback"],
+        &["set-target", "web", "--dry-run"],
+        &["set-target", "-cron"],
+        &["plan"],
+        &["plan", "web", "-json", "+x"],
+        &["plan", "--reload"],
+        &["why", "web"],
+        &["want", "web", "--for", "1h"],
+        &["unwant", "web"],
+        &["reload", "--no-restart"],
+        &["reload", "--plan"],
+        &["restart", "web", "db", "--wait"],
+        &["reload-unit", "web"],
+        &["kill", "web", "-s", "HUP", "--all"],
+        &["retry", "web"],
+        &["events", "-f"],
+        &["tree", "--reverse", "web"],
+        &["graph", "--dot"],
+        &["graph", "--mermaid"],
+        &["blame"],
+        &["critical-chain"],
+        &["plot"],
+        &["cat", "web"],
+        &["whose", "1"],
+        &["source", "list"],
+        &["source", "drop", "fleet"],
+        &["upgrade"],
+        &["ping"],
+        &["stats"],
+        &["poweroff", "-y"],
+        &["reboot"],
+        &["halt"],
+        &["exit", "3"],
+    ] {
+        assert_eq!(code(words), 69, "{words:?}");
+    }
+}
+
+#[test]
+fn errors_are_json_on_stdout_with_json_and_words_on_stderr_without() {
+    let place = Place::new();
+    let said = place.initctl(&["--json", "status"]);
+    assert_eq!(said.status.code(), Some(69));
+    let error = json(&said);
+    assert_eq!((&error["schema"], &error["error"]["kind"]), (&1.into(), &"no-init".into()));
+    assert!(error["error"]["hint"].is_string());
+    let said = place.initctl(&["status"]);
+    assert!(out(&said).is_empty());
+    assert!(err(&said).contains("control.sock"), "{}", err(&said));
+    let said = place.initctl(&["stauts", "--json"]);
+    assert_eq!(json(&said)["error"]["hint"], "did you mean `status`?");
+}
+
+#[test]
+fn a_colour_is_written_only_where_it_is_asked_for() {
+    let place = Place::new();
+    place.file("u/a.yaml", "unit: a\nno-key: x\n");
+    let plain = place.initctl(&["check", "u"]);
+    assert!(!out(&plain).contains('\u{1b}'));
+    let painted = place.initctl(&["check", "u", "--color", "always"]);
+    assert!(out(&painted).contains('\u{1b}'));
+}
+
+#[test]
+fn called_by_another_name_it_does_that_verb() {
+    let place = Place::new();
+    for (name, words) in [
+        ("poweroff", &[][..]),
+        ("reboot", &["-f"]),
+        ("shutdown", &["-h", "now"]),
+        ("telinit", &["6"]),
+        ("halt", &["-p"]),
+    ] {
+        let link = place.0.join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_initctl"), &link).unwrap();
+        let said = Command::new(&link)
+            .args(words)
+            .env("GROUNDSTATE_SOCKET", place.0.join("no.sock"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let want = if words == ["-f"] { 64 } else { 69 };
+        assert_eq!(said.status.code(), Some(want), "{name}: {}", err(&said));
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_no_error_and_no_panic() {
+    let place = Place::new();
+    let mut command = place.command(&["explain"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let said = child.wait_with_output().unwrap();
+    assert!(err(&said).is_empty(), "{}", err(&said));
+}
+
+#[test]
+fn check_says_all_mistakes_of_a_directory_at_once() {
+    let place = Place::new();
+    place
+        .file("u/web.yaml", "unit: web\ndepend-on: db\nwaits-for: dbb\nexec-start: /bin/sh\n")
+        .file("u/db.yaml", "unit: db\nprovides: db, sql\nexec-start: /bin/sh\n")
+        .file("u/pg.yaml", "unit: pg\nprovides: sql\nexec-start: /bin/sh\n")
+        .file("u/a.yaml", "unit: a\nafter: b\nexec-start: /bin/sh\n")
+        .file("u/b.yaml", "unit: b\ndepends-on: a\nexec-start: /bin/sh\n");
+    let said = place.initctl(&["check", "u"]);
+    assert_eq!(said.status.code(), Some(65));
+    let text = out(&said);
+    for line in [
+        "u/web.yaml:2:1: error: unknown key `depend-on`",
+        "u/web.yaml:3:",
+        "u/db.yaml:1:1: error: ",
+        "u/pg.yaml:1:1",
+        "u/a.yaml:2:",
+        "u/b.yaml:2:",
+        "hint: did you mean `depends-on`?",
+    ] {
+        assert!(text.contains(line), "no {line} in\n{text}");
+    }
+    let said = place.initctl(&["check", "u", "--json"]);
+    assert_eq!(said.status.code(), Some(65));
+    let report = json(&said);
+    assert!(report["errors"].as_u64() >= Some(4), "{report}");
+    assert_eq!(report["schema"], 1);
+    let first = &report["diagnostics"][0];
+    for field in ["severity", "code", "file", "line", "column", "message", "hint", "related"] {
+        assert!(first.get(field).is_some(), "{field}");
+    }
+}
+
+#[test]
+fn a_file_alone_is_not_blamed_for_what_other_files_provide() {
+    let place = Place::new();
+    place.file("web.yaml", "unit: web\ndepends-on: db\nexec-start: /bin/sh\n");
+    let said = place.initctl(&["check", "web.yaml"]);
+    assert_eq!(said.status.code(), Some(0), "{}", out(&said));
+    assert!(out(&said).contains("web.yaml:2:"), "{}", out(&said));
+    let said = place.initctl(&["check", "."]);
+    assert_eq!(said.status.code(), Some(65));
+}
+
+#[test]
+fn a_warning_fails_a_strict_check_only() {
+    let place = Place::new();
+    place.file("u/web.yaml", "unit: web\nexec-start: /no/such/program\n");
+    assert_eq!(place.initctl(&["check", "u"]).status.code(), Some(0));
+    assert_eq!(place.initctl(&["check", "u", "--strict"]).status.code(), Some(1));
+    place.file("u/web.yaml", "unit: web\nexec-start: /bin/sh\n");
+    assert_eq!(place.initctl(&["check", "u", "--strict"]).status.code(), Some(0));
+}
+
+#[test]
+fn graph_draws_a_directory_without_an_init() {
+    let place = Place::new();
+    place
+        .file("u/web.yaml", "unit: web\ndepends-on: db\nexec-start: /bin/sh\n")
+        .file("u/db.yaml", "unit: db\nexec-start: /bin/sh\n");
+    let said = place.initctl(&["graph", "--units", "u"]);
+    assert!(out(&said).contains("\"web\" -> \"db\""), "{}{}", out(&said), err(&said));
+    let graph = json(&place.initctl(&["graph", "--units", "u", "--json"]));
+    assert_eq!(graph["edges"][0]["to"], "db");
+}
+
+#[test]
+fn explain_tells_what_every_listed_key_means() {
+    let place = Place::new();
+    let all = json(&place.initctl(&["explain", "--json"]));
+    let keys = all["keys"].as_array().unwrap();
+    assert!(keys.len() > 30);
+    for key in keys {
+        let said = place.initctl(&["explain", key["key"].as_str().unwrap()]);
+        assert_eq!(said.status.code(), Some(0), "{key}");
+    }
+}
+
+fn as_nobody(place: &Place, words: &[&str]) -> Output {
+    // A user's own directories, so that root's are left alone.
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(env!("CARGO_BIN_EXE_initctl"))
+        .args(words)
+        .env("GROUNDSTATE_SOCKET", place.0.join("no.sock"))
+        .env("XDG_CONFIG_HOME", place.0.join("config"))
+        .env("XDG_RUNTIME_DIR", place.0.join("run"));
+    command.output().unwrap()
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
+}
+
+/// A copy of the binary and a writable place that another user may reach.
+fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+#[test]
+fn without_an_init_the_policy_file_alone_is_edited() {
+    let place = Place::new();
+    open_to_all(&place.0);
+    let run = |words: &[&str]| {
+        if is_root() {
+            as_nobody(&place, words)
+        } else {
+            let mut command = place.command(words);
+            command
+                .env("XDG_CONFIG_HOME", place.0.join("config"))
+                .env("XDG_RUNTIME_DIR", place.0.join("run"));
+            command.output().unwrap()
+        }
+    };
+    let said = run(&["mask", "web", "db"]);
+    assert_eq!(said.status.code(), Some(0), "{}", err(&said));
+    assert!(err(&said).contains("no init"), "{}", err(&said));
+    let path = place.0.join("config/groundstate/policy.yaml");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mask: ['db', 'web']\n");
+    assert!(run(&["unmask", "web"]).status.success());
+    assert!(run(&["prefer", "dns=unbound"]).status.success());
+    assert!(run(&["disable", "cron"]).status.success());
+    assert!(run(&["enable", "cron"]).status.success());
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text, "mask: ['db']\nprefer:\n  'dns': 'unbound'\nenable: ['cron']\n");
+    assert!(run(&["mask", "--runtime", "x"]).status.success());
+    assert!(place.0.join("run/groundstate/policy.yaml").exists());
+    fs::write(&path, "mask: [a\n").unwrap();
+    let said = run(&["mask", "b"]);
+    assert_eq!(said.status.code(), Some(65));
+    assert!(err(&said).contains("policy.yaml:"), "{}", err(&said));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mask: [a\n");
+}
+
+#[test]
+fn completions_and_the_man_page_are_written_for_every_verb() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let said = place.initctl(&["completions", shell]);
+        assert!(said.status.success());
+        let text = out(&said);
+        assert!(text.contains("critical-chain") && text.contains("__targets"), "{shell}");
+    }
+    let man = out(&place.initctl(&["man"]));
+    assert!(man.contains(".TH initctl") && man.contains("set\\-target"), "{man}");
+    assert!(place.initctl(&["__targets"]).status.success());
+}
