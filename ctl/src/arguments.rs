@@ -380,6 +380,12 @@ pub(crate) struct Check {
 pub(crate) struct Explain {
     /// A key, as `depends-on`; none: all of them
     pub(crate) key: Option<String>,
+    /// The keys as a man page, groundstate.unit(5)
+    #[arg(long, conflicts_with_all = ["key", "schema"])]
+    pub(crate) man: bool,
+    /// The keys as a JSON schema, for editors
+    #[arg(long, conflicts_with = "key")]
+    pub(crate) schema: bool,
 }
 
 /// `source`.

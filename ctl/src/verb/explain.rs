@@ -3,7 +3,7 @@
 
 use crate::arguments;
 use crate::exit::{Exit, Trouble};
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
 use groundstate_units::key::{self, Key};
 use groundstate_units::key_table::KEYS;
@@ -13,6 +13,14 @@ use std::fmt::Write;
 
 /// Looks it up and prints.
 pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Trouble> {
+    if asked.man {
+        session::print(&groundstate_units::man_page::man_page())?;
+        return Ok(Exit::Done);
+    }
+    if asked.schema {
+        session::print_json(&groundstate_units::json_schema::json_schema())?;
+        return Ok(Exit::Done);
+    }
     match asked.key.as_deref() {
         None => session.show(&all(), || list(&session.style))?,
         Some(name) => one(session, name)?,
