@@ -33,6 +33,7 @@ use groundstate_units::time::Time;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -99,6 +100,9 @@ pub(crate) struct Init {
     pub(crate) history: History,
     pub(crate) timings: Timings,
     record: Option<Record>,
+    /// A descriptor for the control socket, opened before all others: when there are none left,
+    /// the lowest numbers are those that still can be had.
+    reserve: Option<File>,
     pub(crate) ending: Ending,
     pub(crate) more_to_reap: bool,
     /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
@@ -121,6 +125,7 @@ impl Init {
     pub(crate) fn new(options: Options, mode: Mode) -> io::Result<Init> {
         let open_files = OpenFiles::raise();
         let wrong = boot::duties(mode);
+        let reserve = File::open("/dev/null").ok();
         let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         if let Some(level) = kernel.level {
@@ -184,6 +189,7 @@ impl Init {
             history: History::default(),
             timings: Timings::default(),
             record,
+            reserve,
             ending: Ending::default(),
             more_to_reap: true,
             helper_outputs: u64::MAX,
@@ -214,9 +220,18 @@ impl Init {
     pub(crate) fn make_sockets(&mut self) {
         let Some(dir) = self.paths.runtime_dir.clone() else { return };
         let registry = self.poll.registry();
+        if let Some(control) = &mut self.control {
+            self.reserve = control.take_reserve();
+        }
         (self.control, self.notify) = (None, None);
         let path = groundstate_units::control::place::control_socket(&dir);
-        let control = Control::listen(registry, Token(token::CONTROL), token::CLIENTS, &path);
+        let control = Control::listen(
+            registry,
+            Token(token::CONTROL),
+            token::CLIENTS,
+            &path,
+            self.reserve.take(),
+        );
         let at = format!("{dir}/notify.sock");
         let notify = Notify::bind(registry, Token(token::NOTIFY), &at);
         match control {

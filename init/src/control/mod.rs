@@ -32,8 +32,8 @@ pub(crate) struct Control {
     pub(crate) clients: BTreeMap<usize, Client>,
     next: usize,
     ready: bool,
-    /// Given up for a moment to accept and close one more connection when there is no
-    /// descriptor left: the kernel would call the listener ready for ever.
+    /// Given up when there is no descriptor left: root can then still ask, one at a time, and
+    /// others are turned away instead of being called ready by the kernel for ever.
     reserve: Option<File>,
     rests_until: Option<Time>,
     own_uid: u32,
@@ -48,6 +48,7 @@ impl Control {
         token: Token,
         first: usize,
         path: &str,
+        reserve: Option<File>,
     ) -> io::Result<Control> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -64,7 +65,7 @@ impl Control {
             clients: BTreeMap::new(),
             next: first,
             ready: true,
-            reserve: File::open("/dev/null").ok(),
+            reserve,
             rests_until: None,
             own_uid: nix::unistd::geteuid().as_raw(),
             refused: 0,
@@ -112,7 +113,7 @@ impl Control {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.ready = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
-                    self.shed();
+                    self.shed(registry, now);
                     self.rests_until = Some(now.after(limit::ACCEPT_REST));
                     return;
                 }
@@ -120,13 +121,24 @@ impl Control {
         }
     }
 
-    /// There is no descriptor left: one caller is turned away with the one in reserve.
-    fn shed(&mut self) {
-        if self.reserve.take().is_some() {
-            drop(self.listener.accept());
+    /// There is no descriptor left: the one in reserve is root's.
+    fn shed(&mut self, registry: &Registry, now: Time) {
+        if self.reserve.take().is_none() {
+            return;
+        }
+        if let Ok((stream, _)) = self.listener.accept()
+            && self.caller(&stream).is_ok_and(|caller| caller.trusted)
+        {
+            self.admit(registry, stream, now);
+        } else {
             self.refused = self.refused.saturating_add(1);
         }
         self.reserve = File::open("/dev/null").ok();
+    }
+
+    /// Gives the reserve to who takes the place of this one.
+    pub(crate) fn take_reserve(&mut self) -> Option<File> {
+        self.reserve.take()
     }
 
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream, now: Time) {
@@ -196,7 +208,11 @@ impl Control {
                 self.refused = self.refused.saturating_add(1);
             }
         }
+        let before = self.clients.len();
         self.clients.retain(|_, client| !client.dead);
+        if self.reserve.is_none() && self.clients.len() < before {
+            self.reserve = File::open("/dev/null").ok();
+        }
     }
 }
 

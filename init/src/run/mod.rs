@@ -207,6 +207,7 @@ impl Init {
         };
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.tracker.place(run, name.as_str())?;
+        self.base.limits = self.open_files.of_children();
         let prepared = Prepared::new(Request {
             unit: name.as_str(),
             run: &spec,

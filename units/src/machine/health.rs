@@ -95,6 +95,9 @@ impl Machine {
         if self.ending.is_some() {
             return System::Stopping;
         }
+        if !self.booted {
+            return System::Starting;
+        }
         if self.has_failed_goal() {
             return System::Failed;
         }
@@ -110,16 +113,17 @@ impl Machine {
 
     /// Nothing is starting, stopping or waiting, but for retries past a verdict.
     pub fn is_settled(&self) -> bool {
-        self.all().into_iter().all(|ix| {
-            let cell = self.cell(ix);
-            match &cell.phase {
-                phase if phase.is_hopeless() => true,
-                Phase::Stopping(_, _) => false,
-                Phase::Starting(_, _) => cell.verdict && !cell.must,
-                Phase::Ready(_, _, _) => cell.facets & STOPPING == 0,
-                Phase::Failed(_) => true,
-                Phase::Idle | Phase::Backoff(_) => self.shown(ix) != State::Waiting,
-            }
-        })
+        self.booted
+            && self.all().into_iter().all(|ix| {
+                let cell = self.cell(ix);
+                match &cell.phase {
+                    phase if phase.is_hopeless() => true,
+                    Phase::Stopping(_, _) => false,
+                    Phase::Starting(_, _) => cell.verdict && !cell.must,
+                    Phase::Ready(_, _, _) => cell.facets & STOPPING == 0,
+                    Phase::Failed(_) => true,
+                    Phase::Idle | Phase::Backoff(_) => self.shown(ix) != State::Waiting,
+                }
+            })
     }
 }
