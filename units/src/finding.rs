@@ -11,7 +11,7 @@ use crate::unit_file::read_still;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Adds what the graph finds, sorts by place, and keeps to the limit.
+/// Adds what the graph finds, and keeps to the limit, errors first.
 pub(crate) fn add_graph(generation: &mut Generation, alone: bool) {
     let mut found = std::mem::take(&mut generation.diagnostics);
     let (_, faults) = Graph::resolve(generation, &generation.policy);
@@ -28,14 +28,9 @@ pub(crate) fn add_graph(generation: &mut Generation, alone: bool) {
         }
     }
     found.extend(advice(generation));
-    found.sort_by(|a, b| {
-        (&a.at, a.severity, &a.code, &a.message).cmp(&(&b.at, b.severity, &b.code, &b.message))
-    });
-    found.dedup();
     if found.len() > limit::DIAGNOSTICS {
         found.sort_by_key(|diagnostic| diagnostic.severity);
         found.truncate(limit::DIAGNOSTICS);
-        found.sort_by(|a, b| a.at.cmp(&b.at));
     }
     generation.diagnostics = found;
 }
@@ -85,8 +80,8 @@ fn at_each_place(diagnostic: &Diagnostic) -> Vec<Diagnostic> {
 /// Files that are read once more only to show a line of them.
 const EXCERPT_FILES: usize = 64;
 
-/// Shows the line of what was found between files.
-pub(crate) fn add_excerpts(files: &dyn Files, found: &mut [Diagnostic]) {
+/// Shows the line of what was found between files, and sorts everything by place.
+pub(crate) fn add_excerpts(files: &dyn Files, found: &mut Vec<Diagnostic>) {
     let bare = |d: &Diagnostic| d.excerpt.is_empty() && d.at.line > 0;
     let paths: BTreeSet<Arc<str>> =
         found.iter().filter(|d| bare(d)).map(|d| d.at.file.clone()).collect();
@@ -99,6 +94,10 @@ pub(crate) fn add_excerpts(files: &dyn Files, found: &mut [Diagnostic]) {
     for diagnostic in found.iter_mut().filter(|d| d.code == "missing-target") {
         point_at_name(diagnostic);
     }
+    found.sort_by(|a, b| {
+        (&a.at, a.severity, &a.code, &a.message).cmp(&(&b.at, b.severity, &b.code, &b.message))
+    });
+    found.dedup();
 }
 
 /// The graph knows the line of a dependency; the column is where the line names it.

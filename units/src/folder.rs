@@ -93,6 +93,9 @@ pub(crate) fn list(
                 list_drop_ins(files, unit, &path, trust, &mut folders);
             } else if is_unit_file(&name) {
                 visible.entry(name).or_insert(path);
+            } else if name.ends_with(".yml") {
+                let message = "not read: unit files end in .yaml".to_string();
+                folders.diagnostics.push(whole(Severity::Warning, "ignored-file", &path, message));
             }
         }
     }

@@ -130,6 +130,11 @@ impl<'a> Reader<'a> {
     /// Each key against the type, and the keys the type can not do without.
     fn check_types(&mut self, kind: Kind) {
         let said = self.manifest.entry("type").is_some();
+        // A type that only follows from the keys is not to be trusted where keys are lost.
+        let lost = self.manifest.broken || self.found.iter().any(|d| d.code == "unknown-key");
+        if lost && !said {
+            return;
+        }
         for entry in &self.manifest.entries {
             if entry.key.types.has(kind) {
                 continue;

@@ -12,6 +12,7 @@ use crate::spec::{
     Credentials, EnvFile, ExecLine, Kind, Log, NotifyAccess, Piece, Readiness, ResourceLimit, Run,
 };
 use crate::value;
+use crate::yaml::Scalar;
 
 impl Reader<'_> {
     pub(crate) fn run(&mut self, kind: Kind) -> Run {
@@ -115,7 +116,7 @@ impl Reader<'_> {
     fn log(&mut self) -> Log {
         let Some(field) = self.field("log") else { return Log::File };
         // The one key for which YAML's null is the value that was meant.
-        if field.node.scalar().is_some_and(|scalar| scalar.is_null() && !scalar.text.is_empty()) {
+        if field.node.scalar().is_some_and(Scalar::is_null) {
             return Log::Null;
         }
         let words = ["file", "kmsg", "syslog", "console", "inherit", "null"];

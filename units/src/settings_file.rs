@@ -128,7 +128,7 @@ fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
             put(&mut settings.failure_verdict, field.value(found, parse));
         }
         "shutdown-deadline" => {
-            settings.shutdown_deadline = field.value(found, value::timeout).flatten();
+            settings.shutdown_deadline = field.value(found, deadline);
         }
         "unit-dirs" => settings.unit_dirs = paths(field, found),
         "log-dir" => settings.log_dir = field.value(found, value::path),
@@ -160,6 +160,13 @@ fn put<T>(place: &mut T, value: Option<T>) {
     }
 }
 
+fn deadline(text: &str) -> Result<std::time::Duration, value::Mistake> {
+    value::timeout(text)?.ok_or_else(|| value::Mistake {
+        message: "a shutdown without end".to_string(),
+        hint: "give a long time if need be: `1h`",
+    })
+}
+
 fn log_size(text: &str) -> Result<u64, value::Mistake> {
     let size = value::size(text)?;
     if size < 4096 {
@@ -187,14 +194,15 @@ fn paths(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
 fn env_pass(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for node in field.one_or_list() {
-        let name = field.within(node).value(found, |text| {
-            if text == "*" || crate::exec_line::is_variable(text) {
-                return Ok(text.to_string());
+        let Some(text) = field.within(node).text(found) else { continue };
+        for name in text.text.split(',').map(str::trim) {
+            if name == "*" || crate::exec_line::is_variable(name) {
+                names.push(name.to_string());
+            } else {
+                let message = format!("`{name}` can not be the name of a variable");
+                field.within(node).error(found, "value", message, "names, or '*' for all");
             }
-            let message = format!("`{text}` can not be the name of a variable");
-            Err(value::Mistake { message, hint: "a list of names, or '*' for all" })
-        });
-        names.extend(name);
+        }
     }
     Some(names)
 }

@@ -132,6 +132,7 @@ pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
         ErrorKind::TabInBlockIndentation
         | ErrorKind::TabInIndentation
         | ErrorKind::TabNotAllowed
+        | ErrorKind::TabInPlainScalar
         | ErrorKind::TabAtBlockScalarStart => ("a tab as indentation", "indent with spaces"),
         ErrorKind::InvalidIndentation
         | ErrorKind::ExpectedBlockMappingKey
@@ -158,6 +159,9 @@ pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
         }
         ErrorKind::RecursionLimitExceeded => {
             ("lists and maps nest too deeply", "no key needs that")
+        }
+        ErrorKind::MissingAnchorOrAliasName => {
+            ("a value that begins with `*` or `&`", "quote the value: '*'")
         }
         ErrorKind::DirectiveDisallowed => ("a YAML directive (`%…`)", "delete it"),
         ErrorKind::UnknownAnchor => (

@@ -54,10 +54,12 @@ pub(crate) fn read_still(
         Box::new(whole(Severity::Error, code, path, message))
     };
     for _ in 0..ATTEMPTS {
-        let (bytes, stat) = files.read(path, limit).map_err(|problem| failed(&problem))?;
-        if stat.kind != FileKind::Regular {
-            return Err(failed(&Problem::Kind(stat.kind)));
+        // Opening a device may already do something, so what is no file is not even opened.
+        let before = files.stat(path).map_err(|problem| failed(&problem))?;
+        if before.kind != FileKind::Regular {
+            return Err(failed(&Problem::Kind(before.kind)));
         }
+        let (bytes, stat) = files.read(path, limit).map_err(|problem| failed(&problem))?;
         if bytes.len() > limit {
             return Err(failed(&Problem::TooLarge));
         }

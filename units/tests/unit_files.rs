@@ -210,6 +210,10 @@ fn defaults_depend_on_the_type() {
     let once = fine("unit: a\ntype: oneshot\nexec-start: [/bin/x, /bin/x b]\n");
     assert_eq!((once.live.restart, once.readiness), (Restart::Never, Readiness::Exit));
     assert_eq!(fine("unit: a\n").kind, Kind::Virtual);
+    for null in ["null", "~", "", "'null'"] {
+        let unit = fine(&format!("unit: a\nexec-start: /bin/x\nlog: {null}\n"));
+        assert_eq!(self::run(&unit).log, Log::Null, "{null}");
+    }
 }
 
 #[test]
@@ -259,6 +263,8 @@ fn a_file_without_a_unit_is_told() {
 
 #[test]
 fn all_mistakes_of_a_file_are_told_at_once() {
+    let noise = mistakes("unit: a\nexec_start: /bin/x\nuser: www\n");
+    assert_eq!(noise, ["x.yaml:2:1 error unknown-key"]);
     let told = mistakes(
         "unit: a\ntipe: oneshot\nexec-start: ./x\nstart-timeout: 0\nuser: 0day\numask: 8\n",
     );
@@ -408,10 +414,12 @@ fn an_earlier_directory_hides_a_file_of_the_same_name() {
         ("/usr/lib/groundstate/units/b.yaml", "unit: vendor\n"),
         ("/usr/lib/groundstate/units/.c.yaml", "no unit\n"),
         ("/usr/lib/groundstate/units/README", "no unit\n"),
+        ("/usr/lib/groundstate/units/d.yml", "unit: d\n"),
     ]);
     let generation = memory.load(None).generation;
     let names: Vec<_> = generation.units.iter().map(|unit| unit.name.as_str()).collect();
-    assert_eq!((names, told(&generation)), (vec!["admin", "runtime"], vec![]));
+    assert_eq!(names, ["admin", "runtime"]);
+    assert_eq!(told(&generation), ["d.yml:0:0 warning ignored-file"]);
 }
 
 #[test]
