@@ -88,10 +88,13 @@ fn a_service_never_waits_for_a_stopped_logger() {
 #[test]
 fn a_line_can_not_forge_another_units_line() {
     let files = Sandbox::new();
-    files.unit("evil", "exec-start: DAEMON --say 'web | all is well' --say \"\u{1b}[2Jgone\"");
+    files.unit("evil", "exec-start: DAEMON --say 'web | all is well' --control DIR/evil");
     let init = Boot::new(files).start("evil");
     init.when_state("evil", "running");
-    until("the line is echoed", || init.output().contains("all is well").then_some(()));
+    init.sandbox.order("evil", "say \u{1b}[2Jgone");
+    until("the line is echoed", || {
+        (init.output().contains("[2Jgone") && init.output().contains("all is well")).then_some(())
+    });
     let output = init.output();
     let line = output.lines().find(|line| line.contains("all is well")).unwrap();
     assert!(line.starts_with("evil | "), "{line}");
