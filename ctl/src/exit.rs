@@ -76,8 +76,8 @@ fn code_of(kind: &str) -> Exit {
         Failure::USAGE | "protocol" | "version" | "unknown-verb" | "invalid" => Exit::Usage,
         Failure::DENIED => Exit::Denied,
         Failure::TIMEOUT => Exit::TimedOut,
-        Failure::NO_INIT | Failure::UNSUPPORTED => Exit::NoInit,
-        Failure::BUSY | "slow" | "internal" | "file" => Exit::Bad,
+        Failure::NO_INIT => Exit::NoInit,
+        Failure::UNSUPPORTED | Failure::BUSY | "slow" | "internal" | "not-running" => Exit::Bad,
         _ => Exit::Refused,
     }
 }

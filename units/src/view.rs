@@ -476,6 +476,7 @@ impl<'a> View<'a> {
             unit: unit.map(|unit| unit.name.to_string()),
             target: link.target.to_string(),
             state: link.state,
+            degraded: link.unit.is_some_and(|unit| self.degraded.contains(&unit)),
             reason: link.reason.as_ref().map(|why| reason(why, self.facts, pid)),
         }
     }
@@ -501,6 +502,7 @@ impl<'a> View<'a> {
                 unit: None,
                 target: name.to_string(),
                 state,
+                degraded: false,
                 reason: Some(reason(&why, self.facts, None)),
             }],
             needed_by: Vec::new(),

@@ -57,9 +57,9 @@ fn list(units: &[Timing], style: &Style) -> String {
     let mut text = String::new();
     for unit in units {
         let _ = match took(unit) {
-            Some(took) => writeln!(text, "{:>8}  {}", style::span(took), unit.unit),
+            Some(took) => writeln!(text, "{:>9}  {}", style::span(took), unit.unit),
             None => {
-                let word = style.paint(Tone::Moving, "starting");
+                let word = style.paint(Tone::Uneasy, "not ready");
                 writeln!(text, "{word}  {}", unit.unit)
             }
         };
@@ -184,8 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_start_is_blamed_first_after_those_still_under_way() {
-        let want = "starting  slow\n    2.0s  db\n    50ms  web\n    20ms  log\n";
+    fn the_longest_start_is_blamed_first_after_those_that_are_not_ready() {
+        let want = "not ready  slow\n     2.0s  db\n     50ms  web\n     20ms  log\n";
         assert_eq!(list(&timings(), &Style::PLAIN), want);
     }
 

@@ -6,7 +6,7 @@ use crate::exit::{Exit, Trouble};
 use crate::files::Disk;
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
-use groundstate_units::control::answer::{Edge, Graph, Node, Report, SCHEMA, Said};
+use groundstate_units::control::answer::{Edge, Graph, Node, Pong, Report, SCHEMA, Said};
 use groundstate_units::control::place::{runtime_policy, runtime_units};
 use groundstate_units::diagnostic::Severity;
 use groundstate_units::folder::Trust;
@@ -57,9 +57,21 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Trouble> {
     }
 }
 
-/// Where this user's init reads.
+/// Where the init at the socket reads; without one, where this user's would.
 fn configured(session: &Session, uid: u32) -> Options {
     let places = &session.places;
+    if let Ok(Some(Pong { paths, .. })) = session.init() {
+        // Those that are not there are no mistake: init knows them all the same.
+        let there = paths.unit_dirs.into_iter().filter(|dir| Path::new(dir).is_dir());
+        return Options {
+            settings: Some(paths.config),
+            policy: Some(paths.policy),
+            runtime_policy: paths.runtime_policy,
+            units: there.collect(),
+            trust: Trust { uid, strict: true },
+            ..Options::directories(Vec::new(), uid)
+        };
+    }
     let runtime = runtime_units(&places.runtime_dir);
     Options {
         settings: Some(places.config.clone()),

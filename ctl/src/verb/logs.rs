@@ -1,6 +1,7 @@
 //! `logs`: what units wrote, from the logger, or from its files when it is down.
 
 use crate::arguments;
+use crate::connection::Connection;
 use crate::exit::{Exit, Trouble};
 use crate::log_source::{self, Piece, Query};
 use crate::session::{self, Session};
@@ -10,6 +11,9 @@ use groundstate_units::control::answer::Status;
 use groundstate_units::control::request::Verb;
 use groundstate_units::log_line::{ShownLine, printable};
 use groundstate_units::name::Name;
+
+/// The logger's word for a name it has no line of.
+const UNKNOWN: &str = "unknown";
 
 /// Asks and prints.
 pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Trouble> {
@@ -23,14 +27,13 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
     let names: Vec<String> = asked.targets.iter().map(Name::to_string).collect();
     let query = Query { names: &names, lines: asked.lines, follow: asked.follow, since };
     let named = asked.targets.len() != 1;
-    match log_source::ask(session, &query) {
-        Ok(mut connection) => {
-            if asked.follow {
-                connection.patience(None);
-            }
-            while let Some(Piece::Line(line)) = connection.next::<Piece>()? {
-                put(session, &line, named)?;
-            }
+    let asking = log_source::ask(session, &query);
+    match asking.and_then(|connection| stream(session, connection, asked.follow, named)) {
+        Ok(()) => {}
+        Err(Trouble::Failed(_, failure)) if failure.kind == UNKNOWN => {
+            // init knows the names of those that have not written anything yet, and what was meant.
+            session.ask(Verb::Status { targets: asked.targets.clone() })?;
+            session.remark("nothing was written yet");
         }
         Err(trouble) if log_source::is_down(&trouble) => {
             let (dir, units) = places(session, &asked.targets)?;
@@ -42,6 +45,21 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
         Err(trouble) => return Err(trouble),
     }
     Ok(Exit::Done)
+}
+
+fn stream(
+    session: &Session,
+    mut connection: Connection,
+    follow: bool,
+    named: bool,
+) -> Result<(), Trouble> {
+    if follow {
+        connection.patience(None);
+    }
+    while let Some(Piece::Line(line)) = connection.next::<Piece>()? {
+        put(session, &line, named)?;
+    }
+    Ok(())
 }
 
 fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Trouble> {

@@ -10,7 +10,7 @@ use groundstate_units::control::answer::{Cause, Status, TargetStatus, UnitStatus
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
 use groundstate_units::wall::Wall;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Lines of the log shown under a unit asked for by name.
@@ -18,8 +18,9 @@ const TAIL: u64 = 5;
 
 /// Asks and prints.
 pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Trouble> {
-    let (status, value) =
+    let (mut status, value) =
         session.ask_as::<Status>(Verb::Status { targets: asked.targets.clone() })?;
+    telling_names_first(&mut status);
     let by_name = !asked.targets.is_empty();
     let style = &session.style;
     let now = Wall::parse(&status.now).unwrap_or_else(session::now);
@@ -38,6 +39,19 @@ pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, 
     let failed = status.targets.iter().any(|target| target.state == State::Failed)
         || status.units.iter().any(|unit| unit.state == State::Failed);
     Ok(if by_name && failed { Exit::Bad } else { Exit::Done })
+}
+
+/// A unit is called by a target that somebody asked for, not by one that came along.
+fn telling_names_first(status: &mut Status) {
+    let along: BTreeSet<&str> = status
+        .targets
+        .iter()
+        .filter(|target| target.coincidental)
+        .map(|target| target.target.as_str())
+        .collect();
+    for unit in &mut status.units {
+        unit.provides.sort_by_key(|target| along.contains(target.as_str()));
+    }
 }
 
 fn all_running(status: &Status, by_name: bool) -> bool {
@@ -187,7 +201,7 @@ fn account(unit: &UnitStatus, now: Wall) -> String {
 }
 
 /// `once`, `3 times`.
-pub(crate) fn times(count: u32) -> String {
+fn times(count: u32) -> String {
     if count == 1 { "once".to_string() } else { format!("{count} times") }
 }
 
@@ -279,7 +293,7 @@ fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: Wall, style: &Style)
 }
 
 /// The state word with its flag: `running, degraded`.
-pub(crate) fn word(unit: &UnitStatus) -> String {
+fn word(unit: &UnitStatus) -> String {
     let dependency = matches!(
         unit.reason.as_ref().map(|reason| &reason.cause),
         Some(Cause::Dependency { .. } | Cause::Masked { .. } | Cause::Missing { .. })
@@ -303,7 +317,7 @@ fn name(unit: &UnitStatus) -> &str {
 }
 
 /// The same, with the unit's name where it differs.
-pub(crate) fn label(unit: &UnitStatus) -> String {
+fn label(unit: &UnitStatus) -> String {
     let name = name(unit);
     if name == unit.unit { name.to_string() } else { format!("{name} ({})", unit.unit) }
 }

@@ -7,7 +7,6 @@ use crate::log_source;
 use crate::session::{self, Session};
 use crate::span;
 use crate::style::{self, Style};
-use crate::verb::status::times;
 use groundstate_units::control::answer::{Affected, Cause, Link, Need, UnitStatus, Why};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
@@ -65,16 +64,38 @@ fn headline(why: &Why, now: Wall, style: &Style) -> String {
     let word = style.paint(style::tone(why.state, why.degraded), &word);
     let mut text = format!("{} is {word}", style.bold(&name));
     if let Some(because) = because(why) {
-        let _ = write!(text, " because {because}");
+        let link = if reads_alone(why) { ":" } else { " because" };
+        let _ = write!(text, "{link} {because}");
     }
     if let Some(unit) = &why.detail {
-        if unit.attempt > 0 {
-            let _ = write!(text, ", failed {} in a row", times(unit.attempt));
+        match unit.attempt {
+            0 => {}
+            1 => text.push_str(", failed once"),
+            more => {
+                let _ = write!(text, ", failed {more} times in a row");
+            }
         }
         let _ = write!(text, ", for {}", style::span(span::since(&unit.since, now)));
     }
     text.push('\n');
     text
+}
+
+/// The reason is no sentence about "it".
+fn reads_alone(why: &Why) -> bool {
+    let reason = why.chain.first().and_then(|link| link.reason.as_ref());
+    reason.is_some_and(|reason| {
+        matches!(
+            reason.cause,
+            Cause::On { .. }
+                | Cause::Slot
+                | Cause::Backoff { .. }
+                | Cause::Exec { .. }
+                | Cause::Config { .. }
+                | Cause::Skipped { .. }
+                | Cause::Protocol { .. }
+        )
+    })
 }
 
 /// The sentence behind the first link, or what holds a healthy unit up.
@@ -104,19 +125,17 @@ fn chain(links: &[Link], style: &Style) -> String {
     let width = links.iter().map(|link| link.target.chars().count()).max().unwrap_or(0).min(40);
     for (depth, link) in links.iter().enumerate() {
         let indent = "  ".repeat(depth.min(12) + 1);
-        let tone = style::tone(link.state, false);
+        let tone = style::tone(link.state, link.degraded);
         let name = style::pad(&link.target, width);
+        let word = if link.degraded { "degraded" } else { link.state.as_str() };
         let unit = link.unit.as_ref().filter(|unit| **unit != link.target);
         let unit = unit.map(|unit| format!(" (unit {unit})")).unwrap_or_default();
         let said = link.reason.as_ref().map(|reason| reason.text.as_str()).unwrap_or_default();
-        let used = indent.len() + 2 + width + 2 + 10;
-        let _ = writeln!(
-            text,
-            "{indent}{} {name}  {}  {}",
-            style.paint(tone, &style::glyph(link.state, false).to_string()),
-            style.paint(tone, &style::pad(link.state.as_str(), 8)),
-            style.cut(&format!("{said}{unit}"), used),
-        );
+        let said = style.cut(&format!("{said}{unit}"), indent.len() + 2 + width + 2 + 10);
+        let glyph = style.paint(tone, &style::glyph(link.state, link.degraded).to_string());
+        let word = style.paint(tone, &style::pad(word, 8));
+        let line = format!("{indent}{glyph} {name}  {word}  {said}");
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }

@@ -84,7 +84,7 @@ impl Failure {
     pub const TIMEOUT: &'static str = "timeout";
     /// Nobody is at the socket. Exit 69.
     pub const NO_INIT: &'static str = "no-init";
-    /// Known, but not in this release. Exit 69.
+    /// Known, but not in this release. Exit 1.
     pub const UNSUPPORTED: &'static str = "unsupported";
     /// init is busy or out of some resource. Exit 1.
     pub const BUSY: &'static str = "busy";
@@ -406,6 +406,8 @@ pub struct Link {
     pub target: String,
     /// Its state.
     pub state: State,
+    /// See [`UnitStatus::degraded`].
+    pub degraded: bool,
     /// Why.
     pub reason: Option<Reason>,
 }
