@@ -168,3 +168,6 @@ impl Graph {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,7 @@ pub(super) fn break_rings(
         let steps = steps(count, links, broken, &dropped);
         let component = components(count, &steps);
         let worst = last_droppable(generation, links, &dropped, &component);
-        for (_, index) in &worst {
+        for index in worst.values() {
             if let (Some(link), Some(flag)) = (links.get(*index), dropped.get_mut(*index)) {
                 *flag = true;
                 faults.push(opened(generation, link));

@@ -154,7 +154,7 @@ impl Draft {
         let (stop, start) = (tidy(self.stops), tidy(self.starts));
         let stopped: BTreeSet<&Name> = stop.iter().flatten().collect();
         let started: BTreeSet<&Name> = start.iter().flatten().collect();
-        let restart = stopped.intersection(&started).map(|name| Name::clone(name)).collect();
+        let restart = stopped.intersection(&started).copied().cloned().collect();
         let touched = |name: &Name| stopped.contains(name) || started.contains(name);
         let keep = was_up.iter().filter(|name| !touched(name)).cloned().collect();
         Plan { restart, keep, stop, start }

@@ -1,1 +1,335 @@
-//! The machine by itself, where a scenario file can not say it.
+//! The machine by itself, where a scenario file can not say it: what a step costs,
+//! the plan, the chain of reasons, the notes, and that it stands whatever it is told.
+
+use super::*;
+use crate::assembly::{Draft, Edge, assemble};
+use crate::diagnostic::Place;
+use crate::machine::event::{Goal, Shutdown};
+use crate::machine::reason::{Reason, State};
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::spec::{DependencyKind, Exit, Kind, Readiness};
+use proptest::prelude::*;
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn at(seconds: u64) -> Time {
+    Time::from_nanos(seconds * 1_000_000_000)
+}
+
+fn unit(text: &str, kind: Kind, edges: &[(DependencyKind, &str)]) -> Draft {
+    let place = Place { file: format!("{text}.yaml").into(), line: 1, column: 1 };
+    let mut draft = Draft::new(name(text), place, kind, &Settings::default());
+    draft.readiness = match kind {
+        Kind::Oneshot | Kind::BackgroundScripted => Readiness::Exit,
+        Kind::ForegroundNotified | Kind::BackgroundPidfile => Readiness::Reported,
+        Kind::ForegroundSupervised => Readiness::Exec,
+        Kind::Virtual | Kind::Socket | Kind::Timer | Kind::Path => Readiness::Instant,
+    };
+    draft.dependencies = edges
+        .iter()
+        .map(|(kind, target)| Edge {
+            kind: *kind,
+            target: name(target),
+            optional: false,
+            imported: false,
+            line: 2,
+        })
+        .collect();
+    draft
+}
+
+fn service(text: &str, edges: &[(DependencyKind, &str)]) -> Draft {
+    unit(text, Kind::ForegroundSupervised, edges)
+}
+
+fn boot(drafts: Vec<Draft>, target: &str) -> (Machine, Outcome) {
+    let mut machine = Machine::new(Duration::from_secs(90));
+    let generation = Arc::new(assemble(drafts, []));
+    let outcome = machine.step(at(0), Event::Boot { generation, targets: vec![name(target)] });
+    (machine, outcome)
+}
+
+fn id(machine: &Machine, text: &str) -> UnitId {
+    machine.generation().find_unit(text).unwrap()
+}
+
+fn run(machine: &Machine, text: &str) -> RunId {
+    machine.run(id(machine, text)).unwrap()
+}
+
+/// Makes every starting run ready, until nothing moves.
+fn bring_up(machine: &mut Machine, outcome: Outcome) {
+    let mut queue: std::collections::VecDeque<RunId> = started(&outcome).into();
+    while let Some(run) = queue.pop_front() {
+        let outcome = machine.step(at(1), Event::Ready(run));
+        queue.extend(started(&outcome));
+    }
+}
+
+fn started(outcome: &Outcome) -> Vec<RunId> {
+    let start = |action: &Action| match action {
+        Action::Start { run, .. } => Some(*run),
+        _ => None,
+    };
+    outcome.actions.iter().filter_map(start).collect()
+}
+
+fn strings(waves: &[Vec<Name>]) -> Vec<Vec<&str>> {
+    waves.iter().map(|wave| wave.iter().map(Name::as_str).collect()).collect()
+}
+
+/// Ten thousand units, each with three providers among those before it.
+fn large() -> Vec<Draft> {
+    let label = |i: usize| format!("u{i:05}");
+    let mut drafts: Vec<Draft> = (0..10_000)
+        .map(|i| {
+            let providers = [i / 2, i / 3, i / 5].map(label);
+            let kinds =
+                [DependencyKind::DependsMs, DependencyKind::WaitsFor, DependencyKind::After];
+            let edges: Vec<_> =
+                kinds.into_iter().zip(providers.iter().map(String::as_str)).collect();
+            service(&label(i), if i == 0 { &[] } else { &edges })
+        })
+        .collect();
+    let all: Vec<String> = (0..10_000).map(label).collect();
+    let edges: Vec<_> = all.iter().map(|text| (DependencyKind::Wants, text.as_str())).collect();
+    drafts.push(unit("all", Kind::Virtual, &edges));
+    drafts
+}
+
+#[test]
+fn an_event_looks_at_its_neighbours_only() {
+    let (mut machine, outcome) = boot(large(), "all");
+    bring_up(&mut machine, outcome);
+    machine.audit().unwrap();
+    let leaf = run(&machine, "u09999");
+    machine.step(at(100), Event::Ended(leaf, Exit::Code(1)));
+    assert_eq!(machine.visited(), 1, "nobody depends on it but by wants");
+    let inner = id(&machine, "u01000");
+    let dependents = machine.graph().back(inner).len();
+    let inner = run(&machine, "u01000");
+    machine.step(at(100), Event::Ended(inner, Exit::Code(1)));
+    assert!(machine.visited() <= 1 + dependents, "{} looked at", machine.visited());
+    machine.audit().unwrap();
+}
+
+#[test]
+fn the_plan_of_a_target_is_what_will_happen_in_waves() {
+    let drafts = vec![
+        service("net", &[]),
+        service("db", &[(DependencyKind::DependsOn, "net")]),
+        service("web", &[(DependencyKind::DependsOn, "db")]),
+        service("mail", &[(DependencyKind::DependsOn, "net")]),
+        unit("full", Kind::Virtual, &[(DependencyKind::WaitsFor, "web")]),
+    ];
+    let (mut machine, outcome) = boot(drafts, "full");
+    bring_up(&mut machine, outcome);
+    let before = format!("{machine:?}");
+    let goal = Goal { targets: vec![name("mail")], ..Goal::default() };
+    let plan = machine.plan(at(5), Event::SetGoal(goal)).unwrap();
+    assert_eq!(strings(&plan.stop), [vec!["full"], vec!["web"], vec!["db"]]);
+    assert_eq!(strings(&plan.start), [vec!["mail"]]);
+    assert_eq!(plan.keep, [name("net")]);
+    assert!(plan.restart.is_empty());
+    let plan = machine.plan(at(5), Event::Restart(vec![name("db")])).unwrap();
+    assert_eq!(plan.restart, [name("db"), name("web")]);
+    assert_eq!(strings(&plan.start), [vec!["db"], vec!["web"]]);
+    assert_eq!(format!("{machine:?}"), before, "a plan changes nothing");
+    let goal = Goal { targets: vec![name("nosuch")], ..Goal::default() };
+    assert_eq!(machine.plan(at(5), Event::SetGoal(goal)).unwrap_err().kind, "unknown-target");
+}
+
+#[test]
+fn the_plan_of_a_boot_tells_virtual_units_after_what_they_wait_for() {
+    let drafts = vec![
+        service("a", &[]),
+        service("b", &[]),
+        unit("mid", Kind::Virtual, &[(DependencyKind::WaitsFor, "a")]),
+        service("top", &[(DependencyKind::DependsOn, "mid"), (DependencyKind::DependsOn, "b")]),
+    ];
+    let machine = Machine::new(Duration::from_secs(90));
+    let generation = Arc::new(assemble(drafts, []));
+    let event = Event::Boot { generation, targets: vec![name("top")] };
+    let plan = machine.plan(at(0), event).unwrap();
+    assert_eq!(strings(&plan.start), [vec!["a", "b"], vec!["mid"], vec!["top"]]);
+}
+
+#[test]
+fn why_goes_down_to_the_exit_status() {
+    let mut disk = unit("disk", Kind::Oneshot, &[]);
+    disk.provides = vec![name("storage")];
+    let drafts = vec![
+        disk,
+        service("db", &[(DependencyKind::DependsOn, "storage")]),
+        service("web", &[(DependencyKind::DependsMs, "db")]),
+        unit("all", Kind::Virtual, &[(DependencyKind::Wants, "web")]),
+    ];
+    let (mut machine, _) = boot(drafts, "all");
+    let disk = run(&machine, "disk");
+    machine.step(at(1), Event::Ended(disk, Exit::Code(32)));
+    let chain = machine.why(id(&machine, "web"));
+    let units: Vec<Option<UnitId>> = chain.iter().map(|link| link.unit).collect();
+    let expected = ["web", "db", "disk"].map(|text| Some(id(&machine, text)));
+    assert_eq!(units, expected);
+    assert_eq!(chain[1].target, name("db"));
+    assert_eq!(chain[2].target, name("storage"));
+    assert_eq!(chain[2].reason, Some(Reason::Exit(Exit::Code(32))));
+    let chain = machine.why(id(&machine, "all"));
+    assert_eq!(chain.first().unwrap().state, State::Running);
+    assert_eq!(chain.last().unwrap().reason, Some(Reason::Exit(Exit::Code(32))));
+}
+
+#[test]
+fn why_says_which_target_is_missing() {
+    let drafts = vec![
+        service("web", &[(DependencyKind::DependsOn, "nosuch")]),
+        unit("all", Kind::Virtual, &[(DependencyKind::Wants, "web")]),
+    ];
+    let (machine, _) = boot(drafts, "all");
+    let chain = machine.why(id(&machine, "web"));
+    assert_eq!(chain.len(), 2);
+    assert_eq!(chain[1].unit, None);
+    assert_eq!(chain[1].reason, Some(Reason::Missing { target: name("nosuch") }));
+}
+
+#[test]
+fn every_change_that_is_shown_is_noted_once() {
+    let drafts = vec![service("db", &[]), service("web", &[(DependencyKind::DependsOn, "db")])];
+    let (mut machine, outcome) = boot(drafts, "web");
+    let notes = |outcome: &Outcome| -> Vec<(String, State, State)> {
+        let note = |action: &Action| match action {
+            Action::Note(note) => Some((note.unit.to_string(), note.from, note.to)),
+            _ => None,
+        };
+        outcome.actions.iter().filter_map(note).collect()
+    };
+    let of = |text: &str, from, to| (text.to_string(), from, to);
+    assert_eq!(
+        notes(&outcome),
+        [of("db", State::Disabled, State::Starting), of("web", State::Disabled, State::Waiting)]
+    );
+    let db = run(&machine, "db");
+    let outcome = machine.step(at(1), Event::Ready(db));
+    assert_eq!(
+        notes(&outcome),
+        [of("db", State::Starting, State::Running), of("web", State::Waiting, State::Starting)]
+    );
+    assert!(notes(&machine.step(at(2), Event::Tick)).is_empty());
+}
+
+#[test]
+fn a_report_about_an_earlier_run_changes_nothing() {
+    let (mut machine, _) = boot(vec![service("web", &[])], "web");
+    let old = run(&machine, "web");
+    machine.step(at(1), Event::Ended(old, Exit::Code(1)));
+    machine.step(at(2), Event::Tick);
+    let new = run(&machine, "web");
+    assert_ne!(old, new);
+    let before = format!("{machine:?}");
+    for event in [Event::Ready(old), Event::Ended(old, Exit::Code(1)), Event::Gone(old)] {
+        let outcome = machine.step(at(3), event);
+        assert!(outcome.actions.is_empty());
+    }
+    let after = format!("{machine:?}");
+    assert_eq!(before.replace("visited: 1", ""), after.replace("visited: 0", ""));
+}
+
+#[test]
+fn a_timer_fires_at_its_tick_and_not_before() {
+    let (mut machine, _) = boot(vec![service("web", &[])], "web");
+    assert_eq!(machine.next_deadline(), Some(at(60)));
+    let web = run(&machine, "web");
+    let late = machine.step(at(61), Event::Ready(web));
+    assert!(!late.actions.iter().any(|action| matches!(action, Action::Stop { .. })));
+    assert_eq!(machine.next_deadline(), None, "ready in time, told late");
+}
+
+#[test]
+fn the_end_is_said_once_when_all_is_down() {
+    let (mut machine, _) = boot(vec![service("web", &[])], "web");
+    let web = run(&machine, "web");
+    let finish = |outcome: &Outcome| {
+        outcome.actions.iter().any(|a| matches!(a, Action::Finish(Shutdown::Reboot)))
+    };
+    assert!(!finish(&machine.step(at(1), Event::Shutdown(Shutdown::Reboot))));
+    assert!(finish(&machine.step(at(2), Event::Gone(web))));
+    assert!(!finish(&machine.step(at(3), Event::Tick)));
+}
+
+#[test]
+fn the_end_comes_also_when_a_process_can_not_be_killed() {
+    let (mut machine, _) = boot(vec![service("web", &[])], "web");
+    machine.step(at(1), Event::Shutdown(Shutdown::Poweroff));
+    let mut finished = None;
+    while let Some(due) = machine.next_deadline() {
+        let outcome = machine.step(due, Event::Tick);
+        if outcome.actions.contains(&Action::Finish(Shutdown::Poweroff)) {
+            finished = Some(due);
+            break;
+        }
+    }
+    assert_eq!(finished, Some(at(13)), "ten seconds, KILL, two seconds");
+}
+
+#[test]
+fn exit_with_ends_all_with_the_exit_status() {
+    let mut generation = assemble(vec![unit("job", Kind::Oneshot, &[]), service("side", &[])], []);
+    generation.settings.exit_with = Some(name("job"));
+    let mut machine = Machine::new(Duration::from_secs(9));
+    let targets = vec![name("job"), name("side")];
+    machine.step(at(0), Event::Boot { generation: Arc::new(generation), targets });
+    let job = run(&machine, "job");
+    machine.step(at(1), Event::Ended(job, Exit::Signal { signal: 15, core: false }));
+    assert_eq!(machine.ending(), Some(Shutdown::Exit(143)));
+    let side = run(&machine, "side");
+    let outcome = machine.step(at(2), Event::Gone(side));
+    assert!(outcome.actions.contains(&Action::Finish(Shutdown::Exit(143))));
+}
+
+proptest! {
+    /// Whatever facts come for whatever run: no panic, the audit holds, and the same again
+    /// gives the same.
+    #[test]
+    fn it_stands_whatever_it_is_told(
+        events in prop::collection::vec((0u8..20, 0u64..12, 0u64..4), 1..60),
+    ) {
+        let drafts = vec![
+            service("a", &[]),
+            service("b", &[(DependencyKind::DependsOn, "a")]),
+            unit("c", Kind::Oneshot, &[(DependencyKind::WaitsFor, "b")]),
+            unit("d", Kind::BackgroundScripted, &[(DependencyKind::RestartWith, "a")]),
+            unit("e", Kind::Virtual, &[(DependencyKind::Wants, "d"), (DependencyKind::DependsMs, "c")]),
+        ];
+        let (mut machine, _) = boot(drafts.clone(), "e");
+        let (mut again, _) = boot(drafts, "e");
+        let mut now = 0;
+        for (what, which, later) in events {
+            now += later;
+            let run = RunId(which);
+            let event = match what {
+                0 | 1 => Event::Executed(run),
+                2 | 3 => Event::Ready(run),
+                4 => Event::Exited(run, Exit::Code(0)),
+                5 => Event::Exited(run, Exit::Code(1)),
+                6 => Event::Ended(run, Exit::Code(0)),
+                7 => Event::Ended(run, Exit::Code(1)),
+                8 | 9 => Event::Gone(run),
+                10 => Event::Reloading(run),
+                11 => Event::WatchdogEvery(run, Duration::from_secs(1)),
+                12 => Event::Skipped(run, "x".to_string()),
+                13 => Event::Protocol(run, "x".to_string()),
+                14 => Event::Restart(vec![name("a")]),
+                15 => Event::SetGoal(Goal { targets: vec![name("b")], ..Goal::default() }),
+                16 => Event::SetGoal(Goal { targets: vec![name("e")], ..Goal::default() }),
+                17 => Event::Retry(vec![name("c")]),
+                _ => Event::Tick,
+            };
+            let outcome = machine.step(at(now), event.clone());
+            prop_assert_eq!(&outcome, &again.step(at(now), event));
+            prop_assert_eq!(machine.audit(), Ok(()));
+        }
+    }
+}

@@ -85,7 +85,11 @@ fn yes(value: &Value) -> Result<bool, String> {
         Value::Bool(yes) => Ok(*yes),
         Value::String(word) if matches!(word.as_str(), "yes" | "true" | "on") => Ok(true),
         Value::String(word) if matches!(word.as_str(), "no" | "false" | "off") => Ok(false),
-        other => Err(format!("refused: `{other}` is neither yes nor no")),
+        other @ (Value::Null
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_)) => Err(format!("refused: `{other}` is neither yes nor no")),
     }
 }
 

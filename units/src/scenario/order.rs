@@ -24,7 +24,8 @@ pub(super) fn carry_out(step: &Step, set: &mut Set, clock: &mut Clock) -> Result
     let verb = words.next().ok_or("no event")?;
     let words: Vec<&str> = words.collect();
     let is_reload = verb == "reload";
-    if !is_reload && !(step.units.is_empty() && step.remove.is_empty() && step.sources.is_empty()) {
+    let brings = !step.units.is_empty() || !step.remove.is_empty() || !step.sources.is_empty();
+    if !is_reload && brings {
         return Err("only `reload` takes units, remove and sources".to_string());
     }
     match verb {
