@@ -29,6 +29,7 @@ use groundstate_units::machine::Machine;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::machine::reason::{Refusal, State};
+use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -323,6 +324,9 @@ impl Init {
         self.logger_reports();
         self.settle();
         if self.more_to_reap || asked.contains(&Asked::Reap) {
+            if let Some(logger) = &self.logger {
+                logger.look();
+            }
             self.reap();
         }
         self.emptied();
@@ -411,11 +415,27 @@ impl Init {
         }
     }
 
+    /// The provider of `log-dir-after` is active: what the log directory lies on is there.
+    fn open_log_files(&mut self, active: &Name) {
+        let generation = self.machine.generation();
+        let Some(after) = &generation.settings.log_dir_after else { return };
+        let target = generation.find_target(after.as_str());
+        let unit = generation.find_unit(active.as_str()).and_then(|unit| generation.unit(unit));
+        if target.zip(unit).is_some_and(|(target, unit)| unit.provides.contains(&target))
+            && let Some(logger) = &mut self.logger
+        {
+            logger.open_files(self.now);
+        }
+    }
+
     fn noted(&mut self, note: &Note) {
         if note.to.is_active()
             && let Some(running) = note.run.and_then(|run| self.runs.get_mut(run))
         {
             running.procedure.counts_as_ready();
+        }
+        if note.to.is_active() {
+            self.open_log_files(&note.unit);
         }
         let (level, word) = match note.to {
             State::Failed => (Level::Warning, "failed"),
