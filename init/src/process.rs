@@ -13,6 +13,8 @@ use std::io::{self, Read};
 const STAT: usize = 1024;
 /// Bytes of /proc/PID/cgroup that are read.
 const CGROUP: usize = 16 * 1024;
+/// Bytes of the list of our children that are read: some 60,000 of them.
+const CHILDREN: usize = 512 * 1024;
 /// Processes looked at in one snapshot.
 const PROCESSES: usize = 65_536;
 /// Parents followed upwards.
@@ -83,6 +85,23 @@ pub(crate) fn snapshot() -> BTreeMap<i32, Stat> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
     let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
     pids.take(PROCESSES).filter_map(|pid| Some((pid, stat(Pid::from_raw(pid))?))).collect()
+}
+
+/// The children of this process, those it was left by others too. Empty without /proc.
+pub(crate) fn children() -> Vec<i32> {
+    let own = std::process::id();
+    let mut text = vec![0; CHILDREN];
+    match read(&format!("/proc/self/task/{own}/children"), &mut text) {
+        Ok(length) => {
+            let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok());
+            text.unwrap_or_default().split_ascii_whitespace().flat_map(str::parse).collect()
+        }
+        // A kernel without CONFIG_PROC_CHILDREN.
+        Err(_) => {
+            let is_child = |stat: &&Stat| u32::try_from(stat.parent).is_ok_and(|p| p == own);
+            snapshot().values().filter(is_child).map(|stat| stat.pid).collect()
+        }
+    }
 }
 
 /// Its ancestors, parent first, as far as this pid namespace goes.

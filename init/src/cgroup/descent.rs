@@ -1,80 +1,94 @@
-//! Which processes belong to a run where there are no cgroups: those init started for it, their
-//! sessions and process groups, and whatever descends from them. init is their subreaper, so
-//! nothing leaves by forking twice; but a process that takes a session of its own between two
-//! looks and whose parents are gone by then is nobody's. That is said in the documentation.
+//! Which processes belong to a run where there are no cgroups. What a run leaves behind becomes
+//! a child of init, its subreaper; so the living processes of a run are those init started for
+//! it, those it was left by it, and what descends from either.
+//!
+//! What was left is told by its session or process group. A daemon that made a session of its
+//! own is taken for the run whose process ended at that moment: that is how programs go into
+//! the background. It can be wrong where two runs do so at once; that is the price of having no
+//! cgroups, and `status` says that it is paid.
 
 use crate::process::{self, Stat};
 use crate::sys::{Pid, signal};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Processes remembered for one run.
-const MEMBERS: usize = 65_536;
-
-/// The known processes of one run, each with the moment it began.
+/// The children of init that belong to one run.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    known: BTreeMap<i32, u64>,
+    /// Children of init, started or left, each with the moment it began.
+    heads: BTreeMap<i32, u64>,
+    /// Sessions and process groups of theirs. A number stays theirs as long as anybody is in it.
+    bands: BTreeSet<i32>,
 }
 
 impl Family {
-    /// A child of ours, started for this run; not reaped yet.
+    /// A child of init, started for this run or left by it.
     pub(super) fn add(&mut self, pid: Pid) {
         // Where there is no /proc no other process is ever compared with it.
-        let began = process::stat(pid).map_or(0, |stat| stat.began);
-        self.known.insert(pid.as_raw(), began);
-    }
-
-    /// Reaped: its pid means nothing from now on.
-    pub(super) fn remove(&mut self, pid: Pid) {
-        self.known.remove(&pid.as_raw());
-    }
-
-    /// It was seen in this run.
-    pub(super) fn knows(&self, pid: Pid, began: u64) -> bool {
-        self.known.get(&pid.as_raw()) == Some(&began)
-    }
-
-    /// Those of `now` that belong to the run; they are remembered. Called before a dead parent is
-    /// reaped as well as when asked, so that the chain is followed while it is whole.
-    pub(super) fn look(&mut self, now: &BTreeMap<i32, Stat>) -> BTreeSet<i32> {
-        let is_same = |pid: &i32, began: u64| now.get(pid).is_some_and(|s| s.began == began);
-        if !now.is_empty() {
-            self.known.retain(|pid, began| is_same(pid, *began));
+        let stat = process::stat(pid);
+        self.heads.insert(pid.as_raw(), stat.map_or(0, |stat| stat.began));
+        match stat {
+            // Started this moment: its session is made by the child itself.
+            Some(stat) if stat.parent == own() && stat.session == own_session() => {
+                self.bands.insert(pid.as_raw());
+            }
+            // 0: outside this pid namespace.
+            Some(stat) => self.bands.extend([stat.session, stat.group].iter().filter(|n| **n > 1)),
+            None => {
+                self.bands.insert(pid.as_raw());
+            }
         }
-        let mut members: BTreeSet<i32> = self.known.keys().copied().collect();
-        let own = nix::unistd::getpid().as_raw();
-        // Each round goes one generation further down; a family is rarely deeper than a few.
+    }
+
+    /// It is reaped: its pid may be another's from now on. When it began, if it was ours.
+    pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
+        self.heads.remove(&pid.as_raw())
+    }
+
+    /// A new process has this pid: whatever had the number before is gone.
+    pub(super) fn not_ours(&mut self, pid: Pid) {
+        self.heads.remove(&pid.as_raw());
+        self.bands.remove(&pid.as_raw());
+    }
+
+    /// It is one of them, or in one of their sessions or groups.
+    pub(super) fn has(&self, stat: &Stat) -> bool {
+        self.heads.get(&stat.pid) == Some(&stat.began)
+            || self.bands.contains(&stat.session)
+            || self.bands.contains(&stat.group)
+    }
+
+    /// This child of init is one of them.
+    pub(super) fn leads(&self, pid: i32) -> bool {
+        self.heads.contains_key(&pid)
+    }
+
+    /// Nothing of it lives: what else there might be descends from a child of init.
+    pub(super) fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// All that live. Without /proc: the children of init.
+    pub(super) fn living(&self) -> BTreeSet<i32> {
+        let now = process::snapshot();
+        let mut members: BTreeSet<i32> = self.heads.keys().copied().collect();
+        members.extend(now.values().filter(|stat| self.has(stat)).map(|stat| stat.pid));
+        // Each round goes one generation down; it ends because every round but the last adds one.
         loop {
-            let joined = |stat: &&Stat| {
-                let relatives = [stat.parent, stat.group, stat.session];
-                stat.pid != own
-                    && !members.contains(&stat.pid)
-                    && relatives.iter().any(|r| *r > 1 && *r != own && members.contains(r))
-            };
-            let new: Vec<i32> = now.values().filter(joined).map(|stat| stat.pid).collect();
-            if new.is_empty() || members.len() > MEMBERS {
+            let below =
+                |stat: &&Stat| members.contains(&stat.parent) && !members.contains(&stat.pid);
+            let new: Vec<i32> = now.values().filter(below).map(|stat| stat.pid).collect();
+            if new.is_empty() {
                 break;
             }
             members.extend(new);
         }
-        for pid in &members {
-            if let Some(stat) = now.get(pid) {
-                self.known.insert(*pid, stat.began);
-            }
-        }
+        members.remove(&own());
+        members.retain(|pid| now.get(pid).is_none_or(|stat| !stat.ended));
         members
     }
 
-    /// Those that live. Without /proc: the children that are not reaped yet.
-    pub(super) fn living(&mut self) -> BTreeSet<i32> {
-        let now = process::snapshot();
-        let ended = |pid: &i32| now.get(pid).is_some_and(|stat| stat.ended);
-        let members = self.look(&now);
-        members.into_iter().filter(|pid| !ended(pid)).collect()
-    }
-
     /// Signals all but `except`. With SIGKILL in rounds, as long as new ones turn up.
-    pub(super) fn signal(&mut self, signal: u8, except: Option<Pid>) {
+    pub(super) fn signal(&self, signal: u8, except: Option<Pid>) {
         const ROUNDS: usize = 8;
         let rounds = if signal == 9 { ROUNDS } else { 1 };
         let mut done = BTreeSet::new();
@@ -85,16 +99,18 @@ impl Family {
             }
             for pid in left {
                 done.insert(pid);
-                if except.is_some_and(|except| except.as_raw() == pid) {
-                    continue;
-                }
-                let _ = signal::kill(Pid::from_raw(pid), signal);
-                // Its session is its own (setsid in the child), so this reaches what it forked
-                // since we looked; not without the one left out.
-                if except.is_none() && pid > 1 {
-                    let _ = signal::kill_group(Pid::from_raw(pid), signal);
+                if except.is_none_or(|except| except.as_raw() != pid) {
+                    let _ = signal::kill(Pid::from_raw(pid), signal);
                 }
             }
         }
     }
+}
+
+fn own() -> i32 {
+    nix::unistd::getpid().as_raw()
+}
+
+fn own_session() -> i32 {
+    nix::unistd::getsid(None).map_or(0, Pid::as_raw)
 }

@@ -100,6 +100,13 @@ pub(super) fn remove(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     }
 }
 
+/// Removes all that is empty below `parent`: what an earlier init left.
+pub(super) fn clear(parent: BorrowedFd<'_>) {
+    for path in tree(parent, ".").iter().skip(1).rev() {
+        let _ = unlinkat(parent, path.as_str(), UnlinkatFlags::RemoveDir);
+    }
+}
+
 /// It and all cgroups below it, parents first, at most [`NESTED`].
 fn tree(parent: BorrowedFd<'_>, name: &str) -> Vec<String> {
     let mut found = vec![name.to_string()];

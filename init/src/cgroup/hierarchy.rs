@@ -34,6 +34,14 @@ impl AsFd for Hierarchy {
     }
 }
 
+impl Drop for Hierarchy {
+    /// What is empty goes; what is not is left for whoever comes next.
+    fn drop(&mut self) {
+        group::clear(self.directory.as_fd());
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
+
 impl Hierarchy {
     /// Finds or mounts the hierarchy and makes our directory. The error is for people: why there
     /// is none to be had here.
@@ -99,6 +107,7 @@ fn claim(base: &str, own: &str) -> io::Result<Hierarchy> {
             continue;
         };
         if made || !group::is_populated(directory.as_fd(), ".")? {
+            group::clear(directory.as_fd());
             let path = format!("{base}/{name}");
             return Ok(Hierarchy { directory, path, shown: format!("{own}/{name}") });
         }

@@ -8,6 +8,8 @@
 mod descent;
 mod group;
 mod hierarchy;
+#[cfg(test)]
+mod tests;
 mod tracker;
 
 pub(crate) use tracker::{Tracker, Tracking};

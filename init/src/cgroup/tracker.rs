@@ -9,7 +9,7 @@ use super::group;
 use super::hierarchy::Hierarchy;
 use crate::process;
 use crate::spawn::Place;
-use crate::sys::{Pid, signal};
+use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +82,12 @@ impl Tracker {
         }
     }
 
+    /// As where there are none.
+    #[cfg(test)]
+    pub(super) fn without_cgroups() -> Tracker {
+        Tracker::with(None)
+    }
+
     fn with(hierarchy: Option<Hierarchy>) -> Tracker {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
         let inotify = hierarchy.as_ref().and_then(|_| Inotify::init(flags).ok());
@@ -144,28 +150,52 @@ impl Tracker {
     pub(crate) fn started(&mut self, run: RunId, pid: Pid) {
         let tracked = self.runs.entry(run).or_default();
         tracked.children.insert(pid.as_raw());
-        if self.hierarchy.is_none() {
-            tracked.family.add(pid);
-        }
         self.children.insert(pid.as_raw(), run);
+        if self.hierarchy.is_none() {
+            for tracked in self.runs.values_mut() {
+                tracked.family.not_ours(pid);
+            }
+            if let Some(tracked) = self.runs.get_mut(&run) {
+                tracked.family.add(pid);
+            }
+        }
     }
 
     /// A child has ended and is about to be reaped: call this first, whoever it is. Gives its run
     /// if it was started for one.
     pub(crate) fn ended(&mut self, pid: Pid) -> Option<RunId> {
         let run = self.children.remove(&pid.as_raw());
-        if self.hierarchy.is_none() {
-            self.look_again = true;
-            let now = process::snapshot();
-            for tracked in self.runs.values_mut() {
-                tracked.family.look(&now);
-                tracked.family.remove(pid);
-            }
-        }
         if let Some(tracked) = run.and_then(|run| self.runs.get_mut(&run)) {
             tracked.children.remove(&pid.as_raw());
         }
+        if self.hierarchy.is_none() {
+            self.look_again = true;
+            let removed =
+                self.runs.iter_mut().find_map(|(run, t)| Some((*run, t.family.remove(pid)?)));
+            self.adopt(pid, removed);
+        }
         run
+    }
+
+    /// Finds the runs of processes that have become children of init. `ended` is the run whose
+    /// process has just ended, and when that process began.
+    fn adopt(&mut self, reaped: Pid, ended: Option<(RunId, u64)>) {
+        for pid in process::children() {
+            let known = |tracked: &Tracked| tracked.family.leads(pid);
+            if pid == reaped.as_raw()
+                || wait::is_made(Pid::from_raw(pid))
+                || self.runs.values().any(known)
+            {
+                continue;
+            }
+            let Some(stat) = process::stat(Pid::from_raw(pid)) else { continue };
+            let band = self.runs.iter().find(|(_, t)| t.family.has(&stat)).map(|(run, _)| *run);
+            let left = ended.filter(|(_, began)| stat.began >= *began).map(|(run, _)| run);
+            let owner = band.or(left).and_then(|run| self.runs.get_mut(&run));
+            if let Some(owner) = owner {
+                owner.family.add(Pid::from_raw(pid));
+            }
+        }
     }
 
     /// The run a process belongs to: a child of ours, in the cgroup of a run, or descended from
@@ -179,18 +209,12 @@ impl Tracker {
             let below = path.strip_prefix(&hierarchy.shown)?.strip_prefix('/')?;
             return self.by_cgroup.get(below.split('/').next()?).copied();
         }
-        let now = process::stat(pid)?;
-        let relatives = [now.session, now.group];
-        let known = |pid: i32| self.children.get(&pid).copied();
-        relatives
-            .into_iter()
-            .find_map(known)
-            .or_else(|| process::ancestors(pid).find_map(|parent| known(parent.as_raw())))
-            .or_else(|| self.remembered(pid, now.began))
-    }
-
-    fn remembered(&self, pid: Pid, began: u64) -> Option<RunId> {
-        self.runs.iter().find(|(_, t)| t.family.knows(pid, began)).map(|(run, _)| *run)
+        let stat = process::stat(pid)?;
+        let has = |stat: &process::Stat| -> Option<RunId> {
+            self.runs.iter().find(|(_, t)| t.family.has(stat)).map(|(run, _)| *run)
+        };
+        has(&stat)
+            .or_else(|| process::ancestors(pid).find_map(|parent| has(&process::stat(parent)?)))
     }
 
     /// Nothing of the run is left. When something is, [`Tracker::emptied`] will name the run as
@@ -217,7 +241,7 @@ impl Tracker {
                 group::is_populated(hierarchy.as_fd(), name).is_ok_and(|populated| !populated)
             }
             (Some(_), None) => true,
-            (None, _) => tracked.family.living().is_empty(),
+            (None, _) => tracked.family.is_empty(),
         }
     }
 

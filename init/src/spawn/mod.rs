@@ -15,7 +15,7 @@ mod prepared;
 mod report;
 mod spawner;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use environment::Passed;
 pub(crate) use failure::describe;

@@ -248,7 +248,7 @@ pub(crate) fn thinking(
     let result = check(unsafe { libc::fork() })?;
     if result != 0 {
         drop(held);
-        return Ok(Pid::from_raw(result));
+        return pid(isize::try_from(result).unwrap_or(0));
     }
     // SAFETY: we are the fresh child, `slot` is in shared memory, `frame` in our own copy.
     unsafe { child::settle(slot, frame, u64::MAX, false) };
@@ -313,7 +313,11 @@ fn is_no_clone3(result: isize) -> bool {
 
 fn pid(result: isize) -> io::Result<Pid> {
     match i32::try_from(result) {
-        Ok(pid) if pid > 0 => Ok(Pid::from_raw(pid)),
+        Ok(pid) if pid > 0 => {
+            let pid = Pid::from_raw(pid);
+            super::wait::made(pid);
+            Ok(pid)
+        }
         Ok(error) => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
         Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
     }

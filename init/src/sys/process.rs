@@ -51,6 +51,7 @@ pub(crate) fn fork(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> io::Re
         }
         pid => {
             drop(held);
+            super::wait::made(Pid::from_raw(pid));
             Ok(Pid::from_raw(pid))
         }
     }

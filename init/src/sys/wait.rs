@@ -3,7 +3,9 @@
 
 use super::Pid;
 use groundstate_units::spec::Exit;
+use std::collections::BTreeSet;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 /// A child that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,19 +39,39 @@ pub(crate) fn is_stopped(pid: Pid) -> bool {
 
 /// Reaps this child if it has ended. Its pid may belong to somebody else from now on.
 pub(crate) fn reap(pid: Pid) -> io::Result<Option<Ended>> {
-    wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG)
+    let ended = wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG)?;
+    if ended.is_some() {
+        MADE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid.as_raw());
+    }
+    Ok(ended)
 }
 
 /// Waits for this child to end, and reaps it. For the time before the loop only.
 pub(crate) fn await_end(pid: Pid) -> io::Result<Exit> {
     loop {
         match wait(libc::P_PID, id(pid)?, libc::WEXITED) {
-            Ok(Some(ended)) => return Ok(ended.exit),
+            Ok(Some(ended)) => {
+                MADE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid.as_raw());
+                return Ok(ended.exit);
+            }
             Ok(None) => return Err(io::Error::from_raw_os_error(libc::ECHILD)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Children this process made itself and has not reaped. What else is its child was left to it
+/// by others (PID 1 and subreapers are). One thread: the lock is never waited for.
+static MADE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// A child of our own making, not reaped yet.
+pub(crate) fn is_made(pid: Pid) -> bool {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid.as_raw())
+}
+
+pub(super) fn made(pid: Pid) {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner).insert(pid.as_raw());
 }
 
 fn id(pid: Pid) -> io::Result<libc::id_t> {

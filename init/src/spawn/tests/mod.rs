@@ -18,10 +18,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The ways there are here.
-fn ways() -> impl Iterator<Item = Way> {
+pub(crate) fn ways() -> impl Iterator<Item = Way> {
     [Way::Copied, Way::Shared].into_iter().filter(|way| match way {
         Way::Copied => true,
         Way::Shared => cfg!(target_arch = "x86_64"),
@@ -29,7 +29,7 @@ fn ways() -> impl Iterator<Item = Way> {
 }
 
 /// A unit with nothing set.
-fn plain() -> Run {
+pub(crate) fn plain() -> Run {
     Run {
         kind: Kind::ForegroundSupervised,
         exec_start: vec![],
@@ -63,14 +63,14 @@ fn ids(uid: u32, gid: u32, groups: &[u32]) -> Option<Credentials> {
     })
 }
 
-fn line(words: &[&str]) -> ExecLine {
+pub(crate) fn line(words: &[&str]) -> ExecLine {
     ExecLine { words: words.iter().map(|w| vec![Piece::Literal((*w).to_string())]).collect() }
 }
 
 /// One child under test, killed and reaped at the end whatever happens.
-struct Running {
-    pid: Pid,
-    report: Report,
+pub(crate) struct Running {
+    pub(crate) pid: Pid,
+    pub(crate) report: Report,
     reaped: bool,
 }
 
@@ -84,7 +84,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn verdict(&mut self) -> Verdict {
+    pub(crate) fn verdict(&mut self) -> Verdict {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.report.verdict() {
@@ -97,7 +97,7 @@ impl Running {
         }
     }
 
-    fn end(&mut self) -> Exit {
+    pub(crate) fn end(&mut self) -> Exit {
         let exit = wait::await_end(self.pid).unwrap();
         self.reaped = true;
         exit
@@ -105,7 +105,7 @@ impl Running {
 }
 
 /// Starts `words` as `run` says; `shape` may change the request.
-fn start(
+pub(crate) fn start(
     way: Way,
     run: &Run,
     words: &[&str],
@@ -132,7 +132,12 @@ fn start(
 }
 
 /// The same, with everything it prints; it must end with status 0.
-fn output(way: Way, run: &Run, words: &[&str], shape: impl FnOnce(&mut Request<'_>)) -> String {
+pub(crate) fn output(
+    way: Way,
+    run: &Run,
+    words: &[&str],
+    shape: impl FnOnce(&mut Request<'_>),
+) -> String {
     let (mut read, write) = std::io::pipe().unwrap();
     let write = Rc::new(OwnedFd::from(write));
     let mut running = start(way, run, words, |request| {

@@ -1,0 +1,274 @@
+//! Real processes that try to get away, with cgroups and without. Where this machine gives us
+//! no cgroup v2 to write to, only the second way is run.
+
+use super::Tracker;
+use crate::spawn::Verdict;
+use crate::spawn::tests::{PATIENCE, Running, plain, start, ways};
+use crate::sys::{Pid, process, wait};
+use groundstate_units::machine::event::RunId;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::time::Instant;
+
+const RUN: RunId = RunId(7);
+
+/// Runs the test in a process of its own: there all that is left to the process is the test's.
+/// True in that process.
+fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "GROUNDSTATE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("cgroup::tests::{test}"), "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
+    false
+}
+
+/// Both kinds of tracking, as far as they are to be had.
+fn trackers() -> Vec<Tracker> {
+    process::become_subreaper().unwrap();
+    let (found, _) = Tracker::new(false);
+    vec![found, Tracker::without_cgroups()]
+}
+
+fn run(tracker: &mut Tracker, run: RunId, script: &str) -> Running {
+    let place = tracker.place(run, "under-test").unwrap();
+    let words = ["/bin/sh", "-c", script];
+    let way = ways().last().unwrap();
+    let mut running = start(way, &plain(), &words, |request| request.place = place).unwrap();
+    tracker.started(run, running.pid);
+    assert_eq!(running.verdict(), Verdict::Executed);
+    running
+}
+
+/// Reaps our own child and whatever it left to us, as the loop does, until `done` says so.
+fn until(tracker: &mut Tracker, mut done: impl FnMut(&mut Tracker) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done(tracker) {
+        assert!(Instant::now() < deadline, "{:?}", tracker.tracking());
+        for pid in crate::process::children() {
+            let pid = Pid::from_raw(pid);
+            if !wait::is_made(pid) {
+                reap(tracker, pid);
+            }
+        }
+        if let Some(descriptor) = tracker.descriptor() {
+            let mut fds = [PollFd::new(descriptor, PollFlags::POLLIN)];
+            poll(&mut fds, PollTimeout::from(5u8)).unwrap();
+        }
+    }
+}
+
+fn reap(tracker: &mut Tracker, pid: Pid) {
+    if wait::peek_one(pid).unwrap().is_some() {
+        tracker.ended(pid);
+        wait::reap(pid).unwrap();
+    }
+}
+
+/// The main process is reaped by us: `Running` must not do it again.
+fn end(tracker: &mut Tracker, mut running: Running) {
+    let pid = running.pid;
+    let deadline = Instant::now() + PATIENCE;
+    while wait::peek_one(pid).unwrap().is_none() {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    tracker.ended(pid);
+    running.end();
+}
+
+#[test]
+fn a_run_of_one_process_is_empty_when_it_is_reaped() {
+    if !is_alone("a_run_of_one_process_is_empty_when_it_is_reaped") {
+        return;
+    }
+    for mut tracker in trackers() {
+        let running = run(&mut tracker, RUN, "exit 0");
+        assert_eq!(tracker.whose(running.pid), Some(RUN));
+        assert!(!tracker.is_empty(RUN));
+        end(&mut tracker, running);
+        assert!(tracker.is_empty(RUN));
+        tracker.forget(RUN);
+        assert!(tracker.processes(RUN).is_empty());
+    }
+}
+
+#[test]
+fn what_takes_a_session_of_its_own_and_forks_twice_is_killed_too() {
+    if !is_alone("what_takes_a_session_of_its_own_and_forks_twice_is_killed_too") {
+        return;
+    }
+    for mut tracker in trackers() {
+        // The daemon shows by name that it is up; then the launcher goes.
+        let script = "(setsid sh -c 'sleep 600 >/dev/null 2>&1 & exec sleep 600' &) ; sleep 0.2";
+        let running = run(&mut tracker, RUN, script);
+        end(&mut tracker, running);
+        assert!(!tracker.is_empty(RUN), "{:?}", tracker.tracking());
+        until(&mut tracker, |tracker| tracker.processes(RUN).len() == 2);
+        let daemons = tracker.processes(RUN);
+        for pid in &daemons {
+            assert_eq!(tracker.whose(Pid::from_raw(*pid)), Some(RUN), "{:?}", tracker.tracking());
+        }
+        tracker.kill(RUN);
+        let mut gone = false;
+        until(&mut tracker, |tracker| {
+            gone |= tracker.emptied().contains(&RUN);
+            gone
+        });
+        assert!(tracker.is_empty(RUN));
+        tracker.forget(RUN);
+    }
+}
+
+#[test]
+fn a_signal_reaches_all_but_the_one_left_out() {
+    if !is_alone("a_signal_reaches_all_but_the_one_left_out") {
+        return;
+    }
+    for mut tracker in trackers() {
+        let running = run(&mut tracker, RUN, "sleep 600 & sleep 600 & wait");
+        until(&mut tracker, |tracker| tracker.processes(RUN).len() == 3);
+        tracker.signal(RUN, 15, Some(running.pid));
+        // Its two children gone, the shell ends by itself, with the status of `wait`: 0.
+        end(&mut tracker, running);
+        until(&mut tracker, |tracker| tracker.is_empty(RUN));
+        tracker.forget(RUN);
+    }
+}
+
+#[test]
+fn a_crowd_that_keeps_forking_is_killed_as_one() {
+    if !is_alone("a_crowd_that_keeps_forking_is_killed_as_one") {
+        return;
+    }
+    for mut tracker in trackers() {
+        let script = "trap '' TERM; i=0; while [ $i -lt 60 ]; do (while :; do sleep 600 & wait; done) & \
+                      i=$((i+1)); done; wait";
+        let running = run(&mut tracker, RUN, script);
+        until(&mut tracker, |tracker| tracker.processes(RUN).len() > 60);
+        tracker.kill(RUN);
+        end(&mut tracker, running);
+        until(&mut tracker, |tracker| {
+            let empty = tracker.is_empty(RUN);
+            if !empty {
+                tracker.kill(RUN);
+            }
+            empty
+        });
+        tracker.forget(RUN);
+    }
+}
+
+#[test]
+fn one_run_is_not_the_other() {
+    if !is_alone("one_run_is_not_the_other") {
+        return;
+    }
+    let other = RunId(8);
+    for mut tracker in trackers() {
+        let first = run(&mut tracker, RUN, "sleep 600 & wait");
+        let second = run(&mut tracker, other, "sleep 600 & wait");
+        until(&mut tracker, |tracker| tracker.processes(other).len() == 2);
+        tracker.kill(RUN);
+        end(&mut tracker, first);
+        until(&mut tracker, |tracker| tracker.is_empty(RUN));
+        assert_eq!(tracker.whose(second.pid), Some(other));
+        assert_eq!(tracker.processes(other).len(), 2);
+        assert_eq!(tracker.whose(nix::unistd::getpid()), None);
+        tracker.kill(other);
+        end(&mut tracker, second);
+        tracker.forget(RUN);
+        tracker.forget(other);
+    }
+}
+
+#[test]
+fn two_inits_below_one_cgroup_do_not_meet() {
+    if !is_alone("two_inits_below_one_cgroup_do_not_meet") {
+        return;
+    }
+    let (mut first, why) = Tracker::new(false);
+    if why.is_some() {
+        // No cgroup v2 here.
+        return;
+    }
+    let (mut second, _) = Tracker::new(false);
+    let running = run(&mut first, RUN, "exec sleep 600");
+    assert_eq!(second.whose(running.pid), None);
+    second.place(RUN, "under-test").unwrap();
+    assert!(second.processes(RUN).is_empty());
+    second.kill(RUN);
+    assert!(wait::peek_one(running.pid).unwrap().is_none());
+    drop(running);
+    first.forget(RUN);
+    second.forget(RUN);
+}
+
+#[test]
+fn cgroups_that_a_service_made_are_removed_with_its_own() {
+    if !is_alone("cgroups_that_a_service_made_are_removed_with_its_own") {
+        return;
+    }
+    let (mut tracker, why) = Tracker::new(false);
+    if why.is_some() {
+        // No cgroup v2 here.
+        return;
+    }
+    let running = run(&mut tracker, RUN, "exec sleep 600");
+    let path = crate::process::cgroup(running.pid).unwrap();
+    let root = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"]
+        .into_iter()
+        .find(|root| std::path::Path::new(&format!("{root}{path}/cgroup.procs")).exists())
+        .unwrap();
+    let own = format!("{root}{path}");
+    std::fs::create_dir_all(format!("{own}/a/b")).unwrap();
+    std::fs::write(format!("{own}/a/b/cgroup.procs"), running.pid.to_string()).unwrap();
+    assert_eq!(tracker.whose(running.pid), Some(RUN));
+    // Forgotten while something lives there: it goes when that has gone.
+    tracker.forget(RUN);
+    assert!(std::path::Path::new(&own).exists());
+    drop(running);
+    until(&mut tracker, |tracker| {
+        tracker.emptied();
+        !std::path::Path::new(&own).exists()
+    });
+}
+
+#[test]
+fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
+    if !is_alone("a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed") {
+        return;
+    }
+    let (mut tracker, why) = Tracker::new(false);
+    if why.is_some() {
+        // No cgroup v2 here.
+        return;
+    }
+    for way in ways() {
+        let place = tracker.place(RUN, "under-test").unwrap().unwrap();
+        let name = std::fs::read_link(format!(
+            "/proc/self/fd/{}",
+            std::os::fd::AsRawFd::as_raw_fd(&*place.directory)
+        ));
+        let freeze = name.unwrap().join("cgroup.freeze");
+        std::fs::write(&freeze, "1").unwrap();
+        let mut running =
+            start(way, &plain(), &["/bin/true"], |request| request.place = Some(place)).unwrap();
+        tracker.started(RUN, running.pid);
+        assert_eq!(running.report.verdict(), Verdict::Pending);
+        // The next child is not held up.
+        let mut next = start(way, &plain(), &["/bin/true"], |_| {}).unwrap();
+        assert_eq!(next.verdict(), Verdict::Executed);
+        assert_eq!(running.report.verdict(), Verdict::Pending);
+        tracker.kill(RUN);
+        let verdict = running.verdict();
+        assert!(matches!(verdict, Verdict::Failed(_)), "{way:?} {verdict:?}");
+        end(&mut tracker, running);
+        assert!(tracker.is_empty(RUN));
+        tracker.forget(RUN);
+    }
+}
