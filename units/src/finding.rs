@@ -72,9 +72,10 @@ fn at_each_place(diagnostic: &Diagnostic) -> Vec<Diagnostic> {
     places.extend(diagnostic.related.iter().cloned());
     places.sort();
     places.dedup();
+    places.truncate(limit::DIAGNOSTICS_PER_FILE);
     let others = |at: &Place| places.iter().filter(|place| *place != at).cloned().collect();
     let one = |at: &Place| Diagnostic { at: at.clone(), related: others(at), ..diagnostic.clone() };
-    places.iter().take(limit::DIAGNOSTICS_PER_FILE).map(one).collect()
+    places.iter().map(one).collect()
 }
 
 /// Files that are read once more only to show a line of them.

@@ -300,6 +300,7 @@ impl Loader<'_> {
     /// One unit name in two places: an error at each, and one broken unit of that name.
     fn name_doubles(&mut self, set: &mut Set) {
         let mut by_name: BTreeMap<Name, Vec<Draft>> = BTreeMap::new();
+        let mut contested: BTreeSet<Arc<str>> = BTreeSet::new();
         for draft in std::mem::take(&mut set.drafts) {
             by_name.entry(draft.name.clone()).or_default().push(draft);
         }
@@ -312,18 +313,20 @@ impl Loader<'_> {
                 for other in &mut drafts {
                     draft.provides.append(&mut other.provides);
                 }
-                for (index, place) in places.iter().enumerate() {
-                    let mut related = places.clone();
+                let shown = places.get(..limit::DIAGNOSTICS_PER_FILE).unwrap_or(&places);
+                for (index, place) in shown.iter().enumerate() {
+                    let mut related = shown.to_vec();
                     related.remove(index);
                     let hint = "a unit has one file; a file of the same name in an earlier directory hides one in a later";
                     let error = Diagnostic::error("double-unit", place.clone(), message.clone());
                     self.found.push(error.with_hint(hint).with_related(related));
                 }
-                // With the other file gone, these are fine as they are.
-                let again = |record: &&mut FileRecord| places.iter().any(|p| p.file == record.path);
-                set.records.iter_mut().filter(again).for_each(|record| record.again = true);
+                contested.extend(places.into_iter().map(|place| place.file));
             }
             set.drafts.push(draft);
         }
+        // With the other file gone, these are fine as they are.
+        let again = |record: &&mut FileRecord| contested.contains(&record.path);
+        set.records.iter_mut().filter(again).for_each(|record| record.again = true);
     }
 }
