@@ -7,13 +7,10 @@ use crate::log_source::{self, Piece, Query};
 use crate::session::{self, Session};
 use crate::span;
 use crate::style::{Style, Tone};
-use groundstate_units::control::answer::Status;
+use groundstate_units::control::answer::{Failure, Status};
 use groundstate_units::control::request::Verb;
 use groundstate_units::log_line::{ShownLine, printable};
 use groundstate_units::name::Name;
-
-/// The logger's word for a name it has no line of.
-const UNKNOWN: &str = "unknown";
 
 /// Asks and prints.
 pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Trouble> {
@@ -30,7 +27,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
     let asking = log_source::ask(session, &query);
     match asking.and_then(|connection| stream(session, connection, asked.follow, named)) {
         Ok(()) => {}
-        Err(Trouble::Failed(_, failure)) if failure.kind == UNKNOWN => {
+        Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
             // init knows the names of those that have not written anything yet, and what was meant.
             session.ask(Verb::Status { targets: asked.targets.clone() })?;
             session.remark("nothing was written yet");
