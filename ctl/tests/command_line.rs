@@ -331,6 +331,22 @@ fn without_an_init_the_policy_file_alone_is_edited() {
 }
 
 #[test]
+fn what_contrib_holds_is_what_initctl_writes() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib");
+    let place = Place::new();
+    for (file, words) in [
+        ("completions/initctl.bash", &["completions", "bash"][..]),
+        ("completions/_initctl", &["completions", "zsh"]),
+        ("completions/initctl.fish", &["completions", "fish"]),
+        ("man/initctl.8", &["man"]),
+    ] {
+        let kept = fs::read_to_string(top.join(file)).unwrap_or_default();
+        let now = out(&place.initctl(words));
+        assert!(kept == now, "write it anew: initctl {} > contrib/{file}", words.join(" "));
+    }
+}
+
+#[test]
 fn completions_and_the_man_page_are_written_for_every_verb() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {

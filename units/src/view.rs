@@ -478,6 +478,7 @@ impl<'a> View<'a> {
             state: link.state,
             degraded: link.unit.is_some_and(|unit| self.degraded.contains(&unit)),
             reason: link.reason.as_ref().map(|why| reason(why, self.facts, pid)),
+            next_try: link.unit.and_then(|unit| self.next_try(unit)),
         }
     }
 
@@ -504,6 +505,7 @@ impl<'a> View<'a> {
                 state,
                 degraded: false,
                 reason: Some(reason(&why, self.facts, None)),
+                next_try: None,
             }],
             needed_by: Vec::new(),
             affects: Vec::new(),

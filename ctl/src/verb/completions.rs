@@ -16,7 +16,7 @@ const WITH_TARGETS: &str = "status set-target plan why want unwant mask unmask e
 
 const BASH: &str = r#"
 _initctl_targets() {
-    _initctl
+    _initctl "$@"
     local word verb="" cur="${COMP_WORDS[COMP_CWORD]}"
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "$word" in
@@ -84,15 +84,19 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Trouble> {
 /// `man`.
 pub(crate) fn man() -> Result<Exit, Trouble> {
     let mut written = Vec::new();
-    let command = Arguments::command();
-    clap_mangen::Man::new(command.clone())
-        .section("8")
-        .render(&mut written)
-        .map_err(Trouble::from)?;
+    // The same text whatever terminal it is made on.
+    let command = Arguments::command().term_width(80);
+    let man = clap_mangen::Man::new(command.clone()).section("8");
+    man.render_title(&mut written)?;
+    man.render_name_section(&mut written)?;
+    man.render_synopsis_section(&mut written)?;
+    man.render_description_section(&mut written)?;
+    man.render_options_section(&mut written)?;
+    man.render_extra_section(&mut written)?;
     let mut text = String::from_utf8_lossy(&written).into_owned();
-    text.push_str(".SH \"THE VERBS IN FULL\"\n");
+    text.push_str(".SH VERBS\n");
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        let mut verb = verb.clone();
+        let mut verb = verb.clone().term_width(80);
         let help = verb.render_long_help().to_string();
         text.push_str(&format!(".SS {}\n.nf\n{}\n.fi\n", roff(verb.get_name()), roff(&help)));
     }

@@ -177,9 +177,7 @@ fn next(why: &Why, now: Wall) -> String {
     let Some(root) = why.chain.last() else { return String::new() };
     let Some(reason) = &root.reason else { return String::new() };
     let name = root.unit.as_deref().unwrap_or(&root.target);
-    let own = why.detail.as_ref().filter(|unit| unit.unit == name);
-    let backoff = if let Cause::Backoff { at, .. } = &reason.cause { Some(at) } else { None };
-    if let Some(at) = backoff.or(own.and_then(|unit| unit.next_try.as_ref())) {
+    if let Some(at) = &root.next_try {
         let left = style::span(span::until(at, now));
         return format!("tried again in {left}; `initctl retry {name}` tries now");
     }

@@ -399,6 +399,7 @@ pub struct Why {
 
 /// One link of [`Why::chain`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Link {
     /// Who; null where nobody provides the target.
     pub unit: Option<String>,
@@ -410,6 +411,8 @@ pub struct Link {
     pub degraded: bool,
     /// Why.
     pub reason: Option<Reason>,
+    /// See [`UnitStatus::next_try`].
+    pub next_try: Option<String>,
 }
 
 /// One edge of [`Why::needed_by`].

@@ -21,9 +21,9 @@ fn the_chain_leads_down_to_the_exit_status() {
     let answer = why(json!({
         "schema": 1, "target": "imapd", "unit": "maddy", "state": "failed", "degraded": false,
         "chain": [
-            {"unit": "maddy", "target": "imapd", "state": "failed", "degraded": false, "reason": on},
-            {"unit": "network-online", "target": "network-online", "state": "failed", "degraded": false, "reason": dhcp},
-            {"unit": "dhcpcd", "target": "dhcp", "state": "failed", "degraded": false, "reason": exit},
+            {"unit": "maddy", "target": "imapd", "state": "failed", "degraded": false, "reason": on, "next-try": null},
+            {"unit": "network-online", "target": "network-online", "state": "failed", "degraded": false, "reason": dhcp, "next-try": null},
+            {"unit": "dhcpcd", "target": "dhcp", "state": "failed", "degraded": false, "reason": exit, "next-try": null},
         ],
         "needed-by": [
             {"unit": "multi-user", "target": "imapd", "kind": "waits-for"},
@@ -53,7 +53,7 @@ fn a_mistake_in_a_file_is_named_with_its_line() {
         "chain": [{"unit": "web", "target": "web", "state": "failed", "degraded": false, "reason": {
             "kind": "config", "text": "/u/web.yaml:7:1: unknown key `depend-on`",
             "file": "/u/web.yaml", "line": 7, "column": 1, "message": "unknown key `depend-on`",
-        }}],
+        }, "next-try": null}],
         "needed-by": [], "affects": [], "detail": null,
     }));
     let text = render(&answer, &[], now(), &Style::PLAIN);
@@ -65,7 +65,7 @@ fn a_mistake_in_a_file_is_named_with_its_line() {
 fn a_healthy_target_says_who_needs_it() {
     let answer = why(json!({
         "schema": 1, "target": "db", "unit": "db", "state": "running", "degraded": false,
-        "chain": [{"unit": "db", "target": "db", "state": "running", "degraded": false, "reason": null}],
+        "chain": [{"unit": "db", "target": "db", "state": "running", "degraded": false, "reason": null, "next-try": null}],
         "needed-by": [{"unit": "web", "target": "db", "kind": "depends-on"}],
         "affects": [], "detail": null,
     }));
@@ -80,7 +80,7 @@ fn a_backoff_says_when_it_ends() {
         "chain": [{"unit": "db", "target": "db", "state": "waiting", "degraded": false, "reason": {
             "kind": "backoff", "text": "waits for its next try after 1 failure", "attempt": 1,
             "at": "2026-11-21T05:00:03.200Z",
-        }}],
+        }, "next-try": "2026-11-21T05:00:03.200Z"}],
         "needed-by": [], "affects": [], "detail": null,
     }));
     let text = render(&answer, &[], now(), &Style::PLAIN);
