@@ -1,5 +1,7 @@
 //! From the bytes of unit files to a generation: what is read, what is told, where.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+
 mod memory;
 
 use groundstate_units::generation::{Generation, Unit};
