@@ -3,29 +3,13 @@
 
 use super::Tracker;
 use crate::spawn::Verdict;
-use crate::spawn::tests::{PATIENCE, Running, plain, start, ways};
+use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
 use crate::sys::{Pid, process, wait};
 use groundstate_units::machine::event::RunId;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::time::Instant;
 
 const RUN: RunId = RunId(7);
-
-/// Runs the test in a process of its own: there all that is left to the process is the test's.
-/// True in that process.
-fn is_alone(test: &str) -> bool {
-    const ALONE: &str = "GROUNDSTATE_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return true;
-    }
-    let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("cgroup::tests::{test}"), "--nocapture"])
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
-    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
-    false
-}
 
 /// Both kinds of tracking, as far as they are to be had.
 fn trackers() -> Vec<Tracker> {
@@ -83,7 +67,7 @@ fn end(tracker: &mut Tracker, mut running: Running) {
 
 #[test]
 fn a_run_of_one_process_is_empty_when_it_is_reaped() {
-    if !is_alone("a_run_of_one_process_is_empty_when_it_is_reaped") {
+    if !is_alone("cgroup::tests::a_run_of_one_process_is_empty_when_it_is_reaped") {
         return;
     }
     for mut tracker in trackers() {
@@ -99,7 +83,7 @@ fn a_run_of_one_process_is_empty_when_it_is_reaped() {
 
 #[test]
 fn what_takes_a_session_of_its_own_and_forks_twice_is_killed_too() {
-    if !is_alone("what_takes_a_session_of_its_own_and_forks_twice_is_killed_too") {
+    if !is_alone("cgroup::tests::what_takes_a_session_of_its_own_and_forks_twice_is_killed_too") {
         return;
     }
     for mut tracker in trackers() {
@@ -126,7 +110,7 @@ fn what_takes_a_session_of_its_own_and_forks_twice_is_killed_too() {
 
 #[test]
 fn a_signal_reaches_all_but_the_one_left_out() {
-    if !is_alone("a_signal_reaches_all_but_the_one_left_out") {
+    if !is_alone("cgroup::tests::a_signal_reaches_all_but_the_one_left_out") {
         return;
     }
     for mut tracker in trackers() {
@@ -142,7 +126,7 @@ fn a_signal_reaches_all_but_the_one_left_out() {
 
 #[test]
 fn a_crowd_that_keeps_forking_is_killed_as_one() {
-    if !is_alone("a_crowd_that_keeps_forking_is_killed_as_one") {
+    if !is_alone("cgroup::tests::a_crowd_that_keeps_forking_is_killed_as_one") {
         return;
     }
     for mut tracker in trackers() {
@@ -165,7 +149,7 @@ fn a_crowd_that_keeps_forking_is_killed_as_one() {
 
 #[test]
 fn one_run_is_not_the_other() {
-    if !is_alone("one_run_is_not_the_other") {
+    if !is_alone("cgroup::tests::one_run_is_not_the_other") {
         return;
     }
     let other = RunId(8);
@@ -188,7 +172,7 @@ fn one_run_is_not_the_other() {
 
 #[test]
 fn two_inits_below_one_cgroup_do_not_meet() {
-    if !is_alone("two_inits_below_one_cgroup_do_not_meet") {
+    if !is_alone("cgroup::tests::two_inits_below_one_cgroup_do_not_meet") {
         return;
     }
     let (mut first, why) = Tracker::new(false);
@@ -210,7 +194,7 @@ fn two_inits_below_one_cgroup_do_not_meet() {
 
 #[test]
 fn cgroups_that_a_service_made_are_removed_with_its_own() {
-    if !is_alone("cgroups_that_a_service_made_are_removed_with_its_own") {
+    if !is_alone("cgroup::tests::cgroups_that_a_service_made_are_removed_with_its_own") {
         return;
     }
     let (mut tracker, why) = Tracker::new(false);
@@ -240,7 +224,7 @@ fn cgroups_that_a_service_made_are_removed_with_its_own() {
 
 #[test]
 fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
-    if !is_alone("a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed") {
+    if !is_alone("cgroup::tests::a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed") {
         return;
     }
     let (mut tracker, why) = Tracker::new(false);

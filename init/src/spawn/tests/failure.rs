@@ -150,3 +150,43 @@ fn a_child_killed_before_its_exec_was_never_executed() {
         assert!(failure.is_transient());
     }
 }
+
+#[test]
+fn what_an_unprivileged_init_may_not_do_fails_in_its_stage() {
+    if !is_alone("spawn::tests::failure::what_an_unprivileged_init_may_not_do_fails_in_its_stage") {
+        return;
+    }
+    let (mut tracker, _) = crate::cgroup::Tracker::new(false);
+    let run_id = groundstate_units::machine::event::RunId(1);
+    let place = tracker.place(run_id, "under-test").unwrap();
+    if nix::unistd::geteuid().is_root() {
+        let (uid, gid) = (nix::unistd::Uid::from_raw(61_234), nix::unistd::Gid::from_raw(61_234));
+        nix::unistd::setgroups(&[]).unwrap();
+        nix::unistd::setresgid(gid, gid, gid).unwrap();
+        nix::unistd::setresuid(uid, uid, uid).unwrap();
+    }
+    let mut run = plain();
+    for way in ways() {
+        run.credentials = ids(4711, 4712, &[4713]);
+        fails(way, &run, "/usr/bin/touch", (Stage::Group, libc::EPERM, "somebody"));
+        let Some(Credentials { ids: Ok(ids) }) = &mut run.credentials else { panic!() };
+        ids.groups = None;
+        fails(way, &run, "/usr/bin/touch", (Stage::Group, libc::EPERM, "somebody"));
+        let Some(Credentials { ids: Ok(ids) }) = &mut run.credentials else { panic!() };
+        ids.gid = None;
+        fails(way, &run, "/usr/bin/touch", (Stage::User, libc::EPERM, "somebody"));
+        if place.is_some() {
+            // Made by root: not ours to put a process into.
+            let failure = start(way, &plain(), &["/bin/true"], |r| r.place = place.clone());
+            let failure = failure.err().unwrap();
+            assert_eq!((failure.stage, failure.errno), (Stage::Cgroup, libc::EACCES), "{way:?}");
+        }
+    }
+    let limit = nix::sys::resource::Resource::RLIMIT_NPROC;
+    nix::sys::resource::setrlimit(limit, 0, 0).unwrap();
+    for way in ways() {
+        let failure = start(way, &plain(), &["/bin/true"], |_| {}).err().unwrap();
+        assert_eq!((failure.stage, failure.errno), (Stage::Fork, libc::EAGAIN), "{way:?}");
+        assert!(failure.is_transient());
+    }
+}

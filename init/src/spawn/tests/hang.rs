@@ -24,12 +24,9 @@ impl Drop for Fifo {
     }
 }
 
-/// Many children hang in their exec, and others are started beside them.
 #[test]
 fn children_that_hang_before_their_exec_hold_up_nobody() {
-    let fifo = Fifo::new("hang-interpreter");
-    let script = std::env::temp_dir().join(format!("groundstate-hang-{}", std::process::id()));
-    let _ = std::fs::remove_file(&script);
+    let fifo = Fifo::new("hang-env");
     // A FIFO is refused as program itself; opening it as an env-file waits for a writer.
     let mut hung = plain();
     hung.env_file =
@@ -42,5 +39,30 @@ fn children_that_hang_before_their_exec_hold_up_nobody() {
             assert_eq!(running.report.verdict(), Verdict::Pending);
             assert_eq!(wait::peek_one(running.pid).unwrap(), None);
         }
+    }
+}
+
+/// A uid may stop what runs as it, at any moment: between becoming the user and the exec too.
+#[test]
+fn a_user_that_stops_everything_of_its_own_holds_up_nobody() {
+    if !nix::unistd::geteuid().is_root() {
+        // Only root starts processes of others.
+        return;
+    }
+    let own = 1_000_000 + std::process::id();
+    let mut run = plain();
+    run.credentials = ids(own, own, &[]);
+    let stop = "while :; do kill -STOP -1; done";
+    for way in ways() {
+        let mut stopper = start(way, &run, &["/bin/sh", "-c", stop], |_| {}).unwrap();
+        assert_eq!(stopper.verdict(), Verdict::Executed);
+        let began = Instant::now();
+        // None of these waits for its child; whether one was stopped on its way is chance.
+        let children: Vec<Running> =
+            (0..300).map(|_| start(way, &run, &["/bin/sleep", "600"], |_| {}).unwrap()).collect();
+        assert!(began.elapsed() < PATIENCE, "{way:?}");
+        assert_eq!(output(way, &plain(), &["/bin/echo", "on"], |_| {}), "on\n");
+        drop(stopper);
+        drop(children);
     }
 }

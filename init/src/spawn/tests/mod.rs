@@ -20,6 +20,23 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Runs the test in a process of its own: what it does to itself it does to nobody else, and
+/// all that is left to that process is the test's. True in that process.
+pub(crate) fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "GROUNDSTATE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    false
+}
+
 /// The ways there are here.
 pub(crate) fn ways() -> impl Iterator<Item = Way> {
     [Way::Copied, Way::Shared].into_iter().filter(|way| match way {
