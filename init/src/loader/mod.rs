@@ -106,6 +106,7 @@ impl Init {
             paths: self.paths.clone(),
             previous: (!boot).then(|| self.machine.generation().clone()),
             identity: boot && self.mode == Mode::Machine,
+            strict: self.mode != Mode::Container,
         };
         match self.send(errand) {
             Ok((pid, parcel)) => {
