@@ -5,12 +5,11 @@
 //! machine; each action carried out; then what there is to say is sent. Every source
 //! has a budget a turn, and what is left over is taken in the next without waiting.
 
-use crate::boot::{self, Mode, kernel_line::KernelLine, limits::OpenFiles};
+use crate::boot::{Mode, limits::OpenFiles};
 use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::Control;
 use crate::history::History;
-use crate::limit;
 use crate::loader::Loader;
 use crate::logger;
 use crate::notify::Notify;
@@ -25,18 +24,14 @@ use crate::spawn::{Base, Null, Spawner};
 use crate::sys::Pid;
 use crate::timings::Timings;
 use crate::voice::{Level, Voice};
+use groundstate_units::control::{answer::System, place};
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::action::{Action, Note, Outcome};
-use groundstate_units::machine::event::{Event, RunId, Shutdown};
-use groundstate_units::machine::reason::{Refusal, State};
-use groundstate_units::name::Name;
+use groundstate_units::machine::event::{Event, Shutdown};
 use groundstate_units::time::Time;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Tokens of the poll: signals come first, connections, and what runs are watched by, last.
@@ -61,6 +56,12 @@ pub(crate) mod token {
 
 /// Numbers for what is watched for runs: each used once until they come round.
 pub(crate) struct Tokens(usize);
+
+impl Default for Tokens {
+    fn default() -> Tokens {
+        Tokens(token::RUNS)
+    }
+}
 
 impl Tokens {
     /// The next one.
@@ -97,13 +98,14 @@ pub(crate) struct Init {
     pub(crate) notify: Option<Notify>,
     pub(crate) logger: Option<logger::Handle>,
     pub(crate) log_is_finished: bool,
+    pub(crate) log_files_open: bool,
     pub(crate) loader: Loader,
     pub(crate) history: History,
     pub(crate) timings: Timings,
-    record: Option<Record>,
+    pub(crate) record: Option<Record>,
     /// A descriptor for the control socket, opened before all others: when there are none left,
     /// the lowest numbers are those that still can be had.
-    reserve: Option<File>,
+    pub(crate) reserve: Option<File>,
     pub(crate) ending: Ending,
     pub(crate) more_to_reap: bool,
     /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
@@ -112,7 +114,8 @@ pub(crate) struct Init {
     pub(crate) unheard: u64,
     /// Turns of the loop.
     pub(crate) wakeups: u64,
-    said_ready: bool,
+    /// What the outer manager was last told.
+    pub(crate) said: Option<System>,
     /// The emergency shell.
     pub(crate) shell: Option<Pid>,
     pub(crate) shell_again: Option<Time>,
@@ -121,128 +124,9 @@ pub(crate) struct Init {
 }
 
 impl Init {
-    /// Makes everything ready. What can not be had is said and done without; only
-    /// without memory, a poll or any descriptor there is no init.
-    pub(crate) fn new(options: Options, mode: Mode) -> io::Result<Init> {
-        let open_files = OpenFiles::raise();
-        let wrong = boot::duties(mode);
-        let reserve = File::open("/dev/null").ok();
-        let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
-        let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
-        if let Some(level) = kernel.level {
-            voice.quieten(level);
-        }
-        let now = clock::now();
-        for unknown in &options.unknown {
-            voice.say(now, Level::Info, format_args!("not understood: {unknown}"));
-        }
-        for sentence in wrong {
-            voice.say(now, Level::Warning, format_args!("{sentence}"));
-        }
-        let (paths, no_runtime) = Paths::find(&options);
-        if let Some(why) = no_runtime {
-            voice.say(now, Level::Warning, format_args!("{why}: there will be no control socket"));
-        }
-        let poll = Poll::new()?;
-        let (signals, deaf) = Signals::listen(poll.registry(), token::SIGNALS);
-        for (number, error) in deaf {
-            voice.say(now, Level::Warning, format_args!("signal {number} is not heard: {error}"));
-        }
-        let record = options.record.as_deref().map(|path| (path, Record::create(path)));
-        let record = match record {
-            Some((path, Err(error))) => {
-                voice.say(now, Level::Warning, format_args!("cannot record to {path}: {error}"));
-                None
-            }
-            Some((_, Ok(record))) => Some(record),
-            None => None,
-        };
-        let (tracker, how) = Tracker::new(mode == Mode::Machine);
-        if let Some(how) = how {
-            voice.say(now, Level::Info, format_args!("{how}"));
-        }
-        let mut init = Init {
-            mode,
-            paths,
-            poll,
-            tokens: Tokens(token::RUNS),
-            voice,
-            outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
-            now,
-            booted: now,
-            machine: Machine::new(match mode {
-                Mode::Machine => limit::SHUTDOWN_MACHINE,
-                Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
-            }),
-            runs: Runs::default(),
-            facts: VecDeque::new(),
-            spawner: Spawner::new()?,
-            null: Null::open()?,
-            base: Base::default(),
-            open_files,
-            tracker,
-            signals,
-            control: None,
-            notify: None,
-            logger: None,
-            log_is_finished: false,
-            loader: Loader::default(),
-            history: History::default(),
-            timings: Timings::default(),
-            record,
-            reserve,
-            ending: Ending::default(),
-            more_to_reap: true,
-            helper_outputs: u64::MAX,
-            unheard: 0,
-            wakeups: 0,
-            said_ready: false,
-            shell: None,
-            shell_again: None,
-            kernel_target: kernel.target,
-            options,
-        };
-        if let Some(descriptor) = init.tracker.descriptor() {
-            let source = descriptor.as_raw_fd();
-            let registry = init.poll.registry();
-            registry.register(&mut SourceFd(&source), Token(token::TRACKER), Interest::READABLE)?;
-        }
-        init.make_sockets();
-        init.load_at_boot();
-        Ok(init)
-    }
-
     /// One line of init's own.
     pub(crate) fn say(&mut self, level: Level, text: std::fmt::Arguments<'_>) {
         self.voice.say(self.now, level, text);
-    }
-
-    /// The control and the notify socket, anew.
-    pub(crate) fn make_sockets(&mut self) {
-        let Some(dir) = self.paths.runtime_dir.clone() else { return };
-        let registry = self.poll.registry();
-        if let Some(control) = &mut self.control {
-            self.reserve = control.take_reserve();
-        }
-        (self.control, self.notify) = (None, None);
-        let path = groundstate_units::control::place::control_socket(&dir);
-        let control = Control::listen(
-            registry,
-            Token(token::CONTROL),
-            token::CLIENTS,
-            &path,
-            self.reserve.take(),
-        );
-        let at = format!("{dir}/notify.sock");
-        let notify = Notify::bind(registry, Token(token::NOTIFY), &at);
-        match control {
-            Ok(control) => self.control = Some(control),
-            Err(error) => self.say(Level::Error, format_args!("cannot listen at {path}: {error}")),
-        }
-        match notify {
-            Ok(notify) => self.notify = Some(notify),
-            Err(error) => self.say(Level::Error, format_args!("cannot listen at {at}: {error}")),
-        }
     }
 
     /// Until the end.
@@ -255,9 +139,19 @@ impl Init {
             self.sort(&events);
             self.turn();
             if let Some(end) = self.ending.reached() {
+                self.leave();
                 return shutdown::End { how: end, mode: self.mode, outer: self.outer };
             }
         }
+    }
+
+    /// What init made in the file system goes with it.
+    fn leave(&mut self) {
+        if let Some(dir) = &self.paths.runtime_dir {
+            // Not there: there was no logger.
+            let _ = std::fs::remove_file(place::log_socket(dir));
+        }
+        self.tracker.leave();
     }
 
     fn wait(&mut self, events: &mut Events) {
@@ -358,99 +252,6 @@ impl Init {
         }
     }
 
-    /// What was told goes through the machine; what it orders is carried out; and so on
-    /// until nothing is left. Each order gives at most a few facts at once, so this ends.
-    pub(crate) fn settle(&mut self) {
-        while let Some(event) = self.facts.pop_front() {
-            self.step(event);
-        }
-    }
-
-    /// A wish of somebody who wants to know whether it was refused.
-    pub(crate) fn wish(&mut self, event: Event) -> Result<(), Refusal> {
-        self.settle();
-        let refused = self.step(event);
-        self.settle();
-        refused.map_or(Ok(()), Err)
-    }
-
-    fn step(&mut self, event: Event) -> Option<Refusal> {
-        let (word, about) = (word(&event), run_of(&event));
-        let kept = self.record.is_some().then(|| event.clone());
-        let outcome = self.machine.step(self.now, event);
-        if let (Some(record), Some(event)) = (&mut self.record, kept)
-            && let Err(error) = record.write(self.now, &event, &outcome)
-        {
-            self.record = None;
-            self.say(Level::Warning, format_args!("the record ends here: {error}"));
-        }
-        let Outcome { actions, refused } = outcome;
-        let notes: Vec<Note> = actions
-            .iter()
-            .filter_map(|action| match action {
-                Action::Note(note) => Some(note.clone()),
-                _ => None,
-            })
-            .collect();
-        self.timings.add(self.now, &notes);
-        let word = word.filter(|_| refused.is_none());
-        self.history.add(self.now, clock::wall(), word, about, notes);
-        for action in actions {
-            self.carry_out(action);
-        }
-        refused
-    }
-
-    fn carry_out(&mut self, action: Action) {
-        match action {
-            Action::Start { unit, name, run } => self.start_run(unit, &name, run),
-            Action::Stop { run, reason, nothing_left, .. } => {
-                self.stop_run(run, &reason, nothing_left);
-            }
-            Action::Kill { run, .. } => self.course(run, |procedure| procedure.kill()),
-            Action::ReloadUnit { run, .. } => self.course(run, |procedure| procedure.reload()),
-            Action::Note(note) => self.noted(&note),
-            Action::Emergency => self.emergency(),
-            Action::Finish(how) => self.finish(how),
-        }
-    }
-
-    /// The provider of `log-dir-after` is active: what the log directory lies on is there.
-    fn open_log_files(&mut self, active: &Name) {
-        let generation = self.machine.generation();
-        let Some(after) = &generation.settings.log_dir_after else { return };
-        let target = generation.find_target(after.as_str());
-        let unit = generation.find_unit(active.as_str()).and_then(|unit| generation.unit(unit));
-        if target.zip(unit).is_some_and(|(target, unit)| unit.provides.contains(&target))
-            && let Some(logger) = &mut self.logger
-        {
-            logger.open_files(self.now);
-        }
-    }
-
-    fn noted(&mut self, note: &Note) {
-        if note.to.is_active()
-            && let Some(running) = note.run.and_then(|run| self.runs.get_mut(run))
-        {
-            running.procedure.counts_as_ready();
-        }
-        if note.to.is_active() {
-            self.open_log_files(&note.unit);
-        }
-        let (level, word) = match note.to {
-            State::Failed => (Level::Warning, "failed"),
-            State::Running | State::Exited if !note.from.is_active() => {
-                (Level::Info, note.to.as_str())
-            }
-            _ => (Level::Debug, note.to.as_str()),
-        };
-        let unit = &note.unit;
-        match &note.reason {
-            Some(reason) => self.say(level, format_args!("{unit}: {word}: {reason}")),
-            None => self.say(level, format_args!("{unit}: {word}")),
-        }
-    }
-
     fn obey(&mut self, asked: Asked) {
         let machine = self.mode == Mode::Machine;
         let shutdown = match asked {
@@ -474,6 +275,7 @@ impl Init {
         self.stream_events();
         self.answer_waits();
         self.look_at_ending();
+        self.open_log_files();
         if let Some(control) = &mut self.control {
             control.flush(now);
         }
@@ -484,50 +286,40 @@ impl Init {
             // A full disk is noticed by the next write.
             let _ = record.flush();
         }
-        if !self.said_ready && self.machine.generation().number > 0 && self.machine.is_settled() {
-            self.said_ready = true;
-            self.outer.say("READY=1\nSTATUS=running\n");
+        self.tell_outside();
+    }
+
+    /// Log files may be opened once the file system they are on is there.
+    fn open_log_files(&mut self) {
+        if self.log_files_open {
+            return;
+        }
+        let generation = self.machine.generation();
+        let open = match &generation.settings.log_dir_after {
+            None => true,
+            Some(target) => {
+                let unit = self.machine.graph().meant(generation, target).unit();
+                unit.is_some_and(|unit| self.machine.state(unit).is_active())
+            }
+        };
+        let now = self.now;
+        if let Some(logger) = self.logger.as_mut().filter(|_| open) {
+            logger.open_files(now);
+            self.log_files_open = true;
         }
     }
-}
 
-/// The word in the event log for an event that is about init itself.
-fn word(event: &Event) -> Option<&'static str> {
-    match event {
-        Event::Boot { .. } => Some("boot"),
-        Event::SetGoal(_) => Some("set-target"),
-        Event::Want { .. } => Some("want"),
-        Event::Unwant(_) => Some("unwant"),
-        Event::SetPolicy(_) => Some("policy"),
-        Event::Reload { .. } => Some("reload"),
-        Event::Restart(_) => Some("restart"),
-        Event::ReloadUnit(_) => Some("reload-unit"),
-        Event::Retry(_) => Some("retry"),
-        Event::Shutdown(_) => Some("shutdown"),
-        _ => None,
-    }
-}
-
-/// The run an event is about.
-fn run_of(event: &Event) -> Option<RunId> {
-    match event {
-        Event::Executed(run)
-        | Event::Ready(run)
-        | Event::Reloading(run)
-        | Event::Reloaded(run, _)
-        | Event::Stopping(run)
-        | Event::Status(run, _)
-        | Event::ExtendTimeout(run, _)
-        | Event::WatchdogEvery(run, _)
-        | Event::WatchdogPing(run)
-        | Event::WatchdogTrigger(run)
-        | Event::Exited(run, _)
-        | Event::Ended(run, _)
-        | Event::Gone(run)
-        | Event::Skipped(run, _)
-        | Event::StartFailed(run, _)
-        | Event::Protocol(run, _)
-        | Event::OutOfMemory(run) => Some(*run),
-        _ => None,
+    /// The outer manager is told when the boot has settled, and of each change after it.
+    fn tell_outside(&mut self) {
+        if self.said.is_none() && !self.machine.is_settled() {
+            return;
+        }
+        let system = self.machine.system();
+        if self.ending.is_under_way() || self.said == Some(system) {
+            return;
+        }
+        let ready = if self.said.is_none() { "READY=1\n" } else { "" };
+        self.said = Some(system);
+        self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }
 }

@@ -1,6 +1,7 @@
 //! PID 1: facts in, deeds out. The chapters: what was asked ([`options`]), what init is
 //! ([`boot`]), the loop ([`event_loop`]), the end ([`shutdown`]).
 
+mod begin;
 mod boot;
 mod cgroup;
 mod clock;
@@ -21,6 +22,7 @@ mod run;
 mod shutdown;
 mod signals;
 mod spawn;
+mod step;
 mod sys;
 mod timings;
 mod voice;
@@ -31,6 +33,7 @@ fn main() -> std::process::ExitCode {
     if let Some(answered) = options.answer(mode) {
         return answered;
     }
+    boot::hush_panics(mode);
     match event_loop::Init::new(options, mode) {
         Ok(init) => init.run().carry_out().into(),
         Err(error) => boot::impossible(mode, &error),

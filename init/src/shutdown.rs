@@ -124,10 +124,8 @@ impl End {
             Shutdown::Halt => RebootMode::RB_HALT_SYSTEM,
             Shutdown::Poweroff | Shutdown::Exit(_) => RebootMode::RB_POWER_OFF,
         };
-        let refused: nix::Result<Infallible> = reboot(mode);
-        if let Err(error) = refused {
-            eprint_console(&format!("the kernel refuses: {error}"));
-        }
+        let Err(error): nix::Result<Infallible> = reboot(mode);
+        eprint_console(&format!("the kernel refuses: {error}"));
         park()
     }
 }

@@ -80,9 +80,6 @@ impl Signals {
         (Signals { listened }, missing)
     }
 
-    /// How many tokens `listen` uses.
-    pub(crate) const TOKENS: usize = MEANINGS.len();
-
     fn one(registry: &Registry, token: Token, signal: i32) -> io::Result<OwnedFd> {
         let (read_end, write_end) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         registry.register(&mut SourceFd(&read_end.as_raw_fd()), token, Interest::READABLE)?;

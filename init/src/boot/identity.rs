@@ -42,10 +42,9 @@ fn machine_id() -> Result<(), String> {
     let read = fs::File::open("/dev/urandom").and_then(|mut from| from.read_exact(&mut bytes));
     read.map_err(|error| format!("cannot make a machine-id: {error}"))?;
     // RFC 4122: version 4, variant 1.
-    if let [_, _, _, _, _, _, six, _, eight, ..] = &mut bytes {
-        *six = (*six & 0x0f) | 0x40;
-        *eight = (*eight & 0x3f) | 0x80;
-    }
+    let [_, _, _, _, _, _, six, _, eight, ..] = &mut bytes;
+    *six = (*six & 0x0f) | 0x40;
+    *eight = (*eight & 0x3f) | 0x80;
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     if put(MACHINE_ID, &text).is_ok() {
         return Ok(());

@@ -67,6 +67,15 @@ pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::Ex
     std::process::ExitCode::from(70)
 }
 
+/// A panic is one line, and never waits for whoever reads it: no backtrace, whatever the
+/// environment (on a machine: the kernel command line) says.
+pub(crate) fn hush_panics(mode: Mode) {
+    std::panic::set_hook(Box::new(move |panic| {
+        let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
+        voice.say(clock::now(), Level::Error, format_args!("{panic}"));
+    }));
+}
+
 /// The first duties. What could not be done comes back, a sentence each.
 pub(crate) fn duties(mode: Mode) -> Vec<String> {
     match mode {

@@ -2,13 +2,11 @@
 //! wishes become events, and the machine decides.
 
 use super::client::{Caller, Client, Line as Input};
-use super::show;
 use crate::event_loop::Init;
 use crate::limit;
 use crate::loader::{Asker, Purpose};
-use crate::sys::Pid;
 use crate::voice::Level;
-use groundstate_units::control::answer::{Changed, End, Failure, Line, Report, Settled, Told};
+use groundstate_units::control::answer::{Changed, Failure, Line, Report, Told};
 use groundstate_units::control::request::{Malformed, Request, Role, Verb};
 use groundstate_units::diagnostic::Diagnostic;
 use groundstate_units::generation::Generation;
@@ -24,14 +22,14 @@ use std::time::Duration;
 const TERM: u8 = 15;
 
 /// An answer, as the JSON of its `ok`; none yet for what is answered later.
-type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
+pub(super) type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
 
 /// Answers of different types through one door.
-mod erased {
+pub(super) mod erased {
     use super::{Line, Serialize};
 
     /// One that can be written as a line.
-    pub(super) trait Answer {
+    pub(crate) trait Answer {
         /// The line, with its newline.
         fn line(&self, id: u64) -> Vec<u8>;
     }
@@ -43,7 +41,7 @@ mod erased {
     }
 }
 
-fn line(answer: &impl Serialize) -> Vec<u8> {
+pub(super) fn line(answer: &impl Serialize) -> Vec<u8> {
     // What can not be written as JSON is a bug of ours; the client sees an empty line.
     let mut line = serde_json::to_vec(answer).unwrap_or_default();
     line.push(b'\n');
@@ -55,7 +53,7 @@ fn failed(id: u64, failure: Failure) -> Vec<u8> {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "the last word of most verbs")]
-fn now(answer: impl Serialize + 'static) -> Answered {
+pub(super) fn now(answer: impl Serialize + 'static) -> Answered {
     Ok(Some(Box::new(answer)))
 }
 
@@ -118,11 +116,11 @@ impl Init {
         self.control.as_ref()?.clients.get(&number).map(|client| client.caller)
     }
 
-    fn client(&mut self, number: usize) -> Option<&mut Client> {
+    pub(super) fn client(&mut self, number: usize) -> Option<&mut Client> {
         self.control.as_mut()?.clients.get_mut(&number)
     }
 
-    fn queue(&mut self, number: usize, line: &[u8]) {
+    pub(super) fn queue(&mut self, number: usize, line: &[u8]) {
         if let Some(client) = self.client(number) {
             client.queue(line);
         }
@@ -282,66 +280,6 @@ impl Init {
         now(Told { schema: 1, units })
     }
 
-    fn answer_events(&mut self, asker: Asker, follow: bool, after: u64) -> Answered {
-        let last = self.history.last();
-        let lines = self.event_lines(after, asker.id);
-        self.queue(asker.client, &lines);
-        if !follow {
-            return now(End { end: true });
-        }
-        if let Some(client) = self.client(asker.client) {
-            client.follows = Some((asker.id, last));
-        }
-        Ok(None)
-    }
-
-    fn event_lines(&self, after: u64, id: u64) -> Vec<u8> {
-        let facts = self.shown_by();
-        let mut lines = Vec::new();
-        for entry in self.history.after(after) {
-            lines.extend(line(&Line::ok(id, show::event(entry, &facts))));
-        }
-        lines
-    }
-
-    /// Sends new events to who follows them.
-    pub(crate) fn stream_events(&mut self) {
-        let last = self.history.last();
-        let Some(control) = &self.control else { return };
-        let behind: Vec<(usize, u64, u64)> = control
-            .clients
-            .iter()
-            .filter_map(|(number, client)| client.follows.map(|(id, seq)| (*number, id, seq)))
-            .filter(|(_, _, seq)| *seq < last)
-            .collect();
-        for (number, id, seq) in behind {
-            let lines = self.event_lines(seq, id);
-            if let Some(client) = self.client(number) {
-                client.queue(&lines);
-                client.follows = Some((id, last));
-            }
-        }
-    }
-
-    /// Answers `wait` once nothing is under way.
-    pub(crate) fn answer_waits(&mut self) {
-        if !self.has_waiting() || !self.machine.is_settled() || self.ending.is_under_way() {
-            return;
-        }
-        let system = self.machine.system();
-        let Some(control) = &mut self.control else { return };
-        for client in control.clients.values_mut() {
-            for id in std::mem::take(&mut client.waits) {
-                client.queue(&line(&Line::ok(id, Settled { schema: 1, system })));
-            }
-        }
-    }
-
-    fn has_waiting(&self) -> bool {
-        let clients = self.control.iter().flat_map(|control| control.clients.values());
-        clients.into_iter().any(|client| !client.waits.is_empty())
-    }
-
     /// A load that was asked for was refused.
     pub(crate) fn refuse_load(&mut self, asker: Asker, found: &[Diagnostic], why: &str) {
         if self.recall(asker) {
@@ -364,6 +302,7 @@ impl Init {
         match &outcome {
             Ok(_) => {
                 self.settle_in(&generation.settings);
+                self.timings.keep(&generation);
                 let (number, units) = (generation.number, generation.units.len());
                 self.say(Level::Info, format_args!("generation {number}: {units} units"));
             }
@@ -402,34 +341,6 @@ impl Init {
             }
         };
         self.queue(asker.client, &line);
-    }
-
-    /// Whose process this is.
-    fn owner(&self, pid: i32) -> Option<groundstate_units::machine::event::RunId> {
-        self.runs.of(pid).or_else(|| self.tracker.whose(Pid::from_raw(pid)))
-    }
-
-    fn whose(&self, pid: i32) -> groundstate_units::control::answer::Whose {
-        let run = self.owner(pid);
-        let running = run.and_then(|run| self.runs.get(run));
-        let role = running.map(|running| {
-            if running.main.as_ref().is_some_and(|main| main.pid() == pid) {
-                "main"
-            } else if running.lines.contains_key(&pid) {
-                "helper"
-            } else {
-                "child"
-            }
-        });
-        let targets = running.map(|running| &running.targets).into_iter().flatten();
-        groundstate_units::control::answer::Whose {
-            schema: 1,
-            pid: u32::try_from(pid).unwrap_or(0),
-            unit: running.map(|running| running.name.to_string()),
-            targets: targets.map(Name::to_string).collect(),
-            run: run.map(|run| run.0),
-            role: role.map(str::to_string),
-        }
     }
 }
 

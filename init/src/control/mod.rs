@@ -6,7 +6,9 @@
 pub(crate) mod answer;
 pub(crate) mod client;
 mod show;
+mod stream;
 
+use crate::event_loop::token;
 use crate::limit;
 use client::{Caller, Client};
 use groundstate_units::time::Time;
@@ -27,7 +29,6 @@ const FULL: &[u8] = br#"{"v":1,"id":null,"error":{"kind":"busy","message":"too m
 pub(crate) struct Control {
     listener: UnixListener,
     path: String,
-    token: Token,
     /// Connections by token.
     pub(crate) clients: BTreeMap<usize, Client>,
     next: usize,
@@ -42,39 +43,35 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Listens at `path`, replacing what is there. Tokens from `first` on are its own.
+    /// Listens at `path`, replacing what is there.
     pub(crate) fn listen(
         registry: &Registry,
-        token: Token,
-        first: usize,
         path: &str,
-        reserve: Option<File>,
+        reserve: impl FnOnce() -> Option<File>,
     ) -> io::Result<Control> {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut listener = UnixListener::bind(path)?;
-        // Every uid may connect; what it may ask is decided by its credentials.
-        set_permissions(path, Permissions::from_mode(0o666))?;
-        registry.register(&mut listener, token, Interest::READABLE)?;
         Ok(Control {
-            listener,
+            listener: watched(registry, path)?,
             path: path.to_string(),
-            token,
             clients: BTreeMap::new(),
-            next: first,
+            next: token::CLIENTS,
             ready: true,
-            reserve,
+            reserve: reserve(),
             rests_until: None,
             own_uid: nix::unistd::geteuid().as_raw(),
             refused: 0,
         })
     }
 
+    /// The same at the same path, which somebody may have removed or replaced.
+    pub(crate) fn listen_anew(&mut self, registry: &Registry) -> io::Result<()> {
+        self.listener = watched(registry, &self.path)?;
+        self.ready = true;
+        Ok(())
+    }
+
     /// The poll says this token is ready; `gone`: nobody is at the other end any more.
     pub(crate) fn ready(&mut self, token: Token, gone: bool) {
-        if token == self.token {
+        if token.0 == token::CONTROL {
             self.ready = true;
         } else if let Some(client) = self.clients.get_mut(&token.0) {
             client.readable = true;
@@ -136,11 +133,6 @@ impl Control {
         self.reserve = File::open("/dev/null").ok();
     }
 
-    /// Gives the reserve to who takes the place of this one.
-    pub(crate) fn take_reserve(&mut self) -> Option<File> {
-        self.reserve.take()
-    }
-
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream, now: Time) {
         let Ok(caller) = self.caller(&stream) else { return };
         if !self.has_room(caller, now) {
@@ -150,7 +142,7 @@ impl Control {
             return;
         }
         let number = self.next;
-        self.next = self.next.wrapping_add(1).max(self.token.0.saturating_add(1));
+        self.next = if number >= token::RUNS - 1 { token::CLIENTS } else { number + 1 };
         let interest = Interest::READABLE | Interest::WRITABLE;
         let mut client = Client::new(stream, caller, now);
         if registry.register(client.stream(), Token(number), interest).is_ok() {
@@ -237,7 +229,7 @@ fn is_of_other_users(pid: i32) -> bool {
     }
 }
 
-/// A listening socket for somebody else: every uid may connect.
+/// A listening socket: every uid may connect; what it may ask is decided by its credentials.
 pub(crate) fn listen(path: &str) -> io::Result<OwnedFd> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -247,4 +239,10 @@ pub(crate) fn listen(path: &str) -> io::Result<OwnedFd> {
     listener.set_nonblocking(true)?;
     set_permissions(path, Permissions::from_mode(0o666))?;
     Ok(OwnedFd::from(listener))
+}
+
+fn watched(registry: &Registry, path: &str) -> io::Result<UnixListener> {
+    let mut listener = UnixListener::from_std(listen(path)?.into());
+    registry.register(&mut listener, Token(token::CONTROL), Interest::READABLE)?;
+    Ok(listener)
 }

@@ -5,13 +5,14 @@ use crate::event_loop::Init;
 use crate::history::Entry;
 use crate::limit;
 use crate::run::table::Running;
+use crate::sys::Pid;
 use groundstate_units::control::answer::{
-    Blame, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Why,
+    Blame, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,
 };
 use groundstate_units::control::place;
 use groundstate_units::generation::UnitId;
 use groundstate_units::graph::Provider;
-use groundstate_units::machine::event::Event;
+use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::name::Name;
 use groundstate_units::view::{self, Facts};
 use groundstate_units::wall::Wall;
@@ -134,6 +135,34 @@ impl Init {
             crashes: 0,
             resumed: None,
             main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
+        }
+    }
+
+    /// Whose process this is.
+    fn owner(&self, pid: i32) -> Option<RunId> {
+        self.runs.of(pid).or_else(|| self.tracker.whose(Pid::from_raw(pid)))
+    }
+
+    pub(super) fn whose(&self, pid: i32) -> Whose {
+        let run = self.owner(pid);
+        let running = run.and_then(|run| self.runs.get(run));
+        let role = running.map(|running| {
+            if running.main.as_ref().is_some_and(|main| main.pid() == pid) {
+                "main"
+            } else if running.lines.contains_key(&pid) {
+                "helper"
+            } else {
+                "child"
+            }
+        });
+        let targets = running.map(|running| &running.targets).into_iter().flatten();
+        Whose {
+            schema: 1,
+            pid: u32::try_from(pid).unwrap_or(0),
+            unit: running.map(|running| running.name.to_string()),
+            targets: targets.map(Name::to_string).collect(),
+            run: run.map(|run| run.0),
+            role: role.map(str::to_string),
         }
     }
 }

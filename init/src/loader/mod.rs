@@ -16,7 +16,6 @@ use crate::spawn::{Base, Passed};
 use crate::sys::{Pid, process, signal};
 use crate::voice::Level;
 use child::Errand;
-use groundstate_units::control::place;
 use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::Event;
@@ -26,7 +25,7 @@ use groundstate_units::time::Time;
 use nix::sys::resource::Resource;
 use parcel::{Delivery, Parcel};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// Who asked over the control socket, and with which id.
@@ -264,21 +263,11 @@ impl Init {
         if let Some(logger) = &mut self.logger {
             return logger.set(log, now);
         }
-        let listener = self.paths.runtime_dir.clone().and_then(|dir| {
-            let path = place::log_socket(&dir);
-            let listener = crate::control::listen(&path);
-            if let Err(error) = &listener {
-                self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
-            }
-            listener.ok()
-        });
+        let listener = self.log_listener();
         match logger::Handle::new(log, listener) {
             Ok(mut logger) => {
                 if let Err(error) = logger.start(now) {
                     self.say(Level::Error, format_args!("cannot start the logger: {error}"));
-                }
-                if settings.log_dir_after.is_none() {
-                    logger.open_files(now);
                 }
                 self.logger = Some(logger);
                 self.watch_logger();

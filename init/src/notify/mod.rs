@@ -44,21 +44,21 @@ impl Notify {
     /// Binds `path`, replacing what is there.
     pub(crate) fn bind(registry: &Registry, token: Token, path: &str) -> io::Result<Notify> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let socket = open_socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
-        setsockopt(&socket, sockopt::PassCred, &true)?;
+        let opened = open_socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
+        socket::pass_credentials(&opened)?;
         // Room for a burst; the kernel's own cap holds where this is refused.
-        let _ = setsockopt(&socket, sockopt::RcvBuf, &(8 * 1024 * 1024));
+        let _ = setsockopt(&opened, sockopt::RcvBuf, &(8 * 1024 * 1024));
         let address = UnixAddr::new(path)?;
         match unlink(path) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(error) => return Err(error.into()),
         }
-        bind(socket.as_raw_fd(), &address)?;
+        bind(opened.as_raw_fd(), &address)?;
         // Every uid may write: who may say what is decided by credentials.
         let everyone = Mode::from_bits_truncate(0o666);
         fchmodat(nix::fcntl::AT_FDCWD, path, everyone, FchmodatFlags::FollowSymlink)?;
-        registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
-        Ok(Notify { socket, path: path.to_string(), ready: true, dropped: 0 })
+        registry.register(&mut SourceFd(&opened.as_raw_fd()), token, Interest::READABLE)?;
+        Ok(Notify { socket: opened, path: path.to_string(), ready: true, dropped: 0 })
     }
 
     /// Where services send to.

@@ -144,25 +144,10 @@ impl Procedure {
         self.exit_told
     }
 
-    /// It is being stopped.
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping
-    }
-
-    /// Its pid file is being looked for.
-    pub(crate) fn is_seeking(&self) -> bool {
-        self.step == Step::Seeking
-    }
-
     /// It may be over as soon as its last process has ended.
     pub(crate) fn waits_for_the_last(&self) -> bool {
         let ends = self.exit_told || self.stopping || self.failure.is_some();
         (ends && !self.gone_told) || self.step == Step::Seeking
-    }
-
-    /// It has not been ready, and can still become so by what it says.
-    pub(crate) fn may_become_ready(&self) -> bool {
-        !self.was_ready && !self.exit_told
     }
 
     /// The beginning.
@@ -468,3 +453,7 @@ impl Procedure {
         vec![Deed::Tell(Event::Gone(self.run)), Deed::Forget]
     }
 }
+
+#[cfg(test)]
+#[path = "procedure_tests.rs"]
+mod tests;

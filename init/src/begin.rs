@@ -1,0 +1,165 @@
+//! The beginning: everything made ready before the first turn of the loop. What can not be
+//! had is said and done without.
+
+use crate::boot::{self, Mode, kernel_line::KernelLine, limits::OpenFiles};
+use crate::cgroup::Tracker;
+use crate::clock;
+use crate::control::{self, Control};
+use crate::event_loop::{Init, Tokens, token};
+use crate::history::History;
+use crate::limit;
+use crate::loader::Loader;
+use crate::notify::Notify;
+use crate::options::Options;
+use crate::outer::Outer;
+use crate::paths::Paths;
+use crate::record::Record;
+use crate::run::table::Runs;
+use crate::shutdown::Ending;
+use crate::signals::Signals;
+use crate::spawn::{Base, Null, Spawner};
+use crate::timings::Timings;
+use crate::voice::{Level, Voice};
+use groundstate_units::control::place;
+use groundstate_units::machine::Machine;
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Token};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+impl Init {
+    /// Only without memory, a poll or any descriptor there is no init.
+    pub(crate) fn new(options: Options, mode: Mode) -> io::Result<Init> {
+        let open_files = OpenFiles::raise();
+        let mut complaints: Vec<String> =
+            options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
+        complaints.extend(boot::duties(mode));
+        let reserve = File::open("/dev/null").ok();
+        let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
+        let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
+        if let Some(level) = kernel.level {
+            voice.quieten(level);
+        }
+        let (paths, no_runtime) = Paths::find(&options);
+        complaints.extend(no_runtime.map(|why| format!("{why}: there will be no control socket")));
+        let poll = Poll::new()?;
+        let (signals, deaf) = Signals::listen(poll.registry(), token::SIGNALS);
+        complaints
+            .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));
+        let (record, no_record) = record(&options);
+        complaints.extend(no_record);
+        let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
+        let now = clock::now();
+        let mut init = Init {
+            mode,
+            paths,
+            poll,
+            tokens: Tokens::default(),
+            voice,
+            outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
+            now,
+            booted: now,
+            machine: Machine::new(match mode {
+                Mode::Machine => limit::SHUTDOWN_MACHINE,
+                Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
+            }),
+            runs: Runs::default(),
+            facts: VecDeque::new(),
+            spawner: Spawner::new()?,
+            null: Null::open()?,
+            base: Base::default(),
+            open_files,
+            tracker,
+            signals,
+            control: None,
+            notify: None,
+            logger: None,
+            log_is_finished: false,
+            log_files_open: false,
+            loader: Loader::default(),
+            history: History::default(),
+            timings: Timings::default(),
+            record,
+            reserve,
+            ending: Ending::default(),
+            more_to_reap: true,
+            helper_outputs: u64::MAX,
+            unheard: 0,
+            wakeups: 0,
+            said: None,
+            shell: None,
+            shell_again: None,
+            kernel_target: kernel.target,
+            options,
+        };
+        for complaint in complaints {
+            init.say(Level::Warning, format_args!("{complaint}"));
+        }
+        if let Some(why) = no_cgroups {
+            init.say(Level::Info, format_args!("processes are told apart by descent: {why}"));
+        }
+        init.watch_tracker()?;
+        init.make_sockets();
+        init.load_at_boot();
+        Ok(init)
+    }
+
+    fn watch_tracker(&self) -> io::Result<()> {
+        let Some(descriptor) = self.tracker.descriptor() else { return Ok(()) };
+        let source = descriptor.as_raw_fd();
+        let registry = self.poll.registry();
+        registry.register(&mut SourceFd(&source), Token(token::TRACKER), Interest::READABLE)
+    }
+
+    /// The sockets in the runtime directory, anew. Connections stay.
+    pub(crate) fn make_sockets(&mut self) {
+        let Some(dir) = self.paths.runtime_dir.clone() else { return };
+        let registry = self.poll.registry();
+        let path = place::control_socket(&dir);
+        let reserve = &mut self.reserve;
+        let made = match &mut self.control {
+            Some(control) => control.listen_anew(registry),
+            None => Control::listen(registry, &path, || reserve.take())
+                .map(|control| self.control = Some(control)),
+        };
+        if let Err(error) = made {
+            self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
+        }
+        // The old one removes its path when it is dropped: before the new one is made.
+        self.notify = None;
+        let path = format!("{dir}/notify.sock");
+        match Notify::bind(self.poll.registry(), Token(token::NOTIFY), &path) {
+            Ok(notify) => self.notify = Some(notify),
+            Err(error) => self.say(Level::Error, format_args!("cannot listen at {path}: {error}")),
+        }
+        if self.logger.is_some()
+            && let Some(listener) = self.log_listener()
+            && let Some(logger) = &mut self.logger
+        {
+            logger.listen(listener);
+        }
+    }
+
+    /// `log.sock`, for the logger.
+    pub(crate) fn log_listener(&mut self) -> Option<std::os::fd::OwnedFd> {
+        let path = place::log_socket(self.paths.runtime_dir.as_deref()?);
+        match control::listen(&path) {
+            Ok(listener) => Some(listener),
+            Err(error) => {
+                self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// `--record`; also why there is none.
+fn record(options: &Options) -> (Option<Record>, Option<String>) {
+    let Some(path) = &options.record else { return (None, None) };
+    match Record::create(path) {
+        Ok(record) => (Some(record), None),
+        Err(error) => (None, Some(format!("cannot record to {path}: {error}"))),
+    }
+}

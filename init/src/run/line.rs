@@ -1,0 +1,148 @@
+//! One line of a unit becomes a process: prepared, cloned, watched until it is known
+//! whether the program was executed.
+
+use super::procedure::{Deed, Part};
+use super::table::Main;
+use crate::event_loop::Init;
+use crate::logger;
+use crate::spawn::{Prepared, Request, Verdict};
+use crate::sys::Pid;
+use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
+use groundstate_units::name::Name;
+use groundstate_units::spec::{ExecLine, Kind, Log, NotifyAccess, Run};
+use mio::Interest;
+use mio::unix::SourceFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::rc::Rc;
+
+impl Init {
+    pub(super) fn spawn_line(&mut self, run: RunId, part: Part) -> Vec<Deed> {
+        match self.try_spawn(run, part) {
+            Ok(()) => Vec::new(),
+            Err(failure) => match self.runs.get_mut(run) {
+                Some(running) => running.procedure.not_executed(part, failure),
+                None => Vec::new(),
+            },
+        }
+    }
+
+    pub(super) fn try_spawn(&mut self, run: RunId, part: Part) -> Result<(), ExecFailure> {
+        let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
+        let (spec, name) = (running.spec.clone(), running.name.clone());
+        let Some(line) = line_of(&spec, part) else { return Ok(()) };
+        let fail = |stage, error: &std::io::Error| ExecFailure {
+            stage,
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+            path: name.to_string(),
+        };
+        // The write end is kept for the lines of the start alone: a table of descriptors that
+        // grew with the number of units would make each clone dearer.
+        let last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
+        let kept = if last { running.output.take() } else { running.output.clone() };
+        let (targets, main_pid) =
+            (running.targets.clone(), running.main.as_ref().map(|main| Pid::from_raw(main.pid())));
+        let output = match kept {
+            Some(output) => output,
+            None => {
+                let number = self.helper_outputs;
+                self.helper_outputs = number.saturating_sub(1);
+                self.output(RunId(number), &name, &targets, &spec)
+                    .map_err(|error| fail(Stage::Stdio, &error))?
+            }
+        };
+        let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
+        let place = self.tracker.place(run, name.as_str())?;
+        self.base.limits = self.open_files.of_children();
+        let prepared = Prepared::new(Request {
+            unit: name.as_str(),
+            run: &spec,
+            line,
+            main_pid,
+            base: &self.base,
+            notify_socket: notify.as_deref().filter(|_| spec.notify_access != NotifyAccess::None),
+            extra: &[],
+            stdio: [self.null.input.clone(), output.clone(), output],
+            listen: Vec::new(),
+            place,
+            take_terminal: false,
+        })?;
+        let child = self.spawner.spawn(prepared)?;
+        let (pid, token) = (child.pid.as_raw(), self.tokens.next());
+        self.tracker.started(run, child.pid);
+        self.runs.own(pid, run, part);
+        self.runs.watch(token.0, run);
+        // Without the poll the verdict comes with the exit.
+        let _ = self.poll.registry().register(
+            &mut SourceFd(&child.report.as_fd().as_raw_fd()),
+            token,
+            Interest::READABLE,
+        );
+        if let Some(running) = self.runs.get_mut(run) {
+            running.reports.insert(token.0, (pid, part, child.report));
+            if matches!(part, Part::Pre(_) | Part::Start(_)) {
+                running.current = Some(pid);
+            }
+            let foreground =
+                matches!(spec.kind, Kind::ForegroundNotified | Kind::ForegroundSupervised);
+            if foreground && matches!(part, Part::Start(_)) {
+                running.main = Some(Main::Child(pid));
+            }
+        }
+        Ok(())
+    }
+
+    /// A report of a child is readable.
+    pub(crate) fn report_ready(&mut self, token: usize) {
+        let Some(run) = self.runs.watched(token) else { return };
+        let Some(running) = self.runs.get_mut(run) else { return };
+        let Some((_, part, report)) = running.reports.get_mut(&token) else { return };
+        let part = *part;
+        match report.verdict() {
+            Verdict::Pending => {}
+            Verdict::Executed => {
+                running.reports.remove(&token);
+                self.runs.unwatch(token);
+                self.course(run, |procedure| procedure.executed(part));
+            }
+            // Its process has not been reaped: the failure is told with its end.
+            Verdict::Failed(_) => {}
+        }
+    }
+
+    /// Where a run's output goes.
+    pub(super) fn output(
+        &mut self,
+        run: RunId,
+        name: &Name,
+        targets: &[Name],
+        spec: &Run,
+    ) -> std::io::Result<Rc<OwnedFd>> {
+        match (spec.log, &mut self.logger) {
+            (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
+                let log = logger::RunLog {
+                    run,
+                    unit: name.clone(),
+                    targets: targets.to_vec(),
+                    log: spec.log,
+                    ready_grep: spec.ready_grep.clone(),
+                };
+                logger.pipe_for(log).map(Rc::new)
+            }
+            (Log::Inherit, _) => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
+            (Log::Null | Log::File | Log::Kmsg | Log::Syslog | Log::Console, _) => {
+                Ok(self.null.output.clone())
+            }
+        }
+    }
+}
+
+/// The line of a unit.
+fn line_of(spec: &Run, part: Part) -> Option<&ExecLine> {
+    match part {
+        Part::Pre(n) => spec.exec_start_pre.get(n),
+        Part::Start(n) => spec.exec_start.get(n),
+        Part::Stop(n) => spec.exec_stop.get(n),
+        Part::Reload(n) => spec.exec_reload.get(n),
+        Part::Main => None,
+    }
+}

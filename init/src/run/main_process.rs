@@ -1,0 +1,170 @@
+//! The main process of a run: how it is found where init did not start it, how it and
+//! the rest are signalled. No signal ever goes to a pid that could be somebody else's: init
+//! holds either an unreaped child or a descriptor of the process.
+
+use super::pid_file;
+use super::procedure::{Deed, Part, Procedure, Whom};
+use super::table::{Main, Search};
+use crate::event_loop::Init;
+use crate::limit;
+use crate::sys::{Pid, signal};
+use crate::voice::Level;
+use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::Exit;
+use mio::Interest;
+use mio::unix::SourceFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// SIGCONT: a stopped process can not act on any other signal but KILL.
+const CONT: u8 = 18;
+/// SIGKILL.
+const KILL: u8 = 9;
+
+impl Init {
+    pub(super) fn signal_run(&mut self, run: RunId, whom: Whom, number: u8) {
+        match whom {
+            Whom::All => {
+                self.tracker.signal(run, number, None);
+                self.tracker.signal(run, CONT, None);
+            }
+            Whom::Main => {
+                self.signal_main(run, number);
+                self.signal_main(run, CONT);
+            }
+        }
+    }
+
+    /// Sends a signal to the main process, or to that of the line under way. False: there
+    /// is none.
+    pub(crate) fn signal_main(&self, run: RunId, number: u8) -> bool {
+        let Some(running) = self.runs.get(run) else { return false };
+        let sent = match &running.main {
+            // Our own child that is not reaped: the pid is its own.
+            Some(Main::Child(pid)) => signal::kill(Pid::from_raw(*pid), number),
+            Some(Main::Other { pidfd, .. }) => signal::pidfd_kill(pidfd.as_fd(), number),
+            None => match running.current {
+                Some(pid) => signal::kill(Pid::from_raw(pid), number),
+                None => return false,
+            },
+        };
+        sent.is_ok()
+    }
+
+    pub(super) fn kill_run(&mut self, run: RunId) {
+        self.tracker.kill(run);
+        let Some(running) = self.runs.get(run) else { return };
+        // Those that are still on their way into the cgroup.
+        for pid in running.lines.keys() {
+            let _ = signal::kill(Pid::from_raw(*pid), KILL);
+        }
+        if let Some(Main::Other { pidfd, .. }) = &running.main {
+            let _ = signal::pidfd_kill(pidfd.as_fd(), KILL);
+        }
+    }
+
+    pub(super) fn remove_pid_file(&mut self, run: RunId) {
+        let Some(running) = self.runs.get(run) else { return };
+        let (name, path) = (running.name.clone(), running.spec.pid_file.clone());
+        if let Some(path) = path
+            && let Err(error) = pid_file::remove(&path)
+        {
+            self.say(Level::Warning, format_args!("{name}: cannot remove the old {path}: {error}"));
+        }
+    }
+
+    pub(super) fn seek_pid_file(&mut self, run: RunId) {
+        let at = self.now;
+        if let Some(running) = self.runs.get_mut(run) {
+            running.current = None;
+            let pause = Duration::from_millis(5);
+            running.search = Some(Search { at, pause, wrong_since: None });
+        }
+        self.look_for_pid_file(run);
+    }
+
+    /// One look, and when to look again.
+    pub(super) fn look_for_pid_file(&mut self, run: RunId) {
+        let now = self.now;
+        let Some(running) = self.runs.get_mut(run) else { return };
+        let (Some(path), Some(search)) = (running.spec.pid_file.clone(), &mut running.search)
+        else {
+            return;
+        };
+        search.at = now.after(search.pause);
+        search.pause = (search.pause * 2).min(limit::PID_FILE_PAUSE);
+        let since = search.wrong_since;
+        let wrong = match pid_file::look(&path) {
+            pid_file::Said::Nothing => {
+                self.course(run, |_| vec![Deed::Look]);
+                return;
+            }
+            pid_file::Said::Wrong(how) => format!("its pid file {path} {how}"),
+            pid_file::Said::Pid(pid) => match self.adopt(run, pid) {
+                Ok(()) => {
+                    self.course(run, Procedure::main_found);
+                    return;
+                }
+                Err(how) => format!("process {pid} of its pid file {path} {how}"),
+            },
+        };
+        // A file that is being written may be wrong for a moment.
+        let since = since.unwrap_or(now);
+        if now.since(since) >= limit::PID_FILE_WAIT {
+            if let Some(running) = self.runs.get_mut(run) {
+                running.search = None;
+            }
+            self.course(run, |procedure| procedure.main_not_found(wrong));
+        } else if let Some(search) = self.runs.get_mut(run).and_then(|r| r.search.as_mut()) {
+            search.wrong_since = Some(since);
+        }
+    }
+
+    /// Makes a process that init did not start the run's main process, if it belongs to
+    /// the run; asked again once a descriptor holds it, for pids are used again.
+    pub(crate) fn adopt(&mut self, run: RunId, pid: i32) -> Result<(), &'static str> {
+        const FOREIGN: &str = "does not belong to the unit";
+        if pid <= 1 || Pid::from_raw(pid) == nix::unistd::getpid() {
+            return Err(FOREIGN);
+        }
+        if self.runs.of(pid).is_some_and(|of| of != run) {
+            return Err(FOREIGN);
+        }
+        let pidfd = signal::pidfd(Pid::from_raw(pid)).map_err(|_| "is not there")?;
+        if self.tracker.whose(Pid::from_raw(pid)) != Some(run) {
+            return Err(FOREIGN);
+        }
+        let token = self.tokens.next();
+        let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
+        running.search = None;
+        running.main = Some(if running.lines.contains_key(&pid) {
+            Main::Child(pid)
+        } else {
+            // Where it can not be watched, its end is seen when it is reaped.
+            let _ = self.poll.registry().register(
+                &mut SourceFd(&pidfd.as_raw_fd()),
+                token,
+                Interest::READABLE,
+            );
+            Main::Other { pid, pidfd, token: token.0 }
+        });
+        self.runs.adopt(pid, run);
+        self.runs.watch(token.0, run);
+        Ok(())
+    }
+
+    /// The process behind a watched descriptor has ended. A child of ours is left to the
+    /// reaping, which knows how it ended; of another's child nobody tells us.
+    pub(crate) fn pidfd_ready(&mut self, token: usize) {
+        let Some(run) = self.runs.watched(token) else { return };
+        let pid = match self.runs.get(run).and_then(|running| running.main.as_ref()) {
+            Some(Main::Other { pid, token: at, .. }) if *at == token => *pid,
+            _ => return,
+        };
+        let ours = crate::process::stat(Pid::from_raw(pid))
+            .is_some_and(|stat| stat.parent == nix::unistd::getpid().as_raw());
+        if !ours && self.runs.disown(pid).is_some() {
+            self.course(run, |procedure| procedure.exited(Part::Main, Exit::Code(0)));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The course of a run, played without a process: each test is one story.
+
+use super::*;
+use groundstate_units::machine::event::Stage;
+use groundstate_units::spec::{ExecLine, Log, NotifyAccess, Readiness};
+
+const RUN: RunId = RunId(7);
+const WELL: Exit = Exit::Code(0);
+
+/// A unit of this kind with that many lines before, at start, at stop, at reload.
+fn unit(kind: Kind, [pre, start, stop, reload]: [usize; 4]) -> Run {
+    let lines = |count| vec![ExecLine { words: Vec::new() }; count];
+    Run {
+        kind,
+        exec_start: lines(start),
+        exec_start_pre: lines(pre),
+        exec_stop: lines(stop),
+        exec_reload: lines(reload),
+        pid_file: None,
+        readiness: Readiness::Exec,
+        ready_grep: None,
+        notify_access: NotifyAccess::Main,
+        log: Log::Null,
+        credentials: None,
+        env: Vec::new(),
+        env_file: Vec::new(),
+        working_dir: "/".to_string(),
+        umask: 0o22,
+        limits: Vec::new(),
+    }
+}
+
+fn course(kind: Kind, lines: [usize; 4]) -> Procedure {
+    Procedure::new(RUN, &unit(kind, lines), 15, &SuccessStatus::default())
+}
+
+/// One whose only line runs and counts as ready.
+fn running(kind: Kind, lines: [usize; 4]) -> Procedure {
+    let mut run = course(kind, lines);
+    assert_eq!(run.begin(), [Deed::Spawn(Part::Start(0))]);
+    assert_eq!(run.executed(Part::Start(0)), [Deed::Tell(Event::Executed(RUN))]);
+    run.counts_as_ready();
+    run
+}
+
+fn stop(run: &mut Procedure) -> Vec<Deed> {
+    run.stop(&StopReason::NotNeeded, false)
+}
+
+fn exec_failure() -> ExecFailure {
+    ExecFailure { stage: Stage::Execve, errno: 2, path: "/x".to_string() }
+}
+
+#[test]
+fn the_lines_before_run_in_order_and_the_first_that_fails_ends_it() {
+    let mut run = course(Kind::ForegroundSupervised, [2, 1, 0, 0]);
+    assert_eq!(run.begin(), [Deed::Spawn(Part::Pre(0))]);
+    assert_eq!(run.executed(Part::Pre(0)), []);
+    assert_eq!(run.exited(Part::Pre(0), WELL), [Deed::Spawn(Part::Pre(1))]);
+    assert_eq!(run.exited(Part::Pre(1), Exit::Code(3)), [Deed::Look]);
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, Exit::Code(3)))]);
+}
+
+#[test]
+fn a_oneshot_runs_its_lines_and_tells_the_last_end() {
+    let mut run = course(Kind::Oneshot, [0, 2, 0, 0]);
+    assert_eq!(run.begin(), [Deed::Spawn(Part::Start(0))]);
+    assert_eq!(run.executed(Part::Start(0)), [Deed::Tell(Event::Executed(RUN))]);
+    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Start(1))]);
+    assert_eq!(run.executed(Part::Start(1)), [], "told once");
+    assert_eq!(run.exited(Part::Start(1), WELL), [Deed::Look]);
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
+    assert_eq!(run.looked(false, false), [], "told once");
+    assert_eq!(run.stop(&StopReason::NotNeeded, true), [Deed::Forget]);
+}
+
+#[test]
+fn what_a_ended_run_leaves_behind_is_told_when_it_is_gone() {
+    let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
+    assert_eq!(run.exited(Part::Start(0), Exit::Code(1)), [Deed::Look]);
+    assert_eq!(run.looked(true, false), [Deed::Tell(Event::Exited(RUN, Exit::Code(1)))]);
+    let told = run.stop(&StopReason::Leftovers, false);
+    assert_eq!(told, [Deed::Signal(Whom::All, 15), Deed::Look]);
+    assert_eq!(run.looked(true, false), []);
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+}
+
+#[test]
+fn a_stop_asks_the_main_process_first_and_the_rest_when_it_has_ended() {
+    let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
+    assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);
+    assert_eq!(stop(&mut run), [], "told once");
+    let rest = run.exited(Part::Start(0), Exit::Signal { signal: 15, core: false });
+    assert_eq!(rest, [Deed::Signal(Whom::All, 15), Deed::Look]);
+    let ended = Event::Ended(RUN, Exit::Signal { signal: 15, core: false });
+    assert_eq!(run.looked(false, false), [Deed::Tell(ended)]);
+}
+
+#[test]
+fn exec_stop_stands_for_the_signal_and_one_that_fails_is_followed_by_it() {
+    let mut run = running(Kind::ForegroundSupervised, [0, 1, 2, 0]);
+    assert_eq!(stop(&mut run), [Deed::Spawn(Part::Stop(0))]);
+    assert_eq!(run.exited(Part::Stop(0), WELL), [Deed::Spawn(Part::Stop(1))]);
+    assert_eq!(run.exited(Part::Stop(1), WELL), [], "the main process may take its time");
+    let mut run = running(Kind::ForegroundSupervised, [0, 1, 1, 0]);
+    assert_eq!(stop(&mut run), [Deed::Spawn(Part::Stop(0))]);
+    assert_eq!(run.exited(Part::Stop(0), Exit::Code(1)), [Deed::Signal(Whom::Main, 15)]);
+    let mut run = running(Kind::ForegroundSupervised, [0, 1, 1, 0]);
+    stop(&mut run);
+    assert_eq!(run.not_executed(Part::Stop(0), exec_failure()), [Deed::Signal(Whom::Main, 15)]);
+}
+
+#[test]
+fn a_run_that_was_never_ready_is_stopped_without_exec_stop() {
+    let mut run = course(Kind::ForegroundNotified, [0, 1, 1, 0]);
+    run.begin();
+    run.executed(Part::Start(0));
+    let told = run.stop(&StopReason::StartTimeout, false);
+    assert_eq!(told, [Deed::Signal(Whom::Main, 15)]);
+}
+
+#[test]
+fn exec_stop_of_a_script_runs_though_nothing_of_it_is_left() {
+    let mut run = running(Kind::Oneshot, [0, 1, 1, 0]);
+    run.exited(Part::Start(0), WELL);
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
+    assert_eq!(stop(&mut run), [Deed::Spawn(Part::Stop(0))]);
+    assert_eq!(run.looked(true, true), []);
+    assert_eq!(run.exited(Part::Stop(0), WELL), [Deed::Signal(Whom::All, 15), Deed::Look]);
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+}
+
+#[test]
+fn a_program_that_can_not_be_executed_is_told_when_nothing_is_left() {
+    let mut run = course(Kind::ForegroundSupervised, [1, 1, 0, 0]);
+    run.begin();
+    run.exited(Part::Pre(0), WELL);
+    let failed = run.not_executed(Part::Start(0), exec_failure());
+    assert_eq!(failed, [Deed::Kill, Deed::Look]);
+    assert_eq!(run.looked(true, false), [], "what a line before left is being killed");
+    let told = Event::StartFailed(RUN, exec_failure());
+    assert_eq!(run.looked(false, false), [Deed::Tell(told), Deed::Forget]);
+}
+
+#[test]
+fn the_last_lines_are_read_before_the_exit_of_a_run_that_waits_for_one() {
+    let mut spec = unit(Kind::ForegroundSupervised, [0, 1, 0, 0]);
+    spec.ready_grep = Some("up".to_string());
+    let mut run = Procedure::new(RUN, &spec, 15, &SuccessStatus::default());
+    run.begin();
+    run.executed(Part::Start(0));
+    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Drain]);
+    assert_eq!(run.ready(), [Deed::Tell(Event::Ready(RUN))], "the line was there");
+    assert_eq!(run.drained(), [Deed::Look]);
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
+    assert_eq!(run.drained(), [], "once");
+}
+
+#[test]
+fn a_launcher_that_ends_well_leaves_a_pid_file_to_be_looked_for() {
+    let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
+    assert_eq!(run.begin(), [Deed::RemovePidFile, Deed::Spawn(Part::Start(0))]);
+    run.executed(Part::Start(0));
+    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::SeekPidFile]);
+    assert_eq!(run.looked(true, false), [], "the daemon may still write it");
+    assert_eq!(run.main_found(), [Deed::Tell(Event::Ready(RUN))]);
+    assert_eq!(run.exited(Part::Main, Exit::Code(1)), [Deed::Look]);
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, Exit::Code(1)))]);
+}
+
+#[test]
+fn a_launcher_that_leaves_neither_file_nor_process_broke_its_protocol() {
+    let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
+    run.begin();
+    run.exited(Part::Start(0), WELL);
+    let told = run.looked(false, false);
+    assert!(matches!(&told[..], [Deed::Tell(Event::Protocol(RUN, _)), Deed::Look]), "{told:?}");
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+}
+
+#[test]
+fn a_reload_ends_with_its_last_line_or_with_the_ready_that_was_announced() {
+    let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 2]);
+    assert_eq!(run.reload(), [Deed::Spawn(Part::Reload(0))]);
+    assert_eq!(run.exited(Part::Reload(0), WELL), [Deed::Spawn(Part::Reload(1))]);
+    let done = [Deed::Tell(Event::Reloaded(RUN, true))];
+    assert_eq!(run.exited(Part::Reload(1), WELL), done);
+    run.reload();
+    run.exited(Part::Reload(0), WELL);
+    assert_eq!(run.reloading(), [Deed::Tell(Event::Reloading(RUN))]);
+    assert_eq!(run.exited(Part::Reload(1), WELL), [], "it has said it will say so itself");
+    assert_eq!(run.ready(), [Deed::Tell(Event::Ready(RUN))]);
+    run.reload();
+    let failed = [Deed::Tell(Event::Reloaded(RUN, false))];
+    assert_eq!(run.exited(Part::Reload(0), Exit::Code(1)), failed);
+}
+
+#[test]
+fn nothing_a_run_says_once_it_is_stopping_makes_it_ready() {
+    let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 0]);
+    stop(&mut run);
+    assert_eq!(run.ready(), []);
+    assert_eq!(run.reloading(), []);
+    assert_eq!(run.reload(), [Deed::Tell(Event::Reloaded(RUN, false))]);
+}
+
+#[test]
+fn a_kill_is_for_all_and_gone_follows_the_last_end() {
+    let mut run = running(Kind::ForegroundSupervised, [0, 1, 1, 0]);
+    stop(&mut run);
+    assert_eq!(run.kill(), [Deed::Kill, Deed::Look]);
+    assert_eq!(run.looked(true, true), []);
+    let killed = Exit::Signal { signal: 9, core: false };
+    assert_eq!(run.exited(Part::Start(0), killed), [Deed::Look]);
+    assert_eq!(run.looked(false, true), [Deed::Tell(Event::Exited(RUN, killed))]);
+    assert_eq!(run.exited(Part::Stop(0), killed), [Deed::Look]);
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+}
