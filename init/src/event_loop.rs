@@ -151,7 +151,6 @@ impl Init {
             // Not there: there was no logger.
             let _ = std::fs::remove_file(place::log_socket(dir));
         }
-        self.tracker.leave();
     }
 
     fn wait(&mut self, events: &mut Events) {

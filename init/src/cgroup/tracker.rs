@@ -337,17 +337,6 @@ impl Tracker {
         }
     }
 
-    /// init ends: its own directory goes, if nothing lives in it.
-    pub(crate) fn leave(&mut self) {
-        for run in self.runs.keys().copied().collect::<Vec<_>>() {
-            self.forget(run);
-        }
-        if let Some(hierarchy) = self.hierarchy.take() {
-            // Something that could not be killed keeps it.
-            let _ = std::fs::remove_dir(&hierarchy.path);
-        }
-    }
-
     /// The run is over (or is given up as unkillable): its cgroup goes as soon as it is empty.
     pub(crate) fn forget(&mut self, run: RunId) {
         let Some(tracked) = self.runs.remove(&run) else { return };
