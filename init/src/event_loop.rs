@@ -217,8 +217,9 @@ impl Init {
         self.logger_reports();
         self.settle();
         if self.more_to_reap || asked.contains(&Asked::Reap) {
-            if let Some(logger) = &self.logger {
-                logger.look();
+            let now = self.now;
+            if let Some(logger) = &mut self.logger {
+                logger.look(now);
             }
             self.reap();
         }

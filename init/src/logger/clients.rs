@@ -125,11 +125,6 @@ impl Clients {
         Ok(())
     }
 
-    /// Whose token this is.
-    pub(crate) fn owns(&self, token: Token) -> bool {
-        self.by_token.contains_key(&token.0)
-    }
-
     /// Sends what can be sent, then reads. Gives the next request, if the client has taken the
     /// answers to those before; call again until there is none.
     pub(crate) fn next(&mut self, token: usize) -> Option<LogQuery> {

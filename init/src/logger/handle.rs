@@ -11,7 +11,8 @@
 //! [`limit::READ`] per run that was being read, unfinished lines, and what waited in its
 //! [lanes](super::lane). Its tails are lost too; the files are not.
 
-use super::message::{Order, Report, RunLog, Settings, decode, encode};
+use super::link::Link;
+use super::message::{Order, Report, RunLog, Settings};
 use super::stash::{ReadEnd, Stash};
 use super::{limit, process};
 use crate::sys::{self, Pid};
@@ -19,20 +20,10 @@ use groundstate_units::limit::READY_GREP;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-
-/// A living logger.
-#[derive(Debug)]
-struct Process {
-    pid: Pid,
-    socket: OwnedFd,
-    started: Time,
-    /// The oldest ping without an answer.
-    asked: Option<Time>,
-}
 
 /// PID 1's side of the logger.
 #[derive(Debug)]
@@ -40,7 +31,7 @@ pub(crate) struct Handle {
     settings: Settings,
     files_open: bool,
     listener: Option<OwnedFd>,
-    process: Option<Process>,
+    link: Option<Link>,
     /// When to start the next one, if none is there.
     start_at: Option<Time>,
     /// The pause before the next start.
@@ -54,11 +45,6 @@ pub(crate) struct Handle {
     fresh: Vec<ReadEnd>,
     /// Ends seen since the stash was last packed.
     dead: usize,
-    /// Orders without a descriptor, encoded.
-    unsent: VecDeque<Vec<u8>>,
-    pings: u64,
-    /// Something was said since the last ping.
-    said: bool,
     finishing: bool,
 }
 
@@ -69,7 +55,7 @@ impl Handle {
             settings,
             files_open: false,
             listener,
-            process: None,
+            link: None,
             start_at: None,
             delay: limit::RESTART_DELAY,
             stash: Stash::new()?,
@@ -77,9 +63,6 @@ impl Handle {
             untold: BTreeSet::new(),
             fresh: Vec::new(),
             dead: 0,
-            unsent: VecDeque::new(),
-            pings: 0,
-            said: false,
             finishing: false,
         })
     }
@@ -89,9 +72,8 @@ impl Handle {
         self.start_at = None;
         match self.fork() {
             Ok((pid, socket)) => {
-                self.process = Some(Process { pid, socket, started: now, asked: None });
+                self.link = Some(Link::new(pid, socket, now));
                 self.untold = self.runs.keys().copied().collect();
-                self.unsent.clear();
                 if self.files_open {
                     self.order(&Order::OpenFiles);
                 }
@@ -117,12 +99,12 @@ impl Handle {
 
     /// The socket to the logger, for the loop.
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
-        self.process.as_ref().map(|process| process.socket.as_fd())
+        self.link.as_ref().map(Link::socket)
     }
 
     /// The logger's process.
     pub(crate) fn pid(&self) -> Option<Pid> {
-        self.process.as_ref().map(|process| process.pid)
+        self.link.as_ref().map(|link| link.pid)
     }
 
     /// Descriptors of PID 1's table that keep runs' pipes.
@@ -152,12 +134,6 @@ impl Handle {
         Ok(write)
     }
 
-    /// The start of this run broke off before a process had its pipe; nothing will be read.
-    pub(crate) fn forget(&mut self, run: RunId) {
-        self.fresh.retain(|end| end.run != run);
-        self.over(run);
-    }
-
     /// Tells the logger what it has not been told. At the end of each turn, and when its
     /// socket became writable.
     pub(crate) fn flush(&mut self, now: Time) {
@@ -165,19 +141,23 @@ impl Handle {
             let rest = self.fresh.split_off(self.fresh.len().min(limit::FDS_A_MESSAGE));
             let batch = std::mem::replace(&mut self.fresh, rest);
             self.untold.extend(batch.iter().map(|end| end.run));
-            if self.unsent.is_empty() {
+            if self.link.as_ref().is_some_and(|link| !link.is_behind()) {
                 self.tell(&batch);
             }
             self.stash.put(batch);
         }
-        self.flush_orders();
+        if let Some(link) = &mut self.link {
+            link.flush();
+        }
         self.tell_again();
-        self.ask(now);
+        if let Some(link) = &mut self.link {
+            link.ask(now, !self.untold.is_empty());
+        }
     }
 
     /// Sends these read ends to the logger; true if all were taken (or there is none to tell).
     fn tell(&mut self, ends: &[ReadEnd]) -> bool {
-        let Some(process) = &self.process else { return false };
+        let Some(link) = &mut self.link else { return false };
         let mut told = true;
         let mut rest = ends;
         while !rest.is_empty() {
@@ -200,13 +180,8 @@ impl Handle {
                 continue;
             }
             let runs: Vec<RunId> = logs.iter().map(|log| log.run).collect();
-            let sent = encode(&Order::Read(logs))
-                .and_then(|bytes| sys::socket::send(process.socket.as_fd(), &bytes, &fds));
-            match sent {
-                Ok(_) => {
-                    self.said = true;
-                    self.untold.retain(|run| !runs.contains(run));
-                }
+            match link.hand(&Order::Read(logs), &fds) {
+                Ok(()) => self.untold.retain(|run| !runs.contains(run)),
                 Err(_) => told = false,
             }
         }
@@ -217,7 +192,7 @@ impl Handle {
     fn tell_again(&mut self) {
         let round = self.stash.round();
         for _ in 0..round {
-            if self.untold.is_empty() || self.process.is_none() || !self.unsent.is_empty() {
+            if self.untold.is_empty() || self.link.as_ref().is_none_or(Link::is_behind) {
                 return;
             }
             let ends = self.stash.take();
@@ -230,69 +205,27 @@ impl Handle {
     }
 
     fn order(&mut self, order: &Order) {
-        if let Ok(bytes) = encode(order)
-            && self.unsent.len() < limit::UNSENT
-        {
-            self.unsent.push_back(bytes);
-            self.said = true;
+        if let Some(link) = &mut self.link {
+            link.order(order);
         }
     }
 
-    fn flush_orders(&mut self) {
-        let Some(process) = &self.process else { return };
-        while let Some(bytes) = self.unsent.front() {
-            if sys::socket::send(process.socket.as_fd(), bytes, &[]).is_err() {
-                return;
-            }
-            self.unsent.pop_front();
-        }
-    }
-
-    /// One ping behind whatever was said since the last answer: a quiet logger is not woken.
-    fn ask(&mut self, now: Time) {
-        let Some(process) = &mut self.process else { return };
-        let quiet = !self.said && self.untold.is_empty();
-        if quiet || process.asked.is_some() {
-            return;
-        }
-        process.asked = Some(now);
-        self.pings += 1;
-        self.said = false;
-        // One that takes no ping has its socket full: it gets it with what waits.
-        if let Ok(bytes) = encode(&Order::Ping(self.pings))
-            && sys::socket::send(process.socket.as_fd(), &bytes, &[]).is_err()
-        {
-            self.unsent.push_back(bytes);
-        }
-    }
-
-    /// What the logger has said. Pongs are not passed on.
+    /// What the logger has said.
     pub(crate) fn reports(&mut self, now: Time) -> Vec<Report> {
         let mut reports = Vec::new();
-        let mut buffer = [0; 64];
-        while let Some(process) = &mut self.process {
-            let Ok(got) = sys::socket::receive(process.socket.as_fd(), &mut buffer) else { break };
-            if got.length == 0 {
-                break;
-            }
-            let report = buffer.get(..got.length).and_then(|bytes| decode::<Report>(bytes).ok());
+        while let Some(report) = self.link.as_mut().and_then(Link::hear) {
             match report {
-                Some(Report::Pong(number)) if number == self.pings => process.asked = None,
-                Some(Report::Pong(_)) | None => {}
-                Some(Report::Ready(run)) => {
+                Report::Ready(run) => {
                     if let Some(log) = self.runs.get_mut(&run) {
                         log.ready_grep = None;
                     }
-                    reports.push(Report::Ready(run));
                 }
-                Some(Report::Ended(run)) => {
-                    self.over(run);
-                    reports.push(Report::Ended(run));
-                }
-                Some(report @ (Report::Drained(_) | Report::Finished)) => reports.push(report),
+                Report::Ended(run) => self.over(run),
+                Report::Drained(_) | Report::Finished | Report::Pong(_) => {}
             }
+            reports.push(report);
         }
-        if !self.untold.is_empty() || !self.unsent.is_empty() {
+        if !self.untold.is_empty() || self.link.as_ref().is_some_and(Link::is_behind) {
             self.flush(now);
         }
         reports
@@ -314,7 +247,7 @@ impl Handle {
     /// Asks the logger to read what this run's pipe holds; [`Report::Drained`] follows, or
     /// nothing (PID 1 waits for it a bounded time). False: there is nothing to wait for.
     pub(crate) fn drain(&mut self, run: RunId, now: Time) -> bool {
-        if self.process.is_none() || !self.runs.contains_key(&run) {
+        if self.link.is_none() || !self.runs.contains_key(&run) {
             return false;
         }
         self.flush(now);
@@ -343,9 +276,9 @@ impl Handle {
 
     /// `log.sock` was made anew.
     pub(crate) fn listen(&mut self, listener: OwnedFd) {
-        if let (Some(process), Ok(bytes)) = (&self.process, encode(&Order::Listen)) {
+        if let Some(link) = &mut self.link {
             // A logger that does not take it now has it from its successor's start on.
-            let _ = sys::socket::send(process.socket.as_fd(), &bytes, &[listener.as_fd()]);
+            let _ = link.hand(&Order::Listen, &[listener.as_fd()]);
         }
         self.listener = Some(listener);
     }
@@ -358,17 +291,15 @@ impl Handle {
         self.start_at = None;
         self.order(&Order::Finish);
         self.flush(now);
-        self.process.is_some()
+        self.link.is_some()
     }
 
     /// A child was reaped: true if it was the logger, which is then replaced at
     /// [`Handle::deadline`].
     pub(crate) fn ended(&mut self, pid: Pid, now: Time) -> bool {
-        let Some(process) = self.process.take_if(|process| process.pid == pid) else {
-            return false;
-        };
+        let Some(link) = self.link.take_if(|link| link.pid == pid) else { return false };
         if !self.finishing {
-            if now.since(process.started) >= limit::STEADY {
+            if now.since(link.started) >= limit::STEADY {
                 self.delay = limit::RESTART_DELAY;
                 self.start_at = Some(now);
             } else {
@@ -385,16 +316,17 @@ impl Handle {
 
     /// SIGCHLD came: a logger that was stopped by a signal is replaced at once, because nobody
     /// else notices before services wait for it.
-    pub(crate) fn look(&self) {
-        if self.pid().is_some_and(sys::wait::is_stopped) {
-            self.kill();
+    pub(crate) fn look(&mut self, now: Time) {
+        if let Some(link) = &mut self.link
+            && sys::wait::is_stopped(link.pid)
+        {
+            link.kill(now);
         }
     }
 
     /// When [`Handle::tick`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let silent = self.process.as_ref().and_then(|process| process.asked);
-        silent.map(|asked| asked.after(limit::SILENCE)).or(self.start_at)
+        self.link.as_ref().and_then(Link::silent_at).or(self.start_at)
     }
 
     /// Kills a silent logger; starts the next one when it is time. True: there is a new
@@ -403,22 +335,11 @@ impl Handle {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return false;
         }
-        if self.process.is_some() {
-            self.kill();
-            if let Some(process) = &mut self.process {
-                // One that can not be killed (a hung disk) is asked again, not waited for.
-                process.asked = Some(now);
-            }
-            return false;
+        match &mut self.link {
+            Some(link) => link.kill(now),
+            None => return self.start(now).is_ok(),
         }
-        self.start(now).is_ok()
-    }
-
-    fn kill(&self) {
-        if let Some(pid) = self.pid() {
-            // Gone already: its end is about to be reaped.
-            let _ = sys::signal::kill(pid, 9);
-        }
+        false
     }
 }
 

@@ -1,6 +1,6 @@
 //! The logger: a child of PID 1 that reads what services write, and PID 1's side of it.
 //!
-//! PID 1 makes a pipe for each run ([`handle`]), passes the read ends on in batches
+//! PID 1 makes a pipe for each run ([`handle`], [`link`]), passes the read ends on in batches
 //! ([`message`]) and keeps them safe from the logger's death ([`stash`]); it reads no byte
 //! of them. The logger ([`process`]) cuts the bytes into lines and looks for `ready-grep`
 //! ([`stream`]), remembers the last of each unit ([`tail`]), passes them to whatever may
@@ -17,6 +17,7 @@ mod handle;
 mod history;
 mod lane;
 mod limit;
+mod link;
 mod message;
 mod out;
 mod outlet;

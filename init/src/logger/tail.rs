@@ -63,6 +63,7 @@ impl Tail {
     }
 
     /// Bytes held.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }

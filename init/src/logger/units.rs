@@ -127,9 +127,4 @@ impl Units {
     pub(crate) fn numbers(&self) -> Vec<u64> {
         self.by_number.keys().copied().collect()
     }
-
-    /// How many.
-    pub(crate) fn len(&self) -> usize {
-        self.by_number.len()
-    }
 }

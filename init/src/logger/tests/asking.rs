@@ -131,3 +131,17 @@ fn root_and_the_readers_group_may_read_logs_and_nobody_else() {
     }
     init.finish();
 }
+
+#[test]
+fn a_new_socket_is_served_by_this_logger_and_the_next() {
+    let mut init = Init::with_files(|_| {});
+    fs::remove_file(init.scratch.0.join("log.sock")).unwrap();
+    let listener = UnixListener::bind(init.scratch.0.join("log.sock")).unwrap();
+    init.handle.listen(listener.into());
+    for _ in 0..2 {
+        let mut client = init.ask(r#"{"v":1,"id":1,"verb":"ping"}"#);
+        assert_eq!(next_line(&mut client)["ok"]["end"], true);
+        init.kill_logger();
+    }
+    init.finish();
+}

@@ -91,7 +91,7 @@ fn a_stopped_logger_is_replaced_without_being_asked() {
     assert!(init.handle.drain(RunId(1), init.now()));
     init.until(&Report::Drained(RunId(1)));
     let old = init.handle.pid().unwrap();
-    init.handle.look();
+    init.handle.look(init.now());
     assert!(!sys::wait::is_stopped(old));
     sys::signal::kill(old, 19).unwrap();
     let end = Instant::now() + DEADLINE;
@@ -99,7 +99,7 @@ fn a_stopped_logger_is_replaced_without_being_asked() {
         assert!(Instant::now() < end, "it is not stopped");
         std::thread::yield_now();
     }
-    init.handle.look();
+    init.handle.look(init.now());
     init.replace(old);
     writeln!(out, "hello").unwrap();
     init.until(&Report::Ready(RunId(1)));

@@ -1,0 +1,116 @@
+//! One living logger as PID 1 sees it: its process and the socket to it. What it has to be
+//! told, and when there is to be another one, is decided in [`super::handle`].
+
+use super::limit;
+use super::message::{Order, Report, decode, encode};
+use crate::sys::{Pid, signal, socket};
+use groundstate_units::time::Time;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A process and a socket.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The process.
+    pub(crate) pid: Pid,
+    /// When it was started.
+    pub(crate) started: Time,
+    socket: OwnedFd,
+    /// When the ping was sent that has no answer yet.
+    asked: Option<Time>,
+    pings: u64,
+    /// Something was said since the last ping.
+    said: bool,
+    /// Orders it did not take yet, encoded.
+    unsent: VecDeque<Vec<u8>>,
+}
+
+impl Link {
+    /// To a process just forked.
+    pub(crate) fn new(pid: Pid, socket: OwnedFd, started: Time) -> Link {
+        let unsent = VecDeque::new();
+        Link { pid, started, socket, asked: None, pings: 0, said: false, unsent }
+    }
+
+    /// For the loop.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// An order without a descriptor: sent now, or kept for [`Link::flush`].
+    pub(crate) fn order(&mut self, order: &Order) {
+        if let Ok(bytes) = encode(order)
+            && self.unsent.len() < limit::UNSENT
+        {
+            self.unsent.push_back(bytes);
+            self.said = true;
+        }
+        self.flush();
+    }
+
+    /// Orders wait: what has to come after them waits too.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Sends what waits, as far as it is taken.
+    pub(crate) fn flush(&mut self) {
+        while let Some(bytes) = self.unsent.front() {
+            if socket::send(self.socket.as_fd(), bytes, &[]).is_err() {
+                return;
+            }
+            self.unsent.pop_front();
+        }
+    }
+
+    /// An order with descriptors: sent now, or not at all.
+    pub(crate) fn hand(&mut self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = encode(order)?;
+        socket::send(self.socket.as_fd(), &bytes, fds)?;
+        self.said = true;
+        Ok(())
+    }
+
+    /// One ping behind whatever was said since the last answer, so that a quiet logger is not
+    /// woken. `waiting`: there is more it does not take.
+    pub(crate) fn ask(&mut self, now: Time, waiting: bool) {
+        if self.asked.is_some() || !(self.said || waiting) {
+            return;
+        }
+        self.pings += 1;
+        self.order(&Order::Ping(self.pings));
+        self.said = false;
+        self.asked = Some(now);
+    }
+
+    /// When it counts as silent, if it owes an answer.
+    pub(crate) fn silent_at(&self) -> Option<Time> {
+        self.asked.map(|asked| asked.after(limit::SILENCE))
+    }
+
+    /// What it says next; None: nothing now. Pongs are not passed on.
+    pub(crate) fn hear(&mut self) -> Option<Report> {
+        let mut buffer = [0; 64];
+        loop {
+            let got = socket::receive(self.socket.as_fd(), &mut buffer).ok()?;
+            if got.length == 0 {
+                return None;
+            }
+            match buffer.get(..got.length).and_then(|bytes| decode::<Report>(bytes).ok()) {
+                Some(Report::Pong(number)) if number == self.pings => self.asked = None,
+                // Late, or no report: only our own child writes here.
+                Some(Report::Pong(_)) | None => {}
+                Some(report) => return Some(report),
+            }
+        }
+    }
+
+    /// Kills it; its end is then reaped. One that can not be killed (a hung disk) is asked
+    /// again, not waited for.
+    pub(crate) fn kill(&mut self, now: Time) {
+        // Gone already: its end is about to be reaped.
+        let _ = signal::kill(self.pid, 9);
+        self.asked = self.asked.map(|_| now);
+    }
+}
