@@ -51,7 +51,7 @@ pub(crate) struct Folders {
 
 /// A diagnostic about a file as a whole.
 pub(crate) fn whole(severity: Severity, code: &str, path: &str, message: String) -> Diagnostic {
-    Diagnostic::new(severity, code, Place { file: path.into(), line: 0, column: 0 }, message)
+    Diagnostic::new(severity, code, Place { file: path.into(), line: 1, column: 1 }, message)
 }
 
 /// The words for what went wrong with a path.

@@ -259,7 +259,7 @@ fn every_value_arrives_where_it_belongs() {
 #[test]
 fn a_file_without_a_unit_is_told() {
     for text in ["", "\n  \n", "# only a comment\n", "...\n", "---\n---\n"] {
-        assert_eq!(mistakes(text), ["x.yaml:0:0 error empty"], "{text:?}");
+        assert_eq!(mistakes(text), ["x.yaml:1:1 error empty"], "{text:?}");
     }
 }
 
@@ -421,7 +421,7 @@ fn an_earlier_directory_hides_a_file_of_the_same_name() {
     let generation = memory.load(None).generation;
     let names: Vec<_> = generation.units.iter().map(|unit| unit.name.as_str()).collect();
     assert_eq!(names, ["admin", "runtime"]);
-    assert_eq!(told(&generation), ["d.yml:0:0 warning ignored-file"]);
+    assert_eq!(told(&generation), ["d.yml:1:1 warning ignored-file"]);
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn drop_ins_lay_their_keys_over_a_unit_in_the_order_of_their_names() {
         (run(web).umask, web.live.description.as_str(), web.dependencies.len()),
         (2, "b", 1)
     );
-    assert_eq!(told(&first.generation), ["1.yaml:0:0 warning unused-drop-in"]);
+    assert_eq!(told(&first.generation), ["1.yaml:1:1 warning unused-drop-in"]);
     assert_eq!(memory.load(Some(&first.generation)).parsed, 0);
     memory.put("/etc/groundstate/units/web.d/15.yaml", "umask: 9\n");
     let second = memory.load(Some(&first.generation));
@@ -521,12 +521,12 @@ fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
     assert_eq!(
         told(&loaded.generation),
         [
-            "dir.yaml:0:0 error unreadable",
-            "fifo.yaml:0:0 error unreadable",
-            "foreign.yaml:0:0 error untrusted",
-            "large.yaml:0:0 error too-large",
-            "moving.yaml:0:0 error unstable",
-            "open.yaml:0:0 error untrusted",
+            "dir.yaml:1:1 error unreadable",
+            "fifo.yaml:1:1 error unreadable",
+            "foreign.yaml:1:1 error untrusted",
+            "large.yaml:1:1 error too-large",
+            "moving.yaml:1:1 error unstable",
+            "open.yaml:1:1 error untrusted",
         ]
     );
     assert_eq!(loaded.generation.units.len(), 1);
