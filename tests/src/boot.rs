@@ -328,7 +328,11 @@ impl Drop for Init {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("init said:\n{}", self.output());
-            if let Some(Ok(status)) = self.client().map(|mut c| c.ask("status", &json!({}))) {
+            let last = self.client().and_then(|mut client| {
+                client.send("status", &json!({}));
+                client.answer()
+            });
+            if let Some(Ok(status)) = last {
                 eprintln!("{}", Status(status).table());
             }
         }

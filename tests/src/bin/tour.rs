@@ -89,7 +89,7 @@ impl Tour {
     fn boot(&mut self) {
         title("The boot: everything the goal needs, as side by side as the edges allow");
         let status = self.reaches("the system is running", |s| s.system() == "running");
-        self.show(&["status"]);
+        self.show(&["status", "--all"]);
         let states = |units: &[&str]| units.iter().map(|u| status.state(u)).collect::<Vec<_>>();
         self.same("netif did its work and ended", &states(&["netif"]), &vec!["exited"]);
         let services = ["dhcpcd", "unbound", "maddy", "inspircd", "irc-bot"];
@@ -105,9 +105,9 @@ impl Tour {
         self.show(&["plan", "mail-only"]);
         let plan = self.json(&["plan", "mail-only"]);
         self.same(
-            "the bot goes first, then its server",
-            &plan["stop"][0],
-            &json!(["irc-bot", "multi-user"]),
+            "the bot goes before its server",
+            &plan["stop"],
+            &json!([["multi-user"], ["irc-bot"], ["inspircd"]]),
         );
         let keep = plan["keep"].as_array().cloned().unwrap_or_default();
         self.same("the mail is kept", &keep.contains(&json!("maddy")), &true);
@@ -151,7 +151,7 @@ impl Tour {
         let before = self.init.status();
         self.show(&["set-target", "mail-only", "--wait"]);
         let status = self.reaches("the system is running", |s| s.system() == "running");
-        self.show(&["status"]);
+        self.show(&["status", "--all"]);
         let chat = [status.state("inspircd"), status.state("irc-bot")];
         self.same("the chat is off", &chat, &["disabled", "disabled"]);
         self.same("maddy was not touched", &status.main_pid("maddy"), &before.main_pid("maddy"));

@@ -278,6 +278,8 @@ impl Life {
                 let mut set = SigSet::empty();
                 set.add(signal);
                 set.thread_unblock()?;
+                // The first may only take the standard library's own handler away.
+                raise(signal)?;
                 raise(signal)?;
                 Ok(128 + signal as i32)
             }

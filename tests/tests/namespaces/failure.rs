@@ -29,7 +29,7 @@ fn what_waits_for_a_crashed_unit_runs_on_degraded() {
     files.unit("bot", "waits-for: ircd\nexec-start: DAEMON");
     let init = Boot::new(files).start("bot");
     let before = init.when_system("running");
-    init.main_of("ircd").signal(Signal::SIGSEGV);
+    init.main_of("ircd").signal(Signal::SIGABRT);
     let after = init.when_system("degraded");
     assert_eq!(after.state("bot"), "running");
     assert_eq!(after.main_pid("bot"), before.main_pid("bot"));
@@ -101,7 +101,7 @@ fn a_command_that_is_not_there_is_named_with_its_error() {
     let reason = &status.unit("typo")["reason"];
     assert_eq!(reason["kind"], "exec");
     assert_eq!(reason["stage"], "execve");
-    assert_eq!(reason["errno"], "ENOENT");
+    assert_eq!(reason["errno"], 2, "ENOENT");
     assert_eq!(reason["path"], "/usr/sbin/no-such-daemon");
     let text = reason["text"].as_str().unwrap();
     assert!(
@@ -126,7 +126,7 @@ fn each_step_that_keeps_a_command_from_running_is_named() {
     for unit in ["nodir", "nouser", "noexec"] {
         assert_eq!(status.reason(unit), "exec", "{unit}: {}", status.table());
     }
-    assert_eq!(status.unit("noexec")["reason"]["errno"], "EACCES");
+    assert_eq!(status.unit("noexec")["reason"]["errno"], 13, "EACCES");
     assert!(status.unit("nodir")["reason"]["path"].as_str().unwrap().contains("/no/such"));
     init.finish();
 }

@@ -104,7 +104,7 @@ fn a_goal_nobody_provides_is_refused_and_nothing_changes() {
     let init = Boot::new(two_targets()).start("left");
     let before = init.when_system("running");
     let error = init.ask("set-target", &json!({"targets": ["lfet"]})).unwrap_err();
-    assert!(error["hint"].as_str().unwrap().contains("left"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("lfet"), "{error}");
     let after = init.status();
     assert_eq!(after.main_pid("left"), before.main_pid("left"));
     assert_eq!(after.0["generation"], before.0["generation"]);

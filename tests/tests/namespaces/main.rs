@@ -12,13 +12,14 @@
 
 mod control;
 mod failure;
+mod fault;
 mod goal;
 mod log;
 mod notify;
 mod pid_file;
 mod process;
 mod reload;
-mod resume;
+
 mod shutdown;
 mod types;
 mod ways;

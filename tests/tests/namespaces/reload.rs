@@ -86,7 +86,7 @@ fn a_hang_up_reloads() {
 fn an_unneeded_unit_that_breaks_breaks_alone() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
-    init.sandbox.unit("other", "depends-on: nobody-there\nexec-start: DAEMON");
+    init.sandbox.unit("other", "exec-strat: DAEMON");
     init.tell("reload", &json!({}));
     let status = init.status();
     assert_eq!(status.system(), "running");

@@ -123,8 +123,9 @@ fn too_few_files_for_a_boot_are_survived() {
         let set = ["--nofile".to_owned() + "=" + value, "--pid".to_owned(), pid.clone()];
         assert!(std::process::Command::new("prlimit").args(set).status().unwrap().success());
     };
+    let db = init.main_of("db");
     limit("12:4096");
-    init.main_of("db").signal(nix::sys::signal::Signal::SIGKILL);
+    db.signal(nix::sys::signal::Signal::SIGKILL);
     until("it is reaped", || {
         (init.process().children().iter().all(|p| p.state() != Some('Z'))).then_some(())
     });
