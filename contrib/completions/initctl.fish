@@ -56,7 +56,7 @@ complete -c initctl -n "__fish_initctl_needs_command" -f -a "critical-chain" -d 
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "plot" -d 'The starts as an SVG picture'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "cat" -d 'The file of a unit'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "whose" -d 'Which unit a process belongs to'
-complete -c initctl -n "__fish_initctl_needs_command" -f -a "check" -d 'Find the mistakes in unit files; asks no init'
+complete -c initctl -n "__fish_initctl_needs_command" -f -a "check" -d 'Find the mistakes in unit files'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "explain" -d 'What a key of a unit file means; asks no init'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "source" -d 'Sets of unit files owned by a controller'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "upgrade" -d 'Replace the running init by another binary'

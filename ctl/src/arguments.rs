@@ -102,7 +102,7 @@ pub(crate) enum Command {
     Cat(One),
     /// Which unit a process belongs to
     Whose(Whose),
-    /// Find the mistakes in unit files; asks no init
+    /// Find the mistakes in unit files
     Check(Check),
     /// What a key of a unit file means; asks no init
     Explain(Explain),
