@@ -61,6 +61,7 @@ impl Init {
             outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
             now,
             booted: now,
+            on_the_wall: clock::OnTheWall::default(),
             machine: Machine::new(match mode {
                 Mode::Machine => limit::SHUTDOWN_MACHINE,
                 Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,

@@ -3,7 +3,11 @@
 
 use groundstate_units::time::Time;
 use nix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
 use std::time::Duration;
+
+/// As long as the wall clock has not jumped by more, points of time are shown as before.
+const SLACK: Duration = Duration::from_millis(20);
 
 /// CLOCK_MONOTONIC. Zero where the kernel has none, which no Linux does.
 pub(crate) fn now() -> Time {
@@ -13,6 +17,26 @@ pub(crate) fn now() -> Time {
 /// CLOCK_REALTIME, since 1970.
 pub(crate) fn wall() -> Duration {
     Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME))
+}
+
+/// The monotonic clock on the wall. The difference of the two is kept: read anew each time
+/// it would vary with what passes between the readings, and the same point would be shown
+/// a millisecond sooner or later.
+#[derive(Debug, Default)]
+pub(crate) struct OnTheWall {
+    difference: Cell<Duration>,
+}
+
+impl OnTheWall {
+    /// The wall clock at `now`, which is about now.
+    pub(crate) fn at(&self, now: Time) -> Duration {
+        let since_zero = now.since(Time::ZERO);
+        let fresh = wall().saturating_sub(since_zero);
+        if fresh.abs_diff(self.difference.get()) > SLACK {
+            self.difference.set(fresh);
+        }
+        self.difference.get().saturating_add(since_zero)
+    }
 }
 
 fn nanos(clock: ClockId) -> u64 {

@@ -84,6 +84,7 @@ pub(crate) struct Init {
     pub(crate) now: Time,
     /// When init began.
     pub(crate) booted: Time,
+    pub(crate) on_the_wall: clock::OnTheWall,
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
     /// Told and not yet put through the machine.

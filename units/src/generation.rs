@@ -180,6 +180,25 @@ impl Generation {
         u32::try_from(at).ok().map(TargetId)
     }
 
+    /// The provided target whose name was probably meant. Costs what the names are long.
+    #[cfg(feature = "text")]
+    pub fn nearest_target(&self, name: &str) -> Option<&Name> {
+        let slips = 2.max(name.len() / 4);
+        let provided = self.targets.iter().filter(|target| !target.candidates.is_empty());
+        provided
+            .filter(|target| target.name.as_str().len().abs_diff(name.len()) <= slips)
+            .map(|target| (strsim::damerau_levenshtein(target.name.as_str(), name), &target.name))
+            .filter(|(slipped, _)| *slipped <= slips)
+            .min()
+            .map(|(_, near)| near)
+    }
+
+    /// Without the parsers nothing is guessed.
+    #[cfg(not(feature = "text"))]
+    pub fn nearest_target(&self, _: &str) -> Option<&Name> {
+        None
+    }
+
     /// The ids of all units, in order of name.
     pub fn unit_ids(&self) -> impl DoubleEndedIterator<Item = UnitId> + use<> {
         (0..u32::try_from(self.units.len()).unwrap_or(u32::MAX)).map(UnitId)

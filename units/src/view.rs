@@ -103,9 +103,9 @@ pub fn why(machine: &Machine, facts: &Facts, name: &Name) -> Result<Why, Failure
         Some(TargetStatus { unit: None, state, .. }) => {
             return Ok(view.why_nobody(name, state));
         }
-        _ => units.first().copied().ok_or_else(|| unknown(name))?,
+        _ => units.first().copied().ok_or_else(|| unknown(machine, name))?,
     };
-    let detail = view.unit(unit).ok_or_else(|| unknown(name))?;
+    let detail = view.unit(unit).ok_or_else(|| unknown(machine, name))?;
     let mut chain: Vec<Link> = machine.why(unit).iter().map(|link| view.link(link)).collect();
     if let Some(first) = chain.first_mut() {
         first.target = name.to_string();
@@ -179,7 +179,7 @@ pub fn located(machine: &Machine, name: &Name) -> Result<Located, Failure> {
     let facts = Facts::default();
     let (units, _) = View::new(machine, &facts).chosen(std::slice::from_ref(name))?;
     let unit = units.first().and_then(|unit| machine.generation().unit(*unit));
-    let unit = unit.ok_or_else(|| unknown(name))?;
+    let unit = unit.ok_or_else(|| unknown(machine, name))?;
     Ok(Located {
         schema: SCHEMA,
         unit: unit.name.to_string(),
@@ -229,8 +229,12 @@ fn cause(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Cause {
     }
 }
 
-fn unknown(name: &Name) -> Failure {
-    Failure::new(Failure::UNKNOWN_TARGET, format!("no target and no unit is named `{name}`"), "")
+fn unknown(machine: &Machine, name: &Name) -> Failure {
+    let hint = match machine.generation().nearest_target(name.as_str()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => String::new(),
+    };
+    Failure::new(Failure::UNKNOWN_TARGET, format!("no target and no unit is named `{name}`"), hint)
 }
 
 /// A machine with its facts, and what is computed once for all units.
@@ -294,7 +298,7 @@ impl<'a> View<'a> {
                 }
             };
             if found.is_none() && target.is_none() {
-                return Err(unknown(name));
+                return Err(unknown(self.machine, name));
             }
             units.extend(found);
         }

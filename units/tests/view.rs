@@ -118,7 +118,7 @@ fn why_goes_down_to_what_could_not_be_run() {
     assert_eq!(last["reason"]["kind"], "exec");
     assert_eq!(last["reason"]["stage"], "execve");
     let text = last["reason"]["text"].as_str().unwrap();
-    assert_eq!(text, "cannot run /bin/gone (execve): no such file or directory");
+    assert_eq!(text, "cannot run /bin/gone (execve): No such file or directory");
 
     let why = view::why(&machine, &facts(3), &name("site")).unwrap();
     let why = serde_json::to_value(why).unwrap();

@@ -1,6 +1,5 @@
 //! What init shows of itself and of the machine: the answers that only read.
 
-use crate::clock;
 use crate::event_loop::Init;
 use crate::history::Entry;
 use crate::limit;
@@ -130,7 +129,7 @@ impl Init {
         let main = |running: &Running| u32::try_from(running.main.as_ref()?.pid()).ok();
         Facts {
             now: self.now,
-            wall: wall(clock::wall()),
+            wall: wall(self.on_the_wall.at(self.now)),
             booted: self.booted,
             crashes: 0,
             resumed: None,

@@ -238,21 +238,10 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
     }
 }
 
-#[cfg(feature = "text")]
 fn missing_hint(generation: &Generation, name: &str, kind: Option<DependencyKind>) -> String {
-    let provided = generation.targets.iter().filter(|target| !target.candidates.is_empty());
-    let near = provided
-        .map(|target| (strsim::damerau_levenshtein(target.name.as_str(), name), &target.name))
-        .filter(|(distance, _)| *distance <= 2.max(name.len() / 4))
-        .min();
-    match (near, kind) {
-        (Some((_, near)), _) => format!("did you mean `{near}`?"),
+    match (generation.nearest_target(name), kind) {
+        (Some(near), _) => format!("did you mean `{near}`?"),
         (None, Some(_)) => format!("write `{name}?` if it may be missing"),
         (None, None) => String::new(),
     }
-}
-
-#[cfg(not(feature = "text"))]
-fn missing_hint(_: &Generation, _: &str, _: Option<DependencyKind>) -> String {
-    String::new()
 }

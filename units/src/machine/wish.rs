@@ -26,6 +26,14 @@ struct Candidate {
     need: Need,
 }
 
+fn unknown(generation: &Generation, name: &Name) -> Refusal {
+    let hint = match generation.nearest_target(name.as_str()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`initctl status --all` lists the targets".to_string(),
+    };
+    refusal("unknown-target", format!("nobody provides {name}"), &hint)
+}
+
 fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
     Refusal { kind: kind.to_string(), message, hint: hint.to_string() }
 }
@@ -75,11 +83,7 @@ impl Machine {
                 format!("{name} is masked"),
                 "`initctl unmask` it, or leave it out",
             )),
-            Provider::Nobody => Err(refusal(
-                "unknown-target",
-                format!("nobody provides {name}"),
-                "`initctl status` lists the targets",
-            )),
+            Provider::Nobody => Err(unknown(&candidate.generation, name)),
             Provider::Unit(unit) => check_usable(candidate, unit),
         }
     }
@@ -283,7 +287,7 @@ impl Machine {
         if provided || generation.find_unit(name.as_str()).is_some() {
             return Ok(());
         }
-        Err(refusal("unknown-target", format!("nobody provides {name}"), ""))
+        Err(unknown(generation, name))
     }
 
     /// The units an operator names, usable ones only; all or none.
@@ -303,10 +307,7 @@ impl Machine {
                     let message = format!("{name} is masked");
                     return Err(refusal("masked", message, "`initctl unmask` it"));
                 }
-                Provider::Nobody => {
-                    let message = format!("nobody provides {name}");
-                    return Err(refusal("unknown-target", message, ""));
-                }
+                Provider::Nobody => return Err(unknown(&self.generation, name)),
             }
         }
         Ok(units)
