@@ -28,8 +28,8 @@ const AFFECTS: usize = 64;
 pub struct Facts {
     /// The clock.
     pub now: Time,
-    /// The wall clock at that moment.
-    pub wall: Wall,
+    /// The wall clock at that moment, since 1970.
+    pub wall: Duration,
     /// When init began.
     pub booted: Time,
     /// Crashes survived.
@@ -43,14 +43,12 @@ pub struct Facts {
 impl Facts {
     /// A point of the clock on the wall; RFC 3339.
     pub fn wall_of(&self, at: Time) -> String {
-        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let now = self.wall.as_millis();
         let then = if at > self.now {
-            now.saturating_add(millis(at.since(self.now)))
+            self.wall.saturating_add(at.since(self.now))
         } else {
-            now.saturating_sub(millis(self.now.since(at)))
+            self.wall.saturating_sub(self.now.since(at))
         };
-        Wall::from_millis(then).to_string()
+        Wall::from_millis(u64::try_from(then.as_millis()).unwrap_or(u64::MAX)).to_string()
     }
 }
 

@@ -28,7 +28,7 @@ fn at(seconds: u64) -> Time {
 
 fn facts(seconds: u64) -> Facts {
     let wall = Wall::parse("2026-11-21T05:00:00.000Z").unwrap().as_millis() + 1000 * seconds;
-    Facts { now: at(seconds), wall: Wall::from_millis(wall), ..Facts::default() }
+    Facts { now: at(seconds), wall: Duration::from_millis(wall), ..Facts::default() }
 }
 
 const SET: [(&str, &str); 4] = [

@@ -129,7 +129,7 @@ impl Init {
         let main = |running: &Running| u32::try_from(running.main.as_ref()?.pid()).ok();
         Facts {
             now: self.now,
-            wall: wall(self.on_the_wall.at(self.now)),
+            wall: self.on_the_wall.at(self.now),
             booted: self.booted,
             crashes: 0,
             resumed: None,
