@@ -69,6 +69,7 @@ impl Init {
             runs: Runs::default(),
             facts: VecDeque::new(),
             spawner: Spawner::new()?,
+            reports: VecDeque::new(),
             null: Null::open()?,
             base: Base::default(),
             open_files,

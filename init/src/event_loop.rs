@@ -21,7 +21,7 @@ use crate::run::table::Runs;
 use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
-use crate::sys::Pid;
+use crate::sys::{Pid, memory};
 use crate::timings::Timings;
 use crate::voice::{Level, Voice};
 use groundstate_units::control::{answer::System, place};
@@ -90,6 +90,8 @@ pub(crate) struct Init {
     /// Told and not yet put through the machine.
     pub(crate) facts: VecDeque<Event>,
     pub(crate) spawner: Spawner,
+    /// Tokens of reports that were not readable yet when the child was cloned, oldest first.
+    pub(crate) reports: VecDeque<usize>,
     pub(crate) null: Null,
     pub(crate) base: Base,
     pub(crate) open_files: OpenFiles,
@@ -320,6 +322,7 @@ impl Init {
             return;
         }
         let ready = if self.said.is_none() { "READY=1\n" } else { "" };
+        memory::give_back();
         self.said = Some(system);
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }

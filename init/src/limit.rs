@@ -63,3 +63,7 @@ pub(crate) const SHELL_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const REQUESTS_PENDING: usize = 64;
 /// Bytes of a page of memory; the unit of /proc/PID/statm on the machines init is built for.
 pub(crate) const PAGE: u64 = 4096;
+/// Children not yet known to have become their programs, before one is looked after.
+pub(crate) const CHILDREN_UNKNOWN: usize = 16;
+/// Children whose reports are remembered so; those before are left to the poll.
+pub(crate) const CHILDREN_UNKNOWN_MOST: usize = 4096;

@@ -126,7 +126,12 @@ impl Init {
 
     /// What the machine does not know and a view wants.
     pub(super) fn shown_by(&self) -> Facts {
-        let main = |running: &Running| u32::try_from(running.main.as_ref()?.pid()).ok();
+        // Before its exec the process is still a copy of init: nothing anybody wants to see.
+        let main = |running: &Running| {
+            let pid = running.main.as_ref()?.pid();
+            let is_itself = !running.reports.values().any(|(of, ..)| *of == pid);
+            u32::try_from(pid).ok().filter(|_| is_itself)
+        };
         Facts {
             now: self.now,
             wall: self.on_the_wall.at(self.now),

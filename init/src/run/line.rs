@@ -4,6 +4,7 @@
 use super::procedure::{Deed, Part};
 use super::table::Main;
 use crate::event_loop::Init;
+use crate::limit;
 use crate::logger;
 use crate::spawn::{Prepared, Request, Verdict};
 use crate::sys::Pid;
@@ -88,17 +89,18 @@ impl Init {
                 running.main = Some(Main::Child(pid));
             }
         }
+        self.look_at_reports(token.0);
         Ok(())
     }
 
-    /// A report of a child is readable.
-    pub(crate) fn report_ready(&mut self, token: usize) {
-        let Some(run) = self.runs.watched(token) else { return };
-        let Some(running) = self.runs.get_mut(run) else { return };
-        let Some((_, part, report)) = running.reports.get_mut(&token) else { return };
+    /// A report of a child is readable: whether it became its program. False: not known yet.
+    pub(crate) fn report_ready(&mut self, token: usize) -> bool {
+        let Some(run) = self.runs.watched(token) else { return true };
+        let Some(running) = self.runs.get_mut(run) else { return true };
+        let Some((_, part, report)) = running.reports.get_mut(&token) else { return true };
         let part = *part;
         match report.verdict() {
-            Verdict::Pending => {}
+            Verdict::Pending => return false,
             Verdict::Executed => {
                 running.reports.remove(&token);
                 self.runs.unwatch(token);
@@ -106,6 +108,21 @@ impl Init {
             }
             // Its process has not been reaped: the failure is told with its end.
             Verdict::Failed(_) => {}
+        }
+        true
+    }
+
+    /// In a burst of starts the first children have become their programs long before the
+    /// last is cloned. Looking after them on the way keeps the table of descriptors, which
+    /// each clone copies, and what is kept for each child small.
+    fn look_at_reports(&mut self, latest: usize) {
+        self.reports.push_back(latest);
+        while self.reports.len() > limit::CHILDREN_UNKNOWN {
+            let Some(token) = self.reports.front().copied() else { return };
+            if !self.report_ready(token) && self.reports.len() < limit::CHILDREN_UNKNOWN_MOST {
+                return;
+            }
+            self.reports.pop_front();
         }
     }
 

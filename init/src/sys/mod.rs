@@ -16,6 +16,7 @@
 //! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are noted for its children |
 //! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
+//! | [`memory`] | – | malloc_trim(3), so that a load leaves nothing behind |
 //! | [`process`] | prctl execveat fork close_range fcntl | a fork that runs on in our own code (the loader) |
 //! | [`terminal`] | ioctl | TIOCSCTTY, KDSIGACCEPT, SIOCSIFFLAGS |
 //!
@@ -27,6 +28,7 @@ pub(crate) mod board;
 pub(crate) mod child;
 pub(crate) mod launch;
 pub(crate) mod memfd;
+pub(crate) mod memory;
 pub(crate) mod process;
 mod raw;
 pub(crate) mod signal;
