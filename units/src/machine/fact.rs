@@ -6,7 +6,7 @@ use super::phase::{Form, Kill, Phase, Stop, Then};
 use super::timer::TimerKind;
 use super::{Ix, Machine};
 use crate::machine::action::{Action, StopReason};
-use crate::machine::event::{ExecFailure, RunId, Stage};
+use crate::machine::event::{Event, ExecFailure, RunId, Stage};
 use crate::machine::reason::Reason;
 use crate::spec::{Exit, Kind, Readiness, Restart};
 use crate::time::Time;
@@ -23,6 +23,16 @@ impl Machine {
 
     fn kind(&self, ix: Ix) -> Option<Kind> {
         self.cell(ix).phase.run().map(|run| run.definition.kind)
+    }
+
+    /// Whether the present run of a unit can be the source of a report. Of an active run without a
+    /// process only a trigger's listening may fail, and a reload by a command may end.
+    pub(super) fn can_report(&self, ix: Ix, event: &Event) -> bool {
+        let Phase::Ready(run, _, _) = &self.cell(ix).phase else { return true };
+        if matches!(event, Event::StartFailed(_, _)) {
+            return run.definition.kind.is_trigger();
+        }
+        run.alive || matches!(event, Event::Reloaded(_, _))
     }
 
     /// Changes a phase in place, with its deadlines.

@@ -236,7 +236,7 @@ impl Machine {
             | Event::StartFailed(run, _)
             | Event::Protocol(run, _)
             | Event::OutOfMemory(run) => {
-                if let Some(ix) = self.unit_of(run) {
+                if let Some(ix) = self.unit_of(run).filter(|ix| self.can_report(*ix, &event)) {
                     self.report(now, ix, event, out);
                 }
                 Ok(())
