@@ -147,7 +147,7 @@ impl Machine {
     }
 
     pub(super) fn watchdog(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
-        if matches!(self.cell(ix).phase, Phase::Ready(_, _, _)) {
+        if matches!(&self.cell(ix).phase, Phase::Ready(_, form, _) if form.is_working()) {
             let failure = Failure::new(Reason::Watchdog);
             let then = if self.cell(ix).must { Then::Idle } else { Then::Fail(failure) };
             self.tell(now, ix, StopReason::Watchdog, then, out);

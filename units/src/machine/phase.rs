@@ -67,6 +67,13 @@ pub(super) enum Form {
     },
 }
 
+impl Form {
+    /// Running or reloading.
+    pub(super) fn is_working(&self) -> bool {
+        matches!(self, Form::Running { .. } | Form::Reloading { .. })
+    }
+}
+
 /// A stop under way.
 #[derive(Clone, Debug)]
 pub(super) struct Stop {

@@ -77,7 +77,7 @@ impl Oracle {
             Event::WatchdogPing(_) if matches!(run.phase, Phase::Running | Phase::Reloading) => {
                 run.ping_by = run.watch.map_or(Time::NEVER, |span| now.after(span));
             }
-            Event::WatchdogTrigger(_) if run.phase.is_active() => {
+            Event::WatchdogTrigger(_) if matches!(run.phase, Phase::Running | Phase::Reloading) => {
                 self.fail(unit, Failure::Ordinary, true)
             }
             Event::Protocol(..) if up => self.fail(unit, Failure::Ordinary, false),
@@ -199,9 +199,9 @@ impl Oracle {
         let Some(run) = self.stored[unit].run.take() else { return };
         let timed_out = run.killed;
         let it = &mut self.stored[unit];
-        let long = run.active_since.is_some_and(|since| now.since(since) >= run.live.restart_reset);
-        if long {
+        if run.active_for.is_some_and(|span| span >= run.live.restart_reset) {
             it.n = 0;
+            it.failures.clear();
         }
         if !self.graph.present.has(unit) {
             self.stored[unit] = Stored::default();

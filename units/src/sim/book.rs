@@ -70,11 +70,6 @@ impl Book {
         self.last.keys().copied().filter(alive).collect()
     }
 
-    /// The run of `fact` was over before.
-    pub fn is_late(&self, fact: &Event) -> bool {
-        run_of(fact).is_some_and(|run| self.runs.get(&run).is_none_or(|run| run.over.is_some()))
-    }
-
     /// Before the machine hears of it. `expected`: the run is in must_stop; `delay`: how long
     /// the next run waits at least, should this one have failed.
     pub fn fact(&mut self, now: Time, event: &Event, expected: bool, delay: Duration) {

@@ -185,6 +185,7 @@ impl Processes {
                 ended
             }
             Event::StartFailed(..) | Event::Skipped(..) => self.lives.remove(&run).is_some(),
+            Event::Reloaded(..) => true,
             _ => life.main,
         }
     }
@@ -407,7 +408,9 @@ impl Processes {
     pub fn reload(&mut self, now: Time, run: RunId) {
         let rate = self.rates[Fault::BadReload as usize];
         let faulty = self.faulty;
-        let Some(life) = self.lives.get_mut(&run) else { return };
+        let Some(life) = self.lives.get_mut(&run) else {
+            return self.push(now.after(MS), Event::Reloaded(run, true), Some(Fault::Stale));
+        };
         let at = now.after(MS * life.dice.between(1, 500) as u32);
         let bad = faulty && life.dice.percent(rate);
         let hangs = life.dice.percent(50);

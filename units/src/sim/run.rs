@@ -136,8 +136,10 @@ impl<'a> Runner<'a> {
             self.now = self.now.max(next);
             while let Some((fact, fault)) = self.processes.next_fact(self.now) {
                 // What is said twice of a living run must at least be harmless.
-                let harmless = matches!(fact, Event::Ready(_) | Event::Reloaded(..));
-                if fault == Some(Fault::Stale) && !harmless && !self.book.is_late(&fact) {
+                let harmless =
+                    matches!(fact, Event::Ready(_) | Event::Reloaded(..) | Event::Gone(_))
+                        && run_of(&fact).is_none_or(|run| self.processes.whose(run).is_some());
+                if fault == Some(Fault::Stale) && !harmless && !self.is_late(&fact) {
                     continue;
                 }
                 self.step(fact, fault)?;
@@ -157,7 +159,7 @@ impl<'a> Runner<'a> {
     fn converge(&mut self) -> Held {
         self.processes.calm(self.now);
         let before = self.events;
-        for _ in 0..40 {
+        for _ in 0..10 {
             self.pass(self.now.after(Duration::from_secs(60)))?;
         }
         let runs = self.oracle.stored.len() as u64;
@@ -174,7 +176,7 @@ impl<'a> Runner<'a> {
         self.events += 1;
         let was = self.oracle.clone();
         let about = run_of(&event).and_then(|run| self.book.runs.get(&run)).map(|run| run.unit);
-        let late = self.book.is_late(&event);
+        let late = self.is_late(&event);
         let expected = about.is_some_and(|unit| was.must_stop().has(unit));
         let live = about.and_then(|unit| was.unit(unit)).map(|unit| &unit.live);
         let delay = live.map_or(Duration::ZERO, |l| l.restart_delay.min(l.restart_delay_max));
@@ -212,6 +214,16 @@ impl<'a> Runner<'a> {
         self.carry_out(&event, &orders, &after);
         self.seen = after;
         Ok(refused)
+    }
+
+    /// The fact is about a run that its unit no longer has.
+    fn is_late(&self, fact: &Event) -> bool {
+        let known = run_of(fact).is_some_and(|run| {
+            let id = self.ids.get(&run);
+            let mut runs = self.oracle.stored.iter().filter_map(|it| it.run.as_ref());
+            runs.any(|run| Some(&run.id) == id)
+        });
+        run_of(fact).is_some() && !known
     }
 
     fn orders(&self, actions: &[Action]) -> Vec<Order> {

@@ -177,6 +177,9 @@ pub fn keys(dice: &mut Chance, live: &mut crate::spec::Live) {
         2 => Restart::OnFailure,
         _ => live.restart,
     };
+    if live.restart == Restart::Always {
+        live.restart_delay = live.restart_delay.max(ms(1_000));
+    }
     live.on_change =
         [OnChange::Restart, OnChange::Reload, OnChange::Keep][dice.weighted(&[80, 10, 10])];
     live.essential = dice.percent(5);

@@ -52,7 +52,7 @@ pub fn l20_conservation(view: &View) -> Verdict {
             }
             Some(run) if !matches!(order, Order::Stop(.., true)) => {
                 let over = run.over.is_some_and(|at| at < view.now);
-                if over && !matches!(order, Order::Stop(..)) {
+                if over && matches!(order, Order::Kill(..)) {
                     return Err(format!("an order for run {}, which is over", id.0));
                 }
             }

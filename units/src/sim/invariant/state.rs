@@ -46,8 +46,11 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
     loop {
         let before = founded;
         for unit in waiting.less(before).iter() {
-            let behind =
-                view.is.graph.of(unit).any(|edge| edge.to.is_some_and(|to| before.has(to)));
+            let behind = view.is.graph.of(unit).any(|edge| {
+                edge.to.is_some_and(|to| {
+                    before.has(to) || edge.kind == D::DependsOn && view.is.skipped(to)
+                })
+            });
             let beside = view.book.alive().iter().any(|other| {
                 other != unit
                     && (view.is.graph.conflict(unit, other)
