@@ -80,24 +80,28 @@ impl Book {
             self.late_facts += 1;
             return;
         }
+        let scripted = run.kind == Kind::BackgroundScripted;
         let bad = match event {
             Event::Exited(_, exit) | Event::Ended(_, exit) => {
-                *exit != Exit::Code(0) || run.kind != Kind::Oneshot
+                *exit != Exit::Code(0) || run.kind != Kind::Oneshot && !scripted
             }
             Event::StartFailed(..) | Event::Protocol(..) | Event::WatchdogTrigger(_) => true,
-            Event::Gone(_) => run.kind == Kind::BackgroundScripted,
+            Event::Gone(_) => scripted,
             _ => false,
         };
-        let first = !run.died && run.told.is_none();
+        let first =
+            run.told.is_none() && (!run.died || scripted && matches!(event, Event::Gone(_)));
         if bad && first {
             self.failing.add(run.unit);
         }
+        let zero =
+            matches!(event, Event::Exited(_, Exit::Code(0)) | Event::Ended(_, Exit::Code(0)));
         match event {
             Event::Exited(..) | Event::Protocol(..) | Event::WatchdogTrigger(_) => run.died = true,
             Event::Gone(_) | Event::Ended(..) | Event::StartFailed(..) | Event::Skipped(..) => {
                 run.died |= !matches!(event, Event::Gone(_));
                 run.over = Some(now);
-                if bad && first && !expected {
+                if bad && first && !expected && !zero {
                     self.quiet_until.insert(run.unit, now.after(delay));
                 }
             }

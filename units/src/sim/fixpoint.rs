@@ -6,7 +6,7 @@ use crate::machine::reason::State;
 use crate::oracle::set::Set;
 use crate::oracle::{Oracle, Rest};
 use crate::sim::view::Seen;
-use crate::spec::DependencyKind as D;
+use crate::spec::{DependencyKind as D, Readiness, Restart};
 
 /// What is not as it should be, in words.
 pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
@@ -58,13 +58,19 @@ fn latched(oracle: &Oracle, unit: usize, kind: D) -> bool {
     kind == D::DependsMs && up(oracle, unit)
 }
 
-/// By its own definition it never comes to rest, or it stands behind such a unit or a conflict.
+/// By its own definition it never comes to rest, or it stands behind such a unit, or it
+/// depends on one that was skipped.
 fn restless(oracle: &Oracle, unit: usize) -> bool {
     let behind = oracle.closure(Set::EMPTY.with(unit));
     behind.iter().any(|other| {
-        oracle.unit(other).is_some_and(|unit| {
-            unit.live.restart == crate::spec::Restart::Always
-                || unit.live.start_timeout.is_some_and(|span| span.as_secs() < 1)
-        })
+        let skipped = oracle.skipped(other);
+        skipped
+            || oracle.unit(other).is_some_and(|unit| {
+                let too_slow = match (unit.readiness, unit.live.start_timeout) {
+                    (Readiness::Wait(wait), Some(limit)) => wait >= limit,
+                    _ => false,
+                };
+                unit.live.restart == Restart::Always || too_slow
+            })
     })
 }

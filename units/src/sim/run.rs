@@ -177,7 +177,16 @@ impl<'a> Runner<'a> {
         let was = self.oracle.clone();
         let about = run_of(&event).and_then(|run| self.book.runs.get(&run)).map(|run| run.unit);
         let late = self.is_late(&event);
-        let expected = about.is_some_and(|unit| was.must_stop().has(unit));
+        let listed = |unit: usize, exit| {
+            was.unit(unit).is_some_and(|unit| unit.live.success_status.lists(exit))
+        };
+        let expected = about.is_some_and(|unit| {
+            let ends = match &event {
+                Event::Exited(_, exit) | Event::Ended(_, exit) => listed(unit, *exit),
+                _ => false,
+            };
+            ends || was.must_stop().has(unit)
+        });
         let live = about.and_then(|unit| was.unit(unit)).map(|unit| &unit.live);
         let delay = live.map_or(Duration::ZERO, |l| l.restart_delay.min(l.restart_delay_max));
         self.book.fact(self.now, &event, expected, delay);

@@ -51,7 +51,11 @@ pub fn l20_conservation(view: &View) -> Verdict {
                 return Err(format!("run {} was never started", id.0));
             }
             Some(run) if !matches!(order, Order::Stop(.., true)) => {
-                let over = run.over.is_some_and(|at| at < view.now);
+                let told = view
+                    .orders
+                    .iter()
+                    .any(|it| matches!(it, Order::Stop(_, run, ..) if *run == id));
+                let over = run.over.is_some_and(|at| at < view.now) && !told;
                 if over && matches!(order, Order::Kill(..)) {
                     return Err(format!("an order for run {}, which is over", id.0));
                 }

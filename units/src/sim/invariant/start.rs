@@ -68,7 +68,7 @@ pub fn l05_start_bound(view: &View) -> Verdict {
     if max > 0 && grew && starting.len() > max {
         return Err(format!("{} starts under way, {max} allowed", starting.len()));
     }
-    if max == 0 || starting.len() < max {
+    if view.is.slot_free() {
         if let Some(unit) = view.is.start_order().first() {
             return Err(format!("{} could start and does not", view.name(*unit)));
         }
