@@ -371,6 +371,11 @@ impl Machine {
     fn run_again(&mut self, now: Time, ix: Ix) {
         let Some(run) = self.cell(ix).phase.run() else { return };
         if run.alive || run.definition.has_exec_stop {
+            self.amend(ix, |phase| {
+                if let Phase::Ready(_, Form::Exited { again, .. }, _) = phase {
+                    *again = None;
+                }
+            });
             self.ask_restart(ix);
             return;
         }

@@ -86,7 +86,7 @@ impl Book {
                 *exit != Exit::Code(0) || run.kind != Kind::Oneshot && !scripted
             }
             Event::StartFailed(..) | Event::Protocol(..) | Event::WatchdogTrigger(_) => true,
-            Event::Gone(_) => scripted,
+            Event::Gone(_) => scripted || !run.died,
             _ => false,
         };
         let first =

@@ -61,7 +61,11 @@ fn latched(oracle: &Oracle, unit: usize, kind: D) -> bool {
 /// By its own definition it never comes to rest, or it stands behind such a unit, or it
 /// depends on one that was skipped.
 fn restless(oracle: &Oracle, unit: usize) -> bool {
-    let behind = oracle.closure(Set::EMPTY.with(unit));
+    let mut behind = Set::EMPTY.with(unit);
+    for _ in 0..seen_units(oracle) {
+        let edges = oracle.graph.edges.iter().filter(|edge| behind.has(edge.from));
+        behind = edges.filter_map(|edge| edge.to).fold(behind, Set::with);
+    }
     behind.iter().any(|other| {
         let skipped = oracle.skipped(other);
         skipped
@@ -73,4 +77,8 @@ fn restless(oracle: &Oracle, unit: usize) -> bool {
                 unit.live.restart == Restart::Always || too_slow
             })
     })
+}
+
+fn seen_units(oracle: &Oracle) -> usize {
+    oracle.needed.len()
 }

@@ -56,7 +56,9 @@ pub fn l20_conservation(view: &View) -> Verdict {
                     .iter()
                     .any(|it| matches!(it, Order::Stop(_, run, ..) if *run == id));
                 let over = run.over.is_some_and(|at| at < view.now) && !told;
-                if over && matches!(order, Order::Kill(..)) {
+                // At the deadline of a shutdown all that is up is killed.
+                let forced = view.is.shutdown.is_some();
+                if over && !forced && matches!(order, Order::Kill(..)) {
                     return Err(format!("an order for run {}, which is over", id.0));
                 }
             }

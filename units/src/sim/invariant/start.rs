@@ -2,7 +2,7 @@
 
 use crate::machine::reason::State;
 use crate::oracle::set::Set;
-use crate::sim::view::{Verdict, View};
+use crate::sim::view::{Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 
 /// L1: a unit starts only if every depends-on and depends-ms provider is active and
@@ -23,8 +23,13 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                     !needed || active || failed || state == Some(State::Failed)
                 }
                 D::Conflicts => {
-                    let alive = edge.to.and_then(|to| view.book.of(to));
-                    edge.to == Some(unit) || alive.is_none_or(|run| run.over.is_some())
+                    let alive = edge.to.filter(|to| view.book.alive().has(*to));
+                    let down = |to| {
+                        view.orders
+                            .iter()
+                            .any(|it| matches!(it, Order::Stop(u, _, _, true) if *u == to))
+                    };
+                    alive.is_none_or(|to| to == unit || down(to))
                 }
                 D::Wants | D::Before | D::RestartWith => true,
             };

@@ -51,7 +51,9 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
                     before.has(to) || edge.kind == D::DependsOn && view.is.skipped(to)
                 })
             });
-            let beside = view.book.alive().iter().any(|other| {
+            let up = units()
+                .filter(|other| view.after.state(*other) as usize >= State::Starting as usize);
+            let beside = up.chain(view.book.alive().iter()).any(|other| {
                 other != unit
                     && (view.is.graph.conflict(unit, other)
                         || view.is.stored.get(other).and_then(|it| it.run.as_ref()).is_some_and(
