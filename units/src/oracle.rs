@@ -406,6 +406,9 @@ impl Oracle {
             if phase == Phase::Running && run.kind != Kind::BackgroundScripted {
                 run.ping_by = run.watch.map_or(Time::NEVER, |span| now.after(span));
             }
+            if phase == Phase::Exited {
+                (run.reload_by, run.ping_by) = (Time::NEVER, Time::NEVER);
+            }
             run.phase = phase;
             run.start_by = Time::NEVER;
             run.ready_at = Time::NEVER;

@@ -112,17 +112,18 @@ impl Machine {
 
     /// No needed unit may become unusable that was not.
     fn check_broken(&self, candidate: &Candidate) -> Result<(), Refusal> {
+        let worse = |unit: &UnitId| {
+            candidate.need.has(*unit)
+                && candidate.graph.broken(*unit).is_some()
+                && self.graph.broken(*unit).is_none()
+        };
         for fault in &candidate.faults {
-            let worse = |unit: &UnitId| {
-                candidate.need.has(*unit)
-                    && candidate.graph.broken(*unit).is_some()
-                    && self.graph.broken(*unit).is_none()
-            };
             if fault.diagnostic.severity == Severity::Error && fault.units.iter().any(worse) {
                 return Err(said(fault));
             }
         }
-        Ok(())
+        // A unit of a tangle of rings is broken even where the ring that was shown passes it by.
+        candidate.generation.unit_ids().filter(worse).try_for_each(|u| check_usable(candidate, u))
     }
 
     /// Anything wrong in what is needed of the unit directories rejects a new generation.
@@ -143,6 +144,11 @@ impl Machine {
                 return Err(said(fault));
             }
         }
+        // A unit of a tangle of rings is broken even where the ring that was shown passes it by.
+        generation
+            .unit_ids()
+            .filter(concerns)
+            .try_for_each(|unit| check_usable(candidate, unit))?;
         for name in candidate.wish.roots() {
             let now = self.graph.meant(&self.generation, name);
             let then = candidate.graph.meant(generation, name);

@@ -8,7 +8,12 @@ use crate::spec::DependencyKind as D;
 /// L1: a unit starts only if every depends-on and depends-ms provider is active and
 /// every waits-for (and needed after) provider is active, failed or past its verdict.
 pub fn l01_start_gate(view: &View) -> Verdict {
-    for unit in view.started() {
+    // Timers of one tick are settled one by one: who was stopped again tells nothing.
+    let again = |unit: usize| {
+        let of = |it: &Order| matches!(it, Order::Stop(u, ..) if *u == unit);
+        view.orders.iter().any(of) || view.after.state(unit) == State::Stopping
+    };
+    for unit in view.started().filter(|unit| !again(*unit)) {
         for edge in view.is.graph.of(unit) {
             let state = edge.to.map(|to| view.after.state(to));
             let active = state.is_some_and(State::is_active);
