@@ -1,6 +1,7 @@
 //! The end of everything: shutdown, reboot, exit. The goal is empty whatever else
 //! was wished; a deadline; then what remains is killed.
 
+use super::mutant::Mutant;
 use super::{Ix, Machine};
 use crate::machine::action::Action;
 use crate::machine::event::{Shutdown, Stage};
@@ -30,6 +31,9 @@ impl Machine {
         if let Some(ending) = &mut self.ending {
             ending.deadline = None;
         }
+        if self.planted(Mutant::DeadlineKillsNothing) {
+            return;
+        }
         let mut up: Vec<_> = self.runs.values().copied().map(|ix| self.key(ix)).collect();
         up.sort_unstable();
         for (_, _, ix) in up {
@@ -42,7 +46,8 @@ impl Machine {
     /// Says so, once, when everything is down.
     pub(super) fn finish(&mut self, out: &mut Vec<Action>) {
         let Some(ending) = self.ending.filter(|ending| !ending.finished) else { return };
-        if self.runs.values().all(|ix| self.cell(*ix).phase.is_hopeless()) {
+        let left = self.runs.values().filter(|ix| !self.cell(**ix).phase.is_hopeless()).count();
+        if left <= usize::from(self.planted(Mutant::FinishesOneEarly)) {
             self.ending = Some(Ending { finished: true, ..ending });
             out.push(Action::Finish(ending.how));
         }

@@ -2,6 +2,7 @@
 //! changes in its unit. A report about a run that is no more changes nothing.
 
 use super::failure::Failure;
+use super::mutant::Mutant;
 use super::phase::{Form, Kill, Phase, Stop, Then};
 use super::timer::TimerKind;
 use super::{Ix, Machine};
@@ -18,7 +19,9 @@ const HOPELESS: Duration = Duration::from_secs(2);
 impl Machine {
     /// The unit whose present run this is.
     pub(super) fn unit_of(&self, run: RunId) -> Option<Ix> {
-        self.runs.get(&run).copied()
+        let later = self.runs.range(run..).map(|(_, ix)| *ix).next();
+        let known = self.runs.get(&run).copied();
+        known.or(later.filter(|_| self.planted(Mutant::AnyRunWillDo)))
     }
 
     fn kind(&self, ix: Ix) -> Option<Kind> {
@@ -58,6 +61,13 @@ impl Machine {
 
     /// READY=1, the line, the pid file; or the end of a reload.
     pub(super) fn ready(&mut self, now: Time, ix: Ix) {
+        if self.planted(Mutant::ReadyAfterStop) && self.cell(ix).phase.is_told() {
+            return self.amend(ix, |phase| {
+                if let Some(run) = std::mem::take(phase).into_run() {
+                    *phase = Phase::Ready(run, Form::Running { ping_by: None }, now);
+                }
+            });
+        }
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
         self.disarm(ix, &phase);
         let ping_by = |watchdog: Option<Duration>| watchdog.map(|every| now.after(every));
@@ -112,7 +122,11 @@ impl Machine {
     }
 
     pub(super) fn extend(&mut self, now: Time, ix: Ix, span: Duration) {
-        let later = |at: &mut Option<Time>| *at = at.map(|at| at.max(now.after(span)));
+        let shorter = self.planted(Mutant::ExtensionShortens);
+        let later = |at: &mut Option<Time>| {
+            let until = now.after(span);
+            *at = at.map(|at| if shorter { until } else { at.max(until) });
+        };
         self.amend(ix, |phase| match phase {
             Phase::Starting(_, start) => later(&mut start.ready_by),
             Phase::Ready(_, Form::Reloading { until, .. }, _) => later(until),
@@ -127,6 +141,9 @@ impl Machine {
 
     /// A ping; or, with `every`, the promise of pings from now on (zero: of none).
     pub(super) fn ping(&mut self, now: Time, ix: Ix, every: Option<Duration>) {
+        if every.is_none() && self.planted(Mutant::PingUnheard) {
+            return;
+        }
         self.amend(ix, |phase| {
             let Some(run) = phase.run_mut() else { return };
             if let Some(every) = every {
@@ -185,9 +202,11 @@ impl Machine {
     fn is_success(&self, ix: Ix, exit: Exit) -> bool {
         let Some(run) = self.cell(ix).phase.run() else { return false };
         let definition = &run.definition;
-        let by_status = definition.live.success_status.lists(exit);
+        let by_status = definition.live.success_status.lists(exit)
+            && !self.planted(Mutant::SuccessStatusIgnored);
+        let zero = self.planted(Mutant::ExitZeroIsSuccess) && exit == Exit::Code(0);
         let by_purpose = Machine::ends_by_itself(definition.kind) || self.is_served(ix);
-        by_status || (by_purpose && exit == Exit::Code(0))
+        by_status || zero || (by_purpose && exit == Exit::Code(0))
     }
 
     fn succeeded(&mut self, now: Time, ix: Ix, exit: Exit, empty: bool, out: &mut Vec<Action>) {
@@ -195,6 +214,7 @@ impl Machine {
         let definition = std::sync::Arc::clone(&run.definition);
         let again = definition.live.restart == Restart::Always;
         let must = self.cell(ix).must;
+        let again = again && !self.planted(Mutant::AlwaysIsOnFailure);
         if again && !Machine::ends_by_itself(definition.kind) && !self.is_served(ix) {
             let then = if must { Then::Idle } else { Then::Again };
             self.cell_mut(ix).fresh = false;
@@ -231,11 +251,15 @@ impl Machine {
 
     /// A run failed by itself; what is left of it is stopped before the next.
     fn failed(&mut self, now: Time, ix: Ix, failure: Failure, empty: bool, out: &mut Vec<Action>) {
-        let then = if self.cell(ix).must { Then::Idle } else { Then::Fail(failure) };
+        let expected = self.cell(ix).must && !self.planted(Mutant::ExpectedExitCounts);
+        let then = if expected { Then::Idle } else { Then::Fail(failure) };
         self.over(now, ix, then, empty, out);
     }
 
     fn over(&mut self, now: Time, ix: Ix, then: Then, empty: bool, out: &mut Vec<Action>) {
+        if self.planted(Mutant::RestartWithOnExit) {
+            self.restart_with(ix);
+        }
         if empty {
             let stop = Stop { kill: Kill::At(None), timed_out: false, then };
             let phase = std::mem::take(&mut self.cell_mut(ix).phase);
@@ -347,18 +371,27 @@ impl Machine {
             TimerKind::ReadyWait => self.ready(now, ix),
             TimerKind::Retry => self.set_phase(ix, Phase::Idle),
             TimerKind::Again => self.run_again(now, ix),
+            TimerKind::Slot if self.planted(Mutant::SlotKept) => {}
             TimerKind::Slot => self.amend(ix, |phase| {
                 if let Phase::Starting(_, start) = phase {
                     start.slot_until = None;
                 }
             }),
+            TimerKind::Reload if self.planted(Mutant::SlowReloadFails) => {
+                let failure = Failure::new(Reason::Watchdog);
+                self.failed(now, ix, failure, false, out);
+            }
             TimerKind::Reload => self.reloaded(ix, false),
             TimerKind::Watchdog => self.watchdog(now, ix, out),
             TimerKind::StartTimeout => {
                 let failure = Failure::new(Reason::StartTimeout);
-                self.tell(now, ix, StopReason::StartTimeout, Then::Fail(failure), out);
+                let forgiven = self.cell(ix).must && self.planted(Mutant::StartTimeoutForgiven);
+                let then = if forgiven { Then::Idle } else { Then::Fail(failure) };
+                self.tell(now, ix, StopReason::StartTimeout, then, out);
             }
+            TimerKind::Kill if self.planted(Mutant::NeverKills) => {}
             TimerKind::Kill => self.kill(now, ix, true, out),
+            TimerKind::Hopeless if self.planted(Mutant::HopesForEver) => {}
             TimerKind::Hopeless => self.amend(ix, |phase| {
                 if let Phase::Stopping(_, stop) = phase {
                     stop.kill = Kill::Hopeless;

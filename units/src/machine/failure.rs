@@ -2,6 +2,7 @@
 //! the backoff with its floor, `restart-limit`.
 
 use super::cell::Cell;
+use super::mutant::Mutant;
 use super::phase::Phase;
 use super::{Ix, Machine};
 use crate::limit;
@@ -64,8 +65,18 @@ impl Machine {
     /// Counts the failure of a run that is gone, and says what comes next.
     pub(super) fn count(&mut self, now: Time, ix: Ix, failure: Failure) {
         let Some(live) = self.live(ix) else { return self.set_phase(ix, Phase::Idle) };
-        let is_final = failure.needs_change || live.restart == Restart::Never;
-        let is_hopeless = is_final || failure.reason == Reason::StartTimeout;
+        let needs_change = failure.needs_change && !self.planted(Mutant::ExecErrorRetried);
+        let never = live.restart == Restart::Never && !self.planted(Mutant::NeverIsOnFailure);
+        let is_final = needs_change || never;
+        let slow = failure.reason == Reason::StartTimeout;
+        let is_hopeless = is_final || (slow && !self.planted(Mutant::StartTimeoutNoVerdict));
+        let late = u32::from(self.planted(Mutant::VerdictOneLate));
+        let unlimited = self.planted(Mutant::RestartLimitIgnored);
+        let (floorless, doubled, constant) = (
+            self.planted(Mutant::NoFloor),
+            self.planted(Mutant::DelayOneAhead),
+            self.planted(Mutant::DelayConstant),
+        );
         let cell = self.cell_mut(ix);
         if !cell.needed {
             return self.set_phase(ix, Phase::Idle);
@@ -73,10 +84,15 @@ impl Machine {
         cell.failures = cell.failures.saturating_add(1);
         cell.ended = now;
         cell.fresh = false;
-        cell.verdict |= is_hopeless || cell.failures >= live.failure_verdict;
+        cell.verdict |= is_hopeless || cell.failures >= live.failure_verdict + late;
         cell.last = Some(failure.reason.clone());
-        let failures = cell.failures;
-        if cell.is_exhausted(&live, now) || is_final {
+        let failures = match cell.failures {
+            _ if constant => 1,
+            n if floorless => n.min(9),
+            n => n + u32::from(doubled),
+        };
+        let exhausted = cell.is_exhausted(&live, now) && !unlimited;
+        if exhausted || is_final {
             cell.verdict = true;
             self.set_phase(ix, Phase::Failed(failure.reason.clone()));
             self.over_for_good(ix, &failure.reason);
@@ -90,7 +106,7 @@ impl Machine {
         let long = self.cell(ix).phase.run().is_some_and(|run| {
             run.active_for.is_some_and(|active| active >= run.definition.live.restart_reset)
         });
-        if long {
+        if long && !self.planted(Mutant::FailuresNotAnswered) {
             let cell = self.cell_mut(ix);
             cell.failures = 0;
             cell.recent.clear();
@@ -101,12 +117,16 @@ impl Machine {
     pub(super) fn again(&mut self, now: Time, ix: Ix) {
         let delay = self.live(ix).map_or(Duration::ZERO, |live| live.restart_delay);
         let needed = self.cell(ix).needed;
+        if self.planted(Mutant::AgainIsCounted) {
+            self.cell_mut(ix).failures += 1;
+        }
         self.set_phase(ix, if needed { Phase::Backoff(now.after(delay)) } else { Phase::Idle });
     }
 
     /// Forgets failures, verdict, backoff and a final failure. `count` too: what retry and a new
     /// definition do; without: what a restart does.
     pub(super) fn forgive(&mut self, ix: Ix, count: bool) {
+        let count = count && !self.planted(Mutant::RetryKeepsCount);
         let cell = self.cell_mut(ix);
         cell.verdict = false;
         if count {

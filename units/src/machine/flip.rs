@@ -3,6 +3,7 @@
 //! is written down first; then every unit is carried over by name.
 
 use super::cell::Cell;
+use super::mutant::Mutant;
 use super::phase::{Form, Phase};
 use super::run::{Definition, Run};
 use super::{Ix, Machine};
@@ -24,8 +25,9 @@ pub(super) struct Next {
 }
 
 impl Machine {
-    pub(super) fn flip(&mut self, now: Time, next: Next, out: &mut Vec<Action>) {
+    pub(super) fn flip(&mut self, now: Time, mut next: Next, out: &mut Vec<Action>) {
         self.propagate();
+        next.no_restart |= self.planted(Mutant::ReloadReplacesNothing);
         for ix in self.all() {
             if self.cell(ix).phase.is_up() && self.unit(ix).is_some() {
                 self.write_down(ix, &next);
@@ -33,6 +35,10 @@ impl Machine {
         }
         if !Arc::ptr_eq(&self.generation, &next.generation) {
             self.carry_over(now, &next, out);
+            if self.planted(Mutant::ReloadReplacesAll) {
+                let up = self.cells.iter_mut().filter_map(|cell| cell.phase.run_mut());
+                up.for_each(|run| run.changed = true);
+            }
         }
         self.graph = next.graph;
         self.generation = next.generation;
@@ -71,7 +77,7 @@ impl Machine {
     /// A depends-on target that changes its provider, or becomes nobody's, is lost; a new
     /// depends-on binds if its provider is active now, and is lost if not.
     fn loses(&self, unit: UnitId, there: UnitId, next: &Next) -> Option<Name> {
-        if self.cell(unit.0).phase.is_told() {
+        if self.cell(unit.0).phase.is_told() || self.planted(Mutant::NewProviderBinds) {
             return None;
         }
         let hard = |edge: &&Edge| edge.kind == DependencyKind::DependsOn;
@@ -210,6 +216,9 @@ impl Machine {
     /// Who has to wait until another unit's run gives a target back.
     pub(super) fn find_holders(&mut self) {
         self.holders.clear();
+        if self.planted(Mutant::TargetNotHeld) {
+            return;
+        }
         for ix in self.all() {
             let Some(held) = self.cell(ix).phase.run().and_then(|run| run.held.clone()) else {
                 continue;

@@ -2,6 +2,7 @@
 //! policy or generation, when a trigger fires and when its activation ends. Costs
 //! what the generation is long; facts about runs never come here.
 
+use super::mutant::Mutant;
 use super::need::Need;
 use super::phase::Phase;
 use super::spread::{self, closes, is_dead, spoils};
@@ -32,11 +33,12 @@ impl Machine {
     /// N for the present wish; nothing once the end has begun.
     pub(super) fn search(&self) -> Need {
         let nothing = super::need::Wish::default();
-        if self.ending.is_some() {
+        if self.ending.is_some() && !self.planted(Mutant::ShutdownKeepsGoal) {
             let empty = crate::generation::Generation::default();
             return Need::search(&empty, &self.graph, &nothing, |_| false);
         }
-        let fired = |unit: UnitId| self.cell(unit.0).fired;
+        let deaf = self.planted(Mutant::FiringPullsNothing);
+        let fired = |unit: UnitId| self.cell(unit.0).fired && !deaf;
         Need::search(&self.generation, &self.graph, &self.wish, fired)
     }
 
@@ -45,7 +47,13 @@ impl Machine {
         let losers = need.conflicts(&graph);
         for ix in self.all() {
             let unit = UnitId(ix);
-            let needed = need.has(unit);
+            let counted = self.planted(Mutant::NeedByReferenceCounts)
+                && self.cell(ix).needed
+                && graph
+                    .back(unit)
+                    .iter()
+                    .any(|back| back.kind.pulls_in() && self.cell(back.dependent.0).needed);
+            let needed = need.has(unit) || counted;
             let broken = graph.broken(unit).is_some();
             let winner = losers.get(&unit).and_then(|winner| self.generation.unit(*winner));
             let conflict = winner.and_then(|winner| winner.provides.first()).copied();
@@ -53,7 +61,7 @@ impl Machine {
             let cell = self.cell_mut(ix);
             cell.broken = broken;
             cell.conflict = conflict;
-            if was && !needed {
+            if was && !needed && !self.planted(Mutant::LeavingForgivesNothing) {
                 self.forgive(ix, true);
                 let cell = self.cell_mut(ix);
                 cell.fired = false;
@@ -83,6 +91,9 @@ impl Machine {
         for ix in self.all() {
             self.cell_mut(ix).rank = 0;
         }
+        if self.planted(Mutant::StartsByNameOnly) {
+            return;
+        }
         for unit in graph.order().iter().rev() {
             if !self.cell(unit.0).needed {
                 continue;
@@ -99,6 +110,13 @@ impl Machine {
 
     /// must_stop, least set, providers first.
     fn require_stops(&mut self, graph: &Graph) {
+        if self.planted(Mutant::LossCleared) {
+            for ix in self.all() {
+                if let Some(run) = self.cell_mut(ix).phase.run_mut() {
+                    run.lost = None;
+                }
+            }
+        }
         for ghost in self.ghost_ixs() {
             let cell = self.cell_mut(ghost);
             cell.must = cell.phase.is_up();

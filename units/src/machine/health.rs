@@ -2,6 +2,7 @@
 //! coincidental, and the state of the system in one word. Flags only: nothing here
 //! changes what the machine does.
 
+use super::mutant::Mutant;
 use super::phase::Phase;
 use super::spread::STOPPING;
 use super::{Ix, Machine};
@@ -20,11 +21,13 @@ impl Machine {
 
     /// Needed, not active, and it should be by now.
     pub(super) fn is_amiss(&self, ix: Ix) -> bool {
-        self.cell(ix).needed && !self.is_active(ix) && !self.is_first_start(ix)
+        let first = self.is_first_start(ix) && !self.planted(Mutant::FirstStartDegrades);
+        self.cell(ix).needed && !self.is_active(ix) && !first
     }
 
     fn has_lost_milestone(&self, ix: Ix) -> bool {
-        self.cell(ix).phase.run().is_some_and(|run| !run.milestones_lost.is_empty())
+        !self.planted(Mutant::LostMilestoneUnseen)
+            && self.cell(ix).phase.run().is_some_and(|run| !run.milestones_lost.is_empty())
     }
 
     /// Active units that reach, by pulling dependencies, something amiss. By name. One search
@@ -45,11 +48,21 @@ impl Machine {
         }
         while let Some(unit) = stack.pop() {
             for back in self.graph.back(unit).iter().filter(|back| back.kind.pulls_in()) {
+                let kind = back.kind;
+                let milestone = kind == crate::spec::DependencyKind::DependsMs;
+                let want = kind == crate::spec::DependencyKind::Wants;
+                if milestone && self.planted(Mutant::DegradedIgnoresMilestones)
+                    || want && self.planted(Mutant::DegradedIgnoresWants)
+                {
+                    continue;
+                }
                 let Some(seen) = reached.get_mut(back.dependent.index()) else { continue };
                 if std::mem::replace(seen, true) {
                     continue;
                 }
-                stack.push(back.dependent);
+                if !self.planted(Mutant::DegradedOneStep) {
+                    stack.push(back.dependent);
+                }
                 if self.is_active(back.dependent.0) {
                     degraded.insert(back.dependent);
                 }
@@ -63,6 +76,9 @@ impl Machine {
         let mut named: BTreeSet<TargetId> = BTreeSet::new();
         let (goals, roots) = self.goals();
         named.extend(goals.iter().filter_map(|name| self.generation.find_target(name.as_str())));
+        if self.planted(Mutant::GoalCoincidental) {
+            named.clear();
+        }
         named.extend(roots);
         for unit in self.generation.unit_ids().filter(|unit| self.cell(unit.0).needed) {
             let edges = self.graph.edges(unit).iter().filter(|edge| edge.kind.pulls_in());
@@ -86,7 +102,7 @@ impl Machine {
         let roots = roots.iter().map(|target| self.graph.provider(*target));
         goals.chain(roots).any(|provider| match provider.unit() {
             Some(unit) => self.cell(unit.0).verdict || self.shown(unit.0) == State::Failed,
-            None => true,
+            None => !self.planted(Mutant::MissingGoalIsWell),
         })
     }
 

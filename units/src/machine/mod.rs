@@ -65,6 +65,7 @@ mod failure;
 mod flip;
 mod ground;
 mod health;
+pub mod mutant;
 pub mod need;
 mod old_order;
 mod phase;
@@ -91,6 +92,7 @@ use action::{Action, Note, Outcome};
 use cell::Cell;
 use ending::Ending;
 use event::{Event, RunId};
+use mutant::Mutant;
 use need::Wish;
 use phase::Phase;
 use reason::Refusal;
@@ -106,6 +108,9 @@ type Ix = u32;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Machine {
+    /// A mistake made on purpose, for the simulator to find.
+    #[cfg(feature = "sim")]
+    mutant: Option<Mutant>,
     generation: Arc<Generation>,
     graph: Arc<Graph>,
     policy: Policy,
@@ -151,6 +156,8 @@ impl Machine {
     /// One that waits for [`Event::Boot`]. `shutdown_deadline` holds where the settings name none.
     pub fn new(shutdown_deadline: Duration) -> Machine {
         Machine {
+            #[cfg(feature = "sim")]
+            mutant: None,
             generation: Arc::default(),
             graph: Arc::default(),
             policy: Policy::default(),
@@ -193,6 +200,7 @@ impl Machine {
     /// When the next [`Event::Tick`] is due; None: nothing is awaited in time.
     pub fn next_deadline(&self) -> Option<Time> {
         let wish = self.wish.want.values().flatten().min().copied();
+        let wish = wish.filter(|_| !self.planted(Mutant::WantNeverEnds));
         let end = self.ending.and_then(|ending| ending.deadline);
         [self.timers.next(), wish, end].into_iter().flatten().min()
     }
@@ -245,7 +253,7 @@ impl Machine {
     }
 
     fn grant(&mut self, now: Time, event: Event, out: &mut Vec<Action>) -> Result<(), Refusal> {
-        if self.ending.is_some() {
+        if self.ending.is_some() && !self.planted(Mutant::ShutdownTakesWishes) {
             return Err(Refusal {
                 kind: "stopping".to_string(),
                 message: "everything is being stopped".to_string(),

@@ -2,6 +2,7 @@
 //! stop, until nothing moves; then start all that may start, in order. Everything
 //! that is ordered is ordered here or in the answer to a fact ([`super::fact`]).
 
+use super::mutant::Mutant;
 use super::phase::{Form, Kill, Phase, Start, Stop, Then};
 use super::run::Run;
 use super::timer::Key;
@@ -56,12 +57,15 @@ impl Machine {
     }
 
     fn next_start(&self) -> Option<Ix> {
-        let free = self.slots == 0 || self.slots_used < self.slots;
-        let mut ready = self.may_start.iter().map(|(_, ix)| *ix);
+        let slots = self.slots.saturating_add(u32::from(self.planted(Mutant::OneSlotTooMany)));
+        let free = self.slots == 0 || self.slots_used < slots;
+        let ready = self.may_start.iter().map(|(_, ix)| *ix);
         if free {
-            return ready.next();
+            return { ready }.next();
         }
-        ready.find(|ix| self.unit(*ix).is_some_and(|unit| unit.kind.is_instant()))
+        ready
+            .filter(|_| !self.planted(Mutant::InstantWaitsForSlot))
+            .find(|ix| self.unit(*ix).is_some_and(|unit| unit.kind.is_instant()))
     }
 
     /// Starts a run.
@@ -86,9 +90,11 @@ impl Machine {
 
     /// The verdict ends with being active.
     pub(super) fn became_active(&mut self, ix: Ix) {
+        let (keeps, fresh) =
+            (self.planted(Mutant::VerdictOutlivesActive), self.planted(Mutant::FirstStartForEver));
         let cell = self.cell_mut(ix);
-        cell.verdict = false;
-        cell.fresh = false;
+        cell.verdict &= keeps;
+        cell.fresh &= fresh;
         self.mark(ix);
     }
 
@@ -113,7 +119,7 @@ impl Machine {
         let kill = Kill::At(definition.live.stop_timeout.map(|span| now.after(span)));
         self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out: false, then }));
         self.require_stop(ix);
-        if !left_over {
+        if !left_over && !self.planted(Mutant::RestartWithIgnored) {
             self.restart_with(ix);
         }
         if nothing_left {
@@ -123,7 +129,7 @@ impl Machine {
     }
 
     /// Marks the present runs of the units that restart with this one.
-    fn restart_with(&mut self, ix: Ix) {
+    pub(super) fn restart_with(&mut self, ix: Ix) {
         let graph = Arc::clone(&self.graph);
         let with = graph.back(UnitId(ix)).iter().filter(|b| b.kind == DependencyKind::RestartWith);
         for other in with.map(|back| back.dependent.0) {
@@ -151,7 +157,10 @@ impl Machine {
         self.judge(ix);
         self.cell_mut(ix).must = false;
         match then {
-            _ if timed_out && !self.cell(ix).needed => {
+            _ if timed_out
+                && !self.cell(ix).needed
+                && !self.planted(Mutant::StopTimeoutNotShown) =>
+            {
                 self.set_phase(ix, Phase::Failed(crate::machine::reason::Reason::StopTimeout));
             }
             Then::Fail(failure) => self.count(now, ix, failure),

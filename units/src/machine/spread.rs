@@ -6,6 +6,7 @@
 //! reaches or leaves zero is looked at next. So the cost of an event follows what
 //! it touches, and there is no recursion: one worklist.
 
+use super::mutant::Mutant;
 use super::phase::{Form, Phase};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
@@ -88,16 +89,21 @@ impl Machine {
         let own = cell.broken || cell.conflict.is_some() || matches!(cell.phase, Phase::Failed(_));
         let by_others = cell.needed && cell.bad > 0;
         let failed = cell.verdict || hopeless || (!up && (own || by_others));
-        let settled = active || failed;
+        let settled = active || (failed && !(up && self.planted(Mutant::VerdictHoldsWaits)));
+        let skipped = skipped && !self.planted(Mutant::SkippedSatisfiesHard);
+        let shown_up =
+            up && !(cell.phase.is_told() && self.planted(Mutant::ConflictBesideStopping));
+        let holds = !hopeless || self.planted(Mutant::ImmortalHoldsUp);
+        let active = active || (ready && self.planted(Mutant::GateOpenWhileStopping));
         let bit = |on: bool, facet: u16| if on { facet } else { 0 };
         bit(cell.needed, NEEDED)
-            | bit(up, UP)
+            | bit(shown_up, UP)
             | bit(ready, READY)
             | bit(active, ACTIVE)
             | bit(active && !skipped, SOLID)
             | bit(settled, SETTLED)
             | bit(failed, FAILED)
-            | bit(up && must && !hopeless, STOPPING)
+            | bit(up && must && holds, STOPPING)
             | bit(must, MUST)
     }
 
@@ -133,17 +139,24 @@ impl Machine {
         let graph = Arc::clone(&self.graph);
         for back in graph.back(UnitId(ix)) {
             let (other, kind) = (back.dependent.0, back.kind);
+            let one_sided = self.planted(Mutant::OneSidedConflict)
+                && kind == DependencyKind::Conflicts
+                && other > ix;
+            let unlatched =
+                kind == DependencyKind::DependsMs && self.planted(Mutant::MilestoneNotLatched);
             let cell = self.cell_mut(other);
-            let gate = step(&mut cell.closed, closes(kind, before), closes(kind, now));
+            let was_closed = !one_sided && closes(kind, before);
+            let gate = step(&mut cell.closed, was_closed, !one_sided && closes(kind, now));
             let bad = step(&mut cell.bad, spoils(kind, before), spoils(kind, now));
             if gate || bad {
                 self.mark(other);
             }
-            if kind == DependencyKind::DependsOn {
+            if kind == DependencyKind::DependsOn || unlatched {
                 if before & READY != 0 && now & READY == 0 {
                     self.lose(other, ix);
                 }
-                if before & MUST == 0 && now & MUST != 0 {
+                let alone = self.planted(Mutant::StopDoesNotSpread);
+                if before & MUST == 0 && now & MUST != 0 && !alone {
                     self.require_stop(other);
                 }
             }
@@ -171,16 +184,23 @@ impl Machine {
 
     /// The providers that may not be told to stop before this unit is down.
     pub(super) fn order_providers(&self, ix: Ix) -> Vec<Ix> {
+        if self.planted(Mutant::NoStopOrder) {
+            return Vec::new();
+        }
+        let soft = !self.planted(Mutant::SoftStopOrderDropped);
         let edges = self.graph.edges(UnitId(ix)).iter();
+        let edges = edges.filter(|edge| soft || is_hard(edge.kind));
         let present =
             edges.filter(|edge| edge.kind.orders()).filter_map(|edge| edge.provider).map(|p| p.0);
-        present.chain(self.old_order.get(&ix).into_iter().flatten().copied()).collect()
+        let old = self.old_order.get(&ix).filter(|_| !self.planted(Mutant::OldOrderForgotten));
+        present.chain(old.into_iter().flatten().copied()).collect()
     }
 
     /// The run of a depends-on provider has left active.
     fn lose(&mut self, ix: Ix, provider: Ix) {
         let cell = self.cell(ix);
-        if cell.phase.run().is_none_or(|run| run.lost.is_some()) {
+        let forgets = self.planted(Mutant::LossNotMarked);
+        if forgets || cell.phase.run().is_none_or(|run| run.lost.is_some()) {
             return;
         }
         let target = self

@@ -2,6 +2,7 @@
 //! ends.
 
 use super::failure;
+use super::mutant::Mutant;
 use super::phase::{Form, Phase};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
@@ -20,6 +21,8 @@ impl Machine {
         let cell = self.cell(trigger);
         let active = matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must;
         let is_trigger = self.unit(trigger).is_some_and(|unit| unit.kind.is_trigger());
+        let active = active || self.planted(Mutant::SleepingTriggerFires);
+        let restarts = self.planted(Mutant::FiringRestarts);
         if !is_trigger || !active || !cell.needed {
             return;
         }
@@ -28,7 +31,12 @@ impl Machine {
         let (failures, ended) = (cell.failures, cell.ended);
         match &cell.phase {
             Phase::Ready(_, Form::Exited { .. }, _) => self.ask_restart(ix),
-            Phase::Starting(_, _) | Phase::Ready(_, _, _) if !cell.must => return,
+            Phase::Starting(_, _) | Phase::Ready(_, _, _) if !cell.must => {
+                if restarts {
+                    self.ask_restart(ix);
+                }
+                return;
+            }
             Phase::Failed(_) if cell.needed => {
                 let wait = self.live(ix).map(|live| failure::delay(&live, failures));
                 let at = ended.after(wait.unwrap_or_default()).max(now);
@@ -59,6 +67,9 @@ impl Machine {
 
     /// The run of an activated unit has succeeded.
     pub(super) fn activation_ended(&mut self, ix: Ix) {
+        if self.planted(Mutant::ActivationNeverEnds) {
+            return;
+        }
         for trigger in self.firing(ix) {
             self.cell_mut(trigger).fired = false;
             self.search_due = true;

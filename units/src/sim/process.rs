@@ -267,6 +267,7 @@ impl Processes {
         let late = MS * dice.between(1_000, 15_000) as u32;
         let ready_at = soon.after(if has(Fault::Late) { late } else { quick });
         let late = has(Fault::Late).then_some(Fault::Late);
+        self.talk(soon, ready_at, run, dice);
         if has(Fault::Protocol) {
             let fact = Event::Protocol(run, "no pid in the pid file".to_string());
             self.push(ready_at, fact, Some(Fault::Protocol));
@@ -295,6 +296,25 @@ impl Processes {
             Readiness::Instant | Readiness::Exec | Readiness::Wait(_) => {}
         }
         self.live(ready_at, run, strikes, dice);
+    }
+
+    /// What a service says that changes little.
+    fn talk(&mut self, soon: Time, ready_at: Time, run: RunId, dice: &mut Chance) {
+        if dice.percent(70) {
+            return;
+        }
+        let later = |dice: &mut Chance| MS * dice.between(1, 20_000) as u32;
+        self.push(soon, Event::Status(run, "hello".to_string()), None);
+        if dice.percent(50) {
+            let span = later(dice);
+            self.push(soon, Event::ExtendTimeout(run, span), None);
+        }
+        if dice.percent(30) {
+            let at = ready_at.after(later(dice));
+            self.push(at, Event::Stopping(run), None);
+            let span = later(dice);
+            self.push(at.after(MS), Event::ExtendTimeout(run, span), None);
+        }
     }
 
     /// From readiness on.

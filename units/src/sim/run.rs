@@ -220,6 +220,9 @@ impl<'a> Runner<'a> {
         };
         self.coverage.count(&view, about, fault);
         invariant::check(&view).map_err(|(what, detail)| (what.to_string(), detail))?;
+        if self.events.is_multiple_of(32) {
+            self.subject.audit().map_err(|what| ("audit".to_string(), what))?;
+        }
         self.carry_out(&event, &orders, &after);
         self.seen = after;
         Ok(refused)

@@ -6,6 +6,7 @@ use crate::generation::UnitId;
 use crate::machine::Machine;
 use crate::machine::action::Action;
 use crate::machine::event::Event;
+use crate::machine::mutant::Mutant;
 use crate::oracle::graph::Universe;
 use crate::oracle::law::System;
 use crate::sim::view::Seen;
@@ -25,6 +26,18 @@ impl Default for Subject {
 }
 
 impl Subject {
+    /// One that breaks a rule.
+    pub fn planted(mutant: Mutant) -> Subject {
+        let mut subject = Subject::default();
+        subject.machine.plant(mutant);
+        subject
+    }
+
+    /// What was kept up event by event is what would be derived from nothing.
+    pub fn audit(&self) -> Result<(), String> {
+        self.machine.audit()
+    }
+
     /// One event: what is ordered, and whether it was refused.
     pub fn step(&mut self, now: Time, event: Event) -> (Vec<Action>, bool) {
         let outcome = self.machine.step(now, event);

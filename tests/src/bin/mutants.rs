@@ -1,0 +1,108 @@
+//! Does the simulator find anything at all? One rule of the machine after the other
+//! is broken on purpose (`units/src/machine/mutant.rs`), and each time the simulator
+//! must notice within a bounded number of schedules.
+//!
+//! `mutants --seed S --commit C [--schedules 20000] [--threads N]` prints a table
+//! mutant → killed by what, at which seed, and exits 1 when one survives. Build with
+//! `cargo run --profile test-fast -p groundstate-tests --bin mutants --`.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
+
+use groundstate_units::machine::mutant::{ALL, Mutant};
+use groundstate_units::sim::coverage::Coverage;
+use groundstate_units::sim::subject::Subject;
+use groundstate_units::sim::{run, schedule, shape};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+struct Options {
+    schedules: u64,
+    seed: u64,
+    commit: String,
+    threads: usize,
+}
+
+/// What found a mutant, and how many schedules it took.
+struct Kill {
+    seed: u64,
+    schedules: u64,
+    by: String,
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(what) => {
+            eprintln!("mutants: {what}");
+            return ExitCode::from(64);
+        }
+    };
+    let begun = Instant::now();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        while let Some((mutant, rule)) = ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+            found.push((*mutant, *rule, hunt(*mutant, &options)));
+        }
+        found
+    };
+    let mut table = Vec::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..options.threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().for_each(|thread| table.extend(thread.join().unwrap_or_default()));
+    });
+    table.sort_by_key(|(mutant, ..)| *mutant as usize);
+    let mut killed = 0;
+    for (mutant, rule, kill) in &table {
+        let name = format!("{mutant:?}");
+        match kill {
+            Some(Kill { seed, schedules, by }) => {
+                killed += 1;
+                println!("{name:26} killed by {by:24} seed {seed} ({schedules} schedules): {rule}");
+            }
+            None => println!("{name:26} SURVIVED {} schedules: {rule}", options.schedules),
+        }
+    }
+    println!(
+        "mutants: {killed} of {} killed, seeds from {}, commit {}, {:.1} s",
+        ALL.len(),
+        options.seed,
+        options.commit,
+        begun.elapsed().as_secs_f64()
+    );
+    println!("{killed} passed, {} failed", ALL.len() - killed);
+    if killed == ALL.len() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+fn hunt(mutant: Mutant, options: &Options) -> Option<Kill> {
+    (0..options.schedules).find_map(|at| {
+        let seed = options.seed.wrapping_add(at);
+        let (world, schedule) = (shape::draw(seed), schedule::draw(seed));
+        let subject = Subject::planted(mutant);
+        let failure =
+            run::run(&world, &schedule, subject, &mut Coverage::default(), false).err()?;
+        Some(Kill { seed, schedules: at + 1, by: failure.what })
+    })
+}
+
+fn options() -> Result<Options, String> {
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let mut options =
+        Options { schedules: 20_000, seed: 1, commit: "unknown".to_string(), threads };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(format!("{word} wants a value"))?;
+        let number = || match value.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).map_err(|_| format!("{value}: no number")),
+            None => value.parse::<u64>().map_err(|_| format!("{value}: no number")),
+        };
+        match word.as_str() {
+            "--schedules" => options.schedules = number()?,
+            "--seed" => options.seed = number()?,
+            "--threads" => options.threads = (number()? as usize).max(1),
+            "--commit" => options.commit = value,
+            other => return Err(format!("{other} is no option")),
+        }
+    }
+    Ok(options)
+}

@@ -1,0 +1,246 @@
+//! Mistakes made on purpose. Each breaks one rule of the law at the place in the
+//! machine where the rule stands; the simulator must find every one of them, or it
+//! proves nothing (`tests/src/bin/mutants.rs`). Chosen at run time, in a build with
+//! the feature `sim` only; without it [`Machine::planted`] is the constant false.
+
+use super::Machine;
+
+/// A rule, broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// §5 may_stop: a provider is told before its dependents are down.
+    NoStopOrder,
+    /// §5 may_stop: only hard edges order stops.
+    SoftStopOrderDropped,
+    /// §5 may_stop: the edges a run began with are forgotten.
+    OldOrderForgotten,
+    /// §5 must_stop: a provider that must stop does not make its dependents stop.
+    StopDoesNotSpread,
+    /// §5 must_stop: a unit in must_stop is active for gates.
+    GateOpenWhileStopping,
+    /// §4 lost: a provider that leaves active loses nobody.
+    LossNotMarked,
+    /// §4 lost: cleared by the next change of goal.
+    LossCleared,
+    /// §4 lost: a changed provider or an added edge binds whoever it is.
+    NewProviderBinds,
+    /// §3 depends-ms: a lost provider stops the dependent.
+    MilestoneNotLatched,
+    /// §3 waits-for: a verdict does not open it while a retry runs.
+    VerdictHoldsWaits,
+    /// §4 skipped: satisfies depends-on too.
+    SkippedSatisfiesHard,
+    /// §3 conflicts: holds for the unit that names it alone.
+    OneSidedConflict,
+    /// §3 conflicts: a start beside a stopping unit.
+    ConflictBesideStopping,
+    /// §3 conflicts: a wish for both is granted.
+    ConflictGranted,
+    /// §3 masks: a wish for a masked target is granted.
+    MaskedGranted,
+    /// §3 restart-with: a stop marks nobody.
+    RestartWithIgnored,
+    /// §3 restart-with: an exit by itself marks too.
+    RestartWithOnExit,
+    /// §5 may_start: a target still held does not matter.
+    TargetNotHeld,
+    /// §4 N: kept by counting who pulls.
+    NeedByReferenceCounts,
+    /// §4 leaving N: clears nothing.
+    LeavingForgivesNothing,
+    /// §5 max-starting: off by one.
+    OneSlotTooMany,
+    /// §5 max-starting: a slot is never given back.
+    SlotKept,
+    /// §3 virtual: waits for a slot.
+    InstantWaitsForSlot,
+    /// §5 order of starts: by name, not by chain.
+    StartsByNameOnly,
+    /// §3 run: a fact of an old run counts for the present one.
+    AnyRunWillDo,
+    /// §5: READY of a run that was told to stop makes it active.
+    ReadyAfterStop,
+    /// §6: an exit in must_stop is a failure.
+    ExpectedExitCounts,
+    /// §6: a start timeout in must_stop is no failure.
+    StartTimeoutForgiven,
+    /// §6: exit 0 of a supervised unit is a success.
+    ExitZeroIsSuccess,
+    /// §6: success-status is not asked.
+    SuccessStatusIgnored,
+    /// §6: restart always does nothing after a success.
+    AlwaysIsOnFailure,
+    /// §6: restart always after a success is counted.
+    AgainIsCounted,
+    /// §6: restart never is retried.
+    NeverIsOnFailure,
+    /// §6: an exec error is retried.
+    ExecErrorRetried,
+    /// §6: a start timeout has to be counted up to its verdict.
+    StartTimeoutNoVerdict,
+    /// §6 verdict: off by one.
+    VerdictOneLate,
+    /// §4 verdict: stands when the unit is active again.
+    VerdictOutlivesActive,
+    /// §6: restart-limit is not asked.
+    RestartLimitIgnored,
+    /// §6 delay: does not double.
+    DelayConstant,
+    /// §6 delay: off by one.
+    DelayOneAhead,
+    /// §6 delay: no floor from the 10th failure on.
+    NoFloor,
+    /// §6 restart-reset: is not asked.
+    FailuresNotAnswered,
+    /// §6 retry: does not set the count to 0.
+    RetryKeepsCount,
+    /// §6 stop-timeout: no KILL follows.
+    NeverKills,
+    /// §6: what outlives KILL is never called unkillable.
+    HopesForEver,
+    /// §5 may_stop: an unkillable run counts as up.
+    ImmortalHoldsUp,
+    /// §6: a stop timeout of an unneeded unit is not shown.
+    StopTimeoutNotShown,
+    /// an extension of a timeout may shorten it.
+    ExtensionShortens,
+    /// a watchdog's ping is not heard.
+    PingUnheard,
+    /// §6: a reload of its own that times out ends the unit.
+    SlowReloadFails,
+    /// §4 degraded: being active does not end the first start.
+    FirstStartForEver,
+    /// §4 degraded: a first start degrades.
+    FirstStartDegrades,
+    /// §4 degraded: does not follow depends-ms.
+    DegradedIgnoresMilestones,
+    /// §4 degraded: does not follow wants.
+    DegradedIgnoresWants,
+    /// §4 degraded: follows one step only.
+    DegradedOneStep,
+    /// §4 degraded: a lost milestone does not count.
+    LostMilestoneUnseen,
+    /// §4 coincidental: a goal is coincidental.
+    GoalCoincidental,
+    /// §4 system: a masked goal does not count.
+    MissingGoalIsWell,
+    /// §7 overlay: --for is not looked at.
+    WantNeverEnds,
+    /// §7 reload: a changed definition replaces no run.
+    ReloadReplacesNothing,
+    /// §7 reload: replaces runs that did not change.
+    ReloadReplacesAll,
+    /// §5 shutdown: the goal stays.
+    ShutdownKeepsGoal,
+    /// §5 shutdown: wishes are granted.
+    ShutdownTakesWishes,
+    /// §5 shutdown: the deadline kills nothing.
+    DeadlineKillsNothing,
+    /// §5 shutdown: done while one is left.
+    FinishesOneEarly,
+    /// §8: a firing pulls nothing in.
+    FiringPullsNothing,
+    /// §8: a firing on an up unit restarts it.
+    FiringRestarts,
+    /// §8: a trigger that is not active fires.
+    SleepingTriggerFires,
+    /// §8: a success does not end the activation.
+    ActivationNeverEnds,
+}
+
+impl Machine {
+    /// This rule is broken.
+    #[cfg(feature = "sim")]
+    pub(super) fn planted(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// No rule is broken.
+    #[cfg(not(feature = "sim"))]
+    pub(super) const fn planted(&self, _: Mutant) -> bool {
+        false
+    }
+
+    /// Breaks a rule.
+    #[cfg(feature = "sim")]
+    pub fn plant(&mut self, mutant: Mutant) {
+        self.mutant = Some(mutant);
+    }
+}
+
+/// Every mutant, and the rule it breaks.
+#[cfg(feature = "sim")]
+pub const ALL: &[(Mutant, &str)] = &[
+    (Mutant::NoStopOrder, "§5 may_stop: a provider is told before its dependents are down"),
+    (Mutant::SoftStopOrderDropped, "§5 may_stop: only hard edges order stops"),
+    (Mutant::OldOrderForgotten, "§5 may_stop: the edges a run began with are forgotten"),
+    (
+        Mutant::StopDoesNotSpread,
+        "§5 must_stop: a provider that must stop does not make its dependents stop",
+    ),
+    (Mutant::GateOpenWhileStopping, "§5 must_stop: a unit in must_stop is active for gates"),
+    (Mutant::LossNotMarked, "§4 lost: a provider that leaves active loses nobody"),
+    (Mutant::LossCleared, "§4 lost: cleared by the next change of goal"),
+    (Mutant::NewProviderBinds, "§4 lost: a changed provider or an added edge binds whoever it is"),
+    (Mutant::MilestoneNotLatched, "§3 depends-ms: a lost provider stops the dependent"),
+    (Mutant::VerdictHoldsWaits, "§3 waits-for: a verdict does not open it while a retry runs"),
+    (Mutant::SkippedSatisfiesHard, "§4 skipped: satisfies depends-on too"),
+    (Mutant::OneSidedConflict, "§3 conflicts: holds for the unit that names it alone"),
+    (Mutant::ConflictBesideStopping, "§3 conflicts: a start beside a stopping unit"),
+    (Mutant::ConflictGranted, "§3 conflicts: a wish for both is granted"),
+    (Mutant::MaskedGranted, "§3 masks: a wish for a masked target is granted"),
+    (Mutant::RestartWithIgnored, "§3 restart-with: a stop marks nobody"),
+    (Mutant::RestartWithOnExit, "§3 restart-with: an exit by itself marks too"),
+    (Mutant::TargetNotHeld, "§5 may_start: a target still held does not matter"),
+    (Mutant::NeedByReferenceCounts, "§4 N: kept by counting who pulls"),
+    (Mutant::LeavingForgivesNothing, "§4 leaving N: clears nothing"),
+    (Mutant::OneSlotTooMany, "§5 max-starting: off by one"),
+    (Mutant::SlotKept, "§5 max-starting: a slot is never given back"),
+    (Mutant::InstantWaitsForSlot, "§3 virtual: waits for a slot"),
+    (Mutant::StartsByNameOnly, "§5 order of starts: by name, not by chain"),
+    (Mutant::AnyRunWillDo, "§3 run: a fact of an old run counts for the present one"),
+    (Mutant::ReadyAfterStop, "§5: READY of a run that was told to stop makes it active"),
+    (Mutant::ExpectedExitCounts, "§6: an exit in must_stop is a failure"),
+    (Mutant::StartTimeoutForgiven, "§6: a start timeout in must_stop is no failure"),
+    (Mutant::ExitZeroIsSuccess, "§6: exit 0 of a supervised unit is a success"),
+    (Mutant::SuccessStatusIgnored, "§6: success-status is not asked"),
+    (Mutant::AlwaysIsOnFailure, "§6: restart always does nothing after a success"),
+    (Mutant::AgainIsCounted, "§6: restart always after a success is counted"),
+    (Mutant::NeverIsOnFailure, "§6: restart never is retried"),
+    (Mutant::ExecErrorRetried, "§6: an exec error is retried"),
+    (Mutant::StartTimeoutNoVerdict, "§6: a start timeout has to be counted up to its verdict"),
+    (Mutant::VerdictOneLate, "§6 verdict: off by one"),
+    (Mutant::VerdictOutlivesActive, "§4 verdict: stands when the unit is active again"),
+    (Mutant::RestartLimitIgnored, "§6: restart-limit is not asked"),
+    (Mutant::DelayConstant, "§6 delay: does not double"),
+    (Mutant::DelayOneAhead, "§6 delay: off by one"),
+    (Mutant::NoFloor, "§6 delay: no floor from the 10th failure on"),
+    (Mutant::FailuresNotAnswered, "§6 restart-reset: is not asked"),
+    (Mutant::RetryKeepsCount, "§6 retry: does not set the count to 0"),
+    (Mutant::NeverKills, "§6 stop-timeout: no KILL follows"),
+    (Mutant::HopesForEver, "§6: what outlives KILL is never called unkillable"),
+    (Mutant::ImmortalHoldsUp, "§5 may_stop: an unkillable run counts as up"),
+    (Mutant::StopTimeoutNotShown, "§6: a stop timeout of an unneeded unit is not shown"),
+    (Mutant::ExtensionShortens, "an extension of a timeout may shorten it"),
+    (Mutant::PingUnheard, "a watchdog's ping is not heard"),
+    (Mutant::SlowReloadFails, "§6: a reload of its own that times out ends the unit"),
+    (Mutant::FirstStartForEver, "§4 degraded: being active does not end the first start"),
+    (Mutant::FirstStartDegrades, "§4 degraded: a first start degrades"),
+    (Mutant::DegradedIgnoresMilestones, "§4 degraded: does not follow depends-ms"),
+    (Mutant::DegradedIgnoresWants, "§4 degraded: does not follow wants"),
+    (Mutant::DegradedOneStep, "§4 degraded: follows one step only"),
+    (Mutant::LostMilestoneUnseen, "§4 degraded: a lost milestone does not count"),
+    (Mutant::GoalCoincidental, "§4 coincidental: a goal is coincidental"),
+    (Mutant::MissingGoalIsWell, "§4 system: a masked goal does not count"),
+    (Mutant::WantNeverEnds, "§7 overlay: --for is not looked at"),
+    (Mutant::ReloadReplacesNothing, "§7 reload: a changed definition replaces no run"),
+    (Mutant::ReloadReplacesAll, "§7 reload: replaces runs that did not change"),
+    (Mutant::ShutdownKeepsGoal, "§5 shutdown: the goal stays"),
+    (Mutant::ShutdownTakesWishes, "§5 shutdown: wishes are granted"),
+    (Mutant::DeadlineKillsNothing, "§5 shutdown: the deadline kills nothing"),
+    (Mutant::FinishesOneEarly, "§5 shutdown: done while one is left"),
+    (Mutant::FiringPullsNothing, "§8: a firing pulls nothing in"),
+    (Mutant::FiringRestarts, "§8: a firing on an up unit restarts it"),
+    (Mutant::SleepingTriggerFires, "§8: a trigger that is not active fires"),
+    (Mutant::ActivationNeverEnds, "§8: a success does not end the activation"),
+];
