@@ -237,6 +237,36 @@ impl Oracle {
         (std::mem::take(&mut self.deeds), !accepted)
     }
 
+    /// The type of a unit's present definition.
+    pub fn kind_of(&self, unit: usize) -> Option<Kind> {
+        self.unit(unit).map(|unit| unit.kind)
+    }
+
+    /// All that is stored, without what only counts on: run ids, and points in time, which
+    /// are taken from now.
+    pub fn hash_shape(&self, into: &mut impl std::hash::Hasher) {
+        use std::hash::Hash;
+        let ago = |at: Time| self.now.since(at);
+        let ahead = |at: Time| if at == Time::NEVER { None } else { Some(at.since(self.now)) };
+        (&self.goal, &self.want, &self.drop, self.shutdown.is_some(), self.finished).hash(into);
+        (&self.policy.mask, self.needed, self.refused).hash(into);
+        self.shutdown.map(|(_, at)| ahead(at)).hash(into);
+        for it in &self.stored {
+            let rest = match it.rest {
+                Rest::Backoff(at) => (1, ahead(at), None),
+                Rest::Idle => (0, None, None),
+                Rest::Failed(why) => (2, None, Some(why)),
+            };
+            (rest, it.n, it.verdict, it.tried, it.fired).hash(into);
+            let Some(run) = &it.run else { continue };
+            (run.phase, run.lost, run.asked, run.changed, run.told.is_some()).hash(into);
+            (run.killed, run.unkillable, run.ended, run.empty, run.failure, run.again).hash(into);
+            (&run.before, &run.orphaned, &run.targets, run.hash).hash(into);
+            (run.active_since.map(ago), run.active_for, ago(run.since)).hash(into);
+            [run.start_by, run.ready_at, run.again_at, run.stop_by].map(ahead).hash(into);
+        }
+    }
+
     pub(crate) fn unit(&self, unit: usize) -> Option<&Unit> {
         self.generation.units.get(self.graph.place[unit])
     }

@@ -13,7 +13,9 @@
 
 pub mod book;
 pub mod chance;
+pub mod compare;
 pub mod coverage;
+pub mod exhaust;
 pub mod fixpoint;
 pub mod invariant;
 pub mod process;

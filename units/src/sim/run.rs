@@ -3,12 +3,13 @@
 //! checked. Read on in [`crate::sim::invariant`] and [`crate::oracle`].
 
 use crate::generation::Generation;
-use crate::machine::action::{Action, StopReason};
+use crate::machine::action::StopReason;
 use crate::machine::event::{Event, RunId};
+use crate::oracle::Oracle;
 use crate::oracle::graph::Universe;
-use crate::oracle::{Deed, Oracle};
 use crate::sim::book::Book;
 use crate::sim::chance::Chance;
+use crate::sim::compare;
 use crate::sim::coverage::Coverage;
 use crate::sim::invariant;
 use crate::sim::process::{Fault, Processes, run_of};
@@ -191,20 +192,17 @@ impl<'a> Runner<'a> {
         let delay = live.map_or(Duration::ZERO, |l| l.restart_delay.min(l.restart_delay_max));
         self.book.fact(self.now, &event, expected, delay);
         let (actions, refused) = self.subject.step(self.now, event.clone());
-        let orders = self.orders(&actions);
+        let orders = compare::orders(&self.universe, &actions);
         let after = self.subject.see(&self.universe);
-        let told = match run_of(&event).and_then(|id| self.ids.get(&id)) {
-            Some(id) => with_run(&event, *id),
-            None => event.clone(),
-        };
+        let told = compare::translated(&event, &self.ids);
         let (deeds, oracle_refused) = self.oracle.step(self.now, &told);
         self.note(&event, &orders, refused, &after);
         if refused != oracle_refused {
             let detail = format!("refused {refused}, by the law {oracle_refused}: {event:?}");
             return Err(("oracle: refusal".into(), detail));
         }
-        self.compare_orders(&orders, &deeds)?;
-        self.compare_states(&after)?;
+        self.ids.extend(compare::same_orders(&orders, &deeds)?);
+        compare::same_states(&self.oracle, &after)?;
         let view = View {
             now: self.now,
             event: &event,
@@ -236,110 +234,6 @@ impl<'a> Runner<'a> {
             runs.any(|run| Some(&run.id) == id)
         });
         run_of(fact).is_some() && !known
-    }
-
-    fn orders(&self, actions: &[Action]) -> Vec<Order> {
-        let unit = |name: &crate::name::Name| self.universe.unit(name).unwrap_or(usize::MAX);
-        let order = |action: &Action| {
-            Some(match action {
-                Action::Start { name, run, .. } => Order::Start(unit(name), *run),
-                Action::Stop { name, run, reason, nothing_left } => {
-                    Order::Stop(unit(name), *run, reason.clone(), *nothing_left)
-                }
-                Action::Kill { name, run } => Order::Kill(unit(name), *run),
-                Action::ReloadUnit { name, run } => Order::Reload(unit(name), *run),
-                Action::Finish(_) => Order::Finish,
-                Action::Note(_) | Action::Emergency => return None,
-            })
-        };
-        actions.iter().filter_map(order).collect()
-    }
-
-    /// Starts in their order; everything else as sets.
-    fn compare_orders(&mut self, orders: &[Order], deeds: &[Deed]) -> Held {
-        let mut begun: (Vec<usize>, Vec<usize>) = Default::default();
-        let mut rest: (Vec<(usize, u8)>, Vec<(usize, u8)>) = Default::default();
-        let mut ids = (Vec::new(), Vec::new());
-        for order in orders {
-            match order {
-                Order::Start(unit, id) => {
-                    begun.0.push(*unit);
-                    ids.0.push(*id);
-                }
-                Order::Stop(unit, _, _, left) => rest.0.push((*unit, 1 + u8::from(*left))),
-                Order::Kill(unit, _) => rest.0.push((*unit, 3)),
-                Order::Reload(unit, _) => rest.0.push((*unit, 4)),
-                Order::Finish => rest.0.push((0, 5)),
-            }
-        }
-        for deed in deeds {
-            match deed {
-                Deed::Start(unit, id) => {
-                    begun.1.push(*unit);
-                    ids.1.push(*id);
-                }
-                Deed::Stop(unit, _, left) => rest.1.push((*unit, 1 + u8::from(*left))),
-                Deed::Kill(unit, _) => rest.1.push((*unit, 3)),
-                Deed::Reload(unit, _) => rest.1.push((*unit, 4)),
-                Deed::Finish => rest.1.push((0, 5)),
-            }
-        }
-        rest.0.sort_unstable();
-        rest.1.sort_unstable();
-        if begun.0 != begun.1 || rest.0 != rest.1 {
-            let detail = format!("ordered {orders:?}, by the law {deeds:?}");
-            return Err(("oracle: deeds".into(), detail));
-        }
-        self.ids.extend(ids.0.into_iter().zip(ids.1));
-        Ok(())
-    }
-
-    fn compare_states(&self, after: &Seen) -> Held {
-        let law = self.oracle.states();
-        for (unit, state) in law.iter().enumerate() {
-            if after.state(unit) != *state {
-                let detail = format!(
-                    "{} is {}, by the law {}",
-                    self.universe.units[unit],
-                    after.state(unit).as_str(),
-                    state.as_str()
-                );
-                return Err(("oracle: states".into(), detail));
-            }
-        }
-        for (unit, it) in self.oracle.stored.iter().enumerate() {
-            let (is, law) = (after.row(unit), (it.n, it.verdict, self.oracle.needed.has(unit)));
-            if self.oracle.unit(unit).is_some() && is != law {
-                let name = &self.universe.units[unit];
-                let detail =
-                    format!("{name} has (failures, verdict, needed) {is:?}, by the law {law:?}");
-                return Err(("oracle: counts".into(), detail));
-            }
-        }
-        let differs = |what: &str, is: String, law: String| {
-            Err((format!("oracle: {what}"), format!("{what} {is}, by the law {law}")))
-        };
-        let name = |unit: usize| self.universe.units[unit].as_str();
-        let list = |set: crate::oracle::set::Set| {
-            format!("{:?}", set.iter().map(name).collect::<Vec<_>>())
-        };
-        let (is, law) = (after.degraded, self.oracle.degraded());
-        if is != law {
-            return differs("degraded", list(is), list(law));
-        }
-        let (is, law) = (&after.coincidental, self.oracle.coincidental());
-        if *is != law {
-            return differs("coincidental", format!("{is:?}"), format!("{law:?}"));
-        }
-        let (is, law) = (after.system, Some(self.oracle.system()));
-        if is != law {
-            return differs("system", format!("{is:?}"), format!("{law:?}"));
-        }
-        let (is, law) = (after.deadline, self.oracle.next_due());
-        if is != law {
-            return differs("deadline", format!("{is:?}"), format!("{law:?}"));
-        }
-        Ok(())
     }
 
     /// The world does as told.
@@ -422,30 +316,4 @@ impl<'a> Runner<'a> {
             ));
         }
     }
-}
-
-/// The same fact of another run.
-fn with_run(event: &Event, id: RunId) -> Event {
-    let mut event = event.clone();
-    match &mut event {
-        Event::Executed(run)
-        | Event::Ready(run)
-        | Event::Reloading(run)
-        | Event::Reloaded(run, _)
-        | Event::Stopping(run)
-        | Event::Status(run, _)
-        | Event::ExtendTimeout(run, _)
-        | Event::WatchdogEvery(run, _)
-        | Event::WatchdogPing(run)
-        | Event::WatchdogTrigger(run)
-        | Event::Exited(run, _)
-        | Event::Ended(run, _)
-        | Event::Gone(run)
-        | Event::Skipped(run, _)
-        | Event::StartFailed(run, _)
-        | Event::Protocol(run, _)
-        | Event::OutOfMemory(run) => *run = id,
-        _ => {}
-    }
-    event
 }

@@ -1,0 +1,97 @@
+//! The small world, completely: no dice.
+//!
+//! - `exhaust --commit C`: every graph of up to three units over depends-on, depends-ms,
+//!   waits-for and after × {foreground-supervised, oneshot, virtual}, and every graph of
+//!   two units over the other kinds; every sequence of events to the depth, which is
+//!   `--depth` (5) for up to two units and `--depth3` (3) for three. Machine and oracle
+//!   are compared after every event.
+//!
+//! Build with `cargo run --profile test-fast -p groundstate-tests --bin exhaust --`.
+//! What is searched: [`groundstate_units::sim::exhaust`].
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
+
+use groundstate_units::sim::exhaust::{self, Counts, ORDERING, OTHERS};
+use groundstate_units::sim::sheet::Sheet;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+fn main() -> ExitCode {
+    let (mut depth, mut depth3, mut commit) = (5, 3, "unknown".to_string());
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let value = words.next().unwrap_or_default();
+        match (word.as_str(), value.parse()) {
+            ("--depth", Ok(number)) => depth = number,
+            ("--depth3", Ok(number)) => depth3 = number,
+            ("--commit", _) => commit = value,
+            _ => {
+                eprintln!("exhaust: {word} {value}: --depth N, --depth3 N, --commit C");
+                return ExitCode::from(64);
+            }
+        }
+    }
+    let begun = Instant::now();
+    let mut whole = Counts::default();
+    let mut failed = 0;
+    for (name, units, kinds, depth) in [
+        ("one unit", 1, &ORDERING, depth),
+        ("two units, ordering kinds", 2, &ORDERING, depth),
+        ("two units, other kinds", 2, &OTHERS, depth),
+        ("three units, ordering kinds", 3, &ORDERING, depth3),
+    ] {
+        let worlds = exhaust::worlds(units, kinds);
+        let (counts, failures) = all(&worlds, depth);
+        for what in failures.iter().take(3) {
+            println!("FAILED {name}\n{what}");
+        }
+        println!(
+            "{name}: {} graphs, {} states, {} events, depth {depth}, {} differ",
+            counts.graphs,
+            counts.states,
+            counts.events,
+            failures.len()
+        );
+        failed += failures.len();
+        whole.graphs += counts.graphs;
+        whole.states += counts.states;
+        whole.events += counts.events;
+    }
+    println!(
+        "exhaust: {} graphs, {} states, {} events, commit {commit}, {:.1} s",
+        whole.graphs,
+        whole.states,
+        whole.events,
+        begun.elapsed().as_secs_f64()
+    );
+    println!("{} passed, {failed} failed", whole.graphs - failed as u64);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Every world, on all cores.
+fn all(worlds: &[Sheet], depth: usize) -> (Counts, Vec<String>) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let (mut counts, mut failures) = (Counts::default(), Vec::new());
+        while let Some(world) = worlds.get(next.fetch_add(1, Ordering::Relaxed)) {
+            failures.extend(exhaust::search(world, depth, &mut counts).err());
+        }
+        (counts, failures)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let mut whole = (Counts::default(), Vec::new());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            let Ok((counts, failures)) = thread.join() else {
+                whole.1.push("a thread panicked".to_string());
+                continue;
+            };
+            whole.0.graphs += counts.graphs;
+            whole.0.states += counts.states;
+            whole.0.events += counts.events;
+            whole.1.extend(failures);
+        }
+    });
+    whole
+}

@@ -1,0 +1,306 @@
+//! The small world, taken completely: every graph of up to three units over the kinds
+//! of dependency that matter most, every sequence of events up to a depth, the
+//! machine beside the oracle after each. Nothing is drawn. Two states that look and
+//! behave the same are looked at once; of graphs that differ only in the names of
+//! units no second one is taken. Run by `tests/src/bin/exhaust.rs`.
+
+use crate::generation::Generation;
+use crate::machine::event::{Event, Goal, RunId, Shutdown};
+use crate::oracle::Oracle;
+use crate::oracle::graph::Universe;
+use crate::policy::Policy;
+use crate::settings::Settings;
+use crate::sim::compare;
+use crate::sim::sheet::{self, Entry, Sheet};
+use crate::sim::subject::Subject;
+use crate::spec::{DependencyKind as D, Exit, Kind, Restart};
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Graphs.
+    pub graphs: u64,
+    /// Different states.
+    pub states: u64,
+    /// Events tried.
+    pub events: u64,
+    /// Orders given and states reached as the oracle says.
+    pub agreed: u64,
+}
+
+/// The kinds of dependency of the first sweep.
+pub const ORDERING: [D; 4] = [D::DependsOn, D::DependsMs, D::WaitsFor, D::After];
+/// Those of the second, with two units.
+pub const OTHERS: [D; 4] = [D::Wants, D::Before, D::RestartWith, D::Conflicts];
+const KINDS: [Kind; 3] = [Kind::ForegroundSupervised, Kind::Oneshot, Kind::Virtual];
+
+/// Every world of `units` units over `kinds`, one of each class of equal ones.
+pub fn worlds(units: usize, kinds: &[D]) -> Vec<Sheet> {
+    let pairs: Vec<(usize, usize)> =
+        (0..units).flat_map(|from| (0..units).map(move |to| (from, to))).collect();
+    let orders = kinds.iter().all(|kind| kind.orders() && *kind != D::Before);
+    // Orders go from a higher number to a lower one: every graph without a ring has such names.
+    let pairs: Vec<(usize, usize)> =
+        pairs.into_iter().filter(|(a, b)| a != b && (!orders || a > b)).collect();
+    let choices = kinds.len() + 1;
+    let mut worlds = Vec::new();
+    let mut seen = BTreeSet::new();
+    for types in 0..KINDS.len().pow(units as u32) {
+        for edges in 0..choices.pow(pairs.len() as u32) {
+            let kind = |unit: usize| types / KINDS.len().pow(unit as u32) % KINDS.len();
+            let edge = |pair: usize| edges / choices.pow(pair as u32) % choices;
+            let types: Vec<usize> = (0..units).map(kind).collect();
+            let mut matrix = vec![vec![0; units]; units];
+            for (pair, (from, to)) in pairs.iter().enumerate() {
+                matrix[*from][*to] = edge(pair);
+            }
+            if seen.insert(canonical(&types, &matrix)) {
+                worlds.push(sheet(&types, &matrix, kinds));
+            }
+        }
+    }
+    worlds
+}
+
+/// The least form over all renamings.
+fn canonical(types: &[usize], matrix: &[Vec<usize>]) -> Vec<usize> {
+    let units = types.len();
+    let form = |order: &[usize]| -> Vec<usize> {
+        let types = order.iter().map(|unit| types[*unit]);
+        let edges = order.iter().flat_map(|a| order.iter().map(|b| matrix[*a][*b]));
+        types.chain(edges).collect()
+    };
+    permutations(units).iter().map(|order| form(order)).min().unwrap_or_default()
+}
+
+fn permutations(units: usize) -> Vec<Vec<usize>> {
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    for _ in 0..units {
+        let longer = |start: &Vec<usize>| {
+            let start = start.clone();
+            let fresh: Vec<usize> = (0..units).filter(|unit| !start.contains(unit)).collect();
+            fresh
+                .into_iter()
+                .map(move |unit| [start.clone(), vec![unit]].concat())
+                .collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all
+}
+
+fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D]) -> Sheet {
+    let settings =
+        Settings { shutdown_deadline: Some(Duration::from_secs(9)), ..Settings::default() };
+    let entry = |unit: usize| {
+        let kind = KINDS[types[unit]];
+        let mut live = sheet::live(kind);
+        live.failure_verdict = 2;
+        live.restart = if kind == Kind::Oneshot { Restart::Never } else { live.restart };
+        let edges = matrix[unit].iter().enumerate().filter(|(_, edge)| **edge > 0);
+        Entry {
+            kind,
+            provides: vec![unit],
+            edges: edges.map(|(to, edge)| (kinds[edge - 1], to, false)).collect(),
+            wanted_by: Vec::new(),
+            required_by: Vec::new(),
+            activates: None,
+            live,
+            readiness: sheet::readiness(kind),
+            has_exec_stop: false,
+            has_exec_reload: false,
+            run_hash: 1,
+            broken: false,
+        }
+    };
+    Sheet {
+        units: (0..types.len()).map(|unit| (unit, entry(unit))).collect(),
+        rank: (0..sheet::UNITS).collect(),
+        settings,
+        policy: Policy::default(),
+        roots: Vec::new(),
+    }
+}
+
+/// Machine, oracle, and what the world knows of processes.
+#[derive(Clone)]
+struct Node {
+    subject: Subject,
+    oracle: Oracle,
+    now: Time,
+    ids: BTreeMap<RunId, RunId>,
+    /// By unit: its live run, and whether its main process ended.
+    runs: BTreeMap<usize, (RunId, bool)>,
+}
+
+/// Searches one world to the depth. Errors with the first difference, and how it was reached.
+pub fn search(world: &Sheet, depth: usize, counts: &mut Counts) -> Result<(), String> {
+    let universe = sheet::universe();
+    let generation = world.generation(&universe, 1);
+    counts.graphs += 1;
+    let units = world.units.len();
+    let top = |set: usize| -> Vec<_> {
+        (0..units).filter(|u| set >> u & 1 == 1).map(|u| universe.targets[u].clone()).collect()
+    };
+    let root = Node {
+        subject: Subject::default(),
+        oracle: Oracle::new(universe.clone(), Arc::new(Generation::default())),
+        now: Time::from_nanos(1_000_000_000),
+        ids: BTreeMap::new(),
+        runs: BTreeMap::new(),
+    };
+    let boot = Event::Boot { generation, targets: top(1 << (units - 1)) };
+    let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut path = vec![(root.after(boot, &universe, counts).map_err(|e| e.to_string())?, 0)];
+    let mut names: Vec<String> = Vec::new();
+    // Depth first with its own stack: a node, and which of its events comes next.
+    while let Some((node, next)) = path.last_mut() {
+        let events =
+            if names.len() < depth { node.events(units, &universe, &top) } else { Vec::new() };
+        let Some(event) = events.get(*next).cloned() else {
+            path.pop();
+            names.pop();
+            continue;
+        };
+        *next += 1;
+        let name = format!("{event:?}");
+        let child = node.after(event, &universe, counts).map_err(|difference| {
+            format!("{world:?}\n{}\n{name}\n{difference}", names.join("\n"))
+        })?;
+        // Met before with as many events still to come: nothing new behind it.
+        let at = names.len() + 1;
+        let met = seen.entry(child.fingerprint()).or_insert(usize::MAX);
+        if *met == usize::MAX {
+            counts.states += 1;
+        }
+        if *met > at {
+            *met = at;
+            path.push((child, 0));
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+impl Node {
+    /// What may happen next: every wish, every fact of every living run, time.
+    fn events(
+        &self,
+        units: usize,
+        universe: &Universe,
+        top: &dyn Fn(usize) -> Vec<crate::name::Name>,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        for set in 1..1 << units {
+            let goal = Goal { targets: top(set), ..Goal::default() };
+            events.push(Event::SetGoal(goal));
+        }
+        for (unit, (run, ended)) in &self.runs {
+            let kind = self.oracle.kind_of(*unit);
+            if *ended {
+                events.push(Event::Gone(*run));
+                continue;
+            }
+            if kind == Some(Kind::ForegroundSupervised) {
+                events.push(Event::Executed(*run));
+            }
+            events.push(Event::Ended(*run, Exit::Code(0)));
+            events.push(Event::Ended(*run, Exit::Code(1)));
+            events.push(Event::Exited(*run, Exit::Code(1)));
+        }
+        events.push(Event::Tick);
+        events.push(Event::Restart(vec![universe.targets[0].clone()]));
+        let mask = Policy { mask: [universe.targets[0].clone()].into(), ..Policy::default() };
+        events.push(Event::SetPolicy(mask));
+        events.push(Event::SetPolicy(Policy::default()));
+        events.push(Event::Shutdown(Shutdown::Halt));
+        events
+    }
+
+    /// One event to both; errors where they differ.
+    fn after(
+        &self,
+        event: Event,
+        universe: &Universe,
+        counts: &mut Counts,
+    ) -> Result<Node, String> {
+        let mut next = self.clone();
+        counts.events += 1;
+        if event == Event::Tick {
+            next.now = next.oracle.next_due().unwrap_or(next.now).max(next.now);
+        }
+        let told = compare::translated(&event, &next.ids);
+        let (actions, refused) = next.subject.step(next.now, event.clone());
+        let orders = compare::orders(universe, &actions);
+        let (deeds, law) = next.oracle.step(next.now, &told);
+        if refused != law {
+            return Err(format!("refused {refused}, by the law {law}"));
+        }
+        let same = |(what, detail): (String, String)| format!("{what}: {detail}");
+        let ids = compare::same_orders(&orders, &deeds).map_err(same)?;
+        compare::same_states(&next.oracle, &next.subject.see(universe)).map_err(same)?;
+        counts.agreed += 1;
+        next.ids.extend(ids);
+        next.world(&event, &orders);
+        Ok(next)
+    }
+
+    fn world(&mut self, event: &Event, orders: &[crate::sim::view::Order]) {
+        use crate::sim::view::Order;
+        match event {
+            Event::Exited(run, _) => {
+                self.runs.values_mut().filter(|it| it.0 == *run).for_each(|it| it.1 = true);
+            }
+            Event::Ended(run, _) | Event::Gone(run) => self.runs.retain(|_, it| it.0 != *run),
+            _ => {}
+        }
+        for order in orders {
+            match order {
+                Order::Start(unit, run) => {
+                    if self.oracle.kind_of(*unit).is_some_and(Kind::has_process) {
+                        self.runs.insert(*unit, (*run, false));
+                    }
+                }
+                Order::Stop(unit, _, _, true) => _ = self.runs.remove(unit),
+                _ => {}
+            }
+        }
+    }
+
+    /// Of all that the law stores, and what the machine shows: times relative to now, runs by
+    /// their place.
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = Digest::default();
+        self.oracle.hash_shape(&mut hasher);
+        for (unit, (_, ended)) in &self.runs {
+            (unit, ended).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+/// FNV-1a: the same on every machine.
+struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Digest {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
