@@ -1,6 +1,7 @@
-//! `scenarios FILE…`: replays scenario files through the core, prints the first
+//! `scenarios [--each] FILE…`: replays scenario files through the core, prints the first
 //! difference of each case that has one, and ends with the count. Exit status 1
-//! when a case differs or a file can not be read. The form of the files:
+//! when a case differs or a file can not be read. `--each` names the cases that pass, too.
+//! The form of the files:
 //! `tests/scenarios/README.md`.
 
 use groundstate_units::scenario;
@@ -8,8 +9,12 @@ use std::process::ExitCode;
 
 #[allow(clippy::print_stdout, reason = "this is what the program is for")]
 fn main() -> ExitCode {
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, mut each) = (0, 0, false);
     for file in std::env::args().skip(1) {
+        if file == "--each" {
+            each = true;
+            continue;
+        }
         let results = match std::fs::read_to_string(&file) {
             Ok(text) => scenario::run(&text, &file),
             Err(error) => {
@@ -19,7 +24,12 @@ fn main() -> ExitCode {
         };
         for result in results {
             match result.difference {
-                None => passed += 1,
+                None => {
+                    passed += 1;
+                    if each {
+                        println!("ok {file}::{}", result.case);
+                    }
+                }
                 Some(difference) => {
                     failed += 1;
                     println!("FAIL {file}: {}\n     {difference}", result.case);
