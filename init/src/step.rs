@@ -46,13 +46,7 @@ impl Init {
             self.say(Level::Warning, format_args!("the record ends here: {error}"));
         }
         let Outcome { actions, refused } = outcome;
-        let notes: Vec<Note> = actions
-            .iter()
-            .filter_map(|action| match action {
-                Action::Note(note) => Some(note.clone()),
-                _ => None,
-            })
-            .collect();
+        let notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
         self.timings.add(self.now, &notes);
         let word = word.filter(|_| refused.is_none());
         self.history.add(self.now, clock::wall(), word, about, notes);
@@ -85,7 +79,13 @@ impl Init {
         let level = match note.to {
             State::Failed => Level::Warning,
             state if state.is_active() && !note.from.is_active() => Level::Info,
-            _ => Level::Debug,
+            State::Disabled
+            | State::Waiting
+            | State::Starting
+            | State::Running
+            | State::Reloading
+            | State::Exited
+            | State::Stopping => Level::Debug,
         };
         let (unit, word) = (&note.unit, note.to.as_str());
         match &note.reason {
@@ -95,21 +95,26 @@ impl Init {
     }
 }
 
+fn note_of(action: &Action) -> Option<&Note> {
+    if let Action::Note(note) = action { Some(note) } else { None }
+}
+
 /// The word in the event log for an event that is about init itself.
+#[allow(clippy::wildcard_enum_match_arm, reason = "all others are about a run, or time")]
 fn word(event: &Event) -> Option<&'static str> {
-    match event {
-        Event::Boot { .. } => Some("boot"),
-        Event::SetGoal(_) => Some("set-target"),
-        Event::Want { .. } => Some("want"),
-        Event::Unwant(_) => Some("unwant"),
-        Event::SetPolicy(_) => Some("policy"),
-        Event::Reload { .. } => Some("reload"),
-        Event::Restart(_) => Some("restart"),
-        Event::ReloadUnit(_) => Some("reload-unit"),
-        Event::Retry(_) => Some("retry"),
-        Event::Shutdown(_) => Some("shutdown"),
-        _ => None,
-    }
+    Some(match event {
+        Event::Boot { .. } => "boot",
+        Event::SetGoal(_) => "set-target",
+        Event::Want { .. } => "want",
+        Event::Unwant(_) => "unwant",
+        Event::SetPolicy(_) => "policy",
+        Event::Reload { .. } => "reload",
+        Event::Restart(_) => "restart",
+        Event::ReloadUnit(_) => "reload-unit",
+        Event::Retry(_) => "retry",
+        Event::Shutdown(_) => "shutdown",
+        _ => return None,
+    })
 }
 
 /// The run an event is about.
@@ -132,6 +137,17 @@ fn run_of(event: &Event) -> Option<RunId> {
         | Event::StartFailed(run, _)
         | Event::Protocol(run, _)
         | Event::OutOfMemory(run) => Some(*run),
-        _ => None,
+        Event::Boot { .. }
+        | Event::SetGoal(_)
+        | Event::Want { .. }
+        | Event::Unwant(_)
+        | Event::SetPolicy(_)
+        | Event::Reload { .. }
+        | Event::Restart(_)
+        | Event::ReloadUnit(_)
+        | Event::Retry(_)
+        | Event::Shutdown(_)
+        | Event::Fire(_)
+        | Event::Tick => None,
     }
 }

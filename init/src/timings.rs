@@ -45,7 +45,13 @@ impl Timings {
                         start.ready = Some(now);
                     }
                 }
-                _ => {}
+                State::Disabled
+                | State::Waiting
+                | State::Running
+                | State::Reloading
+                | State::Exited
+                | State::Failed
+                | State::Stopping => {}
             }
         }
     }

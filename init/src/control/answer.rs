@@ -134,12 +134,7 @@ impl Init {
             Role::Read => true,
             Role::Source => {
                 caller.trusted
-                    || match verb {
-                        Verb::SourcePut { source, .. } | Verb::SourceDrop { source } => {
-                            is_owner(source)
-                        }
-                        _ => false,
-                    }
+                    || matches!(verb, Verb::SourcePut { source, .. } | Verb::SourceDrop { source } if is_owner(source))
             }
             Role::Logs | Role::Control => caller.trusted,
         };

@@ -79,11 +79,9 @@ fn stat(data: &Metadata) -> Stat {
 }
 
 fn problem(error: &io::Error) -> Problem {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Problem::Missing,
-        _ => {
-            let text = error.to_string();
-            Problem::Other(text.split(" (os error").next().unwrap_or(&text).to_string())
-        }
+    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+        return Problem::Missing;
     }
+    let text = error.to_string();
+    Problem::Other(text.split(" (os error").next().unwrap_or(&text).to_string())
 }

@@ -257,10 +257,7 @@ impl Procedure {
 
     /// The logger has read the last lines of a run that has ended, or did not in time.
     pub(crate) fn drained(&mut self) -> Deeds {
-        match self.step {
-            Step::Draining(exit) => self.told_exit(exit),
-            _ => Vec::new(),
-        }
+        if let Step::Draining(exit) = self.step { self.told_exit(exit) } else { Vec::new() }
     }
 
     fn told_exit(&mut self, exit: Exit) -> Deeds {
