@@ -2,10 +2,15 @@
 //! verbs of other systems, another name for the program) is made into this form first, in
 //! `typed.rs`.
 
+mod goal;
+mod value;
+
+pub(crate) use goal::{Goal, SetTarget, Unwant, Wait, Want};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use groundstate_units::name::Name;
 use std::path::PathBuf;
-use std::time::Duration;
+use value::{choice, signal};
 
 /// The whole of it.
 #[derive(Debug, Parser)]
@@ -151,51 +156,6 @@ pub(crate) struct Status {
     pub(crate) no_headings: bool,
 }
 
-/// What is asked about a goal.
-#[derive(Debug, Default, Args)]
-pub(crate) struct Goal {
-    /// The targets
-    #[arg(value_name = "TARGET")]
-    pub(crate) targets: Vec<Name>,
-    /// As +NAME
-    #[arg(long = "want", value_name = "NAME", hide = true)]
-    pub(crate) want: Vec<Name>,
-    /// As -NAME
-    #[arg(long = "drop", value_name = "NAME", hide = true)]
-    pub(crate) drop: Vec<Name>,
-}
-
-/// `set-target`.
-#[derive(Debug, Args)]
-pub(crate) struct SetTarget {
-    /// The goal.
-    #[command(flatten)]
-    pub(crate) goal: Goal,
-    /// How to wait.
-    #[command(flatten)]
-    pub(crate) wait: Wait,
-    /// With --wait: go back to the goal of before when it ends badly or times out
-    #[arg(long, requires = "wait")]
-    pub(crate) or_rollback: bool,
-    /// Make it the default target of the next boot too
-    #[arg(long)]
-    pub(crate) persist: bool,
-    /// Only print the plan
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-}
-
-/// How to wait.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct Wait {
-    /// Return when nothing is starting, stopping or waiting
-    #[arg(long)]
-    pub(crate) wait: bool,
-    /// With --wait: give up after this long, exit 2
-    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = duration)]
-    pub(crate) timeout: Option<Duration>,
-}
-
 /// `plan`.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
@@ -219,29 +179,6 @@ pub(crate) struct One {
 pub(crate) struct Few {
     /// Targets or units; none: the goal
     pub(crate) targets: Vec<Name>,
-}
-
-/// `want`.
-#[derive(Debug, Args)]
-pub(crate) struct Want {
-    /// The target
-    pub(crate) target: Name,
-    /// For this long only
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
-    pub(crate) for_: Option<Duration>,
-    /// How to wait.
-    #[command(flatten)]
-    pub(crate) wait: Wait,
-}
-
-/// `unwant`.
-#[derive(Debug, Args)]
-pub(crate) struct Unwant {
-    /// The target
-    pub(crate) target: Name,
-    /// How to wait.
-    #[command(flatten)]
-    pub(crate) wait: Wait,
 }
 
 /// `mask`, `unmask`, `enable`, `disable`.
@@ -439,26 +376,4 @@ pub(crate) struct ExitWith {
     /// Do not ask.
     #[command(flatten)]
     pub(crate) power: Power,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    crate::span::parse(text)
-        .ok_or_else(|| "not a duration, as 500ms, 5s, 2min, 1h 30min".to_string())
-}
-
-fn signal(text: &str) -> Result<u8, String> {
-    groundstate_units::signal::number(text)
-        .ok_or_else(|| "no signal; a name as HUP, TERM, RTMIN+3, or a number".to_string())
-}
-
-fn choice(text: &str) -> Result<(Name, Option<Name>), String> {
-    let Some((target, unit)) = text.split_once('=') else {
-        return Err("not TARGET=UNIT".to_string());
-    };
-    let target = Name::new(target).map_err(|error| error.to_string())?;
-    if unit.is_empty() {
-        return Ok((target, None));
-    }
-    let unit = Name::new(unit).map_err(|error| error.to_string())?;
-    Ok((target, Some(unit)))
 }

@@ -2,26 +2,26 @@
 //! a [`Machine`] and the few facts only the shell knows. Pure, and the same for `init`,
 //! the simulator and tests. Decides nothing.
 
+mod cause;
+mod relation;
+
+pub use cause::reason;
+
 use crate::control::answer::{
-    Affected, Cause, Edge, Failure, Graph, Link, Located, Need, Node, Overlay, Plan, Reason,
-    SCHEMA, Status, TargetStatus, UnitStatus, Why,
+    Edge, Failure, Graph, Link, Located, Node, Overlay, Plan, SCHEMA, Status, TargetStatus,
+    UnitStatus, Why,
 };
 use crate::generation::{TargetId, Unit, UnitId};
 use crate::graph::Provider;
 use crate::machine::event::RunId;
-use crate::machine::reason::{self, State};
+use crate::machine::reason::{Reason, State};
 use crate::machine::{Machine, plan, why};
 use crate::name::Name;
-use crate::spec::{DependencyKind, Exit, Kind};
+use crate::spec::Kind;
 use crate::time::Time;
 use crate::wall::Wall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-/// Names in one `needed-by`.
-const NEEDED_BY: usize = 8;
-/// Units in one `affects`.
-const AFFECTS: usize = 64;
 
 /// What the shell knows and the machine does not.
 #[derive(Clone, Debug, Default)]
@@ -186,47 +186,6 @@ pub fn located(machine: &Machine, name: &Name) -> Result<Located, Failure> {
     })
 }
 
-/// A reason as it is answered. `pid`: of the unit's process, where one is known.
-pub fn reason(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Reason {
-    Reason { text: reason.to_string(), cause: cause(reason, facts, pid) }
-}
-
-fn cause(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Cause {
-    use reason::Reason as R;
-    match reason {
-        R::Exit(Exit::Code(code)) => Cause::Exit { code: *code },
-        R::Exit(Exit::Signal { signal, core }) => Cause::Signal { signal: *signal, core: *core },
-        R::StartTimeout => Cause::StartTimeout,
-        R::StopTimeout => Cause::StopTimeout,
-        R::Watchdog => Cause::Watchdog,
-        R::Exec(failure) => Cause::Exec {
-            stage: failure.stage.as_str().to_string(),
-            errno: failure.errno,
-            path: failure.path.clone(),
-        },
-        R::Dependency { target, unit } => {
-            Cause::Dependency { target: target.to_string(), unit: unit.to_string() }
-        }
-        R::Masked { target } => Cause::Masked { target: target.to_string() },
-        R::Missing { target } => Cause::Missing { target: target.to_string() },
-        R::Config { at, message } => Cause::Config {
-            file: at.file.to_string(),
-            line: at.line,
-            column: at.column,
-            message: message.clone(),
-        },
-        R::Conflict { target } => Cause::Conflict { target: target.to_string() },
-        R::Skipped { condition } => Cause::Skipped { condition: condition.clone() },
-        R::OutOfMemory => Cause::Oom,
-        R::Protocol { message } => Cause::Protocol { message: message.clone() },
-        R::Slot => Cause::Slot,
-        R::Backoff { attempt, at } => Cause::Backoff { attempt: *attempt, at: facts.wall_of(*at) },
-        R::On { targets } => Cause::On { targets: targets.iter().map(Name::to_string).collect() },
-        R::Unkillable => Cause::Unkillable { pid },
-        R::Internal => Cause::Internal,
-    }
-}
-
 fn unknown(machine: &Machine, name: &Name) -> Failure {
     let hint = match machine.generation().nearest_target(name.as_str()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -388,88 +347,6 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Needed units that pull it in, by name; `goal` first where it is in the goal itself.
-    fn needed_by(&self, unit: UnitId) -> Vec<String> {
-        let generation = self.machine.generation();
-        let mut names = Vec::new();
-        if self.goal.contains(&unit) {
-            names.push("the goal".to_string());
-        }
-        let mut dependents: Vec<UnitId> = self.pulling(unit).map(|(who, _)| who).collect();
-        dependents.dedup();
-        let dependents = dependents.iter().filter_map(|who| generation.unit(*who));
-        names.extend(dependents.take(NEEDED_BY).map(|unit| unit.name.to_string()));
-        names
-    }
-
-    fn pulling(&self, unit: UnitId) -> impl Iterator<Item = (UnitId, DependencyKind)> + '_ {
-        let back = self.machine.graph().back(unit).iter();
-        back.filter(|back| back.kind.pulls_in() && self.machine.is_needed(back.dependent))
-            .map(|back| (back.dependent, back.kind))
-    }
-
-    fn needs(&self, unit: UnitId) -> Vec<Need> {
-        let generation = self.machine.generation();
-        let target_of = |who: UnitId, kind: DependencyKind| {
-            let edges = self.machine.graph().edges(who).iter();
-            let mut to = edges.filter(|edge| edge.kind == kind && edge.provider == Some(unit));
-            to.next().and_then(|edge| generation.target(edge.target))
-        };
-        let mut needs: Vec<Need> = self
-            .pulling(unit)
-            .filter_map(|(who, kind)| {
-                Some(Need {
-                    unit: Some(generation.unit(who)?.name.to_string()),
-                    target: target_of(who, kind)?.name.to_string(),
-                    kind: Some(kind),
-                })
-            })
-            .collect();
-        if self.goal.contains(&unit) {
-            let wish = self.machine.wish();
-            let graph = self.machine.graph();
-            let named = wish.goal.iter().chain(wish.want.keys());
-            let named = named.filter(|name| graph.meant(generation, name).unit() == Some(unit));
-            needs.extend(named.map(|name| Need {
-                unit: None,
-                target: name.to_string(),
-                kind: None,
-            }));
-        }
-        needs
-    }
-
-    /// Needed units above it that are not as they should be while it is not.
-    fn affects(&self, unit: UnitId) -> Vec<Affected> {
-        if self.machine.state(unit).is_active() && !self.degraded.contains(&unit) {
-            return Vec::new();
-        }
-        let mut seen = BTreeSet::from([unit]);
-        let mut open = vec![unit];
-        let mut affected = BTreeSet::new();
-        while let Some(below) = open.pop() {
-            for (above, _) in self.pulling(below) {
-                if !seen.insert(above) {
-                    continue;
-                }
-                open.push(above);
-                if !self.machine.state(above).is_active() || self.degraded.contains(&above) {
-                    affected.insert(above);
-                }
-            }
-        }
-        let shown = affected.into_iter().take(AFFECTS);
-        shown
-            .filter_map(|id| {
-                Some(Affected {
-                    unit: self.machine.generation().unit(id)?.name.to_string(),
-                    state: self.machine.state(id),
-                    degraded: self.degraded.contains(&id),
-                })
-            })
-            .collect()
-    }
-
     fn link(&self, link: &why::Link) -> Link {
         let unit = link.unit.and_then(|unit| self.machine.generation().unit(unit));
         let run = link.unit.and_then(|unit| self.machine.run(unit));
@@ -492,8 +369,8 @@ impl<'a> View<'a> {
             .is_some_and(|target| self.machine.graph().provider(target) == Provider::Masked);
         let target = name.clone();
         let why = match masked {
-            true => reason::Reason::Masked { target },
-            false => reason::Reason::Missing { target },
+            true => Reason::Masked { target },
+            false => Reason::Missing { target },
         };
         Why {
             schema: SCHEMA,

@@ -1,0 +1,26 @@
+//! Values of arguments: each text is parsed once, here, or refused with what it should be.
+
+use groundstate_units::name::Name;
+use std::time::Duration;
+
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    crate::span::parse(text)
+        .ok_or_else(|| "not a duration, as 500ms, 5s, 2min, 1h 30min".to_string())
+}
+
+pub(super) fn signal(text: &str) -> Result<u8, String> {
+    groundstate_units::signal::number(text)
+        .ok_or_else(|| "no signal; a name as HUP, TERM, RTMIN+3, or a number".to_string())
+}
+
+pub(super) fn choice(text: &str) -> Result<(Name, Option<Name>), String> {
+    let Some((target, unit)) = text.split_once('=') else {
+        return Err("not TARGET=UNIT".to_string());
+    };
+    let target = Name::new(target).map_err(|error| error.to_string())?;
+    if unit.is_empty() {
+        return Ok((target, None));
+    }
+    let unit = Name::new(unit).map_err(|error| error.to_string())?;
+    Ok((target, Some(unit)))
+}

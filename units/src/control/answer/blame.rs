@@ -1,0 +1,29 @@
+//! `blame`: how long starts took.
+//! See [`super`].
+
+use serde::{Deserialize, Serialize};
+
+/// Answer of `blame`, which `critical-chain` and `plot` are drawn from too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Blame {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// Units that have been started, by name.
+    pub units: Vec<Timing>,
+}
+
+/// How long one unit's latest start took. CLOCK_MONOTONIC, microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Timing {
+    /// Its name.
+    pub unit: String,
+    /// When it became needed, or was next tried.
+    pub waited_from_us: u64,
+    /// When it was started.
+    pub started_us: u64,
+    /// When it became ready; null: not yet.
+    pub ready_us: Option<u64>,
+    /// The provider whose becoming ready let it start.
+    pub after: Option<String>,
+}

@@ -1,0 +1,51 @@
+//! `graph` and `tree`: units and edges.
+//! See [`super`].
+
+use crate::machine::reason::State;
+use crate::spec::{DependencyKind, Kind};
+use serde::{Deserialize, Serialize};
+
+/// Answer of `tree` and `graph`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Graph {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// The goal with the overlay.
+    pub goal: Vec<String>,
+    /// Units, by name.
+    pub nodes: Vec<Node>,
+    /// Edges, by unit, in the order of the file.
+    pub edges: Vec<Edge>,
+}
+
+/// One unit of a [`Graph`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Node {
+    /// Its name.
+    pub unit: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// Its targets.
+    pub provides: Vec<String>,
+    /// Its state; null offline.
+    pub state: Option<State>,
+    /// See [`super::UnitStatus::degraded`].
+    pub degraded: bool,
+    /// See [`super::UnitStatus::needed`].
+    pub needed: bool,
+}
+
+/// One edge of a [`Graph`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Edge {
+    /// The unit that names the target.
+    pub from: String,
+    /// The target.
+    pub target: String,
+    /// Its provider; null: nobody.
+    pub to: Option<String>,
+    /// In which list.
+    pub kind: DependencyKind,
+}

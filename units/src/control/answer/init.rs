@@ -1,0 +1,123 @@
+//! About init itself, and about whose things are: `stats`, `ping`, `wait`, `source-list`,
+//! `whose`, `cat`.
+//! See [`super`].
+
+use super::System;
+use serde::{Deserialize, Serialize};
+
+/// Answer of `stats`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// Crashes survived.
+    pub crashes: u32,
+    /// Open file descriptors of PID 1.
+    pub fds: u64,
+    /// Resident bytes of PID 1.
+    pub rss: u64,
+    /// Turns of the event loop.
+    pub wakeups: u64,
+    /// Units in the generation.
+    pub units: u64,
+    /// Runs that are up.
+    pub runs: u64,
+}
+
+/// Answer of `ping`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pong {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// init's version.
+    pub version: String,
+    /// Its pid in its own namespace.
+    pub pid: u32,
+    /// When it began.
+    pub boot: String,
+    /// `seq` of the latest event.
+    pub seq: u64,
+    /// Where it reads and writes.
+    pub paths: Paths,
+}
+
+/// Where this init reads and writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Paths {
+    /// `init.yaml`.
+    pub config: String,
+    /// `policy.yaml`.
+    pub policy: String,
+    /// The one that lasts until the next boot; null without a runtime directory.
+    pub runtime_policy: Option<String>,
+    /// Sockets and what lasts until the next boot; null where there is none that can be written.
+    pub runtime_dir: Option<String>,
+    /// Log files.
+    pub log_dir: String,
+    /// Earlier hides later.
+    pub unit_dirs: Vec<String>,
+}
+
+/// Answer of `wait`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settled {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// How it ended.
+    pub system: System,
+}
+
+/// Answer of `source-list`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sources {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// By name.
+    pub sources: Vec<Source>,
+}
+
+/// One source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    /// Its name.
+    pub source: String,
+    /// Who may put it, besides root and init's uid.
+    pub uid: u32,
+    /// Counted up by each put; 0: nothing was put yet.
+    pub revision: u64,
+    /// Names of its files.
+    pub files: Vec<String>,
+    /// Its roots.
+    pub roots: Vec<String>,
+}
+
+/// Answer of `whose`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Whose {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// As asked.
+    pub pid: u32,
+    /// The unit; null: none of ours.
+    pub unit: Option<String>,
+    /// Its targets.
+    pub targets: Vec<String>,
+    /// The run.
+    pub run: Option<u64>,
+    /// `main`, `helper` (exec-stop …) or `child`.
+    pub role: Option<String>,
+}
+
+/// Answer of `cat`: init has no text, only the place of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Located {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// The unit.
+    pub unit: String,
+    /// Where its text is.
+    pub file: String,
+    /// The line it begins at.
+    pub line: u32,
+}

@@ -1,0 +1,40 @@
+//! `plan`, and the answers of the verbs that change something.
+//! See [`super`].
+
+use serde::{Deserialize, Serialize};
+
+/// Answer of `plan`, and part of that of `set-target`, `want`, `reload`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// Units in the order they will be told: waves, sorted within.
+    pub stop: Vec<Vec<String>>,
+    /// Likewise.
+    pub start: Vec<Vec<String>>,
+    /// Those in both lists that were and stay needed.
+    pub restart: Vec<String>,
+    /// Up, and left alone.
+    pub keep: Vec<String>,
+}
+
+/// Answer of `set-target`, `want`, `unwant`, `reload` and the policy verbs: what was
+/// set going.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// The generation that holds now.
+    pub generation: u32,
+    /// What will happen.
+    pub plan: Plan,
+}
+
+/// Answer of `restart`, `reload-unit`, `kill`, `retry`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// The units that were told.
+    pub units: Vec<String>,
+}

@@ -1,0 +1,136 @@
+//! `status`: the system, its units, its targets.
+//! See [`super`].
+
+use super::Reason;
+use crate::machine::reason::State;
+use crate::spec::Kind;
+use serde::{Deserialize, Serialize};
+
+/// The state of everything, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum System {
+    /// Shutdown, reboot, exit.
+    Stopping,
+    /// A goal's provider is failed.
+    Failed,
+    /// Something needed is in its first start.
+    Starting,
+    /// Something needed is not active, or degraded.
+    Degraded,
+    /// All is as it should be.
+    Running,
+}
+
+impl System {
+    /// The word on the screen and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            System::Stopping => "stopping",
+            System::Failed => "failed",
+            System::Starting => "starting",
+            System::Degraded => "degraded",
+            System::Running => "running",
+        }
+    }
+}
+
+/// What was added to and taken from the goal by hand.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overlay {
+    /// `+x`, `want x`.
+    pub want: Vec<String>,
+    /// `-y`.
+    pub drop: Vec<String>,
+    /// For each of `want`, in the same order: when it ends; null: never.
+    pub until: Vec<Option<String>>,
+}
+
+/// Answer of `status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// Number of the present set of units.
+    pub generation: u32,
+    /// The goal's targets, without the overlay.
+    pub goal: Vec<String>,
+    /// The overlay.
+    pub overlay: Overlay,
+    /// In one word.
+    pub system: System,
+    /// Nothing is starting, stopping or waiting, but for retries past a verdict: what `--wait` waits for.
+    pub settled: bool,
+    /// Crashes of PID 1 so far that it survived.
+    pub crashes: u32,
+    /// When it last came back from one.
+    pub resumed: Option<String>,
+    /// When init began.
+    pub booted: String,
+    /// init's clock at this answer.
+    pub now: String,
+    /// Units asked for, or all; by name.
+    pub units: Vec<UnitStatus>,
+    /// Targets asked for, or all; by name.
+    pub targets: Vec<TargetStatus>,
+}
+
+/// One unit of a [`Status`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct UnitStatus {
+    /// Its name.
+    pub unit: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// Its description; may be empty.
+    pub description: String,
+    /// Its targets.
+    pub provides: Vec<String>,
+    /// What an operator sees.
+    pub state: State,
+    /// Active, but something it needs softly is not.
+    pub degraded: bool,
+    /// Where there is one.
+    pub main_pid: Option<u32>,
+    /// The present run, where there is one.
+    pub run: Option<u64>,
+    /// Since when it is in this state.
+    pub since: String,
+    /// Failures in a row.
+    pub attempt: u32,
+    /// When it is tried again by itself; null: it is not.
+    pub next_try: Option<String>,
+    /// Its failures count for what waits for it, also while it is tried again.
+    pub verdict: bool,
+    /// It runs with an older definition.
+    pub stale: bool,
+    /// The goal, or something the goal needs, needs it.
+    pub needed: bool,
+    /// Targets of needed units and goals that pull it in: at most a handful, for show.
+    pub needed_by: Vec<String>,
+    /// The last STATUS= it sent; may be empty.
+    pub status: String,
+    /// Why it is not simply running.
+    pub reason: Option<Reason>,
+    /// The file of its definition; may be empty for built-in units.
+    pub file: String,
+    /// The source it came from.
+    pub source: Option<String>,
+}
+
+/// One target of a [`Status`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetStatus {
+    /// Its name.
+    pub target: String,
+    /// Who provides it; null: nobody.
+    pub unit: Option<String>,
+    /// Its provider's; without one, `failed` where it is needed and else `disabled`.
+    pub state: State,
+    /// Its provider's flag.
+    pub degraded: bool,
+    /// Up only because of another target of its provider.
+    pub coincidental: bool,
+}

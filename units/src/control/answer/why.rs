@@ -1,0 +1,72 @@
+//! `why`: the chain of reasons, and what hangs on it.
+//! See [`super`].
+
+use super::{Reason, UnitStatus};
+use crate::machine::reason::State;
+use crate::spec::DependencyKind;
+use serde::{Deserialize, Serialize};
+
+/// Answer of `why`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Why {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// As asked.
+    pub target: String,
+    /// Who provides it.
+    pub unit: Option<String>,
+    /// As in [`super::TargetStatus`].
+    pub state: State,
+    /// See [`UnitStatus::degraded`].
+    pub degraded: bool,
+    /// From the unit itself to the root cause, which is last. Each link's `reason` says why it is
+    /// as it is, its `target` the name by which the link before it depends on it.
+    pub chain: Vec<Link>,
+    /// Who needs it: pulling edges into it, from the nearest to the goal.
+    pub needed_by: Vec<Need>,
+    /// Needed units that are not active, or degraded, because of it.
+    pub affects: Vec<Affected>,
+    /// The unit itself, as in `status`; null where nobody provides the target.
+    pub detail: Option<UnitStatus>,
+}
+
+/// One link of [`Why::chain`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Link {
+    /// Who; null where nobody provides the target.
+    pub unit: Option<String>,
+    /// By which name.
+    pub target: String,
+    /// Its state.
+    pub state: State,
+    /// See [`UnitStatus::degraded`].
+    pub degraded: bool,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// See [`UnitStatus::next_try`].
+    pub next_try: Option<String>,
+}
+
+/// One edge of [`Why::needed_by`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Need {
+    /// The unit that names it; null: the goal itself.
+    pub unit: Option<String>,
+    /// The target named.
+    pub target: String,
+    /// In which list; null: the goal itself.
+    pub kind: Option<DependencyKind>,
+}
+
+/// One unit of [`Why::affects`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Affected {
+    /// Its name.
+    pub unit: String,
+    /// Its state.
+    pub state: State,
+    /// See [`UnitStatus::degraded`].
+    pub degraded: bool,
+}

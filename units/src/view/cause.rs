@@ -1,0 +1,48 @@
+//! A [`reason::Reason`] as it is answered: its sentence, its kind, its values.
+
+use super::Facts;
+use crate::control::answer::{Cause, Reason};
+use crate::machine::reason;
+use crate::name::Name;
+use crate::spec::Exit;
+
+/// A reason as it is answered. `pid`: of the unit's process, where one is known.
+pub fn reason(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Reason {
+    Reason { text: reason.to_string(), cause: cause(reason, facts, pid) }
+}
+
+fn cause(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Cause {
+    use reason::Reason as R;
+    match reason {
+        R::Exit(Exit::Code(code)) => Cause::Exit { code: *code },
+        R::Exit(Exit::Signal { signal, core }) => Cause::Signal { signal: *signal, core: *core },
+        R::StartTimeout => Cause::StartTimeout,
+        R::StopTimeout => Cause::StopTimeout,
+        R::Watchdog => Cause::Watchdog,
+        R::Exec(failure) => Cause::Exec {
+            stage: failure.stage.as_str().to_string(),
+            errno: failure.errno,
+            path: failure.path.clone(),
+        },
+        R::Dependency { target, unit } => {
+            Cause::Dependency { target: target.to_string(), unit: unit.to_string() }
+        }
+        R::Masked { target } => Cause::Masked { target: target.to_string() },
+        R::Missing { target } => Cause::Missing { target: target.to_string() },
+        R::Config { at, message } => Cause::Config {
+            file: at.file.to_string(),
+            line: at.line,
+            column: at.column,
+            message: message.clone(),
+        },
+        R::Conflict { target } => Cause::Conflict { target: target.to_string() },
+        R::Skipped { condition } => Cause::Skipped { condition: condition.clone() },
+        R::OutOfMemory => Cause::Oom,
+        R::Protocol { message } => Cause::Protocol { message: message.clone() },
+        R::Slot => Cause::Slot,
+        R::Backoff { attempt, at } => Cause::Backoff { attempt: *attempt, at: facts.wall_of(*at) },
+        R::On { targets } => Cause::On { targets: targets.iter().map(Name::to_string).collect() },
+        R::Unkillable => Cause::Unkillable { pid },
+        R::Internal => Cause::Internal,
+    }
+}

@@ -1,0 +1,99 @@
+//! Who needs a unit, and whom its trouble reaches.
+
+use super::View;
+use crate::control::answer::{Affected, Need};
+use crate::generation::UnitId;
+use crate::spec::DependencyKind;
+use std::collections::BTreeSet;
+
+/// Names in one `needed-by`.
+const NEEDED_BY: usize = 8;
+/// Units in one `affects`.
+const AFFECTS: usize = 64;
+
+impl View<'_> {
+    /// Needed units that pull it in, by name; `goal` first where it is in the goal itself.
+    pub(super) fn needed_by(&self, unit: UnitId) -> Vec<String> {
+        let generation = self.machine.generation();
+        let mut names = Vec::new();
+        if self.goal.contains(&unit) {
+            names.push("the goal".to_string());
+        }
+        let mut dependents: Vec<UnitId> = self.pulling(unit).map(|(who, _)| who).collect();
+        dependents.dedup();
+        let dependents = dependents.iter().filter_map(|who| generation.unit(*who));
+        names.extend(dependents.take(NEEDED_BY).map(|unit| unit.name.to_string()));
+        names
+    }
+
+    pub(super) fn pulling(
+        &self,
+        unit: UnitId,
+    ) -> impl Iterator<Item = (UnitId, DependencyKind)> + '_ {
+        let back = self.machine.graph().back(unit).iter();
+        back.filter(|back| back.kind.pulls_in() && self.machine.is_needed(back.dependent))
+            .map(|back| (back.dependent, back.kind))
+    }
+
+    pub(super) fn needs(&self, unit: UnitId) -> Vec<Need> {
+        let generation = self.machine.generation();
+        let target_of = |who: UnitId, kind: DependencyKind| {
+            let edges = self.machine.graph().edges(who).iter();
+            let mut to = edges.filter(|edge| edge.kind == kind && edge.provider == Some(unit));
+            to.next().and_then(|edge| generation.target(edge.target))
+        };
+        let mut needs: Vec<Need> = self
+            .pulling(unit)
+            .filter_map(|(who, kind)| {
+                Some(Need {
+                    unit: Some(generation.unit(who)?.name.to_string()),
+                    target: target_of(who, kind)?.name.to_string(),
+                    kind: Some(kind),
+                })
+            })
+            .collect();
+        if self.goal.contains(&unit) {
+            let wish = self.machine.wish();
+            let graph = self.machine.graph();
+            let named = wish.goal.iter().chain(wish.want.keys());
+            let named = named.filter(|name| graph.meant(generation, name).unit() == Some(unit));
+            needs.extend(named.map(|name| Need {
+                unit: None,
+                target: name.to_string(),
+                kind: None,
+            }));
+        }
+        needs
+    }
+
+    /// Needed units above it that are not as they should be while it is not.
+    pub(super) fn affects(&self, unit: UnitId) -> Vec<Affected> {
+        if self.machine.state(unit).is_active() && !self.degraded.contains(&unit) {
+            return Vec::new();
+        }
+        let mut seen = BTreeSet::from([unit]);
+        let mut open = vec![unit];
+        let mut affected = BTreeSet::new();
+        while let Some(below) = open.pop() {
+            for (above, _) in self.pulling(below) {
+                if !seen.insert(above) {
+                    continue;
+                }
+                open.push(above);
+                if !self.machine.state(above).is_active() || self.degraded.contains(&above) {
+                    affected.insert(above);
+                }
+            }
+        }
+        let shown = affected.into_iter().take(AFFECTS);
+        shown
+            .filter_map(|id| {
+                Some(Affected {
+                    unit: self.machine.generation().unit(id)?.name.to_string(),
+                    state: self.machine.state(id),
+                    degraded: self.degraded.contains(&id),
+                })
+            })
+            .collect()
+    }
+}
