@@ -214,7 +214,7 @@ impl Init {
 
     /// The main process of a unit, as the test sees it.
     pub fn main_of(&self, unit: &str) -> Process {
-        let pid = self.status().main_pid(unit).unwrap_or_else(|| panic!("{unit} has a main pid"));
+        let pid = until(&format!("{unit} has a main pid"), || self.status().main_pid(unit));
         match self.way {
             Way::Supervisor => Process(pid),
             Way::Namespace | Way::UserNamespace => {

@@ -323,7 +323,8 @@ impl Life {
     fn trace(&self, word: &str) {
         let Some(path) = &self.flags.trace else { return };
         let file = OpenOptions::new().create(true).append(true).open(path);
-        if let Err(error) = file.and_then(|mut file| writeln!(file, "{word}")) {
+        if let Err(error) = file.and_then(|mut file| file.write_all(format!("{word}\n").as_bytes()))
+        {
             eprintln!("{}: {}: {error}", self.flags.name, path.display());
         }
     }

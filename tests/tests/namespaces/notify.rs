@@ -12,7 +12,10 @@ fn a_ready_from_a_stranger_is_refused() {
     files.unit("web", UNIT);
     let init = Boot::new(files).start("web");
     init.when_state("web", "starting");
-    let address = init.main_of("web").environment()["NOTIFY_SOCKET"].clone();
+    let main = init.main_of("web");
+    let address = groundstate_tests::deadline::until("it is past its exec", || {
+        main.environment().get("NOTIFY_SOCKET").cloned()
+    });
     let stranger = std::os::unix::net::UnixDatagram::unbound().unwrap();
     // A socket the stranger can not even reach is as good.
     let _ = stranger.send_to(b"READY=1", &address);
