@@ -1,0 +1,139 @@
+//! What a run says of itself while it is up: that it is ready, that it reloads, that
+//! it needs more time, that it is alive. How it ends is in [`super::fact`].
+
+use super::failure::Failure;
+use super::mutant::Mutant;
+use super::phase::{Form, Kill, Phase, Stop, Then};
+use super::{Ix, Machine};
+use crate::machine::action::{Action, StopReason};
+use crate::machine::reason::Reason;
+use crate::spec::Readiness;
+use crate::time::Time;
+use std::time::Duration;
+
+impl Machine {
+    pub(super) fn executed(&mut self, now: Time, ix: Ix) {
+        let Phase::Starting(run, _) = &self.cell(ix).phase else { return };
+        match run.definition.readiness {
+            Readiness::Exec | Readiness::Instant => self.ready(now, ix),
+            Readiness::Wait(span) => self.amend(ix, |phase| {
+                if let Phase::Starting(_, start) = phase {
+                    start.ready_at = Some(now.after(span));
+                }
+            }),
+            Readiness::Reported | Readiness::Exit => {}
+        }
+    }
+
+    /// READY=1, the line, the pid file; or the end of a reload.
+    pub(super) fn ready(&mut self, now: Time, ix: Ix) {
+        if self.planted(Mutant::ReadyAfterStop) && self.cell(ix).phase.is_told() {
+            return self.amend(ix, |phase| {
+                if let Some(run) = std::mem::take(phase).into_run() {
+                    *phase = Phase::Ready(run, Form::Running { ping_by: None }, now);
+                }
+            });
+        }
+        let phase = std::mem::take(&mut self.cell_mut(ix).phase);
+        self.disarm(ix, &phase);
+        let ping_by = |watchdog: Option<Duration>| watchdog.map(|every| now.after(every));
+        match phase {
+            Phase::Starting(run, _) if run.definition.readiness != Readiness::Exit => {
+                let ping_by = ping_by(run.watchdog);
+                self.put_phase(ix, Phase::Ready(run, Form::Running { ping_by }, now));
+                self.became_active(ix);
+            }
+            Phase::Ready(run, Form::Reloading { ping_by, .. }, since) => {
+                self.put_phase(ix, Phase::Ready(run, Form::Running { ping_by }, since));
+            }
+            other @ (Phase::Starting(_, _)
+            | Phase::Ready(_, _, _)
+            | Phase::Stopping(_, _)
+            | Phase::Idle
+            | Phase::Backoff(_)
+            | Phase::Failed(_)) => self.put_phase(ix, other),
+        }
+    }
+
+    /// RELOADING=1, or init runs exec-reload.
+    pub(super) fn reloading(&mut self, now: Time, ix: Ix, by_itself: bool) {
+        let limit = self.live(ix).and_then(|live| live.start_timeout);
+        self.amend(ix, |phase| match phase {
+            Phase::Ready(_, form @ Form::Running { .. }, _) => {
+                let Form::Running { ping_by } = *form else { return };
+                let until = limit.map(|span| now.after(span));
+                *form = Form::Reloading { ping_by, until, announced: by_itself };
+            }
+            Phase::Ready(_, Form::Reloading { announced, .. }, _) => *announced |= by_itself,
+            Phase::Ready(_, Form::Exited { .. }, _)
+            | Phase::Idle
+            | Phase::Starting(_, _)
+            | Phase::Stopping(_, _)
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => {}
+        });
+    }
+
+    /// exec-reload has ended.
+    pub(super) fn reloaded(&mut self, ix: Ix, done: bool) {
+        self.amend(ix, |phase| {
+            let Phase::Ready(run, form, _) = phase else { return };
+            run.reload_failed = !done;
+            if let Form::Reloading { ping_by, announced, .. } = *form
+                && !(announced && done)
+            {
+                *form = Form::Running { ping_by };
+            }
+        });
+    }
+
+    pub(super) fn extend(&mut self, now: Time, ix: Ix, span: Duration) {
+        let shorter = self.planted(Mutant::ExtensionShortens);
+        let later = |at: &mut Option<Time>| {
+            let until = now.after(span);
+            *at = at.map(|at| if shorter { until } else { at.max(until) });
+        };
+        self.amend(ix, |phase| match phase {
+            Phase::Starting(_, start) => later(&mut start.ready_by),
+            Phase::Ready(_, Form::Reloading { until, .. }, _) => later(until),
+            Phase::Stopping(_, Stop { kill: Kill::At(at), .. }) => later(at),
+            Phase::Stopping(_, _)
+            | Phase::Ready(_, _, _)
+            | Phase::Idle
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => {}
+        });
+    }
+
+    /// A ping; or, with `every`, the promise of pings from now on (zero: of none).
+    pub(super) fn ping(&mut self, now: Time, ix: Ix, every: Option<Duration>) {
+        if every.is_none() && self.planted(Mutant::PingUnheard) {
+            return;
+        }
+        self.amend(ix, |phase| {
+            let Some(run) = phase.run_mut() else { return };
+            if let Some(every) = every {
+                run.watchdog = Some(every).filter(|every| !every.is_zero());
+            }
+            let due = run.watchdog.map(|every| now.after(every));
+            match phase {
+                Phase::Ready(_, Form::Running { ping_by }, _)
+                | Phase::Ready(_, Form::Reloading { ping_by, .. }, _) => *ping_by = due,
+                Phase::Ready(_, Form::Exited { .. }, _)
+                | Phase::Starting(_, _)
+                | Phase::Stopping(_, _)
+                | Phase::Idle
+                | Phase::Backoff(_)
+                | Phase::Failed(_) => {}
+            }
+        });
+    }
+
+    pub(super) fn watchdog(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        if matches!(&self.cell(ix).phase, Phase::Ready(_, form, _) if form.is_working()) {
+            let failure = Failure::new(Reason::Watchdog);
+            let then = if self.cell(ix).must { Then::Idle } else { Then::Fail(failure) };
+            self.tell(now, ix, StopReason::Watchdog, then, out);
+        }
+    }
+}
