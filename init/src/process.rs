@@ -110,11 +110,6 @@ pub(crate) fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
     std::iter::successors(parent(pid), move |pid| parent(*pid)).take(ANCESTORS)
 }
 
-/// /proc is mounted and shows this process.
-pub(crate) fn has_proc() -> bool {
-    stat(nix::unistd::getpid()).is_some()
-}
-
 fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
     let mut file = File::open(path)?;
     let mut filled = 0;

@@ -77,6 +77,8 @@ impl Signals {
                 Err(error) => missing.push((signal, error)),
             }
         }
+        // Whoever started us may have had signals blocked, and blocking survives an exec.
+        crate::sys::signal::unblock_all();
         (Signals { listened }, missing)
     }
 

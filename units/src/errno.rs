@@ -1,5 +1,5 @@
-//! Error numbers of Linux in the words of strerror(3). Only those a start can end with; PID 1 has
-//! no strerror that is safe to call everywhere, and the core calls nothing.
+//! Error numbers of Linux in the words of strerror(3), which people search for. Only those a
+//! start can end with; the core calls no libc.
 
 /// `ENOENT`'s sentence for 2, and so on; None for the rare ones.
 pub fn sentence(number: i32) -> Option<&'static str> {
@@ -12,6 +12,7 @@ pub fn sentence(number: i32) -> Option<&'static str> {
         6 => "No such device or address",
         7 => "Argument list too long",
         8 => "Exec format error",
+        9 => "Bad file descriptor",
         11 => "Resource temporarily unavailable",
         12 => "Cannot allocate memory",
         13 => "Permission denied",
@@ -24,16 +25,20 @@ pub fn sentence(number: i32) -> Option<&'static str> {
         22 => "Invalid argument",
         23 => "Too many open files in system",
         24 => "Too many open files",
+        25 => "Inappropriate ioctl for device",
         26 => "Text file busy",
+        27 => "File too large",
         28 => "No space left on device",
         30 => "Read-only file system",
         32 => "Broken pipe",
         36 => "File name too long",
         38 => "Function not implemented",
         40 => "Too many levels of symbolic links",
+        84 => "Invalid or incomplete multibyte or wide character",
         95 => "Operation not supported",
         98 => "Address already in use",
         99 => "Cannot assign requested address",
+        109 => "Too many references: cannot splice",
         122 => "Disk quota exceeded",
         _ => return None,
     })

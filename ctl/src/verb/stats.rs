@@ -28,12 +28,14 @@ fn render(stats: &Stats) -> String {
          resident memory   {} KiB\n\
          wake-ups          {}\n\
          units             {}\n\
-         runs that are up  {}\n",
+         runs that are up  {}\n\
+         told apart by     {}\n",
         stats.crashes,
         stats.fds,
         stats.rss / 1024,
         stats.wakeups,
         stats.units,
-        stats.runs
+        stats.runs,
+        stats.tracking
     )
 }

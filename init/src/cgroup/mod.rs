@@ -12,4 +12,4 @@ mod hierarchy;
 mod tests;
 mod tracker;
 
-pub(crate) use tracker::{Tracker, Tracking};
+pub(crate) use tracker::Tracker;

@@ -329,7 +329,8 @@ impl Tracker {
     }
 
     /// The processes of a run, as they are now.
-    pub(crate) fn processes(&mut self, run: RunId) -> BTreeSet<i32> {
+    #[cfg(test)]
+    pub(super) fn processes(&mut self, run: RunId) -> BTreeSet<i32> {
         let Some(tracked) = self.runs.get_mut(&run) else { return BTreeSet::new() };
         match (&self.hierarchy, &tracked.cgroup) {
             (Some(hierarchy), Some(name)) => group::processes(hierarchy.as_fd(), name),

@@ -104,6 +104,7 @@ impl Init {
             wakeups: self.wakeups,
             units: count(self.machine.generation().units.len()),
             runs: count(self.runs.len()),
+            tracking: self.tracker.tracking().as_str().to_string(),
         }
     }
 

@@ -9,7 +9,6 @@
 
 mod env_file;
 mod environment;
-mod failure;
 mod null;
 mod prepared;
 mod report;
@@ -18,8 +17,9 @@ mod spawner;
 pub(crate) mod tests;
 
 pub(crate) use environment::Passed;
-pub(crate) use failure::describe;
 pub(crate) use null::Null;
 pub(crate) use prepared::{Base, Place, Prepared, Request};
 pub(crate) use report::{Report, Verdict};
-pub(crate) use spawner::{Child, Spawner, Way};
+pub(crate) use spawner::Spawner;
+#[cfg(test)]
+pub(crate) use spawner::{Child, Way};

@@ -287,7 +287,7 @@ impl Draft {
     }
 }
 
-/// What stands for it in a failure; [`super::describe`] turns it into words again.
+/// What stands for it in a failure, whose words are made from it.
 fn errno(broken: Unexpanded) -> i32 {
     match broken {
         Unexpanded::NoMainPid => libc::ESRCH,

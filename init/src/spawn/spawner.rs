@@ -1,6 +1,6 @@
 //! Clones children, and keeps what they may still look at.
 
-use super::prepared::{Prepared, Said, Work};
+use super::prepared::{Prepared, Work};
 use super::report::Report;
 use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::{Frame, Step};

@@ -20,12 +20,6 @@ pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) }).map(drop)
 }
 
-/// Whether this process may dump core and belongs to its uid under /proc.
-pub(crate) fn set_dumpable(on: bool) -> io::Result<()> {
-    // SAFETY: PR_SET_DUMPABLE takes numbers only.
-    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(on), 0, 0, 0) }).map(drop)
-}
-
 /// This process is killed with `signal` when its parent ends: for helpers of PID 1.
 pub(crate) fn die_with_parent(signal: u8) -> io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes numbers only.
@@ -81,6 +75,7 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd> 
 
 /// Becomes the program behind `binary`, a descriptor kept since the start: works with the file
 /// renamed over, and without /proc. Returns only when it failed. execveat(2).
+#[allow(dead_code, reason = "an upgrade or a resume of init execs by it; its test is below")]
 pub(crate) fn execute(binary: BorrowedFd<'_>, argv: &[CString], envp: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| {
         let mut pointers: Vec<_> = strings.iter().map(|s| s.as_ptr()).collect();
@@ -102,5 +97,40 @@ pub(crate) fn execute(binary: BorrowedFd<'_>, argv: &[CString], envp: &[CString]
     match check_long(result) {
         Err(error) => error,
         Ok(_) => io::Error::other("execveat returned"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wait;
+    use super::*;
+    use groundstate_units::spec::Exit;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_kept_descriptor_of_a_binary_is_executed() {
+        let binary = File::open("/bin/sh").unwrap();
+        let argv = [c"sh", c"-c", c"exit $STATUS"].map(CString::from);
+        let envp = [CString::from(c"STATUS=42")];
+        let child = fork(&[binary.as_fd()], || {
+            let _ = execute(binary.as_fd(), &argv, &envp);
+            1
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(42));
+    }
+
+    #[test]
+    fn a_forked_child_keeps_only_what_it_is_given_and_its_panic_ends_it_alone() {
+        let kept = File::open("/dev/null").unwrap();
+        let dropped = File::open("/dev/null").unwrap();
+        let (kept_number, dropped_number) = (kept.as_raw_fd(), dropped.as_raw_fd());
+        let child = fork(&[kept.as_fd()], || {
+            let is_open = |fd: i32| std::path::Path::new(&format!("/proc/self/fd/{fd}")).exists();
+            u8::from(is_open(kept_number)) + 2 * u8::from(is_open(dropped_number))
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
+        let child = fork(&[], || panic!("on purpose"));
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(70));
     }
 }

@@ -26,15 +26,6 @@ pub(crate) fn kill(pid: Pid, signal: u8) -> io::Result<()> {
     check(unsafe { libc::kill(pid.as_raw(), i32::from(signal)) }).map(drop)
 }
 
-/// Sends `signal` to a process group.
-pub(crate) fn kill_group(group: Pid, signal: u8) -> io::Result<()> {
-    if group.as_raw() <= 1 {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    // SAFETY: kill(2) takes numbers only; the number is below -1.
-    check(unsafe { libc::kill(-group.as_raw(), i32::from(signal)) }).map(drop)
-}
-
 /// Sends `signal` to every process of the pid namespace but its PID 1. Refused to all but PID 1.
 pub(crate) fn kill_everybody(signal: u8) -> io::Result<()> {
     if std::process::id() != 1 {
@@ -77,7 +68,8 @@ pub(crate) fn ignore(signal: u8) -> io::Result<()> {
 }
 
 /// Gives `signal` its default action in this process.
-pub(crate) fn default(signal: u8) -> io::Result<()> {
+#[cfg(test)]
+fn default(signal: u8) -> io::Result<()> {
     let noted = ignored();
     set(signal, libc::SIG_DFL)?;
     IGNORED.store(noted & !bit(signal), Ordering::Relaxed);
@@ -180,10 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_but_one_process_or_one_group_is_signalled() {
+    fn nobody_but_one_process_is_signalled() {
         assert!(kill(Pid::from_raw(0), 0).is_err());
         assert!(kill(Pid::from_raw(-1), 0).is_err());
-        assert!(kill_group(Pid::from_raw(1), 0).is_err());
         assert!(kill_everybody(0).is_err());
         assert!(kill(nix::unistd::getpid(), 0).is_ok());
     }

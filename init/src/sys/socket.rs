@@ -179,7 +179,7 @@ fn unpack(message: &libc::msghdr) -> (Vec<OwnedFd>, Option<Peer>) {
             unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
         // SAFETY: CMSG_LEN and CMSG_DATA compute with numbers and this pointer only.
         let (data, head) = unsafe { (libc::CMSG_DATA(header), libc::CMSG_LEN(0)) };
-        let bytes = (length as usize).saturating_sub(head as usize);
+        let bytes = length.saturating_sub(head as usize);
         match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
                 for index in 0..bytes / size_of::<RawFd>() {

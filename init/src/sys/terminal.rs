@@ -16,12 +16,6 @@ pub(crate) fn accept_keyboard_request(console: BorrowedFd<'_>, signal: u8) -> io
     check(result).map(drop)
 }
 
-/// Makes `terminal` the controlling terminal of this process, a session leader without one.
-pub(crate) fn take_control(terminal: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: TIOCSCTTY takes a number (ioctl_tty(2)).
-    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY as _, 0) }).map(drop)
-}
-
 /// Brings the device `lo` up. netdevice(7).
 pub(crate) fn loopback_up() -> io::Result<()> {
     let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;

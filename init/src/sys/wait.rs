@@ -22,6 +22,7 @@ pub(crate) fn peek() -> io::Result<Option<Ended>> {
 }
 
 /// The same for one child.
+#[cfg(test)]
 pub(crate) fn peek_one(pid: Pid) -> io::Result<Option<Ended>> {
     wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
 }

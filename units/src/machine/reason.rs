@@ -3,7 +3,7 @@
 //! say the same.
 
 use crate::diagnostic::Place;
-use crate::machine::event::ExecFailure;
+use crate::machine::event::{ExecFailure, Stage};
 use crate::name::Name;
 use crate::spec::Exit;
 use crate::time::Time;
@@ -169,15 +169,43 @@ impl fmt::Display for Reason {
     }
 }
 
+/// "cannot run /usr/local/bin/irc-bot (execve): No such file or directory".
 impl fmt::Display for ExecFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot run {} ({}): ", self.path, self.stage.as_str())?;
-        match errno::sentence(self.errno) {
-            Some(text) => f.write_str(text),
-            None => write!(f, "error {}", self.errno),
+        let (stage, path) = (self.stage.as_str(), &self.path);
+        match self.stage {
+            Stage::WorkingDir => write!(f, "cannot enter {path} ({stage}): ")?,
+            Stage::EnvFile => write!(f, "cannot read {path} ({stage}): ")?,
+            Stage::User | Stage::Group => write!(f, "cannot become {path} ({stage}): ")?,
+            Stage::Limits => write!(f, "cannot set {path} ({stage}): ")?,
+            Stage::Listen => write!(f, "cannot listen on {path} ({stage}): ")?,
+            Stage::Fork
+            | Stage::Cgroup
+            | Stage::Session
+            | Stage::Stdio
+            | Stage::ExecLine
+            | Stage::Execve
+            | Stage::Notify => write!(f, "cannot run {path} ({stage}): ")?,
+        }
+        match (self.stage, self.errno) {
+            (Stage::User, ENOENT) => f.write_str("there is no such user"),
+            (Stage::Group, ENOENT) => f.write_str("there is no such group"),
+            (Stage::ExecLine, ESRCH) => {
+                f.write_str("$MAINPID is asked for and there is no main process")
+            }
+            (Stage::ExecLine, ENOENT) => f.write_str("the line has no program"),
+            (_, EINTR) => f.write_str("killed before it was run"),
+            (_, errno) => match errno::sentence(errno) {
+                Some(text) => f.write_str(text),
+                None => write!(f, "error {errno}"),
+            },
         }
     }
 }
+
+const ENOENT: i32 = 2;
+const ESRCH: i32 = 3;
+const EINTR: i32 = 4;
 
 /// Why a wish was refused. Nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,6 +22,8 @@ pub struct Stats {
     pub units: u64,
     /// Runs that are up.
     pub runs: u64,
+    /// How the processes of a run are found: `cgroup2` or `process-group`.
+    pub tracking: String,
 }
 
 /// Answer of `ping`.
