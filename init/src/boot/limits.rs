@@ -29,12 +29,12 @@ impl OpenFiles {
 impl OpenFiles {
     /// What children are given back, as the spawner takes it: no more than init itself may
     /// have at this moment, for somebody may have lowered that.
-    pub(crate) fn of_children(&self) -> Vec<crate::sys::child::Limit> {
+    pub(crate) fn of_children(&self) -> Vec<crate::sys::orders::Limit> {
         let resource = libc::RLIMIT_NOFILE;
         let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
         self.given
             .map(|(soft, hard)| (soft.min(most), hard.min(most)))
-            .map(|(soft, hard)| crate::sys::child::Limit { resource, soft, hard })
+            .map(|(soft, hard)| crate::sys::orders::Limit { resource, soft, hard })
             .into_iter()
             .collect()
     }

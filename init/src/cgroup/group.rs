@@ -2,6 +2,7 @@
 //! call costs the 20 µs of the cgroup itself and nothing more.
 
 use crate::sys::{Pid, signal};
+use groundstate_units::machine::event::RunId;
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -16,6 +17,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const PROCS: u64 = 1024 * 1024;
 /// Cgroups a service may have made below its own and that are looked after.
 const NESTED: usize = 1024;
+/// Bytes of a unit's name that its cgroup's name keeps; with the number of the run it stays below
+/// the 255 of a file name.
+const NAME: usize = 200;
 /// Rounds of killing where the kernel can not kill a cgroup at once.
 const ROUNDS: usize = 8;
 
@@ -25,6 +29,26 @@ pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         Err(Errno::EEXIST) if !is_populated(parent, name)? => Ok(()),
         made => Ok(made?),
     }
+}
+
+/// Makes the cgroup of a run. An earlier init may have left one of that name, with something in
+/// it that can not be killed: then another name.
+pub(super) fn make_for(parent: BorrowedFd<'_>, unit: &str, run: RunId) -> io::Result<String> {
+    const NAMES: u32 = 8;
+    let unit: String = unit.chars().take(NAME).collect();
+    let mut last = io::Error::from_raw_os_error(libc::EEXIST);
+    for number in 0..NAMES {
+        let name = match number {
+            0 => format!("{unit}.{}", run.0),
+            _ => format!("{unit}.{}-{number}", run.0),
+        };
+        match make(parent, &name) {
+            Ok(()) => return Ok(name),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
 }
 
 /// A descriptor of it that a process can be cloned into.

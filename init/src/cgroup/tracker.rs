@@ -13,13 +13,9 @@ use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-/// Bytes of a unit's name that its cgroup's name keeps; with the number of the run it stays below
-/// the 255 of a file name.
-const NAME: usize = 200;
 /// Cgroups that could not be removed yet and are remembered.
 const LEFTOVERS: usize = 4096;
 
@@ -128,7 +124,7 @@ impl Tracker {
         let parent = hierarchy.as_fd();
         let name = match &tracked.cgroup {
             Some(name) => Ok(name.clone()),
-            None => make(parent, unit, run),
+            None => group::make_for(parent, unit, run),
         };
         let opened = name.and_then(|name| Ok((group::open(parent, &name)?, name)));
         match opened {
@@ -379,23 +375,3 @@ impl Tracker {
 
 /// SIGKILL.
 const KILL: u8 = 9;
-
-/// Makes the cgroup of a run. An earlier init may have left one of that name, with something in
-/// it that can not be killed: then another name.
-fn make(parent: BorrowedFd<'_>, unit: &str, run: RunId) -> io::Result<String> {
-    const NAMES: u32 = 8;
-    let unit: String = unit.chars().take(NAME).collect();
-    let mut last = io::Error::from_raw_os_error(libc::EEXIST);
-    for number in 0..NAMES {
-        let name = match number {
-            0 => format!("{unit}.{}", run.0),
-            _ => format!("{unit}.{}-{number}", run.0),
-        };
-        match group::make(parent, &name) {
-            Ok(()) => return Ok(name),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last)
-}

@@ -5,7 +5,8 @@
 use super::env_file;
 use super::environment::{Environment, Passed};
 use crate::sys::Pid;
-use crate::sys::child::{Limit, Orders, Step};
+use crate::sys::child::Step;
+use crate::sys::orders::{Limit, Orders};
 use groundstate_units::exec_line::{Unexpanded, expand};
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{EnvFile, ExecLine, Ids, Piece, ResourceLimit, Run};

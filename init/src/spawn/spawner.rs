@@ -3,8 +3,9 @@
 use super::prepared::{Prepared, Work};
 use super::report::Report;
 use crate::sys::board::{Board, Progress, SlotId, Stack};
-use crate::sys::child::{Frame, Step};
+use crate::sys::child::Step;
 use crate::sys::launch::Shared;
+use crate::sys::orders::Frame;
 use crate::sys::{Pid, launch, process, signal};
 use groundstate_units::machine::event::ExecFailure;
 use nix::fcntl::OFlag;

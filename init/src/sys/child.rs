@@ -8,6 +8,7 @@
 //! error the step and errno are written to the slot and the child ends: nothing half-made runs.
 
 use super::board::Slot;
+use super::orders::{Frame, Limit, Orders};
 use super::raw;
 use std::ffi::{CString, c_char};
 use std::os::fd::RawFd;
@@ -59,65 +60,6 @@ impl Step {
         ];
         ALL.into_iter().find(|step| *step as u32 == number).unwrap_or(Step::Begin)
     }
-}
-
-/// A resource limit as prlimit64(2) takes it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit {
-    /// RLIMIT_*.
-    pub resource: u32,
-    /// u64::MAX is infinity.
-    pub soft: u64,
-    /// u64::MAX is infinity.
-    pub hard: u64,
-}
-
-/// What can be settled before the program and its words are known.
-#[derive(Clone, Debug)]
-pub(crate) struct Frame {
-    /// The directory of a cgroup v2; None: where PID 1 is.
-    pub cgroup: Option<RawFd>,
-    /// What becomes 0, 1 and 2. None below 3.
-    pub stdio: [RawFd; 3],
-    /// What becomes 3, 4 … None below [`Frame::floor`].
-    pub passed: Vec<RawFd>,
-    /// Kept until exec, which closes it: PID 1 sees the end of a pipe. None below the floor.
-    pub report: RawFd,
-    /// fd 0 becomes the controlling terminal.
-    pub take_terminal: bool,
-}
-
-impl Frame {
-    /// The first number that is no descriptor of the program.
-    pub(crate) fn floor(passed: usize) -> RawFd {
-        RawFd::try_from(passed).unwrap_or(0).saturating_add(3)
-    }
-}
-
-/// The rest: what to run, and as whom.
-#[derive(Clone, Debug)]
-pub(crate) struct Orders {
-    /// Tried in turn, as execvp(3) does: more than one for a bare name.
-    pub programs: Vec<CString>,
-    /// Words.
-    pub argv: Vec<CString>,
-    /// `N=V`.
-    pub envp: Vec<CString>,
-    /// Appends `LISTEN_PID=` with the child's own pid.
-    pub listen_pid: bool,
-    /// Set in this order.
-    pub limits: Vec<Limit>,
-    /// Supplementary groups.
-    pub groups: Option<Vec<u32>>,
-    /// All three gids.
-    pub gid: Option<u32>,
-    /// All three uids.
-    pub uid: Option<u32>,
-    /// Entered as that user.
-    pub dir: CString,
-    /// Mode bits.
-    pub umask: u32,
 }
 
 /// [`Frame`] and [`Orders`] as the child reads them: pointers into memory that outlives it.

@@ -10,7 +10,8 @@
 //! None of them waits for the program. What each may be used for is decided in [`crate::spawn`].
 
 use super::board::{Board, Slot, SlotId, Stack};
-use super::child::{Frame, Orders, Plan, Step};
+use super::child::{Plan, Step};
+use super::orders::{Frame, Orders};
 use super::{Pid, check, child, raw, signal};
 use groundstate_units::spec::Exit;
 use std::io;

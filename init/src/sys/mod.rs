@@ -29,6 +29,7 @@ pub(crate) mod child;
 pub(crate) mod launch;
 pub(crate) mod memfd;
 pub(crate) mod memory;
+pub(crate) mod orders;
 pub(crate) mod process;
 mod raw;
 pub(crate) mod signal;

@@ -109,7 +109,9 @@ impl Running {
                     let mut fds = [PollFd::new(self.report.as_fd(), PollFlags::POLLIN)];
                     poll(&mut fds, PollTimeout::from(1000u16)).unwrap();
                 }
-                verdict => return verdict,
+                Verdict::Pending => return Verdict::Pending,
+                Verdict::Executed => return Verdict::Executed,
+                Verdict::Failed(failure) => return Verdict::Failed(failure),
             }
         }
     }
@@ -179,7 +181,7 @@ fn refused(way: Way, run: &Run, words: &[&str]) -> ExecFailure {
                 assert_eq!(running.end(), Exit::Code(127));
                 failure
             }
-            other => panic!("{way:?} {words:?}: {other:?}"),
+            Verdict::Pending | Verdict::Executed => panic!("{way:?} {words:?} was not refused"),
         },
     }
 }

@@ -1,7 +1,7 @@
 //! What a program finds around it, read from outside while it sleeps.
 
 use super::*;
-use crate::sys::child::Limit;
+use crate::sys::orders::Limit;
 use std::fs;
 
 fn field<'a>(status: &'a str, name: &str) -> &'a str {

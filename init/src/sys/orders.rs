@@ -1,0 +1,65 @@
+//! What a child is told, as PID 1 prepares it: [`Frame`] is settled first, [`Orders`] may be
+//! made by the child itself (env-files). Owned values only; the pointers the kernel wants are made
+//! from them in [`super::child`], which is to be read next.
+
+use std::ffi::CString;
+use std::os::fd::RawFd;
+
+/// A resource limit as prlimit64(2) takes it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// RLIMIT_*.
+    pub resource: u32,
+    /// u64::MAX is infinity.
+    pub soft: u64,
+    /// u64::MAX is infinity.
+    pub hard: u64,
+}
+
+/// What can be settled before the program and its words are known.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// The directory of a cgroup v2; None: where PID 1 is.
+    pub cgroup: Option<RawFd>,
+    /// What becomes 0, 1 and 2. None below 3.
+    pub stdio: [RawFd; 3],
+    /// What becomes 3, 4 … None below [`Frame::floor`].
+    pub passed: Vec<RawFd>,
+    /// Kept until exec, which closes it: PID 1 sees the end of a pipe. None below the floor.
+    pub report: RawFd,
+    /// fd 0 becomes the controlling terminal.
+    pub take_terminal: bool,
+}
+
+impl Frame {
+    /// The first number that is no descriptor of the program.
+    pub(crate) fn floor(passed: usize) -> RawFd {
+        RawFd::try_from(passed).unwrap_or(0).saturating_add(3)
+    }
+}
+
+/// The rest: what to run, and as whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    /// Tried in turn, as execvp(3) does: more than one for a bare name.
+    pub programs: Vec<CString>,
+    /// Words.
+    pub argv: Vec<CString>,
+    /// `N=V`.
+    pub envp: Vec<CString>,
+    /// Appends `LISTEN_PID=` with the child's own pid.
+    pub listen_pid: bool,
+    /// Set in this order.
+    pub limits: Vec<Limit>,
+    /// Supplementary groups.
+    pub groups: Option<Vec<u32>>,
+    /// All three gids.
+    pub gid: Option<u32>,
+    /// All three uids.
+    pub uid: Option<u32>,
+    /// Entered as that user.
+    pub dir: CString,
+    /// Mode bits.
+    pub umask: u32,
+}
