@@ -4,7 +4,8 @@
 //!
 //! [`Machine::step`] takes one event at one point in time and answers with orders.
 //! It works in two halves. *Apply* changes the one unit the event speaks of, or the
-//! one wish ([`fact`], [`notice`], [`trigger`], [`wish`], [`ending`]). *Settle* carries out what
+//! one wish ([`fact`], [`notice`], [`trigger`], [`wish`], [`prod`],
+//! [`ending`]). *Settle* carries out what
 //! follows ([`settle`]): tell all that may stop, until nothing moves; then start all
 //! that may start, in order. Between the two, a change travels from neighbour to
 //! neighbour as one-step changes of counters ([`spread`]). What is needed at all is
@@ -71,6 +72,7 @@ mod notice;
 mod old_order;
 mod phase;
 pub mod plan;
+mod prod;
 pub mod reason;
 mod run;
 mod settle;

@@ -1,11 +1,10 @@
 //! The operator's wishes: each is considered on the side, refused with a reason or
 //! taken whole. A refusal changes nothing.
 
+use super::Machine;
 use super::flip::Next;
 use super::mutant::Mutant;
 use super::need::{Need, Wish};
-use super::phase::{Form, Phase};
-use super::{Ix, Machine};
 use crate::diagnostic::Severity;
 use crate::generation::{Generation, TargetId, UnitId};
 use crate::graph::{Fault, Graph, Provider};
@@ -27,7 +26,7 @@ struct Candidate {
     need: Need,
 }
 
-fn unknown(generation: &Generation, name: &Name) -> Refusal {
+pub(super) fn unknown(generation: &Generation, name: &Name) -> Refusal {
     let hint = match generation.nearest_target(name.as_str()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`initctl status --all` lists the targets".to_string(),
@@ -35,7 +34,7 @@ fn unknown(generation: &Generation, name: &Name) -> Refusal {
     refusal("unknown-target", format!("nobody provides {name}"), &hint)
 }
 
-fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
+pub(super) fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
     Refusal { kind: kind.to_string(), message, hint: hint.to_string() }
 }
 
@@ -299,78 +298,6 @@ impl Machine {
             return Ok(());
         }
         Err(unknown(generation, name))
-    }
-
-    /// The units an operator names, usable ones only; all or none.
-    fn named(&self, names: &[Name]) -> Result<Vec<Ix>, Refusal> {
-        let mut units = Vec::new();
-        for name in names {
-            match self.graph.meant(&self.generation, name) {
-                Provider::Unit(unit) => {
-                    if let Some(broken) = self.graph.broken(unit) {
-                        let message =
-                            format!("{name} is broken: {}: {}", broken.at, broken.message);
-                        return Err(refusal("broken", message, "correct the file, then reload"));
-                    }
-                    units.push(unit.0);
-                }
-                Provider::Masked => {
-                    let message = format!("{name} is masked");
-                    return Err(refusal("masked", message, "`initctl unmask` it"));
-                }
-                Provider::Nobody => return Err(unknown(&self.generation, name)),
-            }
-        }
-        Ok(units)
-    }
-
-    pub(super) fn restart(&mut self, names: &[Name]) -> Result<(), Refusal> {
-        for ix in self.named(names)? {
-            if self.cell(ix).phase.is_up() {
-                self.ask_restart(ix);
-            } else {
-                self.forgive(ix, false);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn retry(&mut self, names: &[Name]) -> Result<(), Refusal> {
-        for ix in self.named(names)? {
-            self.forgive(ix, true);
-        }
-        Ok(())
-    }
-
-    pub(super) fn reload_unit(
-        &mut self,
-        now: Time,
-        names: &[Name],
-        out: &mut Vec<Action>,
-    ) -> Result<(), Refusal> {
-        let units = self.named(names)?;
-        for (ix, name) in units.iter().zip(names) {
-            let cell = self.cell(*ix);
-            let running = matches!(
-                cell.phase,
-                Phase::Ready(_, Form::Running { .. } | Form::Reloading { .. }, _)
-            );
-            let can = cell.phase.run().is_some_and(|run| run.definition.has_exec_reload);
-            if !running || cell.must {
-                return Err(refusal("not-running", format!("{name} is not running"), ""));
-            }
-            if !can {
-                let message = format!("{name} has no exec-reload");
-                return Err(refusal("no-reload", message, "`initctl restart` replaces it"));
-            }
-        }
-        for ix in units {
-            self.reloading(now, ix, false);
-            if let Some(run) = self.cell(ix).phase.run() {
-                out.push(Action::ReloadUnit { name: run.definition.name.clone(), run: run.id });
-            }
-        }
-        Ok(())
     }
 
     /// Wishes whose time is over.
