@@ -97,7 +97,7 @@ impl Book {
         let zero =
             matches!(event, Event::Exited(_, Exit::Code(0)) | Event::Ended(_, Exit::Code(0)));
         match event {
-            Event::Exited(..) | Event::Protocol(..) | Event::WatchdogTrigger(_) => run.died = true,
+            Event::Exited(..) | Event::Protocol(..) => run.died = true,
             Event::Gone(_) | Event::Ended(..) | Event::StartFailed(..) | Event::Skipped(..) => {
                 run.died |= !matches!(event, Event::Gone(_));
                 run.over = Some(now);

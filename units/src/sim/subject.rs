@@ -17,11 +17,13 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Subject {
     machine: Machine,
+    /// Its own check of itself is not asked: the simulator must see the mistake from outside.
+    sound: bool,
 }
 
 impl Default for Subject {
     fn default() -> Subject {
-        Subject { machine: Machine::new(Duration::from_secs(90)) }
+        Subject { machine: Machine::new(Duration::from_secs(90)), sound: true }
     }
 }
 
@@ -30,12 +32,13 @@ impl Subject {
     pub fn planted(mutant: Mutant) -> Subject {
         let mut subject = Subject::default();
         subject.machine.plant(mutant);
+        subject.sound = false;
         subject
     }
 
     /// What was kept up event by event is what would be derived from nothing.
     pub fn audit(&self) -> Result<(), String> {
-        self.machine.audit()
+        if self.sound { self.machine.audit() } else { Ok(()) }
     }
 
     /// One event: what is ordered, and whether it was refused.

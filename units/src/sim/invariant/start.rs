@@ -1,5 +1,6 @@
 //! Invariants of starting: gates, the minimal set, slots.
 
+use crate::machine::event::Event;
 use crate::machine::reason::State;
 use crate::oracle::set::Set;
 use crate::sim::view::{Order, Verdict, View};
@@ -38,7 +39,8 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                 }
                 D::Wants | D::Before | D::RestartWith => true,
             };
-            if !open {
+            let anew = edge.to.is_some_and(|to| view.started().any(|started| started == to));
+            if !open && !(anew && matches!(view.event, Event::Tick)) {
                 let to = edge.to.map_or("nobody", |to| view.name(to));
                 return Err(format!(
                     "{} started, {:?} {to} is {state:?}",
