@@ -24,9 +24,9 @@ use std::time::Instant;
 /// Seeds of one line in the ledger.
 const BLOCK: u64 = 10_000;
 /// Schedules from which on the floors of the coverage hold.
-const FLOORS_FROM: u64 = 20_000;
+const FLOORS_FROM: u64 = 50_000;
 /// The least count of every cell then.
-const FLOOR: u64 = 100;
+const FLOOR: u64 = 50;
 
 struct Options {
     schedules: u64,

@@ -14,12 +14,12 @@ impl Chance {
     /// An independent stream for one purpose, the same whatever else is drawn.
     pub fn of(seed: u64, what: u64, which: u64) -> Chance {
         let mut mix = Chance(seed ^ what.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let first = mix.next();
+        let first = mix.draw();
         Chance(first ^ which.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,17 +29,17 @@ impl Chance {
 
     /// 0 ≤ it < `end`; 0 for an empty range.
     pub fn below(&mut self, end: usize) -> usize {
-        if end == 0 { 0 } else { (self.next() % end as u64) as usize }
+        if end == 0 { 0 } else { (self.draw() % end as u64) as usize }
     }
 
     /// `low` ≤ it ≤ `high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low + 1)
+        low + self.draw() % (high - low + 1)
     }
 
     /// True in `percent` of 100.
     pub fn percent(&mut self, percent: u32) -> bool {
-        self.next() % 100 < u64::from(percent)
+        self.draw() % 100 < u64::from(percent)
     }
 
     /// One of them; none of nothing.
@@ -50,7 +50,7 @@ impl Chance {
     /// The place of one of these weights; 0 where all are zero.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
-        let mut left = if sum == 0 { 0 } else { self.next() % sum };
+        let mut left = if sum == 0 { 0 } else { self.draw() % sum };
         for (place, weight) in weights.iter().enumerate() {
             if left < u64::from(*weight) {
                 return place;

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 /// What differs, and how.
 pub type Difference = (String, String);
 
+/// An order that is no start: its unit, and a number for its kind.
+type Other = (usize, u8);
+
 /// The machine's orders, by unit numbers.
 pub fn orders(universe: &Universe, actions: &[Action]) -> Vec<Order> {
     let unit = |name: &crate::name::Name| universe.unit(name).unwrap_or(usize::MAX);
@@ -35,7 +38,7 @@ pub fn orders(universe: &Universe, actions: &[Action]) -> Vec<Order> {
 /// which of the machine's.
 pub fn same_orders(orders: &[Order], deeds: &[Deed]) -> Result<Vec<(RunId, RunId)>, Difference> {
     let mut begun: (Vec<usize>, Vec<usize>) = Default::default();
-    let mut rest: (Vec<(usize, u8)>, Vec<(usize, u8)>) = Default::default();
+    let mut rest: (Vec<Other>, Vec<Other>) = Default::default();
     let mut ids = (Vec::new(), Vec::new());
     for order in orders {
         match order {

@@ -203,9 +203,9 @@ impl Coverage {
             }
         }
         for fault in Fault::ALL {
-            let any: u64 = self.faults[fault as usize].iter().sum();
-            if fault.strikes_by_fact() {
-                need(format!("fault {fault:?}"), any);
+            for state in fault.strikes_in() {
+                let count = self.faults[fault as usize][*state as usize];
+                need(format!("fault {fault:?} × {}", state.as_str()), count);
             }
         }
         for (kind, name) in ["start", "stop", "kill", "reload-unit", "finish"].iter().enumerate() {

@@ -261,10 +261,10 @@ impl Node {
         }
         for order in orders {
             match order {
-                Order::Start(unit, run) => {
-                    if self.oracle.kind_of(*unit).is_some_and(Kind::has_process) {
-                        self.runs.insert(*unit, (*run, false));
-                    }
+                Order::Start(unit, run)
+                    if self.oracle.kind_of(*unit).is_some_and(Kind::has_process) =>
+                {
+                    self.runs.insert(*unit, (*run, false));
                 }
                 Order::Stop(unit, _, _, true) => _ = self.runs.remove(unit),
                 _ => {}

@@ -6,6 +6,7 @@
 //! ([`view`], [`book`]), [`coverage`] counts what was reached, [`shrink`] makes a
 //! failing schedule small. [`exhaust`] is the small world taken completely. The
 //! programs are in `tests/src/bin`.
+#![allow(clippy::wildcard_enum_match_arm, reason = "most events mean nothing to most watchers")]
 #![allow(
     clippy::indexing_slicing,
     reason = "numbers come from the simulator's own universe; this never runs in PID 1"

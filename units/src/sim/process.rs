@@ -4,6 +4,7 @@
 //! units' states; the facts it yields are what init would see.
 
 use crate::machine::event::{Event, ExecFailure, RunId, Stage};
+use crate::machine::reason::State;
 use crate::sim::chance::Chance;
 use crate::spec::{Exit, Kind, Readiness};
 use crate::time::Time;
@@ -487,8 +488,24 @@ pub fn run_of(event: &Event) -> Option<RunId> {
 }
 
 impl Fault {
-    /// It shows as a fact of its own (and not as the want of one).
-    pub fn strikes_by_fact(self) -> bool {
-        !matches!(self, Fault::Hang | Fault::IgnoresTerm | Fault::Unkillable)
+    /// The states in which it meets its unit. Of those that show only as the want of a fact
+    /// (a hang, a deaf ear, immortality) none: the orders that answer them are counted.
+    pub fn strikes_in(self) -> &'static [State] {
+        use State::{Disabled, Exited, Failed, Reloading, Running, Starting, Stopping, Waiting};
+        match self {
+            Fault::Hang | Fault::IgnoresTerm | Fault::Unkillable => &[],
+            Fault::Late => &[Starting, Stopping],
+            Fault::EarlyExit => &[Starting, Running, Stopping],
+            Fault::Crash | Fault::ExitZero => &[Starting, Running, Reloading, Stopping],
+            Fault::ForkError | Fault::Skipped => &[Starting, Stopping],
+            Fault::ExecError => &[Starting, Running, Stopping],
+            Fault::Leftovers => &[Running, Exited, Stopping],
+            Fault::Protocol => &[Starting, Running, Stopping],
+            Fault::Watchdog | Fault::OutOfMemory => &[Starting, Running, Reloading, Stopping],
+            Fault::BadReload => &[Starting, Running, Reloading, Stopping],
+            Fault::Stale => {
+                &[Disabled, Waiting, Starting, Running, Reloading, Exited, Failed, Stopping]
+            }
+        }
     }
 }

@@ -293,7 +293,7 @@ impl<'a> Runner<'a> {
         let states = after.states.iter().fold(word, |word, state| {
             word.wrapping_mul(31).wrapping_add(state.map_or(0, |state| 1 + state as u64))
         });
-        self.trace = Chance::new(self.trace ^ states).next();
+        self.trace = Chance::new(self.trace ^ states).draw();
         if let Some(log) = &mut self.log {
             let event = match event {
                 Event::Boot { targets, .. } => format!("Boot {targets:?}"),

@@ -106,9 +106,9 @@ pub fn draw(seed: u64) -> Schedule {
     let wishes = (0..count).map(|_| Wish {
         gap: Duration::from_millis(dice.between(0, pace)) * dice.below(2) as u32,
         kind: KINDS[dice.weighted(&weights)],
-        dice: dice.next(),
+        dice: dice.draw(),
     });
-    Schedule { seed, wishes: wishes.collect(), rates, lively: seed % 2 == 0 }
+    Schedule { seed, wishes: wishes.collect(), rates, lively: seed.is_multiple_of(2) }
 }
 
 impl Wish {
@@ -218,7 +218,7 @@ fn edit(sheet: &mut Sheet, dice: &mut Chance) {
         (0..sheet.rank.len()).filter(|unit| !sheet.units.contains_key(unit)).collect();
     let Some(entry) = sheet.units.get_mut(&unit) else { return };
     match dice.below(12) {
-        0 | 1 => entry.run_hash = dice.next() | 1,
+        0 | 1 => entry.run_hash = dice.draw() | 1,
         2 => shape::keys(dice, &mut entry.live),
         3 => entry.live.description.push('.'),
         4 | 5 if lower => {

@@ -60,10 +60,9 @@ pub fn draw(seed: u64) -> World {
 }
 
 fn settings(dice: &mut Chance) -> Settings {
-    let mut settings = Settings::default();
-    settings.max_starting = [0, 0, 0, 1, 2, 3][dice.below(6)];
-    settings.shutdown_deadline = Some(Duration::from_secs([9, 30, 90][dice.below(3)]));
-    settings
+    let max_starting = [0, 0, 0, 1, 2, 3][dice.below(6)];
+    let deadline = Duration::from_secs([9, 30, 90][dice.below(3)]);
+    Settings { max_starting, shutdown_deadline: Some(deadline), ..Settings::default() }
 }
 
 /// Whom the unit at place `at` leans on.
@@ -72,7 +71,7 @@ fn below(dice: &mut Chance, shape: usize, at: usize, count: usize) -> Vec<usize>
         "chain" => vec![at - 1],
         "ladder" => match at {
             1 => vec![0],
-            _ if at % 2 == 0 => vec![at - 2],
+            _ if at.is_multiple_of(2) => vec![at - 2],
             _ => vec![at - 1, at - 2],
         },
         "star" if at + 1 == count => (1..at).collect(),
@@ -98,10 +97,10 @@ fn pulling(dice: &mut Chance) -> D {
 /// `from` leans on `to`, by its own target.
 fn link(sheet: &mut Sheet, from: usize, kind: D, to: usize, dice: &mut Chance) {
     let optional = dice.percent(8);
-    if let Some(entry) = sheet.units.get_mut(&from) {
-        if !entry.edges.iter().any(|(_, target, _)| *target == to) {
-            entry.edges.push((kind, to, optional));
-        }
+    if let Some(entry) = sheet.units.get_mut(&from)
+        && !entry.edges.iter().any(|(_, target, _)| *target == to)
+    {
+        entry.edges.push((kind, to, optional));
     }
 }
 
@@ -151,7 +150,7 @@ pub fn entry(dice: &mut Chance, unit: usize, top: bool) -> Entry {
         readiness: ready,
         has_exec_stop: process && dice.percent(20),
         has_exec_reload: process && kind != Kind::Oneshot && dice.percent(30),
-        run_hash: dice.next() | 1,
+        run_hash: dice.draw() | 1,
         broken: false,
     }
 }
@@ -236,12 +235,9 @@ fn decorate(sheet: &mut Sheet, numbers: &[usize], dice: &mut Chance) {
     }
     if dice.percent(30) {
         let (low, high, differ) = pair(dice);
-        if differ {
-            if let Some(entry) = sheet.units.get_mut(&low) {
-                let list =
-                    if dice.percent(60) { &mut entry.wanted_by } else { &mut entry.required_by };
-                list.push(high);
-            }
+        if differ && let Some(entry) = sheet.units.get_mut(&low) {
+            let list = if dice.percent(60) { &mut entry.wanted_by } else { &mut entry.required_by };
+            list.push(high);
         }
     }
     if dice.percent(35) {

@@ -40,7 +40,8 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                 D::Wants | D::Before | D::RestartWith => true,
             };
             let anew = edge.to.is_some_and(|to| view.started().any(|started| started == to));
-            if !open && !(anew && matches!(view.event, Event::Tick)) {
+            let by_turns = anew && matches!(view.event, Event::Tick);
+            if !open && !by_turns {
                 let to = edge.to.map_or("nobody", |to| view.name(to));
                 return Err(format!(
                     "{} started, {:?} {to} is {state:?}",
@@ -80,10 +81,10 @@ pub fn l05_start_bound(view: &View) -> Verdict {
     if max > 0 && grew && starting.len() > max {
         return Err(format!("{} starts under way, {max} allowed", starting.len()));
     }
-    if view.is.slot_free() {
-        if let Some(unit) = view.is.start_order().first() {
-            return Err(format!("{} could start and does not", view.name(*unit)));
-        }
+    if view.is.slot_free()
+        && let Some(unit) = view.is.start_order().first()
+    {
+        return Err(format!("{} could start and does not", view.name(*unit)));
     }
     Ok(())
 }
