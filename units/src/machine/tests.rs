@@ -70,9 +70,8 @@ fn bring_up(machine: &mut Machine, outcome: Outcome) {
 }
 
 fn started(outcome: &Outcome) -> Vec<RunId> {
-    let start = |action: &Action| match action {
-        Action::Start { run, .. } => Some(*run),
-        _ => None,
+    let start = |action: &Action| {
+        if let Action::Start { run, .. } = action { Some(*run) } else { None }
     };
     outcome.actions.iter().filter_map(start).collect()
 }
@@ -200,9 +199,9 @@ fn every_change_that_is_shown_is_noted_once() {
     let drafts = vec![service("db", &[]), service("web", &[(DependencyKind::DependsOn, "db")])];
     let (mut machine, outcome) = boot(drafts, "web");
     let notes = |outcome: &Outcome| -> Vec<(String, State, State)> {
-        let note = |action: &Action| match action {
-            Action::Note(note) => Some((note.unit.to_string(), note.from, note.to)),
-            _ => None,
+        let note = |action: &Action| {
+            let Action::Note(note) = action else { return None };
+            Some((note.unit.to_string(), note.from, note.to))
         };
         outcome.actions.iter().filter_map(note).collect()
     };
