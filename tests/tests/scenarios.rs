@@ -1,5 +1,7 @@
 //! The scenario files of this folder pass, and a wrong one does not.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails here fails")]
+
 use groundstate_units::scenario;
 use std::path::Path;
 
