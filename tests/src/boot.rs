@@ -5,6 +5,7 @@
 use crate::client::Client;
 use crate::deadline::{PATIENCE, until, within};
 use crate::process::Process;
+use crate::replay::replay;
 use crate::sandbox::{Sandbox, program};
 use crate::status::Status;
 use nix::sys::signal::Signal;
@@ -136,6 +137,7 @@ impl Boot {
             ("--runtime-dir", "run"),
             ("--log-dir", "log"),
             ("--policy", "policy.yaml"),
+            ("--record", "record"),
         ] {
             words.extend([flag.to_owned(), sandbox.at(name)]);
         }
@@ -281,12 +283,17 @@ impl Init {
         self.sandbox.read("out.log")
     }
 
-    /// Checks what holds after every test, stops init and expects exit status 0.
+    /// Checks what holds after every test, stops init, expects exit status 0, and that
+    /// what was recorded gives the same actions once more.
     pub fn finish(mut self) {
         self.check();
         self.tell("exit", &json!({}));
         let status = self.ended();
         assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
+        match replay(&self.sandbox.read("record")) {
+            Ok(events) => assert!(events > 0, "something was recorded"),
+            Err(difference) => panic!("the record does not replay: {difference}"),
+        }
     }
 
     /// What holds at every time: it answers at once, has not crashed, leaves no zombie,

@@ -1,7 +1,6 @@
 //! What `init --record FILE` wrote, put through the core once more: the same events at
 //! the same times must give the same actions. Lines are JSON objects
-//! `{"now":…,"event":…,"actions":[…],"refused":…}`; the first one may be
-//! `{"shutdown-deadline":…}`, what the machine was made with (else that of a container).
+//! `{"now":…,"event":…,"actions":[…],"refused":…}`.
 
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::Event;
@@ -9,24 +8,25 @@ use groundstate_units::time::Time;
 use serde_json::Value;
 use std::time::Duration;
 
-/// From the request to the kill of what remains, where nothing else is said.
-const CONTAINER_DEADLINE: Duration = Duration::from_secs(9);
+/// From the request to the kill of what remains, where the settings say nothing: in a
+/// container, on a machine. The record does not say which it was.
+const DEADLINES: [Duration; 2] = [Duration::from_secs(9), Duration::from_secs(90)];
 
 /// How many events there were.
 ///
 /// # Errors
 /// The first line that can not be read, or whose actions differ.
 pub fn replay(text: &str) -> Result<usize, String> {
-    let mut machine = Machine::new(CONTAINER_DEADLINE);
+    let [container, machine] = DEADLINES;
+    replay_with(container, text).or_else(|first| replay_with(machine, text).map_err(|_| first))
+}
+
+fn replay_with(deadline: Duration, text: &str) -> Result<usize, String> {
+    let mut machine = Machine::new(deadline);
     let mut count = 0;
     for (at, line) in text.lines().enumerate() {
         let place = |what: String| format!("line {}: {what}", at + 1);
         let mut told: Value = serde_json::from_str(line).map_err(|e| place(e.to_string()))?;
-        if let Some(deadline) = told.get_mut("shutdown-deadline") {
-            let deadline = serde_json::from_value(deadline.take());
-            machine = Machine::new(deadline.map_err(|e| place(e.to_string()))?);
-            continue;
-        }
         let now: Time =
             serde_json::from_value(told["now"].take()).map_err(|e| place(format!("now: {e}")))?;
         let event: Event = serde_json::from_value(told["event"].take())
