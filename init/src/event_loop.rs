@@ -143,6 +143,9 @@ impl Init {
             self.turn();
             if let Some(end) = self.ending.reached() {
                 self.leave();
+                // The handlers stay, and write into pipes: without a reader each write would
+                // raise SIGPIPE, whose handler writes again, without an end.
+                std::mem::forget(self.signals);
                 return shutdown::End { how: end, mode: self.mode, outer: self.outer };
             }
         }
