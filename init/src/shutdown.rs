@@ -65,6 +65,7 @@ impl Init {
     pub(crate) fn finish(&mut self, how: Shutdown) {
         self.ending.asked = Some(how);
         let now = self.now;
+        self.say(Level::Info, format_args!("every unit is down"));
         if self.logger.as_mut().is_some_and(|logger| logger.finish(now)) {
             self.ending.logger_until = Some(now.after(limit::LOGGER_FINISH));
         } else {
@@ -118,6 +119,7 @@ impl End {
             return code;
         }
         kill_rest(Duration::from_secs(2));
+        console("unmounting file systems");
         unmount_with_deadline();
         let mode = match self.how {
             Shutdown::Reboot => RebootMode::RB_AUTOBOOT,
@@ -125,7 +127,7 @@ impl End {
             Shutdown::Poweroff | Shutdown::Exit(_) => RebootMode::RB_POWER_OFF,
         };
         let Err(error): nix::Result<Infallible> = reboot(mode);
-        eprint_console(&format!("the kernel refuses: {error}"));
+        console(&format!("the kernel refuses: {error}"));
         park()
     }
 }
@@ -174,7 +176,7 @@ fn unmount_with_deadline() {
             Ok(Some(_)) | Err(_) => return,
         }
     }
-    eprint_console("not all file systems could be synced in time");
+    console("not all file systems could be synced in time");
 }
 
 /// From the last mounted to the first; what is busy is made read-only.
@@ -215,8 +217,8 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn eprint_console(text: &str) {
-    crate::voice::Voice::console().say(clock::now(), Level::Error, format_args!("{text}"));
+fn console(text: &str) {
+    crate::voice::Voice::console().say(clock::now(), Level::Info, format_args!("{text}"));
 }
 
 /// PID 1 of a machine never ends: the kernel would panic.
