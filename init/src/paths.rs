@@ -32,7 +32,7 @@ impl Paths {
     pub(crate) fn find(options: &Options) -> (Paths, Option<String>) {
         let uid = geteuid().as_raw();
         let mut defaults = Places::of(uid, |name| std::env::var(name).ok());
-        let runtime = options.runtime_dir.clone().unwrap_or(defaults.runtime_dir.clone());
+        let runtime = absolute(options.runtime_dir.clone().unwrap_or(defaults.runtime_dir.clone()));
         if let Some(second) = defaults.unit_dirs.get_mut(1) {
             *second = place::runtime_units(&runtime);
         }
@@ -107,4 +107,22 @@ fn usable(dir: &str, uid: u32) -> io::Result<()> {
     }
     nix::unistd::access(Path::new(dir), nix::unistd::AccessFlags::W_OK)?;
     Ok(())
+}
+
+/// A service stands in `/` and must find the notify socket all the same.
+fn absolute(path: String) -> String {
+    let absolute = std::path::absolute(&path).ok();
+    absolute.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::absolute;
+
+    #[test]
+    fn a_runtime_directory_is_found_from_anywhere() {
+        let relative = absolute("run/groundstate".to_string());
+        assert!(relative.starts_with('/') && relative.ends_with("/run/groundstate"), "{relative}");
+        assert_eq!(absolute("/run/x".to_string()), "/run/x");
+    }
 }

@@ -101,8 +101,9 @@ impl<'a> Reader<'a> {
             Draft::new(name.clone(), place, kind.unwrap_or(Kind::Virtual), self.settings);
         draft.provides = self.provides(&name);
         self.edges(&mut draft);
-        // Of a type nobody knows, no other key can be right or wrong.
-        let kind = kind?;
+        // Of a type nobody knows, no other key can be right or wrong: the name and what
+        // it provides stay, so that whoever needs them is told of the mistake.
+        let Some(kind) = kind else { return Some(draft) };
         self.check_types(kind);
         draft.live = self.live(kind);
         if kind.has_process() {

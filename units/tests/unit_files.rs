@@ -356,6 +356,7 @@ fn a_mistake_breaks_its_unit_and_no_other() {
         ("/u/bad.yaml", "unit: bad\nprovides: b\nexec-start: echo a: b\n"),
         ("/u/worse.yaml", "unit: worse\numask: 9\nexec-start: /bin/x\n---\nunit: beside\n"),
         ("/u/good.yaml", "unit: good\nwaits-for: b\n"),
+        ("/u/odd.yaml", "unit: odd\ntype: strange\nprovides: o\n"),
     ]);
     let generation = memory.check("/u");
     let broken: Vec<_> = generation
@@ -363,8 +364,12 @@ fn a_mistake_breaks_its_unit_and_no_other() {
         .iter()
         .map(|u| (u.name.as_str(), u.fault.as_ref().map(|f| f.at.line)))
         .collect();
-    assert_eq!(broken, [("bad", Some(3)), ("beside", None), ("good", None), ("worse", Some(2))]);
+    assert_eq!(
+        broken,
+        [("bad", Some(3)), ("beside", None), ("good", None), ("odd", Some(2)), ("worse", Some(2))]
+    );
     assert_eq!(provides(&generation, unit(&generation, "bad")), ["b"]);
+    assert_eq!(provides(&generation, unit(&generation, "odd")), ["o"]);
     assert!(memory.load(None).generation.prove().is_ok());
 }
 

@@ -4,10 +4,11 @@ use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::policy_file;
 use crate::session::Session;
-use crate::verb::plan;
+use crate::verb::{check, plan};
 use crate::waiting::{self, Ended, Waiting};
-use groundstate_units::control::answer::{Changed, Plan, Status, System};
+use groundstate_units::control::answer::{Changed, Plan, Report, Said, Status, System};
 use groundstate_units::control::request::Verb;
+use groundstate_units::diagnostic::Severity;
 use groundstate_units::name::Name;
 
 /// `set-target`.
@@ -81,8 +82,11 @@ fn changed(session: &Session, verb: Verb, wait: arguments::Wait) -> Result<Exit,
 fn change(session: &Session, verb: Verb) -> Result<(), Trouble> {
     let (changed, value) = session.ask_as::<Changed>(verb)?;
     session.show(&value, || {
+        let told = |said: &Said| said.severity != Severity::Note;
+        let diagnostics = changed.diagnostics.iter().filter(|said| told(said)).cloned().collect();
+        let mistakes = check::render(&Report { diagnostics, ..Report::default() }, &session.style);
         let plan = plan::render(&changed.plan, &session.style);
-        format!("generation {}: {plan}", changed.generation)
+        format!("{mistakes}generation {}: {plan}", changed.generation)
     })
 }
 

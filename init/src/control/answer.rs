@@ -241,7 +241,7 @@ impl Init {
         let plan = self.show_plan(event.clone())?;
         self.wish(event).map_err(refused)?;
         let generation = self.machine.generation().number;
-        now(Changed { schema: 1, generation, plan })
+        now(Changed { schema: 1, generation, plan, diagnostics: Vec::new() })
     }
 
     fn tell(&mut self, units: Vec<String>, event: Event) -> Answered {
@@ -307,7 +307,9 @@ impl Init {
         }
         if let Some(asker) = asker {
             let number = generation.number;
-            let changed = outcome.map(|plan| Changed { schema: 1, generation: number, plan });
+            let diagnostics = Report::new(&generation.diagnostics).diagnostics;
+            let changed =
+                outcome.map(|plan| Changed { schema: 1, generation: number, plan, diagnostics });
             self.answer_load(asker, &generation, changed);
         }
     }

@@ -87,7 +87,8 @@ fn an_unneeded_unit_that_breaks_breaks_alone() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
     init.sandbox.unit("other", "exec-strat: DAEMON");
-    init.tell("reload", &json!({}));
+    let answer = init.tell("reload", &json!({}));
+    assert_eq!(answer["diagnostics"][0]["code"], "unknown-key");
     let status = init.status();
     assert_eq!(status.system(), "running");
     assert_eq!(status.state("other"), "failed");

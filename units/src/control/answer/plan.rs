@@ -1,6 +1,7 @@
 //! `plan`, and the answers of the verbs that change something.
 //! See [`super`].
 
+use super::Said;
 use serde::{Deserialize, Serialize};
 
 /// Answer of `plan`, and part of that of `set-target`, `want`, `reload`.
@@ -20,7 +21,7 @@ pub struct Plan {
 
 /// Answer of `set-target`, `want`, `unwant`, `reload` and the policy verbs: what was
 /// set going.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
     /// [`super::SCHEMA`].
     pub schema: u32,
@@ -28,6 +29,9 @@ pub struct Changed {
     pub generation: u32,
     /// What will happen.
     pub plan: Plan,
+    /// What was found in the unit files of a reload that was taken all the same.
+    #[serde(default)]
+    pub diagnostics: Vec<Said>,
 }
 
 /// Answer of `restart`, `reload-unit`, `kill`, `retry`.
