@@ -117,7 +117,13 @@ impl Init {
 
     /// The sockets in the runtime directory, anew. Connections stay.
     pub(crate) fn make_sockets(&mut self) {
-        let Some(dir) = self.paths.runtime_dir.clone() else { return };
+        let Some(dir) = self.paths.runtime_dir.clone() else {
+            let token = Token(token::NOTIFY);
+            if self.notify.is_none() {
+                self.notify = Notify::bind_abstract(self.poll.registry(), token).ok();
+            }
+            return;
+        };
         let registry = self.poll.registry();
         let path = place::control_socket(&dir);
         let reserve = &mut self.reserve;

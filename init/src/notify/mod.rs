@@ -14,7 +14,8 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, UnixAddr, bind, setsockopt, socket as open_socket, sockopt,
+    AddressFamily, SockFlag, SockType, UnixAddr, bind, getsockname, setsockopt,
+    socket as open_socket, sockopt,
 };
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
 use nix::unistd::unlink;
@@ -41,13 +42,30 @@ pub(crate) struct Notify {
 }
 
 impl Notify {
-    /// Binds `path`, replacing what is there.
-    pub(crate) fn bind(registry: &Registry, token: Token, path: &str) -> io::Result<Notify> {
+    /// Where nothing can be written: an abstract name that the kernel chooses (unix(7),
+    /// autobind). Who may speak is decided by credentials there too.
+    pub(crate) fn bind_abstract(registry: &Registry, token: Token) -> io::Result<Notify> {
+        let opened = Notify::open()?;
+        bind(opened.as_raw_fd(), &UnixAddr::new_unnamed())?;
+        let bound: UnixAddr = getsockname(opened.as_raw_fd())?;
+        let name = bound.as_abstract().and_then(|name| std::str::from_utf8(name).ok());
+        let path = format!("@{}", name.ok_or(Errno::EADDRNOTAVAIL)?);
+        registry.register(&mut SourceFd(&opened.as_raw_fd()), token, Interest::READABLE)?;
+        Ok(Notify { socket: opened, path, ready: true, dropped: 0 })
+    }
+
+    fn open() -> io::Result<OwnedFd> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let opened = open_socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
         socket::pass_credentials(&opened)?;
         // Room for a burst; the kernel's own cap holds where this is refused.
         let _ = setsockopt(&opened, sockopt::RcvBuf, &(8 * 1024 * 1024));
+        Ok(opened)
+    }
+
+    /// Binds `path`, replacing what is there.
+    pub(crate) fn bind(registry: &Registry, token: Token, path: &str) -> io::Result<Notify> {
+        let opened = Notify::open()?;
         let address = UnixAddr::new(path)?;
         match unlink(path) {
             Ok(()) | Err(Errno::ENOENT) => {}
@@ -95,6 +113,8 @@ impl Notify {
 impl Drop for Notify {
     fn drop(&mut self) {
         // Left behind where it can not be removed: the next start replaces it.
-        let _ = unlink(self.path.as_str());
+        if !self.path.starts_with('@') {
+            let _ = unlink(self.path.as_str());
+        }
     }
 }
