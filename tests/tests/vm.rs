@@ -27,7 +27,7 @@ say() { echo "PROBE $*" >/dev/console; }
 pid() { initctl --json status web | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p'; }
 until initctl status web >/dev/null 2>&1 && [ "$(pid)" ]; do :; done
 say goal reached
-initctl status >/dev/console 2>&1
+initctl status --all >/dev/console 2>&1
 first=$(pid)
 kill -9 "$first"
 until [ "$(pid)" ] && [ "$(pid)" != "$first" ]; do :; done
@@ -89,22 +89,36 @@ fn kernel() -> PathBuf {
 /// A running qemu. Its serial console ends up in `console`, its monitor is a socket.
 struct Machine {
     sandbox: Sandbox,
+    words: Vec<String>,
     qemu: Child,
+}
+
+fn start(sandbox: &Sandbox, words: &[String]) -> Child {
+    let log = File::create(sandbox.path("qemu.log")).unwrap();
+    let mut command = Command::new("qemu-system-x86_64");
+    command.args(words).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    command.spawn().expect("qemu-system-x86_64 is installed; tests/run brings it")
 }
 
 impl Machine {
     fn boot(sandbox: Sandbox, disk: &[&str], command_line: &str) -> Machine {
         let line = format!("console=ttyS0 quiet panic=-1 groundstate.target=test {command_line}");
+        let console = format!("file:{}", sandbox.at("console"));
         let monitor = format!("unix:{},server,nowait", sandbox.at("monitor"));
-        let mut command = Command::new("qemu-system-x86_64");
-        command.args(["-accel", "tcg", "-m", "384", "-smp", "1", "-display", "none", "-no-reboot"]);
-        command.args(["-nic", "none", "-serial"]).arg(format!("file:{}", sandbox.at("console")));
-        command.args(["-monitor", &monitor, "-kernel"]).arg(kernel());
-        command.args(["-append", &line]).args(disk).stdin(Stdio::null());
-        let log = File::create(sandbox.path("qemu.log")).unwrap();
-        command.stdout(log.try_clone().unwrap()).stderr(log);
-        let qemu = command.spawn().expect("qemu-system-x86_64 is installed; tests/run brings it");
-        Machine { sandbox, qemu }
+        let kernel = kernel();
+        let mut words = vec!["-accel", "tcg", "-m", "384", "-smp", "1", "-display", "none"];
+        words.extend(["-no-reboot", "-nic", "none", "-serial", &console, "-monitor", &monitor]);
+        words.extend(["-kernel", kernel.to_str().unwrap(), "-append", &line]);
+        words.extend(disk);
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let qemu = start(&sandbox, &words);
+        Machine { sandbox, words, qemu }
+    }
+
+    /// Once it is off: switches it on again, with an empty console.
+    fn again(&mut self) {
+        fs::remove_file(self.sandbox.path("console")).unwrap();
+        self.qemu = start(&self.sandbox, &self.words);
     }
 
     /// What came over the serial line so far.
@@ -216,6 +230,9 @@ fn a_disk_is_clean_after_a_shutdown_and_boots_again() {
     assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}");
     let proof = Command::new("/sbin/debugfs").args(["-R", "cat /var/lib/proof", &image]).output();
     assert_eq!(proof.unwrap().stdout, b"written\n");
+    machine.again();
+    machine.says("PROBE healed");
+    machine.goes_off();
 }
 
 #[test]
