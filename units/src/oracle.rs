@@ -125,6 +125,8 @@ pub struct Run {
     pub told: Option<Time>,
     pub(crate) start_by: Time,
     pub(crate) ready_at: Time,
+    /// Until it gives its slot back.
+    pub(crate) slot_until: Time,
     pub(crate) again_at: Time,
     pub(crate) reload_by: Time,
     /// The service says itself when its reload is over.
@@ -302,8 +304,14 @@ impl Oracle {
     pub(crate) fn settle(&mut self) {
         self.renew_need();
         'again: loop {
-            while let Some(unit) = self.may_stop().iter().next() {
-                self.tell(unit);
+            // In sweeps by name: who becomes free behind the sweep waits for the next one.
+            let mut units = 0..self.stored.len();
+            while !self.may_stop().is_empty() {
+                match units.next() {
+                    Some(unit) if self.may_stop().has(unit) => self.tell(unit),
+                    Some(_) => {}
+                    None => units = 0..self.stored.len(),
+                }
             }
             for unit in self.start_order() {
                 let (must_stop, starved) = (self.must_stop(), self.starved());
@@ -384,6 +392,7 @@ impl Oracle {
         let id = RunId(self.next_run);
         self.next_run += 1;
         let instant = definition.kind.is_instant();
+        let limited = self.generation.settings.max_starting > 0;
         let deadline = definition.live.start_timeout.map_or(Time::NEVER, |t| self.now.after(t));
         let run = Run {
             id,
@@ -406,6 +415,7 @@ impl Oracle {
             told: None,
             start_by: if instant { Time::NEVER } else { deadline },
             ready_at: Time::NEVER,
+            slot_until: if limited && !instant { self.now.after(SLOT) } else { Time::NEVER },
             again_at: Time::NEVER,
             reload_by: Time::NEVER,
             announced: false,
@@ -441,8 +451,8 @@ impl Oracle {
                 (run.reload_by, run.ping_by) = (Time::NEVER, Time::NEVER);
             }
             run.phase = phase;
-            run.start_by = Time::NEVER;
-            run.ready_at = Time::NEVER;
+            (run.start_by, run.ready_at) = (Time::NEVER, Time::NEVER);
+            run.slot_until = Time::NEVER;
             run.active_since.get_or_insert(now);
         }
     }
@@ -470,6 +480,7 @@ impl Oracle {
         run.phase = Phase::Stopping;
         run.told = Some(now);
         (run.start_by, run.ready_at) = (Time::NEVER, Time::NEVER);
+        run.slot_until = Time::NEVER;
         (run.reload_by, run.ping_by, run.again_at) = (Time::NEVER, Time::NEVER, Time::NEVER);
         run.active_for = run.active_since.map(|since| now.since(since));
         run.stop_by = run.live.stop_timeout.map_or(Time::NEVER, |span| now.after(span));

@@ -52,7 +52,8 @@ impl Need {
         fired: impl Fn(UnitId) -> bool,
     ) -> Need {
         let mut need = Need { root: vec![0; generation.units.len()], wished: 0 };
-        let mut late = VecDeque::new();
+        // By name of the trigger.
+        let mut late = BTreeSet::new();
         let mut number = 0;
         for name in wish.roots() {
             number += 1;
@@ -65,7 +66,7 @@ impl Need {
             let from = graph.provider(*target).unit();
             need.close(generation, graph, from, number, &fired, &mut late);
         }
-        while let Some(unit) = late.pop_front() {
+        while let Some((_, unit)) = late.pop_first() {
             number += 1;
             need.close(generation, graph, Some(unit), number, &fired, &mut late);
         }
@@ -79,7 +80,7 @@ impl Need {
         from: Option<UnitId>,
         number: u32,
         fired: &impl Fn(UnitId) -> bool,
-        late: &mut VecDeque<UnitId>,
+        late: &mut BTreeSet<(UnitId, UnitId)>,
     ) {
         let mut queue: VecDeque<UnitId> = from.into_iter().collect();
         while let Some(unit) = queue.pop_front() {
@@ -92,7 +93,7 @@ impl Need {
             if let Some(target) = generation.unit(unit).and_then(|unit| unit.activates)
                 && fired(unit)
             {
-                late.extend(graph.provider(target).unit());
+                late.extend(graph.provider(target).unit().map(|activated| (unit, activated)));
             }
         }
     }

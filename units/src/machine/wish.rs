@@ -90,14 +90,14 @@ impl Machine {
     }
 
     /// Two units that may not be up together, needed by the operator's wish. With `only_new`
-    /// those that are at odds already do not count.
+    /// those that the wish has at odds already do not count.
     fn check_conflicts(&self, candidate: &Candidate, only_new: bool) -> Result<(), Refusal> {
         let name = |unit: UnitId| candidate.generation.unit(unit).map(|unit| unit.name.clone());
-        let present =
-            if only_new { self.search().conflicts(&self.graph) } else { Default::default() };
+        let present = if only_new { self.search() } else { Need::default() };
+        let at_odds = present.conflicts(&self.graph);
         let known = |unit: UnitId| {
             let there = name(unit).and_then(|name| self.generation.find_unit(name.as_str()));
-            there.is_some_and(|unit| present.contains_key(&unit))
+            there.is_some_and(|unit| at_odds.contains_key(&unit) && present.is_wished(unit))
         };
         if self.planted(Mutant::ConflictGranted) {
             return Ok(());

@@ -3,7 +3,7 @@
 
 use crate::machine::event::{Event, RunId, Stage};
 use crate::name::Name;
-use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, Run, SLOT, Stored};
+use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, Run, Stored};
 use crate::spec::{Exit, Kind, Readiness, Restart, RestartLimit};
 use crate::time::Time;
 use std::time::Duration;
@@ -289,23 +289,10 @@ impl Oracle {
                 Rest::Backoff(at) => at,
                 _ => Time::NEVER,
             };
-            let limited = self.generation.settings.max_starting > 0;
             let run = it.run.as_ref().map_or([Time::NEVER; 7], |run| {
-                let slot = run.since.after(SLOT);
-                let slot = if limited && run.phase == Phase::Starting && slot > self.now {
-                    slot
-                } else {
-                    Time::NEVER
-                };
-                [
-                    run.start_by,
-                    run.ready_at,
-                    run.again_at,
-                    run.reload_by,
-                    run.stop_by,
-                    run.ping_by,
-                    slot,
-                ]
+                let active = [run.again_at, run.reload_by, run.ping_by];
+                let [again, reload, ping] = active;
+                [run.start_by, run.ready_at, run.slot_until, run.stop_by, again, reload, ping]
             });
             run.into_iter().chain([rest]).map(move |at| (at, unit))
         });
@@ -322,7 +309,7 @@ impl Oracle {
                 self.deadline(at);
             }
             Some((_, unit)) => self.unit_timer(unit, at),
-            None => {} // a slot came back
+            None => {}
         }
         self.settle();
     }
@@ -338,6 +325,7 @@ impl Oracle {
             run.phase = Phase::Stopping;
             run.told.get_or_insert(at);
             (run.start_by, run.ready_at, run.again_at) = (Time::NEVER, Time::NEVER, Time::NEVER);
+            run.slot_until = Time::NEVER;
             (run.reload_by, run.ping_by) = (Time::NEVER, Time::NEVER);
             run.stop_by = at.after(IMMORTAL);
             self.deeds.push(Deed::Kill(unit, run.id));
@@ -354,6 +342,8 @@ impl Oracle {
             self.activate(unit, Phase::Running);
         } else if run.again_at == at {
             self.run_again(unit);
+        } else if run.slot_until == at {
+            run.slot_until = Time::NEVER;
         } else if run.start_by == at {
             self.fail(unit, Failure::StartTimeout, true);
         } else if run.reload_by == at {

@@ -4,8 +4,9 @@
 
 use crate::machine::reason::State;
 use crate::oracle::set::Set;
-use crate::oracle::{Oracle, Phase, Rest, SLOT};
+use crate::oracle::{Oracle, Phase, Rest};
 use crate::spec::DependencyKind as D;
+use crate::time::Time;
 
 /// What the whole system is, as `status` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,8 @@ impl Oracle {
     pub(crate) fn need(&self) -> (Set, Set) {
         let (root, _) = self.roots_of_need();
         let needed: Set = (0..root.len()).filter(|unit| root[*unit] != 0).collect();
-        let mut order: Vec<usize> = needed.iter().collect();
+        // What is broken can never be up, and is at odds with nobody.
+        let mut order: Vec<usize> = needed.less(self.graph.broken).iter().collect();
         order.sort_by_key(|unit| (root[*unit], *unit));
         let (mut stay, mut refused) = (Set::EMPTY, Set::EMPTY);
         for unit in order {
@@ -54,14 +56,17 @@ impl Oracle {
         if self.shutdown.is_some() {
             return (root, 0);
         }
-        let mut late: Vec<usize> = Vec::new();
+        // By name of the trigger.
+        let mut late: std::collections::BTreeSet<(usize, usize)> = Default::default();
         let mut number = 0;
         let mut units = targets.iter().map(|target| target.and_then(|t| self.graph.provider[t]));
         loop {
             let unit = match units.next() {
                 Some(unit) => unit,
-                None if late.is_empty() => return (root, wished),
-                None => Some(late.remove(0)),
+                None => match late.pop_first() {
+                    Some((_, unit)) => Some(unit),
+                    None => return (root, wished),
+                },
             };
             number += 1;
             let known: Set = (0..root.len()).filter(|unit| root[*unit] != 0).collect();
@@ -70,7 +75,8 @@ impl Oracle {
                 root[grown] = number;
                 let fired = self.stored[grown].fired;
                 let target = self.activates(grown).filter(|_| fired);
-                late.extend(target.and_then(|target| self.graph.provider[target]));
+                let unit = target.and_then(|target| self.graph.provider[target]);
+                late.extend(unit.map(|unit| (grown, unit)));
             }
         }
     }
@@ -245,11 +251,8 @@ impl Oracle {
     pub(crate) fn slot_free(&self) -> bool {
         let max = self.generation.settings.max_starting as usize;
         let takes = |unit: &usize| {
-            self.stored[*unit].run.as_ref().is_some_and(|run| {
-                run.phase == Phase::Starting
-                    && !run.kind.is_instant()
-                    && self.now.since(run.since) < SLOT
-            })
+            let run = self.stored[*unit].run.as_ref();
+            run.is_some_and(|run| run.slot_until < Time::NEVER)
         };
         max == 0 || (0..self.stored.len()).filter(takes).count() < max
     }

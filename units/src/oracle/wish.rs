@@ -42,7 +42,7 @@ impl Oracle {
                 next.drop.retain(|name| name != target);
                 next.look_again();
                 let had = next.can_be_had(self.universe.target(target));
-                had && next.losers().less(self.refused).is_empty() && self.accept(next)
+                had && next.losers().less(self.losers()).is_empty() && self.accept(next)
             }
             Event::Unwant(target) => {
                 let mut next = self.clone();
@@ -71,7 +71,7 @@ impl Oracle {
                 };
                 !roots.iter().take(wished).any(gone)
                     && next.needed.and(next.graph.broken).is_empty()
-                    && next.losers().less(self.refused).is_empty()
+                    && next.losers().less(self.losers()).is_empty()
                     && self.accept(next)
             }
             Event::Restart(targets) => {

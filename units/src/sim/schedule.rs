@@ -10,7 +10,7 @@ use crate::sim::chance::Chance;
 use crate::sim::process::{FAULTS, Fault, Rates};
 use crate::sim::shape;
 use crate::sim::sheet::Sheet;
-use crate::spec::{DependencyKind as D, Kind};
+use crate::spec::DependencyKind as D;
 use crate::time::Time;
 use std::time::Duration;
 
@@ -259,7 +259,7 @@ fn edit(sheet: &mut Sheet, dice: &mut Chance) {
             }
         }
         10 => entry.live.essential = !entry.live.essential,
-        _ if entry.kind != Kind::Virtual => entry.has_exec_stop = !entry.has_exec_stop,
+        _ if entry.kind.has_process() => entry.has_exec_stop = !entry.has_exec_stop,
         _ => {}
     }
 }

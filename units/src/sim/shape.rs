@@ -177,7 +177,7 @@ pub fn keys(dice: &mut Chance, live: &mut crate::spec::Live) {
         _ => live.restart,
     };
     if live.restart == Restart::Always {
-        live.restart_delay = live.restart_delay.max(ms(1_000));
+        live.restart_delay = live.restart_delay.max(ms(3_000));
     }
     live.on_change =
         [OnChange::Restart, OnChange::Reload, OnChange::Keep][dice.weighted(&[80, 10, 10])];
