@@ -86,7 +86,7 @@ fn a_wish_for_a_time_ends_by_itself() {
 fn dependents_stop_before_what_they_depend_on() {
     let files = Sandbox::new();
     files.unit("db", "exec-start: DAEMON --name db --trace DIR/trace");
-    files.unit("web", "depends-on: db\nexec-start: /bin/sh -c 'trap \"echo web down >> DIR/trace; exit 0\" TERM; while :; do read x < DIR/never; done'");
+    files.unit("web", "depends-on: db\nready-grep: ^trapped\nexec-start: /bin/sh -c 'trap \"echo web down >> DIR/trace; exit 0\" TERM; echo trapped; while :; do read x < DIR/never; done'");
     files.unit("none", "type: virtual");
     nix::unistd::mkfifo(&files.path("never"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let init = Boot::new(files).start("web");
