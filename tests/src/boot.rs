@@ -149,12 +149,14 @@ impl Boot {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(out).stderr(errors);
         command.env_remove("NOTIFY_SOCKET").envs(self.environment);
-        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", words[0]));
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", words[0]));
         let outer = Process(i32::try_from(child.id()).expect("a pid"));
         let first = match self.way {
             Way::Supervisor => outer,
+            // One that has a single short job may be over before anybody looked.
             Way::Namespace | Way::UserNamespace => until("the first process is there", || {
-                outer.children().into_iter().find(|p| p.inner_pid() == Some(1))
+                let first = outer.children().into_iter().find(|p| p.inner_pid() == Some(1));
+                first.or_else(|| matches!(child.try_wait(), Ok(Some(_))).then_some(outer))
             }),
         };
         Init { sandbox, way: self.way, child, first, files: usize::MAX, may_crash: false }
