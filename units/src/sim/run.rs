@@ -13,7 +13,7 @@ use crate::sim::compare;
 use crate::sim::coverage::Coverage;
 use crate::sim::invariant;
 use crate::sim::process::{Fault, Processes, run_of};
-use crate::sim::schedule::Schedule;
+use crate::sim::schedule::{Schedule, Wish};
 use crate::sim::shape::World;
 use crate::sim::sheet::{Sheet, universe};
 use crate::sim::subject::Subject;
@@ -22,6 +22,12 @@ use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Events of a schedule at least, in at most so many rounds of its wishes.
+const ENOUGH: u64 = 100;
+const ROUNDS: u64 = 16;
+/// No drawn schedule has as few wishes.
+const SHRUNK: usize = 25;
 
 /// What did not hold, and when.
 #[derive(Clone, Debug)]
@@ -114,17 +120,30 @@ impl<'a> Runner<'a> {
         let generation = self.sheet.generation(&self.universe, 1);
         let top = self.universe.targets.get(world.top).cloned();
         self.step(Event::Boot { generation, targets: top.into_iter().collect() }, None)?;
-        for wish in &schedule.wishes {
-            self.pass(self.now.after(wish.gap))?;
-            self.generations += 1;
-            let wished = wish.event(&self.sheet, &self.universe, self.now, self.generations);
-            let Some((event, sheet)) = wished else { continue };
-            if !self.step(event, None)? {
-                self.sheet = sheet;
+        // A quiet world hears its wishes again with other dice, until enough has happened; a
+        // schedule that was made small says each of them once.
+        let rounds = if schedule.wishes.len() < SHRUNK { 1 } else { ROUNDS };
+        for round in 0..rounds {
+            for wish in &schedule.wishes {
+                self.pass(self.now.after(wish.gap))?;
+                self.wish(Wish { dice: wish.dice ^ round, ..*wish })?;
+            }
+            if self.events >= ENOUGH {
+                break;
             }
         }
         self.pass(self.now.after(Duration::from_secs(120)))?;
         if schedule.lively { self.converge() } else { Ok(()) }
+    }
+
+    fn wish(&mut self, wish: Wish) -> Held {
+        self.generations += 1;
+        let wished = wish.event(&self.sheet, &self.universe, self.now, self.generations);
+        let Some((event, sheet)) = wished else { return Ok(()) };
+        if !self.step(event, None)? {
+            self.sheet = sheet;
+        }
+        Ok(())
     }
 
     /// Time passes up to `until`: facts in their order, then timers.
