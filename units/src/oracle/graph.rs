@@ -179,7 +179,9 @@ impl Graph {
         self.edges.sort();
         let broken = self.broken.or(self.rings());
         self.broken = broken;
-        self.edges.retain(|edge| !broken.has(edge.from));
+        // A conflict holds from the other side too.
+        let kept = |edge: &Edge| edge.kind == DependencyKind::Conflicts || !broken.has(edge.from);
+        self.edges.retain(kept);
         self.edges.dedup();
     }
 

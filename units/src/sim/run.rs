@@ -13,7 +13,7 @@ use crate::sim::compare;
 use crate::sim::coverage::Coverage;
 use crate::sim::invariant;
 use crate::sim::process::{Fault, Processes, run_of};
-use crate::sim::schedule::{Schedule, Wish};
+use crate::sim::schedule::{Kindly, Schedule, Wish};
 use crate::sim::shape::World;
 use crate::sim::sheet::{Sheet, universe};
 use crate::sim::subject::Subject;
@@ -138,7 +138,10 @@ impl<'a> Runner<'a> {
 
     fn wish(&mut self, wish: Wish) -> Held {
         self.generations += 1;
-        let wished = wish.event(&self.sheet, &self.universe, self.now, self.generations);
+        let as_event =
+            |wish: Wish| wish.event(&self.sheet, &self.universe, self.now, self.generations);
+        // Where there is nothing to fire or to prefer, another goal.
+        let wished = as_event(wish).or_else(|| as_event(Wish { kind: Kindly::SetGoal, ..wish }));
         let Some((event, sheet)) = wished else { return Ok(()) };
         if !self.step(event, None)? {
             self.sheet = sheet;

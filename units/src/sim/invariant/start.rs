@@ -40,7 +40,9 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                 D::Wants | D::Before | D::RestartWith => true,
             };
             let anew = edge.to.is_some_and(|to| view.started().any(|started| started == to));
-            let by_turns = anew && matches!(view.event, Event::Tick);
+            let before = edge.to.map(|to| view.before.state(to));
+            let was_open = before.is_some_and(|it| it.is_active() || it == State::Failed);
+            let by_turns = (anew || was_open) && matches!(view.event, Event::Tick);
             if !open && !by_turns {
                 let to = edge.to.map_or("nobody", |to| view.name(to));
                 return Err(format!(

@@ -26,9 +26,7 @@ pub fn l04_stop_order(view: &View) -> Verdict {
                     || view.is.graph.of(*unit).any(|edge| edge.to == Some(other));
                 let mut edges = view.is.graph.of(other);
                 let present = edges.any(|edge| edge.kind == D::DependsOn && edge.to == Some(*unit));
-                // An edge that is no longer there orders only what was to stop from the first.
-                let counts = present || !view.is.needed.has(other);
-                let hard = run.hard.has(*unit) && run.kind.has_process() && counts;
+                let hard = run.hard.has(*unit) && run.kind.has_process() && present;
                 let stopping = view.after.state(other) == State::Stopping;
                 if hard && stopping && !immortal && !ring && run.over.is_none() {
                     return Err(format!(
