@@ -41,7 +41,9 @@ pub fn l01_start_gate(view: &View) -> Verdict {
             };
             let anew = edge.to.is_some_and(|to| view.started().any(|started| started == to));
             let before = edge.to.map(|to| view.before.state(to));
-            let was_open = before.is_some_and(|it| it.is_active() || it == State::Failed);
+            // Several timers of one tick: it was open between two of them.
+            let became = before == Some(State::Starting) && state != before;
+            let was_open = became || before.is_some_and(|it| it.is_active() || it == State::Failed);
             let by_turns = (anew || was_open) && matches!(view.event, Event::Tick);
             if !open && !by_turns {
                 let to = edge.to.map_or("nobody", |to| view.name(to));
