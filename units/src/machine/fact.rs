@@ -93,6 +93,7 @@ impl Machine {
         if again && !Machine::ends_by_itself(definition.kind) && !self.is_served(ix) {
             let then = if must { Then::Idle } else { Then::Again };
             self.cell_mut(ix).fresh = false;
+            self.activation_ended(ix);
             return self.over(now, ix, then, empty, out);
         }
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);

@@ -343,13 +343,14 @@ impl Machine {
         }
     }
 
-    /// All that is due by now, each followed by what follows from it, in order of time and name.
+    /// All that is due by now, each followed by what follows from it, in order of time and name;
+    /// the end's own deadline after the units', for it is about what still remains.
     fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
         while let Some(due) = self.next_deadline().filter(|due| *due <= now) {
-            if self.ending.and_then(|ending| ending.deadline) == Some(due) {
-                self.end_deadline(now, out);
-            } else if let Some((ix, timer)) = self.timers.take_due(due) {
+            if let Some((ix, timer)) = self.timers.take_due(due) {
                 self.fire_timer(now, ix, timer, out);
+            } else if self.ending.and_then(|ending| ending.deadline) == Some(due) {
+                self.end_deadline(now, out);
             } else {
                 self.expire(now);
             }

@@ -57,7 +57,9 @@ impl Machine {
 
     /// RELOADING=1, or init runs exec-reload.
     pub(super) fn reloading(&mut self, now: Time, ix: Ix, by_itself: bool) {
-        let limit = self.live(ix).and_then(|live| live.start_timeout);
+        // Of the run: what is to stop keeps its old definition.
+        let run = self.cell(ix).phase.run();
+        let limit = run.and_then(|run| run.definition.live.start_timeout);
         self.amend(ix, |phase| match phase {
             Phase::Ready(_, form @ Form::Running { .. }, _) => {
                 let Form::Running { ping_by } = *form else { return };
