@@ -12,6 +12,7 @@ use crate::settings::Settings;
 use crate::spec::{
     DependencyKind, Kind, Live, OnChange, Readiness, Restart, RestartLimit, Run, SuccessStatus,
 };
+use crate::trigger::Trigger;
 use std::collections::BTreeMap;
 
 /// The number of SIGTERM: signal(7).
@@ -130,6 +131,12 @@ impl Draft {
         self.has_exec_stop = !run.exec_stop.is_empty();
         self.has_exec_reload = !run.exec_reload.is_empty();
         self.run = run.encode().into();
+        self.run_hash = hash(&self.run);
+    }
+
+    /// Gives it what it waits for.
+    pub fn set_trigger(&mut self, trigger: &Trigger) {
+        self.run = trigger.encode().into();
         self.run_hash = hash(&self.run);
     }
 

@@ -104,6 +104,8 @@ fn shape(shape: Shape) -> Map<String, Value> {
             let map = json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } });
             json!({ "anyOf": [map, list(&scalar)] })
         }
+        Shape::Form(_) => scalar,
+        Shape::Forms(_) => json!({ "anyOf": [scalar, list(&scalar)] }),
         Shape::Umask => json!({ "type": ["string", "integer"] }),
         Shape::Limits => {
             let names: Vec<&str> = crate::resource::resources().collect();

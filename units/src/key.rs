@@ -55,6 +55,10 @@ pub enum Shape {
     Umask,
     /// A map from resource to limit.
     Limits,
+    /// One value of this form, in words.
+    Form(&'static str),
+    /// One or a list of values of this form, in words.
+    Forms(&'static str),
 }
 
 impl Shape {
@@ -89,6 +93,8 @@ impl Shape {
                 "an absolute path or a list of them; `-/path` may be missing".to_string()
             }
             Shape::Umask => "octal permission bits: `022`".to_string(),
+            Shape::Form(words) => words.to_string(),
+            Shape::Forms(words) => format!("{words}, or a list of them"),
             Shape::Limits => "a map such as `nofile: 1024:4096`".to_string(),
         }
     }

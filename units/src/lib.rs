@@ -30,6 +30,7 @@ pub mod signal;
 pub mod sim;
 pub mod spec;
 pub mod time;
+pub mod trigger;
 pub mod view;
 pub mod wall;
 

@@ -93,6 +93,16 @@ impl<'a> Reader<'a> {
         self.manifest.entry(key).map(field)
     }
 
+    /// The unit's own line.
+    pub(crate) fn place(&self) -> Place {
+        self.manifest.place()
+    }
+
+    /// Its keys, in the order of the file.
+    pub(crate) fn keys(&self) -> Vec<&'static str> {
+        self.manifest.entries.iter().map(|entry| entry.key.name).collect()
+    }
+
     fn draft(&mut self) -> Option<Draft> {
         let name = self.manifest.name.clone()?;
         let place = self.manifest.place();
@@ -109,12 +119,8 @@ impl<'a> Reader<'a> {
         if kind.has_process() {
             draft.set_run(&self.run(kind));
         }
-        if kind.is_trigger() && self.manifest.entry("activates").is_some() {
-            let message =
-                format!("a {} unit has no key yet that says when it fires", kind.as_str());
-            let warning = Diagnostic::warning("never-fires", self.manifest.place(), message)
-                .with_hint("it is active while it is needed, and does nothing");
-            self.found.push(warning);
+        if let Some(trigger) = self.trigger(kind) {
+            draft.set_trigger(&trigger);
         }
         Some(draft)
     }

@@ -216,6 +216,16 @@ pub fn umask(text: &str) -> Result<u32, Mistake> {
     }
 }
 
+/// Permission bits of a file, in octal: `0660`.
+pub fn mode(text: &str) -> Result<u32, Mistake> {
+    let octal = (3..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+    let mode = if octal { u32::from_str_radix(text, 8).ok() } else { None };
+    match mode.filter(|mode| *mode <= 0o7777) {
+        Some(mode) => Ok(mode),
+        None => mistake(format!("`{text}` is no file mode"), "octal digits: `0660`, `1777`"),
+    }
+}
+
 /// A path from the root, without `..` and without a NUL.
 pub fn path(text: &str) -> Result<String, Mistake> {
     if !text.starts_with('/') {

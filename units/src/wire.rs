@@ -7,7 +7,8 @@
 
 use crate::generation::{Generation, TargetId, Unit};
 use crate::limit;
-use crate::spec::Run;
+use crate::spec::{Kind, Run};
+use crate::trigger::Trigger;
 use std::fmt;
 
 /// Eight bytes before an encoded generation; the last is the version of the encoding.
@@ -118,12 +119,31 @@ impl Generation {
         if unit.fault.is_some() {
             return Ok(());
         }
-        if unit.kind.is_instant() {
+        if unit.kind.is_trigger() {
+            return self.prove_trigger(unit);
+        }
+        if unit.kind == Kind::Virtual {
             return unsound(unit.run.is_empty(), "a run for what has no process");
         }
         let run = Run::decode(&unit.run).ok_or(WireError::Unsound("a run"))?;
         unsound(run.kind == unit.kind && run.readiness == unit.readiness, "another unit's run")?;
         unsound(!run.exec_start.is_empty(), "a process without a command")
+    }
+
+    /// A trigger of no unit file (one of the simulator, say) waits for nothing and says so.
+    fn prove_trigger(&self, unit: &Unit) -> Result<(), WireError> {
+        let unsound = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
+        if unit.run.is_empty() {
+            return Ok(());
+        }
+        let (kind, values) = match Trigger::decode(&unit.run) {
+            Some(Trigger::Socket(socket)) => (Kind::Socket, socket.listen.len()),
+            Some(Trigger::Timer(timer)) => (Kind::Timer, timer.calendar.len()),
+            Some(Trigger::Path(watch)) => (Kind::Path, watch.looks.len()),
+            None => return Err(WireError::Unsound("a trigger")),
+        };
+        unsound(kind == unit.kind, "another unit's trigger")?;
+        unsound(values <= limit::TRIGGER_VALUES, "a trigger that waits for too much")
     }
 }
 

@@ -704,7 +704,7 @@ fn what_is_allowed_and_seldom_meant_is_told_softly() {
         ]
     );
     memory.put("/u/a.yaml", "unit: t\ntype: timer\nactivates: d\n");
-    assert!(told(&memory.check("/u")).contains(&"a.yaml:1:1 warning never-fires".to_string()));
+    assert!(told(&memory.check("/u")).contains(&"a.yaml:1:1 error missing-key".to_string()));
 }
 
 #[test]

@@ -1,0 +1,1 @@
+//! When a timer unit is due, from all its reasons together.

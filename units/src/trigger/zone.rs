@@ -1,0 +1,1 @@
+//! A time zone: which local time it is where, and back.
