@@ -166,6 +166,16 @@ fn every_key_is_taken_by_just_the_types_it_is_for() {
                     text += &format!("{}: {}\n", needed.name, sample(needed));
                 }
             }
+            // Of several keys a trigger needs any one.
+            let reason = match kind {
+                Kind::Socket => "listen-fifo: /run/u.fifo",
+                Kind::Timer => "timer-boot: 1min",
+                Kind::Path => "path-exists: /run/u",
+                _ => "",
+            };
+            if !reason.starts_with(&format!("{}:", key.name)) {
+                text += reason;
+            }
             let errors: Vec<String> = mistakes(&text)
                 .into_iter()
                 .filter(|told| told.contains(" key-type") || told.contains(" shape"))
