@@ -29,14 +29,8 @@ pub enum Sort {
 
 impl Sort {
     /// All of them.
-    pub const ALL: [Sort; 6] = [
-        Sort::Stream,
-        Sort::Datagram,
-        Sort::Seqpacket,
-        Sort::Fifo,
-        Sort::Special,
-        Sort::Netlink,
-    ];
+    pub const ALL: [Sort; 6] =
+        [Sort::Stream, Sort::Datagram, Sort::Seqpacket, Sort::Fifo, Sort::Special, Sort::Netlink];
 
     /// The key in a unit file.
     pub fn as_str(self) -> &'static str {
@@ -250,9 +244,20 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused() {
         let long = format!("/{}", "x".repeat(107));
-        for bad in
-            ["", "x", "0", "65536", "080", "localhost:80", "1.2.3:80", "[::1]", "[::1]80", "@", "run/x", &long]
-        {
+        for bad in [
+            "",
+            "x",
+            "0",
+            "65536",
+            "080",
+            "localhost:80",
+            "1.2.3:80",
+            "[::1]",
+            "[::1]80",
+            "@",
+            "run/x",
+            &long,
+        ] {
             assert!(parse(Sort::Stream, bad).is_err(), "{bad}");
         }
         assert!(parse(Sort::Seqpacket, "80").is_err());

@@ -89,8 +89,7 @@ const WORDS: [(&str, &str); 13] = [
 /// # Errors
 /// It is no calendar expression, in words.
 pub fn parse(text: &str) -> Result<Calendar, Mistake> {
-    let hint =
-        "`daily`, `Mon..Fri *-*-* 08:00`, `*-*~1 02:00`, `Sun 04:30 Europe/Berlin`: systemd.time(7)";
+    let hint = "`daily`, `Mon..Fri *-*-* 08:00`, `*-*~1 02:00`, `Sun 04:30 Europe/Berlin`: systemd.time(7)";
     if text.len() > LENGTH {
         return mistake("a calendar expression that is too long".to_string(), hint);
     }
@@ -327,7 +326,8 @@ impl Reader<'_> {
         if fraction > 0 {
             let mut unit = SECOND / 10;
             for digit in self.rest.bytes().skip(1).take(fraction) {
-                value = value.checked_add(u32::from(digit.wrapping_sub(b'0')).checked_mul(unit)?)?;
+                value =
+                    value.checked_add(u32::from(digit.wrapping_sub(b'0')).checked_mul(unit)?)?;
                 unit /= 10;
             }
             self.skip(fraction + 1);
@@ -508,8 +508,25 @@ mod tests {
     #[test]
     fn what_is_no_expression_is_refused() {
         for bad in [
-            "", "8:88", "*/2", "25:00", "2200-01-01", "13-01", "*-*-32", "*-*~29", "*-*~1/7", "*-*~7..1", "Mon..", "Sun..Mon",
-            "0/0:00", "10..9:00", "hourly daily", "00:00:60", "Xyz *-*-*", "1:2:3:4", "*-*-*-*",
+            "",
+            "8:88",
+            "*/2",
+            "25:00",
+            "2200-01-01",
+            "13-01",
+            "*-*-32",
+            "*-*~29",
+            "*-*~1/7",
+            "*-*~7..1",
+            "Mon..",
+            "Sun..Mon",
+            "0/0:00",
+            "10..9:00",
+            "hourly daily",
+            "00:00:60",
+            "Xyz *-*-*",
+            "1:2:3:4",
+            "*-*-*-*",
         ] {
             assert!(parse(bad).is_err(), "{bad}: {:?}", parse(bad));
         }
