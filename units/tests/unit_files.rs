@@ -174,7 +174,7 @@ fn every_key_is_taken_by_just_the_types_it_is_for() {
                 _ => "",
             };
             if !reason.starts_with(&format!("{}:", key.name)) {
-                text += reason;
+                text += &format!("{reason}\n");
             }
             let errors: Vec<String> = mistakes(&text)
                 .into_iter()
