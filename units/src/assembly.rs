@@ -134,8 +134,11 @@ impl Draft {
         self.run_hash = hash(&self.run);
     }
 
-    /// Gives it what it waits for.
+    /// Gives it what it waits for. A socket is ready when it listens, the others at once.
     pub fn set_trigger(&mut self, trigger: &Trigger) {
+        if matches!(trigger, Trigger::Socket(_)) {
+            self.readiness = Readiness::Reported;
+        }
         self.run = trigger.encode().into();
         self.run_hash = hash(&self.run);
     }

@@ -8,7 +8,7 @@ use crate::machine::action::Action;
 use crate::machine::event::{Event, RunId};
 use crate::machine::reason::Refusal;
 use crate::name::Name;
-use crate::spec::{Exit, Kind};
+use crate::spec::{Exit, Kind, Readiness};
 use crate::time::Time;
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ impl Draft {
                 Action::Start { unit, name, run } => {
                     let providers = machine.names_of(unit, true);
                     push(&mut self.starts, name, &providers);
-                    if let Some(unit) = machine.unit(unit.0).filter(|unit| unit.kind.has_process())
+                    if let Some(unit) = machine.unit(unit.0).filter(|unit| unit.readiness != Readiness::Instant)
                     {
                         self.beginning.push((run, unit.kind));
                     }

@@ -10,7 +10,7 @@ use super::{Ix, Machine};
 use crate::generation::UnitId;
 use crate::machine::action::{Action, StopReason};
 use crate::machine::event::{RunId, Shutdown};
-use crate::spec::DependencyKind;
+use crate::spec::{DependencyKind, Readiness};
 use crate::time::Time;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -73,7 +73,9 @@ impl Machine {
         let Some(unit) = self.unit(ix) else { return };
         let id = RunId(self.next_run);
         let run = Box::new(Run::new(id, unit));
-        let (name, instant) = (unit.name.clone(), unit.kind.is_instant());
+        // A socket unit has no process and needs no slot, and yet is active only once it listens.
+        let (name, instant) = (unit.name.clone(), unit.readiness == Readiness::Instant);
+        let limited = self.slots > 0 && unit.kind.has_process();
         let ready_by = unit.live.start_timeout.map(|span| now.after(span));
         self.next_run = self.next_run.saturating_add(1);
         self.cell_mut(ix).must = false;
@@ -82,7 +84,7 @@ impl Machine {
             self.set_phase(ix, Phase::Ready(run, Form::Running { ping_by: None }, now));
             self.became_active(ix);
         } else {
-            let slot_until = (self.slots > 0).then(|| now.after(SLOT));
+            let slot_until = limited.then(|| now.after(SLOT));
             let start = Start { began: now, ready_by, slot_until, ready_at: None };
             self.set_phase(ix, Phase::Starting(run, start));
         }

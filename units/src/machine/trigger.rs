@@ -10,6 +10,32 @@ use crate::spec::Kind;
 use crate::time::Time;
 
 impl Machine {
+    /// The unit a trigger activates, if there is one and it may be brought in.
+    pub fn activates(&self, trigger: UnitId) -> Option<UnitId> {
+        self.activated(trigger.0).map(UnitId)
+    }
+
+    /// A firing of this trigger would be more than a repetition: the trigger is active, and what
+    /// it activates is neither up nor about to be. While this does not hold a socket is not
+    /// polled: what waits in it is the service's, or will be.
+    pub fn awaits(&self, trigger: UnitId) -> bool {
+        let cell = self.cell(trigger.0);
+        if !matches!(cell.phase, Phase::Ready(_, _, _)) || cell.must || !cell.needed {
+            return false;
+        }
+        let Some(ix) = self.activated(trigger.0) else { return false };
+        let activated = self.cell(ix);
+        match &activated.phase {
+            Phase::Ready(run, Form::Exited { .. }, _) => !run.alive && !activated.must,
+            Phase::Idle => !activated.needed && !cell.fired,
+            Phase::Failed(_) => true,
+            Phase::Ready(_, _, _)
+            | Phase::Starting(_, _)
+            | Phase::Stopping(_, _)
+            | Phase::Backoff(_) => false,
+        }
+    }
+
     /// The unit a trigger activates.
     pub(super) fn activated(&self, trigger: Ix) -> Option<Ix> {
         let target = self.unit(trigger)?.activates?;
