@@ -122,7 +122,8 @@ impl Draft {
                 Action::Start { unit, name, run } => {
                     let providers = machine.names_of(unit, true);
                     push(&mut self.starts, name, &providers);
-                    if let Some(unit) = machine.unit(unit.0).filter(|unit| unit.readiness != Readiness::Instant)
+                    if let Some(unit) =
+                        machine.unit(unit.0).filter(|unit| unit.readiness != Readiness::Instant)
                     {
                         self.beginning.push((run, unit.kind));
                     }
