@@ -8,7 +8,7 @@ use crate::spawn::{Prepared, Request};
 use crate::sys::Pid;
 use crate::voice::Level;
 use groundstate_units::machine::event::Shutdown;
-use groundstate_units::spec::{ExecLine, Kind, Log, NotifyAccess, Piece, Readiness, Run};
+use groundstate_units::spec::{ExecLine, Kind, Log, Piece, Run};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode as FileMode;
 use nix::unistd::{AccessFlags, access};
@@ -53,7 +53,7 @@ impl Init {
         if program.ends_with("busybox") {
             words.push(word("sh"));
         }
-        let line = ExecLine { words };
+        let line = ExecLine { words, ..ExecLine::default() };
         let run = shell(&line);
         let prepared = Prepared::new(Request {
             unit: "emergency-shell",
@@ -86,21 +86,9 @@ impl Init {
 
 fn shell(line: &ExecLine) -> Run {
     Run {
-        kind: Kind::ForegroundSupervised,
         exec_start: vec![line.clone()],
-        exec_start_pre: Vec::new(),
-        exec_stop: Vec::new(),
-        exec_reload: Vec::new(),
-        pid_file: None,
-        readiness: Readiness::Exec,
-        ready_grep: None,
-        notify_access: NotifyAccess::None,
         log: Log::Inherit,
-        credentials: None,
         env: vec![("HOME".to_string(), "/root".to_string())],
-        env_file: Vec::new(),
-        working_dir: "/".to_string(),
-        umask: 0o22,
-        limits: Vec::new(),
+        ..Run::of(Kind::ForegroundSupervised)
     }
 }

@@ -128,8 +128,8 @@ impl Draft {
     /// Gives it what its processes need.
     pub fn set_run(&mut self, run: &Run) {
         self.readiness = run.readiness;
-        self.has_exec_stop = !run.exec_stop.is_empty();
-        self.has_exec_reload = !run.exec_reload.is_empty();
+        self.has_exec_stop = run.has_stop_work();
+        self.has_exec_reload = run.has_reload();
         self.run = run.encode().into();
         self.run_hash = hash(&self.run);
     }

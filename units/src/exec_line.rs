@@ -1,6 +1,11 @@
 //! Exec lines: the text of `exec-start` and its kin as words, and the words as
 //! arguments. No shell is involved; the rules are those of systemd.service(5),
-//! "COMMAND LINES", without its prefixes and `;` lists.
+//! "COMMAND LINES", without its `;` lists.
+//!
+//! Before the program may stand, in any order, each once: `-` (a failure counts as
+//! success), `+` (as init itself, whatever the unit says of its rights), `!` or `!!` (as
+//! init's own user, all else as the unit says), `@` (the second word is the program's name
+//! for itself), `:` (no variable is replaced).
 //!
 //! Words are split at white space. Quotes, single or double, hold a word together,
 //! anywhere in it, and are removed; the C escapes are known in and out of quotes.
@@ -11,7 +16,7 @@
 //! is never a variable. Parsing happens in the loader, [`expand`] at each start.
 
 use crate::limit;
-use crate::spec::{ExecLine, Piece};
+use crate::spec::{ExecLine, Piece, Prefixes};
 use std::fmt;
 
 /// Why a text is no exec line.
@@ -42,18 +47,58 @@ pub fn parse(text: &str) -> Result<(ExecLine, Vec<Remark>), Mistake> {
     if text.len() > limit::EXEC_LINE {
         return mistake(format!("an exec line of {} bytes", text.len()), "128 KiB at most");
     }
+    let (prefixes, literal, text) = prefixes(text)?;
     let words = split(text)?;
     let Some(program) = words.first() else {
         return mistake("an exec line without a word".to_string(), "name a program");
     };
     check_program(&program.text)?;
+    if prefixes.has(Prefixes::NAMED) && words.len() < 2 {
+        let hint = "write `@/path/of/program its-name …`";
+        return mistake("the prefix `@` without a second word".to_string(), hint);
+    }
     let mut remarks = Vec::new();
-    let mut line = ExecLine { words: vec![vec![Piece::Literal(program.text.clone())]] };
+    let mut line = ExecLine { prefixes, words: vec![vec![Piece::Literal(program.text.clone())]] };
     for word in words.iter().skip(1) {
-        remarks.extend(remark(word));
-        line.words.push(pieces(&word.text)?);
+        if literal {
+            line.words.push(vec![Piece::Literal(word.text.clone())]);
+        } else {
+            remarks.extend(remark(word));
+            line.words.push(pieces(&word.text)?);
+        }
     }
     Ok((line, remarks))
+}
+
+/// What stands before the program, whether `:` is among it, and the rest.
+fn prefixes(text: &str) -> Result<(Prefixes, bool, &str), Mistake> {
+    let (mut found, mut literal) = (Prefixes::default(), false);
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let one = match first {
+            '-' => Prefixes::FORGIVEN,
+            '+' => Prefixes::PRIVILEGED,
+            '!' => Prefixes::OWN_USER,
+            '@' => Prefixes::NAMED,
+            ':' => Prefixes::default(),
+            _ => break,
+        };
+        let again =
+            if first == ':' { std::mem::replace(&mut literal, true) } else { found.has(one) };
+        found = found.and(one);
+        let rights = Prefixes::PRIVILEGED.and(Prefixes::OWN_USER);
+        if again || found.has(rights) {
+            let hint = "each of `- + ! @ :` once, and only one of `+` and `!`";
+            return mistake(
+                format!("`{text:.8}` begins with prefixes that do not go together"),
+                hint,
+            );
+        }
+        // `!!` means `!` where the kernel has ambient capabilities, as all of today have.
+        let width = if rest.starts_with("!!") { 2 } else { 1 };
+        rest = rest.get(width..).unwrap_or_default();
+    }
+    Ok((found, literal, rest))
 }
 
 fn mistake<T>(message: String, hint: &'static str) -> Result<T, Mistake> {
@@ -77,7 +122,7 @@ fn check_program(program: &str) -> Result<(), Mistake> {
         return mistake(format!("the program `{program}` is no absolute path"), hint);
     }
     if program.starts_with(['-', '@', '+', '!', ':', '|']) {
-        let hint = "prefixes before the program have no meaning here";
+        let hint = "known before the program are `- + ! @ :`";
         return mistake(format!("the program can not begin with `{program:.1}`"), hint);
     }
     Ok(())
@@ -388,11 +433,14 @@ mod tests {
             "../x",
             "/bin/../x",
             "/bin/",
-            "-/bin/x",
+            "--/bin/x",
             "@/bin/x",
-            "+/bin/x",
-            "!x",
-            ":x",
+            "+!/bin/x",
+            "!!!/bin/x",
+            "|/bin/x",
+            "::x",
+            "-",
+            "+ ",
             "$A",
             "/opt/${V}/x",
             "/bin/a 'b",
@@ -410,6 +458,32 @@ mod tests {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
         assert!(parse(&format!("/bin/a {}", "x".repeat(limit::EXEC_LINE))).is_err());
+    }
+
+    #[test]
+    fn prefixes_are_a_set_before_the_program() {
+        let all = [Prefixes::FORGIVEN, Prefixes::PRIVILEGED, Prefixes::OWN_USER, Prefixes::NAMED];
+        for (text, expected, words) in [
+            ("/bin/a", vec![], vec!["/bin/a"]),
+            ("-/bin/a", vec![0], vec!["/bin/a"]),
+            ("+-/bin/a b", vec![0, 1], vec!["/bin/a", "b"]),
+            ("-+/bin/a", vec![0, 1], vec!["/bin/a"]),
+            ("!a", vec![2], vec!["a"]),
+            ("!!/bin/a", vec![2], vec!["/bin/a"]),
+            ("@/bin/a b $A", vec![3], vec!["/bin/a", "b", "one", "two", "three"]),
+            (":/bin/a $A ${A} $$", vec![], vec!["/bin/a", "$A", "${A}", "$$"]),
+            ("-@:- a", vec![], vec![]),
+        ] {
+            if words.is_empty() {
+                assert!(parse(text).is_err(), "{text}");
+                continue;
+            }
+            assert_eq!(arguments(text), words, "{text}");
+            let line = parse(text).unwrap().0;
+            for (index, one) in all.into_iter().enumerate() {
+                assert_eq!(line.prefixes.has(one), expected.contains(&index), "{text}");
+            }
+        }
     }
 
     #[test]

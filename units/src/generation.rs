@@ -82,9 +82,9 @@ pub struct Unit {
     pub live: Live,
     /// From the keys of class *run*: how readiness is learned.
     pub readiness: Readiness,
-    /// It has an exec-stop.
+    /// It has an exec-stop, an exec-stop-post, or something else to be done at its stop.
     pub has_exec_stop: bool,
-    /// It has an exec-reload.
+    /// It has an exec-reload or a reload-signal.
     pub has_exec_reload: bool,
     /// Hash over the keys of class *run*.
     pub run_hash: u64,

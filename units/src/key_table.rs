@@ -1,4 +1,15 @@
-//! The table behind [`crate::key`]: nothing but the keys.
+//! The table behind [`crate::key`]: nothing but the keys. Here stand those of every unit's
+//! life; what only a process can ask for is in the files below, one an area.
+
+mod command;
+mod condition;
+mod directory;
+mod environment;
+mod readiness;
+mod sandbox;
+mod share;
+
+pub use sandbox::SANDBOX;
 
 use crate::key::{Class, Key, Kinds, Shape};
 use crate::spec::Kind;
@@ -19,7 +30,13 @@ const PROCESS: Kinds = Kinds::of(&[
     Kind::Oneshot,
 ]);
 const FOREGROUND: Kinds = Kinds::of(&[Kind::ForegroundNotified, Kind::ForegroundSupervised]);
-const NOTIFIED: Kinds = Kinds::of(&[Kind::ForegroundNotified]);
+/// Nothing happens without a command.
+const STARTED: Kinds = Kinds::of(&[
+    Kind::ForegroundNotified,
+    Kind::ForegroundSupervised,
+    Kind::BackgroundPidfile,
+    Kind::BackgroundScripted,
+]);
 const SUPERVISED: Kinds = Kinds::of(&[Kind::ForegroundSupervised]);
 const PIDFILE: Kinds = Kinds::of(&[Kind::BackgroundPidfile]);
 /// What can fail by itself.
@@ -49,9 +66,47 @@ const fn key(
 
 use Class::{Identity, Live, Run};
 
-/// Every key, in the order the documentation lists them.
+/// The areas, in the order the documentation lists them.
+const AREAS: [&[Key]; 7] = [
+    GENERAL,
+    command::KEYS,
+    readiness::KEYS,
+    environment::KEYS,
+    directory::KEYS,
+    share::KEYS,
+    condition::KEYS,
+];
+
+/// Every key.
+pub const KEYS: &[Key] = &joined::<{ count() }>();
+
+const fn count() -> usize {
+    let (mut all, mut areas) = (0, AREAS.as_slice());
+    while let [first, rest @ ..] = areas {
+        all += first.len();
+        areas = rest;
+    }
+    all
+}
+
+#[allow(clippy::indexing_slicing, reason = "done by the compiler, which would tell")]
+const fn joined<const N: usize>() -> [Key; N] {
+    let mut all = [GENERAL[0]; N];
+    let (mut next, mut areas) = (0, AREAS.as_slice());
+    while let [first, rest @ ..] = areas {
+        let mut keys = *first;
+        while let [key, others @ ..] = keys {
+            all[next] = *key;
+            next += 1;
+            keys = others;
+        }
+        areas = rest;
+    }
+    all
+}
+
 #[rustfmt::skip]
-pub const KEYS: &[Key] = &[
+const GENERAL: &[Key] = &[
     key("unit", Shape::Name, Identity, ALL, ALL, "there must be one",
         "The unit's name: letters, digits and `: _ . @ -`, at most 255, not beginning with `-` or `.`. It matters to files and logs; operators speak of targets. `name` is another spelling of it.",
         "unit: maddy"),
@@ -257,11 +312,11 @@ pub const KEYS: &[Key] = &[
     key("required-by", Shape::Names, Live, ALL, NONE, "none",
         "As wanted-by, with the strength of depends-ms.",
         "required-by: network-online"),
-    key("exec-start", Shape::ExecStart, Run, PROCESS, PROCESS, "there must be one",
-        "The command. No shell is involved: words, quotes, escapes, `$NAME` (a whole word, split), `${NAME}` and `$$`. The program is an absolute path, or a bare name that is looked up in PATH. Quote the whole value when it holds `: ` or ` #`.",
+    key("exec-start", Shape::ExecStart, Run, PROCESS, STARTED, "there must be one; a oneshot may do with exec-start-pre or exec-stop",
+        "The command. No shell is involved: words, quotes, escapes, `$NAME` (a whole word, split), `${NAME}` and `$$`. The program is an absolute path, or a bare name that is looked up in PATH. Before it may stand `-` (a failure counts as success), `+` (as init itself, without the unit's user and limits of rights), `!` (as init's own user), `@` (the next word is the program's name for itself), `:` (no variable is replaced). Quote the whole value when it holds `: ` or ` #`.",
         "exec-start: /usr/bin/maddy run"),
     key("exec-start-pre", Shape::ExecLines, Run, PROCESS, NONE, "none",
-        "Commands run to their end before exec-start, in order, as the same user. One that fails fails the start.",
+        "Commands run to their end before exec-start, in order, as the same user. One that fails fails the start, unless a `-` stands before it.",
         "exec-start-pre: /usr/bin/install -d -o www /run/www"),
     key("exec-stop", Shape::ExecLines, Run, PROCESS, NONE, "none: the stop signal is sent",
         "Commands that stop the unit, instead of the stop signal to its main process. `$MAINPID` is its main process. What is left after them gets the signal, and SIGKILL at the stop timeout.",
@@ -269,7 +324,7 @@ pub const KEYS: &[Key] = &[
     key("exec-reload", Shape::ExecLines, Run, PROCESS, NONE, "none: reload-unit is refused",
         "Commands by which the unit takes in its own changed configuration, run by `initctl reload-unit`. One that fails leaves the unit running.",
         "exec-reload: /bin/kill -USR1 $MAINPID"),
-    key("pid-file", Shape::Path, Run, PIDFILE, PIDFILE, "there must be one",
+    key("pid-file", Shape::Path, Run, PIDFILE, NONE, "there must be one, or main-pid",
         "Where the daemon leaves the number of its main process. The number is believed only of a process that belongs to the unit.",
         "pid-file: /run/nginx.pid"),
     key("ready-wait", Shape::Duration, Run, SUPERVISED, NONE, "ready as soon as it runs",
@@ -278,7 +333,7 @@ pub const KEYS: &[Key] = &[
     key("ready-grep", Shape::Pattern, Run, FOREGROUND, NONE, "none",
         "Ready when a line of its output, or of its error output, matches. For a foreground-notified unit whichever comes first counts, the line or READY=1. The syntax is that of the Rust crate regex: no look-around, no back-references, linear time.",
         "ready-grep: ^connected to"),
-    key("notify-access", Shape::Choice(&["main", "exec", "all", "none"]), Run, NOTIFIED, NONE, "main",
+    key("notify-access", Shape::Choice(&["main", "exec", "all", "none"]), Run, PROCESS, NONE, "main; none where nothing is expected",
         "Whose messages on the notify socket count: those of the main process, of what init itself started for the unit (exec), of all its processes, or none.",
         "notify-access: all"),
     key("start-timeout", Shape::Timeout, Live, PROCESS, NONE, "60s",
@@ -334,10 +389,10 @@ pub const KEYS: &[Key] = &[
         "Environment variables. They win over those of env-file and of the settings.",
         "env:\n  LANG: C.UTF-8\n  PORT: 8080"),
     key("env-file", Shape::EnvFiles, Run, PROCESS, NONE, "none",
-        "Files of `NAME=value` lines, read at each start. One that is missing fails the start, unless a `-` stands before its path.",
+        "Files of `NAME=value` lines, read before each command. One that is missing fails the start, unless a `-` stands before its path.",
         "env-file: [/etc/default/web, -/etc/default/web.local]"),
-    key("working-dir", Shape::Path, Run, PROCESS, NONE, "/",
-        "The directory its processes start in.",
+    key("working-dir", Shape::Form("an absolute path, with or without a `-` before it, or `~`"), Run, PROCESS, NONE, "/",
+        "The directory its processes start in, entered as the unit's user. With a `-` before it may be missing, and `/` stands in; `~` is the user's home.",
         "working-dir: /var/lib/web"),
     key("umask", Shape::Umask, Run, PROCESS, NONE, "022",
         "Permission bits that files made by its processes do not get, in octal.",

@@ -38,6 +38,8 @@ pub mod wall;
 #[cfg(feature = "text")]
 pub mod account;
 pub mod assembly;
+pub mod capability;
+pub mod comparison;
 pub mod exec_line;
 #[cfg(feature = "text")]
 mod field;

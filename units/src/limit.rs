@@ -45,6 +45,12 @@ pub const ACCOUNT_FILE: usize = 4 * 1024 * 1024;
 pub const SPAN_SECONDS: u64 = 100 * 365 * 86_400;
 /// Exec lines of one key.
 pub const EXEC_LINES: usize = 256;
+/// Values of one key that takes a list of short ones.
+pub const WORDS: usize = 1_024;
+/// Names in a `cgroup-slice`.
+pub const SLICE_DEPTH: usize = 8;
+/// Numbers of processors (CONFIG_NR_CPUS of Linux, at its most).
+pub const PROCESSORS: u16 = 8_192;
 /// Environment variables of one unit.
 pub const ENVIRONMENT: usize = 1_024;
 /// Bytes of a path in a key (PATH_MAX of Linux, with its ending NUL).

@@ -4,6 +4,7 @@
 
 use crate::diagnostic::{Diagnostic, Place};
 use crate::key::{self, Key, Shape};
+use crate::key_table::SANDBOX;
 use crate::limit;
 use crate::name::Name;
 use crate::yaml::{Document, Node, Pair, Spot, Value};
@@ -164,6 +165,13 @@ impl Manifest {
                 return;
             }
             if matches!(pair.key.as_str(), "unit" | "name") || pair.key.starts_with(key::PRIVATE) {
+                continue;
+            }
+            if SANDBOX.binary_search(&pair.key.as_str()).is_ok() {
+                let message = format!("`{}` is not in this release", pair.key);
+                let hint =
+                    "the unit would run without what it asks for; take the key out to let it";
+                self.report("not-yet", pair.at, message, hint);
                 continue;
             }
             let Some(key) = key::find(&pair.key) else {

@@ -2,6 +2,11 @@
 //! who it runs as, where its output goes, what it is given. The other half of
 //! [`crate::meaning`].
 
+mod condition;
+mod particular;
+mod share;
+mod stdio;
+
 use crate::account::Account;
 use crate::diagnostic::Diagnostic;
 use crate::exec_line;
@@ -22,10 +27,13 @@ impl Reader<'_> {
             Some(3) => NotifyAccess::None,
             Some(_) => NotifyAccess::Main,
             None if kind == Kind::ForegroundNotified => NotifyAccess::Main,
+            None if ["watchdog", "fd-store"].iter().any(|key| self.field(key).is_some()) => {
+                NotifyAccess::Main
+            }
             None => NotifyAccess::None,
         };
         let ready_grep = self.pattern();
-        let readiness = self.readiness(kind, ready_grep.is_some());
+        let readiness = self.readiness(kind);
         let env = match self.field("env") {
             Some(field) => field.environment(&mut self.found),
             None => Vec::new(),
@@ -34,6 +42,9 @@ impl Reader<'_> {
             kind,
             exec_start: self.exec_lines("exec-start", kind == Kind::Oneshot),
             exec_start_pre: self.exec_lines("exec-start-pre", true),
+            exec_condition: self.exec_lines("exec-condition", true),
+            exec_start_post: self.exec_lines("exec-start-post", true),
+            exec_stop_post: self.exec_lines("exec-stop-post", true),
             exec_stop: self.exec_lines("exec-stop", true),
             exec_reload: self.exec_lines("exec-reload", true),
             pid_file: self.path("pid-file"),
@@ -44,15 +55,29 @@ impl Reader<'_> {
             credentials: self.credentials(),
             env,
             env_file: self.env_files(),
-            working_dir: self.path("working-dir").unwrap_or_else(|| "/".to_string()),
+            working_dir: self.working_dir().1,
             umask: self.value("umask", 0o22, value::umask),
             limits: self.limits(),
+            particular: self.particular(kind),
         };
+        self.check_work(&run);
         self.look_outside(&run);
         run
     }
 
-    fn path(&mut self, key: &str) -> Option<String> {
+    /// A oneshot without a command needs another reason to be.
+    fn check_work(&mut self, run: &Run) {
+        let lines = [&run.exec_start, &run.exec_start_pre, &run.exec_stop];
+        if run.kind == Kind::Oneshot
+            && self.field("exec-start").is_none()
+            && lines.iter().all(|lines| lines.is_empty())
+        {
+            let message = "a oneshot unit needs `exec-start`, or an exec-start-pre or exec-stop";
+            self.found.push(Diagnostic::error("missing-key", self.place(), message));
+        }
+    }
+
+    pub(crate) fn path(&mut self, key: &str) -> Option<String> {
         let field = self.field(key)?;
         let path = field.value(&mut self.found, value::path)?;
         let shared = ["/tmp/", "/var/tmp/", "/dev/shm/"].iter().any(|dir| path.starts_with(dir));
@@ -95,20 +120,18 @@ impl Reader<'_> {
         }
     }
 
-    fn readiness(&mut self, kind: Kind, grep: bool) -> Readiness {
-        let wait = self.field("ready-wait").map(|field| {
-            let span = field.value(&mut self.found, value::duration);
-            if grep {
-                let message = "`ready-wait` and `ready-grep` exclude each other".to_string();
-                field.error(&mut self.found, "value", message, "leave one of them");
-            }
-            span.unwrap_or_default()
-        });
+    fn readiness(&mut self, kind: Kind) -> Readiness {
+        self.check_ready_keys();
+        let wait = self.field("ready-wait");
+        let wait = wait.and_then(|field| field.value(&mut self.found, value::duration));
+        // Where something follows, init itself says when that has ended.
+        let reported = ["ready-grep", "ready-fd", "ready-exec", "exec-start-post"];
+        let reported = reported.iter().any(|key| self.field(key).is_some());
         match (kind, wait) {
             (Kind::Oneshot | Kind::BackgroundScripted, _) => Readiness::Exit,
             (Kind::ForegroundNotified | Kind::BackgroundPidfile, _) => Readiness::Reported,
+            _ if reported => Readiness::Reported,
             (_, Some(span)) => Readiness::Wait(span),
-            _ if grep => Readiness::Reported,
             _ => Readiness::Exec,
         }
     }
@@ -130,7 +153,7 @@ impl Reader<'_> {
         }
     }
 
-    fn exec_lines(&mut self, key: &str, several: bool) -> Vec<ExecLine> {
+    pub(crate) fn exec_lines(&mut self, key: &str, several: bool) -> Vec<ExecLine> {
         let Some(field) = self.field(key) else { return Vec::new() };
         if !several && field.node.list().is_some() {
             let message = format!("`{key}` is a list; only a oneshot has several commands");
@@ -158,7 +181,8 @@ impl Reader<'_> {
                         let warning = Diagnostic::warning("shell", field.place(), remark.message);
                         self.found.push(warning.with_hint(remark.hint));
                     }
-                    if matches!(key, "exec-start" | "exec-start-pre") && asks_for_main_pid(&line) {
+                    let early = ["exec-start", "exec-start-pre", "exec-condition"];
+                    if early.contains(&key) && asks_for_main_pid(&line) {
                         let message = format!("there is no $MAINPID yet in `{key}`");
                         field.error(&mut self.found, "value", message, "`$$` is a dollar");
                     }
@@ -239,6 +263,9 @@ impl Reader<'_> {
         for (key, lines) in [
             ("exec-start", &run.exec_start),
             ("exec-start-pre", &run.exec_start_pre),
+            ("exec-condition", &run.exec_condition),
+            ("exec-start-post", &run.exec_start_post),
+            ("exec-stop-post", &run.exec_stop_post),
             ("exec-stop", &run.exec_stop),
             ("exec-reload", &run.exec_reload),
         ] {
@@ -256,7 +283,9 @@ impl Reader<'_> {
                 self.outside.push((field.within(node).place(), outside));
             }
         }
-        if let Some(field) = self.field("working-dir") {
+        let particular = run.particular.as_deref();
+        let sure = particular.is_none_or(|p| !p.working_dir_optional && p.root_dir.is_none());
+        if let Some(field) = self.field("working-dir").filter(|_| sure && run.working_dir != "~") {
             self.outside.push((field.place(), Outside::Directory(run.working_dir.clone())));
         }
         if let Some(field) = self.field("env-file") {

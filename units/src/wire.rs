@@ -127,7 +127,9 @@ impl Generation {
         }
         let run = Run::decode(&unit.run).ok_or(WireError::Unsound("a run"))?;
         unsound(run.kind == unit.kind && run.readiness == unit.readiness, "another unit's run")?;
-        unsound(!run.exec_start.is_empty(), "a process without a command")
+        // A oneshot may have its work before its start or at its stop alone.
+        let idle = run.exec_start.is_empty() && run.kind != Kind::Oneshot;
+        unsound(!idle, "a process without a command")
     }
 
     /// A trigger of no unit file (one of the simulator, say) waits for nothing and says so.
@@ -168,30 +170,18 @@ mod tests {
     use crate::generation::UnitId;
     use crate::name::Name;
     use crate::settings::Settings;
-    use crate::spec::{DependencyKind, ExecLine, Kind, Log, NotifyAccess, Piece, Readiness};
+    use crate::spec::{DependencyKind, ExecLine, Piece};
 
     fn name(text: &str) -> Name {
         Name::new(text).unwrap()
     }
 
     fn run() -> Run {
+        let words = vec![vec![Piece::Literal("/bin/x".to_string())]];
         Run {
-            kind: Kind::ForegroundSupervised,
-            exec_start: vec![ExecLine { words: vec![vec![Piece::Literal("/bin/x".to_string())]] }],
-            exec_start_pre: Vec::new(),
-            exec_stop: Vec::new(),
-            exec_reload: Vec::new(),
-            pid_file: None,
-            readiness: Readiness::Exec,
-            ready_grep: None,
-            notify_access: NotifyAccess::None,
-            log: Log::File,
-            credentials: None,
+            exec_start: vec![ExecLine { words, ..ExecLine::default() }],
             env: vec![("A".to_string(), "b".to_string())],
-            env_file: Vec::new(),
-            working_dir: "/".to_string(),
-            umask: 0o22,
-            limits: Vec::new(),
+            ..Run::of(Kind::ForegroundSupervised)
         }
     }
 

@@ -2,31 +2,20 @@
 
 use super::*;
 use groundstate_units::machine::event::Stage;
-use groundstate_units::spec::{ExecLine, Log, NotifyAccess, Readiness};
+use groundstate_units::spec::ExecLine;
 
 const RUN: RunId = RunId(7);
 const WELL: Exit = Exit::Code(0);
 
 /// A unit of this kind with that many lines before, at start, at stop, at reload.
 fn unit(kind: Kind, [pre, start, stop, reload]: [usize; 4]) -> Run {
-    let lines = |count| vec![ExecLine { words: Vec::new() }; count];
+    let lines = |count| vec![ExecLine::default(); count];
     Run {
-        kind,
         exec_start: lines(start),
         exec_start_pre: lines(pre),
         exec_stop: lines(stop),
         exec_reload: lines(reload),
-        pid_file: None,
-        readiness: Readiness::Exec,
-        ready_grep: None,
-        notify_access: NotifyAccess::Main,
-        log: Log::Null,
-        credentials: None,
-        env: Vec::new(),
-        env_file: Vec::new(),
-        working_dir: "/".to_string(),
-        umask: 0o22,
-        limits: Vec::new(),
+        ..Run::of(kind)
     }
 }
 

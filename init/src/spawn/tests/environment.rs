@@ -113,6 +113,7 @@ fn words_come_from_env_files_too() {
                 vec![Piece::Split("ARGS".to_string())],
                 vec![Piece::MainPid],
             ],
+            ..ExecLine::default()
         };
         let (mut read, write) = std::io::pipe().unwrap();
         let null = Null::open().unwrap();

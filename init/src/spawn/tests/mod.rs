@@ -9,7 +9,7 @@ use super::{Base, Child, Null, Prepared, Report, Request, Spawner, Verdict, Way}
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::ExecFailure;
 use groundstate_units::spec::{
-    Credentials, ExecLine, Exit, Ids, Kind, Log, NotifyAccess, Piece, Readiness, Run,
+    Credentials, ExecLine, Exit, Ids, Kind, Log, NotifyAccess, Piece, Run,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::Read;
@@ -47,24 +47,7 @@ pub(crate) fn ways() -> impl Iterator<Item = Way> {
 
 /// A unit with nothing set.
 pub(crate) fn plain() -> Run {
-    Run {
-        kind: Kind::ForegroundSupervised,
-        exec_start: vec![],
-        exec_start_pre: vec![],
-        exec_stop: vec![],
-        exec_reload: vec![],
-        pid_file: None,
-        readiness: Readiness::Exec,
-        ready_grep: None,
-        notify_access: NotifyAccess::Main,
-        log: Log::Null,
-        credentials: None,
-        env: vec![],
-        env_file: vec![],
-        working_dir: "/".to_string(),
-        umask: 0o022,
-        limits: vec![],
-    }
+    Run { notify_access: NotifyAccess::Main, log: Log::Null, ..Run::of(Kind::ForegroundSupervised) }
 }
 
 fn ids(uid: u32, gid: u32, groups: &[u32]) -> Option<Credentials> {
@@ -81,7 +64,8 @@ fn ids(uid: u32, gid: u32, groups: &[u32]) -> Option<Credentials> {
 }
 
 pub(crate) fn line(words: &[&str]) -> ExecLine {
-    ExecLine { words: words.iter().map(|w| vec![Piece::Literal((*w).to_string())]).collect() }
+    let words = words.iter().map(|w| vec![Piece::Literal((*w).to_string())]).collect();
+    ExecLine { words, ..ExecLine::default() }
 }
 
 /// One child under test, killed and reaped at the end whatever happens.

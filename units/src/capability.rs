@@ -1,0 +1,75 @@
+//! The names of capabilities(7), by their numbers.
+
+/// Number n is at place n.
+const NAMES: [&str; 41] = [
+    "chown",
+    "dac_override",
+    "dac_read_search",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "linux_immutable",
+    "net_bind_service",
+    "net_broadcast",
+    "net_admin",
+    "net_raw",
+    "ipc_lock",
+    "ipc_owner",
+    "sys_module",
+    "sys_rawio",
+    "sys_chroot",
+    "sys_ptrace",
+    "sys_pacct",
+    "sys_admin",
+    "sys_boot",
+    "sys_nice",
+    "sys_resource",
+    "sys_time",
+    "sys_tty_config",
+    "mknod",
+    "lease",
+    "audit_write",
+    "audit_control",
+    "setfcap",
+    "mac_override",
+    "mac_admin",
+    "syslog",
+    "wake_alarm",
+    "block_suspend",
+    "audit_read",
+    "perfmon",
+    "bpf",
+    "checkpoint_restore",
+];
+
+/// The number of `CAP_NET_ADMIN`, `cap_net_admin` or `net-admin`.
+pub fn number(name: &str) -> Option<u8> {
+    let plain = name.to_ascii_lowercase().replace('-', "_");
+    let plain = plain.strip_prefix("cap_").unwrap_or(&plain);
+    let index = NAMES.iter().position(|known| *known == plain)?;
+    u8::try_from(index).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn capabilities_have_the_numbers_of_the_kernel() {
+        for (name, expected) in [
+            ("CAP_CHOWN", 0),
+            ("cap_net_bind_service", 10),
+            ("CAP_SYS_ADMIN", 21),
+            ("net-admin", 12),
+            ("CAP_CHECKPOINT_RESTORE", 40),
+        ] {
+            assert_eq!(number(name), Some(expected), "{name}");
+        }
+        for bad in ["", "CAP_", "CAP_NET", "21", "CAP_SYS_ADMIN "] {
+            assert_eq!(number(bad), None, "{bad:?}");
+        }
+    }
+}

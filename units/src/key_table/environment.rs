@@ -1,0 +1,55 @@
+//! Keys: environment, rights, descriptors, terminal.
+
+use super::{NONE, PROCESS, key};
+use crate::key::{Class::Run, Key, Shape};
+
+const OUTPUTS: &str = "one of log, null, inherit, tty, console, kmsg, syslog, socket, or `file:/path`, `append:/path`, `truncate:/path`";
+
+#[rustfmt::skip]
+pub(super) const KEYS: &[Key] = &[
+    key("env-pass", Shape::Forms("names of variables, or `*`"), Run, PROCESS, NONE, "what init.yaml's env-pass says",
+        "Variables of init's own environment that its processes get too, besides those init.yaml names.",
+        "env-pass: [TZ, LANG]"),
+    key("env-unset", Shape::Forms("names of variables, or `NAME=value`"), Run, PROCESS, NONE, "none",
+        "Variables its processes do not get, whoever has set them; with a value, only if they have that value.",
+        "env-unset: [LD_PRELOAD]"),
+    key("root-dir", Shape::Path, Run, PROCESS, NONE, "/",
+        "A directory that its processes take for the root of the file system, see chroot(2). Programs, working-dir and directories are looked for below it.",
+        "root-dir: /srv/jail"),
+    key("no-new-privileges", Shape::Boolean, Run, PROCESS, NONE, "no",
+        "Neither set-user-id programs nor file capabilities give its processes anything, see PR_SET_NO_NEW_PRIVS.",
+        "no-new-privileges: yes"),
+    key("capabilities-bound", Shape::Forms("names of capabilities"), Run, PROCESS, NONE, "all",
+        "The capabilities its processes can ever have, see capabilities(7); `[]` is none.",
+        "capabilities-bound: [CAP_NET_BIND_SERVICE, CAP_SETUID]"),
+    key("capabilities-ambient", Shape::Forms("names of capabilities"), Run, PROCESS, NONE, "none",
+        "Capabilities its processes have although they run as another user than root.",
+        "capabilities-ambient: [CAP_NET_BIND_SERVICE]"),
+    key("secure-bits", Shape::Forms("some of keep-caps, keep-caps-locked, no-setuid-fixup, no-setuid-fixup-locked, noroot, noroot-locked"), Run, PROCESS, NONE, "none",
+        "How the kernel treats root's capabilities, see capabilities(7), \"The securebits flags\".",
+        "secure-bits: [noroot, noroot-locked]"),
+    key("stdin", Shape::Form("one of null, tty, tty-force, socket, or `file:/path`"), Run, PROCESS, NONE, "null",
+        "What its processes read from: nothing, the terminal of tty-path (which becomes their controlling one; tty-force takes it from whoever has it), a file, or the first socket that is passed to the unit.",
+        "stdin: tty"),
+    key("stdout", Shape::Form(OUTPUTS), Run, PROCESS, NONE, "the terminal or socket of stdin, else what log says",
+        "Where its output goes. log: where `log` says. tty: the terminal of tty-path. file: a file that is written over from its beginning, append: at its end, truncate: emptied first; the file is made where it is missing. socket: the first socket that is passed to the unit. The others are those of `log`.",
+        "stdout: append:/var/log/web.out"),
+    key("stderr", Shape::Form(OUTPUTS), Run, PROCESS, NONE, "what stdout is",
+        "Where its error output goes; the words are those of stdout.",
+        "stderr: null"),
+    key("tty-path", Shape::Path, Run, PROCESS, NONE, "/dev/console",
+        "The terminal that `tty` means for stdin, stdout and stderr.",
+        "tty-path: /dev/tty1"),
+    key("tty-reset", Shape::Boolean, Run, PROCESS, NONE, "no",
+        "Makes the terminal's settings sane before each command.",
+        "tty-reset: yes"),
+    key("tty-hangup", Shape::Boolean, Run, PROCESS, NONE, "no",
+        "Disconnects whoever still has the terminal open before each command, so that nobody listens at a login.",
+        "tty-hangup: yes"),
+    key("log-tag", Shape::Text, Run, PROCESS, NONE, "the unit's name",
+        "The name its lines bear in the system's log and the kernel's (`log: syslog`, `log: kmsg`).",
+        "log-tag: web"),
+    key("utmp-id", Shape::Text, Run, PROCESS, NONE, "none",
+        "Writes the process into utmp(5) as one that waits for a login, under this id of at most four characters, and takes it out again at its end: what a getty needs.",
+        "utmp-id: tty1"),
+];
