@@ -1,69 +1,7 @@
-//! `initctl`: asks init and prints. It decides nothing; what it knows comes from the
-//! control socket, or, for `check`, `explain` and `graph --units`, from `units` itself.
-//!
-//! [`typed`] makes of what was typed what [`arguments`] can parse; [`verb`] has one file
-//! per group of verbs; [`session`] is the way to init, [`exit`] the way out.
+//! The program `initctl`; everything is in the library beside it.
 
-mod arguments;
-mod connection;
-mod exit;
-mod files;
-mod log_source;
-mod policy_file;
-mod session;
-mod span;
-mod style;
-mod typed;
-mod verb;
-mod waiting;
-
-use crate::exit::{Exit, Trouble};
-use crate::session::Session;
-use clap::{CommandFactory, FromArgMatches};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let typed: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let json = typed.iter().any(|word| word == "--json");
-    let exit = match run(typed) {
-        Ok(exit) | Err(Trouble::Said(exit)) => exit,
-        Err(Trouble::Unread) => Exit::Done,
-        Err(Trouble::Failed(exit, failure)) => {
-            session::complain(&failure, json);
-            exit
-        }
-    };
-    ExitCode::from(exit as u8)
-}
-
-fn run(typed: Vec<String>) -> Result<Exit, Trouble> {
-    let mut command = arguments::Arguments::command();
-    let verbs: Vec<String> =
-        command.get_subcommands().map(|verb| verb.get_name().to_string()).collect();
-    let words = typed::words(typed, &verbs)?;
-    let parsed = command
-        .try_get_matches_from_mut(words)
-        .and_then(|matches| arguments::Arguments::from_arg_matches(&matches));
-    match parsed {
-        Ok(arguments) => {
-            let session = Session::new(&arguments.common);
-            verb::run(&session, arguments.command)
-        }
-        Err(error) if error.use_stderr() => Err(refused(&error)),
-        Err(help) => {
-            session::print(&help.render().to_string())?;
-            Ok(Exit::Done)
-        }
-    }
-}
-
-/// clap's complaint as one of ours: the first line is the fact, the rest the hint.
-fn refused(error: &clap::Error) -> Trouble {
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let (fact, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-    let fact: Vec<&str> = fact.lines().map(str::trim).collect();
-    let rest = rest.trim().replace("For more information, try '--help'.", "");
-    Trouble::usage(fact.join(" "), rest.trim())
+    groundstate_ctl::initctl()
 }

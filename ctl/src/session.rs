@@ -178,6 +178,12 @@ pub(crate) fn now() -> Wall {
     Wall::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// The name of this machine, as the kernel has it.
+pub(crate) fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "localhost".to_string() } else { name.trim().to_string() }
+}
+
 /// Text to stdout, as it is.
 pub(crate) fn print(text: &str) -> Result<(), Trouble> {
     let mut out = stdout().lock();

@@ -1,0 +1,177 @@
+//! `journalctl` for units and scripts that call it: the lines of the logger in the forms
+//! journalctl(1) prints. One log only, no fields but the unit: what a service wrote is text.
+
+mod line;
+mod when;
+mod words;
+
+use crate::exit::Trouble;
+use crate::log_source::{self, Piece, Query};
+use crate::session::{self, Session};
+use crate::systemctl::{SUFFIXES, glob};
+use groundstate_units::control::answer::{Pong, Status};
+use groundstate_units::control::request::Verb;
+use groundstate_units::log_line::ShownLine;
+use groundstate_units::name::Name;
+use groundstate_units::wall::Wall;
+use std::io::Write;
+use words::Asked;
+
+/// Does what was asked.
+pub(crate) fn main(words: &[String]) -> u8 {
+    let asked = match Asked::parse(words, session::now()) {
+        Ok(asked) => asked,
+        Err(complaint) => {
+            complain(&complaint);
+            return 1;
+        }
+    };
+    match run(&asked) {
+        Ok(()) | Err(Trouble::Unread) => 0,
+        Err(Trouble::Said(_)) => 1,
+        Err(Trouble::Failed(_, failure)) => {
+            complain(&failure.message);
+            1
+        }
+    }
+}
+
+/// To stderr; there is nowhere left to complain to.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn run(asked: &Asked) -> Result<(), Trouble> {
+    if asked.help {
+        return session::print(words::HELP);
+    }
+    if asked.nothing {
+        return Ok(());
+    }
+    let session = crate::systemctl::session();
+    let init = session.init()?;
+    let mut asked = asked.clone();
+    let mut units = Vec::new();
+    if init.is_some() {
+        let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+        if asked.boot {
+            asked.since = asked.since.max(Wall::parse(&status.booted));
+        }
+        units = chosen(&asked, &status);
+    }
+    if units.is_empty() && !asked.units.is_empty() {
+        // Nobody of that name, or no init to ask: the names as they are.
+        units = asked.units.iter().map(|unit| bare(unit, init.as_ref())).collect();
+    }
+    // journalctl shows all there is; -f and -e the end of it.
+    let lines = match (asked.lines, asked.follow, asked.end) {
+        (Some(lines), ..) => lines,
+        (None, true, _) => 10,
+        (None, _, true) => 1000,
+        (None, false, false) => u64::MAX,
+    };
+    let query = Query {
+        names: &units,
+        // What is looked for may be anywhere.
+        lines: Some(if asked.grep.is_some() || asked.until.is_some() { u64::MAX } else { lines }),
+        follow: asked.follow,
+        since: asked.since,
+    };
+    show(&session, &asked, &query, init.as_ref(), lines)
+}
+
+/// The units that the names and patterns mean.
+fn chosen(asked: &Asked, status: &Status) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for unit in &status.units {
+        let names = std::iter::once(&unit.unit).chain(&unit.provides);
+        let mut names = names.flat_map(|name| [name.clone(), format!("{name}.service")]);
+        let fits = names.any(|name| {
+            asked.units.iter().any(|wanted| {
+                wanted == &name || glob(wanted, &name) || glob(&format!("{wanted}.service"), &name)
+            })
+        });
+        if fits {
+            found.push(unit.unit.clone());
+        }
+    }
+    found
+}
+
+fn bare(unit: &str, init: Option<&Pong>) -> String {
+    let suffix = unit.rsplit_once('.').is_some_and(|(_, suffix)| SUFFIXES.contains(&suffix));
+    if suffix || init.is_none() { unit.to_string() } else { format!("{unit}.service") }
+}
+
+fn show(
+    session: &Session,
+    asked: &Asked,
+    query: &Query<'_>,
+    init: Option<&Pong>,
+    lines: u64,
+) -> Result<(), Trouble> {
+    let printer = line::Printer::new(asked);
+    let mut kept: Vec<ShownLine> = Vec::new();
+    let mut take = |line: ShownLine| -> Result<(), Trouble> {
+        if !asked.fits(&line) {
+            return Ok(());
+        }
+        // What is cut or turned round has to be known whole first.
+        if asked.follow {
+            return session::print(&printer.render(&line));
+        }
+        kept.push(line);
+        Ok(())
+    };
+    match log_source::ask(session, query) {
+        Ok(mut connection) => {
+            connection.patience((!asked.follow).then_some(std::time::Duration::from_secs(60)));
+            loop {
+                match connection.next::<Piece>() {
+                    Ok(Some(Piece::Line(line))) => take(line)?,
+                    Ok(_) => break,
+                    Err(Trouble::Failed(_, failure)) if failure.kind == "unknown-target" => break,
+                    Err(trouble) => return Err(trouble),
+                }
+            }
+        }
+        Err(trouble) if log_source::is_down(&trouble) => {
+            let dir = init.map_or(session.places.log_dir.as_str(), |init| &init.paths.log_dir);
+            let names = match query.names.is_empty() {
+                true => files_of(dir),
+                false => query.names.iter().filter_map(|name| Name::new(name).ok()).collect(),
+            };
+            for line in log_source::from_files(dir, &names, query)? {
+                take(line)?;
+            }
+        }
+        Err(trouble) => return Err(trouble),
+    }
+    kept.sort_by(|a, b| a.time.cmp(&b.time));
+    let from = kept.len().saturating_sub(usize::try_from(lines).unwrap_or(usize::MAX));
+    let mut kept = kept.split_off(from);
+    if asked.reverse {
+        kept.reverse();
+    }
+    if kept.is_empty() && !asked.follow && !asked.quiet && !asked.is_for_programs() {
+        session::print("-- No entries --\n")?;
+    }
+    for line in &kept {
+        session::print(&printer.render(line))?;
+    }
+    Ok(())
+}
+
+/// The units that have a log in this directory.
+fn files_of(dir: &str) -> Vec<Name> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let mut names: Vec<Name> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let file = entry.file_name().to_string_lossy().into_owned();
+            Name::new(file.strip_suffix(".log")?).ok()
+        })
+        .collect();
+    names.sort();
+    names
+}

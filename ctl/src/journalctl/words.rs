@@ -1,0 +1,300 @@
+//! The command line of journalctl(1), as far as there is something to ask for.
+
+use super::when;
+use groundstate_units::log_line::ShownLine;
+use groundstate_units::wall::Wall;
+
+/// `--help`.
+pub(super) const HELP: &str = "journalctl [OPTIONS…]: the logs of Groundstate's units.\n\n\
+    -u UNIT  -f  -n LINES  -o short|short-iso|short-precise|cat|json|json-pretty|json-sse|verbose\n\
+    --since WHEN  --until WHEN  --grep TEXT  -r  -b  -e  -q  --no-pager  --no-hostname  --utc\n\n\
+    `initctl logs` is the native command.\n";
+
+/// How a line is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `Nov 21 08:20:40 host ident: text`.
+    #[default]
+    Short,
+    /// With an ISO 8601 time.
+    ShortIso,
+    /// With microseconds.
+    ShortPrecise,
+    /// Seconds since 1970.
+    ShortUnix,
+    /// The text alone.
+    Cat,
+    /// One object a line.
+    Json,
+    /// One object over several lines.
+    JsonPretty,
+    /// Objects as server-sent events.
+    JsonSse,
+    /// Each field on a line.
+    Verbose,
+}
+
+/// What was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// `-u`, and `_SYSTEMD_UNIT=`.
+    pub(super) units: Vec<String>,
+    /// `-n`.
+    pub(super) lines: Option<u64>,
+    /// `-f`.
+    pub(super) follow: bool,
+    /// `-e`.
+    pub(super) end: bool,
+    /// `-r`.
+    pub(super) reverse: bool,
+    /// `-b`.
+    pub(super) boot: bool,
+    /// `-q`.
+    pub(super) quiet: bool,
+    /// `--no-hostname`.
+    pub(super) no_hostname: bool,
+    /// `--utc`.
+    pub(super) utc: bool,
+    /// `--since`.
+    pub(super) since: Option<Wall>,
+    /// `--until`.
+    pub(super) until: Option<Wall>,
+    /// `--grep`: a text, in any case where it is all lower case.
+    pub(super) grep: Option<String>,
+    /// `-o`.
+    pub(super) form: Form,
+    /// `--help`.
+    pub(super) help: bool,
+    /// Housekeeping the logger does by itself (`--flush`, `--rotate`, `--vacuum-size` …).
+    pub(super) nothing: bool,
+}
+
+const WITH_VALUE: [&str; 22] = [
+    "--unit",
+    "--lines",
+    "--output",
+    "--since",
+    "--until",
+    "--grep",
+    "--priority",
+    "--identifier",
+    "--facility",
+    "--cursor",
+    "--after-cursor",
+    "--cursor-file",
+    "--output-fields",
+    "--directory",
+    "--file",
+    "--root",
+    "--machine",
+    "--field",
+    "--user-unit",
+    "--namespace",
+    "--case-sensitive",
+    "--boot",
+];
+const LETTERS: [(char, &str); 26] = [
+    ('u', "--unit"),
+    ('n', "--lines"),
+    ('o', "--output"),
+    ('S', "--since"),
+    ('U', "--until"),
+    ('g', "--grep"),
+    ('p', "--priority"),
+    ('t', "--identifier"),
+    ('c', "--cursor"),
+    ('D', "--directory"),
+    ('F', "--field"),
+    ('M', "--machine"),
+    ('f', "--follow"),
+    ('e', "--pager-end"),
+    ('r', "--reverse"),
+    ('b', "--boot"),
+    ('q', "--quiet"),
+    ('a', "--all"),
+    ('x', "--catalog"),
+    ('k', "--dmesg"),
+    ('l', "--full"),
+    ('m', "--merge"),
+    ('h', "--help"),
+    ('N', "--fields"),
+    ('T', "--no-tail"),
+    ('i', "--file"),
+];
+
+impl Asked {
+    /// Reads the words behind the program's name.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(super) fn parse(words: &[String], now: Wall) -> Result<Asked, String> {
+        let mut asked = Asked::default();
+        let mut words = words.iter().peekable();
+        while let Some(word) = words.next() {
+            if word.starts_with("--") {
+                let (flag, given) = match word.split_once('=') {
+                    Some((flag, value)) => (flag, Some(value.to_string())),
+                    None => (word.as_str(), None),
+                };
+                let wants = WITH_VALUE.contains(&flag) && !matches!(flag, "--lines" | "--boot");
+                let value = match given {
+                    None if wants => words.next().cloned(),
+                    None if flag == "--lines" => words.next_if(|next| is_count(next)).cloned(),
+                    other => other,
+                };
+                asked.flag(flag, value, wants, now)?;
+            } else if let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.is_empty()) {
+                for (at, letter) in letters.char_indices() {
+                    let Some((_, flag)) = LETTERS.iter().find(|(known, _)| *known == letter) else {
+                        return Err(format!("journalctl: invalid option -- '{letter}'"));
+                    };
+                    if !WITH_VALUE.contains(flag) {
+                        asked.flag(flag, None, false, now)?;
+                        continue;
+                    }
+                    let rest = letters.get(at + 1..).unwrap_or_default();
+                    let optional = matches!(*flag, "--lines" | "--boot");
+                    let value = match rest.is_empty() {
+                        false => Some(rest.to_string()),
+                        true if optional => words.next_if(|next| is_count(next)).cloned(),
+                        true => words.next().cloned(),
+                    };
+                    asked.flag(flag, value, !optional, now)?;
+                    break;
+                }
+            } else if let Some((field, value)) = word.split_once('=')
+                && matches!(field, "_SYSTEMD_UNIT" | "UNIT" | "SYSLOG_IDENTIFIER")
+            {
+                asked.units.push(value.to_string());
+            }
+        }
+        Ok(asked)
+    }
+
+    fn flag(
+        &mut self,
+        flag: &str,
+        value: Option<String>,
+        wants: bool,
+        now: Wall,
+    ) -> Result<(), String> {
+        if wants && value.is_none() {
+            return Err(format!("journalctl: option '{flag}' requires an argument"));
+        }
+        let text = value.clone().unwrap_or_default();
+        let point =
+            || when::point(&text, now).ok_or_else(|| format!("Failed to parse timestamp: {text}"));
+        match flag {
+            "--unit" | "--user-unit" | "--identifier" => self.units.push(text),
+            "--lines" => self.lines = lines(value.as_deref())?,
+            "--output" => self.form = form(&text)?,
+            "--since" => self.since = Some(point()?),
+            "--until" => self.until = Some(point()?),
+            "--grep" => self.grep = Some(text),
+            "--follow" => self.follow = true,
+            "--pager-end" => self.end = true,
+            "--reverse" => self.reverse = true,
+            "--boot" => self.boot = true,
+            "--quiet" => self.quiet = true,
+            "--no-hostname" => self.no_hostname = true,
+            "--utc" => self.utc = true,
+            "--help" | "--version" => self.help = true,
+            "--flush"
+            | "--sync"
+            | "--rotate"
+            | "--relinquish-var"
+            | "--smart-relinquish-var"
+            | "--vacuum-size"
+            | "--vacuum-time"
+            | "--vacuum-files"
+            | "--update-catalog"
+            | "--setup-keys"
+            | "--verify" => self.nothing = true,
+            // How to page and what to merge; priorities and other fields are not kept.
+            "--no-pager" | "--all" | "--catalog" | "--dmesg" | "--full" | "--no-full"
+            | "--merge" | "--no-tail" | "--system" | "--user" | "--priority" | "--facility"
+            | "--output-fields" | "--namespace" | "--case-sensitive" | "--truncate-newline"
+            | "--show-cursor" => {}
+            _ => return Err(format!("journalctl: {flag} is not supported")),
+        }
+        Ok(())
+    }
+
+    /// The line is one that was asked for.
+    pub(super) fn fits(&self, line: &ShownLine) -> bool {
+        let found = |text: &String| match text.chars().any(char::is_uppercase) {
+            true => line.line.contains(text),
+            false => line.line.to_lowercase().contains(text),
+        };
+        let early = |until: Wall| Wall::parse(&line.time).is_none_or(|time| time <= until);
+        self.grep.as_ref().is_none_or(found) && self.until.is_none_or(early)
+    }
+
+    /// Programs read it: nothing but lines.
+    pub(super) fn is_for_programs(&self) -> bool {
+        matches!(self.form, Form::Cat | Form::Json | Form::JsonPretty | Form::JsonSse)
+    }
+}
+
+fn is_count(word: &str) -> bool {
+    word == "all" || word.trim_start_matches(['+', '-']).chars().all(|c| c.is_ascii_digit())
+}
+
+fn lines(value: Option<&str>) -> Result<Option<u64>, String> {
+    match value {
+        None => Ok(Some(10)),
+        Some("all") => Ok(Some(u64::MAX)),
+        Some(text) => match text.trim_start_matches('+').parse() {
+            Ok(lines) => Ok(Some(lines)),
+            Err(_) => Err(format!("Failed to parse lines '{text}'")),
+        },
+    }
+}
+
+fn form(text: &str) -> Result<Form, String> {
+    Ok(match text {
+        "short" | "short-full" | "with-unit" | "short-monotonic" => Form::Short,
+        "short-iso" | "short-iso-precise" => Form::ShortIso,
+        "short-precise" => Form::ShortPrecise,
+        "short-unix" => Form::ShortUnix,
+        "cat" => Form::Cat,
+        "json" | "json-seq" => Form::Json,
+        "json-pretty" => Form::JsonPretty,
+        "json-sse" => Form::JsonSse,
+        "verbose" | "export" => Form::Verbose,
+        _ => return Err(format!("Unknown output format '{text}'.")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Asked, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        Asked::parse(&words, Wall::parse("2026-11-21T05:12:26.123Z").unwrap())
+    }
+
+    #[test]
+    fn the_usual_command_lines_are_understood() {
+        let asked = parse("-fu nginx -o cat --no-pager -n 5").unwrap();
+        assert_eq!(
+            (asked.units, asked.lines, asked.form),
+            (vec!["nginx".into()], Some(5), Form::Cat)
+        );
+        assert!(asked.follow);
+        let asked = parse("-xeu nginx.service -b -n").unwrap();
+        assert!(asked.end && asked.boot && asked.lines == Some(10));
+        assert_eq!(parse("-n all -b -1").unwrap().lines, Some(u64::MAX));
+        assert_eq!(parse("_SYSTEMD_UNIT=a.service").unwrap().units, ["a.service"]);
+        let asked = parse("--since today --until=now -o json -r").unwrap();
+        assert_eq!(asked.since.map(|w| w.to_string()).as_deref(), Some("2026-11-21T00:00:00.000Z"));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        for line in ["-Z", "--no-such", "-u", "-n x3", "-o pdf", "--since whenever"] {
+            assert!(line == "-n x3" || parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The verbs that change what runs. There is no start and no stop in init: the state follows
+//! from the goal. `start` makes a unit wanted until the next boot, `stop` leaves it out until
+//! then, and each says so; `restart`, `reload`, `kill` prod a run and leave the goal alone.
+
+use super::manager::is_offline;
+use super::snapshot::{Found, Snapshot, session};
+use super::wait::{Aim, Awaited, Watch, names};
+use super::words::Asked;
+use super::{FAILED, NOT_INSTALLED, Outcome, complain};
+use crate::exit::Trouble;
+use crate::session::Session;
+use groundstate_units::control::answer::{Settled, Status, UnitStatus};
+use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
+use groundstate_units::name::Name;
+use groundstate_units::signal;
+use groundstate_units::wall::Wall;
+
+/// What is done to one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Start,
+    Stop,
+    Restart,
+    Reload,
+    ReloadOrRestart,
+    Nothing,
+    /// A reload of what is not active.
+    Refused,
+}
+
+/// `start`, `stop` and their kin.
+pub(super) fn run(asked: &Asked) -> Outcome {
+    let session = session();
+    if is_offline(&session, asked)? {
+        return Ok(0);
+    }
+    if asked.names.is_empty() {
+        complain("Too few arguments.");
+        return Ok(FAILED);
+    }
+    if asked.verb == "isolate" {
+        return goal(asked);
+    }
+    tell(&session, asked, &asked.verb, &asked.names)
+}
+
+/// Does it to those units; for `--now` too.
+pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String]) -> Outcome {
+    let snapshot = Snapshot::take(session)?;
+    let watch = Watch::begin(session)?;
+    let mut awaited = Vec::new();
+    let mut exit = 0;
+    for found in snapshot.chosen(units) {
+        let unit = match found {
+            Found::Unit(unit) => unit,
+            Found::Nobody(name) => {
+                complain(&format!("Failed to {verb} {name}: Unit {name} not found."));
+                exit = NOT_INSTALLED;
+                continue;
+            }
+        };
+        let shown = snapshot.shown(unit);
+        let deed = deed(verb, unit, shown.active);
+        if shown.load == "masked" && matches!(deed, Deed::Start | Deed::Restart) {
+            complain(&format!("Failed to {verb} {0}: Unit {0} is masked.", shown.name));
+            exit = FAILED;
+            continue;
+        }
+        match act(session, asked, unit, deed) {
+            Ok(aim) => awaited.extend(aim.map(|aim| Awaited {
+                unit: unit.unit.clone(),
+                attempt: unit.attempt,
+                aim,
+            })),
+            Err(Trouble::Failed(_, failure)) => {
+                complain(&format!("Failed to {verb} {}: {}", shown.name, failure.message));
+                exit = FAILED;
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    if asked.no_block {
+        return Ok(exit);
+    }
+    for unit in watch.until(session, &awaited)? {
+        let name = snapshot.shown(&unit).name;
+        let why = unit.reason.as_ref().map(|why| why.text.clone()).unwrap_or_default();
+        complain(&format!("Job for {name} failed: {why}."));
+        complain(&format!(
+            "See \"systemctl status {name}\" and \"journalctl -xeu {name}\" for details."
+        ));
+        exit = FAILED;
+    }
+    Ok(exit)
+}
+
+fn deed(verb: &str, unit: &UnitStatus, active: &str) -> Deed {
+    let up = matches!(
+        unit.state,
+        State::Running | State::Reloading | State::Exited | State::Starting | State::Stopping
+    );
+    match (verb, up) {
+        // A oneshot that does not remain is inactive, and runs again.
+        ("start", true) if unit.state == State::Exited && active == "inactive" => Deed::Restart,
+        ("start", _) | ("restart" | "reload-or-restart" | "force-reload", false) => Deed::Start,
+        ("stop" | "condstop", _) => Deed::Stop,
+        ("restart" | "try-restart" | "condrestart", true) => Deed::Restart,
+        ("reload" | "condreload", _) if unit.state.is_active() => Deed::Reload,
+        ("reload", _) => Deed::Refused,
+        ("reload-or-restart" | "force-reload", true) => Deed::ReloadOrRestart,
+        ("reload-or-try-restart" | "try-reload-or-restart", true) => Deed::ReloadOrRestart,
+        _ => Deed::Nothing,
+    }
+}
+
+/// Tells init; what is to be waited for, if anything.
+fn act(
+    session: &Session,
+    asked: &Asked,
+    unit: &UnitStatus,
+    deed: Deed,
+) -> Result<Option<Aim>, Trouble> {
+    let targets = names(std::slice::from_ref(&unit.unit));
+    match deed {
+        Deed::Nothing => Ok(None),
+        Deed::Refused => {
+            let message = "the unit is not active, it can not reload".to_string();
+            Err(Trouble::local(message, ""))
+        }
+        Deed::Start => {
+            start(session, asked, unit)?;
+            Ok(Some(Aim::Up(None)))
+        }
+        Deed::Stop => {
+            stop(session, asked, unit)?;
+            Ok(Some(Aim::Down))
+        }
+        Deed::Restart => {
+            // What was stopped before it is restarted is wanted again.
+            start(session, asked, unit)?;
+            session.ask(Verb::Restart { targets })?;
+            Ok(Some(Aim::Up(unit.run)))
+        }
+        Deed::Reload => {
+            session.ask(Verb::ReloadUnit { targets })?;
+            Ok(Some(Aim::Reloaded))
+        }
+        Deed::ReloadOrRestart => match session.ask(Verb::ReloadUnit { targets: targets.clone() }) {
+            Ok(_) => Ok(Some(Aim::Reloaded)),
+            Err(_) => {
+                session.ask(Verb::Restart { targets })?;
+                Ok(Some(Aim::Up(unit.run)))
+            }
+        },
+    }
+}
+
+fn aloud(asked: &Asked, text: &str) {
+    if !asked.quiet {
+        complain(text);
+    }
+}
+
+fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Trouble> {
+    let name = Name::new(&unit.unit).map_err(|error| Trouble::local(error.to_string(), ""))?;
+    let mut now = status(session)?;
+    let named = |drop: &&String| **drop == unit.unit || unit.provides.contains(drop);
+    let dropped: Vec<String> = now.overlay.drop.iter().filter(named).cloned().collect();
+    for target in names(&dropped) {
+        session.ask(Verb::Unwant { target })?;
+        aloud(asked, &format!("{name} is no longer left out of the goal"));
+        now = status(session)?;
+    }
+    let unit = now.units.iter().find(|one| one.unit == unit.unit);
+    if unit.is_none_or(|unit| !unit.needed) {
+        session.ask(Verb::Want { target: name.clone(), for_ms: None })?;
+        aloud(asked, &format!("{name} is wanted until the next boot (initctl want {name})"));
+    } else if unit.is_some_and(|unit| {
+        unit.state == State::Failed || (unit.state == State::Waiting && unit.attempt > 0)
+    }) {
+        session.ask(Verb::Retry { targets: vec![name] })?;
+    }
+    Ok(())
+}
+
+fn stop(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Trouble> {
+    let name = Name::new(&unit.unit).map_err(|error| Trouble::local(error.to_string(), ""))?;
+    let mut now = status(session)?;
+    let named = |want: &&String| **want == unit.unit || unit.provides.contains(want);
+    let wanted: Vec<String> = now.overlay.want.iter().filter(named).cloned().collect();
+    for target in names(&wanted) {
+        session.ask(Verb::Unwant { target })?;
+        aloud(asked, &format!("{name} is no longer wanted"));
+        now = status(session)?;
+    }
+    let needed = now.units.iter().find(|one| one.unit == unit.unit).is_some_and(|one| one.needed);
+    if !needed {
+        return Ok(());
+    }
+    let known = |name: &&String| {
+        now.targets.iter().any(|target| target.target == **name)
+            || now.units.iter().any(|unit| unit.unit == **name)
+    };
+    let kept = |list: &[String]| names(&list.iter().filter(known).cloned().collect::<Vec<_>>());
+    let mut drop = kept(&now.overlay.drop);
+    drop.push(name.clone());
+    let want = kept(&now.overlay.want);
+    session.ask(Verb::SetTarget { targets: names(&now.goal), want, drop })?;
+    aloud(
+        asked,
+        &format!(
+            "{name} is left out of the goal until the next boot (initctl set-target … -{name})"
+        ),
+    );
+    // The end of a wish made for a while is not part of a new goal.
+    for (target, until) in now.overlay.want.iter().zip(&now.overlay.until) {
+        let Some(until) = until.as_deref().and_then(Wall::parse) else { continue };
+        let left = until.as_millis().saturating_sub(crate::session::now().as_millis());
+        for target in names(std::slice::from_ref(target)) {
+            session.ask(Verb::Want { target, for_ms: Some(left) })?;
+        }
+    }
+    Ok(())
+}
+
+fn status(session: &Session) -> Result<Status, Trouble> {
+    Ok(session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?.0)
+}
+
+/// `isolate X`, `default`, `rescue`, `emergency`: a new goal, without an overlay.
+pub(super) fn goal(asked: &Asked) -> Outcome {
+    let session = session();
+    let snapshot = Snapshot::take(&session)?;
+    let name = match asked.verb.as_str() {
+        "isolate" => asked.names.first().cloned().unwrap_or_default(),
+        "default" => "default.target".to_string(),
+        other => format!("{other}.target"),
+    };
+    let name = if name.contains('.') { name } else { format!("{name}.target") };
+    let Some(unit) = snapshot.find(&name) else {
+        complain(&format!("Failed to start {name}: Unit {name} not found."));
+        return Ok(NOT_INSTALLED);
+    };
+    let targets = names(std::slice::from_ref(&unit.unit));
+    session.ask(Verb::SetTarget { targets, want: Vec::new(), drop: Vec::new() })?;
+    aloud(asked, &format!("the goal is {} now", unit.unit));
+    if !asked.no_block {
+        let mut connection = session.connect()?;
+        connection.patience(None);
+        connection.tell(Verb::Wait {})?;
+        connection.next::<Settled>()?;
+    }
+    Ok(0)
+}
+
+/// `kill`: to every process unless `--kill-who=main`.
+pub(super) fn kill(asked: &Asked) -> Outcome {
+    let session = session();
+    let word = asked.signal.as_deref().unwrap_or("TERM");
+    let Some(signal) = signal::number(word) else {
+        complain(&format!("Failed to parse signal string {word}."));
+        return Ok(FAILED);
+    };
+    let all = !matches!(asked.kill_who.as_deref(), Some("main" | "control"));
+    let snapshot = Snapshot::take(&session)?;
+    let mut exit = 0;
+    for found in snapshot.chosen(&asked.names) {
+        match found {
+            Found::Unit(unit) => {
+                let targets = names(std::slice::from_ref(&unit.unit));
+                session.ask(Verb::Kill { targets, signal: Some(signal), all })?;
+            }
+            Found::Nobody(name) => {
+                complain(&format!("Failed to kill unit {name}: Unit {name} not loaded."));
+                exit = FAILED;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// `reset-failed`: failures are forgotten; what is needed is tried again.
+pub(super) fn reset_failed(asked: &Asked) -> Outcome {
+    let session = session();
+    let snapshot = Snapshot::take(&session)?;
+    let chosen = snapshot.chosen(&asked.names);
+    let units: Vec<&UnitStatus> = match asked.names.is_empty() {
+        true => snapshot.status.units.iter().collect(),
+        false => chosen
+            .iter()
+            .filter_map(|found| match found {
+                Found::Unit(unit) => Some(*unit),
+                Found::Nobody(_) => None,
+            })
+            .collect(),
+    };
+    for unit in units.into_iter().filter(|unit| snapshot.shown(unit).active == "failed") {
+        let targets = names(std::slice::from_ref(&unit.unit));
+        // One that its file has failed stays so.
+        if session.ask(Verb::Retry { targets }).is_ok() {
+            aloud(asked, &format!("{} is tried again if it is needed", unit.unit));
+        }
+    }
+    Ok(0)
+}

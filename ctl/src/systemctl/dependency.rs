@@ -1,0 +1,108 @@
+//! `list-dependencies`: what a unit pulls in, as a tree; with `--reverse` what pulls it in.
+
+use super::snapshot::{Found, Snapshot, session};
+use super::words::Asked;
+use super::{FAILED, Outcome, complain};
+use crate::session;
+use groundstate_units::control::answer::Graph;
+use groundstate_units::control::request::Verb;
+use groundstate_units::spec::DependencyKind;
+use std::collections::BTreeSet;
+
+/// Deeper than this nothing is shown.
+const DEPTH: usize = 32;
+
+/// `list-dependencies`.
+pub(super) fn run(asked: &Asked) -> Outcome {
+    let session = session();
+    let snapshot = Snapshot::take(&session)?;
+    let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
+    let names = match asked.names.is_empty() {
+        true => snapshot.status.goal.clone(),
+        false => asked.names.clone(),
+    };
+    let mut exit = 0;
+    for found in snapshot.chosen(&names) {
+        match found {
+            Found::Unit(unit) => {
+                let mut tree =
+                    Tree { snapshot: &snapshot, graph: &graph, asked, text: String::new() };
+                tree.text = format!("{}\n", snapshot.shown(unit).name);
+                tree.draw(&unit.unit);
+                session::print(&tree.text)?;
+            }
+            Found::Nobody(name) => {
+                complain(&format!("Unit {name} could not be found."));
+                exit = FAILED;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+struct Tree<'a> {
+    snapshot: &'a Snapshot,
+    graph: &'a Graph,
+    asked: &'a Asked,
+    text: String,
+}
+
+struct Branch {
+    unit: String,
+    stem: String,
+    last: bool,
+}
+
+impl Tree<'_> {
+    /// Depth first, with a stack of its own. A unit is opened once, and targets only, unless
+    /// everything is asked for.
+    fn draw(&mut self, root: &str) {
+        let mut open: BTreeSet<String> = [root.to_string()].into();
+        let mut left = self.below(root, "");
+        left.reverse();
+        while let Some(Branch { unit, stem, last }) = left.pop() {
+            let Some(status) = self.snapshot.status.units.iter().find(|one| one.unit == unit)
+            else {
+                continue;
+            };
+            let shown = self.snapshot.shown(status);
+            let mark = match shown.active {
+                "active" | "reloading" => "●",
+                "failed" => "×",
+                _ => "○",
+            };
+            let (fork, deeper) = if last { ("└─", "  ") } else { ("├─", "│ ") };
+            match self.asked.plain {
+                true => {
+                    let indent = "  ".repeat(1 + stem.chars().count() / 2);
+                    self.text.push_str(&format!("{indent}{}\n", shown.name));
+                }
+                false => self.text.push_str(&format!("{mark} {stem}{fork}{}\n", shown.name)),
+            }
+            let opens = self.asked.all || shown.kind() == "target" || self.asked.reverse;
+            if opens && stem.chars().count() < 2 * DEPTH && open.insert(unit.clone()) {
+                let mut below = self.below(&unit, &format!("{stem}{deeper}"));
+                below.reverse();
+                left.extend(below);
+            }
+        }
+    }
+
+    fn below(&self, unit: &str, stem: &str) -> Vec<Branch> {
+        let pulls = |kind: DependencyKind| {
+            use DependencyKind::{DependsMs, DependsOn, WaitsFor, Wants};
+            matches!(kind, DependsMs | DependsOn | WaitsFor | Wants)
+        };
+        let mut names = BTreeSet::new();
+        for edge in self.graph.edges.iter().filter(|edge| pulls(edge.kind)) {
+            match self.asked.reverse {
+                false if edge.from == unit => names.extend(edge.to.clone()),
+                true if edge.to.as_deref() == Some(unit) => names.extend([edge.from.clone()]),
+                _ => {}
+            }
+        }
+        let count = names.len();
+        let branch = |(at, unit)| Branch { unit, stem: stem.to_string(), last: at + 1 == count };
+        names.into_iter().enumerate().map(branch).collect()
+    }
+}

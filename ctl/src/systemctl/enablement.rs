@@ -1,0 +1,140 @@
+//! `is-enabled`, and the state of a unit file: masked by a link or by policy, enabled by a
+//! link or by policy, static where there is nothing to enable.
+
+use super::snapshot::{session, with_suffix};
+use super::unit_file::{Folders, UnitFile, install_of, template_of};
+use super::words::Asked;
+use super::{FAILED, Outcome, complain};
+use crate::exit::Trouble;
+use crate::policy_file;
+use crate::session::{self, Session};
+use groundstate_units::control::answer::Pong;
+use groundstate_units::policy::Policy;
+use std::fs;
+use std::path::Path;
+
+/// What the state of unit files is told from.
+pub(super) struct Enablement {
+    /// Where they are.
+    pub(super) folders: Folders,
+    /// init, where there is one and no `--root`.
+    pub(super) init: Option<Pong>,
+    policy: Policy,
+}
+
+impl Enablement {
+    /// For the running init, or for the tree `--root` names.
+    pub(super) fn of(session: &Session, root: Option<&str>) -> Result<Enablement, Trouble> {
+        let init = if root.is_some() { None } else { session.init()? };
+        let folders = Folders::new(root, init.as_ref());
+        let mut policy = Policy::default();
+        if let Some(init) = &init {
+            policy = policy_file::read(&init.paths.policy).unwrap_or_default();
+            if let Some(passing) = &init.paths.runtime_policy {
+                policy = policy.overlaid(&policy_file::read(passing).unwrap_or_default());
+            }
+        } else {
+            let path = format!("{}/etc/groundstate/policy.yaml", root.unwrap_or_default());
+            policy = policy.overlaid(&policy_file::read(&path).unwrap_or_default());
+        }
+        Ok(Enablement { folders, init, policy })
+    }
+
+    /// The word for a file.
+    pub(super) fn state(&self, file: &UnitFile) -> &'static str {
+        let named = |names: &std::collections::BTreeSet<groundstate_units::name::Name>| {
+            let bare = file.name.strip_suffix(".service").unwrap_or(&file.name);
+            names.contains(file.name.as_str()) || names.contains(bare)
+        };
+        let passing = file.path.parent().is_some_and(|dir| self.folders.is_passing(dir));
+        if file.masked {
+            return if passing { "masked-runtime" } else { "masked" };
+        }
+        if named(&self.policy.mask) {
+            return "masked";
+        }
+        let install = install_of(&file.name, &self.folders.text(file));
+        let native = file.path.extension().is_some_and(|extension| extension == "yaml");
+        if named(&self.policy.disable) && !install.is_empty() {
+            return "disabled";
+        }
+        if let Some(word) = self.linked(&file.name) {
+            return word;
+        }
+        if self.is_alias(file) {
+            return "alias";
+        }
+        match () {
+            () if install.is_empty() && !install.also.is_empty() => "indirect",
+            () if install.is_empty() => "static",
+            () if named(&self.policy.enable) => "enabled",
+            () if native && self.folders.enabled_by_default => "enabled",
+            () => "disabled",
+        }
+    }
+
+    /// A file in the directories of this machine's own whose name is another's.
+    fn is_alias(&self, file: &UnitFile) -> bool {
+        let Ok(to) = fs::read_link(&file.path) else { return false };
+        let to = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        to != file.name && template_of(&file.name).is_none_or(|template| template != to)
+    }
+
+    /// Something's `.wants` or `.requires` names it, or an alias of it stands in a directory of
+    /// this machine's own.
+    fn linked(&self, name: &str) -> Option<&'static str> {
+        for runtime in [false, true] {
+            let dir = self.folders.config(runtime);
+            let Ok(entries) = fs::read_dir(&dir) else { continue };
+            for entry in entries.flatten() {
+                let folder = entry.file_name().to_string_lossy().into_owned();
+                let wants = folder.ends_with(".wants") || folder.ends_with(".requires");
+                if wants && holds(&entry.path(), name) || points_at(&entry.path(), &folder, name) {
+                    return Some(if runtime { "enabled-runtime" } else { "enabled" });
+                }
+            }
+        }
+        None
+    }
+}
+
+fn holds(folder: &Path, name: &str) -> bool {
+    if fs::symlink_metadata(folder.join(name)).is_ok() {
+        return true;
+    }
+    // A template is enabled by its instances.
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    let template = |entry: fs::DirEntry| template_of(&entry.file_name().to_string_lossy());
+    name.contains("@.") && entries.flatten().filter_map(template).any(|one| one == name)
+}
+
+fn points_at(link: &Path, own: &str, name: &str) -> bool {
+    let to = fs::read_link(link).ok();
+    let to = to.as_deref().and_then(Path::file_name).map(|to| to.to_string_lossy());
+    own != name && to.is_some_and(|to| to == name)
+}
+
+/// `is-enabled`: 0 when any is; what can not be enabled counts as enabled, as in systemd.
+pub(super) fn is_enabled(asked: &Asked) -> Outcome {
+    let session = session();
+    let enablement = Enablement::of(&session, asked.root.as_deref())?;
+    let mut any = false;
+    for name in &asked.names {
+        let name = with_suffix(name);
+        let Some(file) = enablement.folders.find(&name) else {
+            complain(&format!(
+                "Failed to get unit file state for {name}: No such file or directory"
+            ));
+            continue;
+        };
+        let word = enablement.state(&file);
+        any |= matches!(
+            word,
+            "enabled" | "enabled-runtime" | "static" | "alias" | "indirect" | "generated"
+        );
+        if !asked.quiet {
+            session::print(word)?;
+        }
+    }
+    Ok(if any { 0 } else { FAILED })
+}

@@ -1,0 +1,116 @@
+//! `systemctl` for packages, units and scripts that call it: its verbs said in terms of the
+//! graph and the goal. It knows nothing of D-Bus and nothing that systemd knows and init does
+//! not; it is as true as its answers have to be for those who ask by program.
+//!
+//! [`words`] reads the command line, [`snapshot`] is what init said, [`shown`] one unit in
+//! systemd's words. Then one file per group of verbs. Exit codes as systemctl(1) has them:
+//! 3 for a unit that is not active, 4 for none of that name, 5 for a start of such a one.
+
+mod change;
+mod dependency;
+mod enablement;
+mod install;
+mod list;
+mod manager;
+mod property;
+mod question;
+mod shown;
+mod snapshot;
+mod status;
+mod unit_file;
+mod wait;
+mod words;
+
+pub(crate) use shown::{SUFFIXES, glob};
+pub(crate) use snapshot::session;
+
+use crate::exit::{Exit, Trouble};
+use std::io::Write;
+use words::Asked;
+
+/// The exit status of a verb, or why there is none.
+type Outcome = Result<u8, Trouble>;
+
+/// EXIT_FAILURE.
+const FAILED: u8 = 1;
+/// LSB: the program is not running.
+const NOT_RUNNING: u8 = 3;
+/// LSB: the status is unknown; here: there is no such unit.
+const NO_SUCH_UNIT: u8 = 4;
+/// LSB: not installed.
+const NOT_INSTALLED: u8 = 5;
+
+/// Does what was asked.
+pub(crate) fn main(called: &str, words: &[String]) -> u8 {
+    let asked = match Asked::parse(called, words) {
+        Ok(asked) => asked,
+        Err(complaint) => {
+            complain(&complaint);
+            return FAILED;
+        }
+    };
+    match run(&asked) {
+        Ok(status) => status,
+        Err(Trouble::Unread) => 0,
+        Err(Trouble::Said(_)) => FAILED,
+        Err(Trouble::Failed(exit, failure)) => {
+            complain(&failure.message);
+            if !failure.hint.is_empty() {
+                complain(&failure.hint);
+            }
+            if exit == Exit::Denied { NO_SUCH_UNIT } else { FAILED }
+        }
+    }
+}
+
+/// To stderr; there is nowhere left to complain to.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn run(asked: &Asked) -> Outcome {
+    match asked.verb.as_str() {
+        "help" => manager::help(),
+        "version" => manager::version(),
+        "is-active" => question::is_active(asked),
+        "is-failed" => question::is_failed(asked),
+        "is-enabled" => enablement::is_enabled(asked),
+        "is-system-running" => question::is_system_running(asked),
+        "status" => status::run(asked),
+        "show" => property::run(asked),
+        "cat" => status::cat(asked),
+        "list-units" | "list-sockets" | "list-timers" | "list-paths" => list::units(asked),
+        "list-unit-files" => list::unit_files(asked),
+        "list-dependencies" => dependency::run(asked),
+        "list-jobs" => list::jobs(asked),
+        "start"
+        | "stop"
+        | "restart"
+        | "try-restart"
+        | "condrestart"
+        | "reload"
+        | "reload-or-restart"
+        | "reload-or-try-restart"
+        | "try-reload-or-restart"
+        | "force-reload"
+        | "condreload"
+        | "condstop"
+        | "isolate" => change::run(asked),
+        "kill" => change::kill(asked),
+        "reset-failed" => change::reset_failed(asked),
+        "enable" | "disable" | "reenable" | "mask" | "unmask" | "preset" | "preset-all"
+        | "add-wants" | "add-requires" | "revert" | "link" => install::run(asked),
+        "daemon-reload" | "daemon-reexec" => manager::reload(asked),
+        "get-default" => manager::get_default(asked),
+        "set-default" => manager::set_default(asked),
+        "default" | "rescue" | "emergency" => change::goal(asked),
+        "poweroff" | "reboot" | "halt" | "kexec" | "exit" | "soft-reboot" => manager::power(asked),
+        "show-environment" => manager::environment(),
+        "daemon" | "log-level" | "log-target" | "service-watchdogs" | "set-environment"
+        | "unset-environment" | "import-environment" => manager::ignored(asked),
+        other => {
+            complain(&format!("Unknown command verb {other}."));
+            Ok(FAILED)
+        }
+    }
+}

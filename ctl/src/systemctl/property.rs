@@ -1,0 +1,228 @@
+//! `show`: properties of a unit, or of the manager, as `NAME=value` lines. Those that
+//! programs ask for; one that is not here is left out, as systemctl leaves out unknown ones.
+
+use super::Outcome;
+use super::enablement::Enablement;
+use super::question::system_word;
+use super::shown::Shown;
+use super::snapshot::{Found, Snapshot, session};
+use super::words::Asked;
+use crate::exit::Trouble;
+use crate::session;
+use crate::systemctl::list::preset;
+use groundstate_units::control::answer::{Cause, Graph, UnitStatus};
+use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
+use groundstate_units::spec::{DependencyKind, Kind};
+
+type Properties = Vec<(&'static str, String)>;
+
+/// `show`.
+pub(super) fn run(asked: &Asked) -> Outcome {
+    let session = session();
+    let snapshot = Snapshot::take(&session)?;
+    if asked.names.is_empty() {
+        print(asked, &manager(&snapshot))?;
+        return Ok(0);
+    }
+    let enablement = Enablement::of(&session, None)?;
+    let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
+    for (at, found) in snapshot.chosen(&asked.names).into_iter().enumerate() {
+        if at > 0 {
+            session::print("\n")?;
+        }
+        let properties = match found {
+            Found::Unit(unit) => {
+                let mut all = of_unit(unit, &snapshot.shown(unit), &enablement);
+                all.extend(edges(unit, &graph));
+                all
+            }
+            Found::Nobody(name) => of_nobody(&name),
+        };
+        print(asked, &properties)?;
+    }
+    Ok(0)
+}
+
+fn print(asked: &Asked, properties: &Properties) -> Result<(), Trouble> {
+    let mut text = String::new();
+    let mut put = |name: &str, value: &str| match asked.value {
+        true => text.push_str(&format!("{value}\n")),
+        false => text.push_str(&format!("{name}={value}\n")),
+    };
+    if asked.properties.is_empty() {
+        let told = properties.iter().filter(|(_, value)| asked.all || !value.is_empty());
+        told.for_each(|(name, value)| put(name, value));
+    }
+    // In systemd the order is that of the properties; by program they are asked for one by one.
+    for name in &asked.properties {
+        if let Some((name, value)) = properties.iter().find(|(known, _)| known == name) {
+            put(name, value);
+        }
+    }
+    session::print(&text)
+}
+
+fn manager(snapshot: &Snapshot) -> Properties {
+    let failed =
+        snapshot.status.units.iter().filter(|unit| snapshot.shown(unit).active == "failed");
+    let jobs =
+        snapshot.status.units.iter().filter(|unit| {
+            matches!(unit.state, State::Starting | State::Stopping | State::Waiting)
+        });
+    vec![
+        ("Version", format!("groundstate {}", snapshot.pong.version)),
+        ("SystemState", system_word(snapshot.status.system).to_string()),
+        ("NFailedUnits", failed.count().to_string()),
+        ("NJobs", jobs.count().to_string()),
+        ("NNames", snapshot.status.units.len().to_string()),
+        ("UnitPath", snapshot.pong.paths.unit_dirs.join(" ")),
+        ("UserspaceTimestamp", stamp(&snapshot.status.booted)),
+        ("Virtualization", String::new()),
+    ]
+}
+
+fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Properties {
+    let file = enablement.folders.find(&shown.name);
+    let file_state = file.as_ref().map(|file| enablement.state(file)).unwrap_or_default();
+    let mut names = vec![shown.name.clone()];
+    names.extend(unit.provides.iter().filter(|name| super::shown::has_suffix(name)).cloned());
+    names.dedup();
+    let pid = unit.main_pid.unwrap_or(0).to_string();
+    let since = stamp(&unit.since);
+    let when = |is: bool| if is { since.clone() } else { String::new() };
+    let (code, status) = ended(unit);
+    let broken = match unit.reason.as_ref().map(|why| (&why.cause, &why.text)) {
+        Some((Cause::Config { .. }, text)) => text.clone(),
+        _ => String::new(),
+    };
+    vec![
+        ("Type", service_type(unit.kind).to_string()),
+        ("Restart", String::new()),
+        ("MainPID", pid.clone()),
+        ("ExecMainPID", pid),
+        ("ExecMainCode", code.to_string()),
+        ("ExecMainStatus", status.to_string()),
+        ("NRestarts", unit.attempt.to_string()),
+        ("Result", result(unit).to_string()),
+        ("StatusText", unit.status.clone()),
+        ("StatusErrno", "0".to_string()),
+        ("Id", shown.name.clone()),
+        ("Names", names.join(" ")),
+        ("Description", shown.description.clone()),
+        ("LoadState", shown.load.to_string()),
+        ("LoadError", broken),
+        ("ActiveState", shown.active.to_string()),
+        ("SubState", shown.sub.to_string()),
+        ("FragmentPath", unit.file.clone()),
+        ("SourcePath", String::new()),
+        ("UnitFileState", file_state.to_string()),
+        ("UnitFilePreset", preset(file_state).unwrap_or_default().to_string()),
+        ("StateChangeTimestamp", since.clone()),
+        ("ActiveEnterTimestamp", when(unit.state.is_active())),
+        ("InactiveEnterTimestamp", when(matches!(unit.state, State::Disabled | State::Failed))),
+        ("ExecMainStartTimestamp", when(unit.main_pid.is_some())),
+        ("CanStart", "yes".to_string()),
+        ("CanStop", "yes".to_string()),
+        ("CanReload", "yes".to_string()),
+        ("CanIsolate", "yes".to_string()),
+        ("NeedDaemonReload", "no".to_string()),
+        ("Job", "0".to_string()),
+        ("InvocationID", unit.run.map(|run| format!("{run:032x}")).unwrap_or_default()),
+    ]
+}
+
+fn of_nobody(name: &str) -> Properties {
+    vec![
+        ("MainPID", "0".to_string()),
+        ("Result", "success".to_string()),
+        ("Id", name.to_string()),
+        ("Names", name.to_string()),
+        ("Description", name.to_string()),
+        ("LoadState", "not-found".to_string()),
+        ("LoadError", format!("Unit {name} not found.")),
+        ("ActiveState", "inactive".to_string()),
+        ("SubState", "dead".to_string()),
+        ("FragmentPath", String::new()),
+        ("UnitFileState", String::new()),
+        ("NeedDaemonReload", "no".to_string()),
+    ]
+}
+
+fn edges(unit: &UnitStatus, graph: &Graph) -> Properties {
+    let list = |kinds: &[DependencyKind], out: bool| {
+        let mut names: Vec<&str> = Vec::new();
+        for edge in graph.edges.iter().filter(|edge| kinds.contains(&edge.kind)) {
+            let name = match out {
+                true if edge.from == unit.unit => edge.target.as_str(),
+                false if edge.to.as_deref() == Some(&unit.unit) => edge.from.as_str(),
+                _ => continue,
+            };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.join(" ")
+    };
+    use DependencyKind::{After, Conflicts, DependsMs, DependsOn, RestartWith, WaitsFor, Wants};
+    let ordered = [After, DependsMs, DependsOn, WaitsFor];
+    vec![
+        ("Requires", list(&[DependsMs], true)),
+        ("BindsTo", list(&[DependsOn], true)),
+        ("Wants", list(&[Wants, WaitsFor], true)),
+        ("WantedBy", list(&[Wants, WaitsFor], false)),
+        ("RequiredBy", list(&[DependsMs], false)),
+        ("BoundBy", list(&[DependsOn], false)),
+        ("PartOf", list(&[RestartWith], true)),
+        ("ConsistsOf", list(&[RestartWith], false)),
+        ("Conflicts", list(&[Conflicts], true)),
+        ("After", list(&ordered, true)),
+        ("Before", list(&ordered, false)),
+    ]
+}
+
+/// The word of `Result=`.
+fn result(unit: &UnitStatus) -> &'static str {
+    if unit.state != State::Failed && unit.attempt == 0 {
+        return "success";
+    }
+    match unit.reason.as_ref().map(|why| &why.cause) {
+        Some(Cause::Exit { .. }) => "exit-code",
+        Some(Cause::Signal { core: true, .. }) => "core-dump",
+        Some(Cause::Signal { .. }) => "signal",
+        Some(Cause::StartTimeout | Cause::StopTimeout) => "timeout",
+        Some(Cause::Watchdog) => "watchdog",
+        Some(Cause::Oom) => "oom-kill",
+        Some(Cause::Protocol { .. }) => "protocol",
+        Some(Cause::Exec { .. }) => "exit-code",
+        Some(Cause::Backoff { .. }) => "exit-code",
+        None => "success",
+        Some(_) => "resources",
+    }
+}
+
+/// `ExecMainCode` (CLD_EXITED, CLD_KILLED, CLD_DUMPED) and `ExecMainStatus`.
+fn ended(unit: &UnitStatus) -> (u8, u8) {
+    match unit.reason.as_ref().map(|why| &why.cause) {
+        Some(Cause::Exit { code }) => (1, *code),
+        Some(Cause::Signal { signal, core }) => (if *core { 3 } else { 2 }, *signal),
+        _ => (0, 0),
+    }
+}
+
+fn service_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::ForegroundNotified => "notify",
+        Kind::BackgroundPidfile | Kind::BackgroundScripted => "forking",
+        Kind::Oneshot => "oneshot",
+        Kind::ForegroundSupervised => "exec",
+        Kind::Virtual | Kind::Socket | Kind::Timer | Kind::Path => "",
+    }
+}
+
+/// `Sat 2026-11-21 08:20:40 UTC`, in the zone of this machine.
+pub(super) fn stamp(time: &str) -> String {
+    let Ok(at) = time.parse::<jiff::Timestamp>() else { return String::new() };
+    let zoned = at.to_zoned(jiff::tz::TimeZone::system());
+    zoned.strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string()
+}

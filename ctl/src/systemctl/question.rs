@@ -1,0 +1,69 @@
+//! `is-active`, `is-failed`, `is-system-running`: one word a line, and the exit status.
+
+use super::snapshot::{Found, Snapshot, session};
+use super::words::Asked;
+use super::{FAILED, NO_SUCH_UNIT, NOT_RUNNING, Outcome};
+use crate::connection::Connection;
+use crate::session;
+use groundstate_units::control::answer::{Settled, System};
+use groundstate_units::control::request::Verb;
+
+/// `is-active`: 0 when any of them is, else 3; 4 where none is known at all.
+pub(super) fn is_active(asked: &Asked) -> Outcome {
+    ask(asked, &["active", "reloading"])
+}
+
+/// `is-failed`: 0 when any of them is, else 1.
+pub(super) fn is_failed(asked: &Asked) -> Outcome {
+    Ok(if ask(asked, &["failed"])? == 0 { 0 } else { FAILED })
+}
+
+fn ask(asked: &Asked, good: &[&str]) -> Outcome {
+    let snapshot = Snapshot::take(&session())?;
+    let (mut any, mut known) = (false, false);
+    for found in snapshot.chosen(&asked.names) {
+        let word = match found {
+            Found::Unit(unit) => {
+                known = true;
+                snapshot.shown(unit).active
+            }
+            Found::Nobody(_) => "inactive",
+        };
+        any |= good.contains(&word);
+        if !asked.quiet {
+            session::print(word)?;
+        }
+    }
+    Ok(match (any, known) {
+        (true, _) => 0,
+        (false, true) => NOT_RUNNING,
+        (false, false) => NO_SUCH_UNIT,
+    })
+}
+
+/// `is-system-running`.
+pub(super) fn is_system_running(asked: &Asked) -> Outcome {
+    let session = session();
+    if asked.wait {
+        let mut connection: Connection = session.connect()?;
+        connection.patience(None);
+        connection.tell(Verb::Wait {})?;
+        connection.next::<Settled>()?;
+    }
+    let snapshot = Snapshot::take(&session)?;
+    let word = system_word(snapshot.status.system);
+    if !asked.quiet {
+        session::print(word)?;
+    }
+    Ok(if word == "running" { 0 } else { FAILED })
+}
+
+/// The word for everything: systemd has none for a failed goal.
+pub(super) fn system_word(system: System) -> &'static str {
+    match system {
+        System::Running => "running",
+        System::Starting => "starting",
+        System::Stopping => "stopping",
+        System::Degraded | System::Failed => "degraded",
+    }
+}

@@ -1,0 +1,263 @@
+//! Unit files on disk as enabling sees them: where they are, what their `[Install]` says,
+//! which links point at them. What else a file says is for `units` to read.
+
+use groundstate_units::control::answer::Pong;
+use groundstate_units::settings_file;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// systemd's own directories, systemd.unit(5); earlier hides later.
+const STANDARD: [&str; 5] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/lib/systemd/system",
+    "/usr/lib/systemd/system",
+];
+/// Where links are made that last.
+const LASTING: &str = "/etc/systemd/system";
+/// Where those are made that do not.
+const PASSING: &str = "/run/systemd/system";
+
+/// The directories unit files are in.
+pub(super) struct Folders {
+    root: PathBuf,
+    /// In the order of precedence, below the root.
+    pub(super) dirs: Vec<PathBuf>,
+    /// `default-policy` of init.yaml.
+    pub(super) enabled_by_default: bool,
+}
+
+/// A unit file that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnitFile {
+    /// The name it was looked for under.
+    pub(super) name: String,
+    /// Its path, as found.
+    pub(super) path: PathBuf,
+    /// The path as it is without the root.
+    pub(super) shown: String,
+    /// A link to /dev/null, or empty.
+    pub(super) masked: bool,
+    /// Found under the name of its template.
+    pub(super) template: bool,
+}
+
+/// What `[Install]` says. For a native unit: its `wanted-by` and `required-by`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Install {
+    /// `WantedBy=`.
+    pub(super) wanted_by: Vec<String>,
+    /// `RequiredBy=`.
+    pub(super) required_by: Vec<String>,
+    /// `Alias=`.
+    pub(super) alias: Vec<String>,
+    /// `Also=`.
+    pub(super) also: Vec<String>,
+    /// `DefaultInstance=`.
+    pub(super) default_instance: Option<String>,
+}
+
+impl Install {
+    /// Says nothing that enabling could do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted_by.is_empty() && self.required_by.is_empty() && self.alias.is_empty()
+    }
+}
+
+impl Folders {
+    /// Those of an init, or of a tree of files without one.
+    pub(super) fn new(root: Option<&str>, init: Option<&Pong>) -> Folders {
+        let root = PathBuf::from(root.unwrap_or("/"));
+        let config = init.map_or("/etc/groundstate/init.yaml", |init| init.paths.config.as_str());
+        let text = fs::read(below(&root, config)).unwrap_or_default();
+        let (settings, _) = settings_file::read(&config.into(), &text);
+        let mut dirs: Vec<String> = STANDARD.iter().map(|dir| (*dir).to_string()).collect();
+        match init {
+            Some(init) => {
+                // init's own order; what it does not read can still be enabled.
+                let mut known = init.paths.unit_dirs.clone();
+                known.extend(dirs.into_iter().filter(|dir| !init.paths.unit_dirs.contains(dir)));
+                dirs = known;
+            }
+            None => dirs.extend(settings.unit_dirs.clone().unwrap_or_default()),
+        }
+        let mut whole: Vec<PathBuf> = Vec::new();
+        for dir in dirs.iter().map(|dir| below(&root, dir)) {
+            // /lib is a link to /usr/lib on a merged system: each directory once.
+            let real = fs::canonicalize(&dir).unwrap_or_else(|_| dir.clone());
+            if !whole.iter().any(|old| fs::canonicalize(old).is_ok_and(|old| old == real)) {
+                whole.push(dir);
+            }
+        }
+        Folders { root, dirs: whole, enabled_by_default: settings.enabled_by_default }
+    }
+
+    /// Where links are made.
+    pub(super) fn config(&self, runtime: bool) -> PathBuf {
+        below(&self.root, if runtime { PASSING } else { LASTING })
+    }
+
+    /// The directory's links last only until the next boot.
+    pub(super) fn is_passing(&self, dir: &Path) -> bool {
+        dir.starts_with(below(&self.root, "/run"))
+    }
+
+    /// The file of a unit; that of its template for an instance without its own.
+    pub(super) fn find(&self, name: &str) -> Option<UnitFile> {
+        self.exactly(name, name).or_else(|| self.exactly(name, &template_of(name)?))
+    }
+
+    fn exactly(&self, name: &str, file: &str) -> Option<UnitFile> {
+        let dirs = self.dirs.iter();
+        dirs.map(|dir| dir.join(file)).find_map(|path| self.at(name, path, name != file)).or_else(
+            || {
+                let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+                let native = [format!("{file}.yaml"), format!("{stem}.yaml")];
+                let paths =
+                    self.dirs.iter().flat_map(|dir| native.iter().map(|name| dir.join(name)));
+                paths.into_iter().find_map(|path| self.at(name, path, name != file))
+            },
+        )
+    }
+
+    fn at(&self, name: &str, path: PathBuf, template: bool) -> Option<UnitFile> {
+        let found = fs::symlink_metadata(&path).ok()?;
+        let to_null = fs::read_link(&path).is_ok_and(|to| to == Path::new("/dev/null"));
+        if found.is_dir() {
+            return None;
+        }
+        let masked = to_null || (found.is_file() && found.len() == 0);
+        let shown = match path.strip_prefix(&self.root) {
+            Ok(rest) => format!("/{}", rest.display()),
+            Err(_) => path.display().to_string(),
+        };
+        Some(UnitFile { name: name.to_string(), path, shown, masked, template })
+    }
+
+    /// A link's target, or a file, read below the root.
+    pub(super) fn text(&self, file: &UnitFile) -> String {
+        let mut path = file.path.clone();
+        // A link made for the finished system points past the root it is looked at from.
+        for _ in 0..8 {
+            match fs::read_link(&path) {
+                Ok(to) if to.is_absolute() => path = below(&self.root, &to.to_string_lossy()),
+                Ok(to) => path = path.parent().map(|dir| dir.join(&to)).unwrap_or(to),
+                Err(_) => break,
+            }
+        }
+        String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+    }
+
+    /// `NAME.d/*.conf`, of the template too, in the order they count.
+    pub(super) fn drop_ins(&self, name: &str) -> Vec<PathBuf> {
+        let mut found: Vec<PathBuf> = Vec::new();
+        for owner in template_of(name).into_iter().chain([name.to_string()]) {
+            for dir in &self.dirs {
+                let Ok(entries) = fs::read_dir(dir.join(format!("{owner}.d"))) else { continue };
+                let files = entries.flatten().map(|entry| entry.path());
+                let conf = |path: &PathBuf| path.extension().is_some_and(|end| end == "conf");
+                let hidden =
+                    |path: &PathBuf| found.iter().any(|old| old.file_name() == path.file_name());
+                let fresh: Vec<PathBuf> = files.filter(conf).filter(|path| !hidden(path)).collect();
+                found.extend(fresh);
+            }
+        }
+        found.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
+        found
+    }
+
+    /// Every unit file's name with its path, systemd's before native ones.
+    pub(super) fn all(&self) -> Vec<UnitFile> {
+        let mut found: Vec<UnitFile> = Vec::new();
+        for dir in &self.dirs {
+            let Ok(entries) = fs::read_dir(dir) else { continue };
+            for entry in entries.flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if !super::shown::has_suffix(&name) || found.iter().any(|old| old.name == name) {
+                    continue;
+                }
+                found.extend(self.at(&name, entry.path(), false));
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        found
+    }
+}
+
+/// The template of an instance.
+pub(super) fn template_of(name: &str) -> Option<String> {
+    let (stem, suffix) = name.rsplit_once('.')?;
+    let (prefix, instance) = stem.split_once('@')?;
+    (!instance.is_empty()).then(|| format!("{prefix}@.{suffix}"))
+}
+
+fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// Reads `[Install]` for the unit of this name, specifiers filled in.
+pub(super) fn install_of(name: &str, text: &str) -> Install {
+    let mut install = Install::default();
+    let mut inside = false;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line == "[Install]";
+        } else if let (true, Some((key, value))) = (inside, line.split_once('=')) {
+            let mut words = value.split_whitespace().map(|word| filled(word, name));
+            match key.trim() {
+                "WantedBy" => install.wanted_by.extend(words),
+                "RequiredBy" => install.required_by.extend(words),
+                "Alias" => install.alias.extend(words),
+                "Also" => install.also.extend(words),
+                "DefaultInstance" => install.default_instance = words.next(),
+                _ => {}
+            }
+        } else if let Some(value) = line.strip_prefix("wanted-by:") {
+            install.wanted_by.extend(native_list(value));
+        } else if let Some(value) = line.strip_prefix("required-by:") {
+            install.required_by.extend(native_list(value));
+        }
+    }
+    install
+}
+
+fn native_list(value: &str) -> impl Iterator<Item = String> {
+    let words = value.split([',', '[', ']', '"', '\'']).map(str::trim);
+    words.filter(|word| !word.is_empty()).map(str::to_string)
+}
+
+/// The specifiers that `[Install]` takes, systemd.unit(5).
+fn filled(word: &str, name: &str) -> String {
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    let (prefix, instance) = stem.split_once('@').unwrap_or((stem, ""));
+    word.replace("%%", "\0")
+        .replace("%n", name)
+        .replace("%N", stem)
+        .replace("%p", prefix)
+        .replace("%i", instance)
+        .replace('\0', "%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn install_says_where_an_instance_belongs() {
+        let text =
+            "[Unit]\nWantedBy=no\n[Install]\nWantedBy=a.target b-%i.target\nAlias=x.service\n";
+        let install = install_of("getty@tty1.service", text);
+        assert_eq!(install.wanted_by, ["a.target", "b-tty1.target"]);
+        assert_eq!(install.alias, ["x.service"]);
+        assert!(install_of("a.service", "[Service]\nExecStart=/x\n").is_empty());
+        assert_eq!(install_of("web", "unit: web\nwanted-by: a, b\n").wanted_by, ["a", "b"]);
+    }
+
+    #[test]
+    fn an_instance_has_a_template() {
+        assert_eq!(template_of("getty@tty1.service").as_deref(), Some("getty@.service"));
+        assert_eq!(template_of("getty@.service"), None);
+        assert_eq!(template_of("ssh.service"), None);
+    }
+}

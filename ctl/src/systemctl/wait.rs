@@ -1,0 +1,109 @@
+//! Waiting as systemctl does: until each unit named has become what it was told to be, or
+//! has failed at it. Not until the whole system rests: that is `initctl --wait`.
+
+use crate::connection::Connection;
+use crate::exit::{Exit, Trouble};
+use crate::session::Session;
+use groundstate_units::control::answer::{Cause, Event, Status, UnitStatus};
+use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
+use groundstate_units::name::Name;
+use std::time::Duration;
+
+/// After this long without an event the states are looked at all the same.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// What a unit is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// Active, in another run than this one.
+    Up(Option<u64>),
+    /// Gone.
+    Down,
+    /// Done with its reload.
+    Reloaded,
+}
+
+/// A unit that is waited for.
+#[derive(Clone, Debug)]
+pub(super) struct Awaited {
+    /// Its name.
+    pub(super) unit: String,
+    /// Its failures when it was told.
+    pub(super) attempt: u32,
+    /// What for.
+    pub(super) aim: Aim,
+}
+
+/// A listener, made before the change it is about.
+pub(super) struct Watch(Connection);
+
+impl Watch {
+    /// Begins to listen.
+    pub(super) fn begin(session: &Session) -> Result<Watch, Trouble> {
+        let seq = session.init()?.map_or(0, |init| init.seq);
+        let mut events = session.connect()?;
+        events.patience(Some(AGAIN));
+        events.tell(Verb::Events { follow: true, after: seq })?;
+        Ok(Watch(events))
+    }
+
+    /// Until all are there or have failed: those that have.
+    pub(super) fn until(
+        mut self,
+        session: &Session,
+        awaited: &[Awaited],
+    ) -> Result<Vec<UnitStatus>, Trouble> {
+        loop {
+            let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+            let mut moving = false;
+            let mut failed = Vec::new();
+            for one in awaited {
+                let Some(unit) = status.units.iter().find(|unit| unit.unit == one.unit) else {
+                    continue;
+                };
+                match outcome(unit, one) {
+                    None => moving = true,
+                    Some(true) => {}
+                    Some(false) => failed.push(unit.clone()),
+                }
+            }
+            if !moving {
+                return Ok(failed);
+            }
+            match self.0.next::<Event>() {
+                Ok(Some(_)) => {}
+                Err(Trouble::Failed(Exit::TimedOut, _)) | Ok(None) => self = Watch::begin(session)?,
+                Err(other) => return Err(other),
+            }
+        }
+    }
+}
+
+/// None: on its way. Names that are gone count as done.
+fn outcome(unit: &UnitStatus, awaited: &Awaited) -> Option<bool> {
+    let up = !matches!(unit.state, State::Disabled | State::Waiting | State::Failed);
+    match awaited.aim {
+        Aim::Down => (!up).then_some(true),
+        Aim::Reloaded => (unit.state != State::Reloading).then_some(unit.state.is_active()),
+        Aim::Up(before) => {
+            if unit.state.is_active() {
+                return (before.is_none() || unit.run != before).then_some(true);
+            }
+            let retrying = matches!(
+                unit.reason.as_ref().map(|why| &why.cause),
+                Some(Cause::Backoff { .. } | Cause::Config { .. })
+            );
+            let lost = unit.state == State::Failed
+                || unit.attempt > awaited.attempt
+                || (unit.state == State::Waiting && retrying)
+                || (unit.state == State::Disabled && !unit.needed);
+            lost.then_some(false)
+        }
+    }
+}
+
+/// Names as the control socket takes them; one that is none is nobody's.
+pub(super) fn names(units: &[String]) -> Vec<Name> {
+    units.iter().filter_map(|unit| Name::new(unit).ok()).collect()
+}
