@@ -109,6 +109,8 @@ pub(crate) enum Command {
     Whose(Whose),
     /// Find the mistakes in unit files
     Check(Check),
+    /// Print the native form of another init system's unit files; asks no init
+    Convert(Convert),
     /// What a key of a unit file means; asks no init
     Explain(Explain),
     /// Sets of unit files owned by a controller
@@ -310,6 +312,20 @@ pub(crate) struct Check {
     /// Exit 1 on warnings too
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+/// `convert`.
+#[derive(Debug, Args)]
+pub(crate) struct Convert {
+    /// Unit files of systemd; their drop-ins are found beside them
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Refuse units whose sandbox can not be given
+    #[arg(long)]
+    pub(crate) strict_sandbox: bool,
+    /// What became of each directive, instead of the native form
+    #[arg(long)]
+    pub(crate) report: bool,
 }
 
 /// `explain`.

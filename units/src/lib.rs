@@ -42,6 +42,8 @@ pub mod capability;
 pub mod comparison;
 pub mod exec_line;
 #[cfg(feature = "text")]
+pub mod facts;
+#[cfg(feature = "text")]
 mod field;
 #[cfg(feature = "text")]
 pub mod files;
@@ -49,6 +51,8 @@ pub mod files;
 mod finding;
 #[cfg(feature = "text")]
 pub mod folder;
+#[cfg(feature = "text")]
+pub mod import;
 #[cfg(feature = "text")]
 pub mod json_schema;
 #[cfg(feature = "text")]
@@ -73,6 +77,8 @@ mod reuse;
 #[cfg(feature = "text")]
 pub mod settings_file;
 #[cfg(feature = "text")]
+pub mod specifier;
+#[cfg(feature = "text")]
 pub mod text;
 #[cfg(feature = "text")]
 mod unit_file;
@@ -82,3 +88,5 @@ pub mod wire;
 pub mod yaml;
 #[cfg(feature = "text")]
 mod yaml_reader;
+#[cfg(feature = "text")]
+pub mod yaml_writer;

@@ -9,6 +9,10 @@ pub const DEPENDENCIES: usize = 4_096;
 pub const UNIT_FILE: usize = 256 * 1024;
 /// Bytes of one imported unit file.
 pub const IMPORTED_FILE: usize = 1024 * 1024;
+/// Assignments in one imported unit file.
+pub const IMPORTED_OPTIONS: usize = 16_384;
+/// Instances made of all templates of one generation.
+pub const INSTANCES: usize = 4_096;
 /// Bytes of one exec line.
 pub const EXEC_LINE: usize = 128 * 1024;
 /// Bytes of a unit or target name.

@@ -45,6 +45,8 @@ pub struct Manifest {
     pub diagnostics: Vec<Diagnostic>,
     /// Not all of it may be here.
     pub broken: bool,
+    /// From another init system's file: its order-only edges give way in a ring.
+    pub imported: bool,
 }
 
 impl Manifest {
@@ -57,11 +59,25 @@ impl Manifest {
             entries: Vec::new(),
             diagnostics: Vec::new(),
             broken: document.broken,
+            imported: false,
         };
         let pairs = manifest.pairs(document);
         manifest.read_name(pairs);
         manifest.read_entries(document, pairs);
         manifest
+    }
+
+    /// An empty one for a file of another init system.
+    pub fn imported(file: Arc<str>, at: Spot) -> Manifest {
+        Manifest {
+            file,
+            at,
+            name: None,
+            entries: Vec::new(),
+            diagnostics: Vec::new(),
+            broken: false,
+            imported: true,
+        }
     }
 
     /// Lays a drop-in over it: each key of the drop-in takes the place of the whole key here.
@@ -73,6 +89,7 @@ impl Manifest {
             entries: Vec::new(),
             diagnostics: Vec::new(),
             broken: document.broken,
+            imported: false,
         };
         let pairs = over.pairs(document);
         over.read_entries(document, pairs);

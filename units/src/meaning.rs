@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
                         kind,
                         target: named.name,
                         optional: named.optional,
-                        imported: false,
+                        imported: self.manifest.imported,
                         line: if own { named.at.line } else { self.manifest.at.line },
                     });
                 }

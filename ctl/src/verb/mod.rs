@@ -6,6 +6,7 @@ pub(crate) mod check;
 mod blame;
 mod cat;
 mod completions;
+mod convert;
 mod events;
 mod explain;
 mod goal;
@@ -54,6 +55,7 @@ pub(crate) fn run(session: &Session, command: Command) -> Result<Exit, Trouble> 
         Command::Cat(asked) => cat::cat(session, asked),
         Command::Whose(asked) => cat::whose(session, &asked),
         Command::Check(asked) => check::run(session, &asked),
+        Command::Convert(asked) => convert::run(session, &asked),
         Command::Explain(asked) => explain::run(session, &asked),
         Command::Source(asked) => source::run(session, asked),
         Command::Upgrade(asked) => power::upgrade(session, &asked),

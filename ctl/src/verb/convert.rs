@@ -1,0 +1,274 @@
+//! `convert`: systemd unit files in the native form, with what became of each directive.
+//! The same code imports such files when init loads them; nothing has to be converted
+//! before it runs.
+
+use super::check;
+use crate::arguments;
+use crate::exit::{Exit, Trouble};
+use crate::files::Disk;
+use crate::session::{self, Session};
+use crate::style::{Style, Tone};
+use groundstate_units::account::Accounts;
+use groundstate_units::control::answer::{Report, Said};
+use groundstate_units::diagnostic::{Diagnostic, Severity};
+use groundstate_units::facts;
+use groundstate_units::files::Files;
+use groundstate_units::import::systemd::{
+    Fate, Imported, Outcome, Score, Surroundings, UnitName, UnitText, convert, unit_text,
+};
+use groundstate_units::settings::Settings;
+use groundstate_units::{limit, meaning, text, yaml_writer};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file and what was made of it.
+struct Converted {
+    file: String,
+    imported: Imported,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// Converts and prints.
+pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit, Trouble> {
+    let around = Surroundings { facts: facts::gather(&Disk), strict_sandbox: asked.strict_sandbox };
+    let mut converted = Vec::new();
+    let mut found = Vec::new();
+    for path in &asked.files {
+        match one(path, &around)? {
+            Ok(done) => {
+                found.extend(done.diagnostics.iter().cloned());
+                converted.push(done);
+            }
+            Err(fatal) => found.extend(fatal),
+        }
+    }
+    let report = Report::new(&found);
+    if session.json {
+        session::print_json(&as_json(&converted, &report))?;
+    } else {
+        let style = &session.style;
+        let text: Vec<String> = converted
+            .iter()
+            .map(|one| if asked.report { fates(one, style) } else { native(one) })
+            .collect();
+        session::print(&text.join(if asked.report { "\n" } else { "---\n" }))?;
+        session.remark(check::render(&report, &Style::PLAIN).trim_end());
+    }
+    Ok(if report.errors > 0 { Exit::Refused } else { Exit::Done })
+}
+
+type Fatal = Vec<Diagnostic>;
+
+fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, Trouble> {
+    let file = path.to_string_lossy().into_owned();
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = UnitName::of(&name.unwrap_or_default());
+    let mut texts = Vec::new();
+    let mut fatal = Vec::new();
+    let mut bytes_of = Vec::new();
+    for part in std::iter::once(file.clone()).chain(drop_ins(&file, &name)) {
+        let part: Arc<str> = part.into();
+        let bytes = read(&part)?;
+        match unit_text::parse(&part, &bytes) {
+            Ok(text) => texts.push(text),
+            Err(found) => fatal.extend(found),
+        }
+        bytes_of.push((part, bytes));
+    }
+    let add_excerpts = |found: &mut Vec<Diagnostic>| {
+        for diagnostic in found {
+            let bytes = bytes_of.iter().find(|(part, _)| *part == diagnostic.at.file);
+            let whole = bytes.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok());
+            diagnostic.excerpt = text::excerpt(whole.unwrap_or_default(), diagnostic.at.line);
+        }
+    };
+    if !fatal.is_empty() {
+        add_excerpts(&mut fatal);
+        return Ok(Err(fatal));
+    }
+    let mut done = mean(file, &name, &texts, around);
+    add_excerpts(&mut done.diagnostics);
+    Ok(Ok(done))
+}
+
+/// The import, and what the native reader has to say about its result.
+fn mean(file: String, name: &UnitName, texts: &[UnitText], around: &Surroundings) -> Converted {
+    let imported = convert(name, &file.as_str().into(), texts, around);
+    let mut diagnostics = imported.manifest.diagnostics.clone();
+    if !name.is_template() {
+        let read =
+            meaning::read(imported.manifest.clone(), &Settings::default(), &Accounts::default());
+        let new = |said: &Diagnostic| {
+            said.severity == Severity::Error && !imported.manifest.diagnostics.contains(said)
+        };
+        diagnostics.extend(read.diagnostics.into_iter().filter(new));
+    }
+    diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
+    Converted { file, imported, diagnostics }
+}
+
+fn read(file: &str) -> Result<Vec<u8>, Trouble> {
+    let failed = |words: &str| Trouble::usage(format!("{file}: {words}"), "initctl convert FILE…");
+    match Disk.read(file, limit::IMPORTED_FILE) {
+        Ok((bytes, _)) => Ok(bytes),
+        Err(groundstate_units::files::Problem::Missing) => Err(failed("no such file")),
+        Err(groundstate_units::files::Problem::TooLarge) => Err(failed("larger than 1 MiB")),
+        Err(_) => Err(failed("not a file that can be read")),
+    }
+}
+
+/// `NAME.d/*.conf` beside the file, those of an instance's template first.
+fn drop_ins(file: &str, name: &UnitName) -> Vec<String> {
+    let parent = Path::new(file).parent().map(|dir| dir.to_string_lossy().into_owned());
+    let parent = parent.filter(|dir| !dir.is_empty()).unwrap_or_else(|| ".".to_string());
+    let mut found: Vec<(String, String)> = Vec::new();
+    for unit in name.template().into_iter().chain([name.clone()]) {
+        let directory = format!("{parent}/{unit}.d");
+        let names = Disk.list(&directory, limit::DROP_INS).unwrap_or_default();
+        let names = names.into_iter().filter(|name| name.ends_with(".conf"));
+        found.extend(names.map(|name| (name.clone(), format!("{directory}/{name}"))));
+    }
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// The native form, with a comment for each directive that is not in it.
+fn native(one: &Converted) -> String {
+    let score = Score::of(&one.imported.fates);
+    let mut text = format!(
+        "# From {}: {} of {} directives honoured ({} %).\n",
+        one.file,
+        score.honoured,
+        score.all,
+        score.percent()
+    );
+    for fate in &one.imported.fates {
+        let (word, why) = match &fate.outcome {
+            Outcome::Kept(_) | Outcome::Silent => continue,
+            Outcome::ByDesign(why) => ("not needed", why),
+            Outcome::Lost(how) => ("dropped", how),
+            Outcome::Weaker(why) => ("weaker", why),
+            Outcome::Refused(why) => ("refused", why),
+        };
+        let value: String = fate.value.chars().take(60).collect();
+        let _ = writeln!(text, "# {word}: line {}: {}={value}: {why}", fate.at.line, fate.name);
+    }
+    text.push_str(&yaml_writer::write(&one.imported.manifest));
+    text
+}
+
+fn outcome(outcome: &Outcome) -> (&'static str, &str, Tone) {
+    match outcome {
+        Outcome::Kept(key) => ("kept", key, Tone::Good),
+        Outcome::Silent => ("kept", "", Tone::Good),
+        Outcome::ByDesign(why) => ("not needed", why, Tone::Quiet),
+        Outcome::Lost(how) => ("dropped", how, Tone::Uneasy),
+        Outcome::Weaker(why) => ("weaker", why, Tone::Uneasy),
+        Outcome::Refused(why) => ("refused", why, Tone::Bad),
+    }
+}
+
+/// One line a directive.
+fn fates(one: &Converted, style: &Style) -> String {
+    let score = Score::of(&one.imported.fates);
+    let mut text = format!(
+        "{}: {} of {} directives ({} %)\n",
+        one.file,
+        score.honoured,
+        score.all,
+        score.percent()
+    );
+    let mut rows: Vec<&Fate> = one.imported.fates.iter().collect();
+    rows.sort_by(|a, b| a.at.cmp(&b.at));
+    for fate in rows {
+        let (word, why, tone) = outcome(&fate.outcome);
+        let word = style.paint(tone, &format!("{word:<10}"));
+        let _ =
+            writeln!(text, "{:>5}  {word} [{}] {}  {why}", fate.at.line, fate.section, fate.name);
+    }
+    text
+}
+
+fn as_json(converted: &[Converted], report: &Report) -> Value {
+    let files: Vec<Value> = converted
+        .iter()
+        .map(|one| {
+            let score = Score::of(&one.imported.fates);
+            let own = Report::new(&one.diagnostics);
+            let directives: Vec<Value> = one.imported.fates.iter().map(fate_as_json).collect();
+            json!({
+                "file": one.file,
+                "unit": one.imported.manifest.name.as_ref().map(ToString::to_string),
+                "native": yaml_writer::write(&one.imported.manifest),
+                "honoured": score.honoured,
+                "directives": directives,
+                "score": score.percent(),
+                "errors": own.errors,
+                "warnings": own.warnings,
+            })
+        })
+        .collect();
+    let said: &[Said] = &report.diagnostics;
+    json!({
+        "schema": 1,
+        "errors": report.errors,
+        "warnings": report.warnings,
+        "files": files,
+        "diagnostics": said,
+    })
+}
+
+fn fate_as_json(fate: &Fate) -> Value {
+    let (word, why, _) = outcome(&fate.outcome);
+    let key = match &fate.outcome {
+        Outcome::Kept(key) => Some(key),
+        _ => None,
+    };
+    json!({
+        "section": fate.section,
+        "name": fate.name,
+        "value": fate.value,
+        "file": &*fate.at.file,
+        "line": fate.at.line,
+        "column": fate.at.column,
+        "outcome": word.replace(' ', "-"),
+        "key": key,
+        "detail": why,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn converted(text: &str) -> Converted {
+        let texts = [unit_text::parse(&"a.service".into(), text.as_bytes()).unwrap()];
+        let name = UnitName::of("a.service");
+        mean("a.service".to_string(), &name, &texts, &Surroundings::default())
+    }
+
+    #[test]
+    fn what_is_dropped_stands_in_a_comment_with_its_line() {
+        let one =
+            converted("[Service]\nExecStart=/bin/true\nJobless=1\n[Unit]\nAllowIsolate=yes\n");
+        let text = native(&one);
+        assert!(text.contains("# dropped: line 3: Jobless=1: unknown\n"), "{text}");
+        assert!(text.contains("# not needed: line 5: AllowIsolate=yes: "), "{text}");
+        assert!(text.contains("2 of 3 directives honoured (66 %)"), "{text}");
+        assert!(text.contains("\nunit: a.service\n") && text.contains("\nexec-start: /bin/true\n"));
+    }
+
+    #[test]
+    fn the_native_form_is_read_without_a_complaint() {
+        let one = converted("[Service]\nExecStart=/bin/sh -c 'a: $X'\nEnvironment=\"A=b c\"\n");
+        let limits = &groundstate_units::yaml::Limits::UNIT_FILE;
+        let text = native(&one);
+        let documents = groundstate_units::yaml::parse("a", text.as_bytes(), limits).unwrap();
+        let manifest = groundstate_units::manifest::Manifest::read(&"a".into(), &documents[0]);
+        let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
+        assert_eq!(read.diagnostics, Vec::new());
+        assert!(read.draft.is_some_and(|draft| draft.fault.is_none()));
+    }
+}

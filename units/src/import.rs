@@ -1,0 +1,5 @@
+//! Unit files of other init systems as native manifests, so that everything behind the
+//! manifest (meaning, graph, diagnostics) is the same code for both. Nothing here reads a
+//! file; the loader and `initctl convert` bring the text.
+
+pub mod systemd;

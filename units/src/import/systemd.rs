@@ -1,0 +1,39 @@
+//! systemd's unit files. The way of the data:
+//!
+//! text → [`unit_text`] (sections and assignments with places, nothing lost) →
+//! [`table`] (one row for each directive: which native key, how its value is turned,
+//! or why it is left out) → [`conversion`] (a native [`crate::manifest::Manifest`], and
+//! the fate of each directive for the report).
+//!
+//! The facts are those of systemd.unit(5), systemd.service(5), systemd.exec(5),
+//! systemd.kill(5), systemd.socket(5), systemd.timer(5), systemd.path(5), systemd.mount(5)
+//! and systemd.syntax(7).
+
+mod command;
+mod condition;
+pub mod conversion;
+mod dependency;
+mod directive;
+mod entries;
+mod fate;
+mod implied;
+mod install;
+mod mount;
+mod process;
+pub mod replacement;
+mod service;
+mod span;
+pub mod table;
+mod telling;
+mod trigger;
+pub mod unit_name;
+pub mod unit_text;
+mod word;
+
+pub use conversion::{Imported, Surroundings, convert};
+pub use fate::{Fate, Outcome, Score};
+pub use unit_name::{Suffix, UnitName};
+pub use unit_text::{UnitOption, UnitText};
+
+#[cfg(test)]
+mod tests;

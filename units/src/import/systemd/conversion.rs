@@ -1,0 +1,192 @@
+//! One systemd unit as a native manifest. The table says what becomes of a directive;
+//! here values are turned, collected, checked against the native key table, and what is
+//! left out is told. What takes more than one directive is in the files beside this one.
+
+use super::fate::Fate;
+use super::span;
+use super::unit_name::{Suffix, UnitName};
+use super::unit_text::{UnitOption, UnitText};
+use super::{dependency, implied, install, mount, service, trigger, word};
+use crate::diagnostic::Severity;
+use crate::manifest::Manifest;
+use crate::name::Name;
+use crate::spec::Kind;
+use crate::specifier::{self, Facts};
+use crate::yaml::Spot;
+use std::sync::Arc;
+
+/// What a unit is imported with.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// For specifiers.
+    pub facts: Facts,
+    /// A sandbox that can not be given makes the unit unusable.
+    pub strict_sandbox: bool,
+}
+
+/// A unit, imported.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// As the native loader takes it; its diagnostics are those of the import.
+    pub manifest: Manifest,
+    /// Of each directive.
+    pub fates: Vec<Fate>,
+    /// `DefaultInstance=`.
+    pub default_instance: Option<String>,
+    /// `Also=`.
+    pub also: Vec<String>,
+}
+
+/// Imports a unit: its file's text and those of its drop-ins, in order. A name that is a
+/// template's leaves specifiers as they are: native templates know the same.
+pub fn convert(
+    name: &UnitName,
+    file: &Arc<str>,
+    texts: &[UnitText],
+    around: &Surroundings,
+) -> Imported {
+    let options: Vec<&UnitOption> = texts.iter().flat_map(|text| &text.options).collect();
+    let first = texts.first().and_then(|text| text.sections.first());
+    let at = first.map_or(Spot { line: 1, column: 1 }, |(_, at)| *at);
+    let mut conversion = Conversion {
+        name,
+        options,
+        around,
+        kind: Kind::Virtual,
+        manifest: Manifest::imported(file.clone(), at),
+        fates: Vec::new(),
+        weaker: Vec::new(),
+        default_instance: None,
+        also: Vec::new(),
+    };
+    for text in texts {
+        conversion.manifest.diagnostics.extend(text.found.iter().cloned());
+    }
+    conversion.run(texts);
+    Imported {
+        manifest: conversion.manifest,
+        fates: conversion.fates,
+        default_instance: conversion.default_instance,
+        also: conversion.also,
+    }
+}
+
+pub(super) struct Conversion<'a> {
+    pub(super) name: &'a UnitName,
+    pub(super) options: Vec<&'a UnitOption>,
+    pub(super) around: &'a Surroundings,
+    pub(super) kind: Kind,
+    pub(super) manifest: Manifest,
+    pub(super) fates: Vec<Fate>,
+    pub(super) weaker: Vec<&'a UnitOption>,
+    pub(super) default_instance: Option<String>,
+    pub(super) also: Vec<String>,
+}
+
+impl<'a> Conversion<'a> {
+    fn run(&mut self, texts: &[UnitText]) {
+        self.read_name();
+        let Some(suffix) = self.name.suffix else {
+            return self.refuse_unit("a name that does not say what kind of unit it is");
+        };
+        match suffix {
+            Suffix::Service => service::convert(self),
+            Suffix::Socket | Suffix::Timer | Suffix::Path => trigger::convert(self, suffix),
+            Suffix::Mount | Suffix::Swap => mount::convert(self, suffix),
+            Suffix::Target => self.kind = Kind::Virtual,
+            Suffix::Automount => {
+                self.refuse_unit("nothing is mounted at the first access; use a .mount unit");
+            }
+            Suffix::Device => self.refuse_unit("devices are the device manager's, not units"),
+            Suffix::Scope => {
+                self.refuse_unit("a scope is made while a system runs, never by a file")
+            }
+            Suffix::Slice => {
+                self.refuse_unit("slices are no units here; say `cgroup-slice` in each unit")
+            }
+        }
+        dependency::convert(self);
+        implied::convert(self, suffix);
+        install::convert(self, suffix);
+        self.apply_rows();
+        self.tell_sections(texts);
+        self.tell_weaker();
+        self.manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
+    }
+
+    fn read_name(&mut self) {
+        match Name::new(&native_name(&self.name.to_string())) {
+            Ok(name) => self.manifest.name = Some(name),
+            Err(error) => {
+                let hint = "units are named as their files are";
+                self.tell(Severity::Error, "name", self.manifest.at, &error.to_string(), hint);
+            }
+        }
+    }
+
+    /// All assignments of a directive that count: those behind the last empty one.
+    pub(super) fn all(&self, section: &str, name: &str) -> Vec<&'a UnitOption> {
+        let same = |option: &&&UnitOption| option.section == section && option.name == name;
+        let mut found: Vec<&UnitOption> = self.options.iter().filter(same).copied().collect();
+        if let Some(reset) = found.iter().rposition(|option| option.value.is_empty()) {
+            found.drain(..=reset);
+        }
+        found
+    }
+
+    /// The assignment of a directive that counts: the last.
+    pub(super) fn last(&self, section: &str, name: &str) -> Option<&'a UnitOption> {
+        self.all(section, name).last().copied()
+    }
+
+    /// Its value.
+    pub(super) fn text(&self, section: &str, name: &str) -> Option<&'a str> {
+        self.last(section, name).map(|option| option.value.as_str())
+    }
+
+    /// A boolean directive.
+    pub(super) fn flag(&self, section: &str, name: &str, otherwise: bool) -> bool {
+        self.text(section, name).and_then(span::boolean).unwrap_or(otherwise)
+    }
+
+    /// Replaces specifiers; None: one can not be replaced, which is told. A template's stay.
+    pub(super) fn expand(&mut self, option: &'a UnitOption, text: &str) -> Option<String> {
+        if self.name.is_template() {
+            return Some(text.to_string());
+        }
+        match specifier::expand(text, self.name, &self.around.facts) {
+            Ok(text) => Some(text),
+            Err(mistake) => {
+                let message = format!("{}: the specifier {}", option.name, mistake.message);
+                self.refuse(option, &message, "");
+                None
+            }
+        }
+    }
+
+    /// The words of a directive over all its assignments, specifiers replaced.
+    pub(super) fn words(
+        &mut self,
+        options: &[&'a UnitOption],
+    ) -> Vec<(String, &'a UnitOption, Spot)> {
+        let mut words = Vec::new();
+        for option in options {
+            match word::split(&option.value) {
+                Ok(found) => {
+                    for word in found {
+                        let at = option.spot(word.offset);
+                        let text = self.expand(option, &word.text);
+                        words.extend(text.map(|text| (text, *option, at)));
+                    }
+                }
+                Err(_) => self.lose(option, "its quotes are not closed, so it is passed over"),
+            }
+        }
+        words
+    }
+}
+
+/// A unit's name as a native one: the backslash of escaped names can not stand in those.
+pub(super) fn native_name(name: &str) -> String {
+    name.replace('\\', "_")
+}

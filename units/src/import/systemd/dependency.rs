@@ -1,0 +1,279 @@
+//! Dependencies. systemd's two axes, who is pulled in and who comes first, are put
+//! together: pulled in and after it is one native key, each alone another.
+
+use super::conversion::{Conversion, native_name};
+use super::replacement;
+use super::unit_name::{Suffix, UnitName, unescape_path};
+use super::unit_text::UnitOption;
+use crate::key;
+use crate::name::Name;
+use crate::yaml::Spot;
+use std::collections::BTreeSet;
+
+/// Another unit, as a directive names it.
+pub(super) struct Other<'a> {
+    name: UnitName,
+    option: &'a UnitOption,
+    at: Spot,
+}
+
+impl Other<'_> {
+    /// As a native target, with the `?` that lets it be missing.
+    fn target(&self, optional: bool) -> String {
+        let target = native_target(&self.name.to_string());
+        if optional { format!("{target}?") } else { target }
+    }
+}
+
+/// The target a unit's name is natively.
+pub(super) fn native_target(name: &str) -> String {
+    native_name(replacement::goal(name).unwrap_or(name))
+}
+
+pub(super) fn convert(this: &mut Conversion<'_>) {
+    let after = others(this, &["After"]);
+    let before = others(this, &["Before"]);
+    let mut order = Order { after: names(&after), before: names(&before) };
+    order.implied(this);
+    // The strongest word about a unit counts.
+    let mut said = BTreeSet::new();
+    bound(this, &order, &mut said);
+    required(this, &order, &mut said);
+    wanted(this, &order, &mut said);
+    for (key, others) in [("after", after), ("before", before)] {
+        for other in &others {
+            if !is_native(this, other, key) {
+                continue;
+            }
+            if key == "after" && said.contains(&other.name) {
+                this.fate(other.option, super::fate::Outcome::Kept(key.to_string()));
+            } else {
+                this.add(key, &other.target(false), Some(other.option), other.at);
+            }
+        }
+    }
+    with(this);
+    conflicts(this);
+    mounts(this);
+}
+
+fn names(others: &[Other<'_>]) -> BTreeSet<UnitName> {
+    others.iter().map(|other| other.name.clone()).collect()
+}
+
+/// All units that directives name.
+fn others<'a>(this: &mut Conversion<'a>, directives: &[&str]) -> Vec<Other<'a>> {
+    let mut found = Vec::new();
+    for directive in directives {
+        let options = this.all("Unit", directive);
+        for (word, option, at) in this.words(&options) {
+            found.push(Other { name: UnitName::of(&word), option, at });
+        }
+    }
+    found
+}
+
+/// It can be said by that native key; what it is otherwise is told.
+fn is_native<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) -> bool {
+    let option = other.option;
+    let name = other.name.to_string();
+    match other.name.suffix {
+        Some(Suffix::Slice | Suffix::Scope) => {
+            this.leave_out(option, "slices and scopes are no units here");
+            return false;
+        }
+        Some(Suffix::Device) => {
+            device(this, other, key);
+            return false;
+        }
+        None => {
+            let message =
+                format!("{}=: `{name}` does not say what kind of unit it is", option.name);
+            this.warn(option, "dropped", &message, "");
+            return false;
+        }
+        Some(_) => {}
+    }
+    if replacement::is_of_journal(&name) {
+        this.leave_out(option, "the logger is always there");
+        return false;
+    }
+    if replacement::is_of_shutdown(&name) {
+        this.leave_out(option, "a change of goal stops what is not needed, in order");
+        return false;
+    }
+    if name == "-.mount" {
+        this.leave_out(option, "the root is always mounted");
+        return false;
+    }
+    if this.name.is_template() || Name::new(&native_target(&name)).is_ok() {
+        return true;
+    }
+    this.warn(option, "dropped", &format!("{}=: `{name}` is no unit's name", option.name), "");
+    false
+}
+
+/// A device the kernel finds: waited for as the file it is.
+fn device<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) {
+    let stem = UnitName { suffix: None, ..other.name.clone() }.to_string();
+    let path = match unescape_path(&stem) {
+        Some(path) if path.starts_with("/sys/subsystem/net/devices/") => {
+            path.replacen("/sys/subsystem/net/devices/", "/sys/class/net/", 1)
+        }
+        Some(path) => path,
+        None if this.name.is_template() => stem,
+        None => return this.lose(other.option, "it names no device"),
+    };
+    if matches!(key, "wants" | "before" | "conflicts") {
+        return this.leave_out(other.option, "a device comes by itself");
+    }
+    if key::find("wait-file").is_some() {
+        this.add("wait-file", &path, Some(other.option), other.at);
+    } else {
+        this.lose(other.option, "devices are not waited for yet");
+    }
+}
+
+/// Who comes first.
+struct Order {
+    after: BTreeSet<UnitName>,
+    before: BTreeSet<UnitName>,
+}
+
+impl Order {
+    /// Orders that follow from what units are: a trigger comes before what it triggers, a
+    /// target after what it pulls in.
+    fn implied(&mut self, this: &mut Conversion<'_>) {
+        let service = this.name.suffix == Some(Suffix::Service);
+        for suffix in [Suffix::Socket, Suffix::Timer, Suffix::Path].into_iter().filter(|_| service)
+        {
+            self.after.insert(this.name.with_suffix(suffix));
+        }
+        for other in sockets(this) {
+            self.after.insert(other.name);
+        }
+        if this.name.suffix == Some(Suffix::Target) {
+            for other in others(this, &["Wants", "Requires", "BindsTo", "Upholds"]) {
+                if !self.before.contains(&other.name) {
+                    self.after.insert(other.name);
+                }
+            }
+        }
+    }
+}
+
+fn sockets<'a>(this: &mut Conversion<'a>) -> Vec<Other<'a>> {
+    let options = this.all("Service", "Sockets");
+    let words = this.words(&options).into_iter();
+    words.map(|(word, option, at)| Other { name: UnitName::of(&word), option, at }).collect()
+}
+
+/// `BindsTo=`, `Requisite=`.
+fn bound(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName>) {
+    for other in others(this, &["BindsTo", "BindTo"]) {
+        if !is_native(this, &other, "depends-on") {
+            continue;
+        }
+        if !order.after.contains(&other.name) {
+            let message =
+                format!("{}= without After=: here it waits for it too", other.option.name);
+            this.warn(other.option, "ordering-added", &message, "");
+        }
+        let optional = replacement::is_own(&other.name.to_string());
+        this.add("depends-on", &other.target(optional), Some(other.option), other.at);
+        said.insert(other.name);
+    }
+    for other in others(this, &["Requisite", "RequisiteOverridable"]) {
+        if is_native(this, &other, "requires-active") {
+            this.add("requires-active", &other.target(false), Some(other.option), other.at);
+        }
+    }
+}
+
+/// `Requires=`: in order a milestone, out of it only a pull.
+fn required(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName>) {
+    let mut required = others(this, &["Requires", "RequiresOverridable"]);
+    required.extend(sockets(this));
+    for other in required {
+        if said.contains(&other.name) || !is_native(this, &other, "depends-ms") {
+            this.fate(other.option, super::fate::Outcome::Silent);
+            continue;
+        }
+        let optional = replacement::is_own(&other.name.to_string());
+        if order.after.contains(&other.name) {
+            this.add("depends-ms", &other.target(optional), Some(other.option), other.at);
+        } else {
+            let ordered = order.before.contains(&other.name);
+            if !ordered && !optional {
+                let message = format!(
+                    "Requires={} without an order: its failure does not keep this unit from starting",
+                    other.name
+                );
+                this.warn(other.option, "order-missing", &message, "");
+            }
+            this.add("wants", &other.target(false), Some(other.option), other.at);
+        }
+        this.add("restart-with", &other.target(false), Some(other.option), other.at);
+        said.insert(other.name);
+    }
+}
+
+/// `Wants=`, `Upholds=`.
+fn wanted(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName>) {
+    for other in others(this, &["Wants", "Upholds"]) {
+        if said.contains(&other.name) || !is_native(this, &other, "wants") {
+            this.fate(other.option, super::fate::Outcome::Silent);
+            continue;
+        }
+        if other.option.name == "Upholds" {
+            let message = "Upholds=: what it names follows its own restart policy";
+            this.warn(other.option, "dropped", message, "");
+        }
+        if order.after.contains(&other.name) {
+            this.add("waits-for", &other.target(true), Some(other.option), other.at);
+            said.insert(other.name);
+        } else {
+            this.add("wants", &other.target(false), Some(other.option), other.at);
+        }
+    }
+}
+
+/// What is restarted or reloaded with others, and what a failure brings in.
+fn with(this: &mut Conversion<'_>) {
+    for (directives, key) in [
+        (["PartOf", "StopPropagatedFrom"], "restart-with"),
+        (["ReloadPropagatedFrom", "PropagateReloadFrom"], "reload-with"),
+        (["OnFailure", "-"], "on-failure"),
+        (["OnSuccess", "-"], "on-success"),
+    ] {
+        for other in others(this, &directives) {
+            if is_native(this, &other, key) {
+                this.add(key, &other.target(false), Some(other.option), other.at);
+            }
+        }
+    }
+}
+
+fn conflicts(this: &mut Conversion<'_>) {
+    for other in others(this, &["Conflicts"]) {
+        let name = other.name.to_string();
+        if replacement::ends_the_goal(&name) {
+            this.leave_out(other.option, "a change of goal stops what is not needed");
+        } else if is_native(this, &other, "conflicts") {
+            this.add("conflicts", &other.target(false), Some(other.option), other.at);
+        }
+    }
+}
+
+fn mounts(this: &mut Conversion<'_>) {
+    for directive in ["RequiresMountsFor", "WantsMountsFor"] {
+        let options = this.all("Unit", directive);
+        for (path, option, at) in this.words(&options) {
+            if key::find("needs-path").is_some() {
+                this.add("needs-path", &path, Some(option), at);
+            } else {
+                this.add("depends-ms", "local-fs.target?", Some(option), at);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What goes into the manifest: values, lists and maps under native keys. The native key
+//! table decides whether there is such a key and whether the unit's type takes it.
+
+use super::conversion::Conversion;
+use super::fate::Outcome;
+use super::unit_text::UnitOption;
+use crate::diagnostic::Severity;
+use crate::key::{self, Key, Shape};
+use crate::limit;
+use crate::manifest::Entry;
+use crate::yaml::{Node, Pair, Scalar, Spot, Value};
+
+impl<'a> Conversion<'a> {
+    /// The native key of that name, if there is one and this type takes it. What it means
+    /// that there is none is told by the directive's grade.
+    pub(super) fn native(
+        &mut self,
+        key: &str,
+        option: Option<&'a UnitOption>,
+    ) -> Option<&'static Key> {
+        let found = key::find(key);
+        match (found, option) {
+            (Some(known), option) if !known.types.has(self.kind) => {
+                if let Some(option) = option {
+                    let why = format!("it has no meaning for a {} unit", self.kind.as_str());
+                    self.fate(option, Outcome::ByDesign(why));
+                }
+                None
+            }
+            (None, Some(option)) => {
+                self.unsupported(option);
+                None
+            }
+            (found, _) => found,
+        }
+    }
+
+    /// One value. False: there is no such key here, which is told.
+    pub(super) fn put(&mut self, key: &str, text: &str, option: &'a UnitOption) -> bool {
+        let Some(known) = self.native(key, Some(option)) else { return false };
+        if let Shape::Choice(words) = known.shape
+            && !words.contains(&text)
+        {
+            let message = format!("{}={} is not supported yet: dropped", option.name, option.value);
+            self.fate(option, Outcome::Lost("not supported yet".to_string()));
+            self.tell(Severity::Warning, "not-supported", option.at, &message, "");
+            self.file_of_last(option);
+            return false;
+        }
+        let node = scalar(option.value_at(), text);
+        self.manifest.entries.retain(|entry| entry.key.name != key);
+        self.manifest.entries.push(Entry {
+            key: known,
+            file: option.file.clone(),
+            at: option.at,
+            node,
+        });
+        self.fate(option, Outcome::Kept(key.to_string()));
+        true
+    }
+
+    /// One value that no line of the file says.
+    pub(super) fn put_default(&mut self, key: &str, text: &str) {
+        if self.manifest.entry(key).is_some() {
+            return;
+        }
+        let Some(known) = self.native(key, None) else { return };
+        let (file, at) = (self.manifest.file.clone(), self.manifest.at);
+        self.manifest.entries.push(Entry { key: known, file, at, node: scalar(at, text) });
+    }
+
+    /// One more entry of a list; the same twice counts once.
+    pub(super) fn add(
+        &mut self,
+        key: &str,
+        text: &str,
+        option: Option<&'a UnitOption>,
+        at: Spot,
+    ) -> bool {
+        let Some(known) = self.native(key, option) else { return false };
+        if let Some(option) = option {
+            self.fate(option, Outcome::Kept(key.to_string()));
+        }
+        let node = scalar(at, text);
+        let (file, key_at) = match option {
+            Some(option) => (option.file.clone(), option.at),
+            None => (self.manifest.file.clone(), self.manifest.at),
+        };
+        match self.manifest.entries.iter_mut().find(|entry| entry.key.name == key) {
+            Some(Entry { node: Node { value: Value::List(list), .. }, .. }) => {
+                if list.len() < limit::DEPENDENCIES && !list.iter().any(|known| same(known, text)) {
+                    list.push(node);
+                }
+            }
+            Some(_) => {}
+            None => {
+                let node = Node { at, value: Value::List(vec![node]) };
+                self.manifest.entries.push(Entry { key: known, file, at: key_at, node });
+            }
+        }
+        true
+    }
+
+    /// One more entry of a list of commands, or such: the same twice stays twice.
+    pub(super) fn add_line(&mut self, key: &str, text: &str, option: &'a UnitOption) -> bool {
+        let Some(known) = self.native(key, Some(option)) else { return false };
+        self.fate(option, Outcome::Kept(key.to_string()));
+        let node = scalar(option.value_at(), text);
+        let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
+        if let Some(Entry { node: Node { value: Value::List(list), .. }, .. }) = entry {
+            list.push(node);
+        } else {
+            let (file, at) = (option.file.clone(), option.at);
+            let node = Node { at: node.at, value: Value::List(vec![node]) };
+            self.manifest.entries.push(Entry { key: known, file, at, node });
+        }
+        true
+    }
+
+    /// A list of one is written as the one it holds.
+    pub(super) fn unlist(&mut self, key: &str) {
+        let Some(entry) = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key)
+        else {
+            return;
+        };
+        if let Value::List(list) = &mut entry.node.value
+            && let [_] = list.as_slice()
+            && let Some(only) = list.pop()
+        {
+            entry.node = only;
+        }
+    }
+
+    /// One more pair of a map; a later one of the same name takes its place.
+    pub(super) fn add_pair(&mut self, key: &str, name: &str, text: &str, option: &'a UnitOption) {
+        let Some(known) = self.native(key, Some(option)) else { return };
+        self.fate(option, Outcome::Kept(key.to_string()));
+        let node = scalar(option.value_at(), text);
+        let pair = Pair { key: name.to_string(), at: option.at, node };
+        let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
+        if let Some(Entry { node: Node { value: Value::Map(pairs), .. }, .. }) = entry {
+            pairs.retain(|known| known.key != name);
+            pairs.push(pair);
+        } else {
+            let node = Node { at: option.value_at(), value: Value::Map(vec![pair]) };
+            let (file, at) = (option.file.clone(), option.at);
+            self.manifest.entries.push(Entry { key: known, file, at, node });
+        }
+    }
+}
+
+fn scalar(at: Spot, text: &str) -> Node {
+    Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) }
+}
+
+fn same(node: &Node, text: &str) -> bool {
+    node.scalar().is_some_and(|scalar| scalar.text == text)
+}

@@ -1,0 +1,59 @@
+//! What became of each directive: the report of `initctl convert`.
+
+use crate::diagnostic::Place;
+
+/// What became of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in this native key.
+    Kept(String),
+    /// Nothing is lost without it.
+    Silent,
+    /// Left out on purpose: why.
+    ByDesign(String),
+    /// Left out, and the unit behaves differently: how.
+    Lost(String),
+    /// Left out, and the unit runs weaker than asked.
+    Weaker(String),
+    /// It makes the unit unusable: why.
+    Refused(String),
+}
+
+/// One directive and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// Its section.
+    pub section: String,
+    /// Its name.
+    pub name: String,
+    /// As written.
+    pub value: String,
+    /// Where.
+    pub at: Place,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// How much of a file is honoured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Score {
+    /// Directives that have a native meaning, or lose none.
+    pub honoured: usize,
+    /// All.
+    pub all: usize,
+}
+
+impl Score {
+    /// Of these.
+    pub fn of(fates: &[Fate]) -> Score {
+        let honoured = |fate: &&Fate| {
+            matches!(fate.outcome, Outcome::Kept(_) | Outcome::Silent | Outcome::ByDesign(_))
+        };
+        Score { honoured: fates.iter().filter(honoured).count(), all: fates.len() }
+    }
+
+    /// In hundredths; a file that asks for nothing has all it asked for.
+    pub fn percent(self) -> usize {
+        self.honoured.saturating_mul(100).checked_div(self.all).unwrap_or(100)
+    }
+}

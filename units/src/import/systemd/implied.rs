@@ -1,0 +1,82 @@
+//! What a unit depends on without saying so (`DefaultDependencies=`; systemd.service(5),
+//! systemd.socket(5) and the others, "AUTOMATIC DEPENDENCIES"). Targets of the boot may
+//! be missing: in a container nothing stands for them.
+
+use super::conversion::Conversion;
+use super::unit_name::Suffix;
+use crate::key;
+
+pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
+    let usual = this.flag("Unit", "DefaultDependencies", true);
+    if let Some(option) = this.last("Unit", "DefaultDependencies") {
+        this.leave_out(option, "what follows from it is written out");
+    }
+    match suffix {
+        Suffix::Service if usual => {
+            edge(this, "depends-ms", "sysinit.target?");
+            edge(this, "after", "basic.target");
+        }
+        Suffix::Socket => {
+            if usual {
+                edge(this, "depends-ms", "sysinit.target?");
+                edge(this, "before", "sockets.target");
+            }
+        }
+        Suffix::Timer => {
+            if usual {
+                edge(this, "depends-ms", "sysinit.target?");
+                edge(this, "before", "timers.target");
+                if this.last("Timer", "OnCalendar").is_some() {
+                    edge(this, "after", "time-set.target");
+                    edge(this, "after", "time-sync.target");
+                }
+            }
+        }
+        Suffix::Path if usual => {
+            edge(this, "depends-ms", "sysinit.target?");
+            edge(this, "before", "paths.target");
+        }
+        Suffix::Service
+        | Suffix::Path
+        | Suffix::Target
+        | Suffix::Mount
+        | Suffix::Automount
+        | Suffix::Swap
+        | Suffix::Device
+        | Suffix::Scope
+        | Suffix::Slice => {}
+    }
+    if suffix == Suffix::Service {
+        service(this);
+    }
+}
+
+fn service(this: &mut Conversion<'_>) {
+    let dbus = this
+        .text("Service", "Type")
+        .map_or_else(|| this.last("Service", "BusName").is_some(), |kind| kind == "dbus");
+    if dbus {
+        edge(this, "depends-ms", "dbus.socket?");
+    }
+    let directories =
+        ["StateDirectory", "CacheDirectory", "LogsDirectory", "WorkingDirectory", "RootDirectory"];
+    if key::find("needs-path").is_none()
+        && directories.iter().any(|name| this.last("Service", name).is_some())
+    {
+        edge(this, "after", "local-fs.target");
+    }
+}
+
+/// An edge no line says; one that is there already, in whatever strength, stays.
+pub(super) fn edge(this: &mut Conversion<'_>, key: &str, target: &str) {
+    let bare = target.trim_end_matches('?');
+    let stronger = ["depends-on", "depends-ms", "waits-for", "before", key];
+    let known = stronger.iter().any(|key| {
+        let list = this.manifest.entry(key).and_then(|entry| entry.node.list()).unwrap_or_default();
+        list.iter().filter_map(|node| node.scalar()).any(|s| s.text.trim_end_matches('?') == bare)
+    });
+    if !known {
+        let at = this.manifest.at;
+        this.add(key, target, None, at);
+    }
+}

@@ -1,0 +1,65 @@
+//! `[Install]`: what pulls the unit in while it is enabled, its other names, the instance
+//! a template is enabled with. And the targets it provides.
+
+use super::conversion::{Conversion, native_name};
+use super::dependency::native_target;
+use super::fate::Outcome;
+use super::unit_name::{Suffix, UnitName};
+use crate::name::Name;
+
+pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
+    provides(this, suffix);
+    for (directive, key) in
+        [("WantedBy", "wanted-by"), ("RequiredBy", "required-by"), ("UpheldBy", "wanted-by")]
+    {
+        let options = this.all("Install", directive);
+        for (word, option, at) in this.words(&options) {
+            let name = UnitName::of(&word);
+            if name.suffix == Some(Suffix::Device) {
+                this.lose(option, "a device does not start units");
+            } else if Name::new(&native_target(&word)).is_ok() || this.name.is_template() {
+                this.add(key, &native_target(&word), Some(option), at);
+            } else {
+                this.lose(option, "it names no unit");
+            }
+        }
+    }
+    let options = this.all("Install", "Also");
+    for (word, option, _) in this.words(&options) {
+        this.leave_out(option, "each unit is enabled by its own name");
+        this.also.push(word);
+    }
+    if let Some(option) = this.last("Install", "DefaultInstance") {
+        this.default_instance = Some(option.value.clone());
+        if this.name.is_template() {
+            this.put("default-instance", &option.value, option);
+        }
+        this.fate(option, Outcome::Kept("default-instance".to_string()));
+    }
+}
+
+/// Its name and aliases, and for services and targets the same without the suffix.
+fn provides(this: &mut Conversion<'_>, suffix: Suffix) {
+    let at = this.manifest.at;
+    let own = this.name.to_string();
+    let mut names = vec![(own, None, at)];
+    let options = this.all("Install", "Alias");
+    for (word, option, at) in this.words(&options) {
+        let alias = UnitName::of(&word);
+        if alias.suffix == Some(suffix)
+            && (this.name.is_template() || Name::new(&native_name(&word)).is_ok())
+        {
+            names.push((word, Some(option), at));
+        } else {
+            this.lose(option, "an alias is a unit's name of the same kind");
+        }
+    }
+    for (name, option, at) in &names {
+        this.add("provides", &native_name(name), *option, *at);
+    }
+    if matches!(suffix, Suffix::Service | Suffix::Target) {
+        for (name, _, at) in &names {
+            this.add("provides", &native_name(&UnitName::of(name).stem()), None, *at);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! systemd's own units. They are the boot itself and are not imported: native units take
+//! their places, under the same names where others name them. What stands here is only
+//! which names those are.
+
+/// The goal of a boot, under each name systemd has for it.
+const GOALS: [&str; 7] = [
+    "default.target",
+    "multi-user.target",
+    "graphical.target",
+    "runlevel2.target",
+    "runlevel3.target",
+    "runlevel4.target",
+    "runlevel5.target",
+];
+
+/// Targets of systemd.special(7) that units name.
+const TARGETS: [&str; 63] = [
+    "basic.target",
+    "blockdev@.target",
+    "bluetooth.target",
+    "boot-complete.target",
+    "cryptsetup-pre.target",
+    "cryptsetup.target",
+    "ctrl-alt-del.target",
+    "emergency.target",
+    "exit.target",
+    "factory-reset.target",
+    "final.target",
+    "first-boot-complete.target",
+    "getty-pre.target",
+    "getty.target",
+    "halt.target",
+    "hibernate.target",
+    "hybrid-sleep.target",
+    "initrd-fs.target",
+    "initrd-root-device.target",
+    "initrd-root-fs.target",
+    "initrd-switch-root.target",
+    "initrd-usr-fs.target",
+    "initrd.target",
+    "integritysetup-pre.target",
+    "integritysetup.target",
+    "kexec.target",
+    "local-fs-pre.target",
+    "local-fs.target",
+    "machines.target",
+    "network-online.target",
+    "network-pre.target",
+    "network.target",
+    "nss-lookup.target",
+    "nss-user-lookup.target",
+    "paths.target",
+    "poweroff.target",
+    "printer.target",
+    "reboot.target",
+    "remote-cryptsetup.target",
+    "remote-fs-pre.target",
+    "remote-fs.target",
+    "remote-veritysetup.target",
+    "rescue.target",
+    "rpcbind.target",
+    "shutdown.target",
+    "sigpwr.target",
+    "sleep.target",
+    "slices.target",
+    "smartcard.target",
+    "sockets.target",
+    "sound.target",
+    "suspend-then-hibernate.target",
+    "suspend.target",
+    "swap.target",
+    "sysinit.target",
+    "system-update.target",
+    "time-set.target",
+    "time-sync.target",
+    "timers.target",
+    "umount.target",
+    "usb-gadget.target",
+    "veritysetup-pre.target",
+    "veritysetup.target",
+];
+
+/// Others of its package whose names do not begin with `systemd-`.
+const OTHERS: [&str; 33] = [
+    "autovt@.service",
+    "console-getty.service",
+    "container-getty@.service",
+    "dbus-org.freedesktop.hostname1.service",
+    "dbus-org.freedesktop.locale1.service",
+    "dbus-org.freedesktop.login1.service",
+    "dbus-org.freedesktop.timedate1.service",
+    "debug-shell.service",
+    "dev-hugepages.mount",
+    "dev-mqueue.mount",
+    "emergency.service",
+    "getty-static.service",
+    "getty@.service",
+    "halt-local.service",
+    "initrd-cleanup.service",
+    "initrd-parse-etc.service",
+    "initrd-switch-root.service",
+    "initrd-udevadm-cleanup-db.service",
+    "kmod-static-nodes.service",
+    "kmod.service",
+    "ldconfig.service",
+    "modprobe@.service",
+    "proc-sys-fs-binfmt_misc.automount",
+    "proc-sys-fs-binfmt_misc.mount",
+    "quotaon.service",
+    "rc-local.service",
+    "rescue.service",
+    "serial-getty@.service",
+    "sys-fs-fuse-connections.mount",
+    "sys-kernel-config.mount",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "user-runtime-dir@.service",
+];
+
+/// The native goal that name means, if it is one of the boot's goals.
+pub fn goal(name: &str) -> Option<&'static str> {
+    GOALS.contains(&name).then_some("multi-user")
+}
+
+/// One of systemd's own: it may well be missing here.
+pub fn is_own(name: &str) -> bool {
+    GOALS.contains(&name)
+        || TARGETS.contains(&name)
+        || OTHERS.contains(&name)
+        || name.starts_with("systemd-")
+        || name.starts_with("user@")
+        || matches!(name, "udev.service" | "procps.service" | "x11-common.service")
+}
+
+/// Targets that pull in what installs itself into them, when nobody here stands for them:
+/// with them the boot's goal pulls it in.
+pub const GATHERING: [&str; 8] = [
+    "basic.target",
+    "getty.target",
+    "local-fs.target",
+    "paths.target",
+    "remote-fs.target",
+    "sockets.target",
+    "sysinit.target",
+    "timers.target",
+];
+
+/// Part of the journal, whose place the logger has.
+pub(super) fn is_of_journal(name: &str) -> bool {
+    name.starts_with("systemd-journald") || name == "systemd-journal-flush.service"
+}
+
+/// Reached on the way down, where nothing here waits for a unit.
+pub(super) fn is_of_shutdown(name: &str) -> bool {
+    matches!(
+        name,
+        "shutdown.target"
+            | "umount.target"
+            | "final.target"
+            | "reboot.target"
+            | "poweroff.target"
+            | "halt.target"
+            | "kexec.target"
+            | "exit.target"
+            | "initrd-switch-root.target"
+            | "initrd-switch-root.service"
+            | "systemd-reboot.service"
+            | "systemd-poweroff.service"
+            | "systemd-halt.service"
+    )
+}
+
+/// Conflicts with these only say: not up when the goal has changed.
+pub(super) fn ends_the_goal(name: &str) -> bool {
+    is_of_shutdown(name)
+        || matches!(
+            name,
+            "rescue.target"
+                | "rescue.service"
+                | "emergency.target"
+                | "emergency.service"
+                | "sleep.target"
+                | "multi-user.target"
+                | "graphical.target"
+                | "getty@tty1.service"
+                | "console-shell.service"
+                | "system-update.target"
+        )
+        || name.starts_with("initrd-")
+        || name.starts_with("plymouth-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_one_and_the_lists_hold_nothing_twice() {
+        assert_eq!(goal("graphical.target"), Some("multi-user"));
+        assert_eq!(goal("nginx.target"), None);
+        for list in [&TARGETS[..], &OTHERS[..]] {
+            assert!(list.windows(2).all(|pair| pair[0] < pair[1]));
+        }
+        assert!(GATHERING.iter().all(|name| is_own(name)));
+    }
+}

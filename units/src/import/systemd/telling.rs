@@ -1,0 +1,134 @@
+//! What is told about directives, and what became of each. The first word about one counts.
+
+use super::conversion::Conversion;
+use super::fate::{Fate, Outcome};
+use super::table::{self, Grade};
+use super::unit_text::{UnitOption, UnitText};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::limit;
+use crate::yaml::Spot;
+
+impl<'a> Conversion<'a> {
+    pub(super) fn unsupported(&mut self, option: &'a UnitOption) {
+        let grade = table::find(&option.section, &option.name).map(|row| row.grade);
+        match grade.unwrap_or(Grade::Plain) {
+            Grade::Free => {
+                self.fate(option, Outcome::Silent);
+            }
+            Grade::Sandbox => {
+                self.weaker.push(option);
+                self.fate(option, Outcome::Weaker("not supported yet".to_string()));
+            }
+            Grade::Plain => {
+                let outcome = Outcome::Lost("not supported yet".to_string());
+                if self.fate(option, outcome) {
+                    let message = format!("{}= is not supported yet: dropped", option.name);
+                    self.tell(Severity::Warning, "not-supported", option.at, &message, "");
+                    self.file_of_last(option);
+                }
+            }
+        }
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        severity: Severity,
+        code: &str,
+        at: Spot,
+        message: &str,
+        hint: &str,
+    ) {
+        if self.manifest.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE {
+            let place = at.of(&self.manifest.file);
+            let said = Diagnostic::new(severity, code, place, message).with_hint(hint);
+            self.manifest.diagnostics.push(said);
+        }
+    }
+
+    /// The last diagnostic is about a line of this option's file, which may be a drop-in.
+    pub(super) fn file_of_last(&mut self, option: &UnitOption) {
+        if let Some(said) = self.manifest.diagnostics.last_mut() {
+            said.at.file = option.file.clone();
+        }
+    }
+
+    /// Notes what became of a directive. Only the first word about one counts. False: it is
+    /// not the first.
+    pub(super) fn fate(&mut self, option: &UnitOption, outcome: Outcome) -> bool {
+        let at = option.place();
+        if self.fates.iter().any(|fate| fate.at == at) {
+            return false;
+        }
+        self.fates.push(Fate {
+            section: option.section.clone(),
+            name: option.name.clone(),
+            value: option.value.clone(),
+            at,
+            outcome,
+        });
+        true
+    }
+
+    /// The directive is left out on purpose.
+    pub(super) fn leave_out(&mut self, option: &UnitOption, why: &str) {
+        self.fate(option, Outcome::ByDesign(why.to_string()));
+    }
+
+    /// The directive is left out, and that makes a difference.
+    pub(super) fn lose(&mut self, option: &UnitOption, how: &str) {
+        if self.fate(option, Outcome::Lost(how.to_string())) {
+            let message = format!("{}= is dropped: {how}", option.name);
+            self.tell(Severity::Warning, "dropped", option.at, &message, "");
+            self.file_of_last(option);
+        }
+    }
+
+    /// The directive is kept, and yet means something else than it did.
+    pub(super) fn warn(&mut self, option: &UnitOption, code: &str, message: &str, hint: &str) {
+        self.tell(Severity::Warning, code, option.at, message, hint);
+        self.file_of_last(option);
+    }
+
+    /// The unit can not be used because of this directive.
+    pub(super) fn refuse(&mut self, option: &UnitOption, message: &str, hint: &str) {
+        self.refuse_at(option, option.at, message, hint);
+    }
+
+    /// The same at a place within its value.
+    pub(super) fn refuse_at(&mut self, option: &UnitOption, at: Spot, message: &str, hint: &str) {
+        self.fate(option, Outcome::Refused(message.to_string()));
+        self.tell(Severity::Error, "import", at, message, hint);
+        self.file_of_last(option);
+    }
+
+    /// The unit can not be used whatever it says.
+    pub(super) fn refuse_unit(&mut self, message: &str) {
+        self.tell(Severity::Error, "import", self.manifest.at, message, "");
+    }
+
+    pub(super) fn tell_sections(&mut self, texts: &[UnitText]) {
+        for (name, at) in texts.iter().flat_map(|text| &text.sections) {
+            if !table::SECTIONS.contains(&name.as_str()) && !name.starts_with("X-") {
+                let message = format!("unknown section [{name}], passed over");
+                self.tell(Severity::Warning, "unknown-section", *at, &message, "");
+            }
+        }
+    }
+
+    /// One word about all rights the unit keeps although it asked to lose them.
+    pub(super) fn tell_weaker(&mut self) {
+        let weaker = std::mem::take(&mut self.weaker);
+        let Some(first) = weaker.first() else { return };
+        let mut names: Vec<&str> = weaker.iter().map(|option| option.name.as_str()).collect();
+        names.dedup();
+        let message = format!("runs weaker than asked: {}", names.join(", "));
+        let severity = if self.around.strict_sandbox { Severity::Error } else { Severity::Warning };
+        let hint = "these are not supported yet";
+        self.tell(severity, "weaker", first.at, &message, hint);
+        self.file_of_last(first);
+        if let Some(said) = self.manifest.diagnostics.last_mut() {
+            said.related = weaker.iter().skip(1).map(|option| option.place()).collect();
+            said.related.truncate(limit::DIAGNOSTICS_PER_FILE);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Units as people write them, imported: what they become natively, and what is told.
+
+use super::conversion::{Imported, Surroundings, convert};
+use super::fate::{Outcome, Score};
+use super::unit_name::UnitName;
+use super::unit_text;
+use crate::diagnostic::Severity;
+
+fn import(name: &str, text: &str) -> Imported {
+    let texts = [unit_text::parse(&name.into(), text.as_bytes()).unwrap()];
+    convert(&UnitName::of(name), &name.into(), &texts, &Surroundings::default())
+}
+
+fn service(text: &str) -> Imported {
+    import("web.service", &format!("[Service]\nExecStart=/bin/web\n{text}"))
+}
+
+/// The values of a key, one a line; empty: no such key.
+fn values(imported: &Imported, key: &str) -> Vec<String> {
+    let Some(entry) = imported.manifest.entry(key) else { return Vec::new() };
+    if let Some(pairs) = entry.node.map() {
+        let pair = |pair: &crate::yaml::Pair| {
+            format!("{}={}", pair.key, pair.node.scalar().unwrap().text)
+        };
+        return pairs.iter().map(pair).collect();
+    }
+    let one = std::slice::from_ref(&entry.node);
+    let list = entry.node.list().unwrap_or(one);
+    list.iter().map(|node| node.scalar().unwrap().text.clone()).collect()
+}
+
+fn said(imported: &Imported, severity: Severity) -> Vec<(u32, String)> {
+    let found = imported.manifest.diagnostics.iter();
+    let found = found.filter(|said| said.severity == severity);
+    found.map(|said| (said.at.line, said.message.clone())).collect()
+}
+
+#[track_caller]
+fn clean(imported: &Imported) {
+    assert_eq!(imported.manifest.diagnostics, Vec::new());
+}
+
+#[test]
+fn a_plain_service_has_systemds_defaults_written_out() {
+    let web = service("");
+    clean(&web);
+    for (key, value) in [
+        ("type", &["foreground-supervised"][..]),
+        ("provides", &["web.service", "web"]),
+        ("depends-ms", &["sysinit.target?"]),
+        ("after", &["basic.target"]),
+        ("exec-start", &["/bin/web"]),
+        ("restart", &["never"]),
+        ("success-status", &["0", "HUP", "INT", "TERM", "PIPE"]),
+        ("start-timeout", &["90s"]),
+        ("stop-timeout", &["90s"]),
+        ("restart-limit", &["5/10s"]),
+    ] {
+        assert_eq!(values(&web, key), value, "{key}");
+    }
+}
+
+#[test]
+fn a_list_is_added_up_and_emptied_by_an_empty_assignment() {
+    let web = service("Environment=A=1 'B=x y'\nEnvironment=A=2\nEnvironmentFile=/a\nEnvironmentFile=\nEnvironmentFile=-/b\n");
+    let env = [values(&web, "env"), values(&web, "env-default")].concat();
+    assert_eq!(env, ["B=x y", "A=2"]);
+    assert_eq!(values(&web, "env-file"), ["-/b"]);
+}
+
+#[test]
+fn a_oneshot_has_no_start_timeout_and_may_have_several_commands() {
+    let text = "[Service]\nType=oneshot\nExecStart=/bin/a \\\n  b\nExecStart=/bin/c ; /bin/d \\; e\n";
+    let job = import("job.service", text);
+    assert_eq!(values(&job, "exec-start"), ["/bin/a b", "/bin/c", "/bin/d \";\" e"]);
+    assert_eq!(values(&job, "start-timeout"), ["none"]);
+    let several = service("ExecStart=/bin/two\n");
+    assert_eq!(said(&several, Severity::Error)[0].0, 3);
+}
+
+#[test]
+fn zero_and_infinity_are_no_timeout() {
+    for text in ["TimeoutStartSec=0\nTimeoutStopSec=infinity\n", "TimeoutSec=0\n"] {
+        let web = service(text);
+        assert_eq!(values(&web, "start-timeout"), ["none"]);
+        assert_eq!(values(&web, "stop-timeout"), ["none"]);
+    }
+    assert_eq!(values(&service("TimeoutSec=5min\n"), "stop-timeout"), ["5min"]);
+}
+
+#[test]
+fn pulled_in_and_in_order_is_one_key_each_alone_another() {
+    let text = "[Unit]\nWants=a.service b.service c.service\nAfter=a.service d.service e.service g.service\n\
+                Before=c.service\nRequires=e.service\nBindsTo=g.service\nPartOf=h.service\n";
+    let web = service(text);
+    clean(&web);
+    assert_eq!(values(&web, "waits-for"), ["a.service?"]);
+    assert_eq!(values(&web, "wants"), ["b.service", "c.service"]);
+    assert_eq!(values(&web, "before"), ["c.service"]);
+    assert_eq!(values(&web, "after"), ["d.service", "basic.target"]);
+    assert_eq!(values(&web, "depends-ms"), ["e.service", "sysinit.target?"]);
+    assert_eq!(values(&web, "restart-with"), ["e.service", "h.service"]);
+    assert_eq!(values(&web, "depends-on"), ["g.service"]);
+}
+
+#[test]
+fn what_only_orders_the_way_down_is_left_out() {
+    let web = service("[Unit]\nDefaultDependencies=no\nConflicts=shutdown.target chrony.service\nBefore=shutdown.target\n");
+    clean(&web);
+    assert_eq!(values(&web, "conflicts"), ["chrony.service"]);
+    assert_eq!(values(&web, "before"), Vec::<String>::new());
+    assert_eq!(values(&web, "depends-ms"), Vec::<String>::new());
+}
+
+#[test]
+fn a_requirement_without_an_order_is_told() {
+    let web = service("[Unit]\nRequires=db.service web.socket network.target\n");
+    let warnings = said(&web, Severity::Warning);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].1.contains("db.service"));
+    assert_eq!(values(&web, "wants"), ["db.service", "network.target"]);
+    // The socket of the same name comes before its service.
+    assert_eq!(values(&web, "depends-ms"), ["web.socket", "sysinit.target?"]);
+}
+
+#[test]
+fn a_unit_is_wanted_by_the_native_goal() {
+    let web = service("[Install]\nWantedBy=multi-user.target graphical.target\nAlias=www.service\nAlso=web.socket\n");
+    clean(&web);
+    assert_eq!(values(&web, "wanted-by"), ["multi-user"]);
+    assert_eq!(values(&web, "provides"), ["web.service", "www.service", "web", "www"]);
+    assert_eq!(web.also, ["web.socket"]);
+}
+
+#[test]
+fn a_quote_that_is_not_closed_is_an_error_on_its_own_line() {
+    let text = "[Service]\nType=oneshot\nExecStart=/bin/sh -c \\\n  'a; \\\n  b\nUser=x\n";
+    assert_eq!(said(&import("a.service", text), Severity::Error)[0].0, 4);
+}
+
+#[test]
+fn quotes_escapes_and_variables_reach_the_native_line() {
+    let text = "ExecStartPre=/bin/sh -c 'printf \\'\\n\\' $(x) \"${Y}\"' *.gz $Z $$\n";
+    assert_eq!(
+        values(&service(text), "exec-start-pre"),
+        ["/bin/sh -c \"printf '\\n' $(x) \\\"${Y}\\\"\" *.gz $Z $$"]
+    );
+}
+
+#[test]
+fn specifiers_of_an_instance_are_replaced_and_of_a_template_kept() {
+    let text = "[Unit]\nDescription=%p for %I\nAfter=%p-db@%i.service\n[Service]\nExecStart=/bin/x --%i 100%%\n";
+    let one = import("app@a\\x2db.service", text);
+    assert_eq!(values(&one, "exec-start"), ["/bin/x \"--a\\\\x2db\" 100%"]);
+    assert_eq!(values(&one, "description"), ["app for a-b"]);
+    let template = import("app@.service", text);
+    assert_eq!(values(&template, "exec-start"), ["/bin/x --%i 100%%"]);
+    assert_eq!(values(&template, "after"), ["%p-db@%i.service", "basic.target"]);
+    let unknown = service("ExecStartPre=/bin/x %m\n");
+    assert_eq!(said(&unknown, Severity::Error)[0].0, 3);
+}
+
+#[test]
+fn a_forking_daemon_with_a_pid_file_is_found_by_it() {
+    let web = service("Type=forking\nPIDFile=/var/run/web.pid\n");
+    assert_eq!(values(&web, "type"), ["background-pidfile"]);
+    assert_eq!(values(&web, "pid-file"), ["/run/web.pid"]);
+    let plain = service("PIDFile=/run/web.pid\n");
+    clean(&plain);
+    assert!(plain.manifest.entry("pid-file").is_none());
+}
+
+#[test]
+fn rights_that_are_not_taken_away_are_told_once_with_each_name() {
+    let text = "ProtectSystem=strict\nPrivateTmp=yes\nCapabilityBoundingSet=~CAP_SYS_ADMIN\n";
+    let web = service(text);
+    let missing = crate::key::find("protect-system").is_none();
+    let warnings = said(&web, Severity::Warning);
+    let weaker = warnings.iter().filter(|(_, said)| said.starts_with("runs weaker than asked"));
+    assert_eq!(weaker.count(), usize::from(missing), "{warnings:?}");
+    let texts = [unit_text::parse(&"a.service".into(), format!("[Service]\nExecStart=/x\n{text}").as_bytes()).unwrap()];
+    let strict = Surroundings { strict_sandbox: true, ..Surroundings::default() };
+    let refused = convert(&UnitName::of("a.service"), &"a.service".into(), &texts, &strict);
+    assert_eq!(said(&refused, Severity::Error).len(), usize::from(missing));
+}
+
+#[test]
+fn unknown_directives_and_values_are_told_at_their_line() {
+    let web = service("Usr=x\nX-Own=1\n[Odd]\n[X-Fleet]\nGlobal=true\n");
+    let warnings = said(&web, Severity::Warning);
+    assert_eq!(warnings.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3, 5]);
+    for text in ["Type=odd\n", "Restart=odd\n", "KillMode=odd\n"] {
+        assert_eq!(said(&service(text), Severity::Error)[0].0, 3, "{text}");
+    }
+    let forever = import("a.service", "[Service]\nType=oneshot\nRestart=always\nExecStart=/x\n");
+    assert_eq!(said(&forever, Severity::Error)[0].0, 3);
+}
+
+#[test]
+fn a_unit_that_runs_nothing_is_refused_unless_it_only_stops() {
+    assert_eq!(said(&import("a.service", "[Service]\nUser=x\n"), Severity::Error).len(), 1);
+    let stops = import("a.service", "[Service]\nRemainAfterExit=yes\nType=oneshot\nExecStop=/bin/x\n");
+    clean(&stops);
+    assert_eq!(values(&stops, "exec-start"), ["/bin/true"]);
+    for name in ["a.automount", "a.device", "a.scope", "a.slice"] {
+        assert!(!said(&import(name, "[Unit]\n"), Severity::Error).is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn exit_statuses_are_numbers_names_and_signals() {
+    let web = service("SuccessExitStatus=0 143 SIGTERM DATAERR CANTCREAT nonsense\n");
+    assert_eq!(values(&web, "success-status")[5..], ["143", "65", "73"]);
+    assert_eq!(said(&web, Severity::Warning).len(), 1);
+}
+
+#[test]
+fn starts_are_limited_as_systemd_does() {
+    for (text, limit) in [
+        ("StartLimitInterval=0\n", "none"),
+        ("[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=3\n", "3/1h"),
+        ("StartLimitBurst=8\n", "8/10s"),
+    ] {
+        assert_eq!(values(&service(text), "restart-limit"), [limit], "{text}");
+    }
+}
+
+#[test]
+fn a_mount_becomes_a_oneshot_that_mounts_and_unmounts() {
+    let text = "[Mount]\nWhat=/dev/sda1\nWhere=/srv/my data\nType=ext4\nOptions=noatime,x-systemd.automount\n";
+    let mount = import("srv-my\\x20data.mount", text);
+    clean(&mount);
+    assert_eq!(values(&mount, "exec-start"), ["/bin/mount -t ext4 -o noatime /dev/sda1 \"/srv/my data\""]);
+    assert_eq!(values(&mount, "exec-stop"), ["/bin/umount \"/srv/my data\""]);
+    assert_eq!(mount.manifest.name.as_ref().unwrap().as_str(), "srv-my_x20data.mount");
+    let wrong = import("other.mount", text);
+    assert_eq!(said(&wrong, Severity::Error)[0].0, 3);
+    let remote = import("mnt.mount", "[Mount]\nWhat=h:/x\nWhere=/mnt\nType=nfs\n");
+    assert_eq!(values(&remote, "waits-for"), ["network-online.target?"]);
+}
+
+#[test]
+fn a_trigger_brings_in_the_service_of_its_name_and_comes_before_it() {
+    let timer = import("backup.timer", "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n");
+    assert_eq!(values(&timer, "activates"), ["backup.service"]);
+    assert_eq!(values(&timer, "before"), ["timers.target", "backup.service"].map(String::from).into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(values(&timer, "wanted-by"), ["timers.target"]);
+    let socket = import("x.socket", "[Socket]\nListenStream=/run/x\nService=y.service\n");
+    assert_eq!(values(&socket, "activates"), ["y.service"]);
+    for (name, text) in [("a.socket", "[Socket]\n"), ("a.timer", "[Timer]\n"), ("a.path", "[Path]\n")] {
+        assert_eq!(said(&import(name, text), Severity::Error).len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_target_waits_for_what_it_pulls_in() {
+    let target = import("my.target", "[Unit]\nWants=a.service\nRequires=b.service\n");
+    assert_eq!(values(&target, "waits-for"), ["a.service?"]);
+    assert_eq!(values(&target, "depends-ms"), ["b.service"]);
+    assert_eq!(values(&target, "provides"), ["my.target", "my"]);
+}
+
+#[test]
+fn every_directive_has_a_fate() {
+    let web = service("User=x\nUser=y\nNice=5\nProtectHome=yes\nFoo=1\n[Unit]\nAfter=a.service\nAfter=b.service\n[Install]\nWantedBy=x.target\n");
+    assert_eq!(web.fates.len(), 9);
+    assert!(Score::of(&web.fates).honoured >= 6);
+    let foo = web.fates.iter().find(|fate| fate.name == "Foo").unwrap();
+    assert_eq!(foo.outcome, Outcome::Lost("unknown".to_string()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_imported_without_a_panic_and_every_place_is_in_it(
+        text in "(\\[(Unit|Service|Socket|Timer|Path|Mount|Install|Swap)\\]\n|(ExecStart|Type|After|Requires|BindsTo|Environment|Restart|RestartSec|SuccessExitStatus|OnCalendar|OnBootSec|ListenStream|What|Where|Options|Alias|WantedBy|TasksMax|LimitNOFILE|CPUQuota|UMask|PIDFile|ConditionPathExists)=|[ \"'\\\\%$;:@+!|-]|\n|\\\\\n|/bin/x|oneshot|forking|%i|%m|a.service|dev-x.device|0|5min|#|ä|~){0,60}",
+        suffix in "(service|socket|timer|path|mount|swap|target|slice)",
+        stem in "(a|a@|a@b|a\\\\x2d)",
+    ) {
+        let name = format!("{stem}.{suffix}");
+        let Ok(read) = unit_text::parse(&name.as_str().into(), text.as_bytes()) else { return Ok(()) };
+        let options = read.options.len();
+        let imported = convert(&UnitName::of(&name), &name.as_str().into(), &[read], &Surroundings::default());
+        let lines = u32::try_from(text.split('\n').count()).unwrap();
+        for said in &imported.manifest.diagnostics {
+            proptest::prop_assert!((1..=lines.max(1)).contains(&said.at.line), "{said}");
+        }
+        proptest::prop_assert!(imported.fates.len() <= options);
+        let written = crate::yaml_writer::write(&imported.manifest);
+        let back = crate::yaml::parse("x", written.as_bytes(), &crate::yaml::Limits::UNIT_FILE);
+        proptest::prop_assert!(back.is_ok() || written.is_empty(), "{written}");
+        let settings = crate::settings::Settings::default();
+        crate::meaning::read(imported.manifest, &settings, &crate::account::Accounts::default());
+    }
+}

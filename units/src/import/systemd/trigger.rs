@@ -1,0 +1,105 @@
+//! `.socket`, `.timer` and `.path`: what they bring in, and what takes more than a row of
+//! the table. An activation that can not be told from nothing is an error.
+
+use super::conversion::{Conversion, native_name};
+use super::implied::edge;
+use super::span::{self, Span};
+use super::unit_name::Suffix;
+use crate::spec::Kind;
+
+pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
+    let (kind, section, directive) = match suffix {
+        Suffix::Socket => (Kind::Socket, "Socket", "Service"),
+        Suffix::Timer => (Kind::Timer, "Timer", "Unit"),
+        _ => (Kind::Path, "Path", "Unit"),
+    };
+    this.kind = kind;
+    this.put_default("type", kind.as_str());
+    let accept = suffix == Suffix::Socket && this.flag("Socket", "Accept", false);
+    let said = this.last(section, directive);
+    let target = match said {
+        Some(option) => this.expand(option, &option.value),
+        None if accept => {
+            // One instance a connection: the template of the same name.
+            Some(this.name.with_instance("").with_suffix(Suffix::Service).to_string())
+        }
+        None => Some(this.name.with_suffix(Suffix::Service).to_string()),
+    };
+    let Some(target) = target.map(|target| native_name(&target)) else { return };
+    match said {
+        Some(option) => drop(this.put("activates", &target, option)),
+        None => this.put_default("activates", &target),
+    }
+    if !accept {
+        edge(this, "before", &target);
+    }
+    // A trigger does not give up: what it brings in has its own policy.
+    this.put_default("restart", "on-failure");
+    match suffix {
+        Suffix::Socket => socket(this),
+        Suffix::Timer => timer(this),
+        _ => path(this),
+    }
+}
+
+fn socket(this: &mut Conversion<'_>) {
+    let listens = [
+        "ListenStream",
+        "ListenDatagram",
+        "ListenSequentialPacket",
+        "ListenFIFO",
+        "ListenSpecial",
+        "ListenNetlink",
+        "ListenMessageQueue",
+        "ListenUSBFunction",
+    ];
+    if listens.iter().all(|name| this.last("Socket", name).is_none()) {
+        this.refuse_unit("a socket unit without a Listen…= line");
+    }
+    if let Some(option) = this.last("Socket", "BindIPv6Only") {
+        match option.value.as_str() {
+            "default" => this.leave_out(option, "it asks for nothing"),
+            "both" => drop(this.put("socket-v6only", "no", option)),
+            "ipv6-only" => drop(this.put("socket-v6only", "yes", option)),
+            _ => this.lose(option, "no such value"),
+        }
+    }
+}
+
+fn timer(this: &mut Conversion<'_>) {
+    let mut any = this.last("Timer", "OnCalendar").is_some();
+    for (name, key) in [
+        ("OnBootSec", "timer-boot"),
+        ("OnStartupSec", "timer-startup"),
+        ("OnActiveSec", "timer-active"),
+        ("OnUnitActiveSec", "timer-unit-active"),
+        ("OnUnitInactiveSec", "timer-unit-inactive"),
+    ] {
+        let options = this.all("Timer", name);
+        any |= !options.is_empty();
+        for option in &options {
+            match span::parse(&option.value) {
+                Some(Span::Micros(micros)) if options.len() == 1 => {
+                    this.put(key, &span::native(micros), option);
+                }
+                Some(Span::Micros(micros)) => {
+                    this.add_line(key, &span::native(micros), option);
+                }
+                _ => this.lose(option, "it is no span of time"),
+            }
+        }
+    }
+    let changes = ["OnClockChange", "OnTimezoneChange"];
+    any |= changes.iter().any(|name| this.flag("Timer", name, false));
+    if !any {
+        this.refuse_unit("a timer without an On…= line");
+    }
+}
+
+fn path(this: &mut Conversion<'_>) {
+    let kinds =
+        ["PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"];
+    if kinds.iter().all(|name| this.last("Path", name).is_none()) {
+        this.refuse_unit("a path unit without a Path…= line");
+    }
+}

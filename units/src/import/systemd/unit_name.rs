@@ -1,0 +1,249 @@
+//! Names of systemd's units: `prefix@instance.suffix`, and the escaping that lets a path
+//! stand in a name (systemd.unit(5), "STRING ESCAPING"; systemd-escape(1)).
+
+use std::fmt;
+
+/// What kind of unit a name says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suffix {
+    /// A process.
+    Service,
+    /// Listens.
+    Socket,
+    /// Counts.
+    Timer,
+    /// Watches.
+    Path,
+    /// Groups.
+    Target,
+    /// Mounts.
+    Mount,
+    /// Mounts at the first access.
+    Automount,
+    /// Swap space.
+    Swap,
+    /// A device the kernel found.
+    Device,
+    /// Processes somebody else started.
+    Scope,
+    /// A branch of the cgroup tree.
+    Slice,
+}
+
+impl Suffix {
+    /// All of them.
+    pub const ALL: [Suffix; 11] = [
+        Suffix::Service,
+        Suffix::Socket,
+        Suffix::Timer,
+        Suffix::Path,
+        Suffix::Target,
+        Suffix::Mount,
+        Suffix::Automount,
+        Suffix::Swap,
+        Suffix::Device,
+        Suffix::Scope,
+        Suffix::Slice,
+    ];
+
+    /// As it stands behind the last dot.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Suffix::Service => "service",
+            Suffix::Socket => "socket",
+            Suffix::Timer => "timer",
+            Suffix::Path => "path",
+            Suffix::Target => "target",
+            Suffix::Mount => "mount",
+            Suffix::Automount => "automount",
+            Suffix::Swap => "swap",
+            Suffix::Device => "device",
+            Suffix::Scope => "scope",
+            Suffix::Slice => "slice",
+        }
+    }
+
+    /// The suffix of a name that has one.
+    pub fn of(name: &str) -> Option<Suffix> {
+        let (stem, word) = name.rsplit_once('.')?;
+        if stem.is_empty() {
+            return None;
+        }
+        Suffix::ALL.into_iter().find(|suffix| suffix.as_str() == word)
+    }
+}
+
+/// A name in its parts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnitName {
+    /// Before the `@`, or before the suffix.
+    pub prefix: String,
+    /// Between `@` and suffix; empty: a template; None: neither template nor instance.
+    pub instance: Option<String>,
+    /// None: a native name without one.
+    pub suffix: Option<Suffix>,
+}
+
+impl UnitName {
+    /// Takes a name apart; any text is one.
+    pub fn of(name: &str) -> UnitName {
+        let suffix = Suffix::of(name);
+        let stem = match suffix {
+            Some(_) => name.rsplit_once('.').map_or(name, |(stem, _)| stem),
+            None => name,
+        };
+        match stem.split_once('@') {
+            Some((prefix, instance)) => UnitName {
+                prefix: prefix.to_string(),
+                instance: Some(instance.to_string()),
+                suffix,
+            },
+            None => UnitName { prefix: stem.to_string(), instance: None, suffix },
+        }
+    }
+
+    /// It is a template: `name@` or `name@.suffix`.
+    pub fn is_template(&self) -> bool {
+        self.instance.as_deref() == Some("") && !self.prefix.is_empty()
+    }
+
+    /// It is an instance.
+    pub fn is_instance(&self) -> bool {
+        self.instance.as_deref().is_some_and(|instance| !instance.is_empty())
+            && !self.prefix.is_empty()
+    }
+
+    /// The template of an instance.
+    pub fn template(&self) -> Option<UnitName> {
+        self.is_instance().then(|| self.with_instance(""))
+    }
+
+    /// The same with another instance.
+    pub fn with_instance(&self, instance: &str) -> UnitName {
+        UnitName { instance: Some(instance.to_string()), ..self.clone() }
+    }
+
+    /// The same with another suffix.
+    pub fn with_suffix(&self, suffix: Suffix) -> UnitName {
+        UnitName { suffix: Some(suffix), ..self.clone() }
+    }
+
+    /// Without its suffix.
+    pub fn stem(&self) -> String {
+        UnitName { suffix: None, ..self.clone() }.to_string()
+    }
+}
+
+impl fmt::Display for UnitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.prefix)?;
+        if let Some(instance) = &self.instance {
+            write!(f, "@{instance}")?;
+        }
+        match self.suffix {
+            Some(suffix) => write!(f, ".{}", suffix.as_str()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Undoes the escaping: `-` is `/`, `\xNN` a byte. None: no escaped text.
+pub fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'-' => bytes.push(b'/'),
+            b'\\' => {
+                let digits = [rest.next()?, rest.next()?, rest.next()?];
+                let [b'x', high, low] = digits else { return None };
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                bytes.push(u8::try_from(digit(high)? * 16 + digit(low)?).ok()?);
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The path an escaped name stands for: `dev-ttyS0` is `/dev/ttyS0`, `-` is `/`.
+pub fn unescape_path(text: &str) -> Option<String> {
+    if text == "-" {
+        return Some("/".to_string());
+    }
+    let path = unescape(text)?;
+    Some(if path.starts_with('/') { path } else { format!("/{path}") })
+}
+
+/// Escapes a text: `/` becomes `-`; all but letters, digits, `:`, `_`, `.` (not in front)
+/// become `\xNN`.
+pub fn escape(text: &str) -> String {
+    use std::fmt::Write;
+    let mut escaped = String::new();
+    for (index, byte) in text.bytes().enumerate() {
+        match byte {
+            b'/' => escaped.push('-'),
+            b'.' if index == 0 => escaped.push_str("\\x2e"),
+            b if b.is_ascii_alphanumeric() || matches!(b, b':' | b'_' | b'.') => {
+                escaped.push(char::from(b));
+            }
+            // Writing to a String can not fail.
+            b => drop(write!(escaped, "\\x{b:02x}")),
+        }
+    }
+    escaped
+}
+
+/// The name part for a path: without the slashes at both ends, `/` itself is `-`.
+pub fn escape_path(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { "-".to_string() } else { escape(&parts.join("/")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_apart_and_put_together() {
+        for name in ["a.service", "a@.service", "a@b.c.socket", "x@", "plain", "a@b@c.timer"] {
+            assert_eq!(UnitName::of(name).to_string(), name);
+        }
+        let name = UnitName::of("getty@tty1.service");
+        assert_eq!((name.prefix.as_str(), name.instance.as_deref()), ("getty", Some("tty1")));
+        assert_eq!(name.template().unwrap().to_string(), "getty@.service");
+        assert_eq!((name.stem().as_str(), name.is_template()), ("getty@tty1", false));
+        assert!(UnitName::of("getty@").is_template() && UnitName::of("a@.mount").is_template());
+        assert_eq!(UnitName::of("a.b").suffix, None);
+        assert!(!UnitName::of("@x.service").is_instance());
+    }
+
+    // Expected values: systemd-escape 252, with and without --path.
+    #[test]
+    fn paths_are_escaped_as_systemd_does() {
+        for (path, name) in [
+            ("/dev/ttyS0", "dev-ttyS0"),
+            ("/", "-"),
+            ("/mnt/my data/", "mnt-my\\x20data"),
+            ("/a-b/.c", "a\\x2db-.c"),
+            ("/.hidden", "\\x2ehidden"),
+            ("/ä", "\\xc3\\xa4"),
+        ] {
+            assert_eq!(escape_path(path), name);
+            let tidy = path.trim_end_matches('/');
+            assert_eq!(unescape_path(name).unwrap(), if tidy.is_empty() { "/" } else { tidy });
+        }
+        assert_eq!(escape("a b/c"), "a\\x20b-c");
+        assert_eq!(unescape("a\\x2db-c").as_deref(), Some("a-b/c"));
+        for bad in ["\\", "\\x", "\\x2", "\\y20", "\\xzz", "\\xff"] {
+            assert_eq!(unescape(bad), None, "{bad}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn escaping_can_be_undone(text in "\\PC*") {
+            proptest::prop_assert_eq!(unescape(&escape(&text)), Some(text));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The text of a systemd unit file as an ordered list of assignments, each with its
+//! place: nothing is interpreted, merged or lost. systemd.syntax(7) is the rule: `#` and
+//! `;` begin comment lines (within a continued line too), a backslash at the end of a
+//! line is a space and the line goes on, blanks around names and values go.
+
+use crate::diagnostic::{Diagnostic, Place};
+use crate::limit;
+use crate::text;
+use crate::yaml::Spot;
+use std::sync::Arc;
+
+/// One assignment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitOption {
+    /// Of the `[Section]` it stands in.
+    pub section: String,
+    /// Before the `=`.
+    pub name: String,
+    /// Behind it, continued lines joined; nothing else is undone.
+    pub value: String,
+    /// Which file.
+    pub file: Arc<str>,
+    /// Where the name begins.
+    pub at: Spot,
+    /// Where parts of the value begin: the offset in bytes and the place, one a line.
+    parts: Vec<(usize, Spot)>,
+}
+
+impl UnitOption {
+    /// Where byte `offset` of the value stands in the file.
+    pub fn spot(&self, offset: usize) -> Spot {
+        let part = self.parts.iter().rev().find(|(start, _)| *start <= offset);
+        let Some((start, spot)) = part else { return self.at };
+        let before = self.value.get(*start..offset).unwrap_or_default();
+        Spot { line: spot.line, column: spot.column.saturating_add(number(before.chars().count())) }
+    }
+
+    /// Where the value begins.
+    pub fn value_at(&self) -> Spot {
+        self.spot(0)
+    }
+
+    /// Where the name begins, with the file.
+    pub fn place(&self) -> Place {
+        self.at.of(&self.file)
+    }
+}
+
+/// What stands in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnitText {
+    /// In the order of the text.
+    pub options: Vec<UnitOption>,
+    /// Each `[Section]` line.
+    pub sections: Vec<(String, Spot)>,
+    /// What is no section, assignment or comment.
+    pub found: Vec<Diagnostic>,
+}
+
+/// Reads a file. Lines that are none are told and passed over, as systemd does.
+///
+/// # Errors
+/// What makes the whole file unusable: it is too large, no UTF-8, or a section line is
+/// not closed.
+pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<UnitText, Vec<Diagnostic>> {
+    if bytes.len() > limit::IMPORTED_FILE {
+        let place = Spot { line: 1, column: 1 }.of(file);
+        let message = format!("larger than {} KiB", limit::IMPORTED_FILE / 1024);
+        return Err(vec![Diagnostic::error("too-large", place, message)]);
+    }
+    let (text, _) = text::decode(file, bytes, false)?;
+    let mut reader = Reader { file, section: None, read: UnitText::default(), fatal: None };
+    let mut line = Line::default();
+    for (index, raw) in text.split('\n').enumerate() {
+        let raw = raw.trim_end_matches('\r');
+        let bare = raw.trim_start_matches(is_blank);
+        if bare.starts_with(['#', ';']) {
+            continue;
+        }
+        let column = raw.chars().count() - bare.chars().count() + 1;
+        line.add(bare, Spot { line: number(index + 1), column: number(column) });
+        if !line.goes_on() {
+            reader.line(&std::mem::take(&mut line));
+        }
+    }
+    reader.line(&line);
+    match reader.fatal {
+        Some(diagnostic) => Err(vec![diagnostic]),
+        None => Ok(reader.read),
+    }
+}
+
+/// The white space of systemd.syntax(7).
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r')
+}
+
+/// A line with those that continue it.
+#[derive(Default)]
+struct Line {
+    text: String,
+    parts: Vec<(usize, Spot)>,
+}
+
+impl Line {
+    fn add(&mut self, part: &str, at: Spot) {
+        self.parts.push((self.text.len(), at));
+        self.text.push_str(part);
+    }
+
+    /// It ends in a backslash that no other one escapes; that one becomes a space.
+    fn goes_on(&mut self) -> bool {
+        let slashes = self.text.bytes().rev().take_while(|byte| *byte == b'\\').count();
+        if slashes % 2 == 1 {
+            self.text.pop();
+            self.text.push(' ');
+        }
+        slashes % 2 == 1
+    }
+
+    fn spot(&self, offset: usize) -> Spot {
+        let part = self.parts.iter().rev().find(|(start, _)| *start <= offset);
+        let Some((start, spot)) = part else { return Spot { line: 1, column: 1 } };
+        let before = self.text.get(*start..offset).unwrap_or_default();
+        Spot { line: spot.line, column: spot.column.saturating_add(number(before.chars().count())) }
+    }
+}
+
+struct Reader<'a> {
+    file: &'a Arc<str>,
+    section: Option<String>,
+    read: UnitText,
+    fatal: Option<Diagnostic>,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, line: &Line) {
+        let text = line.text.trim_matches(is_blank);
+        let start = line.text.len() - line.text.trim_start_matches(is_blank).len();
+        let at = line.spot(start);
+        if text.is_empty() || self.fatal.is_some() {
+            return;
+        }
+        if let Some(inner) = text.strip_prefix('[') {
+            match inner.strip_suffix(']') {
+                Some(name) => {
+                    self.section = Some(name.to_string());
+                    self.read.sections.push((name.to_string(), at));
+                }
+                None => {
+                    let message = "a section line without its `]`".to_string();
+                    self.fatal = Some(Diagnostic::error("section", at.of(self.file), message));
+                }
+            }
+            return;
+        }
+        let Some((name, value)) = text.split_once('=') else {
+            return self.warn(at, "a line without `=` is passed over");
+        };
+        let name = name.trim_end_matches(is_blank);
+        let Some(section) = self.section.clone() else {
+            return self.warn(at, "an assignment before any [Section] is passed over");
+        };
+        if name.is_empty() {
+            return self.warn(at, "an assignment to nothing is passed over");
+        }
+        if self.read.options.len() >= limit::IMPORTED_OPTIONS {
+            let message = format!("more than {} assignments", limit::IMPORTED_OPTIONS);
+            self.fatal = Some(Diagnostic::error("too-large", at.of(self.file), message));
+            return;
+        }
+        let from = start + text.len() - value.len();
+        let from = from + value.len() - value.trim_start_matches(is_blank).len();
+        let value = value.trim_matches(is_blank).to_string();
+        let mut parts = vec![(0, line.spot(from))];
+        let inside = line.parts.iter().filter(|(start, _)| *start > from);
+        parts.extend(inside.map(|(start, spot)| (*start - from, *spot)));
+        let option = UnitOption {
+            section,
+            name: name.to_string(),
+            value,
+            file: self.file.clone(),
+            at,
+            parts,
+        };
+        self.read.options.push(option);
+    }
+
+    fn warn(&mut self, at: Spot, message: &str) {
+        if self.read.found.len() < limit::DIAGNOSTICS_PER_FILE {
+            self.read.found.push(Diagnostic::warning("syntax", at.of(self.file), message));
+        }
+    }
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> UnitText {
+        parse(&Arc::from("a.service"), text.as_bytes()).unwrap()
+    }
+
+    fn triples(text: &str) -> Vec<(String, String, String)> {
+        let options = read(text).options.into_iter();
+        options.map(|option| (option.section, option.name, option.value)).collect()
+    }
+
+    #[track_caller]
+    fn values(text: &str, expected: &[&str]) {
+        let found: Vec<String> = triples(text).into_iter().map(|(_, _, value)| value).collect();
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn sections_assignments_and_comments_are_told_apart() {
+        let text = "\u{feff}# c\n; d\n[Unit]\r\nA = b\n\n[X-Own]\nC=d=e\n [Unit]\n  F=\n";
+        let expected = [("Unit", "A", "b"), ("X-Own", "C", "d=e"), ("Unit", "F", "")];
+        let expected = expected.map(|(a, b, c)| (a.to_string(), b.to_string(), c.to_string()));
+        assert_eq!(triples(text), expected);
+    }
+
+    #[test]
+    fn a_line_goes_on_behind_a_backslash_over_comments() {
+        values("[S]\nA=one \\\n  two\\\n# no\n;no\n three\nB=x\n", &["one  two three", "x"]);
+        values("[S]\nA=one\\\n\nB=x\n", &["one", "x"]);
+        values("[S]\nA=even \\\\\nB=x\n", &["even \\\\", "x"]);
+        values("[S]\nA=end\\", &["end"]);
+        values("[S]\nA=blank behind \\ \nB=x\n", &["blank behind \\", "x"]);
+    }
+
+    #[test]
+    fn each_part_of_a_value_keeps_its_place() {
+        let option = &read("[S]\n  Exec = one \\\n\n[S]\nE=a \\\n# c\n   bcd\n").options;
+        assert_eq!((option[0].at, option[0].value_at()), (at(2, 3), at(2, 10)));
+        let offset = option[1].value.find("cd").unwrap();
+        assert_eq!(option[1].spot(offset), at(7, 5));
+    }
+
+    fn at(line: u32, column: u32) -> Spot {
+        Spot { line, column }
+    }
+
+    #[test]
+    fn lines_that_are_none_are_told_and_passed_over() {
+        let read = read("X=1\n[S]\nnonsense\n=2\nA=b\n");
+        let lines: Vec<u32> = read.found.iter().map(|found| found.at.line).collect();
+        assert_eq!((lines, read.options.len()), (vec![1, 3, 4], 1));
+    }
+
+    #[test]
+    fn a_section_that_is_not_closed_spoils_the_file() {
+        let found = parse(&Arc::from("a"), b"[Unit\nA=b\n").unwrap_err();
+        assert_eq!((found[0].at.line, found[0].code.as_str()), (1, "section"));
+        let long = vec![b'#'; limit::IMPORTED_FILE + 1];
+        assert_eq!(parse(&Arc::from("a"), &long).unwrap_err()[0].code, "too-large");
+        assert_eq!(parse(&Arc::from("a"), b"[S]\nA=\xff\n").unwrap_err()[0].code, "encoding");
+    }
+}
