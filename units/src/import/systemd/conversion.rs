@@ -91,8 +91,11 @@ impl<'a> Conversion<'a> {
         };
         match suffix {
             Suffix::Service => service::convert(self),
-            Suffix::Socket | Suffix::Timer | Suffix::Path => trigger::convert(self, suffix),
-            Suffix::Mount | Suffix::Swap => mount::convert(self, suffix),
+            Suffix::Socket => trigger::socket(self),
+            Suffix::Timer => trigger::timer(self),
+            Suffix::Path => trigger::path(self),
+            Suffix::Mount => mount::mount(self),
+            Suffix::Swap => mount::swap(self),
             Suffix::Target => self.kind = Kind::Virtual,
             Suffix::Automount => {
                 self.refuse_unit("nothing is mounted at the first access; use a .mount unit");

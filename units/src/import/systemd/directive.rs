@@ -128,7 +128,11 @@ impl<'a> Conversion<'a> {
             How::Path if !text.starts_with('/') && !self.name.is_template() => {
                 wrong(self, "absolute path")
             }
-            _ => Some(text),
+            How::Path | How::Text | How::Size | How::Words | How::Lines | How::Inverted => {
+                Some(text)
+            }
+            How::Limit(_) | How::Special | How::Silent => Some(text),
+            How::ByDesign(_) | How::Lost(_) | How::Refused(_) => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::conversion::Conversion;
 use super::fate::Outcome;
 use super::implied::edge;
-use super::unit_name::{Suffix, escape_path};
+use super::unit_name::escape_path;
 use super::word::quote;
 use crate::spec::Kind;
 
@@ -22,20 +22,13 @@ const REMOTE: [&str; 12] = [
     "smb3",
     "sshfs",
 ];
-/// File systems that are made of nothing.
-const VIRTUAL: [&str; 9] =
-    ["tmpfs", "proc", "sysfs", "debugfs", "tracefs", "configfs", "overlay", "rpc_pipefs", "nfsd"];
 
-pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
+/// What both have in common.
+fn oneshot(this: &mut Conversion<'_>, section: &str) {
     this.kind = Kind::Oneshot;
     this.put_default("type", Kind::Oneshot.as_str());
-    match suffix {
-        Suffix::Mount => mount(this),
-        _ => swap(this),
-    }
     this.put_default("remain", "yes");
     this.put_default("restart", "never");
-    let section = if suffix == Suffix::Mount { "Mount" } else { "Swap" };
     if this.last(section, "TimeoutSec").is_none() {
         this.put_default("start-timeout", "90s");
     }
@@ -50,7 +43,8 @@ fn value(this: &mut Conversion<'_>, section: &str, name: &str, key: &str) -> Opt
     Some(text)
 }
 
-fn mount(this: &mut Conversion<'_>) {
+pub(super) fn mount(this: &mut Conversion<'_>) {
+    oneshot(this, "Mount");
     let what = value(this, "Mount", "What", "exec-start");
     let place = value(this, "Mount", "Where", "exec-start");
     let kind = value(this, "Mount", "Type", "exec-start");
@@ -83,7 +77,6 @@ fn mount(this: &mut Conversion<'_>) {
         .filter(|word| !word.is_empty() && !word.starts_with("x-systemd.") && *word != "nofail");
     let kept: Vec<&str> = words.collect();
     let options = kept.join(",");
-    let bound = kept.iter().any(|word| matches!(*word, "bind" | "rbind"));
     let netdev = kept.contains(&"_netdev");
     if !options.is_empty() {
         line.extend(["-o".to_string(), quote(&options)]);
@@ -105,10 +98,10 @@ fn mount(this: &mut Conversion<'_>) {
     this.put_default("exec-stop", &undo.join(" "));
     let kind = kind.as_deref().unwrap_or_default();
     let remote = netdev || REMOTE.contains(&kind.trim_start_matches("fuse."));
-    edges(this, remote, !bound && !VIRTUAL.contains(&kind) && what.starts_with("/dev/"));
+    edges(this, remote);
 }
 
-fn edges(this: &mut Conversion<'_>, remote: bool, _device: bool) {
+fn edges(this: &mut Conversion<'_>, remote: bool) {
     if !this.flag("Unit", "DefaultDependencies", true) {
         return;
     }
@@ -123,7 +116,8 @@ fn edges(this: &mut Conversion<'_>, remote: bool, _device: bool) {
     }
 }
 
-fn swap(this: &mut Conversion<'_>) {
+pub(super) fn swap(this: &mut Conversion<'_>) {
+    oneshot(this, "Swap");
     let Some(what) = value(this, "Swap", "What", "exec-start") else {
         return this.refuse_unit("a swap unit needs What=");
     };

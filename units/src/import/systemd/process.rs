@@ -141,7 +141,7 @@ fn groups(this: &mut Conversion<'_>) {
     if let Some(option) = this.last(SECTION, "TasksMax") {
         match option.value.as_str() {
             "infinity" | "100%" => this.leave_out(option, "there is no limit anyway"),
-            text => drop(this.put("cgroup-pids-max", &text.to_string(), option)),
+            text => drop(this.put("cgroup-pids-max", text, option)),
         }
     }
     if let Some(option) = this.last(SECTION, "CPUQuota") {
@@ -185,7 +185,7 @@ fn scheduling(this: &mut Conversion<'_>) {
             "3" => "idle",
             text => text,
         };
-        this.put("io-class", &text.to_string(), option);
+        this.put("io-class", text, option);
     }
     if let Some(option) = this.last(SECTION, "CPUAffinity") {
         let text = option.value.split_whitespace().collect::<Vec<_>>().join(",");

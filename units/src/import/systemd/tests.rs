@@ -19,9 +19,8 @@ fn service(text: &str) -> Imported {
 fn values(imported: &Imported, key: &str) -> Vec<String> {
     let Some(entry) = imported.manifest.entry(key) else { return Vec::new() };
     if let Some(pairs) = entry.node.map() {
-        let pair = |pair: &crate::yaml::Pair| {
-            format!("{}={}", pair.key, pair.node.scalar().unwrap().text)
-        };
+        let pair =
+            |pair: &crate::yaml::Pair| format!("{}={}", pair.key, pair.node.scalar().unwrap().text);
         return pairs.iter().map(pair).collect();
     }
     let one = std::slice::from_ref(&entry.node);
@@ -62,7 +61,9 @@ fn a_plain_service_has_systemds_defaults_written_out() {
 
 #[test]
 fn a_list_is_added_up_and_emptied_by_an_empty_assignment() {
-    let web = service("Environment=A=1 'B=x y'\nEnvironment=A=2\nEnvironmentFile=/a\nEnvironmentFile=\nEnvironmentFile=-/b\n");
+    let web = service(
+        "Environment=A=1 'B=x y'\nEnvironment=A=2\nEnvironmentFile=/a\nEnvironmentFile=\nEnvironmentFile=-/b\n",
+    );
     let env = [values(&web, "env"), values(&web, "env-default")].concat();
     assert_eq!(env, ["B=x y", "A=2"]);
     assert_eq!(values(&web, "env-file"), ["-/b"]);
@@ -70,7 +71,8 @@ fn a_list_is_added_up_and_emptied_by_an_empty_assignment() {
 
 #[test]
 fn a_oneshot_has_no_start_timeout_and_may_have_several_commands() {
-    let text = "[Service]\nType=oneshot\nExecStart=/bin/a \\\n  b\nExecStart=/bin/c ; /bin/d \\; e\n";
+    let text =
+        "[Service]\nType=oneshot\nExecStart=/bin/a \\\n  b\nExecStart=/bin/c ; /bin/d \\; e\n";
     let job = import("job.service", text);
     assert_eq!(values(&job, "exec-start"), ["/bin/a b", "/bin/c", "/bin/d \";\" e"]);
     assert_eq!(values(&job, "start-timeout"), ["none"]);
@@ -105,7 +107,9 @@ fn pulled_in_and_in_order_is_one_key_each_alone_another() {
 
 #[test]
 fn what_only_orders_the_way_down_is_left_out() {
-    let web = service("[Unit]\nDefaultDependencies=no\nConflicts=shutdown.target chrony.service\nBefore=shutdown.target\n");
+    let web = service(
+        "[Unit]\nDefaultDependencies=no\nConflicts=shutdown.target chrony.service\nBefore=shutdown.target\n",
+    );
     clean(&web);
     assert_eq!(values(&web, "conflicts"), ["chrony.service"]);
     assert_eq!(values(&web, "before"), Vec::<String>::new());
@@ -125,7 +129,9 @@ fn a_requirement_without_an_order_is_told() {
 
 #[test]
 fn a_unit_is_wanted_by_the_native_goal() {
-    let web = service("[Install]\nWantedBy=multi-user.target graphical.target\nAlias=www.service\nAlso=web.socket\n");
+    let web = service(
+        "[Install]\nWantedBy=multi-user.target graphical.target\nAlias=www.service\nAlso=web.socket\n",
+    );
     clean(&web);
     assert_eq!(values(&web, "wanted-by"), ["multi-user"]);
     assert_eq!(values(&web, "provides"), ["web.service", "www.service", "web", "www"]);
@@ -178,7 +184,11 @@ fn rights_that_are_not_taken_away_are_told_once_with_each_name() {
     let warnings = said(&web, Severity::Warning);
     let weaker = warnings.iter().filter(|(_, said)| said.starts_with("runs weaker than asked"));
     assert_eq!(weaker.count(), usize::from(missing), "{warnings:?}");
-    let texts = [unit_text::parse(&"a.service".into(), format!("[Service]\nExecStart=/x\n{text}").as_bytes()).unwrap()];
+    let texts = [unit_text::parse(
+        &"a.service".into(),
+        format!("[Service]\nExecStart=/x\n{text}").as_bytes(),
+    )
+    .unwrap()];
     let strict = Surroundings { strict_sandbox: true, ..Surroundings::default() };
     let refused = convert(&UnitName::of("a.service"), &"a.service".into(), &texts, &strict);
     assert_eq!(said(&refused, Severity::Error).len(), usize::from(missing));
@@ -199,7 +209,8 @@ fn unknown_directives_and_values_are_told_at_their_line() {
 #[test]
 fn a_unit_that_runs_nothing_is_refused_unless_it_only_stops() {
     assert_eq!(said(&import("a.service", "[Service]\nUser=x\n"), Severity::Error).len(), 1);
-    let stops = import("a.service", "[Service]\nRemainAfterExit=yes\nType=oneshot\nExecStop=/bin/x\n");
+    let stops =
+        import("a.service", "[Service]\nRemainAfterExit=yes\nType=oneshot\nExecStop=/bin/x\n");
     clean(&stops);
     assert_eq!(values(&stops, "exec-start"), ["/bin/true"]);
     for name in ["a.automount", "a.device", "a.scope", "a.slice"] {
@@ -230,7 +241,10 @@ fn a_mount_becomes_a_oneshot_that_mounts_and_unmounts() {
     let text = "[Mount]\nWhat=/dev/sda1\nWhere=/srv/my data\nType=ext4\nOptions=noatime,x-systemd.automount\n";
     let mount = import("srv-my\\x20data.mount", text);
     clean(&mount);
-    assert_eq!(values(&mount, "exec-start"), ["/bin/mount -t ext4 -o noatime /dev/sda1 \"/srv/my data\""]);
+    assert_eq!(
+        values(&mount, "exec-start"),
+        ["/bin/mount -t ext4 -o noatime /dev/sda1 \"/srv/my data\""]
+    );
     assert_eq!(values(&mount, "exec-stop"), ["/bin/umount \"/srv/my data\""]);
     assert_eq!(mount.manifest.name.as_ref().unwrap().as_str(), "srv-my_x20data.mount");
     let wrong = import("other.mount", text);
@@ -241,13 +255,19 @@ fn a_mount_becomes_a_oneshot_that_mounts_and_unmounts() {
 
 #[test]
 fn a_trigger_brings_in_the_service_of_its_name_and_comes_before_it() {
-    let timer = import("backup.timer", "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n");
+    let timer =
+        import("backup.timer", "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n");
     assert_eq!(values(&timer, "activates"), ["backup.service"]);
-    assert_eq!(values(&timer, "before"), ["timers.target", "backup.service"].map(String::from).into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(
+        values(&timer, "before"),
+        ["timers.target", "backup.service"].map(String::from).into_iter().rev().collect::<Vec<_>>()
+    );
     assert_eq!(values(&timer, "wanted-by"), ["timers.target"]);
     let socket = import("x.socket", "[Socket]\nListenStream=/run/x\nService=y.service\n");
     assert_eq!(values(&socket, "activates"), ["y.service"]);
-    for (name, text) in [("a.socket", "[Socket]\n"), ("a.timer", "[Timer]\n"), ("a.path", "[Path]\n")] {
+    for (name, text) in
+        [("a.socket", "[Socket]\n"), ("a.timer", "[Timer]\n"), ("a.path", "[Path]\n")]
+    {
         assert_eq!(said(&import(name, text), Severity::Error).len(), 1, "{name}");
     }
 }
@@ -262,7 +282,9 @@ fn a_target_waits_for_what_it_pulls_in() {
 
 #[test]
 fn every_directive_has_a_fate() {
-    let web = service("User=x\nUser=y\nNice=5\nProtectHome=yes\nFoo=1\n[Unit]\nAfter=a.service\nAfter=b.service\n[Install]\nWantedBy=x.target\n");
+    let web = service(
+        "User=x\nUser=y\nNice=5\nProtectHome=yes\nFoo=1\n[Unit]\nAfter=a.service\nAfter=b.service\n[Install]\nWantedBy=x.target\n",
+    );
     assert_eq!(web.fates.len(), 9);
     assert!(Score::of(&web.fates).honoured >= 6);
     let foo = web.fates.iter().find(|fate| fate.name == "Foo").unwrap();

@@ -7,15 +7,11 @@ use super::span::{self, Span};
 use super::unit_name::Suffix;
 use crate::spec::Kind;
 
-pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
-    let (kind, section, directive) = match suffix {
-        Suffix::Socket => (Kind::Socket, "Socket", "Service"),
-        Suffix::Timer => (Kind::Timer, "Timer", "Unit"),
-        _ => (Kind::Path, "Path", "Unit"),
-    };
+/// What a trigger of any kind brings in.
+fn activation(this: &mut Conversion<'_>, kind: Kind, section: &str, directive: &str) {
     this.kind = kind;
     this.put_default("type", kind.as_str());
-    let accept = suffix == Suffix::Socket && this.flag("Socket", "Accept", false);
+    let accept = kind == Kind::Socket && this.flag("Socket", "Accept", false);
     let said = this.last(section, directive);
     let target = match said {
         Some(option) => this.expand(option, &option.value),
@@ -35,14 +31,10 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
     }
     // A trigger does not give up: what it brings in has its own policy.
     this.put_default("restart", "on-failure");
-    match suffix {
-        Suffix::Socket => socket(this),
-        Suffix::Timer => timer(this),
-        _ => path(this),
-    }
 }
 
-fn socket(this: &mut Conversion<'_>) {
+pub(super) fn socket(this: &mut Conversion<'_>) {
+    activation(this, Kind::Socket, "Socket", "Service");
     let listens = [
         "ListenStream",
         "ListenDatagram",
@@ -66,7 +58,8 @@ fn socket(this: &mut Conversion<'_>) {
     }
 }
 
-fn timer(this: &mut Conversion<'_>) {
+pub(super) fn timer(this: &mut Conversion<'_>) {
+    activation(this, Kind::Timer, "Timer", "Unit");
     let mut any = this.last("Timer", "OnCalendar").is_some();
     for (name, key) in [
         ("OnBootSec", "timer-boot"),
@@ -96,7 +89,8 @@ fn timer(this: &mut Conversion<'_>) {
     }
 }
 
-fn path(this: &mut Conversion<'_>) {
+pub(super) fn path(this: &mut Conversion<'_>) {
+    activation(this, Kind::Path, "Path", "Unit");
     let kinds =
         ["PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"];
     if kinds.iter().all(|name| this.last("Path", name).is_none()) {
