@@ -224,7 +224,8 @@ fn fate_as_json(fate: &Fate) -> Value {
     let (word, why, _) = outcome(&fate.outcome);
     let key = match &fate.outcome {
         Outcome::Kept(key) => Some(key),
-        _ => None,
+        Outcome::Silent | Outcome::ByDesign(_) | Outcome::Lost(_) => None,
+        Outcome::Weaker(_) | Outcome::Refused(_) => None,
     };
     json!({
         "section": fate.section,
