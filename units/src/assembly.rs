@@ -95,6 +95,9 @@ impl Live {
             restart_limit: RestartLimit::None,
             failure_verdict: settings.failure_verdict,
             success_status: SuccessStatus::default(),
+            restart_except: SuccessStatus::default(),
+            restart_also: SuccessStatus::default(),
+            run_timeout: None,
             on_change: OnChange::Restart,
             essential: false,
         }

@@ -82,7 +82,7 @@ pub struct Unit {
     pub live: Live,
     /// From the keys of class *run*: how readiness is learned.
     pub readiness: Readiness,
-    /// It has an exec-stop, an exec-stop-post, or something else to be done at its stop.
+    /// It has an exec-stop, an exec-stop-post, or something else that a stop of its run is left to do.
     pub has_exec_stop: bool,
     /// It has an exec-reload or a reload-signal.
     pub has_exec_reload: bool,

@@ -98,6 +98,10 @@ fn shape(shape: Shape) -> Map<String, Value> {
             let line = json!({ "type": "string" });
             json!({ "anyOf": [line, list(&line)] })
         }
+        Shape::Paths => {
+            let path = json!({ "type": "string", "pattern": "^/" });
+            json!({ "anyOf": [path, list(&path)] })
+        }
         Shape::Path => json!({ "type": "string", "pattern": "^/" }),
         Shape::Pattern => json!({ "type": "string" }),
         Shape::Environment => {

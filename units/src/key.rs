@@ -41,6 +41,8 @@ pub enum Shape {
     ExecLines,
     /// An absolute path.
     Path,
+    /// An absolute path or a list of them.
+    Paths,
     /// A regular expression.
     Pattern,
     /// A user or group, by name or number.
@@ -85,6 +87,7 @@ impl Shape {
             Shape::ExecStart => "an exec line; for a oneshot also a list, run in order".to_string(),
             Shape::ExecLines => "an exec line, or a list of them, run in order".to_string(),
             Shape::Path => "an absolute path".to_string(),
+            Shape::Paths => "an absolute path, or a list of them".to_string(),
             Shape::Pattern => "a regular expression".to_string(),
             Shape::Account => "a name or a number".to_string(),
             Shape::Accounts => "a list of names or numbers".to_string(),
@@ -185,7 +188,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The dependency list it is, if it is one of the eight.
+    /// The dependency list it is, if it is one.
     pub fn dependency(&self) -> Option<DependencyKind> {
         DependencyKind::ALL.into_iter().find(|kind| kind.as_str() == self.name)
     }

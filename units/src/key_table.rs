@@ -12,7 +12,7 @@ mod share;
 pub use sandbox::SANDBOX;
 
 use crate::key::{Class, Key, Kinds, Shape};
-use crate::spec::Kind;
+use crate::spec::{Kind, Restart};
 
 const ALL: Kinds = Kinds::ALL;
 const NONE: Kinds = Kinds::NONE;
@@ -39,6 +39,20 @@ const STARTED: Kinds = Kinds::of(&[
 ]);
 const SUPERVISED: Kinds = Kinds::of(&[Kind::ForegroundSupervised]);
 const PIDFILE: Kinds = Kinds::of(&[Kind::BackgroundPidfile]);
+/// What may be exited.
+const ENDING: Kinds = Kinds::of(&[
+    Kind::ForegroundNotified,
+    Kind::ForegroundSupervised,
+    Kind::BackgroundPidfile,
+    Kind::Oneshot,
+]);
+/// What may be running.
+const RUNNING: Kinds = Kinds::of(&[
+    Kind::ForegroundNotified,
+    Kind::ForegroundSupervised,
+    Kind::BackgroundPidfile,
+    Kind::BackgroundScripted,
+]);
 /// What can fail by itself.
 const FAILING: Kinds = PROCESS.and(TRIGGERS);
 
@@ -53,6 +67,17 @@ pub const TYPES: [&str; Kind::ALL.len()] = [
     Kind::Socket.as_str(),
     Kind::Timer.as_str(),
     Kind::Path.as_str(),
+];
+
+/// The words of `restart`.
+pub const RESTARTS: [&str; Restart::ALL.len()] = [
+    Restart::OnFailure.as_str(),
+    Restart::Always.as_str(),
+    Restart::Never.as_str(),
+    Restart::OnSuccess.as_str(),
+    Restart::OnAbnormal.as_str(),
+    Restart::OnAbort.as_str(),
+    Restart::OnWatchdog.as_str(),
 ];
 
 #[rustfmt::skip]
@@ -147,6 +172,18 @@ const GENERAL: &[Key] = &[
     key("conflicts", Shape::Targets, Live, ALL, NONE, "none",
         "Never up together with these. A wish that needs both is refused.",
         "conflicts: apache"),
+    key("requires-active", Shape::Targets, Live, ALL, NONE, "none",
+        "As after, and more: each of these has to be active when this unit starts. It brings nothing in: where nothing else does, or the provider is failed, this unit is failed (dependency) until that changes. What happens to them later does not stop it.",
+        "requires-active: firewall"),
+    key("reload-with", Shape::Targets, Live, ALL, NONE, "none",
+        "When one of these is told to reload its own configuration (`initctl reload-unit`), this unit is told too, if it is running and has an exec-reload.",
+        "reload-with: certificates"),
+    key("on-failure", Shape::Targets, Live, ALL, NONE, "none",
+        "These are brought in while this unit is past its verdict (see failure-verdict), as if they stood in the goal; once it is active again, or no longer needed, they go as they came.",
+        "on-failure: alert-mail"),
+    key("on-success", Shape::Targets, Live, ALL, NONE, "none",
+        "These are brought in while this unit is exited, as if they stood in the goal.",
+        "on-success: upload-backup"),
     key("activates", Shape::Name, Live, TRIGGERS, TRIGGERS, "there must be one",
         "The target a trigger brings in when it fires. Its unit leaves again when it has ended well.",
         "activates: backup"),
@@ -336,6 +373,18 @@ const GENERAL: &[Key] = &[
     key("notify-access", Shape::Choice(&["main", "exec", "all", "none"]), Run, PROCESS, NONE, "main; none where nothing is expected",
         "Whose messages on the notify socket count: those of the main process, of what init itself started for the unit (exec), of all its processes, or none.",
         "notify-access: all"),
+    key("wait-file", Shape::Paths, Run, PROCESS, NONE, "none",
+        "Paths that have to exist before the first command is run, such as device nodes. Looked for until the start times out.",
+        "wait-file: /dev/ttyUSB0"),
+    key("needs-path", Shape::Paths, Live, ALL, NONE, "none",
+        "Paths this unit uses: where a unit mounts one of the directories on the way (it provides `var-lib.mount` for /var/lib), that is a depends-ms of this unit. Brings the mount in; silent where nothing is mounted.",
+        "needs-path: /var/lib/postgresql"),
+    key("remain", Shape::Boolean, Run, ENDING, NONE, "yes for a oneshot, no otherwise",
+        "Whether a run that has ended well leaves something behind that a stop takes back. oneshot, no: exec-stop and the end of what is left belong to the run; either way it is exited, and a trigger's firing or `initctl restart` runs it again. A supervised unit, yes: exit 0 is a success, as if success-status listed it.",
+        "remain: no"),
+    key("run-timeout", Shape::Timeout, Live, RUNNING, NONE, "none",
+        "How long it may be active; longer is a failure (run-timeout).",
+        "run-timeout: 24h"),
     key("start-timeout", Shape::Timeout, Live, PROCESS, NONE, "60s",
         "How long a start may take until the unit counts as failed and is killed. The time it waits for dependencies does not count.",
         "start-timeout: 5min"),
@@ -351,10 +400,16 @@ const GENERAL: &[Key] = &[
     key("log", Shape::Choice(&["file", "kmsg", "syslog", "console", "inherit", "null"]), Run, PROCESS, NONE, "file",
         "Where its output goes: the logger (file), the kernel log, /dev/log, the console, wherever init's own goes, or nowhere.",
         "log: console"),
-    key("restart", Shape::Choice(&["on-failure", "always", "never"]), Live, FAILING, NONE,
+    key("restart", Shape::Choice(&RESTARTS), Live, FAILING, NONE,
         "on-failure; never for oneshot and background-scripted",
-        "When it is started again. For a supervised unit every end that nobody asked for is a failure, exit 0 too, unless success-status lists it.",
+        "When it is started again. on-failure: after a failure. always: after a success too. never. on-success: only after a success. on-abnormal: after a failure that is no exit status (a signal, a time-out, the watchdog). on-abort: after a signal. on-watchdog: after the watchdog's. For a supervised unit every end that nobody asked for is a failure, exit 0 too, unless success-status lists it.",
         "restart: always"),
+    key("restart-except", Shape::Statuses, Live, PROCESS, NONE, "none",
+        "Exit statuses and signals of the main process that no restart follows, whatever `restart` says.",
+        "restart-except: [2, 78]"),
+    key("restart-also", Shape::Statuses, Live, PROCESS, NONE, "none",
+        "Exit statuses and signals of the main process that a restart follows, whatever `restart` says; but restart-except comes first.",
+        "restart-also: [75, HUP]"),
     key("restart-delay", Shape::Duration, Live, FAILING, NONE, "200ms",
         "The pause before the first retry; it doubles with each failure in a row up to restart-delay-max. From the tenth on there is a pause whatever is written here.",
         "restart-delay: 1.5"),

@@ -57,6 +57,8 @@ pub const SLICE_DEPTH: usize = 8;
 pub const PROCESSORS: u16 = 8_192;
 /// Environment variables of one unit.
 pub const ENVIRONMENT: usize = 1_024;
+/// Paths of one key.
+pub const PATHS: usize = 64;
 /// Bytes of a path in a key (PATH_MAX of Linux, with its ending NUL).
 pub const PATH: usize = 4_095;
 /// Rings shown for one knot of dependencies.

@@ -10,13 +10,14 @@ use crate::assembly::{Draft, Edge};
 use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::field::Field;
 use crate::generation::Fault;
-use crate::key_table::{KEYS, TYPES};
+use crate::key_table::{KEYS, RESTARTS, TYPES};
 use crate::limit;
 use crate::manifest::{Entry, Manifest};
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::spec::{Kind, Live, OnChange, Restart, RestartLimit, SuccessStatus};
+use crate::spec::{DependencyKind, Kind, Live, OnChange, Restart, RestartLimit, SuccessStatus};
 use crate::value;
+use std::fmt::Write as _;
 
 /// Where bare program names are looked up when a unit's environment has no PATH.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -191,12 +192,27 @@ impl<'a> Reader<'a> {
                         line: if own { named.at.line } else { self.manifest.at.line },
                     });
                 }
+                if kind.pulls_in_at_end()
+                    && let Some(own) = draft.dependencies.iter().find(|edge| {
+                        edge.kind == kind && draft.provides.contains(&edge.target)
+                    })
+                {
+                    let message = format!("`{}` names {}, which this unit provides", kind.as_str(), own.target);
+                    field.error(&mut self.found, "ring", message, "name another unit's target");
+                }
             } else if entry.key.name == "wanted-by" {
                 let names = field.names(&mut self.found, false);
                 draft.wanted_by = names.into_iter().map(|named| named.name).collect();
             } else if entry.key.name == "required-by" {
                 let names = field.names(&mut self.found, false);
                 draft.required_by = names.into_iter().map(|named| named.name).collect();
+            } else if entry.key.name == "needs-path" {
+                let line = if entry.file == self.manifest.file { entry.at.line } else { self.manifest.at.line };
+                let paths = self.paths("needs-path");
+                let mounts = paths.iter().flat_map(|path| mounts_on_the_way(path, line));
+                // A mount is no dependency of itself.
+                let others = mounts.filter(|edge| !draft.provides.contains(&edge.target));
+                draft.dependencies.extend(others.collect::<Vec<_>>());
             } else if entry.key.name == "activates" {
                 draft.activates = field.name(&mut self.found);
             }
@@ -229,12 +245,9 @@ impl<'a> Reader<'a> {
 
     fn live(&mut self, kind: Kind) -> Live {
         let standard = Live::standard(kind, self.settings);
-        let restart = match self.choice("restart", &["on-failure", "always", "never"]) {
-            Some(0) => Restart::OnFailure,
-            Some(1) => Restart::Always,
-            Some(_) => Restart::Never,
-            None => standard.restart,
-        };
+        let restart = self.choice("restart", &RESTARTS);
+        let restart = restart.and_then(|index| Restart::ALL.get(index).copied());
+        let restart = restart.unwrap_or(standard.restart);
         let on_change = match self.choice("on-change", &["restart", "reload", "keep"]) {
             Some(1) => OnChange::Reload,
             Some(2) => OnChange::Keep,
@@ -261,7 +274,10 @@ impl<'a> Reader<'a> {
             failure_verdict: self.value("failure-verdict", standard.failure_verdict, |text| {
                 value::count(text, 1, 1_000_000)
             }),
-            success_status: self.success_status(),
+            success_status: self.success_status(kind),
+            restart_except: self.statuses("restart-except"),
+            restart_also: self.statuses("restart-also"),
+            run_timeout: self.value("run-timeout", standard.run_timeout, value::timeout),
             on_change,
             essential: self.value("essential", standard.essential, value::boolean),
         };
@@ -287,18 +303,65 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn success_status(&mut self) -> SuccessStatus {
-        let mut success = SuccessStatus::default();
-        let Some(field) = self.field("success-status") else { return success };
-        for node in field.list(&mut self.found) {
-            field.within(node).value(&mut self.found, |text| value::status(text, &mut success));
+    /// A supervised unit that remains has exit 0 among its successes.
+    fn success_status(&mut self, kind: Kind) -> SuccessStatus {
+        let mut success = self.statuses("success-status");
+        let remain = self.field("remain").and_then(|field| field.node.scalar());
+        let remain = remain.is_some_and(|word| value::boolean(&word.text).is_ok_and(|yes| yes));
+        if remain && kind != Kind::Oneshot && !success.codes.contains(&0) {
+            success.codes.insert(0, 0);
         }
-        success.codes.sort_unstable();
-        success.codes.dedup();
-        success.signals.sort_unstable();
-        success.signals.dedup();
         success
     }
+
+    fn statuses(&mut self, key: &str) -> SuccessStatus {
+        let mut list = SuccessStatus::default();
+        let Some(field) = self.field(key) else { return list };
+        for node in field.list(&mut self.found) {
+            field.within(node).value(&mut self.found, |text| value::status(text, &mut list));
+        }
+        list.codes.sort_unstable();
+        list.codes.dedup();
+        list.signals.sort_unstable();
+        list.signals.dedup();
+        list
+    }
+
+    /// A path or a list of them.
+    pub(crate) fn paths(&mut self, key: &str) -> Vec<String> {
+        let Some(field) = self.field(key) else { return Vec::new() };
+        let nodes = field.one_or_list();
+        if nodes.len() > limit::PATHS {
+            let message = format!("`{key}` has {} paths", nodes.len());
+            field.error(&mut self.found, "value", message, "64 at most");
+            return Vec::new();
+        }
+        let found = &mut self.found;
+        nodes.iter().filter_map(|node| field.within(node).value(found, value::path)).collect()
+    }
+}
+
+/// A depends-ms, silent when nobody provides it, on the mount of each directory on the way to
+/// `path`. The target of a mount is named as systemd names its unit: `var-lib.mount` for /var/lib.
+fn mounts_on_the_way(path: &str, line: u32) -> Vec<Edge> {
+    let mut stem = String::new();
+    let mut edges = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if !stem.is_empty() {
+            stem.push('-');
+        }
+        for byte in part.bytes() {
+            match byte {
+                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_' | b'.' => stem.push(byte.into()),
+                // As systemd-escape(1) does; no name here may hold it, so no mount has it.
+                byte => drop(write!(stem, "\\x{byte:02x}")),
+            }
+        }
+        if let Ok(target) = Name::new(&format!("{stem}.mount")) {
+            edges.push(Edge { kind: DependencyKind::DependsMs, target, optional: true, imported: false, line });
+        }
+    }
+    edges
 }
 
 /// `none`, `5`, or `5/10s`.

@@ -47,6 +47,7 @@ impl Reader<'_> {
             exec_stop_post: self.exec_lines("exec-stop-post", true),
             exec_stop: self.exec_lines("exec-stop", true),
             exec_reload: self.exec_lines("exec-reload", true),
+            remain: self.value("remain", kind == Kind::Oneshot, value::boolean),
             pid_file: self.path("pid-file"),
             readiness,
             ready_grep,

@@ -4,6 +4,7 @@
 //! A boot goes on whatever is in the file: a setting with a mistake keeps its
 //! default, a file that can not be parsed is all defaults; both are told as errors.
 
+use crate::key_table::RESTARTS;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::field::Field;
 use crate::key;
@@ -43,7 +44,7 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("max-starting", "a whole number", "0: no limit", "How many units may be starting at once."),
     setting("start-timeout", "a duration, or `none`", "60s", "The default of the unit key."),
     setting("stop-timeout", "a duration, or `none`", "10s", "The default of the unit key."),
-    setting("restart", "on-failure, always or never", "on-failure", "The default of the unit key, for foreground units, background-pidfile and triggers."),
+    setting("restart", "one of the words of the unit key", "on-failure", "The default of the unit key, for foreground units, background-pidfile and triggers."),
     setting("restart-delay", "a duration", "200ms", "The default of the unit key."),
     setting("restart-delay-max", "a duration", "60s", "The default of the unit key."),
     setting("restart-reset", "a duration", "60s", "The default of the unit key."),
@@ -114,9 +115,8 @@ fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
         "start-timeout" => put(&mut settings.start_timeout, field.value(found, value::timeout)),
         "stop-timeout" => put(&mut settings.stop_timeout, field.value(found, value::timeout)),
         "restart" => {
-            let all = [Restart::OnFailure, Restart::Always, Restart::Never];
-            let index = field.choice(found, &["on-failure", "always", "never"]);
-            settings.restart = index.and_then(|index| all.get(index).copied());
+            let index = field.choice(found, &RESTARTS);
+            settings.restart = index.and_then(|index| Restart::ALL.get(index).copied());
         }
         "restart-delay" => put(&mut settings.restart_delay, field.value(found, value::duration)),
         "restart-delay-max" => {

@@ -105,11 +105,19 @@ pub enum DependencyKind {
     RestartWith,
     /// Never up together.
     Conflicts,
+    /// Order as `after`; and the provider has to be active, though this unit does not bring it in.
+    RequiresActive,
+    /// Reloads its own configuration when init lets the provider do so.
+    ReloadWith,
+    /// Pulls in while this unit is past its verdict.
+    OnFailure,
+    /// Pulls in while this unit is exited.
+    OnSuccess,
 }
 
 impl DependencyKind {
     /// All of them.
-    pub const ALL: [DependencyKind; 8] = [
+    pub const ALL: [DependencyKind; 12] = [
         DependencyKind::DependsOn,
         DependencyKind::DependsMs,
         DependencyKind::WaitsFor,
@@ -118,6 +126,10 @@ impl DependencyKind {
         DependencyKind::Before,
         DependencyKind::RestartWith,
         DependencyKind::Conflicts,
+        DependencyKind::RequiresActive,
+        DependencyKind::ReloadWith,
+        DependencyKind::OnFailure,
+        DependencyKind::OnSuccess,
     ];
 
     /// The key in a unit file.
@@ -131,10 +143,14 @@ impl DependencyKind {
             DependencyKind::Before => "before",
             DependencyKind::RestartWith => "restart-with",
             DependencyKind::Conflicts => "conflicts",
+            DependencyKind::RequiresActive => "requires-active",
+            DependencyKind::ReloadWith => "reload-with",
+            DependencyKind::OnFailure => "on-failure",
+            DependencyKind::OnSuccess => "on-success",
         }
     }
 
-    /// Makes the provider needed.
+    /// Makes the provider needed, whatever becomes of the dependent.
     pub fn pulls_in(self) -> bool {
         matches!(
             self,
@@ -154,11 +170,18 @@ impl DependencyKind {
                 | DependencyKind::WaitsFor
                 | DependencyKind::After
                 | DependencyKind::Before
+                | DependencyKind::RequiresActive
         )
+    }
+
+    /// Makes the provider needed while the dependent has come to a certain end.
+    pub fn pulls_in_at_end(self) -> bool {
+        matches!(self, DependencyKind::OnFailure | DependencyKind::OnSuccess)
     }
 }
 
-/// When a unit that ended is started again.
+/// When a unit that ended is started again. The classes are those of systemd.service(5),
+/// `Restart=`; what a success is says [`Live::success_status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
@@ -168,6 +191,40 @@ pub enum Restart {
     Always,
     /// Not by itself.
     Never,
+    /// After a success.
+    OnSuccess,
+    /// After a failure that is no exit status: a signal, a time-out, the watchdog.
+    OnAbnormal,
+    /// After a signal that is no success.
+    OnAbort,
+    /// After the watchdog's.
+    OnWatchdog,
+}
+
+impl Restart {
+    /// All of them, in the order the documentation lists them.
+    pub const ALL: [Restart; 7] = [
+        Restart::OnFailure,
+        Restart::Always,
+        Restart::Never,
+        Restart::OnSuccess,
+        Restart::OnAbnormal,
+        Restart::OnAbort,
+        Restart::OnWatchdog,
+    ];
+
+    /// The word in a file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Restart::OnFailure => "on-failure",
+            Restart::Always => "always",
+            Restart::Never => "never",
+            Restart::OnSuccess => "on-success",
+            Restart::OnAbnormal => "on-abnormal",
+            Restart::OnAbort => "on-abort",
+            Restart::OnWatchdog => "on-watchdog",
+        }
+    }
 }
 
 /// `restart-limit`.
@@ -207,7 +264,8 @@ pub enum Exit {
     },
 }
 
-/// `success-status`: what besides exit 0 counts as success. Sorted, no doubles.
+/// A list of ends by exit status or signal: `success-status`, `restart-except`, `restart-also`.
+/// Sorted, no doubles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SuccessStatus {
     /// Exit statuses.
@@ -251,6 +309,12 @@ pub struct Live {
     pub failure_verdict: u32,
     /// Ends that are successes.
     pub success_status: SuccessStatus,
+    /// Ends of the main process that no restart follows, whatever `restart` says.
+    pub restart_except: SuccessStatus,
+    /// Ends of the main process that a restart follows, whatever `restart` says.
+    pub restart_also: SuccessStatus,
+    /// Active this long at most; longer is a failure. None: no limit.
+    pub run_timeout: Option<Duration>,
     /// What a changed definition does to an up run.
     pub on_change: OnChange,
     /// A reload never restarts it.
@@ -423,6 +487,9 @@ pub struct Run {
     pub exec_stop: Vec<ExecLine>,
     /// What `reload-unit` runs.
     pub exec_reload: Vec<ExecLine>,
+    /// A oneshot's `remain`: its exec-stop waits for the stop. Without, the exec-stop and the end
+    /// of what is left belong to the run itself, and only then its success is told.
+    pub remain: bool,
     /// Where background-pidfile leaves its pid.
     pub pid_file: Option<String>,
     /// Derived: how readiness is learned.
@@ -461,6 +528,7 @@ impl Run {
             exec_stop_post: Vec::new(),
             exec_stop: Vec::new(),
             exec_reload: Vec::new(),
+            remain: kind == Kind::Oneshot,
             pid_file: None,
             readiness: Readiness::Exec,
             ready_grep: None,
@@ -476,8 +544,12 @@ impl Run {
         }
     }
 
-    /// Something has to be done when it is stopped, though no process is left.
+    /// Something has to be done when it is stopped, though no process is left. A oneshot that does
+    /// not remain has done it by then.
     pub fn has_stop_work(&self) -> bool {
+        if self.kind == Kind::Oneshot && !self.remain {
+            return false;
+        }
         let runtime = |particular: &Particular| {
             particular.runtime_dir_keep != Keep::Yes
                 && particular.directories.iter().any(|d| d.kind == DirectoryKind::Runtime)

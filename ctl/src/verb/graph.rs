@@ -52,6 +52,10 @@ fn line(kind: DependencyKind) -> &'static str {
         DependencyKind::After
         | DependencyKind::Before
         | DependencyKind::RestartWith
+        | DependencyKind::RequiresActive
+        | DependencyKind::ReloadWith
+        | DependencyKind::OnFailure
+        | DependencyKind::OnSuccess
         | DependencyKind::Conflicts => "dotted",
     }
 }

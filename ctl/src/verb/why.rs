@@ -204,6 +204,7 @@ fn next(why: &Why, now: Wall) -> String {
         | Cause::StartTimeout
         | Cause::StopTimeout
         | Cause::Watchdog
+        | Cause::RunTimeout
         | Cause::Exec { .. }
         | Cause::Oom
         | Cause::Protocol { .. }

@@ -141,11 +141,14 @@ impl Collector<'_> {
     fn is_missing(&self, dependency: &Dependency) -> bool {
         let loud = match dependency.kind {
             DependencyKind::DependsOn | DependencyKind::DependsMs => true,
-            DependencyKind::WaitsFor => true,
+            DependencyKind::WaitsFor | DependencyKind::RequiresActive => true,
             DependencyKind::Wants
             | DependencyKind::After
             | DependencyKind::Before
             | DependencyKind::RestartWith
+            | DependencyKind::ReloadWith
+            | DependencyKind::OnFailure
+            | DependencyKind::OnSuccess
             | DependencyKind::Conflicts => false,
         };
         loud && !dependency.optional
@@ -159,10 +162,15 @@ impl Collector<'_> {
         let link =
             Link { from: id, kind, target, provider, optional, by: id, line, droppable: false };
         match kind {
-            DependencyKind::DependsOn | DependencyKind::DependsMs | DependencyKind::WaitsFor => {
-                self.links.push(link);
-            }
-            DependencyKind::Wants | DependencyKind::RestartWith => {
+            DependencyKind::DependsOn
+            | DependencyKind::DependsMs
+            | DependencyKind::WaitsFor
+            | DependencyKind::RequiresActive => self.links.push(link),
+            DependencyKind::Wants
+            | DependencyKind::RestartWith
+            | DependencyKind::ReloadWith
+            | DependencyKind::OnFailure
+            | DependencyKind::OnSuccess => {
                 if provider != Some(id) {
                     self.links.push(link);
                 }

@@ -71,6 +71,8 @@ pub enum StopReason {
     StartTimeout,
     /// No ping in time.
     Watchdog,
+    /// Active for too long.
+    RunTimeout,
     /// The rest of a run whose main process ended or broke its protocol.
     Leftovers,
     /// Everything is stopped.

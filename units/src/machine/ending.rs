@@ -77,7 +77,9 @@ fn exit_code(reason: &Reason) -> u8 {
         Reason::StartTimeout
         | Reason::StopTimeout
         | Reason::Watchdog
+        | Reason::RunTimeout
         | Reason::Dependency { .. }
+        | Reason::Inactive { .. }
         | Reason::Masked { .. }
         | Reason::Missing { .. }
         | Reason::Config { .. }

@@ -26,6 +26,9 @@ pub enum Stage {
     Session,
     /// stdin, stdout, stderr.
     Stdio,
+    /// An assert-*: what has to be so is not. Final until `retry` or a new definition; errno is 0
+    /// and the path holds the assert as written.
+    Assert,
     /// Resource limits.
     Limits,
     /// Supplementary groups, group, user (or its look-up).
@@ -54,6 +57,7 @@ impl Stage {
             Stage::Cgroup => "cgroup",
             Stage::Session => "setsid",
             Stage::Stdio => "stdio",
+            Stage::Assert => "assert",
             Stage::Limits => "setrlimit",
             Stage::Group => "group",
             Stage::User => "user",
@@ -180,7 +184,8 @@ pub enum Event {
     Ended(RunId, Exit),
     /// Nothing of the run is left: main process gone, cgroup empty, helpers gone.
     Gone(RunId),
-    /// A condition is not met: the run is over without having begun, and counts as exited.
+    /// A condition (condition-*, an exec-condition that exits 1 to 254) is not met: the run is over
+    /// without having begun, and counts as exited.
     Skipped(RunId, String),
     /// The start broke off before the main command ran. Nothing of the run is left.
     StartFailed(RunId, ExecFailure),

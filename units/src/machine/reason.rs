@@ -65,10 +65,19 @@ pub enum Reason {
     StopTimeout,
     /// No ping in time.
     Watchdog,
+    /// Active for longer than its run-timeout.
+    RunTimeout,
     /// It could not be run.
     Exec(ExecFailure),
     /// A provider is failed or past its verdict.
     Dependency {
+        /// By which target.
+        target: Name,
+        /// Which unit.
+        unit: Name,
+    },
+    /// A provider that has to be active is not, and nothing brings it in.
+    Inactive {
         /// By which target.
         target: Name,
         /// Which unit.
@@ -141,9 +150,16 @@ impl fmt::Display for Reason {
             Reason::StartTimeout => write!(f, "it was not ready within its start-timeout"),
             Reason::StopTimeout => write!(f, "it was not gone within its stop-timeout"),
             Reason::Watchdog => write!(f, "its watchdog was not pinged in time"),
+            Reason::RunTimeout => write!(f, "it ran for longer than its run-timeout"),
             Reason::Exec(failure) => failure.fmt(f),
             Reason::Dependency { target, unit } if target == unit => write!(f, "{unit} is failed"),
             Reason::Dependency { target, unit } => write!(f, "{target} (unit {unit}) is failed"),
+            Reason::Inactive { target, unit } if target == unit => {
+                write!(f, "{unit} is not active, and nothing brings it in")
+            }
+            Reason::Inactive { target, unit } => {
+                write!(f, "{target} (unit {unit}) is not active, and nothing brings it in")
+            }
             Reason::Masked { target } => write!(f, "{target} is masked"),
             Reason::Missing { target } => write!(f, "nobody provides {target}"),
             Reason::Config { at, message } => write!(f, "{at}: {message}"),
@@ -174,6 +190,7 @@ impl fmt::Display for ExecFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (stage, path) = (self.stage.as_str(), &self.path);
         match self.stage {
+            Stage::Assert => return write!(f, "{path} is not so (assert)"),
             Stage::WorkingDir => write!(f, "cannot enter {path} ({stage}): ")?,
             Stage::EnvFile => write!(f, "cannot read {path} ({stage}): ")?,
             Stage::User | Stage::Group => write!(f, "cannot become {path} ({stage}): ")?,

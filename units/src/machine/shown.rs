@@ -2,7 +2,7 @@
 //! and why. Computed, never stored.
 
 use super::phase::{Form, Phase, Then};
-use super::spread::{FAILED, closes, is_dead, is_hard};
+use super::spread::{FAILED, closes, is_dead, is_hard, spoils};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
 use crate::graph::Provider;
@@ -106,9 +106,12 @@ impl Machine {
                 continue;
             };
             match edge.provider {
-                Some(provider) if self.cell(provider.0).facets & FAILED != 0 => {
+                Some(provider) if spoils(edge.kind, self.cell(provider.0).facets) => {
                     let unit = self.generation.unit(provider)?.name.clone();
-                    return Some(Reason::Dependency { target, unit });
+                    return Some(match self.cell(provider.0).facets & FAILED {
+                        0 => Reason::Inactive { target, unit },
+                        _ => Reason::Dependency { target, unit },
+                    });
                 }
                 None if is_dead(edge) => {
                     return Some(match self.graph.provider(edge.target) {

@@ -43,17 +43,40 @@ pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
         DependencyKind::After => facets & NEEDED != 0 && facets & SETTLED == 0,
         DependencyKind::RestartWith => facets & STOPPING != 0,
         DependencyKind::Conflicts => facets & UP != 0,
-        DependencyKind::Wants | DependencyKind::Before => false,
+        DependencyKind::RequiresActive => facets & ACTIVE == 0,
+        DependencyKind::Wants
+        | DependencyKind::Before
+        | DependencyKind::ReloadWith
+        | DependencyKind::OnFailure
+        | DependencyKind::OnSuccess => false,
     }
 }
 
 /// An edge of this kind to a provider with these facets makes the dependent failed (dependency).
 pub(super) fn spoils(kind: DependencyKind, facets: u16) -> bool {
-    is_hard(kind) && facets & FAILED != 0
+    let failed = facets & FAILED != 0;
+    match kind {
+        DependencyKind::DependsOn | DependencyKind::DependsMs => failed,
+        // Nothing brings it up.
+        DependencyKind::RequiresActive => facets & ACTIVE == 0 && (failed || facets & NEEDED == 0),
+        DependencyKind::WaitsFor
+        | DependencyKind::Wants
+        | DependencyKind::After
+        | DependencyKind::Before
+        | DependencyKind::RestartWith
+        | DependencyKind::Conflicts
+        | DependencyKind::ReloadWith
+        | DependencyKind::OnFailure
+        | DependencyKind::OnSuccess => false,
+    }
 }
 
+/// Its start can fail for want of the provider.
 pub(super) fn is_hard(kind: DependencyKind) -> bool {
-    matches!(kind, DependencyKind::DependsOn | DependencyKind::DependsMs)
+    matches!(
+        kind,
+        DependencyKind::DependsOn | DependencyKind::DependsMs | DependencyKind::RequiresActive
+    )
 }
 
 /// An edge to nobody that can never be satisfied.

@@ -68,7 +68,7 @@ impl Machine {
     /// Whom a reason points at.
     fn behind(&self, unit: UnitId, reason: &Reason) -> Option<(UnitId, Name)> {
         match reason {
-            Reason::Dependency { target, unit } => {
+            Reason::Dependency { target, unit } | Reason::Inactive { target, unit } => {
                 Some((self.generation.find_unit(unit.as_str())?, target.clone()))
             }
             Reason::On { targets } => {
@@ -92,6 +92,7 @@ impl Machine {
             | Reason::StartTimeout
             | Reason::StopTimeout
             | Reason::Watchdog
+            | Reason::RunTimeout
             | Reason::Exec(_)
             | Reason::Masked { .. }
             | Reason::Missing { .. }

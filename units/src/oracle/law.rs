@@ -190,17 +190,22 @@ impl Oracle {
     /// failed (dependency).
     pub(crate) fn starved(&self) -> Set {
         let candidates = self.needed.less(self.up());
+        let stop = self.must_stop();
         let mut starved = Set::EMPTY;
         loop {
             let before = starved;
             for unit in candidates.less(before).iter().filter(|unit| !self.own_failure(*unit)) {
                 let mut hard = self.graph.of(unit);
-                if hard.any(|edge| {
-                    matches!(edge.kind, D::DependsOn | D::DependsMs)
-                        && match edge.to {
-                            None => !edge.optional,
-                            Some(to) => self.own_failure(to) || before.has(to),
-                        }
+                if hard.any(|edge| match (edge.kind, edge.to) {
+                    (D::DependsOn | D::DependsMs | D::RequiresActive, None) => !edge.optional,
+                    (D::DependsOn | D::DependsMs, Some(to)) => {
+                        self.own_failure(to) || before.has(to)
+                    }
+                    (D::RequiresActive, Some(to)) => {
+                        let comes = self.needed.has(to) && !self.own_failure(to) && !before.has(to);
+                        !self.active(to, stop) && !comes
+                    }
+                    _ => false,
                 }) {
                     starved.add(unit);
                 }
@@ -214,9 +219,9 @@ impl Oracle {
     /// Every gate of `unit` is open.
     fn gates_open(&self, unit: usize, must_stop: Set, starved: Set) -> bool {
         self.graph.of(unit).all(|edge| match (edge.kind, edge.to) {
-            (D::DependsOn | D::DependsMs, None) => edge.optional,
+            (D::DependsOn | D::DependsMs | D::RequiresActive, None) => edge.optional,
             (D::DependsOn, Some(to)) => self.active(to, must_stop) && !self.skipped(to),
-            (D::DependsMs, Some(to)) => self.active(to, must_stop),
+            (D::DependsMs | D::RequiresActive, Some(to)) => self.active(to, must_stop),
             (D::WaitsFor | D::After, Some(to)) => {
                 edge.kind == D::After && !self.needed.has(to)
                     || self.active(to, must_stop)
@@ -225,6 +230,7 @@ impl Oracle {
             }
             (D::RestartWith, Some(to)) => to == unit || !must_stop.has(to) || self.immortal(to),
             (D::Conflicts, Some(_)) | (D::Wants | D::Before, _) | (_, None) => true,
+            (D::ReloadWith | D::OnFailure | D::OnSuccess, Some(_)) => true,
         })
     }
 

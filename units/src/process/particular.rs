@@ -38,7 +38,7 @@ impl Reader<'_> {
             start_idle: self.value("start-idle", false, value::boolean),
             main_pid: self.main_pid(kind),
             watchdog: self.value("watchdog", None, value::timeout),
-            run_timeout: self.value("run-timeout", None, value::timeout),
+            wait_file: self.paths("wait-file"),
             fd_store: self.number("fd-store", 0, 1024).unwrap_or_default(),
             ignore_sigpipe: self.value("ignore-sigpipe", false, value::boolean),
             lenient: false,

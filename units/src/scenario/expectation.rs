@@ -106,9 +106,12 @@ fn state_of(machine: &Machine, unit: &str, expected: &str) -> Result<String, Str
         return Ok(state.as_str().to_string());
     }
     Ok(match machine.reason(id) {
-        Some(Reason::Dependency { .. } | Reason::Missing { .. } | Reason::Masked { .. }) => {
-            "failed(dependency)".to_string()
-        }
+        Some(
+            Reason::Dependency { .. }
+            | Reason::Inactive { .. }
+            | Reason::Missing { .. }
+            | Reason::Masked { .. },
+        ) => "failed(dependency)".to_string(),
         Some(reason) if expected.contains('(') => format!("failed({})", kind(&reason)),
         Some(_) | None => "failed".to_string(),
     })
@@ -122,7 +125,8 @@ fn kind(reason: &Reason) -> &'static str {
         Reason::StopTimeout => "stop-timeout",
         Reason::Watchdog => "watchdog",
         Reason::Exec(_) => "exec",
-        Reason::Dependency { .. } => "dependency",
+        Reason::RunTimeout => "run-timeout",
+        Reason::Dependency { .. } | Reason::Inactive { .. } => "dependency",
         Reason::Masked { .. } => "masked",
         Reason::Missing { .. } => "missing",
         Reason::Config { .. } => "config",

@@ -124,6 +124,7 @@ fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D]) -> Sheet {
         settings,
         policy: Policy::default(),
         roots: Vec::new(),
+        rich: false,
     }
 }
 

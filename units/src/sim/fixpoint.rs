@@ -17,12 +17,16 @@ pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
         let before = hopeless;
         for unit in oracle.needed.less(before).iter() {
             let starved = oracle.graph.of(unit).any(|edge| {
-                let gate = matches!(edge.kind, D::DependsOn | D::DependsMs);
+                let gate = matches!(edge.kind, D::DependsOn | D::DependsMs | D::RequiresActive);
+                let inactive =
+                    |to| edge.kind == D::RequiresActive && !oracle.needed.has(to);
                 gate && match edge.to {
                     None => !edge.optional,
                     // A provider without a future has none to give, but what it once gave
                     // as a milestone stays with the run that took it.
-                    Some(to) => before.has(to) && !latched(oracle, unit, edge.kind),
+                    Some(to) => {
+                        (before.has(to) || inactive(to)) && !latched(oracle, unit, edge.kind)
+                    }
                 }
             });
             if starved && !up(oracle, unit) {
@@ -55,7 +59,7 @@ fn up(oracle: &Oracle, unit: usize) -> bool {
 }
 
 fn latched(oracle: &Oracle, unit: usize, kind: D) -> bool {
-    kind == D::DependsMs && up(oracle, unit)
+    kind != D::DependsOn && up(oracle, unit)
 }
 
 /// By its own definition it never comes to rest, or it stands behind such a unit, or it

@@ -219,16 +219,24 @@ fn edit(sheet: &mut Sheet, dice: &mut Chance) {
     let Some(entry) = sheet.units.get_mut(&unit) else { return };
     match dice.below(12) {
         0 | 1 => entry.run_hash = dice.draw() | 1,
-        2 => shape::keys(dice, &mut entry.live),
+        2 => {
+            shape::keys(dice, &mut entry.live);
+            if sheet.rich {
+                shape::more_keys(dice, entry.kind, &mut entry.live);
+            }
+        }
         3 => entry.live.description.push('.'),
         4 | 5 if lower => {
-            let kind = [D::DependsOn, D::DependsMs, D::WaitsFor, D::After][dice.below(4)];
+            let kinds = [D::DependsOn, D::DependsMs, D::WaitsFor, D::After, D::RequiresActive];
+            let kind = kinds[dice.below(4 + usize::from(sheet.rich))];
             entry.edges.retain(|(_, target, _)| *target != other);
             entry.edges.push((kind, other, false));
         }
         4 | 5 if unit != other => {
             let kind =
                 [D::Wants, D::RestartWith, D::Conflicts, D::Before][dice.weighted(&[4, 3, 1, 2])];
+            let others = [kind, D::ReloadWith, D::OnFailure, D::OnSuccess];
+            let kind = if sheet.rich { others[dice.below(4)] } else { kind };
             entry.edges.retain(|(_, target, _)| *target != other);
             entry.edges.push((kind, other, false));
         }

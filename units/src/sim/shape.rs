@@ -6,7 +6,9 @@
 use crate::settings::Settings;
 use crate::sim::chance::Chance;
 use crate::sim::sheet::{EXTRA, Entry, Sheet, UNITS, live, readiness};
-use crate::spec::{DependencyKind as D, Kind, OnChange, Readiness, Restart, RestartLimit};
+use crate::spec::{
+    DependencyKind as D, Kind, Live, OnChange, Readiness, Restart, RestartLimit, SuccessStatus,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -43,6 +45,7 @@ pub fn draw(seed: u64) -> World {
         settings: settings(&mut dice),
         policy: Default::default(),
         roots: Vec::new(),
+        rich: false,
     };
     for (at, unit) in numbers.iter().enumerate() {
         let entry = entry(&mut dice, *unit, at + 1 == count);
@@ -56,6 +59,11 @@ pub fn draw(seed: u64) -> World {
         }
     }
     decorate(&mut sheet, &numbers, &mut dice);
+    let mut dice = Chance::of(seed, 4, 0);
+    if dice.percent(40) {
+        sheet.rich = true;
+        enrich(&mut sheet, &numbers, &mut dice);
+    }
     World { sheet, shape, top: numbers.last().copied().unwrap_or(0) }
 }
 
@@ -156,7 +164,7 @@ pub fn entry(dice: &mut Chance, unit: usize, top: bool) -> Entry {
 }
 
 /// Keys of class live.
-pub fn keys(dice: &mut Chance, live: &mut crate::spec::Live) {
+pub fn keys(dice: &mut Chance, live: &mut Live) {
     let ms = Duration::from_millis;
     live.start_timeout = [Some(ms(10_000)), Some(ms(2_000)), Some(ms(60_000)), None][dice.below(4)];
     live.stop_timeout =
@@ -245,6 +253,55 @@ fn decorate(sheet: &mut Sheet, numbers: &[usize], dice: &mut Chance) {
     }
     if dice.percent(15) {
         sheet.roots = vec![numbers[dice.below(count)]];
+    }
+}
+
+/// What imported units say besides.
+fn enrich(sheet: &mut Sheet, numbers: &[usize], dice: &mut Chance) {
+    for entry in sheet.units.values_mut() {
+        more_keys(dice, entry.kind, &mut entry.live);
+    }
+    let count = numbers.len();
+    for kind in [D::RequiresActive, D::ReloadWith, D::OnFailure, D::OnSuccess] {
+        if dice.percent(50) {
+            continue;
+        }
+        for _ in 0..count / 5 + 1 {
+            let (a, b) = (dice.below(count), dice.below(count));
+            // What orders goes from a higher rank to a lower one.
+            let (from, to) = if kind.orders() { (a.max(b), a.min(b)) } else { (a, b) };
+            if from != to {
+                link(sheet, numbers[from], kind, numbers[to], dice);
+            }
+        }
+    }
+}
+
+/// More keys of class live.
+pub fn more_keys(dice: &mut Chance, kind: Kind, live: &mut Live) {
+    let ms = Duration::from_millis;
+    if !kind.has_process() {
+        return;
+    }
+    if kind != Kind::Oneshot {
+        live.run_timeout = [None, None, Some(ms(1_000)), Some(ms(20_000))][dice.below(4)];
+    }
+    live.restart = match dice.below(8) {
+        0 => Restart::OnSuccess,
+        1 => Restart::OnAbnormal,
+        2 => Restart::OnAbort,
+        3 => Restart::OnWatchdog,
+        _ => live.restart,
+    };
+    let list = |dice: &mut Chance| SuccessStatus {
+        codes: [vec![], vec![0], vec![1], vec![1, 2]][dice.below(4)].clone(),
+        signals: [vec![], vec![], vec![9], vec![6, 15]][dice.below(4)].clone(),
+    };
+    live.restart_except = if dice.percent(20) { list(dice) } else { SuccessStatus::default() };
+    live.restart_also = if dice.percent(20) { list(dice) } else { SuccessStatus::default() };
+    let restless = live.restart == Restart::OnSuccess || live.restart_also.codes.contains(&0);
+    if restless {
+        live.restart_delay = live.restart_delay.max(ms(3_000));
     }
 }
 

@@ -67,6 +67,9 @@ pub struct Sheet {
     pub policy: Policy,
     /// Roots of the one source, target numbers.
     pub roots: Vec<usize>,
+    /// It says what imported files say, too: classes of restart, limits of a run, the relations
+    /// beside the seed's. Drawn from dice of their own, so that what other worlds draw stays.
+    pub rich: bool,
 }
 
 impl Sheet {
@@ -84,7 +87,7 @@ impl Sheet {
         let targets = |list: &[usize]| list.iter().map(|t| TargetId(*t as u32)).collect();
         let hard = |kind| {
             use DependencyKind as D;
-            matches!(kind, D::DependsOn | D::DependsMs | D::WaitsFor)
+            matches!(kind, D::DependsOn | D::DependsMs | D::WaitsFor | D::RequiresActive)
         };
         let units = self.units.iter().map(|(unit, entry)| Unit {
             name: universe.units[*unit].clone(),
@@ -175,6 +178,9 @@ pub fn live(kind: Kind) -> Live {
         restart_limit: RestartLimit::None,
         failure_verdict: 3,
         success_status: Default::default(),
+        restart_except: Default::default(),
+        restart_also: Default::default(),
+        run_timeout: None,
         on_change: OnChange::Restart,
         essential: false,
     }

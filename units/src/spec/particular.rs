@@ -46,8 +46,8 @@ pub struct Particular {
     pub main_pid: MainPid,
     /// A ping is expected at least this often.
     pub watchdog: Option<Duration>,
-    /// The longest a run may be up.
-    pub run_timeout: Option<Duration>,
+    /// Paths that have to exist before the first command; looked for until the start times out.
+    pub wait_file: Vec<String>,
     /// Descriptors kept for it over a restart, at most.
     pub fd_store: u16,
     /// SIGPIPE is ignored, not deadly.

@@ -24,7 +24,8 @@ fn cause(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Cause {
             errno: failure.errno,
             path: failure.path.clone(),
         },
-        R::Dependency { target, unit } => {
+        R::RunTimeout => Cause::RunTimeout,
+        R::Dependency { target, unit } | R::Inactive { target, unit } => {
             Cause::Dependency { target: target.to_string(), unit: unit.to_string() }
         }
         R::Masked { target } => Cause::Masked { target: target.to_string() },

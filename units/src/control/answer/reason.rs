@@ -35,6 +35,8 @@ pub enum Cause {
     StopTimeout,
     /// No ping in time.
     Watchdog,
+    /// Active for longer than its run-timeout.
+    RunTimeout,
     /// It could not be run.
     Exec {
         /// Where it broke off.

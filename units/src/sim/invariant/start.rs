@@ -20,7 +20,7 @@ pub fn l01_start_gate(view: &View) -> Verdict {
             let active = state.is_some_and(State::is_active);
             let failed = edge.to.is_some_and(|to| view.book.failing.has(to));
             let open = match edge.kind {
-                D::DependsOn | D::DependsMs => active || edge.to.is_none() && edge.optional,
+                D::DependsOn | D::DependsMs | D::RequiresActive => active || edge.to.is_none() && edge.optional,
                 D::WaitsFor => {
                     edge.to.is_none() || active || failed || state == Some(State::Failed)
                 }
@@ -38,6 +38,7 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                     alive.is_none_or(|to| to == unit || down(to))
                 }
                 D::Wants | D::Before | D::RestartWith => true,
+                D::ReloadWith | D::OnFailure | D::OnSuccess => true,
             };
             let anew = edge.to.is_some_and(|to| view.started().any(|started| started == to));
             let before = edge.to.map(|to| view.before.state(to));

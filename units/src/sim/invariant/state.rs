@@ -82,9 +82,12 @@ pub fn l09_cause(view: &View) -> Verdict {
         }
         let own = view.book.failing.has(unit) || view.is.broken_or_refused().has(unit);
         let hard = view.is.graph.of(unit).any(|edge| {
-            matches!(edge.kind, D::DependsOn | D::DependsMs)
+            matches!(edge.kind, D::DependsOn | D::DependsMs | D::RequiresActive)
                 && match edge.to {
                     None => !edge.optional,
+                    Some(to) if edge.kind == D::RequiresActive && !view.is.needed.has(to) => {
+                        !view.after.state(to).is_active()
+                    }
                     Some(to) => view.after.state(to) == State::Failed || view.book.failing.has(to),
                 }
         });
