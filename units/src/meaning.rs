@@ -193,11 +193,16 @@ impl<'a> Reader<'a> {
                     });
                 }
                 if kind.pulls_in_at_end()
-                    && let Some(own) = draft.dependencies.iter().find(|edge| {
-                        edge.kind == kind && draft.provides.contains(&edge.target)
-                    })
+                    && let Some(own) = draft
+                        .dependencies
+                        .iter()
+                        .find(|edge| edge.kind == kind && draft.provides.contains(&edge.target))
                 {
-                    let message = format!("`{}` names {}, which this unit provides", kind.as_str(), own.target);
+                    let message = format!(
+                        "`{}` names {}, which this unit provides",
+                        kind.as_str(),
+                        own.target
+                    );
                     field.error(&mut self.found, "ring", message, "name another unit's target");
                 }
             } else if entry.key.name == "wanted-by" {
@@ -207,7 +212,11 @@ impl<'a> Reader<'a> {
                 let names = field.names(&mut self.found, false);
                 draft.required_by = names.into_iter().map(|named| named.name).collect();
             } else if entry.key.name == "needs-path" {
-                let line = if entry.file == self.manifest.file { entry.at.line } else { self.manifest.at.line };
+                let line = if entry.file == self.manifest.file {
+                    entry.at.line
+                } else {
+                    self.manifest.at.line
+                };
                 let paths = self.paths("needs-path");
                 let mounts = paths.iter().flat_map(|path| mounts_on_the_way(path, line));
                 // A mount is no dependency of itself.
@@ -352,13 +361,21 @@ fn mounts_on_the_way(path: &str, line: u32) -> Vec<Edge> {
         }
         for byte in part.bytes() {
             match byte {
-                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_' | b'.' => stem.push(byte.into()),
+                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_' | b'.' => {
+                    stem.push(byte.into())
+                }
                 // As systemd-escape(1) does; no name here may hold it, so no mount has it.
                 byte => drop(write!(stem, "\\x{byte:02x}")),
             }
         }
         if let Ok(target) = Name::new(&format!("{stem}.mount")) {
-            edges.push(Edge { kind: DependencyKind::DependsMs, target, optional: true, imported: false, line });
+            edges.push(Edge {
+                kind: DependencyKind::DependsMs,
+                target,
+                optional: true,
+                imported: false,
+                line,
+            });
         }
     }
     edges

@@ -4,10 +4,10 @@
 //! A boot goes on whatever is in the file: a setting with a mistake keeps its
 //! default, a file that can not be parsed is all defaults; both are told as errors.
 
-use crate::key_table::RESTARTS;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::field::Field;
 use crate::key;
+use crate::key_table::RESTARTS;
 use crate::limit;
 use crate::name::Name;
 use crate::settings::{Echo, Settings};

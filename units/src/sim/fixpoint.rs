@@ -18,8 +18,7 @@ pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
         for unit in oracle.needed.less(before).iter() {
             let starved = oracle.graph.of(unit).any(|edge| {
                 let gate = matches!(edge.kind, D::DependsOn | D::DependsMs | D::RequiresActive);
-                let inactive =
-                    |to| edge.kind == D::RequiresActive && !oracle.needed.has(to);
+                let inactive = |to| edge.kind == D::RequiresActive && !oracle.needed.has(to);
                 gate && match edge.to {
                     None => !edge.optional,
                     // A provider without a future has none to give, but what it once gave

@@ -20,7 +20,9 @@ pub fn l01_start_gate(view: &View) -> Verdict {
             let active = state.is_some_and(State::is_active);
             let failed = edge.to.is_some_and(|to| view.book.failing.has(to));
             let open = match edge.kind {
-                D::DependsOn | D::DependsMs | D::RequiresActive => active || edge.to.is_none() && edge.optional,
+                D::DependsOn | D::DependsMs | D::RequiresActive => {
+                    active || edge.to.is_none() && edge.optional
+                }
                 D::WaitsFor => {
                     edge.to.is_none() || active || failed || state == Some(State::Failed)
                 }
