@@ -83,9 +83,8 @@ pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String
     if asked.no_block {
         return Ok(exit);
     }
-    for unit in watch.until(session, &awaited)? {
+    for (unit, why) in watch.until(session, &awaited)? {
         let name = snapshot.shown(&unit).name;
-        let why = unit.reason.as_ref().map(|why| why.text.clone()).unwrap_or_default();
         complain(&format!("Job for {name} failed: {why}."));
         complain(&format!(
             "See \"systemctl status {name}\" and \"journalctl -xeu {name}\" for details."

@@ -1,14 +1,16 @@
 //! `is-enabled`, and the state of a unit file: masked by a link or by policy, enabled by a
 //! link or by policy, static where there is nothing to enable.
 
+use super::shown;
 use super::snapshot::{session, with_suffix};
-use super::unit_file::{Folders, UnitFile, install_of, template_of};
+use super::unit_file::{Folders, UnitFile, template_of};
 use super::words::Asked;
 use super::{FAILED, Outcome, complain};
 use crate::exit::Trouble;
 use crate::policy_file;
 use crate::session::{self, Session};
-use groundstate_units::control::answer::Pong;
+use groundstate_units::control::answer::{Pong, Status, UnitStatus};
+use groundstate_units::control::request::Verb;
 use groundstate_units::policy::Policy;
 use std::fs;
 use std::path::Path;
@@ -19,6 +21,8 @@ pub(super) struct Enablement {
     pub(super) folders: Folders,
     /// init, where there is one and no `--root`.
     pub(super) init: Option<Pong>,
+    /// The units it has.
+    units: Vec<UnitStatus>,
     policy: Policy,
 }
 
@@ -28,7 +32,9 @@ impl Enablement {
         let init = if root.is_some() { None } else { session.init()? };
         let folders = Folders::new(root, init.as_ref());
         let mut policy = Policy::default();
+        let mut units = Vec::new();
         if let Some(init) = &init {
+            units = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?.0.units;
             policy = policy_file::read(&init.paths.policy).unwrap_or_default();
             if let Some(passing) = &init.paths.runtime_policy {
                 policy = policy.overlaid(&policy_file::read(passing).unwrap_or_default());
@@ -37,7 +43,33 @@ impl Enablement {
             let path = format!("{}/etc/groundstate/policy.yaml", root.unwrap_or_default());
             policy = policy.overlaid(&policy_file::read(&path).unwrap_or_default());
         }
-        Ok(Enablement { folders, init, policy })
+        Ok(Enablement { folders, init, units, policy })
+    }
+
+    /// The file of a unit: the one init read, else the one it would read.
+    pub(super) fn find(&self, name: &str) -> Option<UnitFile> {
+        let bare = name.strip_suffix(".service").or_else(|| name.strip_suffix(".target"));
+        let mut units = self.units.iter().filter(|unit| !unit.file.is_empty());
+        let native = units.find(|unit| {
+            unit.file.ends_with(".yaml") && (unit.unit == name || Some(unit.unit.as_str()) == bare)
+        });
+        match native {
+            Some(unit) => Some(UnitFile::loaded(&unit.unit, &unit.file)),
+            None => self.folders.find(name),
+        }
+    }
+
+    /// Every unit file; of native ones those that were loaded.
+    pub(super) fn all(&self) -> Vec<UnitFile> {
+        let mut all = self.folders.all();
+        for unit in self.units.iter().filter(|unit| unit.file.ends_with(".yaml")) {
+            let name = shown::full_name(unit);
+            if !all.iter().any(|file| file.name == name) {
+                all.push(UnitFile { name, ..UnitFile::loaded(&unit.unit, &unit.file) });
+            }
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// The word for a file.
@@ -53,8 +85,7 @@ impl Enablement {
         if named(&self.policy.mask) {
             return "masked";
         }
-        let install = install_of(&file.name, &self.folders.text(file));
-        let native = file.path.extension().is_some_and(|extension| extension == "yaml");
+        let install = self.folders.install(file);
         if named(&self.policy.disable) && !install.is_empty() {
             return "disabled";
         }
@@ -68,7 +99,7 @@ impl Enablement {
             () if install.is_empty() && !install.also.is_empty() => "indirect",
             () if install.is_empty() => "static",
             () if named(&self.policy.enable) => "enabled",
-            () if native && self.folders.enabled_by_default => "enabled",
+            () if file.native && self.folders.enabled_by_default => "enabled",
             () => "disabled",
         }
     }
@@ -84,7 +115,7 @@ impl Enablement {
     /// this machine's own.
     fn linked(&self, name: &str) -> Option<&'static str> {
         for runtime in [false, true] {
-            let dir = self.folders.config(runtime);
+            let Some(dir) = self.folders.config(runtime) else { continue };
             let Ok(entries) = fs::read_dir(&dir) else { continue };
             for entry in entries.flatten() {
                 let folder = entry.file_name().to_string_lossy().into_owned();
@@ -121,7 +152,7 @@ pub(super) fn is_enabled(asked: &Asked) -> Outcome {
     let mut any = false;
     for name in &asked.names {
         let name = with_suffix(name);
-        let Some(file) = enablement.folders.find(&name) else {
+        let Some(file) = enablement.find(&name) else {
             complain(&format!(
                 "Failed to get unit file state for {name}: No such file or directory"
             ));

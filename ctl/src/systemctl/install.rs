@@ -4,7 +4,7 @@
 
 use super::enablement::Enablement;
 use super::snapshot::{session, with_suffix};
-use super::unit_file::{Folders, Install, UnitFile, install_of};
+use super::unit_file::{Folders, Install, UnitFile};
 use super::words::Asked;
 use super::{FAILED, Outcome, change, complain, manager};
 use crate::exit::Trouble;
@@ -74,7 +74,7 @@ impl Job<'_> {
                 continue;
             }
             done.push(name.clone());
-            let found = self.folders().find(&name);
+            let found = self.enablement.find(&name);
             let edit = match self.asked.verb.as_str() {
                 "enable" | "reenable" => Edit::Enable,
                 "disable" | "revert" => Edit::Disable,
@@ -100,7 +100,7 @@ impl Job<'_> {
                     return Ok(FAILED);
                 }
                 (_, Some(file)) => {
-                    let install = install_of(&name, &self.folders().text(&file));
+                    let install = self.folders().install(&file);
                     if !done.is_empty() {
                         left.extend(install.also.iter().cloned());
                     }
@@ -131,7 +131,7 @@ impl Job<'_> {
             }
             return Ok(());
         }
-        let native = file.path.extension().is_some_and(|extension| extension == "yaml");
+        let native = file.native;
         let enable = edit == Edit::Enable;
         if !native && (!enable || self.asked.verb == "reenable") {
             self.unlink(&name, false)?;
@@ -148,7 +148,7 @@ impl Job<'_> {
     }
 
     fn links(&self, name: &str, file: &UnitFile, install: &Install) -> Result<(), Trouble> {
-        let dir = self.folders().config(self.asked.runtime);
+        let Some(dir) = self.folders().config(self.asked.runtime) else { return Ok(()) };
         for (targets, kind) in [(&install.wanted_by, "wants"), (&install.required_by, "requires")] {
             for target in targets {
                 make_link(
@@ -167,7 +167,7 @@ impl Job<'_> {
     /// Removes every link by which it is enabled.
     fn unlink(&self, name: &str, instances: bool) -> Result<(), Trouble> {
         for runtime in [false, true] {
-            let dir = self.folders().config(runtime);
+            let Some(dir) = self.folders().config(runtime) else { continue };
             let Ok(entries) = fs::read_dir(&dir) else { continue };
             for entry in entries.flatten() {
                 let own = entry.file_name().to_string_lossy().into_owned();
@@ -184,19 +184,20 @@ impl Job<'_> {
     }
 
     fn mask(&self, name: &str, mask: bool) -> Result<(), Trouble> {
-        let link = self.folders().config(self.asked.runtime).join(name);
-        let to_null = fs::read_link(&link).is_ok_and(|to| to == Path::new("/dev/null"));
-        if !mask && to_null {
-            remove_link(&link, self.asked)?;
-        }
-        let known = self.folders().find(name);
+        let known = self.enablement.find(name);
         if mask && known.is_none() && !self.asked.quiet {
             complain(&format!("Unit {name} does not exist, masking it anyway."));
         }
         // A link where the file is one of systemd's; a native one is masked by policy alone.
-        let native = known.is_some_and(|file| file.path.extension().is_some_and(|e| e == "yaml"));
-        if mask && !native && fs::symlink_metadata(&link).is_err() {
-            make_link(&link, "/dev/null", self.asked)?;
+        let native = known.is_some_and(|file| file.native);
+        if let Some(dir) = self.folders().config(self.asked.runtime) {
+            let link = dir.join(name);
+            let to_null = fs::read_link(&link).is_ok_and(|to| to == Path::new("/dev/null"));
+            if !mask && to_null {
+                remove_link(&link, self.asked)?;
+            } else if mask && !native && fs::symlink_metadata(&link).is_err() {
+                make_link(&link, "/dev/null", self.asked)?;
+            }
         }
         self.policy(name, |policy, name| {
             match mask {
@@ -216,12 +217,9 @@ impl Job<'_> {
             None => format!("{root}{}", self.session.places.policy),
         };
         // A native unit needs no suffix, and policy knows it by its own name.
-        let bare = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-        let native = self.folders().find(name).is_some_and(|file| {
-            file.path.file_name().is_some_and(|own| own.to_string_lossy() == format!("{bare}.yaml"))
-        });
-        let name = Name::new(if native { bare } else { name })
-            .map_err(|error| Trouble::usage(format!("{name}: {error}"), ""))?;
+        let own = self.enablement.find(name).map_or_else(|| name.to_string(), |file| file.name);
+        let name =
+            Name::new(&own).map_err(|error| Trouble::usage(format!("{own}: {error}"), ""))?;
         policy_file::edit(&path, |policy| change(policy, name.clone()))?;
         Ok(())
     }
@@ -240,13 +238,20 @@ impl Job<'_> {
         Ok(())
     }
 
+    fn config(&self) -> Result<PathBuf, Trouble> {
+        self.folders().config(self.asked.runtime).ok_or_else(|| {
+            let hint = "unit-dirs of init.yaml would name it";
+            Trouble::local("init does not read /etc/systemd/system", hint)
+        })
+    }
+
     /// `add-wants TARGET UNIT…`.
     fn add(&self) -> Outcome {
         let Some((target, units)) = self.asked.names.split_first() else { return Ok(FAILED) };
         let kind = if self.asked.verb == "add-wants" { "wants" } else { "requires" };
-        let dir = self.folders().config(self.asked.runtime).join(format!("{target}.{kind}"));
+        let dir = self.config()?.join(format!("{target}.{kind}"));
         for name in units.iter().map(|name| with_suffix(name)) {
-            let Some(file) = self.folders().find(&name) else {
+            let Some(file) = self.enablement.find(&name) else {
                 complain(&format!("Failed to add dependency: Unit file {name} does not exist."));
                 return Ok(FAILED);
             };
@@ -259,7 +264,7 @@ impl Job<'_> {
     fn link(&self) -> Outcome {
         for path in &self.asked.names {
             let name = path.rsplit('/').next().unwrap_or(path);
-            make_link(&self.folders().config(self.asked.runtime).join(name), path, self.asked)?;
+            make_link(&self.config()?.join(name), path, self.asked)?;
         }
         Ok(0)
     }

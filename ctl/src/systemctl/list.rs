@@ -102,7 +102,7 @@ pub(super) fn unit_files(asked: &Asked) -> Outcome {
             || asked.names.iter().any(|name| glob(&with_suffix(name), &file.name));
         named && (asked.types.is_empty() || asked.types.iter().any(|one| one == kind))
     };
-    let files = enablement.folders.all();
+    let files = enablement.all();
     let states = files.iter().filter(fits).map(|file| (file.name.as_str(), enablement.state(file)));
     let rows: Vec<(&str, &str)> = states
         .filter(|(_, state)| {

@@ -83,7 +83,7 @@ fn manager(snapshot: &Snapshot) -> Properties {
 }
 
 fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Properties {
-    let file = enablement.folders.find(&shown.name);
+    let file = enablement.find(&shown.name);
     let file_state = file.as_ref().map(|file| enablement.state(file)).unwrap_or_default();
     let mut names = vec![shown.name.clone()];
     names.extend(unit.provides.iter().filter(|name| super::shown::has_suffix(name)).cloned());

@@ -81,7 +81,7 @@ fn block(
         _ => "○",
     };
     let mut text = format!("{mark} {} - {}\n", shown.name, shown.description);
-    let file = enablement.folders.find(&shown.name);
+    let file = enablement.find(&shown.name);
     let state = file.as_ref().map(|file| enablement.state(file)).unwrap_or("static");
     let preset = preset(state).map(|word| format!("; preset: {word}")).unwrap_or_default();
     let place = if unit.file.is_empty() { "built in" } else { unit.file.as_str() };
@@ -119,7 +119,7 @@ pub(super) fn cat(asked: &Asked) -> Outcome {
     let mut exit = 0;
     for name in &asked.names {
         let name = super::snapshot::with_suffix(name);
-        match enablement.folders.find(&name) {
+        match enablement.find(&name) {
             Some(file) => {
                 let text = enablement.folders.text(&file);
                 session::print(&format!("# {}\n{text}", file.shown))?;

@@ -39,8 +39,21 @@ pub(super) struct UnitFile {
     pub(super) shown: String,
     /// A link to /dev/null, or empty.
     pub(super) masked: bool,
-    /// Found under the name of its template.
-    pub(super) template: bool,
+    /// In YAML, not systemd's form.
+    pub(super) native: bool,
+}
+
+impl UnitFile {
+    /// A file that init read.
+    pub(super) fn loaded(name: &str, path: &str) -> UnitFile {
+        UnitFile {
+            name: name.to_string(),
+            path: PathBuf::from(path),
+            shown: path.to_string(),
+            masked: false,
+            native: path.ends_with(".yaml"),
+        }
+    }
 }
 
 /// What `[Install]` says. For a native unit: its `wanted-by` and `required-by`.
@@ -74,28 +87,26 @@ impl Folders {
         let (settings, _) = settings_file::read(&config.into(), &text);
         let mut dirs: Vec<String> = STANDARD.iter().map(|dir| (*dir).to_string()).collect();
         match init {
-            Some(init) => {
-                // init's own order; what it does not read can still be enabled.
-                let mut known = init.paths.unit_dirs.clone();
-                known.extend(dirs.into_iter().filter(|dir| !init.paths.unit_dirs.contains(dir)));
-                dirs = known;
-            }
+            // What init does not read is none of its units.
+            Some(init) => dirs.clone_from(&init.paths.unit_dirs),
             None => dirs.extend(settings.unit_dirs.clone().unwrap_or_default()),
         }
         let mut whole: Vec<PathBuf> = Vec::new();
         for dir in dirs.iter().map(|dir| below(&root, dir)) {
             // /lib is a link to /usr/lib on a merged system: each directory once.
             let real = fs::canonicalize(&dir).unwrap_or_else(|_| dir.clone());
-            if !whole.iter().any(|old| fs::canonicalize(old).is_ok_and(|old| old == real)) {
+            let known = |old: &PathBuf| fs::canonicalize(old).is_ok_and(|old| old == real);
+            if !whole.iter().any(known) {
                 whole.push(dir);
             }
         }
         Folders { root, dirs: whole, enabled_by_default: settings.enabled_by_default }
     }
 
-    /// Where links are made.
-    pub(super) fn config(&self, runtime: bool) -> PathBuf {
-        below(&self.root, if runtime { PASSING } else { LASTING })
+    /// Where links are made; None where nobody reads them.
+    pub(super) fn config(&self, runtime: bool) -> Option<PathBuf> {
+        let dir = below(&self.root, if runtime { PASSING } else { LASTING });
+        self.dirs.contains(&dir).then_some(dir)
     }
 
     /// The directory's links last only until the next boot.
@@ -109,19 +120,13 @@ impl Folders {
     }
 
     fn exactly(&self, name: &str, file: &str) -> Option<UnitFile> {
-        let dirs = self.dirs.iter();
-        dirs.map(|dir| dir.join(file)).find_map(|path| self.at(name, path, name != file)).or_else(
-            || {
-                let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
-                let native = [format!("{file}.yaml"), format!("{stem}.yaml")];
-                let paths =
-                    self.dirs.iter().flat_map(|dir| native.iter().map(|name| dir.join(name)));
-                paths.into_iter().find_map(|path| self.at(name, path, name != file))
-            },
-        )
+        let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+        let files = [file.to_string(), format!("{file}.yaml"), format!("{stem}.yaml")];
+        let paths = files.iter().flat_map(|file| self.dirs.iter().map(move |dir| dir.join(file)));
+        paths.into_iter().find_map(|path| self.at(name, path))
     }
 
-    fn at(&self, name: &str, path: PathBuf, template: bool) -> Option<UnitFile> {
+    fn at(&self, name: &str, path: PathBuf) -> Option<UnitFile> {
         let found = fs::symlink_metadata(&path).ok()?;
         let to_null = fs::read_link(&path).is_ok_and(|to| to == Path::new("/dev/null"));
         if found.is_dir() {
@@ -132,7 +137,8 @@ impl Folders {
             Ok(rest) => format!("/{}", rest.display()),
             Err(_) => path.display().to_string(),
         };
-        Some(UnitFile { name: name.to_string(), path, shown, masked, template })
+        let native = path.extension().is_some_and(|end| end == "yaml");
+        Some(UnitFile { name: name.to_string(), path, shown, masked, native })
     }
 
     /// A link's target, or a file, read below the root.
@@ -147,6 +153,23 @@ impl Folders {
             }
         }
         String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+    }
+
+    /// What enabling it comes to.
+    pub(super) fn install(&self, file: &UnitFile) -> Install {
+        let text = self.text(file);
+        if !file.native {
+            return install_of(&file.name, &text);
+        }
+        // One of several documents of a file.
+        let stem = file.name.rsplit_once('.').map_or(file.name.as_str(), |(stem, _)| stem);
+        let names = [file.name.as_str(), stem];
+        let names_it = |line: &str| {
+            let name = line.strip_prefix("unit:").or_else(|| line.strip_prefix("name:"));
+            name.is_some_and(|name| names.contains(&name.trim().trim_matches(['"', '\''])))
+        };
+        let document = text.split("\n---").find(|document| document.lines().any(names_it));
+        install_of(&file.name, document.unwrap_or(&text))
     }
 
     /// `NAME.d/*.conf`, of the template too, in the order they count.
@@ -177,7 +200,7 @@ impl Folders {
                 if !super::shown::has_suffix(&name) || found.iter().any(|old| old.name == name) {
                     continue;
                 }
-                found.extend(self.at(&name, entry.path(), false));
+                found.extend(self.at(&name, entry.path()));
             }
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));

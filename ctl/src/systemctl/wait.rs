@@ -8,6 +8,7 @@ use groundstate_units::control::answer::{Cause, Event, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// After this long without an event the states are looked at all the same.
@@ -36,7 +37,11 @@ pub(super) struct Awaited {
 }
 
 /// A listener, made before the change it is about.
-pub(super) struct Watch(Connection);
+pub(super) struct Watch {
+    events: Connection,
+    /// Of each unit, why it failed last.
+    why: BTreeMap<String, String>,
+}
 
 impl Watch {
     /// Begins to listen.
@@ -45,15 +50,15 @@ impl Watch {
         let mut events = session.connect()?;
         events.patience(Some(AGAIN));
         events.tell(Verb::Events { follow: true, after: seq })?;
-        Ok(Watch(events))
+        Ok(Watch { events, why: BTreeMap::new() })
     }
 
-    /// Until all are there or have failed: those that have.
+    /// Until all are there or have failed: those that have, and why.
     pub(super) fn until(
         mut self,
         session: &Session,
         awaited: &[Awaited],
-    ) -> Result<Vec<UnitStatus>, Trouble> {
+    ) -> Result<Vec<(UnitStatus, String)>, Trouble> {
         loop {
             let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
             let mut moving = false;
@@ -65,18 +70,34 @@ impl Watch {
                 match outcome(unit, one) {
                     None => moving = true,
                     Some(true) => {}
-                    Some(false) => failed.push(unit.clone()),
+                    Some(false) => failed.push((unit.clone(), self.cause(unit))),
                 }
             }
             if !moving {
                 return Ok(failed);
             }
-            match self.0.next::<Event>() {
+            match self.events.next::<Event>() {
+                Ok(Some(Event { unit: Some(unit), reason: Some(why), .. })) => {
+                    let waits = matches!(why.cause, Cause::Backoff { .. } | Cause::On { .. });
+                    if !waits {
+                        self.why.insert(unit, why.text);
+                    }
+                }
                 Ok(Some(_)) => {}
-                Err(Trouble::Failed(Exit::TimedOut, _)) | Ok(None) => self = Watch::begin(session)?,
+                Err(Trouble::Failed(Exit::TimedOut, _)) | Ok(None) => {
+                    self.events = Watch::begin(session)?.events;
+                }
                 Err(other) => return Err(other),
             }
         }
+    }
+
+    /// What it failed of; that it waits for its next try says nothing.
+    fn cause(&self, unit: &UnitStatus) -> String {
+        let now = unit.reason.as_ref().filter(|why| !matches!(why.cause, Cause::Backoff { .. }));
+        let now = now.map(|why| why.text.clone());
+        now.or_else(|| self.why.get(&unit.unit).cloned())
+            .unwrap_or_else(|| unit.reason.as_ref().map(|why| why.text.clone()).unwrap_or_default())
     }
 }
 
