@@ -19,6 +19,7 @@ use crate::shutdown::Ending;
 use crate::signals::Signals;
 use crate::spawn::{Base, Null, Spawner};
 use crate::timings::Timings;
+use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
@@ -83,6 +84,7 @@ impl Init {
             loader: Loader::default(),
             history: History::default(),
             timings: Timings::default(),
+            triggers: Triggers::default(),
             record,
             reserve,
             ending: Ending::default(),

@@ -23,6 +23,7 @@ use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
 use crate::sys::{Pid, memory};
 use crate::timings::Timings;
+use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
 use groundstate_units::control::{answer::System, place};
 use groundstate_units::machine::Machine;
@@ -105,6 +106,7 @@ pub(crate) struct Init {
     pub(crate) loader: Loader,
     pub(crate) history: History,
     pub(crate) timings: Timings,
+    pub(crate) triggers: Triggers,
     pub(crate) record: Option<Record>,
     /// A descriptor for the control socket, opened before all others: when there are none left,
     /// the lowest numbers are those that still can be had.
@@ -166,6 +168,7 @@ impl Init {
             self.loader.deadline(),
             self.ending.deadline(),
             self.shell_again,
+            self.triggers.deadline(),
             self.control.as_ref().and_then(Control::next_deadline),
             self.logger.as_ref().and_then(logger::Handle::deadline),
         ]
@@ -212,6 +215,7 @@ impl Init {
     fn facts_of_token(&mut self, token: usize) {
         self.report_ready(token);
         self.pidfd_ready(token);
+        self.trigger_ready(token);
     }
 
     /// One turn, in the order the decisions depend on.
@@ -238,12 +242,15 @@ impl Init {
         self.settle();
         self.on_time();
         self.settle();
+        self.attend();
+        self.settle();
         self.after();
     }
 
     fn on_time(&mut self) {
         self.runs_due();
         self.loader_due();
+        self.triggers_due();
         let now = self.now;
         if self.shell_again.take_if(|at| *at <= now).is_some() {
             self.emergency_shell();

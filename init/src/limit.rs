@@ -63,6 +63,8 @@ pub(crate) const SHELL_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const REQUESTS_PENDING: usize = 64;
 /// Bytes of a page of memory; the unit of /proc/PID/statm on the machines init is built for.
 pub(crate) const PAGE: u64 = 4096;
+/// Descriptors of all socket units together: each clone of PID 1 copies the table they are in.
+pub(crate) const SOCKETS: usize = 1024;
 /// Children not yet known to have become their programs, before one is looked after.
 pub(crate) const CHILDREN_UNKNOWN: usize = 16;
 /// Children whose reports are remembered so; those before are left to the poll.

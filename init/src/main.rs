@@ -25,6 +25,7 @@ mod spawn;
 mod step;
 mod sys;
 mod timings;
+mod trigger;
 mod voice;
 
 fn main() -> std::process::ExitCode {

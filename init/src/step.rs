@@ -45,6 +45,7 @@ impl Init {
             self.record = None;
             self.say(Level::Warning, format_args!("the record ends here: {error}"));
         }
+        self.triggers.unsettled = true;
         let Outcome { actions, refused } = outcome;
         let notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
         self.timings.add(self.now, &notes);
@@ -62,7 +63,10 @@ impl Init {
             Action::Stop { run, reason, nothing_left, .. } => {
                 self.stop_run(run, &reason, nothing_left);
             }
-            Action::Kill { run, .. } => self.course(run, |procedure| procedure.kill()),
+            Action::Kill { run, .. } => {
+                self.kill_trigger(run);
+                self.course(run, |procedure| procedure.kill());
+            }
             Action::ReloadUnit { run, .. } => self.course(run, |procedure| procedure.reload()),
             Action::Note(note) => self.noted(&note),
             Action::Emergency => self.emergency(),

@@ -3,7 +3,7 @@
 //!
 //! [`daemon`] is a scriptable stand-in for a service. [`sandbox`] is a directory with
 //! unit files in it, [`boot`] a real init running on one, [`client`] a caller at its
-//! socket, [`status`] what it says about itself, [`process`] what the kernel says about
+//! socket, [`listener`] a stand-in that is handed sockets, [`status`] what it says about itself, [`process`] what the kernel says about
 //! its processes. [`deadline`] waits for facts; nothing here sleeps and hopes.
 #![allow(
     clippy::unwrap_used,
@@ -19,6 +19,7 @@ pub mod boot;
 pub mod client;
 pub mod daemon;
 pub mod deadline;
+pub mod listener;
 pub mod process;
 pub mod replay;
 pub mod sandbox;

@@ -45,10 +45,15 @@ impl Sandbox {
         &self.dir
     }
 
-    /// Writes `units/NAME.yaml`. `DAEMON` in the text becomes the path of the stand-in,
+    /// Writes `units/NAME.yaml`. `DAEMON` in the text becomes the path of the stand-in, `LISTENER` that of the one for sockets,
     /// `DIR` that of this directory.
     pub fn unit(&self, name: &str, text: &str) -> &Sandbox {
         let text = text.replace("DAEMON", &program("GROUNDSTATE_DAEMON", "daemon"));
+        let text = if text.contains("LISTENER") {
+            text.replace("LISTENER", &program("GROUNDSTATE_LISTENER", "listener"))
+        } else {
+            text
+        };
         let text = text.replace("DIR", self.dir.to_str().expect("a plain name"));
         let text = format!("unit: {name}\n{}\n", text.trim_start());
         self.put(&format!("units/{name}.yaml"), &text)

@@ -1,6 +1,8 @@
 //! Every limit of the core in one place. Values are those of the public interface;
 //! a limit that is only about the running of PID 1 stands in `init`.
 
+use std::time::Duration;
+
 /// Units in one generation.
 pub const UNITS: usize = 65_536;
 /// Entries in the dependency lists of one unit, all kinds together.
@@ -67,3 +69,11 @@ pub const RINGS: usize = 16;
 pub const FAILURES: usize = 256;
 /// Values of one list of a trigger's keys, and all it listens to or looks at together.
 pub const TRIGGER_VALUES: usize = 64;
+/// A trigger that fires this often …
+pub const FIRINGS: u32 = 20;
+/// … within this rests …
+pub const FIRING_SPAN: Duration = Duration::from_secs(2);
+/// … for this long, twice as long with each rest that follows at once …
+pub const FIRING_REST: Duration = Duration::from_secs(2);
+/// … up to this.
+pub const FIRING_REST_MAX: Duration = Duration::from_secs(60);

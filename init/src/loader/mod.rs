@@ -291,6 +291,7 @@ impl Init {
         let now = self.now;
         if !self.loader_ended(pid, exit)
             && !self.shell_ended(pid)
+            && !self.trigger_child_ended(pid)
             && let Some(logger) = &mut self.logger
         {
             logger.ended(pid, now);

@@ -51,6 +51,9 @@ impl Init {
                     .map_err(|error| fail(Stage::Stdio, &error))?
             }
         };
+        // The main process alone is to take them, and each start of it.
+        let listen =
+            if matches!(part, Part::Start(_)) { self.sockets_of(&name) } else { Vec::new() };
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.tracker.place(run, name.as_str())?;
         self.base.limits = self.open_files.of_children();
@@ -63,7 +66,7 @@ impl Init {
             notify_socket: notify.as_deref().filter(|_| spec.notify_access != NotifyAccess::None),
             extra: &[],
             stdio: [self.null.input.clone(), output.clone(), output],
-            listen: Vec::new(),
+            listen,
             place,
             take_terminal: false,
         })?;

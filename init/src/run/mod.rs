@@ -31,6 +31,9 @@ impl Init {
     pub(crate) fn start_run(&mut self, unit: UnitId, name: &Name, run: RunId) {
         let generation = self.machine.generation().clone();
         let Some(unit) = generation.unit(unit) else { return };
+        if unit.kind.is_trigger() {
+            return self.start_trigger(unit, run);
+        }
         if unit.kind.is_instant() {
             return;
         }
@@ -189,6 +192,9 @@ impl Init {
 
     /// The machine tells a run to stop.
     pub(crate) fn stop_run(&mut self, run: RunId, reason: &StopReason, nothing_left: bool) {
+        if self.stop_trigger(run, nothing_left) {
+            return;
+        }
         if let Some(running) = self.runs.get_mut(run) {
             running.search = None;
         }

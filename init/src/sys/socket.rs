@@ -4,7 +4,7 @@
 //! Every descriptor that arrives is owned before anything else happens, so none leaks
 //! whatever the caller does with the message. Nothing here waits.
 
-use super::Pid;
+use super::{Pid, check};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socketpair, sockopt,
 };
@@ -50,6 +50,49 @@ pub(crate) struct Received {
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     Ok(socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?)
+}
+
+/// A new socket, CLOEXEC, that blocks.
+pub(crate) fn open(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: socket(2) takes numbers.
+    let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
+    // SAFETY: a fresh descriptor, ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The next connection, CLOEXEC. Waits where the listening socket does.
+pub(crate) fn accept(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let (none, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: accept4(2) takes null where nobody asks for the address.
+    let fd = check(unsafe { libc::accept4(socket.as_raw_fd(), none, length, libc::SOCK_CLOEXEC) })?;
+    // SAFETY: a fresh descriptor, ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// An option that is a number.
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: i32,
+) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0);
+    // SAFETY: the kernel reads the 4 bytes of `value`.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length)
+    };
+    check(result).map(drop)
+}
+
+/// The same read.
+pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = 0i32;
+    let mut length = libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0);
+    // SAFETY: the kernel writes at most the 4 bytes of `value`, and their number to `length`.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
+    };
+    check(result).map(|_| value)
 }
 
 /// The process at the other end when it connected.

@@ -19,7 +19,7 @@ mod notify;
 mod pid_file;
 mod process;
 mod reload;
-
 mod shutdown;
+mod socket;
 mod types;
 mod ways;

@@ -9,6 +9,7 @@
 pub mod address;
 pub mod calendar;
 mod elapse;
+pub mod flood;
 #[cfg(feature = "text")]
 mod reading;
 pub mod timer;

@@ -1,0 +1,318 @@
+//! What the child does that opens the sockets of one unit: directories, binds, owners,
+//! modes, options, links. It is alone in its process; what it opened it hands to PID 1.
+//! PID 1 itself never opens a network socket and never waits for a disk.
+
+use super::option;
+use super::way;
+use crate::sys::socket as raw;
+use groundstate_units::spec::Ids;
+use groundstate_units::trigger::Socket;
+use groundstate_units::trigger::address::{Address, Listen, Sort};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, openat};
+use nix::sys::socket::{
+    Backlog, NetlinkAddr, SockaddrIn, SockaddrIn6, SockaddrLike, UnixAddr, VsockAddr, bind,
+    connect, listen,
+};
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, umask};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, mkfifo, symlinkat, unlinkat};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Where it broke off.
+pub(super) struct Broken {
+    /// What could not be opened.
+    pub(super) what: String,
+    /// Why.
+    pub(super) errno: i32,
+}
+
+/// All of them, in order; on an error none.
+pub(super) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Broken> {
+    let opener = Opener { socket, ids };
+    // Of the kernel's two ways to permission bits this one has no moment in between.
+    umask(Mode::from_bits_truncate(!socket.mode & 0o777));
+    let mut opened = Vec::new();
+    for one in &socket.listen {
+        let broken = |error: io::Error| Broken {
+            what: one.to_string(),
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        };
+        opened.push(opener.open(one).map_err(broken)?);
+    }
+    let path = socket.listen.iter().find_map(|one| match &one.address {
+        Address::Path(path) => Some(path),
+        Address::Abstract(_)
+        | Address::Port(_)
+        | Address::Inet(_, _, _)
+        | Address::Netlink(_, _)
+        | Address::Vsock(_, _) => None,
+    });
+    for (link, path) in socket.symlinks.iter().zip(path.into_iter().cycle()) {
+        let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+        opener
+            .link(link, path)
+            .map_err(|error| Broken { what: link.clone(), errno: errno(error) })?;
+    }
+    Ok(opened)
+}
+
+/// `socket-remove`: paths and links, where they still are what was made.
+pub(super) fn remove(socket: &Socket) {
+    for one in &socket.listen {
+        let Address::Path(path) = &one.address else { continue };
+        let Ok((parent, name)) = way::parent(path, None) else { continue };
+        let ours = match way::kind(&parent, &name) {
+            Ok(SFlag::S_IFSOCK) => one.sort != Sort::Fifo,
+            Ok(SFlag::S_IFIFO) => one.sort == Sort::Fifo,
+            _ => false,
+        };
+        if ours {
+            let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
+        }
+    }
+    for link in &socket.symlinks {
+        let Ok((parent, name)) = way::parent(link, None) else { continue };
+        if matches!(way::kind(&parent, &name), Ok(SFlag::S_IFLNK)) {
+            let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
+        }
+    }
+}
+
+struct Opener<'a> {
+    socket: &'a Socket,
+    ids: Option<&'a Ids>,
+}
+
+impl Opener<'_> {
+    fn open(&self, one: &Listen) -> io::Result<OwnedFd> {
+        match (&one.address, one.sort) {
+            (Address::Path(path), Sort::Fifo) => self.fifo(path),
+            (Address::Path(path), Sort::Special) => self.special(path),
+            (Address::Path(path), _) => self.unix(one.sort, path),
+            (Address::Abstract(name), _) => {
+                let opened = self.fresh(one.sort, libc::AF_UNIX, 0)?;
+                let address = UnixAddr::new_abstract(name.as_bytes())?;
+                self.bound(one.sort, opened, &address)
+            }
+            (Address::Port(port), _) => self.port(one.sort, *port),
+            (Address::Inet(IpAddr::V4(ip), port, _), _) => self.v4(one.sort, *ip, *port),
+            (Address::Inet(IpAddr::V6(ip), port, scope), _) => {
+                self.v6(one.sort, *ip, *port, scope.as_deref())
+            }
+            (Address::Netlink(family, group), _) => {
+                let opened = self.fresh(one.sort, libc::AF_NETLINK, *family)?;
+                self.bound(one.sort, opened, &NetlinkAddr::new(0, *group))
+            }
+            (Address::Vsock(cid, port), _) => {
+                let opened = self.fresh(one.sort, libc::AF_VSOCK, 0)?;
+                let address = VsockAddr::new(cid.unwrap_or(libc::VMADDR_CID_ANY), *port);
+                self.bound(one.sort, opened, &address)
+            }
+        }
+    }
+
+    fn fresh(&self, sort: Sort, family: i32, protocol: i32) -> io::Result<OwnedFd> {
+        let kind = match sort {
+            Sort::Stream => libc::SOCK_STREAM,
+            Sort::Datagram => libc::SOCK_DGRAM,
+            Sort::Seqpacket => libc::SOCK_SEQPACKET,
+            Sort::Netlink | Sort::Fifo | Sort::Special => libc::SOCK_RAW,
+        };
+        let opened = raw::open(family, kind, protocol)?;
+        option::before_bind(&opened, self.socket, family, sort)?;
+        Ok(opened)
+    }
+
+    fn bound(
+        &self,
+        sort: Sort,
+        opened: OwnedFd,
+        address: &dyn SockaddrLike,
+    ) -> io::Result<OwnedFd> {
+        bind(opened.as_raw_fd(), address)?;
+        self.listening(sort, opened)
+    }
+
+    fn listening(&self, sort: Sort, opened: OwnedFd) -> io::Result<OwnedFd> {
+        option::after_bind(&opened, self.socket, sort)?;
+        if sort.connects() {
+            let most = i32::try_from(self.socket.backlog).unwrap_or(i32::MAX);
+            listen(&opened, Backlog::new(most.min(libc::SOMAXCONN.max(4096)))?)?;
+        }
+        Ok(opened)
+    }
+
+    fn port(&self, sort: Sort, port: u16) -> io::Result<OwnedFd> {
+        match self.v6(sort, Ipv6Addr::UNSPECIFIED, port, None) {
+            // A kernel, or a sandbox, without IPv6.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+                ) =>
+            {
+                self.v4(sort, Ipv4Addr::UNSPECIFIED, port)
+            }
+            made => made,
+        }
+    }
+
+    fn v4(&self, sort: Sort, ip: Ipv4Addr, port: u16) -> io::Result<OwnedFd> {
+        let opened = self.fresh(sort, libc::AF_INET, 0)?;
+        self.bound(sort, opened, &SockaddrIn::from(SocketAddrV4::new(ip, port)))
+    }
+
+    fn v6(&self, sort: Sort, ip: Ipv6Addr, port: u16, scope: Option<&str>) -> io::Result<OwnedFd> {
+        let scope = scope.map_or(Ok(0), scope_number)?;
+        let opened = self.fresh(sort, libc::AF_INET6, 0)?;
+        self.bound(sort, opened, &SockaddrIn6::from(SocketAddrV6::new(ip, port, 0, scope)))
+    }
+
+    fn unix(&self, sort: Sort, path: &str) -> io::Result<OwnedFd> {
+        let (parent, name) = way::parent(path, Some(self.socket.directory_mode))?;
+        let opened = self.fresh(sort, libc::AF_UNIX, 0)?;
+        let address = UnixAddr::new(path)?;
+        match bind(opened.as_raw_fd(), &address) {
+            Err(Errno::EADDRINUSE) if self.is_stale(sort, &parent, &name, &address) => {
+                unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir)?;
+                bind(opened.as_raw_fd(), &address)?;
+            }
+            bound => bound?,
+        }
+        // The path was walked by the kernel once more: it has to have led to the same place.
+        if way::kind(&parent, &name)? != SFlag::S_IFSOCK {
+            return Err(Errno::EACCES.into());
+        }
+        self.own(&parent, &name)?;
+        self.listening(sort, opened)
+    }
+
+    /// A socket that nobody listens at any more; what is no socket is never stale.
+    fn is_stale(&self, sort: Sort, parent: &OwnedFd, name: &str, address: &UnixAddr) -> bool {
+        if !matches!(way::kind(parent, name), Ok(SFlag::S_IFSOCK)) {
+            return false;
+        }
+        let kind = match sort {
+            Sort::Datagram => libc::SOCK_DGRAM,
+            Sort::Seqpacket => libc::SOCK_SEQPACKET,
+            Sort::Stream | Sort::Fifo | Sort::Special | Sort::Netlink => libc::SOCK_STREAM,
+        };
+        let Ok(probe) = raw::open(libc::AF_UNIX, kind, 0) else { return false };
+        let flags = OFlag::O_NONBLOCK;
+        let _ = fcntl(&probe, FcntlArg::F_SETFL(flags));
+        matches!(connect(probe.as_raw_fd(), address), Err(Errno::ECONNREFUSED))
+    }
+
+    /// Gives what was made its owner, and the bits an umask can not give.
+    fn own(&self, parent: &OwnedFd, name: &str) -> io::Result<()> {
+        if let Some(ids) = self.ids {
+            let (uid, gid) = (ids.uid.map(Uid::from_raw), ids.gid.map(Gid::from_raw));
+            fchownat(parent, name, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        }
+        // Of a socket the kernel looks at these bits alone; a directory's default list of
+        // access rules may have taken the umask's place.
+        let mode = Mode::from_bits_truncate(self.socket.mode);
+        match fchmodat(parent, name, mode, FchmodatFlags::NoFollowSymlink) {
+            // Before Linux 6.6 there is no call that does not follow; the kind was looked at.
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
+                if way::kind(parent, name)? == SFlag::S_IFLNK {
+                    return Err(Errno::EACCES.into());
+                }
+                Ok(fchmodat(parent, name, mode, FchmodatFlags::FollowSymlink)?)
+            }
+            done => Ok(done?),
+        }
+    }
+
+    fn fifo(&self, path: &str) -> io::Result<OwnedFd> {
+        let (parent, name) = way::parent(path, Some(self.socket.directory_mode))?;
+        let here = format!("/proc/self/fd/{}/{name}", parent.as_raw_fd());
+        match mkfifo(here.as_str(), Mode::from_bits_truncate(self.socket.mode)) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            // Without /proc: by the path itself.
+            Err(Errno::ENOENT) => mkfifo(path, Mode::from_bits_truncate(self.socket.mode))?,
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let opened = openat(&parent, name.as_str(), flags, Mode::empty())?;
+        let stat = nix::sys::stat::fstat(&opened)?;
+        if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFIFO {
+            return Err(Errno::EEXIST.into());
+        }
+        self.own(&parent, &name)?;
+        option::pipe(&opened, self.socket);
+        blocking(&opened)?;
+        Ok(opened)
+    }
+
+    fn special(&self, path: &str) -> io::Result<OwnedFd> {
+        let access = if self.socket.writable { OFlag::O_RDWR } else { OFlag::O_RDONLY };
+        let flags = access | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let opened = nix::fcntl::open(path, flags, Mode::empty())?;
+        let stat = nix::sys::stat::fstat(&opened)?;
+        let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+        if kind != SFlag::S_IFCHR && kind != SFlag::S_IFREG {
+            return Err(Errno::EEXIST.into());
+        }
+        blocking(&opened)?;
+        Ok(opened)
+    }
+
+    /// A link that is there already is replaced; anything else is left alone.
+    fn link(&self, link: &str, path: &str) -> io::Result<()> {
+        let (parent, name) = way::parent(link, Some(self.socket.directory_mode))?;
+        match symlinkat(path, &parent, name.as_str()) {
+            Err(Errno::EEXIST) if way::kind(&parent, &name)? == SFlag::S_IFLNK => {
+                unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir)?;
+                Ok(symlinkat(path, &parent, name.as_str())?)
+            }
+            made => Ok(made?),
+        }
+    }
+}
+
+/// Services expect the descriptors they are passed to block.
+fn blocking(opened: &OwnedFd) -> io::Result<()> {
+    let flags = OFlag::from_bits_truncate(fcntl(opened, FcntlArg::F_GETFL)?);
+    fcntl(opened, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
+    Ok(())
+}
+
+/// The number of a network interface, by name or number.
+fn scope_number(scope: &str) -> io::Result<u32> {
+    if let Ok(number) = scope.parse() {
+        return Ok(number);
+    }
+    let text = std::fs::read_to_string(format!("/sys/class/net/{scope}/ifindex"));
+    let number = text.ok().and_then(|text| text.trim().parse().ok());
+    number.ok_or_else(|| Errno::ENODEV.into())
+}
+
+/// Throws away what waits in the descriptors: `socket-flush`. Never waits.
+pub(super) fn flush(one: &Listen, opened: &OwnedFd) {
+    const MOST: usize = 1_024;
+    let flags = fcntl(opened, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
+    let Ok(flags) = flags else { return };
+    if fcntl(opened, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).is_err() {
+        return;
+    }
+    let mut buffer = [0; 4_096];
+    for _ in 0..MOST {
+        let more = if one.sort.connects() {
+            raw::accept(opened.as_fd()).map(drop)
+        } else {
+            match nix::unistd::read(opened, &mut buffer) {
+                // A datagram may be empty; the end of a file is one.
+                Ok(0) if one.sort == Sort::Special => Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        };
+        if more.is_err() {
+            break;
+        }
+    }
+    let _ = fcntl(opened, FcntlArg::F_SETFL(flags));
+}

@@ -1,0 +1,123 @@
+//! The way to a path on which something is to be made: every directory of it is opened in
+//! turn, a missing one is made, and a symbolic link is followed only where it belongs to
+//! root or to init's own user, so that nobody else can lead what is made elsewhere.
+//! Runs in children of PID 1: any of these calls may wait for a disk.
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
+use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
+use nix::unistd::geteuid;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Links on one way, as the kernel has it (path_resolution(7)).
+const LINKS: usize = 40;
+/// Parts of one way, those of links included.
+const PARTS: usize = 4_096;
+
+/// Opens the directory a path is in, and gives it with the path's last part. With `make`,
+/// missing directories are made with those permission bits.
+pub(super) fn parent(path: &str, make: Option<u32>) -> io::Result<(OwnedFd, String)> {
+    let trimmed = path.trim_end_matches('/');
+    let (dirs, last) = trimmed.rsplit_once('/').ok_or(Errno::EINVAL)?;
+    if last.is_empty() || last == "." || last == ".." {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok((directory(dirs, make)?, last.to_string()))
+}
+
+/// Opens the directory `path`; with `make`, missing directories are made.
+pub(super) fn directory(path: &str, make: Option<u32>) -> io::Result<OwnedFd> {
+    let mut left: VecDeque<OsString> = parts(path.as_bytes());
+    let mut way = vec![root()?];
+    let (mut links, mut steps) = (0, 0);
+    while let Some(part) = left.pop_front() {
+        steps += 1;
+        if steps > PARTS {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        if part.as_bytes() == b".." {
+            if way.len() > 1 {
+                way.pop();
+            }
+            continue;
+        }
+        let Some(here) = way.last() else { return Err(Errno::ENOENT.into()) };
+        let step = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let found = match openat(here, part.as_os_str(), step, Mode::empty()) {
+            Err(Errno::ENOENT) if make.is_some() => {
+                let mode = Mode::from_bits_truncate(make.unwrap_or(0o755));
+                match mkdirat(here, part.as_os_str(), mode) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                openat(here, part.as_os_str(), step, Mode::empty())?
+            }
+            found => found?,
+        };
+        let stat = nix::sys::stat::fstat(&found)?;
+        match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+            SFlag::S_IFDIR => way.push(found),
+            SFlag::S_IFLNK => {
+                links += 1;
+                if links > LINKS {
+                    return Err(Errno::ELOOP.into());
+                }
+                if stat.st_uid != 0 && stat.st_uid != geteuid().as_raw() {
+                    return Err(Errno::EACCES.into());
+                }
+                let target = readlinkat(&found, "")?.into_vec();
+                if target.starts_with(b"/") {
+                    way = vec![root()?];
+                }
+                for part in parts(&target).into_iter().rev() {
+                    left.push_front(part);
+                }
+            }
+            _ => return Err(Errno::ENOTDIR.into()),
+        }
+    }
+    way.pop().ok_or_else(|| Errno::ENOENT.into())
+}
+
+fn root() -> io::Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(nix::fcntl::open("/", flags, Mode::empty())?)
+}
+
+fn parts(path: &[u8]) -> VecDeque<OsString> {
+    let parts = path.split(|byte| *byte == b'/').filter(|part| !matches!(part, [] | [b'.']));
+    parts.map(|part| OsString::from_vec(part.to_vec())).collect()
+}
+
+/// The type bits of what has that name, links not followed.
+pub(super) fn kind(parent: &OwnedFd, name: &str) -> io::Result<SFlag> {
+    let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    Ok(SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_made_and_own_links_followed() {
+        let dir = std::env::temp_dir().join(format!("gs-way-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::os::unix::fs::symlink("real", dir.join("link")).unwrap();
+        std::fs::create_dir(dir.join("real")).unwrap();
+        let path = format!("{}/link/a/../b/x.sock", dir.display());
+        let (parent, last) = parent(&path, Some(0o755)).unwrap();
+        assert_eq!(last, "x.sock");
+        assert!(dir.join("real/b").is_dir());
+        assert!(kind(&parent, "x.sock").is_err());
+        assert!(super::parent(&format!("{}/none/x", dir.display()), None).is_err());
+        std::os::unix::fs::symlink("loop", dir.join("loop")).unwrap();
+        let looped = super::parent(&format!("{}/loop/x", dir.display()), None).unwrap_err();
+        assert_eq!(looped.raw_os_error(), Some(libc::ELOOP));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,81 @@
+//! A trigger that fires again and again with nothing to show for it: a service that ends
+//! at once and leaves what woke it waiting. Its firings are counted, and it rests for a
+//! while, longer each time. Time is an argument.
+
+use crate::limit;
+use crate::time::Time;
+use std::time::Duration;
+
+/// The firings of one trigger.
+#[derive(Clone, Debug, Default)]
+pub struct Flood {
+    since: Time,
+    count: u32,
+    rests_until: Option<Time>,
+    /// Rests in a row.
+    rests: u32,
+}
+
+impl Flood {
+    /// It fired. True: it has to rest from now on.
+    pub fn fired(&mut self, now: Time) -> bool {
+        if now.since(self.since) > limit::FIRING_SPAN {
+            // A span that was not filled: what came before is forgotten.
+            if self.count < limit::FIRINGS {
+                self.rests = 0;
+            }
+            (self.since, self.count) = (now, 0);
+        }
+        self.count = self.count.saturating_add(1);
+        if self.count < limit::FIRINGS {
+            return false;
+        }
+        self.rests = self.rests.saturating_add(1);
+        self.rests_until = Some(now.after(self.rest()));
+        true
+    }
+
+    /// How long the present rest is.
+    pub fn rest(&self) -> Duration {
+        let doubled = limit::FIRING_REST.saturating_mul(1 << self.rests.saturating_sub(1).min(16));
+        doubled.min(limit::FIRING_REST_MAX)
+    }
+
+    /// Until when it rests; None: it does not.
+    pub fn rests_until(&self, now: Time) -> Option<Time> {
+        self.rests_until.filter(|until| now < *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_flood_rests_longer_each_time_and_is_forgotten_when_it_has_ended() {
+        let mut flood = Flood::default();
+        let mut now = 1_000;
+        let mut rests = Vec::new();
+        for _ in 0..6 {
+            let fired = (1..).find(|_| flood.fired(at(now))).unwrap();
+            assert_eq!(fired, limit::FIRINGS);
+            let until = flood.rests_until(at(now)).unwrap();
+            rests.push(until.since(at(now)).as_secs());
+            now = until.as_nanos() / 1_000_000;
+            assert_eq!(flood.rests_until(at(now)), None);
+            now += 3_000;
+        }
+        assert_eq!(rests, [2, 4, 8, 16, 32, 60]);
+        assert!(!flood.fired(at(now)));
+        now += 3_000;
+        for _ in 1..limit::FIRINGS {
+            assert!(!flood.fired(at(now)));
+        }
+        assert!(flood.fired(at(now)));
+        assert_eq!(flood.rest().as_secs(), 2);
+    }
+}
