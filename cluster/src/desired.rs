@@ -1,0 +1,60 @@
+//! The three states a person can wish for a unit. How far it has come is
+//! [`crate::unit_state`]'s.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What is wished for a unit.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Desired {
+    /// Known, on no machine.
+    #[default]
+    Inactive,
+    /// On a machine, not running.
+    Loaded,
+    /// On a machine, and running.
+    Launched,
+}
+
+impl Desired {
+    /// The API's word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Desired::Inactive => "inactive",
+            Desired::Loaded => "loaded",
+            Desired::Launched => "launched",
+        }
+    }
+}
+
+impl fmt::Display for Desired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// No state of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredError(String);
+
+impl fmt::Display for DesiredError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invalid desiredState {:?}: inactive, loaded or launched", self.0)
+    }
+}
+
+impl std::error::Error for DesiredError {}
+
+impl FromStr for Desired {
+    type Err = DesiredError;
+
+    fn from_str(text: &str) -> Result<Desired, DesiredError> {
+        let all = [Desired::Inactive, Desired::Loaded, Desired::Launched];
+        let found = all.into_iter().find(|desired| desired.as_str() == text);
+        found.ok_or_else(|| DesiredError(text.chars().take(80).collect()))
+    }
+}

@@ -1,0 +1,14 @@
+//! The cluster extension: units of fleet's kind, stored in etcd, put on machines by an
+//! elected engine, run there by the local init. This library is what `fleetd` and
+//! `fleetctl` share; its pure parts (names, files, requirements, the board) know no
+//! network and no clock. The way of a unit through the cluster is told in this folder's
+//! README.
+
+pub mod board;
+pub mod desired;
+pub mod glob;
+pub mod machine;
+pub mod placement;
+pub mod requirement;
+pub mod unit_file;
+pub mod unit_name;

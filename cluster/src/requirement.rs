@@ -1,0 +1,329 @@
+//! What a unit asks of the machine it is put on: the `[X-Fleet]` section, the forms it
+//! had before fleet 0.8 included, read into one value; and which combinations are
+//! refused. Which machine keeps them is [`crate::placement`]'s.
+
+use crate::glob;
+use crate::unit_file::UnitFile;
+use crate::unit_name::UnitName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The section's name.
+pub const SECTION: &str = "X-Fleet";
+
+/// The keys fleet had, and ours.
+const KNOWN: [&str; 12] = [
+    "MachineID",
+    "MachineOf",
+    "MachineMetadata",
+    "Conflicts",
+    "Global",
+    "Replaces",
+    "Exclusive",
+    "X-ConditionMachineID",
+    "X-ConditionMachineBootID",
+    "X-ConditionMachineOf",
+    "X-ConditionMachineMetadata",
+    "X-Conflicts",
+];
+
+/// Read, with the specifiers expanded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requirement {
+    /// The id it must be put on; given and empty is given.
+    pub machine_id: Option<String>,
+    /// Units whose machine it must share.
+    pub peers: BTreeSet<String>,
+    /// For each key one of these values.
+    pub metadata: BTreeMap<String, BTreeSet<String>>,
+    /// Patterns of units it may not share a machine with.
+    pub conflicts: Vec<String>,
+    /// Patterns of units that give way to it.
+    pub replaces: Vec<String>,
+    /// On every machine that fits, not scheduled.
+    pub global: bool,
+    /// Never on two machines at once, whatever it costs.
+    pub exclusive: bool,
+}
+
+/// Why the section is refused; `Display` is what API clients are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequirementError {
+    /// It wants to be beside what it can not be beside.
+    PeerConflict {
+        /// The unit of MachineOf.
+        peer: String,
+        /// The pattern.
+        pattern: String,
+    },
+    /// It wants to be beside what it drives away.
+    PeerReplaced {
+        /// The unit of MachineOf.
+        peer: String,
+        /// The pattern.
+        pattern: String,
+    },
+    /// Two options that exclude each other.
+    Together(&'static str, &'static str),
+}
+
+impl fmt::Display for RequirementError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequirementError::PeerConflict { peer, pattern } => write!(
+                f,
+                "unresolvable requirements: peer \"{peer}\" matches conflict \"{pattern}\""
+            ),
+            RequirementError::PeerReplaced { peer, pattern } => write!(
+                f,
+                "unresolvable requirements: peer \"{peer}\" matches replace \"{pattern}\""
+            ),
+            RequirementError::Together(one, other) => {
+                write!(f, "{one} cannot be used with {other}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RequirementError {}
+
+impl Requirement {
+    /// Of a unit's file. Specifiers (`%n %N %p %i`) take their values from `name`; without
+    /// one they stay as written, which is how a file is judged when it is submitted.
+    pub fn of(file: &UnitFile, name: Option<&UnitName>) -> Requirement {
+        let values = |key: &str| -> Vec<String> {
+            let lines = file.values(SECTION, key);
+            lines.flat_map(words).map(|word| expand(&word, name)).collect()
+        };
+        let all = |keys: &[&str]| keys.iter().flat_map(|key| values(key)).collect::<Vec<_>>();
+        let newest = |keys: &[&str]| keys.iter().find_map(|key| values(key).into_iter().next());
+        let split = |value: &String| {
+            value.split_whitespace().map(str::to_string).collect::<Vec<_>>()
+        };
+        let mut metadata: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for pair in all(&["MachineMetadata", "X-ConditionMachineMetadata"]) {
+            if let Some((key, value)) = pair.split_once('=')
+                && !key.is_empty()
+                && !value.is_empty()
+                && !value.contains('=')
+            {
+                metadata.entry(key.to_string()).or_default().insert(value.to_string());
+            }
+        }
+        Requirement {
+            machine_id: newest(&[
+                "MachineID",
+                "X-ConditionMachineID",
+                "X-ConditionMachineBootID",
+            ]),
+            peers: all(&["MachineOf", "X-ConditionMachineOf"]).into_iter().collect(),
+            metadata,
+            conflicts: all(&["Conflicts", "X-Conflicts"]).iter().flat_map(split).collect(),
+            replaces: values("Replaces"),
+            global: values("Global").last().is_some_and(|value| is_true(value)),
+            exclusive: values("Exclusive").last().is_some_and(|value| is_true(value)),
+        }
+    }
+
+    /// # Errors
+    /// The first combination that is refused, in the order fleet checks them.
+    pub fn check(&self) -> Result<(), RequirementError> {
+        for peer in &self.peers {
+            if let Some(pattern) = self.conflicts.iter().find(|glob| glob::matches(glob, peer)) {
+                let (peer, pattern) = (peer.clone(), pattern.clone());
+                return Err(RequirementError::PeerConflict { peer, pattern });
+            }
+            if let Some(pattern) = self.replaces.iter().find(|glob| glob::matches(glob, peer)) {
+                let (peer, pattern) = (peer.clone(), pattern.clone());
+                return Err(RequirementError::PeerReplaced { peer, pattern });
+            }
+        }
+        let given = [
+            ("MachineID", self.machine_id.is_some()),
+            ("Peers", !self.peers.is_empty()),
+            ("Conflicts", !self.conflicts.is_empty()),
+            ("Global", self.global),
+            ("Replaces", !self.replaces.is_empty()),
+            ("Exclusive", self.exclusive),
+        ];
+        let is_given = |name: &str| given.iter().any(|(own, given)| *own == name && *given);
+        let refused = [
+            ("MachineID", "Peers"),
+            ("MachineID", "Conflicts"),
+            ("MachineID", "Global"),
+            ("MachineID", "Replaces"),
+            ("Global", "Peers"),
+            ("Global", "Replaces"),
+            ("Conflicts", "Replaces"),
+            ("Global", "Exclusive"),
+        ];
+        match refused.iter().find(|(one, other)| is_given(one) && is_given(other)) {
+            Some((one, other)) => Err(RequirementError::Together(one, other)),
+            None => Ok(()),
+        }
+    }
+
+    /// The conflict pattern that describes `other`.
+    pub fn conflict_with(&self, other: &str) -> Option<&str> {
+        self.conflicts.iter().map(String::as_str).find(|pattern| glob::matches(pattern, other))
+    }
+
+    /// `other` gives way to it.
+    pub fn drives_away(&self, other: &str) -> bool {
+        self.replaces.iter().any(|pattern| glob::matches(pattern, other))
+    }
+}
+
+/// Keys of the section that mean nothing, once each.
+pub fn unknown_keys(file: &UnitFile) -> BTreeSet<&str> {
+    let own = file.options.iter().filter(|option| option.section == SECTION);
+    own.map(|option| option.name.as_str()).filter(|name| !KNOWN.contains(name)).collect()
+}
+
+/// The values of one line. One that begins and ends with `"` is a list of quoted words:
+/// the quotes go, blanks outside them separate, a backslash is a character like any other.
+fn words(line: &str) -> Vec<String> {
+    if line.len() < 2 || !line.starts_with('"') || !line.ends_with('"') {
+        return vec![line.to_string()];
+    }
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            c if c.is_whitespace() && !quoted => words.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+fn is_true(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "1" | "on" | "t")
+}
+
+/// `%n %N %p %i`, in this order; there is no way to write a `%` before these letters.
+fn expand(value: &str, name: Option<&UnitName>) -> String {
+    let Some(name) = name else { return value.to_string() };
+    let pairs = [
+        ("%n", name.as_str()),
+        ("%N", name.stem()),
+        ("%p", name.prefix()),
+        ("%i", name.instance().unwrap_or_default()),
+    ];
+    pairs.iter().fold(value.to_string(), |value, (from, to)| value.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, name: &str) -> Requirement {
+        let file = UnitFile::parse(&format!("[X-Fleet]\n{text}\n")).unwrap();
+        Requirement::of(&file, UnitName::new(name).ok().as_ref())
+    }
+
+    #[test]
+    fn a_line_may_hold_several_quoted_words() {
+        let table: [(&str, &[&str]); 8] = [
+            ("bar", &["bar"]),
+            ("\"bar\"", &["bar"]),
+            ("\"a\" \"b\"", &["a", "b"]),
+            ("\"a\"   \"b c\"", &["a", "b c"]),
+            ("\"bar", &["\"bar"]),
+            ("\"bar\" \"", &["bar", ""]),
+            ("\"foo\\\"bar\"", &["foo\\bar"]),
+            ("a b", &["a b"]),
+        ];
+        for (line, expected) in table {
+            assert_eq!(words(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn metadata_values_of_a_key_are_alternatives() {
+        let read = read(
+            "MachineMetadata=\"region=us-east-1\" \"disk=SSD\"\nMachineMetadata=region=us-west-1\nMachineMetadata=a=b=c\nMachineMetadata=x=\nX-ConditionMachineMetadata=old=1",
+            "a.service",
+        );
+        let keys: Vec<_> = read.metadata.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["disk", "old", "region"]);
+        assert_eq!(read.metadata["region"].len(), 2);
+    }
+
+    #[test]
+    fn specifiers_take_the_units_own_name() {
+        let text = "MachineOf=%p.socket\nConflicts=%p@*.%i %N\nReplaces=%n";
+        let read = read(text, "web@3.service");
+        assert_eq!(read.peers.into_iter().collect::<Vec<_>>(), ["web.socket"]);
+        assert_eq!(read.conflicts, ["web@*.3", "web@3"]);
+        assert_eq!(read.replaces, ["web@3.service"]);
+    }
+
+    #[test]
+    fn the_newest_form_of_the_machine_id_wins() {
+        let text = "X-ConditionMachineBootID=c\nX-ConditionMachineID=b\nMachineID=a\nMachineID=z";
+        assert_eq!(read(text, "a.service").machine_id.as_deref(), Some("a"));
+        assert_eq!(read("X-ConditionMachineBootID=c", "a.service").machine_id.as_deref(), Some("c"));
+        assert_eq!(read("MachineID=", "a.service").machine_id.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn the_last_word_on_global_counts() {
+        for (text, global) in [
+            ("Global=true", true),
+            ("Global=YES", true),
+            ("Global=1", true),
+            ("Global=t", true),
+            ("Global=on", true),
+            ("Global=truer", false),
+            ("Global=true\nGlobal=no", false),
+            ("Global=no\nGlobal=true", true),
+            ("global=true", false),
+            ("X-Global=true", false),
+        ] {
+            assert_eq!(read(text, "a.service").global, global, "{text}");
+        }
+    }
+
+    #[test]
+    fn combinations_that_make_no_sense_are_refused_in_the_known_words() {
+        let table = [
+            ("MachineID=a\nMachineOf=b", Some("MachineID cannot be used with Peers")),
+            ("MachineID=a\nConflicts=b", Some("MachineID cannot be used with Conflicts")),
+            ("MachineID=\nGlobal=true", Some("MachineID cannot be used with Global")),
+            ("MachineID=a\nReplaces=b", Some("MachineID cannot be used with Replaces")),
+            ("Global=1\nMachineOf=b", Some("Global cannot be used with Peers")),
+            ("Global=1\nReplaces=b", Some("Global cannot be used with Replaces")),
+            ("Conflicts=a\nReplaces=b", Some("Conflicts cannot be used with Replaces")),
+            ("Global=1\nExclusive=1", Some("Global cannot be used with Exclusive")),
+            (
+                "MachineOf=b.service\nConflicts=b.*",
+                Some("unresolvable requirements: peer \"b.service\" matches conflict \"b.*\""),
+            ),
+            (
+                "MachineOf=b.service\nReplaces=b.*",
+                Some("unresolvable requirements: peer \"b.service\" matches replace \"b.*\""),
+            ),
+            ("MachineID=a\nMachineMetadata=b=c", None),
+            ("Global=1\nConflicts=a", None),
+            ("Global=1\nMachineMetadata=a=b", None),
+            ("Replaces=a\nMachineOf=b", None),
+        ];
+        for (text, words) in table {
+            let error = read(text, "a.service").check().err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), words, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_means_nothing_is_named() {
+        let file = UnitFile::parse("[X-Fleet]\nX-Peers=a\nglobal=1\nGlobal=1\n").unwrap();
+        assert_eq!(unknown_keys(&file).into_iter().collect::<Vec<_>>(), ["X-Peers", "global"]);
+    }
+}

@@ -1,0 +1,354 @@
+//! A unit's file as fleet keeps it: an ordered list of (section, name, value), nothing
+//! interpreted, read and written as go-systemd did, because API clients compare the
+//! SHA-1 of what comes out. What `[X-Fleet]` asks for is [`crate::requirement`]'s; what
+//! the rest means is the importer's on the machine that runs it.
+
+use serde::{Deserialize, Serialize};
+use sha1::{Digest, Sha1};
+use std::fmt;
+
+/// Bytes a line of a file may have, its end not counted.
+pub const LONGEST_LINE: usize = 2047;
+/// Options a unit may have.
+pub const MOST_OPTIONS: usize = 4096;
+/// Bytes all of it may have, written out.
+pub const LARGEST: usize = 256 * 1024;
+
+/// One `Name=Value` of a `[Section]`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct UnitOption {
+    /// `ExecStart`.
+    #[serde(default)]
+    pub name: String,
+    /// `Service`.
+    #[serde(default)]
+    pub section: String,
+    /// What stands behind the `=`.
+    #[serde(default)]
+    pub value: String,
+}
+
+impl UnitOption {
+    /// One option.
+    pub fn new(section: &str, name: &str, value: &str) -> UnitOption {
+        UnitOption {
+            section: section.to_string(),
+            name: name.to_string(),
+            value: value.to_string(),
+        }
+    }
+}
+
+/// Why a text is no unit file, or a list of options none that can be written as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileError {
+    /// A line without a `=`.
+    NoValue,
+    /// Over [`LONGEST_LINE`].
+    LineTooLong,
+    /// A `[` that no `]` of the same line closes.
+    OpenSection,
+    /// Text behind the `]`.
+    SectionGarbage(String),
+    /// An option would be read back as something else.
+    Ambiguous {
+        /// Which one.
+        option: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Over [`MOST_OPTIONS`] or [`LARGEST`].
+    TooLarge,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileError::NoValue => {
+                f.write_str("unexpected newline encountered while parsing option name")
+            }
+            FileError::LineTooLong => {
+                write!(f, "line too long (max {} bytes)", LONGEST_LINE + 1)
+            }
+            FileError::OpenSection => f.write_str("unable to find end of section"),
+            FileError::SectionGarbage(text) => {
+                write!(f, "found garbage after section name: {text:?}")
+            }
+            FileError::Ambiguous { option, why } => write!(f, "option {option:?} {why}"),
+            FileError::TooLarge => write!(
+                f,
+                "unit file too large (max {MOST_OPTIONS} options and {LARGEST} bytes)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// A unit file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UnitFile {
+    /// In the order they came.
+    pub options: Vec<UnitOption>,
+}
+
+impl UnitFile {
+    /// From its text. What stands before the first section is passed over.
+    ///
+    /// # Errors
+    /// The first line that can not be read.
+    pub fn parse(text: &str) -> Result<UnitFile, FileError> {
+        let start = text.find('[').map_or(text.len(), |at| at);
+        let mut lines = Lines { rest: text.get(start..).unwrap_or_default() };
+        let mut file = UnitFile::default();
+        let mut section: Option<String> = None;
+        while let Some(line) = lines.next_line()? {
+            let line = line.trim_start();
+            if line.is_empty() {
+                continue;
+            }
+            if line.starts_with(['#', ';']) {
+                lines.skip_comment(line)?;
+            } else if let Some(rest) = line.strip_prefix('[') {
+                let (name, after) = rest.split_once(']').ok_or(FileError::OpenSection)?;
+                if !after.trim().is_empty() {
+                    return Err(FileError::SectionGarbage(after.trim().to_string()));
+                }
+                section = Some(name.to_string());
+            } else if let Some(section) = &section {
+                let (name, value) = line.split_once('=').ok_or(FileError::NoValue)?;
+                let value = lines.value(value)?;
+                file.options.push(UnitOption::new(section, name.trim(), &value));
+            }
+            if file.options.len() > MOST_OPTIONS {
+                return Err(FileError::TooLarge);
+            }
+        }
+        Ok(file)
+    }
+
+    /// Its text: sections in the order of their first option, one empty line between them.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for section in self.sections() {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&format!("[{section}]\n"));
+            for option in self.options.iter().filter(|option| option.section == section) {
+                text.push_str(&format!("{}={}\n", option.name, option.value));
+            }
+        }
+        text
+    }
+
+    /// The options in the order the text has them.
+    pub fn regrouped(&self) -> Vec<UnitOption> {
+        let of = |section: &str| {
+            let own = section.to_string();
+            self.options.iter().filter(move |option| option.section == own).cloned()
+        };
+        self.sections().into_iter().flat_map(of).collect()
+    }
+
+    /// SHA-1 of the text, in hex: the identity of a file's contents in the API.
+    pub fn hash(&self) -> String {
+        let digest = Sha1::digest(self.text().as_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The values of an option, in order.
+    pub fn values<'a>(&'a self, section: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let own = move |option: &&UnitOption| option.section == section && option.name == name;
+        self.options.iter().filter(own).map(|option| option.value.as_str())
+    }
+
+    /// Some option of that section is there.
+    pub fn has_section(&self, section: &str) -> bool {
+        self.options.iter().any(|option| option.section == section)
+    }
+
+    /// Written and read again it is the same: no option smuggles in another.
+    ///
+    /// # Errors
+    /// The first option that does not come back.
+    pub fn check(&self) -> Result<(), FileError> {
+        if self.options.len() > MOST_OPTIONS || self.text().len() > LARGEST {
+            return Err(FileError::TooLarge);
+        }
+        for option in &self.options {
+            let bad = |why| FileError::Ambiguous { option: option.name.clone(), why };
+            if option.section.is_empty() || option.section.contains(['[', ']', '\n', '\r']) {
+                return Err(bad("stands in a section that can not be written"));
+            }
+            let name = option.name.as_str();
+            let starts = name.starts_with(['#', ';', '[']);
+            if name.is_empty() || name != name.trim() || starts || name.contains(['=', '\n', '\r'])
+            {
+                return Err(bad("has a name that can not be written"));
+            }
+            if breaks_out(&option.value) {
+                return Err(bad("has a line break in its value"));
+            }
+            if option.value.lines().any(|line| line.len() + name.len() > LONGEST_LINE) {
+                return Err(FileError::LineTooLong);
+            }
+        }
+        Ok(())
+    }
+
+    fn sections(&self) -> Vec<&str> {
+        let mut sections: Vec<&str> = Vec::new();
+        for option in &self.options {
+            if !sections.contains(&option.section.as_str()) {
+                sections.push(&option.section);
+            }
+        }
+        sections
+    }
+}
+
+/// A line break that is not continued by the backslash before it.
+fn breaks_out(value: &str) -> bool {
+    let mut before = ' ';
+    for c in value.chars() {
+        if (c == '\n' && before != '\\') || c == '\r' {
+            return true;
+        }
+        before = c;
+    }
+    before == '\\'
+}
+
+/// The lines of a file, each once.
+struct Lines<'t> {
+    rest: &'t str,
+}
+
+impl<'t> Lines<'t> {
+    fn next_line(&mut self) -> Result<Option<&'t str>, FileError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (line, rest) = self.rest.split_once('\n').unwrap_or((self.rest, ""));
+        self.rest = rest;
+        if line.len() > LONGEST_LINE {
+            return Err(FileError::LineTooLong);
+        }
+        Ok(Some(line.strip_suffix('\r').unwrap_or(line)))
+    }
+
+    /// A comment goes on behind a backslash.
+    fn skip_comment(&mut self, line: &str) -> Result<(), FileError> {
+        let mut goes_on = line.trim_end_matches(' ').ends_with('\\');
+        while goes_on {
+            let Some(line) = self.next_line()? else { break };
+            goes_on = line.trim_end_matches(' ').ends_with('\\');
+        }
+        Ok(())
+    }
+
+    /// A value goes on behind a backslash; both the backslash and the line's end stay.
+    fn value(&mut self, first: &str) -> Result<String, FileError> {
+        let mut value = first.to_string();
+        while value.ends_with('\\') {
+            match self.next_line()? {
+                Some(line) if !line.trim().is_empty() => {
+                    value.push('\n');
+                    value.push_str(line);
+                }
+                _ => break,
+            }
+        }
+        Ok(value.trim().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_hash_is_the_one_fleet_gave() {
+        let table = [
+            ("", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+            ("[Service]\nExecStart=/bin/sleep 100\n", "1c6fb6f3684bafb0c173d8b8b957ceff031180c1"),
+            ("[Service]\nExecStart=/bin/sleep 1000\n", "2d432f4a06608c1a8b2848b66c836793a1d48ce6"),
+            (
+                "# a greeting\n[Unit]\nDescription=Hello World\n[Service]\n\nExecStart = /bin/bash -c \"while true; do echo Hello, World!; sleep 1; done\"",
+                "22f25e029e50c9a5eece8467b98a9d0d60e40b97",
+            ),
+        ];
+        for (text, hash) in table {
+            assert_eq!(UnitFile::parse(text).unwrap().hash(), hash, "{text}");
+        }
+    }
+
+    #[test]
+    fn sections_are_gathered_and_order_is_kept() {
+        let file = UnitFile::parse("junk\n[A]\nx=1\n[B]\ny=2\n[A]\nx=3\n").unwrap();
+        assert_eq!(file.text(), "[A]\nx=1\nx=3\n\n[B]\ny=2\n");
+        assert_eq!(UnitFile { options: file.regrouped() }.text(), file.text());
+    }
+
+    #[test]
+    fn a_continued_value_keeps_its_lines() {
+        let file = UnitFile::parse("[A]\nx=one \\\n  # two \\\n  three\ny=4\n").unwrap();
+        assert_eq!(file.options.len(), 2);
+        assert_eq!(file.options[0].value, "one \\\n  # two \\\n  three");
+        assert_eq!(UnitFile::parse(&file.text()).unwrap(), file);
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_told_in_the_known_words() {
+        let long = format!("[A]\nx={}\n", "y".repeat(2046));
+        let table = [
+            ("[A]\nnovalue\n", "unexpected newline encountered while parsing option name"),
+            ("[A] b\n", "found garbage after section name: \"b\""),
+            ("[A\nx=1\n", "unable to find end of section"),
+            (long.as_str(), "line too long (max 2048 bytes)"),
+        ];
+        for (text, words) in table {
+            let error = UnitFile::parse(text).map_err(|e| e.to_string());
+            assert_eq!(error, Err(words.to_string()), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_option_can_not_smuggle_in_another() {
+        let refused = |section: &str, name: &str, value: &str| {
+            UnitFile { options: vec![UnitOption::new(section, name, value)] }.check().is_err()
+        };
+        assert!(refused("Service", "ExecStart", "/bin/a\nUser=root"));
+        assert!(refused("Service", "ExecStart", "/bin/a\\"));
+        assert!(refused("Service]\n[X", "ExecStart", "/bin/a"));
+        assert!(refused("Service", "A=b", "c"));
+        assert!(refused("Service", "#A", "c"));
+        assert!(refused("", "A", "c"));
+        assert!(!refused("Service", "ExecStart", "/bin/a \\\n  b"));
+    }
+
+    proptest! {
+        #[test]
+        fn reading_ends_with_a_file_or_an_error(text in ".{0,400}") {
+            let _ = UnitFile::parse(&text);
+        }
+
+        #[test]
+        fn what_passes_the_check_comes_back(
+            options in prop::collection::vec(("[A-Z][a-z]{0,3}", "[A-Za-z-]{1,6}", "[ -~\\n\\\\]{0,20}"), 0..12)
+        ) {
+            let make = |(section, name, value): &(String, String, String)| {
+                UnitOption::new(section, name, value.trim())
+            };
+            let file = UnitFile { options: options.iter().map(make).collect() };
+            if file.check().is_ok() {
+                let back = UnitFile::parse(&file.text()).unwrap();
+                prop_assert_eq!(&back.options, &file.regrouped());
+                prop_assert_eq!(back.hash(), file.hash());
+            }
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The engine's decisions: the cases fleet's own tests had, and random clusters against
+//! the rules said once more, naively.
+#![allow(clippy::unwrap_used, reason = "a test ends where it is surprised")]
+
+use cluster::board::{Board, Cause, Decision, Move, Unit};
+use cluster::desired::Desired;
+use cluster::machine::{Machine, MachineId};
+use cluster::placement::Seat;
+use cluster::requirement::Requirement;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn name(text: &str) -> UnitName {
+    UnitName::new(text).unwrap()
+}
+
+fn id(text: &str) -> MachineId {
+    MachineId::new(text).unwrap()
+}
+
+fn machine(metadata: &[(&str, &str)]) -> Machine {
+    let pair = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
+    Machine { metadata: metadata.iter().map(pair).collect(), ..Machine::default() }
+}
+
+fn unit(own: &str, options: &str, desired: Desired, on: Option<&str>) -> Unit {
+    let file = UnitFile::parse(&format!("[X-Fleet]\n{options}\n")).unwrap();
+    let asks = Requirement::of(&file, Some(&name(own)));
+    Unit { asks: Arc::new(asks), desired, machine: on.map(id) }
+}
+
+/// A board with machines `m0`, `m1`… without metadata.
+fn board(machines: usize) -> Board {
+    let mut board = Board::default();
+    for n in 0..machines {
+        board.set_machine(&id(&format!("m{n}")), Some(machine(&[])));
+    }
+    board
+}
+
+fn launch(board: &mut Board, own: &str, options: &str) {
+    board.set_unit(&name(own), Some(unit(own, options, Desired::Launched, None)));
+}
+
+fn settle(board: &mut Board) -> Decision {
+    let decision = board.decide();
+    assert_eq!(board.decide().groups, Vec::<Vec<_>>::new(), "a second look moves nothing");
+    decision
+}
+
+fn place(board: &Board, own: &str) -> Option<String> {
+    board.units()[&name(own)].machine.as_ref().map(ToString::to_string)
+}
+
+#[test]
+fn units_spread_by_load_and_ties_go_to_the_smaller_id() {
+    let mut board = board(3);
+    for n in 0..7 {
+        launch(&mut board, &format!("u{n}.service"), "");
+    }
+    settle(&mut board);
+    let loads: Vec<usize> = board.seats().values().map(Seat::load).collect();
+    assert_eq!(loads, [3, 2, 2]);
+    assert_eq!(place(&board, "u0.service").as_deref(), Some("m0"));
+}
+
+#[test]
+fn a_new_machine_gets_only_what_is_new() {
+    let mut board = board(1);
+    for n in 0..4 {
+        launch(&mut board, &format!("u{n}.service"), "");
+    }
+    settle(&mut board);
+    board.set_machine(&id("m1"), Some(machine(&[])));
+    assert!(settle(&mut board).groups.is_empty());
+    launch(&mut board, "new.service", "");
+    settle(&mut board);
+    assert_eq!(place(&board, "new.service").as_deref(), Some("m1"));
+}
+
+#[test]
+fn units_of_a_machine_that_is_gone_move_and_no_others() {
+    let mut board = board(3);
+    for n in 0..6 {
+        launch(&mut board, &format!("u{n}.service"), "");
+    }
+    settle(&mut board);
+    let before: BTreeMap<_, _> =
+        board.units().iter().map(|(name, unit)| (name.clone(), unit.machine.clone())).collect();
+    board.set_machine(&id("m1"), None);
+    let decision = settle(&mut board);
+    assert_eq!(decision.groups.len(), 2);
+    for step in decision.groups.concat() {
+        assert_eq!(before[&step.unit], Some(id("m1")));
+        assert_eq!(step.cause, Cause::Gone(id("m1")));
+        assert!(step.to.is_some_and(|to| to != id("m1")));
+    }
+}
+
+#[test]
+fn what_is_wished_inactive_leaves_its_machine() {
+    let mut board = board(1);
+    board.set_unit(&name("a.service"), Some(unit("a.service", "", Desired::Inactive, Some("m0"))));
+    let decision = settle(&mut board);
+    assert_eq!(decision.groups[0][0].cause.to_string(), "target state inactive");
+    assert_eq!(place(&board, "a.service"), None);
+}
+
+#[test]
+fn followers_go_with_their_leader_in_one_group() {
+    let mut board = board(3);
+    launch(&mut board, "pong.service", "MachineOf=ping.service");
+    let alone = settle(&mut board);
+    let why = &alone.unplaced[&name("pong.service")][&id("m0")];
+    assert_eq!(why.to_string(), "ping.service is not on it (MachineOf)");
+    launch(&mut board, "other.service", "");
+    launch(&mut board, "ping.service", "");
+    settle(&mut board);
+    assert_eq!(place(&board, "ping.service"), place(&board, "pong.service"));
+    let old = place(&board, "ping.service").unwrap();
+    board.set_machine(&id(&old), None);
+    let decision = settle(&mut board);
+    let group = decision.groups.iter().find(|group| group[0].unit == name("ping.service")).unwrap();
+    assert_eq!(group.len(), 2);
+    assert_eq!(place(&board, "ping.service"), place(&board, "pong.service"));
+    assert_ne!(place(&board, "ping.service").unwrap(), old);
+}
+
+#[test]
+fn units_that_follow_each_other_are_never_placed() {
+    let mut board = board(2);
+    launch(&mut board, "a.service", "MachineOf=b.service");
+    launch(&mut board, "b.service", "MachineOf=a.service");
+    assert_eq!(settle(&mut board).unplaced.len(), 2);
+}
+
+#[test]
+fn of_units_that_conflict_one_goes_to_each_machine() {
+    let mut board = board(3);
+    for n in 0..5 {
+        launch(&mut board, &format!("conflict.{n}.service"), "Conflicts=conflict.*.service");
+    }
+    let decision = settle(&mut board);
+    assert_eq!(decision.groups.len(), 3);
+    assert_eq!(decision.unplaced.len(), 2);
+    let why = &decision.unplaced[&name("conflict.4.service")];
+    let words = "conflict.1.service is on it (Conflicts=conflict.*.service)";
+    assert_eq!(why[&id("m1")].to_string(), words);
+}
+
+#[test]
+fn a_conflict_counts_both_ways_and_ends_with_its_unit() {
+    let mut board = board(1);
+    launch(&mut board, "a.service", "Conflicts=hello.service");
+    settle(&mut board);
+    launch(&mut board, "hello.service", "");
+    assert_eq!(settle(&mut board).unplaced.len(), 1);
+    board.set_unit(&name("a.service"), None);
+    settle(&mut board);
+    assert_eq!(place(&board, "hello.service").as_deref(), Some("m0"));
+}
+
+#[test]
+fn a_replaced_unit_makes_room_and_keeps_its_own_requirements() {
+    let mut board = board(2);
+    board.set_machine(&id("m2"), Some(machine(&[])));
+    let on = |machine| unit("r.service", "", Desired::Launched, Some(machine));
+    board.set_unit(&name("replace.0.service"), Some(on("m0")));
+    board.set_unit(&name("replace.1.service"), Some(on("m1")));
+    board.set_unit(&name("replace.2.service"), Some(on("m1")));
+    board.set_unit(&name("x.service"), Some(on("m2")));
+    board.set_unit(&name("y.service"), Some(on("m2")));
+    board.set_unit(&name("z.service"), Some(on("m2")));
+    settle(&mut board);
+    launch(&mut board, "kick0.service", "Replaces=replace.0.service");
+    let decision = settle(&mut board);
+    assert_eq!(place(&board, "kick0.service").as_deref(), Some("m0"));
+    assert_eq!(place(&board, "replace.0.service").as_deref(), Some("m1"));
+    assert_eq!(decision.groups.concat().len(), 2);
+}
+
+#[test]
+fn metadata_and_machine_ids_choose_the_machine() {
+    let mut board = board(1);
+    board.set_machine(&id("ssd-east"), Some(machine(&[("disk", "SSD"), ("region", "east")])));
+    board.set_machine(&id("ssd-west"), Some(machine(&[("disk", "SSD"), ("region", "west")])));
+    let west = "MachineMetadata=\"disk=SSD\" \"region=west\" \"region=north\"";
+    launch(&mut board, "west.service", west);
+    launch(&mut board, "pinned.service", "MachineID=ssd-east");
+    launch(&mut board, "south.service", "MachineMetadata=region=south");
+    launch(&mut board, "short.service", "MachineID=12345678");
+    let decision = settle(&mut board);
+    assert_eq!(place(&board, "west.service").as_deref(), Some("ssd-west"));
+    assert_eq!(place(&board, "pinned.service").as_deref(), Some("ssd-east"));
+    let why = |unit: &str, at: &str| decision.unplaced[&name(unit)][&id(at)].to_string();
+    assert_eq!(why("south.service", "m0"), "its metadata has no region=south");
+    assert_eq!(why("south.service", "ssd-west"), "its metadata has region=west, not south");
+    let short = "MachineID=12345678 is not its id; MachineID takes the full id";
+    assert_eq!(why("short.service", "m0"), short);
+}
+
+#[test]
+fn changed_metadata_moves_what_no_longer_fits() {
+    let mut board = board(0);
+    board.set_machine(&id("a"), Some(machine(&[("role", "web")])));
+    board.set_machine(&id("b"), Some(machine(&[])));
+    launch(&mut board, "web.service", "MachineMetadata=role=web");
+    settle(&mut board);
+    board.set_machine(&id("a"), Some(machine(&[])));
+    let decision = settle(&mut board);
+    assert_eq!(place(&board, "web.service"), None);
+    assert_eq!(decision.unplaced.len(), 1);
+    board.set_machine(&id("b"), Some(machine(&[("role", "web")])));
+    settle(&mut board);
+    assert_eq!(place(&board, "web.service").as_deref(), Some("b"));
+}
+
+#[test]
+fn global_units_are_load_peers_and_obstacles() {
+    let mut board = board(2);
+    launch(&mut board, "agent.service", "Global=true");
+    launch(&mut board, "rival.service", "Global=true\nConflicts=agent.service");
+    launch(&mut board, "beside.service", "MachineOf=agent.service");
+    launch(&mut board, "away.service", "Conflicts=agent.service");
+    let decision = settle(&mut board);
+    assert!(place(&board, "beside.service").is_some());
+    assert!(decision.unplaced.contains_key(&name("away.service")));
+    for seat in board.seats().values() {
+        assert_eq!(seat.globals.keys().map(UnitName::as_str).collect::<Vec<_>>(), ["agent.service"]);
+    }
+}
+
+#[test]
+fn a_template_is_never_placed() {
+    let mut board = board(1);
+    launch(&mut board, "web@.service", "");
+    let decision = settle(&mut board);
+    assert!(decision.groups.is_empty() && decision.unplaced.is_empty());
+}
+
+#[test]
+fn a_drained_machine_is_left() {
+    let mut board = board(2);
+    launch(&mut board, "a.service", "");
+    settle(&mut board);
+    board.set_machine(&id("m0"), Some(Machine { draining: true, ..machine(&[]) }));
+    settle(&mut board);
+    assert_eq!(place(&board, "a.service").as_deref(), Some("m1"));
+}
+
+/// What happens to a random cluster.
+#[derive(Clone, Debug)]
+enum Change {
+    Unit(u8, String, Desired),
+    Destroy(u8),
+    Machine(u8, u8, bool),
+    Gone(u8),
+    /// The registry says that a unit is elsewhere than decided.
+    Elsewhere(u8, u8),
+}
+
+fn options() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => Just(String::new()),
+        2 => (0..6u8).prop_map(|n| format!("MachineOf=u{n}.service")),
+        2 => (0..6u8).prop_map(|n| format!("Conflicts=u{n}.service")),
+        1 => Just("Conflicts=u[0-2].service".to_string()),
+        1 => (0..4u8).prop_map(|n| format!("MachineID=m{n}")),
+        2 => (0..3u8).prop_map(|n| format!("MachineMetadata=k={n}")),
+        1 => (0..3u8).prop_map(|n| format!("Replaces=u{n}.service")),
+        1 => Just("Global=true".to_string()),
+        1 => (0..3u8).prop_map(|n| format!("Global=true\nMachineMetadata=k={n}")),
+        1 => (0..6u8).prop_map(|n| format!("Global=true\nConflicts=u{n}.service")),
+    ]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let desired =
+        prop_oneof![Just(Desired::Inactive), Just(Desired::Loaded), Just(Desired::Launched), Just(Desired::Launched)];
+    prop_oneof![
+        6 => (0..9u8, options(), desired).prop_map(|(n, o, d)| Change::Unit(n, o, d)),
+        1 => (0..9u8).prop_map(Change::Destroy),
+        3 => (0..4u8, 0..4u8, prop::bool::weighted(0.1)).prop_map(|(n, k, d)| Change::Machine(n, k, d)),
+        1 => (0..4u8).prop_map(Change::Gone),
+        1 => (0..9u8, 0..5u8).prop_map(|(n, m)| Change::Elsewhere(n, m)),
+    ]
+}
+
+fn apply(board: &mut Board, change: &Change) {
+    let unit_name = |n: &u8| name(&format!("u{n}.service"));
+    match change {
+        Change::Unit(n, options, desired) => {
+            let own = unit_name(n);
+            let on = board.units().get(&own).and_then(|unit| unit.machine.clone());
+            // The API refuses rings of Replaces.
+            let ring = (*n..9).any(|m| options == &format!("Replaces=u{m}.service"));
+            let options = if ring { "" } else { options };
+            let new = unit(own.as_str(), options, *desired, None);
+            board.set_unit(&own, Some(Unit { machine: on, ..new }));
+        }
+        Change::Destroy(n) => board.set_unit(&unit_name(n), None),
+        Change::Machine(n, k, draining) => {
+            let value = k.to_string();
+            let machine = machine(&[("k", value.as_str())]);
+            board.set_machine(&id(&format!("m{n}")), Some(Machine { draining: *draining, ..machine }));
+        }
+        Change::Gone(n) => board.set_machine(&id(&format!("m{n}")), None),
+        Change::Elsewhere(n, m) => {
+            let own = unit_name(n);
+            if let Some(old) = board.units().get(&own).cloned() {
+                let machine = (*m < 4).then(|| id(&format!("m{m}")));
+                board.set_unit(&own, Some(Unit { machine, ..old }));
+            }
+        }
+    }
+}
+
+/// Lands a group in the registry: what it puts on a machine may be there from that moment on.
+fn land(registry: &mut Board, group: &[Move]) {
+    for step in group {
+        let old = registry.units()[&step.unit].clone();
+        registry.set_unit(&step.unit, Some(Unit { machine: step.to.clone(), ..old }));
+    }
+    for step in group {
+        if let Some(to) = &step.to {
+            let asks = &registry.units()[&step.unit].asks;
+            let seat = &registry.seats()[to];
+            // A global unit gives way on its machine without the engine.
+            let globals = BTreeMap::new();
+            let seat = Seat { globals, ..seat.clone() };
+            if asks.peers.is_empty() {
+                assert_eq!(seat.takes(to, &step.unit, asks), Ok(()), "{} to {to}", step.unit);
+            }
+        }
+    }
+}
+
+/// The rules once more: what is placed may be there, and what is not can be nowhere.
+fn check(board: &Board) {
+    for (own, unit) in board.units() {
+        let wanted = unit.desired != Desired::Inactive && !unit.asks.global;
+        match &unit.machine {
+            Some(machine) => {
+                assert!(wanted, "{own} is on {machine} and nobody wants it");
+                let seat = &board.seats()[machine];
+                assert!(seat.scheduled.contains_key(own));
+                assert_eq!(seat.takes(machine, own, &unit.asks), Ok(()), "{own} on {machine}");
+            }
+            None if wanted => {
+                for (machine, seat) in board.seats() {
+                    assert!(seat.takes(machine, own, &unit.asks).is_err(), "{own} could be on {machine}");
+                }
+            }
+            None => {}
+        }
+    }
+    for seat in board.seats().values() {
+        let globals = board.units().iter().filter(|(_, unit)| {
+            unit.asks.global && unit.desired != Desired::Inactive
+        });
+        let chosen = seat.choose_globals(globals.map(|(name, unit)| (name, &unit.asks)));
+        assert!(chosen.keys().eq(seat.globals.keys()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_wanted_unit_is_where_it_may_be_or_can_be_nowhere(
+        rounds in prop::collection::vec(prop::collection::vec(change(), 1..6), 1..12)
+    ) {
+        let mut board = Board::default();
+        for changes in &rounds {
+            changes.iter().for_each(|change| apply(&mut board, change));
+            let before: BTreeMap<_, _> =
+                board.units().iter().map(|(n, u)| (n.clone(), u.machine.clone())).collect();
+            let mut registry = board.clone();
+            let decision = board.decide();
+            check(&board);
+            for group in &decision.groups {
+                land(&mut registry, group);
+            }
+            let mut told = before.clone();
+            for step in decision.groups.concat() {
+                prop_assert_eq!(&told[&step.unit], &step.from);
+                told.insert(step.unit, step.to);
+            }
+            let after: BTreeMap<_, _> =
+                board.units().iter().map(|(n, u)| (n.clone(), u.machine.clone())).collect();
+            prop_assert_eq!(told, after);
+            for step in decision.groups.concat() {
+                prop_assert!(step.from.is_none() || step.cause != Cause::Unplaced);
+            }
+            let mut fresh = Board::default();
+            for (id, seat) in board.seats() {
+                fresh.set_machine(id, Some(seat.machine.clone()));
+            }
+            for (name, unit) in board.units() {
+                fresh.set_unit(name, Some(unit.clone()));
+            }
+            prop_assert!(fresh.decide().groups.is_empty(), "a fresh board sees nothing to do");
+            prop_assert!(board.decide().groups.is_empty(), "nothing changed, nothing moves");
+        }
+    }
+}
