@@ -1,14 +1,21 @@
 //! The cluster extension: units of fleet's kind, stored in etcd, put on machines by an
 //! elected engine, run there by the local init. This library is what `fleetd` and
-//! `fleetctl` share; its pure parts (names, files, requirements, the board) know no
-//! network and no clock. The way of a unit through the cluster is told in this folder's
-//! README.
+//! `fleetctl` share; its pure parts (names, files, requirements, the board, the
+//! transactions) know no network and no clock. The way of a unit through the cluster is
+//! told in this folder's README.
 
 pub mod board;
 pub mod desired;
+pub mod engine;
 pub mod glob;
+pub mod key;
 pub mod machine;
+pub mod memory_store;
+pub mod picture;
 pub mod placement;
+pub mod record;
+pub mod registry;
 pub mod requirement;
+pub mod transaction;
 pub mod unit_file;
 pub mod unit_name;

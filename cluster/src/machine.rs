@@ -78,6 +78,8 @@ pub struct Machine {
     pub metadata: BTreeMap<String, String>,
     /// It takes nothing new, and what it has is to go elsewhere.
     pub draining: bool,
+    /// It does not answer, and is still waited for: it keeps what it has and gets nothing new.
+    pub away: bool,
 }
 
 #[cfg(test)]

@@ -59,6 +59,8 @@ pub enum Refusal {
     },
     /// The machine is being drained.
     Draining,
+    /// The machine does not answer.
+    Away,
 }
 
 impl fmt::Display for Refusal {
@@ -85,6 +87,7 @@ impl fmt::Display for Refusal {
             }
             Refusal::Replaced { by } => write!(f, "{by} is on it, which replaces it"),
             Refusal::Draining => f.write_str("it is being drained"),
+            Refusal::Away => f.write_str("it does not answer"),
         }
     }
 }
@@ -110,6 +113,9 @@ impl Seat {
     ) -> Result<(), Refusal> {
         if self.machine.draining {
             return Err(Refusal::Draining);
+        }
+        if self.machine.away && !self.scheduled.contains_key(name) {
+            return Err(Refusal::Away);
         }
         if let Some(wanted) = asks.machine_id.as_ref().filter(|wanted| *wanted != id.as_str()) {
             return Err(Refusal::MachineId { wanted: wanted.clone() });

@@ -1,0 +1,192 @@
+//! The engine that leads: it keeps a picture and a board of the cluster, and answers
+//! each change with the transactions that put the units where they belong. Pure: when
+//! it looks, what it may assume to be the time, and what became of a transaction, it is
+//! told by the daemon that holds the lease.
+
+use crate::board::{Board, Move};
+use crate::key::{Keys, Subject};
+use crate::machine::MachineId;
+use crate::picture::Picture;
+use crate::registry::{self, Epoch};
+use crate::transaction::{Change, Reading, Transaction};
+use crate::unit_name::UnitName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What the engine wants written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The moves it carries out; none: it only tells a reason.
+    pub moves: Vec<Move>,
+    /// The units it is about.
+    pub units: Vec<UnitName>,
+    /// The write.
+    pub transaction: Transaction,
+}
+
+/// See the head of the module.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    picture: Picture,
+    board: Board,
+    /// How long a machine that does not answer keeps its units.
+    grace: Duration,
+    /// Until when machines that do not answer keep their units.
+    away: BTreeMap<MachineId, Duration>,
+}
+
+impl Engine {
+    /// From everything under the root. `now` is any clock that only goes forward.
+    pub fn new(keys: Keys, reading: &Reading, grace: Duration, now: Duration) -> Engine {
+        let picture = Picture::of(keys.clone(), reading);
+        let mut engine = Engine {
+            picture: Picture::new(keys),
+            board: Board::default(),
+            grace,
+            away: BTreeMap::new(),
+        };
+        engine.replace(picture, now);
+        engine
+    }
+
+    /// What it knows.
+    pub fn picture(&self) -> &Picture {
+        &self.picture
+    }
+
+    /// Where it has the units.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// A full reading: what no change told is found here. True when there was such a thing.
+    pub fn prove(&mut self, reading: &Reading, now: Duration) -> bool {
+        if reading.revision < self.picture.revision {
+            // Older than what is known already: it proves nothing.
+            return false;
+        }
+        let fresh = Picture::of(self.picture.keys().clone(), reading);
+        let missed = fresh.revision == self.picture.revision
+            && (fresh.units != self.picture.units || fresh.places != self.picture.places);
+        self.replace(fresh, now);
+        missed
+    }
+
+    /// One change, in the order of revisions.
+    pub fn absorb(&mut self, change: &Change, now: Duration) {
+        if let Some(subject) = self.picture.apply(change) {
+            match subject {
+                Subject::Unit(name) | Subject::Desired(name) | Subject::Place(name) => {
+                    self.board.set_unit(&name, self.picture.board_unit(&name));
+                }
+                Subject::Machine(id) | Subject::Metadata(id, _) | Subject::Drain(id) => {
+                    self.look_at(&id, now);
+                }
+                Subject::Leader
+                | Subject::Schedule(..)
+                | Subject::Global(_)
+                | Subject::Why(_)
+                | Subject::Claim(_)
+                | Subject::State(..) => {}
+            }
+        }
+    }
+
+    /// When it wants to be asked again though nothing changed.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.away.values().min().copied()
+    }
+
+    /// What is to be written now, in this order: none of it before what stands before it.
+    pub fn tasks(&mut self, epoch: Epoch, now: Duration) -> Vec<Task> {
+        let due = self.away.iter().filter(|(_, until)| **until <= now).map(|(id, _)| id.clone());
+        for id in due.collect::<Vec<_>>() {
+            self.away.remove(&id);
+            self.board.set_machine(&id, None);
+        }
+        let decision = self.board.decide();
+        let mut tasks = Vec::new();
+        for group in decision.groups {
+            let units: Vec<UnitName> = group.iter().map(|step| step.unit.clone()).collect();
+            match registry::carry_out(&self.picture, epoch, &group) {
+                Some(transaction) => tasks.push(Task { moves: group, units, transaction }),
+                None => self.undo(&units),
+            }
+        }
+        for (name, refusals) in decision.unplaced {
+            let told = registry::explain(&self.picture, epoch, &name, &refusals);
+            let task = told.map(|transaction| Task {
+                moves: Vec::new(),
+                units: vec![name],
+                transaction,
+            });
+            tasks.extend(task);
+        }
+        merged(tasks)
+    }
+
+    /// A task did not land: its units are where the picture has them.
+    pub fn undo(&mut self, units: &[UnitName]) {
+        for name in units {
+            self.board.set_unit(name, None);
+            self.board.set_unit(name, self.picture.board_unit(name));
+        }
+    }
+
+    fn replace(&mut self, picture: Picture, now: Duration) {
+        let old = std::mem::replace(&mut self.picture, picture);
+        let machines: BTreeSet<MachineId> =
+            old.machines.keys().chain(self.picture.machines.keys()).cloned().collect();
+        let placed = self.picture.places.values().map(|kept| kept.record.machine.clone());
+        for id in machines.into_iter().chain(placed).collect::<BTreeSet<_>>() {
+            self.look_at(&id, now);
+        }
+        let names: BTreeSet<UnitName> =
+            old.units.keys().chain(self.picture.units.keys()).cloned().collect();
+        for name in names {
+            self.board.set_unit(&name, self.picture.board_unit(&name));
+        }
+    }
+
+    /// A machine that stops answering stays on the board until its grace is over.
+    fn look_at(&mut self, id: &MachineId, now: Duration) {
+        if let Some(machine) = self.picture.machine(id) {
+            self.away.remove(id);
+            self.board.set_machine(id, Some(machine));
+            return;
+        }
+        let seat = self.board.seats().get(id);
+        let machine = match seat {
+            Some(seat) => seat.machine.clone(),
+            // Units are there by the registry, and nobody here has seen the machine.
+            None if !self.grace.is_zero() => crate::machine::Machine::default(),
+            None => return,
+        };
+        if self.grace.is_zero() {
+            self.board.set_machine(id, None);
+            return;
+        }
+        let until = now.saturating_add(self.grace);
+        self.away.entry(id.clone()).or_insert(until);
+        self.board.set_machine(id, Some(crate::machine::Machine { away: true, ..machine }));
+    }
+}
+
+/// Tasks one behind the other in one transaction, as far as they fit: a machine that goes
+/// away takes one write, not a hundred.
+fn merged(tasks: Vec<Task>) -> Vec<Task> {
+    let mut merged: Vec<Task> = Vec::new();
+    for task in tasks {
+        if let Some(last) = merged.last_mut() {
+            let both = last.transaction.clone().and(task.transaction.clone());
+            if both.fits() {
+                last.transaction = both;
+                last.moves.extend(task.moves);
+                last.units.extend(task.units);
+                continue;
+            }
+        }
+        merged.push(task);
+    }
+    merged
+}

@@ -1,0 +1,159 @@
+//! Every key the cluster keeps in etcd, in one place. All stand under the configured
+//! prefix and `v3/`; what their values are is [`crate::record`]'s.
+//!
+//! ```text
+//! leader                      who decides; bound to its lease
+//! unit/NAME                   the file, as it came
+//! desired/NAME                inactive, loaded or launched
+//! place/NAME                  the machine it is on; absent: on none
+//! schedule/MACHINE/NAME       the same again, for that machine alone to watch
+//! global/NAME                 a global unit that is wished for, for every machine to watch
+//! why/NAME                    why it is on no machine
+//! claim/NAME                  the machine that runs an exclusive unit; bound to its lease
+//! machine/ID                  a machine that is there; bound to its lease
+//! metadata/ID/KEY             laid over what the machine says of itself
+//! drain/ID                    the machine is to be emptied
+//! state/MACHINE/NAME          what a unit is doing there; bound to the machine's lease
+//! ```
+
+use crate::machine::MachineId;
+use crate::unit_name::UnitName;
+
+/// The keys of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    root: String,
+}
+
+/// What a key stands for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// `leader`
+    Leader,
+    /// `unit/…`
+    Unit(UnitName),
+    /// `desired/…`
+    Desired(UnitName),
+    /// `place/…`
+    Place(UnitName),
+    /// `schedule/…/…`
+    Schedule(MachineId, UnitName),
+    /// `global/…`
+    Global(UnitName),
+    /// `why/…`
+    Why(UnitName),
+    /// `claim/…`
+    Claim(UnitName),
+    /// `machine/…`
+    Machine(MachineId),
+    /// `metadata/…/…`
+    Metadata(MachineId, String),
+    /// `drain/…`
+    Drain(MachineId),
+    /// `state/…/…`
+    State(MachineId, UnitName),
+}
+
+impl Keys {
+    /// Under a prefix; a missing `/` at its end is added.
+    pub fn under(prefix: &str) -> Keys {
+        Keys { root: format!("{}/v3/", prefix.trim_end_matches('/')) }
+    }
+
+    /// What all of them begin with.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// The key of that.
+    pub fn of(&self, subject: &Subject) -> String {
+        let root = &self.root;
+        match subject {
+            Subject::Leader => format!("{root}leader"),
+            Subject::Unit(name) => format!("{root}unit/{name}"),
+            Subject::Desired(name) => format!("{root}desired/{name}"),
+            Subject::Place(name) => format!("{root}place/{name}"),
+            Subject::Schedule(machine, name) => format!("{root}schedule/{machine}/{name}"),
+            Subject::Global(name) => format!("{root}global/{name}"),
+            Subject::Why(name) => format!("{root}why/{name}"),
+            Subject::Claim(name) => format!("{root}claim/{name}"),
+            Subject::Machine(id) => format!("{root}machine/{id}"),
+            Subject::Metadata(id, key) => format!("{root}metadata/{id}/{key}"),
+            Subject::Drain(id) => format!("{root}drain/{id}"),
+            Subject::State(machine, name) => format!("{root}state/{machine}/{name}"),
+        }
+    }
+
+    /// What a machine watches: its own schedule.
+    pub fn schedule_of(&self, machine: &MachineId) -> String {
+        format!("{}schedule/{machine}/", self.root)
+    }
+
+    /// What a machine watches: the global units.
+    pub fn globals(&self) -> String {
+        format!("{}global/", self.root)
+    }
+
+    /// What that key stands for; `None` for one that is none of ours.
+    pub fn subject(&self, key: &str) -> Option<Subject> {
+        let rest = key.strip_prefix(&self.root)?;
+        if rest == "leader" {
+            return Some(Subject::Leader);
+        }
+        let (kind, rest) = rest.split_once('/')?;
+        let name = |text: &str| UnitName::new(text).ok();
+        let id = |text: &str| MachineId::new(text).ok();
+        let pair = || rest.split_once('/').and_then(|(machine, rest)| Some((id(machine)?, rest)));
+        Some(match kind {
+            "unit" => Subject::Unit(name(rest)?),
+            "desired" => Subject::Desired(name(rest)?),
+            "place" => Subject::Place(name(rest)?),
+            "global" => Subject::Global(name(rest)?),
+            "why" => Subject::Why(name(rest)?),
+            "claim" => Subject::Claim(name(rest)?),
+            "machine" => Subject::Machine(id(rest)?),
+            "drain" => Subject::Drain(id(rest)?),
+            "schedule" => pair().and_then(|(id, rest)| Some(Subject::Schedule(id, name(rest)?)))?,
+            "state" => pair().and_then(|(id, rest)| Some(Subject::State(id, name(rest)?)))?,
+            "metadata" => pair().map(|(id, rest)| Subject::Metadata(id, rest.to_string()))?,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read_back_as_what_it_stands_for() {
+        let keys = Keys::under("/_coreos.com/fleet");
+        let (name, id) = (UnitName::new("a@1.service").unwrap(), MachineId::new("m1").unwrap());
+        let all = [
+            Subject::Leader,
+            Subject::Unit(name.clone()),
+            Subject::Desired(name.clone()),
+            Subject::Place(name.clone()),
+            Subject::Schedule(id.clone(), name.clone()),
+            Subject::Global(name.clone()),
+            Subject::Why(name.clone()),
+            Subject::Claim(name.clone()),
+            Subject::Machine(id.clone()),
+            Subject::Metadata(id.clone(), "region".to_string()),
+            Subject::Drain(id.clone()),
+            Subject::State(id, name),
+        ];
+        for subject in all {
+            assert_eq!(keys.subject(&keys.of(&subject)), Some(subject));
+        }
+        assert_eq!(keys.root(), "/_coreos.com/fleet/v3/");
+    }
+
+    #[test]
+    fn a_key_that_could_become_a_path_is_none_of_ours() {
+        let keys = Keys::under("/p/");
+        for rest in ["unit/../x", "unit/a", "schedule/m1", "machine/a/b", "other/a.service", "unit"] {
+            assert_eq!(keys.subject(&format!("/p/v3/{rest}")), None, "{rest}");
+        }
+    }
+}

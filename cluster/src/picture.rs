@@ -1,0 +1,282 @@
+//! What etcd holds, decoded and kept: filled from one reading, carried on by changes.
+//! The engine, the agent and the API all look at a picture and never at raw keys. A
+//! value that can not be read is set aside and told; what it stood for before stays.
+
+use crate::board::Unit;
+use crate::desired::Desired;
+use crate::key::{Keys, Subject};
+use crate::machine::{Machine, MachineId};
+use crate::record::{
+    self, DesiredRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord, RecordError,
+    ScheduleRecord, StateRecord, UnitRecord, WhyRecord,
+};
+use crate::requirement::Requirement;
+use crate::transaction::{Change, Entry, Reading};
+use crate::unit_file::UnitFile;
+use crate::unit_name::UnitName;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A record, and when it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept<T> {
+    /// What it says.
+    pub record: T,
+    /// The revision that made its key.
+    pub created: i64,
+    /// The revision that last wrote it.
+    pub modified: i64,
+    /// The lease it is bound to; 0: none.
+    pub lease: i64,
+}
+
+/// A unit's file with what follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// As it came.
+    pub file: UnitFile,
+    /// Its SHA-1.
+    pub hash: String,
+    /// What it asks of a machine.
+    pub asks: Arc<Requirement>,
+}
+
+impl Content {
+    /// Of a file under that name.
+    pub fn of(name: &UnitName, file: UnitFile) -> Content {
+        let asks = Arc::new(Requirement::of(&file, Some(name)));
+        Content { hash: file.hash(), asks, file }
+    }
+}
+
+/// See the head of the module.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    keys: Keys,
+    /// All up to this revision is in it.
+    pub revision: i64,
+    /// Who decides.
+    pub leader: Option<Kept<Leader>>,
+    /// The files.
+    pub units: BTreeMap<UnitName, Kept<Arc<Content>>>,
+    /// What is wished for them.
+    pub desired: BTreeMap<UnitName, Kept<DesiredRecord>>,
+    /// Where they are.
+    pub places: BTreeMap<UnitName, Kept<PlaceRecord>>,
+    /// What each machine was told.
+    pub schedules: BTreeMap<MachineId, BTreeMap<UnitName, Kept<ScheduleRecord>>>,
+    /// Global units that are wished for.
+    pub globals: BTreeMap<UnitName, Kept<ScheduleRecord>>,
+    /// Why units are nowhere.
+    pub whys: BTreeMap<UnitName, Kept<WhyRecord>>,
+    /// Who runs exclusive units.
+    pub claims: BTreeMap<UnitName, Kept<PlaceRecord>>,
+    /// Machines that are there.
+    pub machines: BTreeMap<MachineId, Kept<MachineRecord>>,
+    /// What was laid over what they say.
+    pub metadata: BTreeMap<MachineId, BTreeMap<String, Kept<MetadataRecord>>>,
+    /// Machines that are to be emptied.
+    pub drains: BTreeSet<MachineId>,
+    /// What units are doing.
+    pub states: BTreeMap<UnitName, BTreeMap<MachineId, Kept<StateRecord>>>,
+    /// Values that can not be read, by key.
+    pub set_aside: BTreeMap<String, RecordError>,
+}
+
+impl Picture {
+    /// Of nothing.
+    pub fn new(keys: Keys) -> Picture {
+        Picture {
+            keys,
+            revision: 0,
+            leader: None,
+            units: BTreeMap::new(),
+            desired: BTreeMap::new(),
+            places: BTreeMap::new(),
+            schedules: BTreeMap::new(),
+            globals: BTreeMap::new(),
+            whys: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            metadata: BTreeMap::new(),
+            drains: BTreeSet::new(),
+            states: BTreeMap::new(),
+            set_aside: BTreeMap::new(),
+        }
+    }
+
+    /// Of everything under the root, at one revision.
+    pub fn of(keys: Keys, reading: &Reading) -> Picture {
+        let mut picture = Picture::new(keys);
+        for entry in &reading.entries {
+            picture.apply(&Change::Put(entry.clone()));
+        }
+        picture.revision = reading.revision;
+        picture
+    }
+
+    /// The keys it is about.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Takes one change in: what it was about, if it is anything of ours that changed.
+    pub fn apply(&mut self, change: &Change) -> Option<Subject> {
+        match change {
+            Change::Put(entry) => {
+                self.revision = self.revision.max(entry.modified);
+                let subject = self.keys.subject(&entry.key)?;
+                match self.put(&subject, entry) {
+                    Ok(()) => {
+                        self.set_aside.remove(&entry.key);
+                        Some(subject)
+                    }
+                    Err(error) => {
+                        self.set_aside.insert(entry.key.clone(), error);
+                        None
+                    }
+                }
+            }
+            Change::Delete { key, revision } => {
+                self.revision = self.revision.max(*revision);
+                self.set_aside.remove(key);
+                let subject = self.keys.subject(key)?;
+                self.delete(&subject);
+                Some(subject)
+            }
+        }
+    }
+
+    /// What is wished for a unit; nothing said is `inactive`.
+    pub fn desired_of(&self, name: &UnitName) -> Desired {
+        self.desired.get(name).map_or(Desired::Inactive, |kept| kept.record.desired)
+    }
+
+    /// Where a unit is.
+    pub fn place_of(&self, name: &UnitName) -> Option<&MachineId> {
+        self.places.get(name).map(|kept| &kept.record.machine)
+    }
+
+    /// How far a unit has come, by the machine it is on.
+    pub fn reached_by(&self, name: &UnitName) -> Desired {
+        let state = self.place_of(name).and_then(|machine| self.states.get(name)?.get(machine));
+        state.map_or(Desired::Inactive, |kept| kept.record.reached)
+    }
+
+    /// A unit as the engine's board takes it.
+    pub fn board_unit(&self, name: &UnitName) -> Option<Unit> {
+        let content = &self.units.get(name)?.record;
+        Some(Unit {
+            asks: content.asks.clone(),
+            desired: self.desired_of(name),
+            machine: self.place_of(name).cloned(),
+        })
+    }
+
+    /// A machine with what was laid over what it says; `None` when it is not there.
+    pub fn machine(&self, id: &MachineId) -> Option<Machine> {
+        let record = &self.machines.get(id)?.record;
+        let mut metadata = record.metadata.clone();
+        for (key, over) in self.metadata.get(id).into_iter().flatten() {
+            match &over.record.value {
+                Some(value) => metadata.insert(key.clone(), value.clone()),
+                None => metadata.remove(key),
+            };
+        }
+        let draining = self.drains.contains(id);
+        Some(Machine { ip: record.ip.clone(), metadata, draining, away: false })
+    }
+
+    fn put(&mut self, subject: &Subject, entry: &Entry) -> Result<(), RecordError> {
+        match subject {
+            Subject::Leader => self.leader = Some(kept(entry)?),
+            Subject::Unit(name) => {
+                let read: Kept<UnitRecord> = kept(entry)?;
+                read.record
+                    .options
+                    .check()
+                    .map_err(|error| RecordError::Malformed(error.to_string()))?;
+                let content = Arc::new(Content::of(name, read.record.options));
+                let Kept { created, modified, lease, .. } = read;
+                let kept = Kept { record: content, created, modified, lease };
+                self.units.insert(name.clone(), kept);
+            }
+            Subject::Desired(name) => insert(&mut self.desired, name, entry)?,
+            Subject::Place(name) => insert(&mut self.places, name, entry)?,
+            Subject::Schedule(machine, name) => {
+                insert(self.schedules.entry(machine.clone()).or_default(), name, entry)?;
+            }
+            Subject::Global(name) => insert(&mut self.globals, name, entry)?,
+            Subject::Why(name) => insert(&mut self.whys, name, entry)?,
+            Subject::Claim(name) => insert(&mut self.claims, name, entry)?,
+            Subject::Machine(id) => insert(&mut self.machines, id, entry)?,
+            Subject::Metadata(id, key) => {
+                insert(self.metadata.entry(id.clone()).or_default(), key, entry)?;
+            }
+            Subject::Drain(id) => {
+                self.drains.insert(id.clone());
+            }
+            Subject::State(machine, name) => {
+                insert(self.states.entry(name.clone()).or_default(), machine, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, subject: &Subject) {
+        match subject {
+            Subject::Leader => self.leader = None,
+            Subject::Unit(name) => {
+                self.units.remove(name);
+            }
+            Subject::Desired(name) => {
+                self.desired.remove(name);
+            }
+            Subject::Place(name) => {
+                self.places.remove(name);
+            }
+            Subject::Schedule(machine, name) => remove_of(&mut self.schedules, machine, name),
+            Subject::Global(name) => {
+                self.globals.remove(name);
+            }
+            Subject::Why(name) => {
+                self.whys.remove(name);
+            }
+            Subject::Claim(name) => {
+                self.claims.remove(name);
+            }
+            Subject::Machine(id) => {
+                self.machines.remove(id);
+            }
+            Subject::Metadata(id, key) => remove_of(&mut self.metadata, id, key),
+            Subject::Drain(id) => {
+                self.drains.remove(id);
+            }
+            Subject::State(machine, name) => remove_of(&mut self.states, name, machine),
+        }
+    }
+}
+
+fn kept<T: DeserializeOwned>(entry: &Entry) -> Result<Kept<T>, RecordError> {
+    let Entry { created, modified, lease, .. } = *entry;
+    Ok(Kept { record: record::decode(&entry.value)?, created, modified, lease })
+}
+
+fn insert<K: Clone + Ord, T: DeserializeOwned>(
+    map: &mut BTreeMap<K, Kept<T>>,
+    key: &K,
+    entry: &Entry,
+) -> Result<(), RecordError> {
+    map.insert(key.clone(), kept(entry)?);
+    Ok(())
+}
+
+fn remove_of<A: Ord, B: Ord, T>(map: &mut BTreeMap<A, BTreeMap<B, T>>, outer: &A, inner: &B) {
+    if let Some(of) = map.get_mut(outer) {
+        of.remove(inner);
+        if of.is_empty() {
+            map.remove(outer);
+        }
+    }
+}

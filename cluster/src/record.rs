@@ -1,0 +1,200 @@
+//! The values behind the keys: JSON with a version, small, each telling one fact. A
+//! value that can not be read is that key's fault alone: it is told and passed over,
+//! never taken for an absence.
+
+use crate::desired::Desired;
+use crate::machine::MachineId;
+use crate::unit_file::UnitFile;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What we write, and the newest we read.
+pub const VERSION: u32 = 1;
+/// Bytes a value may have.
+pub const LARGEST: usize = 1024 * 1024;
+
+/// A value that is no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    /// Over [`LARGEST`].
+    TooLarge(usize),
+    /// Not the JSON it should be; why.
+    Malformed(String),
+    /// Written by a newer version of the cluster.
+    Newer(u32),
+}
+
+impl std::fmt::Display for RecordError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RecordError::TooLarge(bytes) => write!(f, "{bytes} bytes, the most is {LARGEST}"),
+            RecordError::Malformed(why) => f.write_str(why),
+            RecordError::Newer(version) => {
+                write!(f, "format {version}, newer than ours ({VERSION})")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
+    v: u32,
+    #[serde(flatten)]
+    record: T,
+}
+
+/// As it is written.
+pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
+    // A record of strings and numbers is always JSON.
+    serde_json::to_vec(&Versioned { v: VERSION, record }).unwrap_or_default()
+}
+
+/// # Errors
+/// It is too large, no record of this kind, or of a newer version.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RecordError> {
+    #[derive(Deserialize)]
+    struct Version {
+        v: u32,
+    }
+    if bytes.len() > LARGEST {
+        return Err(RecordError::TooLarge(bytes.len()));
+    }
+    let malformed = |error: serde_json::Error| RecordError::Malformed(error.to_string());
+    let version: Version = serde_json::from_slice(bytes).map_err(malformed)?;
+    if version.v > VERSION {
+        return Err(RecordError::Newer(version.v));
+    }
+    let versioned: Versioned<T> = serde_json::from_slice(bytes).map_err(malformed)?;
+    Ok(versioned.record)
+}
+
+/// `leader`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leader {
+    /// The machine whose engine decides.
+    pub machine: MachineId,
+}
+
+/// `unit/NAME`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitRecord {
+    /// The file, in the order the options came.
+    pub options: UnitFile,
+}
+
+/// `desired/NAME`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DesiredRecord {
+    /// What is wished.
+    pub desired: Desired,
+}
+
+/// `place/NAME` and `claim/NAME`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceRecord {
+    /// Where it is.
+    pub machine: MachineId,
+}
+
+/// `schedule/MACHINE/NAME` and `global/NAME`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleRecord {
+    /// What is wished.
+    pub desired: Desired,
+    /// Of the file; the machine fetches it when it has another.
+    pub hash: String,
+}
+
+/// `why/NAME`
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhyRecord {
+    /// In one sentence.
+    pub text: String,
+    /// Each machine's reason, the first [`WhyRecord::MACHINES`] of them.
+    pub machines: BTreeMap<MachineId, String>,
+}
+
+impl WhyRecord {
+    /// Machines it names; a cluster of a thousand need not be spelled out for each unit.
+    pub const MACHINES: usize = 32;
+}
+
+/// `machine/ID`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineRecord {
+    /// Where the others reach it; empty when it does not say.
+    pub ip: String,
+    /// What it says of itself.
+    pub metadata: BTreeMap<String, String>,
+    /// One run of the machine; from the kernel.
+    pub boot: String,
+    /// Made at random once a boot and kept in the runtime directory: tells a restarted fleetd
+    /// from a second machine with the same id.
+    pub instance: String,
+    /// Of fleetd.
+    pub version: String,
+    /// `ADDRESS:PORT` of its API over TLS, when it has one.
+    #[serde(default)]
+    pub listen: Option<String>,
+}
+
+/// `metadata/ID/KEY`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetadataRecord {
+    /// `None` hides what the machine says.
+    pub value: Option<String>,
+}
+
+/// `drain/ID`
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainRecord {}
+
+/// `state/MACHINE/NAME`: in the words of systemd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateRecord {
+    /// Of the file that runs.
+    pub hash: String,
+    /// `loaded`, `not-found`, `error`, `masked`.
+    pub load: String,
+    /// `active`, `failed`…
+    pub active: String,
+    /// `running`, `dead`…
+    pub sub: String,
+    /// How far the machine has come with what it was told.
+    pub reached: Desired,
+    /// What is wrong, in words, where something is.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_comes_back() {
+        let unit = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+        let record = UnitRecord { options: unit };
+        assert_eq!(decode::<UnitRecord>(&encode(&record)), Ok(record));
+        let desired = DesiredRecord { desired: Desired::Launched };
+        assert_eq!(encode(&desired), br#"{"v":1,"desired":"launched"}"#);
+    }
+
+    #[test]
+    fn a_value_that_is_none_is_told_apart_from_an_absence() {
+        let read = |bytes: &[u8]| decode::<DesiredRecord>(bytes).unwrap_err();
+        assert!(matches!(read(b"{"), RecordError::Malformed(_)));
+        assert!(matches!(read(br#"{"v":1,"desired":"flying"}"#), RecordError::Malformed(_)));
+        assert_eq!(read(br#"{"v":2,"desired":{}}"#), RecordError::Newer(2));
+        assert!(matches!(read(&vec![b' '; LARGEST + 1]), RecordError::TooLarge(_)));
+    }
+
+    #[test]
+    fn unknown_fields_of_our_version_do_not_hurt() {
+        let read = decode::<DesiredRecord>(br#"{"v":1,"desired":"loaded","new":[1]}"#);
+        assert_eq!(read.map(|record| record.desired), Ok(Desired::Loaded));
+    }
+}

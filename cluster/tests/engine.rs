@@ -1,0 +1,261 @@
+//! The engine on a store in memory: what people write through the registry comes to be,
+//! and nothing an engine writes lands once another leads.
+#![allow(clippy::unwrap_used, reason = "a test ends where it is surprised")]
+
+use cluster::desired::Desired;
+use cluster::engine::Engine;
+use cluster::key::{Keys, Subject};
+use cluster::machine::MachineId;
+use cluster::memory_store::MemoryStore;
+use cluster::picture::Picture;
+use cluster::record::MachineRecord;
+use cluster::registry::{self, Epoch};
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+struct Cluster {
+    keys: Keys,
+    store: MemoryStore,
+    now: Duration,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        Cluster {
+            keys: Keys::under("/test"),
+            store: MemoryStore::default(),
+            now: Duration::ZERO,
+        }
+    }
+
+    fn picture(&self) -> Picture {
+        Picture::of(self.keys.clone(), &self.store.read(self.keys.root()))
+    }
+
+    fn submit(&mut self, own: &str, text: &str, desired: Desired) {
+        let file = UnitFile::parse(text).unwrap();
+        let write = registry::create(&self.picture(), &name(own), &file, desired);
+        self.store.commit(&write).unwrap();
+    }
+
+    fn wish(&mut self, own: &str, desired: Desired) {
+        let write = registry::set_desired(&self.picture(), &name(own), desired).unwrap();
+        self.store.commit(&write).unwrap();
+    }
+
+    fn machine(&mut self, own: &str) -> i64 {
+        let lease = self.store.grant(u64::MAX);
+        let record = record(own, "first");
+        let write = registry::register(&self.picture(), &id(own), &record, lease).unwrap();
+        self.store.commit(&write).unwrap();
+        lease
+    }
+
+    fn lead(&mut self, own: &str) -> (Epoch, i64) {
+        let lease = self.store.grant(u64::MAX);
+        let write = registry::lead(&self.keys, &id(own), lease);
+        (Epoch(self.store.commit(&write).unwrap()), lease)
+    }
+
+    fn engine(&self, grace: Duration) -> Engine {
+        Engine::new(self.keys.clone(), &self.store.read(self.keys.root()), grace, self.now)
+    }
+
+    /// Feeds the engine all that is new, and carries out what it says.
+    fn run(&mut self, engine: &mut Engine, epoch: Epoch) -> usize {
+        let mut written = 0;
+        loop {
+            for (_, change) in self.store.changes_since(engine.picture().revision).unwrap() {
+                engine.absorb(&change, self.now);
+            }
+            let tasks = engine.tasks(epoch, self.now);
+            if tasks.is_empty() {
+                return written;
+            }
+            for task in tasks {
+                match self.store.commit(&task.transaction) {
+                    Some(_) => written += 1,
+                    None => {
+                        engine.undo(&task.units);
+                        return written;
+                    }
+                }
+            }
+        }
+    }
+
+    fn schedule(&self, machine: &str) -> BTreeMap<String, Desired> {
+        let picture = self.picture();
+        let own = picture.schedules.get(&id(machine)).into_iter().flatten();
+        own.map(|(name, kept)| (name.to_string(), kept.record.desired)).collect()
+    }
+}
+
+fn name(text: &str) -> UnitName {
+    UnitName::new(text).unwrap()
+}
+
+fn id(text: &str) -> MachineId {
+    MachineId::new(text).unwrap()
+}
+
+fn record(own: &str, instance: &str) -> MachineRecord {
+    MachineRecord {
+        ip: String::new(),
+        metadata: BTreeMap::new(),
+        boot: format!("boot of {own}"),
+        instance: instance.to_string(),
+        version: "1".to_string(),
+        listen: None,
+    }
+}
+
+const PLAIN: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
+
+#[test]
+fn a_submitted_unit_comes_to_a_machine_and_leaves_it_again() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (epoch, _) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::ZERO);
+    cluster.submit("a.service", PLAIN, Desired::Inactive);
+    assert_eq!(cluster.run(&mut engine, epoch), 0);
+    cluster.wish("a.service", Desired::Launched);
+    assert_eq!(cluster.run(&mut engine, epoch), 1, "one change costs one transaction");
+    assert_eq!(cluster.schedule("m1"), BTreeMap::from([("a.service".into(), Desired::Launched)]));
+    cluster.wish("a.service", Desired::Loaded);
+    assert_eq!(cluster.run(&mut engine, epoch), 0, "a machine that has it is told without an engine");
+    assert_eq!(cluster.schedule("m1"), BTreeMap::from([("a.service".into(), Desired::Loaded)]));
+    let gone = registry::destroy(&cluster.picture(), &name("a.service")).unwrap();
+    cluster.store.commit(&gone).unwrap();
+    cluster.run(&mut engine, epoch);
+    assert_eq!(cluster.schedule("m1"), BTreeMap::new());
+    let left = cluster.store.read(cluster.keys.root());
+    let own = |entry: &&cluster::transaction::Entry| entry.key.contains("a.service");
+    assert_eq!(left.entries.iter().filter(own).count(), 0, "nothing of it is left behind");
+}
+
+#[test]
+fn another_file_under_the_same_name_is_a_new_unit() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (epoch, _) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::ZERO);
+    cluster.submit("a.service", PLAIN, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    cluster.submit("a.service", "[Service]\nExecStart=/bin/true\n", Desired::Inactive);
+    assert_eq!(cluster.schedule("m1"), BTreeMap::new());
+    cluster.submit("a.service", "[Service]\nExecStart=/bin/true\n[X-Fleet]\nGlobal=1\n", Desired::Loaded);
+    cluster.run(&mut engine, epoch);
+    assert_eq!(cluster.schedule("m1"), BTreeMap::new());
+    assert_eq!(cluster.picture().globals.len(), 1);
+}
+
+#[test]
+fn a_machine_that_is_gone_loses_its_units_after_the_grace() {
+    let mut cluster = Cluster::new();
+    let lease = cluster.machine("m1");
+    cluster.machine("m2");
+    let (epoch, _) = cluster.lead("m2");
+    let mut engine = cluster.engine(Duration::from_secs(30));
+    for n in 0..10 {
+        cluster.submit(&format!("u{n}.service"), PLAIN, Desired::Launched);
+    }
+    cluster.run(&mut engine, epoch);
+    assert_eq!(cluster.schedule("m1").len(), 5);
+    cluster.store.revoke(lease);
+    cluster.submit("new.service", PLAIN, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    assert_eq!(cluster.schedule("m1").len(), 5, "it keeps them for now");
+    assert!(cluster.schedule("m2").contains_key("new.service"));
+    cluster.now = engine.next_deadline().unwrap();
+    assert_eq!(cluster.run(&mut engine, epoch), 1, "one write for all of them");
+    assert_eq!(cluster.schedule("m2").len(), 11);
+    assert_eq!(cluster.schedule("m1").len(), 0);
+}
+
+#[test]
+fn a_machine_that_comes_back_in_time_keeps_its_units() {
+    let mut cluster = Cluster::new();
+    let lease = cluster.machine("m1");
+    cluster.machine("m2");
+    let (epoch, _) = cluster.lead("m2");
+    let mut engine = cluster.engine(Duration::from_secs(30));
+    cluster.submit("a.service", PLAIN, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    cluster.store.revoke(lease);
+    cluster.run(&mut engine, epoch);
+    cluster.machine("m1");
+    assert_eq!(cluster.run(&mut engine, epoch), 0);
+    assert_eq!(engine.next_deadline(), None);
+    assert!(cluster.schedule("m1").contains_key("a.service"));
+}
+
+#[test]
+fn nothing_of_an_engine_lands_once_another_leads() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (old, lease) = cluster.lead("m1");
+    let mut stale = cluster.engine(Duration::ZERO);
+    cluster.submit("a.service", PLAIN, Desired::Launched);
+    cluster.store.revoke(lease);
+    let (new, _) = cluster.lead("m1");
+    assert_eq!(cluster.run(&mut stale, old), 0);
+    assert_eq!(cluster.schedule("m1"), BTreeMap::new());
+    let mut engine = cluster.engine(Duration::ZERO);
+    assert_eq!(cluster.run(&mut engine, new), 1);
+}
+
+#[test]
+fn a_second_machine_under_the_same_id_is_refused() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let picture = cluster.picture();
+    let again = registry::register(&picture, &id("m1"), &record("m1", "first"), 0);
+    assert!(again.is_ok(), "fleetd restarted: it is the same machine");
+    let twin = registry::register(&picture, &id("m1"), &record("m1", "second"), 0).unwrap_err();
+    assert_eq!(twin.there.instance, "first");
+}
+
+#[test]
+fn a_unit_that_can_be_nowhere_says_why_once() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (epoch, _) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::ZERO);
+    let text = "[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetadata=region=moon\n";
+    cluster.submit("a.service", text, Desired::Launched);
+    assert_eq!(cluster.run(&mut engine, epoch), 1);
+    let why = &cluster.picture().whys[&name("a.service")].record;
+    assert_eq!(why.text, "none of the 1 machines can have it");
+    assert_eq!(why.machines[&id("m1")], "its metadata has no region=moon");
+    let write = registry::set_metadata(&cluster.keys, &id("m1"), "region", Some("mars".into()));
+    cluster.store.commit(&write).unwrap();
+    assert_eq!(cluster.run(&mut engine, epoch), 1, "the reason changed");
+    let write = registry::set_metadata(&cluster.keys, &id("m1"), "region", Some("moon".into()));
+    cluster.store.commit(&write).unwrap();
+    cluster.run(&mut engine, epoch);
+    assert!(cluster.picture().whys.is_empty());
+    assert!(cluster.schedule("m1").contains_key("a.service"));
+}
+
+#[test]
+fn a_value_that_can_not_be_read_hurts_nothing_else() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (epoch, _) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::ZERO);
+    cluster.submit("a.service", PLAIN, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    for subject in [Subject::Desired(name("a.service")), Subject::Place(name("a.service"))] {
+        let write = cluster::transaction::Transaction::default();
+        let key = cluster.keys.of(&subject);
+        cluster.store.commit(&write.put(key, b"{\"v\":1,".to_vec())).unwrap();
+    }
+    cluster.submit("b.service", PLAIN, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    assert_eq!(engine.picture().set_aside.len(), 2);
+    assert_eq!(cluster.schedule("m1").len(), 2, "what it said before stays");
+}
