@@ -367,7 +367,7 @@ fn check(board: &Board) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
     fn every_wanted_unit_is_where_it_may_be_or_can_be_nowhere(
