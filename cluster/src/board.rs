@@ -297,9 +297,7 @@ impl Board {
         let Some(unit) = self.units.get(name) else { return hit };
         let seat = unit.machine.as_ref().and_then(|machine| self.seats.get(machine));
         if let Some(seat) = seat.filter(|_| !unit.asks.replaces.is_empty()) {
-            let away = |other: &&UnitName| {
-                *other != name && unit.asks.drives_away(other.as_str())
-            };
+            let away = |other: &&UnitName| *other != name && unit.asks.drives_away(other.as_str());
             hit.extend(seat.scheduled.keys().filter(away).cloned());
         }
         hit

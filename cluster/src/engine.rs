@@ -115,11 +115,8 @@ impl Engine {
         }
         for (name, refusals) in decision.unplaced {
             let told = registry::explain(&self.picture, epoch, &name, &refusals);
-            let task = told.map(|transaction| Task {
-                moves: Vec::new(),
-                units: vec![name],
-                transaction,
-            });
+            let task =
+                told.map(|transaction| Task { moves: Vec::new(), units: vec![name], transaction });
             tasks.extend(task);
         }
         merged(tasks)

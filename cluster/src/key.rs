@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn a_key_that_could_become_a_path_is_none_of_ours() {
         let keys = Keys::under("/p/");
-        for rest in ["unit/../x", "unit/a", "schedule/m1", "machine/a/b", "other/a.service", "unit"] {
+        for rest in ["unit/../x", "unit/a", "schedule/m1", "machine/a/b", "other/a.service", "unit"]
+        {
             assert_eq!(keys.subject(&format!("/p/v3/{rest}")), None, "{rest}");
         }
     }

@@ -66,10 +66,9 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::MachineId { wanted } if wanted.len() == crate::machine::SHORT => write!(
-                f,
-                "MachineID={wanted} is not its id; MachineID takes the full id"
-            ),
+            Refusal::MachineId { wanted } if wanted.len() == crate::machine::SHORT => {
+                write!(f, "MachineID={wanted} is not its id; MachineID takes the full id")
+            }
             Refusal::MachineId { wanted } => write!(f, "MachineID={wanted} is not its id"),
             Refusal::Metadata { key, wanted, has } => {
                 let wanted = wanted.join(" or ");

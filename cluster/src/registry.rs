@@ -142,9 +142,11 @@ pub fn explain(
 pub fn lead(keys: &Keys, machine: &MachineId, lease: i64) -> Transaction {
     let key = keys.of(&Subject::Leader);
     let record = Leader { machine: machine.clone() };
-    Transaction::default()
-        .when(Condition::Absent(key.clone()))
-        .put_bound(key, encode(&record), lease)
+    Transaction::default().when(Condition::Absent(key.clone())).put_bound(
+        key,
+        encode(&record),
+        lease,
+    )
 }
 
 /// Why a machine can not come in.

@@ -97,9 +97,8 @@ impl Requirement {
         };
         let all = |keys: &[&str]| keys.iter().flat_map(|key| values(key)).collect::<Vec<_>>();
         let newest = |keys: &[&str]| keys.iter().find_map(|key| values(key).into_iter().next());
-        let split = |value: &String| {
-            value.split_whitespace().map(str::to_string).collect::<Vec<_>>()
-        };
+        let split =
+            |value: &String| value.split_whitespace().map(str::to_string).collect::<Vec<_>>();
         let mut metadata: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for pair in all(&["MachineMetadata", "X-ConditionMachineMetadata"]) {
             if let Some((key, value)) = pair.split_once('=')
@@ -111,11 +110,7 @@ impl Requirement {
             }
         }
         Requirement {
-            machine_id: newest(&[
-                "MachineID",
-                "X-ConditionMachineID",
-                "X-ConditionMachineBootID",
-            ]),
+            machine_id: newest(&["MachineID", "X-ConditionMachineID", "X-ConditionMachineBootID"]),
             peers: all(&["MachineOf", "X-ConditionMachineOf"]).into_iter().collect(),
             metadata,
             conflicts: all(&["Conflicts", "X-Conflicts"]).iter().flat_map(split).collect(),
@@ -269,7 +264,10 @@ mod tests {
     fn the_newest_form_of_the_machine_id_wins() {
         let text = "X-ConditionMachineBootID=c\nX-ConditionMachineID=b\nMachineID=a\nMachineID=z";
         assert_eq!(read(text, "a.service").machine_id.as_deref(), Some("a"));
-        assert_eq!(read("X-ConditionMachineBootID=c", "a.service").machine_id.as_deref(), Some("c"));
+        assert_eq!(
+            read("X-ConditionMachineBootID=c", "a.service").machine_id.as_deref(),
+            Some("c")
+        );
         assert_eq!(read("MachineID=", "a.service").machine_id.as_deref(), Some(""));
     }
 

@@ -75,10 +75,9 @@ impl fmt::Display for FileError {
                 write!(f, "found garbage after section name: {text:?}")
             }
             FileError::Ambiguous { option, why } => write!(f, "option {option:?} {why}"),
-            FileError::TooLarge => write!(
-                f,
-                "unit file too large (max {MOST_OPTIONS} options and {LARGEST} bytes)"
-            ),
+            FileError::TooLarge => {
+                write!(f, "unit file too large (max {MOST_OPTIONS} options and {LARGEST} bytes)")
+            }
         }
     }
 }

@@ -13,14 +13,24 @@ pub const LONGEST: usize = 256;
 
 /// What may stand behind the last dot.
 const TYPES: [&str; 13] = [
-    "automount", "busname", "device", "mount", "path", "scope", "service", "slice", "snapshot",
-    "socket", "swap", "target", "timer",
+    "automount",
+    "busname",
+    "device",
+    "mount",
+    "path",
+    "scope",
+    "service",
+    "slice",
+    "snapshot",
+    "socket",
+    "swap",
+    "target",
+    "timer",
 ];
 /// Those of them that may have instances.
 const TEMPLATE_TYPES: [&str; 5] = ["path", "service", "socket", "target", "timer"];
 /// What fleetctl takes as a suffix that is there; anything else gets `.service`.
-const MANGLED: [&str; 7] =
-    ["service", "socket", "timer", "path", "device", "mount", "automount"];
+const MANGLED: [&str; 7] = ["service", "socket", "timer", "path", "device", "mount", "automount"];
 
 /// A name that keeps the rules.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -191,7 +201,11 @@ mod tests {
             ("@a.service", "unit name cannot start in \"@\""),
         ];
         for (name, words) in table {
-            assert_eq!(UnitName::new(name).map_err(|e| e.to_string()), Err(words.to_string()), "{name}");
+            assert_eq!(
+                UnitName::new(name).map_err(|e| e.to_string()),
+                Err(words.to_string()),
+                "{name}"
+            );
         }
     }
 

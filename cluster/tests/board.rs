@@ -229,7 +229,10 @@ fn global_units_are_load_peers_and_obstacles() {
     assert!(place(&board, "beside.service").is_some());
     assert!(decision.unplaced.contains_key(&name("away.service")));
     for seat in board.seats().values() {
-        assert_eq!(seat.globals.keys().map(UnitName::as_str).collect::<Vec<_>>(), ["agent.service"]);
+        assert_eq!(
+            seat.globals.keys().map(UnitName::as_str).collect::<Vec<_>>(),
+            ["agent.service"]
+        );
     }
 }
 
@@ -278,8 +281,12 @@ fn options() -> impl Strategy<Value = String> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let desired =
-        prop_oneof![Just(Desired::Inactive), Just(Desired::Loaded), Just(Desired::Launched), Just(Desired::Launched)];
+    let desired = prop_oneof![
+        Just(Desired::Inactive),
+        Just(Desired::Loaded),
+        Just(Desired::Launched),
+        Just(Desired::Launched)
+    ];
     prop_oneof![
         6 => (0..9u8, options(), desired).prop_map(|(n, o, d)| Change::Unit(n, o, d)),
         1 => (0..9u8).prop_map(Change::Destroy),
@@ -305,7 +312,10 @@ fn apply(board: &mut Board, change: &Change) {
         Change::Machine(n, k, draining) => {
             let value = k.to_string();
             let machine = machine(&[("k", value.as_str())]);
-            board.set_machine(&id(&format!("m{n}")), Some(Machine { draining: *draining, ..machine }));
+            board.set_machine(
+                &id(&format!("m{n}")),
+                Some(Machine { draining: *draining, ..machine }),
+            );
         }
         Change::Gone(n) => board.set_machine(&id(&format!("m{n}")), None),
         Change::Elsewhere(n, m) => {
@@ -351,16 +361,20 @@ fn check(board: &Board) {
             }
             None if wanted => {
                 for (machine, seat) in board.seats() {
-                    assert!(seat.takes(machine, own, &unit.asks).is_err(), "{own} could be on {machine}");
+                    assert!(
+                        seat.takes(machine, own, &unit.asks).is_err(),
+                        "{own} could be on {machine}"
+                    );
                 }
             }
             None => {}
         }
     }
     for seat in board.seats().values() {
-        let globals = board.units().iter().filter(|(_, unit)| {
-            unit.asks.global && unit.desired != Desired::Inactive
-        });
+        let globals = board
+            .units()
+            .iter()
+            .filter(|(_, unit)| unit.asks.global && unit.desired != Desired::Inactive);
         let chosen = seat.choose_globals(globals.map(|(name, unit)| (name, &unit.asks)));
         assert!(chosen.keys().eq(seat.globals.keys()));
     }

@@ -23,11 +23,7 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Cluster {
-        Cluster {
-            keys: Keys::under("/test"),
-            store: MemoryStore::default(),
-            now: Duration::ZERO,
-        }
+        Cluster { keys: Keys::under("/test"), store: MemoryStore::default(), now: Duration::ZERO }
     }
 
     fn picture(&self) -> Picture {
@@ -126,7 +122,11 @@ fn a_submitted_unit_comes_to_a_machine_and_leaves_it_again() {
     assert_eq!(cluster.run(&mut engine, epoch), 1, "one change costs one transaction");
     assert_eq!(cluster.schedule("m1"), BTreeMap::from([("a.service".into(), Desired::Launched)]));
     cluster.wish("a.service", Desired::Loaded);
-    assert_eq!(cluster.run(&mut engine, epoch), 0, "a machine that has it is told without an engine");
+    assert_eq!(
+        cluster.run(&mut engine, epoch),
+        0,
+        "a machine that has it is told without an engine"
+    );
     assert_eq!(cluster.schedule("m1"), BTreeMap::from([("a.service".into(), Desired::Loaded)]));
     let gone = registry::destroy(&cluster.picture(), &name("a.service")).unwrap();
     cluster.store.commit(&gone).unwrap();
@@ -147,7 +147,11 @@ fn another_file_under_the_same_name_is_a_new_unit() {
     cluster.run(&mut engine, epoch);
     cluster.submit("a.service", "[Service]\nExecStart=/bin/true\n", Desired::Inactive);
     assert_eq!(cluster.schedule("m1"), BTreeMap::new());
-    cluster.submit("a.service", "[Service]\nExecStart=/bin/true\n[X-Fleet]\nGlobal=1\n", Desired::Loaded);
+    cluster.submit(
+        "a.service",
+        "[Service]\nExecStart=/bin/true\n[X-Fleet]\nGlobal=1\n",
+        Desired::Loaded,
+    );
     cluster.run(&mut engine, epoch);
     assert_eq!(cluster.schedule("m1"), BTreeMap::new());
     assert_eq!(cluster.picture().globals.len(), 1);
