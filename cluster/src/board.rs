@@ -10,11 +10,11 @@
 
 use crate::desired::Desired;
 use crate::machine::{Machine, MachineId};
+use crate::move_order::{Cause, Move, MoveOrder};
 use crate::placement::{Refusal, Seat};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 /// How often one round puts one unit on a machine; more is a ring that nobody refused.
@@ -34,45 +34,6 @@ pub struct Unit {
 impl Unit {
     fn is_wanted(&self, name: &UnitName) -> bool {
         self.desired != Desired::Inactive && !self.asks.global && !name.is_template()
-    }
-}
-
-/// One unit changes its machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// Which.
-    pub unit: UnitName,
-    /// Where the registry has it.
-    pub from: Option<MachineId>,
-    /// Where it goes; nowhere when no machine keeps its requirements, or nobody wants it.
-    pub to: Option<MachineId>,
-    /// Why.
-    pub cause: Cause,
-}
-
-/// Why a unit is moved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// It was on no machine.
-    Unplaced,
-    /// Nobody wants it on a machine any more.
-    Inactive,
-    /// Its machine is gone.
-    Gone(MachineId),
-    /// Its machine can not have it any more.
-    Refused(MachineId, Refusal),
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cause::Unplaced => f.write_str("target state active and unit not scheduled"),
-            Cause::Inactive => f.write_str("target state inactive"),
-            Cause::Gone(machine) => write!(f, "target Machine({machine}) went away"),
-            Cause::Refused(machine, refusal) => {
-                write!(f, "target Machine({machine}) unable to run unit: {refusal}")
-            }
-        }
     }
 }
 
@@ -179,8 +140,7 @@ impl Board {
     /// Decides about all that changed, and takes the moves as done. A move that does not
     /// land is told by [`Board::set_unit`] with what the registry has.
     pub fn decide(&mut self) -> Decision {
-        let mut moves: BTreeMap<UnitName, Move> = BTreeMap::new();
-        let mut order: Vec<UnitName> = Vec::new();
+        let mut order = MoveOrder::default();
         let mut looked_at: BTreeSet<UnitName> = std::mem::take(&mut self.dirty);
         if std::mem::take(&mut self.freed) {
             looked_at.extend(self.unplaced.iter().cloned());
@@ -189,11 +149,11 @@ impl Board {
         // A unit may be driven on by others that are placed after it, but not for ever.
         let mut tries: BTreeMap<UnitName, u32> = BTreeMap::new();
         while !waiting.is_empty() {
-            self.lift(&mut waiting, &mut moves, &mut order);
+            self.lift(&mut waiting, &mut order);
             let mut again = BTreeSet::new();
             for name in std::mem::take(&mut waiting) {
                 let tried = tries.entry(name.clone()).or_default();
-                if *tried < PLACED_A_ROUND && self.place(&name, &mut moves, &mut order) {
+                if *tried < PLACED_A_ROUND && self.place(&name, &mut order) {
                     *tried += 1;
                     again.extend(self.disturbed_by(&name));
                 }
@@ -209,7 +169,7 @@ impl Board {
         }
         let unplaced = looked_at.into_iter().filter(|name| self.unplaced.contains(name));
         let unplaced = unplaced.map(|name| (name.clone(), self.refusals(&name))).collect();
-        Decision { groups: self.grouped(moves, &order), unplaced }
+        Decision { groups: order.groups(&self.units), unplaced }
     }
 
     /// Each machine's reason not to have that unit.
@@ -222,12 +182,7 @@ impl Board {
     }
 
     /// Takes off their machines all of `waiting` that can not stay, with those that follow.
-    fn lift(
-        &mut self,
-        waiting: &mut BTreeSet<UnitName>,
-        moves: &mut BTreeMap<UnitName, Move>,
-        order: &mut Vec<UnitName>,
-    ) {
+    fn lift(&mut self, waiting: &mut BTreeSet<UnitName>, order: &mut MoveOrder) {
         let mut todo: Vec<UnitName> = waiting.iter().rev().cloned().collect();
         while let Some(name) = todo.pop() {
             let Some(cause) = self.must_leave(&name) else { continue };
@@ -240,7 +195,7 @@ impl Board {
             if wanted {
                 self.unplaced.insert(name.clone());
             }
-            note(moves, order, Move { unit: name.clone(), from, to: None, cause });
+            order.note(Move { unit: name.clone(), from, to: None, cause });
             let followers = self.followers.get(name.as_str()).into_iter().flatten();
             todo.extend(followers.rev().cloned());
             waiting.insert(name);
@@ -262,12 +217,7 @@ impl Board {
     }
 
     /// Puts a unit that is on no machine on the best one; false when none takes it.
-    fn place(
-        &mut self,
-        name: &UnitName,
-        moves: &mut BTreeMap<UnitName, Move>,
-        order: &mut Vec<UnitName>,
-    ) -> bool {
+    fn place(&mut self, name: &UnitName, order: &mut MoveOrder) -> bool {
         let Some(unit) = self.units.get(name) else { return false };
         if unit.machine.is_some() || !unit.is_wanted(name) {
             return false;
@@ -284,7 +234,7 @@ impl Board {
             unit.machine = Some(id.clone());
         }
         let cause = Cause::Unplaced;
-        note(moves, order, Move { unit: name.clone(), from: None, to: Some(id), cause });
+        order.note(Move { unit: name.clone(), from: None, to: Some(id), cause });
         true
     }
 
@@ -363,86 +313,6 @@ impl Board {
         }
         if self.globals.remove(name).is_some() {
             self.choose_globals();
-        }
-    }
-
-    /// Moves in the order they were decided; those that only make sense together are one
-    /// group, which stands where the last of them was decided. What came back to its place
-    /// is no move.
-    fn grouped(&self, moves: BTreeMap<UnitName, Move>, order: &[UnitName]) -> Vec<Vec<Move>> {
-        let moves: BTreeMap<UnitName, Move> =
-            moves.into_iter().filter(|(_, step)| step.from != step.to).collect();
-        let last: BTreeMap<&UnitName, usize> =
-            order.iter().enumerate().map(|(at, name)| (name, at)).collect();
-        let ties = self.ties(&moves);
-        let mut groups: Vec<(usize, Vec<Move>)> = Vec::new();
-        let mut done: BTreeSet<&UnitName> = BTreeSet::new();
-        for name in order {
-            let (mut at, mut group, mut todo) = (0, Vec::new(), vec![name]);
-            while let Some(name) = todo.pop() {
-                let Some((name, step)) = moves.get_key_value(name) else { continue };
-                if done.insert(name) {
-                    at = at.max(last.get(name).copied().unwrap_or_default());
-                    group.push(step.clone());
-                    todo.extend(ties.get(name).into_iter().flatten());
-                }
-            }
-            if !group.is_empty() {
-                groups.push((at, group));
-            }
-        }
-        groups.sort_by_key(|(at, _)| *at);
-        groups.into_iter().map(|(_, group)| group).collect()
-    }
-
-    /// Which moves belong together: a unit's with those of the units it follows, and one that
-    /// takes a place with one that clears it.
-    fn ties<'m>(
-        &self,
-        moves: &'m BTreeMap<UnitName, Move>,
-    ) -> BTreeMap<&'m UnitName, BTreeSet<&'m UnitName>> {
-        let mut leaving: BTreeMap<&MachineId, Vec<&UnitName>> = BTreeMap::new();
-        for (name, step) in moves {
-            if let Some(from) = &step.from {
-                leaving.entry(from).or_default().push(name);
-            }
-        }
-        let mut ties: BTreeMap<&UnitName, BTreeSet<&UnitName>> = BTreeMap::new();
-        let mut tie = |one, other| {
-            ties.entry(one).or_default().insert(other);
-            ties.entry(other).or_default().insert(one);
-        };
-        for (name, step) in moves {
-            let Some(unit) = self.units.get(name) else { continue };
-            for peer in &unit.asks.peers {
-                if let Some((peer, _)) = moves.get_key_value(peer.as_str()) {
-                    tie(name, peer);
-                }
-            }
-            let cleared = step.to.as_ref().and_then(|to| leaving.get(to)).into_iter().flatten();
-            for other in cleared.filter(|other| self.clash(name, &unit.asks, other)) {
-                tie(name, other);
-            }
-        }
-        ties
-    }
-
-    fn clash(&self, name: &UnitName, asks: &Requirement, other: &UnitName) -> bool {
-        let apart = |asks: &Requirement, name: &str| {
-            asks.conflict_with(name).is_some() || asks.drives_away(name)
-        };
-        let theirs = self.units.get(other).map(|unit| &unit.asks);
-        apart(asks, other.as_str()) || theirs.is_some_and(|asks| apart(asks, name.as_str()))
-    }
-}
-
-/// A unit that left one machine and found another makes one move.
-fn note(moves: &mut BTreeMap<UnitName, Move>, order: &mut Vec<UnitName>, step: Move) {
-    order.push(step.unit.clone());
-    match moves.get_mut(&step.unit) {
-        Some(earlier) => earlier.to = step.to,
-        None => {
-            moves.insert(step.unit.clone(), step);
         }
     }
 }

@@ -3,9 +3,10 @@
 //! it looks, what it may assume to be the time, and what became of a transaction, it is
 //! told by the daemon that holds the lease.
 
-use crate::board::{Board, Move};
+use crate::board::Board;
 use crate::key::{Keys, Subject};
-use crate::machine::MachineId;
+use crate::machine::{Machine, MachineId};
+use crate::move_order::Move;
 use crate::picture::Picture;
 use crate::registry::{self, Epoch};
 use crate::transaction::{Change, Reading, Transaction};
@@ -156,7 +157,7 @@ impl Engine {
         let machine = match seat {
             Some(seat) => seat.machine.clone(),
             // Units are there by the registry, and nobody here has seen the machine.
-            None if !self.grace.is_zero() => crate::machine::Machine::default(),
+            None if !self.grace.is_zero() => Machine::default(),
             None => return,
         };
         if self.grace.is_zero() {
@@ -165,7 +166,7 @@ impl Engine {
         }
         let until = now.saturating_add(self.grace);
         self.away.entry(id.clone()).or_insert(until);
-        self.board.set_machine(id, Some(crate::machine::Machine { away: true, ..machine }));
+        self.board.set_machine(id, Some(Machine { away: true, ..machine }));
     }
 }
 

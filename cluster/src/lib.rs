@@ -11,6 +11,7 @@ pub mod glob;
 pub mod key;
 pub mod machine;
 pub mod memory_store;
+pub mod move_order;
 pub mod picture;
 pub mod placement;
 pub mod record;

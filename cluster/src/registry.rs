@@ -4,10 +4,11 @@
 //! people's wishes come through the API, moves from the engine that leads, presence
 //! and states from the machine itself.
 
-use crate::board::{Move, Refusals};
+use crate::board::Refusals;
 use crate::desired::Desired;
 use crate::key::{Keys, Subject};
 use crate::machine::MachineId;
+use crate::move_order::Move;
 use crate::picture::Picture;
 use crate::record::{
     DesiredRecord, DrainRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord, ScheduleRecord,

@@ -2,9 +2,10 @@
 //! the rules said once more, naively.
 #![allow(clippy::unwrap_used, reason = "a test ends where it is surprised")]
 
-use cluster::board::{Board, Cause, Decision, Move, Unit};
+use cluster::board::{Board, Decision, Unit};
 use cluster::desired::Desired;
 use cluster::machine::{Machine, MachineId};
+use cluster::move_order::{Cause, Move};
 use cluster::placement::Seat;
 use cluster::requirement::Requirement;
 use cluster::unit_file::UnitFile;

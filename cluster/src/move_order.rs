@@ -1,0 +1,145 @@
+//! What a round of the engine moves, why, and in which order it may land: which moves
+//! only make sense together, and which has to wait for another to make room. What is
+//! moved at all is [`crate::board`]'s to decide.
+
+use crate::board::Unit;
+use crate::machine::MachineId;
+use crate::placement::Refusal;
+use crate::requirement::Requirement;
+use crate::unit_name::UnitName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// One unit changes its machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Which.
+    pub unit: UnitName,
+    /// Where the registry has it.
+    pub from: Option<MachineId>,
+    /// Where it goes; nowhere when no machine keeps its requirements, or nobody wants it.
+    pub to: Option<MachineId>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why a unit is moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It was on no machine.
+    Unplaced,
+    /// Nobody wants it on a machine any more.
+    Inactive,
+    /// Its machine is gone.
+    Gone(MachineId),
+    /// Its machine can not have it any more.
+    Refused(MachineId, Refusal),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Unplaced => f.write_str("target state active and unit not scheduled"),
+            Cause::Inactive => f.write_str("target state inactive"),
+            Cause::Gone(machine) => write!(f, "target Machine({machine}) went away"),
+            Cause::Refused(machine, refusal) => {
+                write!(f, "target Machine({machine}) unable to run unit: {refusal}")
+            }
+        }
+    }
+}
+
+/// The moves of a round, as they are decided.
+#[derive(Clone, Debug, Default)]
+pub struct MoveOrder {
+    moves: BTreeMap<UnitName, Move>,
+    order: Vec<UnitName>,
+}
+
+impl MoveOrder {
+    /// One more. A unit that left one machine and found another makes one move.
+    pub fn note(&mut self, step: Move) {
+        self.order.push(step.unit.clone());
+        match self.moves.get_mut(&step.unit) {
+            Some(earlier) => earlier.to = step.to,
+            None => {
+                self.moves.insert(step.unit.clone(), step);
+            }
+        }
+    }
+
+    /// Moves in the order they were decided; those that only make sense together are one
+    /// group, which stands where the last of them was decided. What came back to its place
+    /// is no move.
+    pub fn groups(self, units: &BTreeMap<UnitName, Unit>) -> Vec<Vec<Move>> {
+        let MoveOrder { moves, order } = self;
+        let moves: BTreeMap<UnitName, Move> =
+            moves.into_iter().filter(|(_, step)| step.from != step.to).collect();
+        let last: BTreeMap<&UnitName, usize> =
+            order.iter().enumerate().map(|(at, name)| (name, at)).collect();
+        let ties = ties(&moves, units);
+        let mut groups: Vec<(usize, Vec<Move>)> = Vec::new();
+        let mut done: BTreeSet<&UnitName> = BTreeSet::new();
+        for name in &order {
+            let (mut at, mut group, mut todo) = (0, Vec::new(), vec![name]);
+            while let Some(name) = todo.pop() {
+                let Some((name, step)) = moves.get_key_value(name) else { continue };
+                if done.insert(name) {
+                    at = at.max(last.get(name).copied().unwrap_or_default());
+                    group.push(step.clone());
+                    todo.extend(ties.get(name).into_iter().flatten());
+                }
+            }
+            if !group.is_empty() {
+                groups.push((at, group));
+            }
+        }
+        groups.sort_by_key(|(at, _)| *at);
+        groups.into_iter().map(|(_, group)| group).collect()
+    }
+}
+
+/// Which moves belong together: a unit's with those of the units it follows, and one that
+/// takes a place with one that clears it.
+fn ties<'m>(
+    moves: &'m BTreeMap<UnitName, Move>,
+    units: &BTreeMap<UnitName, Unit>,
+) -> BTreeMap<&'m UnitName, BTreeSet<&'m UnitName>> {
+    let mut leaving: BTreeMap<&MachineId, Vec<&UnitName>> = BTreeMap::new();
+    for (name, step) in moves {
+        if let Some(from) = &step.from {
+            leaving.entry(from).or_default().push(name);
+        }
+    }
+    let mut ties: BTreeMap<&UnitName, BTreeSet<&UnitName>> = BTreeMap::new();
+    let mut tie = |one, other| {
+        ties.entry(one).or_default().insert(other);
+        ties.entry(other).or_default().insert(one);
+    };
+    for (name, step) in moves {
+        let Some(unit) = units.get(name) else { continue };
+        for peer in &unit.asks.peers {
+            if let Some((peer, _)) = moves.get_key_value(peer.as_str()) {
+                tie(name, peer);
+            }
+        }
+        let cleared = step.to.as_ref().and_then(|to| leaving.get(to)).into_iter().flatten();
+        for other in cleared.filter(|other| clash(units, name, &unit.asks, other)) {
+            tie(name, other);
+        }
+    }
+    ties
+}
+
+fn clash(
+    units: &BTreeMap<UnitName, Unit>,
+    name: &UnitName,
+    asks: &Requirement,
+    other: &UnitName,
+) -> bool {
+    let apart = |asks: &Requirement, name: &str| {
+        asks.conflict_with(name).is_some() || asks.drives_away(name)
+    };
+    let theirs = units.get(other).map(|unit| &unit.asks);
+    apart(asks, other.as_str()) || theirs.is_some_and(|asks| apart(asks, name.as_str()))
+}
