@@ -344,19 +344,19 @@ pub(crate) struct Explain {
 /// `source`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Source {
-    /// Replace what a source holds by the files of a directory
+    /// Replace what a source holds by these files
     Put {
         /// Which source
         source: Name,
-        /// Its unit files
-        #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
-        dir: PathBuf,
-        /// A target that is to be up; may be repeated
-        #[arg(long = "root", value_name = "TARGET")]
+        /// Its unit files; of a directory all that is in it
+        #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
+        files: Vec<PathBuf>,
+        /// A target that is to be up
+        #[arg(long = "root", value_name = "TARGET", num_args = 1..)]
         roots: Vec<Name>,
         /// Refused when the source is at another revision
-        #[arg(long, value_name = "REVISION")]
-        expected: Option<u64>,
+        #[arg(long, value_name = "REVISION", alias = "expected")]
+        expect: Option<u64>,
     },
     /// All sources and what they hold
     List,

@@ -4,9 +4,11 @@
 use crate::exit::{Exit, Trouble};
 use groundstate_units::control::answer::{Failure, Line};
 use groundstate_units::control::request::{Request, Verb};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, IoSlice, Write};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -37,14 +39,41 @@ impl Connection {
         self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
     }
 
+    /// The same, with a descriptor in the message of the request.
+    pub(crate) fn ask_with(
+        &mut self,
+        verb: Verb,
+        passed: BorrowedFd<'_>,
+    ) -> Result<Box<RawValue>, Trouble> {
+        self.patience(Some(PATIENCE));
+        let line = self.line(verb)?;
+        let fds = [passed.as_raw_fd()];
+        let rights = [ControlMessage::ScmRights(&fds)];
+        let to = self.reader.get_ref().as_raw_fd();
+        let parts = [IoSlice::new(&line)];
+        // A request line is far shorter than what a socket takes at once.
+        let sent = sendmsg::<()>(to, &parts, &rights, MsgFlags::MSG_NOSIGNAL, None);
+        match sent.map_err(std::io::Error::from) {
+            Ok(sent) if sent < line.len() => self.send(line.get(sent..).unwrap_or_default())?,
+            // As in `send`.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(self.lost(&error)),
+            Ok(_) | Err(_) => {}
+        }
+        self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
+    }
+
     /// A question whose answers [`Connection::next`] brings, however long they take.
     pub(crate) fn tell(&mut self, verb: Verb) -> Result<(), Trouble> {
+        let line = self.line(verb)?;
+        self.send(&line)
+    }
+
+    fn line(&mut self, verb: Verb) -> Result<Vec<u8>, Trouble> {
         self.id += 1;
         let request = Request { id: self.id, verb };
-        let line = request.line().map_err(|error| {
-            Trouble::local(format!("the request can not be written: {error}"), "")
-        })?;
-        self.send(&line)
+        request
+            .line()
+            .map_err(|error| Trouble::local(format!("the request can not be written: {error}"), ""))
     }
 
     /// A ready line, with its newline.

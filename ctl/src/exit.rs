@@ -73,7 +73,9 @@ impl From<io::Error> for Trouble {
 /// refused (`unknown-target`, `masked`, `conflict` …).
 fn code_of(kind: &str) -> Exit {
     match kind {
-        Failure::USAGE | "protocol" | "version" | "unknown-verb" | "invalid" => Exit::Usage,
+        Failure::USAGE | "protocol" | "version" | "unknown-verb" | "invalid" | "unknown-source" => {
+            Exit::Usage
+        }
         Failure::DENIED => Exit::Denied,
         Failure::TIMEOUT => Exit::TimedOut,
         Failure::NO_INIT => Exit::NoInit,

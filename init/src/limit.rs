@@ -59,6 +59,10 @@ pub(crate) const PID_FILE_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) const LOGGER_FINISH: Duration = Duration::from_secs(3);
 /// Between two emergency shells.
 pub(crate) const SHELL_PAUSE: Duration = Duration::from_secs(1);
+/// Descriptors of one client that wait for the line they came with.
+pub(crate) const DESCRIPTORS: usize = 4;
+/// Loads that wait for the one under way.
+pub(crate) const LOADS_WAITING: usize = 64;
 /// Requests of one client that wait for an answer; more are not read before.
 pub(crate) const REQUESTS_PENDING: usize = 64;
 /// Bytes of a page of memory; the unit of /proc/PID/statm on the machines init is built for.

@@ -112,6 +112,7 @@ fn word(event: &Event) -> Option<&'static str> {
         Event::Want { .. } => "want",
         Event::Unwant(_) => "unwant",
         Event::SetPolicy(_) => "policy",
+        Event::Reload { tolerant: true, .. } => "source",
         Event::Reload { .. } => "reload",
         Event::Restart(_) => "restart",
         Event::ReloadUnit(_) => "reload-unit",

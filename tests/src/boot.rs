@@ -287,7 +287,12 @@ impl Init {
 
     /// Checks what holds after every test, stops init, expects exit status 0, and that
     /// what was recorded gives the same actions once more.
-    pub fn finish(mut self) {
+    pub fn finish(self) {
+        self.finish_and_keep();
+    }
+
+    /// The same; gives the files it was at work on to the next.
+    pub fn finish_and_keep(mut self) -> Sandbox {
         self.check();
         self.tell("exit", &json!({}));
         let status = self.ended();
@@ -296,6 +301,7 @@ impl Init {
             Ok(events) => assert!(events > 0, "something was recorded"),
             Err(difference) => panic!("the record does not replay: {difference}"),
         }
+        std::mem::take(&mut self.sandbox)
     }
 
     /// What holds at every time: it answers at once, has not crashed, leaves no zombie,

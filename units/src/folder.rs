@@ -118,7 +118,7 @@ pub(crate) fn stem(path: &str) -> &str {
     name.strip_suffix(".yaml").unwrap_or(name)
 }
 
-fn listing(
+pub(crate) fn listing(
     files: &dyn Files,
     directory: &str,
     trust: Trust,

@@ -134,6 +134,9 @@ pub struct FileRecord {
     pub diagnostics: Vec<Diagnostic>,
     /// Something was found that may change without the file: it is parsed again in any case.
     pub again: bool,
+    /// The source it is a file of; None: a unit directory's.
+    #[serde(default)]
+    pub source: Option<Name>,
 }
 
 /// One set of units.
@@ -151,6 +154,9 @@ pub struct Generation {
     pub policy: Policy,
     /// Roots of each source, by source name.
     pub roots: Vec<(Name, Vec<TargetId>)>,
+    /// How often each source that was ever put has been, by source name.
+    #[serde(default)]
+    pub revisions: Vec<(Name, u64)>,
     /// What was found while loading.
     pub diagnostics: Vec<Diagnostic>,
     /// The files it was read from, sorted by path.
@@ -197,6 +203,11 @@ impl Generation {
     #[cfg(not(feature = "text"))]
     pub fn nearest_target(&self, _: &str) -> Option<&Name> {
         None
+    }
+
+    /// How often the source was put; 0: never.
+    pub fn revision(&self, source: &Name) -> u64 {
+        self.revisions.iter().find(|(name, _)| name == source).map_or(0, |(_, number)| *number)
     }
 
     /// The ids of all units, in order of name.

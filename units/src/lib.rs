@@ -28,6 +28,8 @@ pub mod settings;
 pub mod signal;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(feature = "text")]
+pub mod source;
 pub mod spec;
 pub mod time;
 pub mod trigger;

@@ -35,6 +35,12 @@ pub const READY_GREP: usize = 4 * 1024;
 pub const READY_GREP_PROGRAM: usize = 1024 * 1024;
 /// Scalars, lists and maps in one unit file.
 pub const YAML_NODES: usize = 32_768;
+/// Files of one source.
+pub const SOURCE_FILES: usize = 4_096;
+/// Bytes of what one `source put` carries: names, texts and roots as JSON.
+pub const SOURCE_BYTES: usize = 16 * 1024 * 1024;
+/// Roots of one source.
+pub const SOURCE_ROOTS: usize = 4_096;
 /// Diagnostics kept of one file; what goes beyond is counted in words.
 pub const DIAGNOSTICS_PER_FILE: usize = 64;
 /// Diagnostics kept of one generation.

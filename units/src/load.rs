@@ -6,6 +6,9 @@
 //! A mistake breaks the unit it is in and is told; [`Loaded::refused`] says that
 //! more than single units is wrong, which a reload does not take. Whether a *broken
 //! unit* is needed is the machine's to judge.
+//!
+//! What sources hold ([`crate::source`]) is laid beside it; [`put`] changes one source
+//! and looks at nothing else: what an operator has edited and not loaded yet stays so.
 
 use crate::account::Accounts;
 use crate::assembly::{Draft, assemble};
@@ -19,6 +22,7 @@ use crate::name::Name;
 use crate::policy::Policy;
 use crate::reuse::{Before, drop_ins_of};
 use crate::settings::Settings;
+use crate::source::{Overlaid, Source};
 use crate::unit_file::{self, Context, UnitFile, read_still};
 use crate::{policy_file, settings_file};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +45,8 @@ pub struct Options {
     pub standard_units: Vec<String>,
     /// The unit directory of the runtime directory; it stands behind the first.
     pub runtime_units: Option<String>,
+    /// Where what sources hold is kept; None: there are no sources.
+    pub sources: Option<String>,
     /// These files, and no directory.
     pub only: Option<Vec<String>>,
     /// passwd(5).
@@ -65,6 +71,7 @@ impl Options {
                 "/usr/lib/groundstate/units".to_string(),
             ],
             runtime_units: Some("/run/groundstate/units".to_string()),
+            sources: None,
             only: None,
             passwd: "/etc/passwd".to_string(),
             group: "/etc/group".to_string(),
@@ -112,34 +119,61 @@ pub fn load(files: &dyn Files, options: &Options, previous: Option<&Generation>)
     let policy = loader.policy();
     let (accounts, account_records) = loader.accounts();
     let folders = loader.folders(&settings);
-    let context = Context { files, settings: &settings, accounts: &accounts, trust: options.trust };
+    let mut set = Set { records: account_records, ..Set::default() };
+    let sources = loader.sources(&settings, previous, &mut set);
+    let overlaid = Overlaid { below: files, sources: &sources };
+    let (accounts, trust) = (&accounts, options.trust);
+    let context = Context { files: &overlaid, settings: &settings, accounts, trust };
     let previous = previous.filter(|previous| {
-        let known = |record: &FileRecord| previous.files.contains(record);
-        previous.settings == settings && account_records.iter().all(known)
+        let accounts = set.records.iter().filter(|record| is_account(options, record));
+        previous.settings == settings && accounts.into_iter().all(|r| previous.files.contains(r))
     });
-    let mut set = Set { parsed: 0, drafts: Vec::new(), records: account_records };
     loader.read_units(&context, &folders, previous, &mut set);
-    loader.name_doubles(&mut set);
-    let Set { parsed, mut drafts, mut records } = set;
-    if drafts.len() > limit::UNITS {
-        let message = format!("{} units; the first 65536 by name count", drafts.len());
-        loader.complain(whole(Severity::Error, "too-large", "units", message));
-        drafts.sort_by(|a, b| a.name.cmp(&b.name));
-        drafts.truncate(limit::UNITS);
+    let before = Before::of(previous);
+    sources.iter().for_each(|source| read_source(&context, source, &before, &mut set));
+    loader.finish(&overlaid, set, settings.clone(), policy)
+}
+
+/// Loads one source anew. All else is as it is in the generation in force: files that were
+/// changed since are an operator's who has not asked for a reload yet.
+pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: Source) -> Loaded {
+    let mut loader = Loader { files, options, found: Vec::new(), refused: false };
+    let settings = previous.settings.clone();
+    let (accounts, _) = loader.accounts();
+    let mut set = Set::default();
+    set.carry(previous, |of| of != Some(&source.name));
+    let sources = [source];
+    let overlaid = Overlaid { below: files, sources: &sources };
+    let (accounts, trust) = (&accounts, options.trust);
+    let context = Context { files: &overlaid, settings: &settings, accounts, trust };
+    let before = Before::of(Some(previous));
+    sources.iter().for_each(|source| read_source(&context, source, &before, &mut set));
+    loader.finish(&overlaid, set, settings.clone(), previous.policy.clone())
+}
+
+fn is_account(options: &Options, record: &FileRecord) -> bool {
+    [&options.passwd, &options.group].iter().any(|path| ***path == *record.path)
+}
+
+/// Reads the files of a source. What is wrong in one breaks its own units.
+fn read_source(context: &Context<'_>, source: &Source, before: &Before<'_>, set: &mut Set) {
+    set.revisions.push((source.name.clone(), source.revision));
+    set.roots.push((source.name.clone(), source.roots.clone()));
+    for path in source.paths() {
+        let found = Found { path: path.clone(), stem: folder::stem(path).to_string() };
+        let alone = |_: &[&str]| Vec::new();
+        if let Some((drafts, record)) = before.unchanged(context.files, &found, &alone) {
+            set.drafts.extend(drafts);
+            set.records.push(record);
+            continue;
+        }
+        let UnitFile { mut drafts, mut record, .. } = unit_file::load(context, path, &alone);
+        drafts.iter_mut().for_each(|draft| draft.source = Some(source.name.clone()));
+        record.source = Some(source.name.clone());
+        set.parsed += 1;
+        set.drafts.extend(drafts);
+        set.records.push(record);
     }
-    let mut extra = vec![&settings.default_target, &settings.emergency_target];
-    extra.extend(&settings.exit_with);
-    let mut generation = assemble(drafts, extra);
-    records.sort_by(|a, b| a.path.cmp(&b.path));
-    loader.found.extend(records.iter().flat_map(|record| record.diagnostics.iter().cloned()));
-    generation.settings = settings;
-    generation.policy = policy;
-    generation.files = records;
-    let mut loaded = Loaded { generation, parsed, refused: loader.refused };
-    loaded.generation.diagnostics = loader.found;
-    finding::add_graph(&mut loaded.generation, options.only.is_some());
-    finding::add_excerpts(files, &mut loaded.generation.diagnostics);
-    loaded
 }
 
 struct Loader<'a> {
@@ -149,16 +183,102 @@ struct Loader<'a> {
     refused: bool,
 }
 
+#[derive(Default)]
 struct Set {
     parsed: usize,
     drafts: Vec<Draft>,
     records: Vec<FileRecord>,
+    roots: Vec<(Name, Vec<Name>)>,
+    revisions: Vec<(Name, u64)>,
+}
+
+impl Set {
+    /// Takes over what a generation has of the unit directories (None) and of sources.
+    fn carry(&mut self, from: &Generation, is_kept: impl Fn(Option<&Name>) -> bool) {
+        let units = from.units.iter().filter(|unit| is_kept(unit.source.as_ref()));
+        self.drafts.extend(units.map(|unit| Draft::of(from, unit)));
+        let records = from.files.iter().filter(|record| is_kept(record.source.as_ref()));
+        self.records.extend(records.cloned());
+        for (source, revision) in from.revisions.iter().filter(|(name, _)| is_kept(Some(name))) {
+            self.revisions.push((source.clone(), *revision));
+        }
+        for (source, roots) in from.roots.iter().filter(|(name, _)| is_kept(Some(name))) {
+            let name = |id| Some(from.target(id)?.name.clone());
+            let names = roots.iter().filter_map(|id| name(*id)).collect();
+            self.roots.push((source.clone(), names));
+        }
+    }
 }
 
 impl Loader<'_> {
     fn complain(&mut self, diagnostic: Diagnostic) {
         self.refused |= diagnostic.severity == Severity::Error;
         self.found.push(diagnostic);
+    }
+
+    /// Numbers everything and looks at it as a whole.
+    fn finish(
+        mut self,
+        files: &dyn Files,
+        mut set: Set,
+        settings: Settings,
+        policy: Policy,
+    ) -> Loaded {
+        self.name_doubles(&mut set);
+        let Set { parsed, mut drafts, mut records, mut roots, mut revisions } = set;
+        if drafts.len() > limit::UNITS {
+            let message = format!("{} units; the first 65536 by name count", drafts.len());
+            self.complain(whole(Severity::Error, "too-large", "units", message));
+            drafts.sort_by(|a, b| a.name.cmp(&b.name));
+            drafts.truncate(limit::UNITS);
+        }
+        let mut extra = vec![&settings.default_target, &settings.emergency_target];
+        extra.extend(&settings.exit_with);
+        extra.extend(roots.iter().flat_map(|(_, roots)| roots));
+        let mut generation = assemble(drafts, extra);
+        roots.sort();
+        let id = |name: &Name| generation.find_target(name.as_str());
+        let numbered = roots.iter().map(|(source, roots)| {
+            let roots: BTreeSet<_> = roots.iter().filter_map(id).collect();
+            (source.clone(), roots.into_iter().collect())
+        });
+        generation.roots = numbered.collect();
+        revisions.sort();
+        generation.revisions = revisions;
+        records.sort_by(|a, b| a.path.cmp(&b.path));
+        self.found.extend(records.iter().flat_map(|record| record.diagnostics.iter().cloned()));
+        generation.settings = settings;
+        generation.policy = policy;
+        generation.files = records;
+        let mut loaded = Loaded { generation, parsed, refused: self.refused };
+        loaded.generation.diagnostics = self.found;
+        finding::add_graph(&mut loaded.generation, self.options.only.is_some());
+        finding::add_excerpts(files, &mut loaded.generation.diagnostics);
+        loaded
+    }
+
+    /// What is kept of the sources the settings name. One that can not be read any more is
+    /// what it was: a reload loses nothing of it.
+    fn sources(
+        &mut self,
+        settings: &Settings,
+        previous: Option<&Generation>,
+        set: &mut Set,
+    ) -> Vec<Source> {
+        let Some(directory) = &self.options.sources else { return Vec::new() };
+        let mut sources = Vec::new();
+        for name in settings.sources.keys() {
+            match Source::kept(self.files, directory, name, self.options.trust) {
+                Ok(Some(source)) => sources.push(source),
+                kept @ (Ok(None) | Err(_)) => {
+                    self.found.extend(kept.err().map(|found| *found));
+                    if let Some(previous) = previous {
+                        set.carry(previous, |of| of == Some(name));
+                    }
+                }
+            }
+        }
+        sources
     }
 
     /// A file that may be missing unless it is `needed`.
@@ -227,6 +347,7 @@ impl Loader<'_> {
                 drop_ins: Vec::new(),
                 diagnostics: Vec::new(),
                 again: false,
+                source: None,
             });
         }
         let [passwd, group] = texts.as_slice() else { return (Accounts::default(), records) };
@@ -305,6 +426,18 @@ impl Loader<'_> {
             by_name.entry(draft.name.clone()).or_default().push(draft);
         }
         for (name, mut drafts) in by_name {
+            if let Some(local) = drafts.iter().find(|draft| draft.source.is_none()) {
+                let at = local.at.clone();
+                let is_local = |draft: &Draft| draft.source.is_none();
+                for foreign in drafts.iter().filter(|draft| !is_local(draft)) {
+                    let message =
+                        format!("`{name}` is a unit of the unit directories; this one is left out");
+                    let error = Diagnostic::error("double-unit", foreign.at.clone(), message);
+                    self.found.push(error.with_related(vec![at.clone()]));
+                    contested.insert(foreign.at.file.clone());
+                }
+                drafts.retain(is_local);
+            }
             let places: Vec<_> = drafts.iter().map(|draft| draft.at.clone()).collect();
             let Some(mut draft) = drafts.pop() else { continue };
             if !drafts.is_empty() {

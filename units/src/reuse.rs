@@ -30,9 +30,7 @@ impl<'a> Before<'a> {
         let Some(generation) = generation else { return before };
         before.records = generation.files.iter().map(|record| (&*record.path, record)).collect();
         for (index, unit) in generation.units.iter().enumerate() {
-            if unit.source.is_none() {
-                before.units.entry(&unit.at.file).or_default().push(index);
-            }
+            before.units.entry(&unit.at.file).or_default().push(index);
         }
         before
     }

@@ -84,6 +84,7 @@ pub(crate) fn load(
         drop_ins: Vec::new(),
         diagnostics: Vec::new(),
         again: false,
+        source: None,
     };
     let Some(bytes) = trusted(context, path, limit::UNIT_FILE, &mut record) else {
         record.again = true;

@@ -93,6 +93,7 @@ impl Generation {
         }
         unsound(candidates == claims, "a target has a provider that does not know it")?;
         unsound(self.roots.is_sorted_by(|a, b| a.0 < b.0), "sources out of order")?;
+        unsound(self.revisions.is_sorted_by(|a, b| a.0 < b.0), "revisions out of order")?;
         for (_, roots) in &self.roots {
             unsound(roots.iter().all(|root| self.has(*root)), "a root out of range")?;
         }

@@ -7,6 +7,7 @@ use crate::session::Session;
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::Plan;
 use groundstate_units::control::request::Verb;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Units of a wave or of what is kept that are named; the rest is counted.
@@ -39,6 +40,25 @@ pub(crate) fn render(plan: &Plan, style: &Style) -> String {
     waves(&mut text, "start", &plan.start, Tone::Good, style);
     row(&mut text, "restart", "", &plan.restart, Tone::Moving, style);
     row(&mut text, "keep", "", &plan.keep, Tone::Quiet, style);
+    text.push_str(&sources(plan));
+    text
+}
+
+/// Which of what is stopped and started is a controller's.
+fn sources(plan: &Plan) -> String {
+    let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for unit in plan.stop.iter().chain(&plan.start).flatten() {
+        if let Some(source) = plan.sources.get(unit) {
+            of.entry(source).or_default().insert(unit);
+        }
+    }
+    let mut text = String::new();
+    for (source, units) in of {
+        let shown: Vec<&str> = units.iter().take(NAMED).copied().collect();
+        let more = units.len() - shown.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let _ = writeln!(text, "  from source {source}: {}{more}", shown.join(", "));
+    }
     text
 }
 
@@ -108,6 +128,7 @@ mod tests {
             start: vec![names("web"), names("sulogin")],
             restart: names("web"),
             keep: names("console udev"),
+            sources: BTreeMap::from([("web".to_string(), "fleet".to_string())]),
         };
         let want = "stop 2   restart 1   start 1   keep 2\n  \
                     stop    1   nginx, web\n          \
@@ -115,7 +136,8 @@ mod tests {
                     start   1   web\n          \
                     2   sulogin\n  \
                     restart     web\n  \
-                    keep        console, udev\n";
+                    keep        console, udev\n  \
+                    from source fleet: web\n";
         assert_eq!(render(&plan, &Style::PLAIN), want);
     }
 

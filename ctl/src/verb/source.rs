@@ -3,65 +3,94 @@
 use crate::arguments::Source;
 use crate::exit::{Exit, Trouble};
 use crate::session::Session;
-use crate::verb::plan;
-use groundstate_units::control::answer::{Changed, Sources};
+use crate::verb::{check, plan};
+use groundstate_units::control::answer::{Put, Report, Said, Sources};
 use groundstate_units::control::request::Verb;
-use groundstate_units::limit;
+use groundstate_units::control::source_set::SourceSet;
+use groundstate_units::diagnostic::Severity;
 use groundstate_units::name::Name;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde_json::value::RawValue;
 use std::fmt::Write;
-use std::path::Path;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 /// Does what was asked.
 pub(crate) fn run(session: &Session, asked: Source) -> Result<Exit, Trouble> {
-    let value = match asked {
+    let answer = match asked {
         Source::List => return list(session),
-        Source::Put { source, dir, roots, expected } => {
-            put(session, source, &dir, roots, expected)?
+        Source::Put { source, files, roots, expect } => {
+            let mut set = SourceSet { roots, expected: expect, ..SourceSet::default() };
+            files.iter().try_for_each(|path| add(&mut set, path))?;
+            put(session, source, &set)?
         }
-        Source::Drop { source } => session.ask(Verb::SourceDrop { source })?,
+        Source::Drop { source } => session.ask(Verb::SourceDrop { source, plan: true })?,
     };
-    session.show(&value, || said(&value, session))?;
+    let told: Put = crate::session::read(&answer)?;
+    session.show(&answer, || said(&told, session))?;
     Ok(Exit::Done)
 }
 
-fn said(value: &RawValue, session: &Session) -> String {
-    match serde_json::from_str::<Changed>(value.get()) {
-        Ok(changed) => {
-            let plan = plan::render(&changed.plan, &session.style);
-            format!("generation {}: {plan}", changed.generation)
+fn said(put: &Put, session: &Session) -> String {
+    let told = |said: &&Said| said.severity != Severity::Note;
+    let diagnostics = put.diagnostics.iter().filter(told).cloned().collect();
+    let mistakes = check::render(&Report { diagnostics, ..Report::default() }, &session.style);
+    let plan = put.plan.as_ref().map(|made| plan::render(made, &session.style));
+    let (source, revision, generation) = (&put.source, put.revision, put.generation);
+    let plan = plan.unwrap_or_default();
+    format!("{mistakes}source {source}, revision {revision}, generation {generation}: {plan}")
+}
+
+/// A file under its own name; of a directory all that is not hidden.
+fn add(set: &mut SourceSet, path: &Path) -> Result<(), Trouble> {
+    let shown = path.to_string_lossy();
+    let failed = |error: io::Error| Trouble::file(&shown, &error);
+    if std::fs::metadata(path).map_err(failed)?.is_dir() {
+        let entries: Result<Vec<_>, _> = std::fs::read_dir(path).map_err(failed)?.collect();
+        let mut paths: Vec<PathBuf> =
+            entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
+        paths.retain(|path| path.is_file() && !name_of(path).starts_with('.'));
+        return paths.iter().try_for_each(|path| add(set, path));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    match set.files.insert(name_of(path), text) {
+        None => Ok(()),
+        Some(_) => {
+            let hint = "each file is known by its name, wherever it comes from";
+            Err(Trouble::usage(format!("two files are named {}", name_of(path)), hint))
         }
-        Err(_) => "done\n".to_string(),
     }
 }
 
-fn put(
-    session: &Session,
-    source: Name,
-    dir: &Path,
-    roots: Vec<Name>,
-    expected: Option<u64>,
-) -> Result<Box<RawValue>, Trouble> {
-    let shown = dir.to_string_lossy();
-    let mut files = Vec::new();
-    let entries = std::fs::read_dir(dir).map_err(|error| Trouble::file(&shown, &error))?;
-    for entry in entries {
-        let path = entry.map_err(|error| Trouble::file(&shown, &error))?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if name.starts_with('.') || !path.is_file() {
-            continue;
-        }
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| Trouble::file(&path.to_string_lossy(), &error))?;
-        files.push((name.to_string(), text));
-    }
-    files.sort();
-    let bytes: usize = files.iter().map(|(name, text)| name.len() + text.len()).sum();
-    if bytes > limit::REQUEST_LINE {
-        let message = format!("{shown}: {bytes} bytes are more than one request can hold");
-        return Err(Trouble::local(message, "a controller passes a sealed memfd instead"));
-    }
-    session.ask(Verb::SourcePut { source, files, roots, expected })
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn put(session: &Session, source: Name, set: &SourceSet) -> Result<Box<RawValue>, Trouble> {
+    let memory = sealed(set).map_err(|error| {
+        let hint = "memfd_create(2) and its seals are needed";
+        Trouble::local(format!("the files can not be handed over: {error}"), hint)
+    })?;
+    let verb = Verb::SourcePut { source, plan: true };
+    session.connect()?.ask_with(verb, memory.as_fd())
+}
+
+fn sealed(set: &SourceSet) -> io::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let memory = memfd_create(c"source", flags)?;
+    let file = File::from(memory.try_clone()?);
+    let mut to = io::BufWriter::new(file);
+    serde_json::to_writer(&mut to, set)?;
+    io::Write::flush(&mut to)?;
+    let seals = SealFlag::F_SEAL_SEAL
+        | SealFlag::F_SEAL_SHRINK
+        | SealFlag::F_SEAL_GROW
+        | SealFlag::F_SEAL_WRITE;
+    fcntl(&memory, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(memory)
 }
 
 fn list(session: &Session) -> Result<Exit, Trouble> {

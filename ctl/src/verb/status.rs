@@ -119,6 +119,13 @@ fn heading(status: &Status, now: Wall, style: &Style) -> String {
         let line = format!("init       survived {crashes}{when}");
         let _ = writeln!(text, "{}", style.paint(Tone::Uneasy, &line));
     }
+    for source in &status.sources {
+        let roots =
+            if source.roots.is_empty() { "nothing".to_string() } else { source.roots.join(" ") };
+        let line =
+            format!("source     {}, revision {}, wants {roots}", source.source, source.revision);
+        let _ = writeln!(text, "{}", style.cut(&line, 0));
+    }
     if let Some(overlay) = overlay(status, now) {
         let _ = writeln!(text, "overlay    {overlay}");
     }
@@ -189,6 +196,9 @@ fn account(unit: &UnitStatus, now: Wall) -> String {
     }
     if unit.stale {
         parts.push("runs with an older definition".to_string());
+    }
+    if let Some(source) = &unit.source {
+        parts.push(format!("from source {source}"));
     }
     let bad = unit.state == State::Failed || unit.state == State::Waiting;
     if bad && !unit.needed_by.is_empty() {
@@ -285,7 +295,7 @@ fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: Wall, style: &Style)
     field("main pid", unit.main_pid.map(|pid| pid.to_string()).unwrap_or_default());
     field("needed by", unit.needed_by.join(", "));
     field("file", unit.file.clone());
-    field("source", unit.source.clone().unwrap_or_default());
+    field("from", unit.source.as_ref().map(|name| format!("source {name}")).unwrap_or_default());
     if unit.stale {
         field("stale", "runs with an older definition; `initctl restart` replaces it".to_string());
     }

@@ -46,6 +46,10 @@ pub(crate) fn render(why: &Why, tail: &[String], now: Wall, style: &Style) -> St
     }
     if let Some(unit) = &why.detail {
         field("status", unit.status.clone());
+        field(
+            "from",
+            unit.source.as_ref().map(|name| format!("source {name}")).unwrap_or_default(),
+        );
     }
     field("needed by", needed_by(&why.needed_by));
     field("affects", affects(&why.affects));
@@ -113,7 +117,10 @@ fn because(why: &Why) -> Option<String> {
             let need = why.needed_by.first()?;
             Some(match &need.unit {
                 Some(unit) => format!("{unit} needs {}", need.target),
-                None => "it is in the goal".to_string(),
+                None => match &need.source {
+                    Some(source) => format!("it is a root of source {source}"),
+                    None => "it is in the goal".to_string(),
+                },
             })
         }
         State::Failed | State::Waiting | State::Stopping => None,
@@ -148,7 +155,10 @@ fn needed_by(needs: &[Need]) -> String {
         .map(|need| match (&need.unit, need.kind) {
             (Some(unit), Some(kind)) => format!("{unit} ({})", kind.as_str()),
             (Some(unit), None) => unit.clone(),
-            (None, _) => "the goal".to_string(),
+            (None, _) => match &need.source {
+                Some(source) => format!("source {source}"),
+                None => "the goal".to_string(),
+            },
         })
         .collect();
     if needs.len() > NAMED {

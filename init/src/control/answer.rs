@@ -2,6 +2,7 @@
 //! wishes become events, and the machine decides.
 
 use super::client::{Caller, Client, Line as Input};
+use super::source;
 use crate::event_loop::Init;
 use crate::limit;
 use crate::loader::{Asker, Purpose};
@@ -15,6 +16,7 @@ use groundstate_units::machine::reason::Refusal;
 use groundstate_units::name::Name;
 use groundstate_units::view;
 use serde::Serialize;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +50,7 @@ pub(super) fn line(answer: &impl Serialize) -> Vec<u8> {
     line
 }
 
-fn failed(id: u64, failure: Failure) -> Vec<u8> {
+pub(super) fn failed(id: u64, failure: Failure) -> Vec<u8> {
     line(&Line::<()>::error(id, failure))
 }
 
@@ -57,7 +59,7 @@ pub(super) fn now(answer: impl Serialize + 'static) -> Answered {
     Ok(Some(Box::new(answer)))
 }
 
-fn refused(refusal: Refusal) -> Failure {
+pub(super) fn refused(refusal: Refusal) -> Failure {
     Failure::new(&refusal.kind, refusal.message, refusal.hint)
 }
 
@@ -65,6 +67,8 @@ impl Init {
     /// Takes connections and serves what they ask, each its share of the turn.
     pub(crate) fn serve(&mut self) {
         let now = self.now;
+        let settings = &self.machine.generation().settings;
+        let owners: Vec<u32> = settings.sources.values().copied().collect();
         let Some(control) = &mut self.control else { return };
         control.accept(self.poll.registry(), now);
         let numbers: Vec<usize> = control.clients.keys().copied().collect();
@@ -75,10 +79,11 @@ impl Init {
                 if !client.may_ask() {
                     break;
                 }
-                match client.line(now) {
+                let takes = client.caller.trusted || owners.contains(&client.caller.uid);
+                match client.line(now, takes) {
                     Input::None => break,
-                    Input::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
-                    Input::Whole(line) => self.request(number, &line),
+                    Input::Whole(line, _) if line.iter().all(u8::is_ascii_whitespace) => {}
+                    Input::Whole(line, passed) => self.request(number, &line, passed),
                     Input::TooLong => {
                         let failure = Failure::new(
                             "protocol",
@@ -93,7 +98,7 @@ impl Init {
         }
     }
 
-    fn request(&mut self, number: usize, text: &[u8]) {
+    fn request(&mut self, number: usize, text: &[u8], passed: Vec<OwnedFd>) {
         let Some(caller) = self.caller(number) else { return };
         let answer = match Request::parse(text) {
             Err(Malformed { id, kind, message, hint }) => {
@@ -101,7 +106,7 @@ impl Init {
             }
             Ok(request) => {
                 let asker = Asker { client: number, id: request.id };
-                match self.answer(asker, caller, request.verb) {
+                match self.answer(asker, caller, request.verb, passed) {
                     Ok(answer) => answer.map(|answer| answer.line(asker.id)),
                     Err(failure) => Some(failed(asker.id, failure)),
                 }
@@ -129,28 +134,32 @@ impl Init {
     /// Who may: the role of the verb against who connected.
     fn allowed(&mut self, caller: Caller, verb: &Verb) -> Result<(), Failure> {
         let settings = &self.machine.generation().settings;
-        let is_owner = |source: &Name| settings.sources.get(source) == Some(&caller.uid);
         let may = match verb.role() {
             Role::Read => true,
-            Role::Source => {
-                caller.trusted
-                    || matches!(verb, Verb::SourcePut { source, .. } | Verb::SourceDrop { source } if is_owner(source))
-            }
+            Role::Source => caller.trusted || source::is_owner(settings, caller.uid, verb),
             Role::Logs | Role::Control => caller.trusted,
         };
         if may {
             return Ok(());
         }
+        let hint = match verb.role() {
+            Role::Source => "only root, the user init runs as and the uid that the settings name",
+            Role::Read | Role::Logs | Role::Control => {
+                "only root and the user init runs as may do that"
+            }
+        };
         let (word, uid, pid) = (verb.word(), caller.uid, caller.pid);
         self.say(Level::Warning, format_args!("{word} refused to uid {uid} (pid {pid})"));
-        Err(Failure::new(
-            Failure::DENIED,
-            format!("{word} is not allowed to uid {uid}"),
-            "only root and the user init runs as may do that",
-        ))
+        Err(Failure::new(Failure::DENIED, format!("{word} is not allowed to uid {uid}"), hint))
     }
 
-    fn answer(&mut self, asker: Asker, caller: Caller, verb: Verb) -> Answered {
+    fn answer(
+        &mut self,
+        asker: Asker,
+        caller: Caller,
+        verb: Verb,
+        passed: Vec<OwnedFd>,
+    ) -> Answered {
         self.allowed(caller, &verb)?;
         match verb {
             Verb::Ping {} => now(self.pong()),
@@ -201,9 +210,9 @@ impl Init {
             Verb::Kill { targets, signal, all } => {
                 self.kill_units(&targets, signal.unwrap_or(TERM), all)
             }
-            Verb::SourcePut { .. } | Verb::SourceList {} | Verb::SourceDrop { .. } => {
-                Err(unsupported("sources"))
-            }
+            Verb::SourcePut { source, plan } => self.put_source(asker, source, plan, passed),
+            Verb::SourceDrop { source, plan } => self.drop_source(asker, source, plan),
+            Verb::SourceList {} => now(self.list_sources(caller)),
             Verb::Upgrade { .. } => Err(unsupported("upgrade")),
             Verb::Poweroff {} => self.end(Shutdown::Poweroff),
             Verb::Reboot {} => self.end(Shutdown::Reboot),
@@ -219,7 +228,7 @@ impl Init {
     }
 
     /// Takes the answer of something that was remembered; false: nobody waits for it any more.
-    fn recall(&mut self, asker: Asker) -> bool {
+    pub(super) fn recall(&mut self, asker: Asker) -> bool {
         let Some(client) = self.client(asker.client) else { return false };
         let before = client.pending.len();
         client.pending.retain(|id| *id != asker.id);
@@ -227,7 +236,7 @@ impl Init {
     }
 
     /// The loader has to be asked first.
-    fn later(&mut self, asker: Asker, purpose: Purpose) -> Answered {
+    pub(super) fn later(&mut self, asker: Asker, purpose: Purpose) -> Answered {
         if self.ending.is_under_way() {
             return Err(stopping());
         }
@@ -291,7 +300,7 @@ impl Init {
         no_restart: bool,
         asker: Option<Asker>,
     ) {
-        let event = Event::Reload { generation: generation.clone(), no_restart };
+        let event = Event::Reload { generation: generation.clone(), no_restart, tolerant: false };
         let plan = self.show_plan(event.clone());
         let outcome = plan.and_then(|plan| self.wish(event).map(|()| plan).map_err(refused));
         match &outcome {
@@ -316,7 +325,8 @@ impl Init {
 
     /// What a new generation would change.
     pub(crate) fn plan_load(&mut self, asker: Asker, generation: Arc<Generation>) {
-        let event = Event::Reload { generation: generation.clone(), no_restart: false };
+        let event =
+            Event::Reload { generation: generation.clone(), no_restart: false, tolerant: false };
         let plan = self.show_plan(event);
         self.answer_load(asker, &generation, plan);
     }

@@ -1,10 +1,13 @@
 //! One connection to the control socket: lines in, lines out, never waiting for either.
 
 use crate::limit;
+use crate::sys::socket;
 use groundstate_units::limit::REQUEST_LINE;
 use groundstate_units::time::Time;
 use mio::net::UnixStream;
-use std::io::{ErrorKind, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Who connected, as the kernel told at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +22,8 @@ pub(crate) struct Caller {
 
 /// What reading gave.
 pub(crate) enum Line {
-    /// A whole line, without its newline.
-    Whole(Vec<u8>),
+    /// A whole line, without its newline, and what was passed along with it.
+    Whole(Vec<u8>, Vec<OwnedFd>),
     /// Longer than a request may be. The connection is of no more use.
     TooLong,
     /// None for now.
@@ -33,6 +36,10 @@ pub(crate) struct Client {
     /// Who.
     pub(crate) caller: Caller,
     input: Vec<u8>,
+    /// Bytes taken out of `input` so far.
+    taken: u64,
+    /// Descriptors that came, each with the place in the stream of its message's last byte.
+    passed: VecDeque<(u64, OwnedFd)>,
     output: Vec<u8>,
     sent: usize,
     /// When the client last did something: sent bytes or read some.
@@ -60,6 +67,8 @@ impl Client {
             stream,
             caller,
             input: Vec::new(),
+            taken: 0,
+            passed: VecDeque::new(),
             output: Vec::new(),
             sent: 0,
             moved: now,
@@ -103,25 +112,32 @@ impl Client {
         !self.input.is_empty() || self.unsent() > 0
     }
 
-    /// The next line. Reads at most one request's length beyond it.
-    pub(crate) fn line(&mut self, now: Time) -> Line {
+    /// The next line. Reads at most one request's length beyond it. With `takes` descriptors
+    /// that are passed along are received; else the kernel throws them away, so that nobody
+    /// who may not put anything can hand PID 1 a descriptor whose closing takes long.
+    pub(crate) fn line(&mut self, now: Time, takes: bool) -> Line {
         loop {
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
                 if end > REQUEST_LINE {
                     return Line::TooLong;
                 }
-                let mut line: Vec<u8> = self.input.drain(..=end).collect();
-                line.pop();
-                return Line::Whole(line);
+                let mut line = self.take(end.saturating_add(1));
+                line.0.pop();
+                return Line::Whole(line.0, line.1);
             }
             if self.input.len() > REQUEST_LINE {
                 return Line::TooLong;
+            }
+            if self.ended && !self.input.is_empty() {
+                // Who has no more to say need not end the line.
+                let line = self.take(self.input.len());
+                return Line::Whole(line.0, line.1);
             }
             if self.ended || !self.readable {
                 return Line::None;
             }
             let mut bytes = [0u8; 8192];
-            match self.stream.read(&mut bytes) {
+            match self.receive(&mut bytes, takes) {
                 Ok(0) => self.ended = true,
                 Ok(n) => {
                     self.moved = now;
@@ -137,9 +153,39 @@ impl Client {
         }
     }
 
+    /// The first bytes of what came, with the descriptors that came among them.
+    fn take(&mut self, count: usize) -> (Vec<u8>, Vec<OwnedFd>) {
+        let bytes: Vec<u8> = self.input.drain(..count.min(self.input.len())).collect();
+        self.taken = self.taken.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        let mut passed = Vec::new();
+        while let Some((_, fd)) = self.passed.pop_front_if(|(at, _)| *at <= self.taken) {
+            passed.push(fd);
+        }
+        (bytes, passed)
+    }
+
+    fn receive(&mut self, bytes: &mut [u8], takes: bool) -> io::Result<usize> {
+        if !takes {
+            return self.stream.read(bytes);
+        }
+        // One call never goes on behind the message that a descriptor came with: unix(7).
+        let received = socket::receive(self.stream.as_fd(), bytes)?;
+        let end = self.taken.saturating_add(
+            u64::try_from(self.input.len().saturating_add(received.length)).unwrap_or(u64::MAX),
+        );
+        let room = limit::DESCRIPTORS.saturating_sub(self.passed.len());
+        self.passed.extend(received.fds.into_iter().take(room).map(|fd| (end, fd)));
+        Ok(received.length)
+    }
+
+    /// A line is there that no poll will tell of.
+    fn has_line(&self) -> bool {
+        self.input.contains(&b'\n') || (self.ended && !self.input.is_empty())
+    }
+
     /// A whole line may be waiting although the poll has nothing to say about it.
     pub(crate) fn has_more(&self) -> bool {
-        self.may_ask() && ((self.readable && !self.ended) || self.input.contains(&b'\n'))
+        self.may_ask() && ((self.readable && !self.ended) || self.has_line())
     }
 
     /// Queues a line. A client that leaves too much unread while a stream goes on is cut off.
@@ -175,8 +221,7 @@ impl Client {
             self.sent = 0;
             // An answer can be long; its room is not kept for a client that asks no more.
             self.output = Vec::new();
-            let asks_more = self.input.contains(&b'\n');
-            if self.closing || (self.ended && self.is_idle() && !asks_more) {
+            if self.closing || (self.ended && self.is_idle() && !self.has_line()) {
                 self.dead = true;
             }
         }

@@ -6,6 +6,7 @@
 pub(crate) mod answer;
 pub(crate) mod client;
 mod show;
+mod source;
 mod stream;
 
 use crate::event_loop::token;
@@ -22,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 
 /// Said to one client too many before it is closed.
-const FULL: &[u8] = br#"{"v":1,"id":null,"error":{"kind":"busy","message":"too many connections to init","hint":"close some, or try again"}}
+const FULL: &[u8] = br#"{"v":1,"id":0,"error":{"kind":"busy","message":"too many connections to init","hint":"close some, or try again"}}
 "#;
 
 /// The listening socket and all connections.

@@ -108,9 +108,17 @@ impl Init {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only a reload brings other units")]
     pub(super) fn show_plan(&self, wish: Event) -> Result<Plan, Failure> {
+        let next = match &wish {
+            Event::Reload { generation, .. } => Some(generation.clone()),
+            _ => None,
+        };
+        let mut generations = vec![self.machine.generation().as_ref()];
+        generations.extend(next.as_deref());
         let plan = self.machine.plan(self.now, wish);
-        plan.map(|plan| view::plan(&plan)).map_err(|r| Failure::new(&r.kind, r.message, r.hint))
+        plan.map(|plan| view::plan(&plan, &generations))
+            .map_err(|r| Failure::new(&r.kind, r.message, r.hint))
     }
 
     pub(super) fn show_status(&self, names: &[Name]) -> Result<Status, Failure> {

@@ -3,16 +3,19 @@
 
 use super::disk::Disk;
 use super::parcel::Delivery;
+use super::put;
 use crate::boot::identity;
 use crate::paths::Paths;
 use groundstate_units::control::place;
 use groundstate_units::folder::Trust;
 use groundstate_units::generation::Generation;
-use groundstate_units::load::{Options, load};
+use groundstate_units::load::{Loaded, Options, load};
+use groundstate_units::name::Name;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// What the child is sent for.
-pub(crate) struct Errand {
+pub(crate) struct Errand<'a> {
     /// Where the files are.
     pub(crate) paths: Paths,
     /// Files that have not changed since are not parsed again.
@@ -22,10 +25,13 @@ pub(crate) struct Errand {
     /// Files that others own or can write are refused. Not in a container, whose files are
     /// often made under other ids than they are read with.
     pub(crate) strict: bool,
+    /// Only the files of this source are new: they are in the sealed memfd. None: it is to hold
+    /// nothing.
+    pub(crate) put: Option<(&'a Name, Option<&'a OwnedFd>)>,
 }
 
 /// All of it.
-pub(super) fn run(errand: &Errand) -> Delivery {
+pub(super) fn run(errand: &Errand<'_>) -> Delivery {
     let notes = if errand.identity { identity::establish() } else { Vec::new() };
     let paths = &errand.paths;
     let runtime = paths.runtime();
@@ -37,9 +43,17 @@ pub(super) fn run(errand: &Errand) -> Delivery {
         units: paths.units.clone(),
         standard_units: paths.standard_units(),
         runtime_units: Some(place::runtime_units(runtime)),
+        sources: Some(place::sources(runtime)),
         trust: Trust { uid: nix::unistd::geteuid().as_raw(), strict: errand.strict },
         ..Options::system(nix::unistd::geteuid().as_raw())
     };
-    let loaded = load(&Disk, &options, errand.previous.as_deref());
-    Delivery { notes, refused: loaded.refused, generation: loaded.generation }
+    let previous = errand.previous.as_deref();
+    if let (Some((source, body)), Some(previous)) = (errand.put, previous) {
+        return match put::run(&options, previous, source, body) {
+            Ok(generation) => Delivery { generation, ..Delivery::default() },
+            Err(refusal) => Delivery { refusal: Some(refusal), ..Delivery::default() },
+        };
+    }
+    let Loaded { refused, generation, .. } = load(&Disk, &options, previous);
+    Delivery { notes, refused, refusal: None, generation }
 }

@@ -7,6 +7,8 @@
 pub(crate) mod child;
 pub(crate) mod disk;
 pub(crate) mod parcel;
+mod put;
+mod store;
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
@@ -19,13 +21,14 @@ use child::Errand;
 use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::Event;
+use groundstate_units::name::Name;
 use groundstate_units::settings::{Echo, Settings};
 use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
 use nix::sys::resource::Resource;
 use parcel::{Delivery, Parcel};
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Who asked over the control socket, and with which id.
@@ -38,7 +41,7 @@ pub(crate) struct Asker {
 }
 
 /// What a load is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Purpose {
     /// The first generation.
     Boot,
@@ -54,6 +57,28 @@ pub(crate) enum Purpose {
         /// Who wants to see it.
         asker: Asker,
     },
+    /// The present generation with other files of one source.
+    Put {
+        /// The controller.
+        asker: Asker,
+        /// Which.
+        source: Name,
+        /// The plan is to be answered too.
+        plan: bool,
+        /// The sealed memfd; None: it is to hold nothing.
+        body: Option<OwnedFd>,
+    },
+}
+
+impl Purpose {
+    /// Who waits for an answer.
+    fn asker(&self) -> Option<Asker> {
+        match self {
+            Purpose::Boot => None,
+            Purpose::Reload { asker, .. } => *asker,
+            Purpose::Plan { asker } | Purpose::Put { asker, .. } => Some(*asker),
+        }
+    }
 }
 
 /// One at work.
@@ -94,20 +119,32 @@ impl Init {
     pub(crate) fn load(&mut self, purpose: Purpose) {
         if self.loader.working.is_some() {
             // Signals that come during a load are one more load.
-            if !self.loader.waiting.contains(&purpose) && self.loader.waiting.len() < limit::CLIENTS
-            {
-                self.loader.waiting.push_back(purpose);
+            let by_signal =
+                |purpose: &Purpose| matches!(purpose, Purpose::Reload { asker: None, .. });
+            let waiting = &mut self.loader.waiting;
+            if by_signal(&purpose) && waiting.iter().any(by_signal) {
+                return;
+            }
+            if waiting.len() < limit::LOADS_WAITING {
+                waiting.push_back(purpose);
+            } else if let Some(asker) = purpose.asker() {
+                self.turn_away(asker);
             }
             return;
         }
-        let boot = purpose == Purpose::Boot;
+        let boot = matches!(purpose, Purpose::Boot);
+        let put = match &purpose {
+            Purpose::Put { source, body, .. } => Some((source, body.as_ref())),
+            Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => None,
+        };
         let errand = Errand {
             paths: self.paths.clone(),
             previous: (!boot).then(|| self.machine.generation().clone()),
             identity: boot && self.mode == Mode::Machine,
             strict: self.mode != Mode::Container,
+            put,
         };
-        match self.send(errand) {
+        match self.send(&errand) {
             Ok((pid, parcel)) => {
                 let deadline = self.now.after(limit::LOADER);
                 self.loader.working =
@@ -119,9 +156,11 @@ impl Init {
         }
     }
 
-    fn send(&mut self, errand: Errand) -> std::io::Result<(Pid, Parcel)> {
+    fn send(&self, errand: &Errand<'_>) -> std::io::Result<(Pid, Parcel)> {
         let (parcel, wrapping) = Parcel::new(self.poll.registry())?;
-        let pid = process::fork(&[wrapping.as_fd()], || {
+        let body = errand.put.and_then(|(_, body)| body).map(OwnedFd::as_fd);
+        let kept: Vec<BorrowedFd<'_>> = [wrapping.as_fd()].into_iter().chain(body).collect();
+        let pid = process::fork(&kept, || {
             // Limits that can not be set leave the deadline.
             let _ = process::die_with_parent(9);
             for (resource, most) in [
@@ -131,7 +170,7 @@ impl Init {
             ] {
                 let _ = nix::sys::resource::setrlimit(resource, most, most);
             }
-            let delivery = child::run(&errand);
+            let delivery = child::run(errand);
             match wrapping.fill(&delivery) {
                 Ok(()) => 0,
                 Err(_) => 1,
@@ -182,11 +221,11 @@ impl Init {
                 return self.not_loaded(purpose, Vec::new(), &why);
             }
         };
-        let Delivery { notes, refused, mut generation } = delivery;
+        let Delivery { notes, refused, refusal, mut generation } = delivery;
         for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
         }
-        if refused && purpose != Purpose::Boot {
+        if refused && !matches!(purpose, Purpose::Boot) {
             return self.not_loaded(purpose, generation.diagnostics, "the unit files were refused");
         }
         generation.number = self.machine.generation().number.saturating_add(1);
@@ -203,6 +242,10 @@ impl Init {
                 self.flip(Arc::new(generation), no_restart, asker);
             }
             Purpose::Plan { asker } => self.plan_load(asker, Arc::new(generation)),
+            Purpose::Put { asker, source, plan, .. } => match refusal {
+                Some(refusal) => self.refuse_source(asker, refusal),
+                None => self.take_source(asker, &source, plan, generation),
+            },
         }
     }
 
@@ -216,7 +259,9 @@ impl Init {
                     self.refuse_load(asker, &diagnostics, why);
                 }
             }
-            Purpose::Plan { asker } => self.refuse_load(asker, &diagnostics, why),
+            Purpose::Plan { asker } | Purpose::Put { asker, .. } => {
+                self.refuse_load(asker, &diagnostics, why);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use crate::event_loop::token;
 use crate::sys::memfd;
 use groundstate_units::generation::Generation;
 use groundstate_units::limit::GENERATION;
+use groundstate_units::machine::reason::Refusal;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -22,6 +23,8 @@ pub(crate) struct Delivery {
     pub(crate) notes: Vec<String>,
     /// More than single units is wrong: a boot takes it all the same, a reload does not.
     pub(crate) refused: bool,
+    /// A put that can not be: nothing was read, nothing is to change.
+    pub(crate) refusal: Option<Refusal>,
     /// What was read.
     pub(crate) generation: Generation,
 }
@@ -31,6 +34,7 @@ pub(crate) struct Delivery {
 struct Wire {
     notes: Vec<String>,
     refused: bool,
+    refusal: Option<Refusal>,
     generation: Vec<u8>,
 }
 
@@ -91,7 +95,7 @@ impl Parcel {
                 if !memfd::is_sealed(&memory) {
                     return Err("it is not sealed".to_string());
                 }
-                read_memory(File::from(memory)).map_err(|error| error.to_string())?
+                read_memory(&File::from(memory), GENERATION).map_err(|error| error.to_string())?
             }
             Parcel::Pipe { bytes, .. } => {
                 let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it is cut short")?;
@@ -108,14 +112,15 @@ impl Parcel {
         }
         drop(bytes);
         let generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
-        Ok(Delivery { notes: wire.notes, refused: wire.refused, generation })
+        let Wire { notes, refused, refusal, .. } = wire;
+        Ok(Delivery { notes, refused, refusal, generation })
     }
 }
 
 /// Read into our own memory: nothing is mapped that somebody else made.
-fn read_memory(memory: File) -> io::Result<Vec<u8>> {
+pub(super) fn read_memory(memory: &File, most: usize) -> io::Result<Vec<u8>> {
     let size = usize::try_from(memory.metadata()?.len()).unwrap_or(usize::MAX);
-    if size > GENERATION {
+    if size > most {
         return Err(io::Error::other("it is too large"));
     }
     let mut bytes = vec![0u8; size];
@@ -136,6 +141,7 @@ impl Wrapping {
         let wire = Wire {
             notes: delivery.notes.clone(),
             refused: delivery.refused,
+            refusal: delivery.refusal.clone(),
             generation: delivery.generation.encode(),
         };
         let bytes = postcard::to_allocvec(&wire).map_err(io::Error::other)?;

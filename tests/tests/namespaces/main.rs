@@ -21,5 +21,6 @@ mod process;
 mod reload;
 mod shutdown;
 mod socket;
+mod source;
 mod types;
 mod ways;

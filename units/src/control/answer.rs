@@ -20,12 +20,12 @@ mod why;
 pub use blame::{Blame, Timing};
 pub use event::Event;
 pub use graph::{Edge, Graph, Node};
-pub use init::{Located, Paths, Pong, Settled, Source, Sources, Stats, Whose};
+pub use init::{Located, Paths, Pong, Put, Settled, Source, Sources, Stats, Whose};
 pub use line::{End, Failure, Line};
 pub use plan::{Changed, Plan, Told};
 pub use reason::{Cause, Reason};
 pub use report::{Report, Said, Spot};
-pub use status::{Overlay, Status, System, TargetStatus, UnitStatus};
+pub use status::{Overlay, SourceStatus, Status, System, TargetStatus, UnitStatus};
 pub use why::{Affected, Link, Need, Why};
 
 /// The number in every answer's `schema`.

@@ -6,3 +6,4 @@
 pub mod answer;
 pub mod place;
 pub mod request;
+pub mod source_set;

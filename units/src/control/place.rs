@@ -70,6 +70,11 @@ pub fn runtime_policy(runtime_dir: &str) -> String {
     format!("{runtime_dir}/policy.yaml")
 }
 
+/// Where what sources hold is kept until the next boot.
+pub fn sources(runtime_dir: &str) -> String {
+    format!("{runtime_dir}/sources")
+}
+
 /// Where requests go.
 pub fn control_socket(runtime_dir: &str) -> String {
     format!("{runtime_dir}/control.sock")

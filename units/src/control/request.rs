@@ -164,23 +164,23 @@ verbs! {
         /// Targets or units.
         targets: Vec<Name>,
     }
-    /// Replace what a source holds.
+    /// Replace what a source holds. What by stands in a sealed memfd that is passed in the same
+    /// message as this line (SCM_RIGHTS): see [`super::source_set`].
     SourcePut "source-put" Source {
         /// Which source.
         source: Name,
-        /// File name → text.
-        #[serde(default)] files: Vec<(String, String)>,
-        /// Targets that are roots.
-        #[serde(default)] roots: Vec<Name>,
-        /// Refused when the source is at another revision; left out: any.
-        #[serde(default)] expected: Option<u64>,
+        /// Answer with the plan too, which costs as much as a `plan` does.
+        #[serde(default)] plan: bool,
     }
-    /// All sources: `{"sources":[{"source","uid","revision","files":[…],"roots":[…]}]}`.
-    SourceList "source-list" Control {}
-    /// Forget what a source holds.
+    /// Sources: `{"sources":[{"source","uid","revision","files":[…],"roots":[…]}]}`; all of them
+    /// for root and init's uid, its own for a source's.
+    SourceList "source-list" Source {}
+    /// Forget what a source holds. Its revision counts on.
     SourceDrop "source-drop" Source {
         /// Which source.
         source: Name,
+        /// As in `source-put`.
+        #[serde(default)] plan: bool,
     }
     /// Stop everything, switch off.
     Poweroff "poweroff" Control {}

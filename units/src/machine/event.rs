@@ -146,6 +146,9 @@ pub enum Event {
         generation: Arc<Generation>,
         /// Changed units keep their run and are shown as stale.
         no_restart: bool,
+        /// A source's set: what is wrong in it breaks the units involved and refuses nothing.
+        #[serde(default)]
+        tolerant: bool,
     },
     /// Replace the runs of these targets' units.
     Restart(Vec<Name>),

@@ -269,8 +269,8 @@ impl Machine {
             Event::Want { target, until } => self.want(now, target, until, out),
             Event::Unwant(target) => self.unwant(now, &target, out),
             Event::SetPolicy(policy) => self.set_policy(now, policy, out),
-            Event::Reload { generation, no_restart } => {
-                self.reload(now, &generation, no_restart, out)
+            Event::Reload { generation, no_restart, tolerant } => {
+                self.reload(now, &generation, (no_restart, tolerant), out)
             }
             Event::Restart(names) => self.restart(&names),
             Event::ReloadUnit(names) => self.reload_unit(now, &names, out),

@@ -58,10 +58,17 @@ impl Oracle {
                 next.look_again();
                 self.accept(next)
             }
-            Event::Reload { generation, no_restart } => {
+            Event::Reload { generation, no_restart, tolerant } => {
                 let mut next = self.clone();
                 next.policy = generation.policy.clone();
                 next.flip(generation.clone(), *no_restart);
+                if *tolerant {
+                    let accepted = self.shutdown.is_none();
+                    if accepted {
+                        *self = next;
+                    }
+                    return accepted;
+                }
                 let somebody = |graph: &Graph, root: &Option<usize>| {
                     root.is_some_and(|t| graph.provider[t].is_some() || graph.hidden[t])
                 };

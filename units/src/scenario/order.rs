@@ -107,7 +107,7 @@ fn reload(
     set.replace(&step.units)?;
     set.sources.extend(step.sources.clone());
     let generation = Arc::new(set.generation()?);
-    clock.event(Event::Reload { generation, no_restart }, seen)?;
+    clock.event(Event::Reload { generation, no_restart, tolerant: false }, seen)?;
     if seen.refused.is_some() {
         (set.units, set.sources) = (units, sources);
     }

@@ -319,7 +319,9 @@ impl<'a> Runner<'a> {
         if let Some(log) = &mut self.log {
             let event = match event {
                 Event::Boot { targets, .. } => format!("Boot {targets:?}"),
-                Event::Reload { no_restart, .. } => format!("Reload no_restart={no_restart}"),
+                Event::Reload { no_restart, tolerant, .. } => {
+                    format!("Reload no_restart={no_restart} tolerant={tolerant}")
+                }
                 other => format!("{other:?}"),
             };
             let states: Vec<String> = after

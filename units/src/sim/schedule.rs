@@ -172,7 +172,9 @@ impl Wish {
                     edit(&mut next, dice);
                 }
                 let generation = next.generation(universe, generation);
-                Event::Reload { generation, no_restart: dice.percent(10) }
+                // Every fourth is a source's. Not drawn, so that a seed stays the schedule it was.
+                let tolerant = generation.number % 4 == 3;
+                Event::Reload { generation, no_restart: dice.percent(10), tolerant }
             }
             Kindly::Restart => Event::Restart(vec![name(any(dice)?)]),
             Kindly::ReloadUnit => Event::ReloadUnit(vec![name(any(dice)?)]),

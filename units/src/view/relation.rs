@@ -2,7 +2,8 @@
 
 use super::View;
 use crate::control::answer::{Affected, Need};
-use crate::generation::UnitId;
+use crate::generation::{TargetId, UnitId};
+use crate::name::Name;
 use crate::spec::DependencyKind;
 use std::collections::BTreeSet;
 
@@ -19,6 +20,8 @@ impl View<'_> {
         if self.goal.contains(&unit) {
             names.push("the goal".to_string());
         }
+        let sources = self.rooting(unit).into_iter();
+        names.extend(sources.map(|(source, _)| format!("source {source}")));
         let mut dependents: Vec<UnitId> = self.pulling(unit).map(|(who, _)| who).collect();
         dependents.dedup();
         let dependents = dependents.iter().filter_map(|who| generation.unit(*who));
@@ -49,6 +52,7 @@ impl View<'_> {
                     unit: Some(generation.unit(who)?.name.to_string()),
                     target: target_of(who, kind)?.name.to_string(),
                     kind: Some(kind),
+                    source: None,
                 })
             })
             .collect();
@@ -61,9 +65,27 @@ impl View<'_> {
                 unit: None,
                 target: name.to_string(),
                 kind: None,
+                source: None,
             }));
         }
+        needs.extend(self.rooting(unit).into_iter().map(|(source, target)| Need {
+            unit: None,
+            target,
+            kind: None,
+            source: Some(source),
+        }));
         needs
+    }
+
+    /// Sources of which it is a root, with the target that is.
+    fn rooting(&self, unit: UnitId) -> Vec<(String, String)> {
+        let generation = self.machine.generation();
+        let is_its = |root: &&TargetId| self.machine.graph().provider(**root).unit() == Some(unit);
+        let of_one = |(source, roots): &(Name, Vec<TargetId>)| {
+            let root = roots.iter().find(is_its)?;
+            Some((source.to_string(), generation.target(*root)?.name.to_string()))
+        };
+        generation.roots.iter().filter_map(of_one).collect()
     }
 
     /// Needed units above it that are not as they should be while it is not.

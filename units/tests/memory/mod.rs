@@ -1,6 +1,8 @@
 //! A file system in memory, for tests of the loader: paths to files, with every
 //! question counted. Directories are there by what is in them.
 
+#![allow(dead_code, reason = "each file of tests uses a part of it")]
+
 use groundstate_units::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::generation::{Generation, Stamp};
 use groundstate_units::load::{Loaded, Options, load};

@@ -2,7 +2,7 @@
 //! `whose`, `cat`.
 //! See [`super`].
 
-use super::System;
+use super::{Plan, Said, System};
 use serde::{Deserialize, Serialize};
 
 /// Answer of `stats`.
@@ -92,6 +92,23 @@ pub struct Source {
     pub files: Vec<String>,
     /// Its roots.
     pub roots: Vec<String>,
+}
+
+/// Answer of `source-put` and `source-drop`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Put {
+    /// [`super::SCHEMA`].
+    pub schema: u32,
+    /// Which source.
+    pub source: String,
+    /// The one it is at now: what the next put may expect.
+    pub revision: u64,
+    /// The generation that holds now.
+    pub generation: u32,
+    /// What will happen; null where it was not asked for.
+    pub plan: Option<Plan>,
+    /// What was found in the files of the source.
+    pub diagnostics: Vec<Said>,
 }
 
 /// Answer of `whose`.

@@ -3,6 +3,7 @@
 
 use super::Said;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Answer of `plan`, and part of that of `set-target`, `want`, `reload`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,9 @@ pub struct Plan {
     pub restart: Vec<String>,
     /// Up, and left alone.
     pub keep: Vec<String>,
+    /// Those of all these that come from a source, with its name.
+    #[serde(default)]
+    pub sources: BTreeMap<String, String>,
 }
 
 /// Answer of `set-target`, `want`, `unwant`, `reload` and the policy verbs: what was

@@ -57,6 +57,9 @@ pub struct Status {
     pub goal: Vec<String>,
     /// The overlay.
     pub overlay: Overlay,
+    /// Sources that were put, by name.
+    #[serde(default)]
+    pub sources: Vec<SourceStatus>,
     /// In one word.
     pub system: System,
     /// Nothing is starting, stopping or waiting, but for retries past a verdict: what `--wait` waits for.
@@ -73,6 +76,17 @@ pub struct Status {
     pub units: Vec<UnitStatus>,
     /// Targets asked for, or all; by name.
     pub targets: Vec<TargetStatus>,
+}
+
+/// One source of a [`Status`]: its roots are goals beside those given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceStatus {
+    /// Its name.
+    pub source: String,
+    /// How often it was put.
+    pub revision: u64,
+    /// Its roots.
+    pub roots: Vec<String>,
 }
 
 /// One unit of a [`Status`].

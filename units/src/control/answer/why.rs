@@ -58,6 +58,9 @@ pub struct Need {
     pub target: String,
     /// In which list; null: the goal itself.
     pub kind: Option<DependencyKind>,
+    /// With no unit: the source whose root it is; null: the goal itself.
+    #[serde(default)]
+    pub source: Option<String>,
 }
 
 /// One unit of [`Why::affects`].

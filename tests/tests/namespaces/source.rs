@@ -1,0 +1,174 @@
+//! Sources: sets of unit files that a controller hands over and owns.
+
+use groundstate_tests::boot::{Boot, Init, Way};
+use groundstate_tests::sandbox::{Sandbox, program};
+use serde_json::Value;
+use std::process::Command;
+
+fn files() -> Sandbox {
+    let files = Sandbox::new();
+    files.put("init.yaml", "sources:\n  fleet: {uid: 65534}\n  other: {uid: 0}\n");
+    files.unit("base", "exec-start: DAEMON --name base");
+    files
+}
+
+/// Writes a file for a source; its path.
+fn file(init: &Init, name: &str, text: &str) -> String {
+    let text = text.replace("DAEMON", &program("GROUNDSTATE_DAEMON", "daemon"));
+    init.sandbox.put(name, &format!("{text}\n"));
+    init.sandbox.at(name)
+}
+
+fn web(init: &Init) -> String {
+    file(init, "web.yaml", "unit: web\nwaits-for: db\nexec-start: DAEMON --name web")
+}
+
+fn db(init: &Init) -> String {
+    file(init, "db.yaml", "unit: db\nexec-start: DAEMON --name db")
+}
+
+fn put(init: &Init, words: &[&str]) -> Value {
+    let (code, said) = init.initctl_json(&[&["source", "put", "fleet"], words].concat());
+    assert_eq!(code, 0, "{words:?}: {said}");
+    said
+}
+
+fn fleet(init: &Init) -> Value {
+    let (code, said) = init.initctl_json(&["source", "list"]);
+    assert_eq!(code, 0, "{said}");
+    said["sources"][0].clone()
+}
+
+#[test]
+fn a_put_starts_its_roots_and_the_next_changes_only_what_differs() {
+    let init = Boot::new(files()).start("base");
+    init.when_system("running");
+    let (web, db) = (web(&init), db(&init));
+    let said = put(&init, &[&web, &db, "--root", "web"]);
+    assert_eq!((&said["source"], &said["revision"]), (&"fleet".into(), &1.into()), "{said}");
+    assert_eq!(said["plan"]["start"], serde_json::json!([["db"], ["web"]]));
+    assert_eq!(said["plan"]["sources"]["web"], "fleet");
+    let before = init.when_state("web", "running");
+    assert_eq!(before.unit("web")["source"], "fleet");
+    assert_eq!(before.unit("base")["source"], Value::Null);
+    assert_eq!(before.0["goal"], serde_json::json!(["base"]));
+    assert_eq!(before.0["sources"][0]["roots"], serde_json::json!(["web"]));
+    let text = |words: &[&str]| String::from_utf8(init.initctl(words).stdout).unwrap();
+    for words in [&["why", "web"][..], &["status", "web"]] {
+        assert!(text(words).contains("source fleet"), "{}", text(words));
+    }
+    let said = put(&init, &[&db, "--root", "db"]);
+    assert_eq!(said["revision"], 2);
+    let after = init.when("web is gone", |status| status.0["units"].as_array().unwrap().len() == 2);
+    assert_eq!(after.main_pid("db"), before.main_pid("db"));
+    assert_eq!(after.main_pid("base"), before.main_pid("base"));
+    let listed = fleet(&init);
+    assert_eq!((&listed["revision"], &listed["uid"]), (&2.into(), &65534.into()));
+    assert_eq!(listed["files"], serde_json::json!(["db.yaml"]));
+    let (code, dropped) = init.initctl_json(&["source", "drop", "fleet"]);
+    assert_eq!((code, &dropped["revision"]), (0, &3.into()));
+    init.when("db is gone", |status| status.0["units"].as_array().unwrap().len() == 1);
+    init.finish();
+}
+
+#[test]
+fn a_put_on_another_revision_is_refused_and_changes_nothing() {
+    let init = Boot::new(files()).start("base");
+    let (web, db) = (web(&init), db(&init));
+    put(&init, &[&web, &db, "--root", "web", "--expect", "0"]);
+    init.when_state("web", "running");
+    let (code, said) =
+        init.initctl_json(&["source", "put", "fleet", &db, "--root", "db", "--expect", "0"]);
+    assert_eq!((code, &said["error"]["kind"]), (65, &"revision".into()), "{said}");
+    assert_eq!(fleet(&init)["files"], serde_json::json!(["db.yaml", "web.yaml"]));
+    assert_eq!(init.status().state("web"), "running");
+    let (code, said) = init.initctl_json(&["source", "put", "flet", &db]);
+    assert_eq!((code, &said["error"]["kind"]), (64, &"unknown-source".into()), "{said}");
+    init.finish();
+}
+
+#[test]
+fn what_a_source_gets_wrong_breaks_its_own_units_alone() {
+    let init = Boot::new(files()).start("base");
+    init.when_system("running");
+    let db = db(&init);
+    let bad = file(&init, "bad.yaml", "unit: bad\nexec-strat: DAEMON");
+    let thief = file(&init, "thief.yaml", "unit: thief\nprovides: base\nexec-start: DAEMON");
+    let roots = ["--root", "db", "bad", "thief"];
+    let said = put(&init, &[&[db.as_str(), &bad, &thief][..], &roots].concat());
+    let codes: Vec<&str> = said["diagnostics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|found| found["code"].as_str())
+        .collect();
+    assert!(codes.contains(&"unknown-key") && codes.contains(&"double-claim"), "{said}");
+    let status = init.when_state("db", "running");
+    assert_eq!(status.reason("bad"), "config");
+    assert_eq!(status.reason("thief"), "conflict");
+    assert_eq!(status.state("base"), "running");
+    // Neither stops the operator from reloading, and nothing of the source is lost by it.
+    init.sandbox.unit("base", "exec-start: DAEMON --name base2");
+    let reload = init.initctl(&["reload"]);
+    assert!(reload.status.success(), "{}", String::from_utf8_lossy(&reload.stderr));
+    let after = init.when("base runs anew", |s| {
+        s.state("base") == "running" && s.main_pid("base") != status.main_pid("base")
+    });
+    assert_eq!(after.main_pid("db"), status.main_pid("db"));
+    init.finish();
+}
+
+#[test]
+fn a_put_loads_no_edit_of_the_operator_and_takes_back_no_mask() {
+    let files = files();
+    files.unit("base", "wants: side\nexec-start: DAEMON --name base");
+    files.unit("side", "exec-start: DAEMON --name side");
+    let init = Boot::new(files).start("base");
+    let before = init.when_state("side", "running");
+    assert!(init.initctl(&["mask", "--runtime", "side"]).status.success());
+    init.when_state("side", "disabled");
+    init.sandbox.unit("base", "exec-start: DAEMON --name edited");
+    put(&init, &[&db(&init), "--root", "db"]);
+    let after = init.when_state("db", "running");
+    assert_eq!(after.state("side"), "disabled");
+    assert_eq!(after.main_pid("base"), before.main_pid("base"));
+    init.finish();
+}
+
+#[test]
+fn a_new_init_finds_what_was_put() {
+    let init = Boot::new(files()).way(Way::Supervisor).start("base");
+    put(&init, &[&db(&init), "--root", "db"]);
+    init.when_state("db", "running");
+    let sandbox = init.finish_and_keep();
+    let init = Boot::new(sandbox).way(Way::Supervisor).start("base");
+    let status = init.when_state("db", "running");
+    assert_eq!(status.unit("db")["source"], "fleet");
+    assert_eq!(fleet(&init)["revision"], 1);
+    init.finish();
+}
+
+#[test]
+fn the_owner_of_a_source_puts_that_one_and_no_other() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let init = Boot::new(files()).start("base");
+    let db = db(&init);
+    let as_owner = |words: &[&str]| {
+        let output = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(program("GROUNDSTATE_INITCTL", "initctl"))
+            .args(["--json", "--socket", &init.sandbox.at("run/control.sock"), "source"])
+            .args(words)
+            .output()
+            .expect("setpriv runs");
+        output.status.code()
+    };
+    assert_eq!(as_owner(&["put", "other", &db]), Some(77));
+    assert_eq!(as_owner(&["drop", "other"]), Some(77));
+    assert_eq!(as_owner(&["put", "fleet", &db, "--root", "db"]), Some(0));
+    assert_eq!(as_owner(&["list"]), Some(0));
+    init.when_state("db", "running");
+    init.finish();
+}

@@ -1,0 +1,176 @@
+//! Sources beside the unit directories: what a put changes, and what it leaves alone.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+
+mod memory;
+
+use groundstate_units::control::source_set::SourceSet;
+use groundstate_units::generation::Generation;
+use groundstate_units::graph::{Graph, Provider};
+use groundstate_units::load::{Loaded, Options, load, put};
+use groundstate_units::name::Name;
+use groundstate_units::source::{STATE, Source, directory, state};
+use memory::{Memory, told};
+
+const SOURCES: &str = "/run/groundstate/sources";
+
+fn options() -> Options {
+    Options { sources: Some(SOURCES.to_string()), ..Options::system(0) }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn local(files: &[(&str, &str)]) -> Memory {
+    let mut memory = Memory::new(&[("/etc/groundstate/init.yaml", "sources: {fleet: {uid: 7}}\n")]);
+    for (file, text) in files {
+        memory.put(&format!("/etc/groundstate/units/{file}"), text);
+    }
+    memory
+}
+
+fn set(files: &[(&str, &str)], roots: &[&str]) -> SourceSet {
+    let files = files.iter().map(|(name, text)| ((*name).to_string(), (*text).to_string()));
+    let roots = roots.iter().map(|root| name(root)).collect();
+    SourceSet { files: files.collect(), roots, expected: None }
+}
+
+/// Puts it, and keeps it where init's loader would.
+fn put_in(memory: &mut Memory, previous: &Generation, set: SourceSet) -> Loaded {
+    let fleet = name("fleet");
+    let revision = previous.revision(&fleet) + 1;
+    let kept = directory(SOURCES, &fleet);
+    for (file, text) in &set.files {
+        memory.put(&format!("{kept}/{file}"), text);
+    }
+    memory.put(&format!("{kept}/{STATE}"), state(revision, &set.roots));
+    let source = Source::of(fleet, revision, set, SOURCES, options().trust);
+    put(memory, &options(), previous, source)
+}
+
+fn units(generation: &Generation) -> Vec<&str> {
+    generation.units.iter().map(|unit| unit.name.as_str()).collect()
+}
+
+fn roots(generation: &Generation) -> Vec<(&str, Vec<&str>)> {
+    let named = |id: &_| generation.target(*id).unwrap().name.as_str();
+    let of = |roots: &Vec<_>| roots.iter().map(named).collect();
+    generation.roots.iter().map(|(source, roots)| (source.as_str(), of(roots))).collect()
+}
+
+const DB: &str = "unit: db\nexec-start: /bin/x\n";
+const WEB: &str = "unit: web\nwaits-for: db\nexec-start: /bin/x\n";
+
+#[test]
+fn a_put_adds_its_units_and_roots_and_parses_what_changed_alone() {
+    let mut memory = local(&[("a.yaml", "unit: a\nexec-start: /bin/x\n")]);
+    let before = load(&memory, &options(), None).generation;
+    assert_eq!(told(&before), [""; 0]);
+    let first =
+        put_in(&mut memory, &before, set(&[("db.yaml", DB), ("web.yaml", WEB)], &["web", "a"]));
+    assert_eq!(first.parsed, 2);
+    assert_eq!(units(&first.generation), ["a", "db", "web"]);
+    assert_eq!(roots(&first.generation), [("fleet", vec!["a", "web"])]);
+    assert_eq!(first.generation.revision(&name("fleet")), 1);
+    assert_eq!(first.generation.units[2].source, Some(name("fleet")));
+    assert_eq!(first.generation.units[0].source, None);
+    first.generation.prove().unwrap();
+
+    let other = "unit: web\nexec-start: /bin/x 2\n";
+    let second = put_in(
+        &mut memory,
+        &first.generation,
+        set(&[("db.yaml", DB), ("web.yaml", other)], &["db"]),
+    );
+    assert_eq!(second.parsed, 1, "db did not change");
+    assert_eq!(roots(&second.generation), [("fleet", vec!["db"])]);
+    let third = put_in(&mut memory, &second.generation, set(&[], &[]));
+    assert_eq!((units(&third.generation), third.parsed), (vec!["a"], 0));
+    assert_eq!(third.generation.revision(&name("fleet")), 3);
+}
+
+#[test]
+fn a_put_takes_nothing_of_what_an_operator_has_edited_meanwhile() {
+    let mut memory = local(&[("a.yaml", "unit: a\nexec-start: /bin/x\n")]);
+    let before = load(&memory, &options(), None).generation;
+    memory.put("/etc/groundstate/units/a.yaml", "unit: a\nexec-start: /bin/x edited\n");
+    memory.put("/etc/groundstate/units/b.yaml", "half a li");
+    memory.put("/etc/groundstate/init.yaml", "sources: {fleet: {uid: 7}}\nmax-starting: 3\n");
+    memory.read.borrow_mut().clear();
+    let after = put_in(&mut memory, &before, set(&[("db.yaml", DB)], &["db"]));
+    assert_eq!(units(&after.generation), ["a", "db"]);
+    assert_eq!(after.generation.units[0].run, before.units[0].run);
+    assert_eq!(after.generation.settings, before.settings);
+    let read = memory.read.borrow();
+    assert!(read.iter().all(|path| path.starts_with("/etc/") && !path.contains("groundstate")));
+    drop(read);
+    memory.remove("/etc/groundstate/units/b.yaml");
+    let reloaded = load(&memory, &options(), Some(&after.generation)).generation;
+    assert_ne!(reloaded.units[0].run, before.units[0].run, "the reload sees the edit");
+    assert_eq!(units(&reloaded), ["a", "db"]);
+}
+
+#[test]
+fn a_reload_and_a_restart_find_what_was_put() {
+    let mut memory = local(&[]);
+    let before = load(&memory, &options(), None).generation;
+    let files = set(&[("db.yaml", DB), ("web.yaml", WEB)], &["web"]);
+    let after = put_in(&mut memory, &before, files).generation;
+    let reloaded = load(&memory, &options(), Some(&after));
+    assert_eq!((reloaded.parsed, reloaded.refused), (0, false));
+    assert_eq!(reloaded.generation, after);
+    assert_eq!(load(&memory, &options(), None).generation, after);
+    // Somebody emptied the runtime directory: what init holds is still there.
+    for file in ["db.yaml", "web.yaml", STATE] {
+        memory.remove(&format!("{}/{file}", directory(SOURCES, &name("fleet"))));
+    }
+    let emptied = load(&memory, &options(), Some(&after)).generation;
+    assert_eq!((units(&emptied), roots(&emptied)), (units(&after), roots(&after)));
+    assert_eq!(emptied.revision(&name("fleet")), 1);
+    // A source that the settings do not name any more is none.
+    memory.put("/etc/groundstate/init.yaml", "max-starting: 0\n");
+    let none = load(&memory, &options(), Some(&after)).generation;
+    assert_eq!((units(&none), roots(&none)), (vec![], vec![]));
+}
+
+#[test]
+fn a_bad_unit_is_broken_alone_and_what_has_no_name_is_told() {
+    let mut memory = local(&[("a.yaml", "unit: a\nexec-start: /bin/x\n")]);
+    let before = load(&memory, &options(), None).generation;
+    let files =
+        [("db.yaml", DB), ("bad.yaml", "unit: bad\nexec-strat: /bin/x\n"), ("no.yaml", "x")];
+    let after = put_in(&mut memory, &before, set(&files, &["db", "bad"]));
+    assert!(!after.refused);
+    assert_eq!(units(&after.generation), ["a", "bad", "db"]);
+    assert!(after.generation.units[1].fault.is_some());
+    let told = told(&after.generation);
+    assert!(told.iter().any(|line| line == "bad.yaml:2:1 error unknown-key"), "{told:?}");
+    assert!(told.iter().any(|line| line.starts_with("no.yaml:1:")), "{told:?}");
+    let reloaded = load(&memory, &options(), Some(&after.generation));
+    assert!(!reloaded.refused, "a reload is not refused for what a controller got wrong");
+}
+
+#[test]
+fn a_unit_that_claims_a_local_name_or_target_loses_it() {
+    let mut memory = local(&[("a.yaml", "unit: a\nprovides: dns\nexec-start: /bin/x\n")]);
+    let before = load(&memory, &options(), None).generation;
+    let files = [
+        ("a.yaml", "unit: a\nexec-start: /bin/x foreign\n"),
+        ("b.yaml", "unit: b\nprovides: dns\nexec-start: /bin/x\n"),
+    ];
+    let after = put_in(&mut memory, &before, set(&files, &["dns"])).generation;
+    assert_eq!(units(&after), ["a", "b"]);
+    assert_eq!((&after.units[0].source, &after.units[0].fault), (&None, &None));
+    let (graph, _) = Graph::resolve(&after, &after.policy);
+    let dns = after.find_target("dns").unwrap();
+    assert_eq!(graph.provider(dns), Provider::Unit(after.find_unit("a").unwrap()));
+    let broken = graph.broken(after.find_unit("b").unwrap()).unwrap();
+    assert_eq!(broken.claims, Some(name("dns")));
+    let told = told(&after);
+    assert!(told.iter().any(|line| line == "a.yaml:1:1 error double-unit"), "{told:?}");
+    // With the local one gone the other has its name.
+    memory.remove("/etc/groundstate/units/a.yaml");
+    let alone = load(&memory, &options(), Some(&after)).generation;
+    assert_eq!(alone.units[0].source, Some(name("fleet")));
+}
