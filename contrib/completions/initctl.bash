@@ -1305,7 +1305,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__source__subcmd__put)
-            opts="-h --root --expected --socket --json --color --help"
+            opts="-h --root --expect --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1315,7 +1315,7 @@ _initctl() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --expected)
+                --expect)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

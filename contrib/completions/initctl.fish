@@ -293,11 +293,11 @@ always\t'Yes'
 never\t'No'"
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -l json -d 'Print JSON: one object, or for streams one object a line'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -f -a "put" -d 'Replace what a source holds by the files of a directory'
+complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -f -a "put" -d 'Replace what a source holds by these files'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -f -a "list" -d 'All sources and what they hold'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -f -a "drop" -d 'Forget what a source holds'
-complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l root -d 'A target that is to be up; may be repeated' -r
-complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l expected -d 'Refused when the source is at another revision' -r
+complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l root -d 'A target that is to be up' -r
+complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l expect -d 'Refused when the source is at another revision' -r
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Yes'

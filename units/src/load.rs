@@ -10,13 +10,18 @@
 //! What sources hold ([`crate::source`]) is laid beside it; [`put`] changes one source
 //! and looks at nothing else: what an operator has edited and not loaded yet stays so.
 
+mod options;
+mod set;
+
+pub use options::Options;
+
 use crate::account::Accounts;
-use crate::assembly::{Draft, assemble};
+use crate::assembly::assemble;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::Files;
 use crate::finding;
-use crate::folder::{self, Folders, Found, Trust, whole};
-use crate::generation::{Fault, FileRecord, Generation, Stamp};
+use crate::folder::{self, Folders, Found, whole};
+use crate::generation::{FileRecord, Generation, Stamp};
 use crate::limit;
 use crate::name::Name;
 use crate::policy::Policy;
@@ -25,79 +30,9 @@ use crate::settings::Settings;
 use crate::source::{Overlaid, Source};
 use crate::unit_file::{self, Context, UnitFile, read_still};
 use crate::{policy_file, settings_file};
-use std::collections::{BTreeMap, BTreeSet};
+use set::Set;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// What is to be loaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// init.yaml.
-    pub settings: Option<String>,
-    /// Somebody asked for that file: it must be there.
-    pub settings_named: bool,
-    /// policy.yaml.
-    pub policy: Option<String>,
-    /// The policy of this boot, laid over it.
-    pub runtime_policy: Option<String>,
-    /// `--units`: instead of those of the settings and of `standard_units`.
-    pub units: Vec<String>,
-    /// Where units are when nobody says.
-    pub standard_units: Vec<String>,
-    /// The unit directory of the runtime directory; it stands behind the first.
-    pub runtime_units: Option<String>,
-    /// Where what sources hold is kept; None: there are no sources.
-    pub sources: Option<String>,
-    /// These files, and no directory.
-    pub only: Option<Vec<String>>,
-    /// passwd(5).
-    pub passwd: String,
-    /// group(5).
-    pub group: String,
-    /// Whose files are read.
-    pub trust: Trust,
-}
-
-impl Options {
-    /// Those of a booted machine, for init running as `uid`.
-    pub fn system(uid: u32) -> Options {
-        Options {
-            settings: Some("/etc/groundstate/init.yaml".to_string()),
-            settings_named: false,
-            policy: Some("/etc/groundstate/policy.yaml".to_string()),
-            runtime_policy: Some("/run/groundstate/policy.yaml".to_string()),
-            units: Vec::new(),
-            standard_units: vec![
-                "/etc/groundstate/units".to_string(),
-                "/usr/lib/groundstate/units".to_string(),
-            ],
-            runtime_units: Some("/run/groundstate/units".to_string()),
-            sources: None,
-            only: None,
-            passwd: "/etc/passwd".to_string(),
-            group: "/etc/group".to_string(),
-            trust: Trust { uid, strict: true },
-        }
-    }
-
-    /// One directory (or several) as the whole set, as `initctl check DIR` takes it.
-    pub fn directories(directories: Vec<String>, uid: u32) -> Options {
-        Options {
-            settings: None,
-            policy: None,
-            runtime_policy: None,
-            units: directories,
-            standard_units: Vec::new(),
-            runtime_units: None,
-            trust: Trust { uid, strict: false },
-            ..Options::system(uid)
-        }
-    }
-
-    /// Single files, as `initctl check FILE…` takes them.
-    pub fn files(files: Vec<String>, uid: u32) -> Options {
-        Options { only: Some(files), ..Options::directories(Vec::new(), uid) }
-    }
-}
 
 /// A loaded set.
 #[derive(Clone, Debug)]
@@ -183,33 +118,6 @@ struct Loader<'a> {
     refused: bool,
 }
 
-#[derive(Default)]
-struct Set {
-    parsed: usize,
-    drafts: Vec<Draft>,
-    records: Vec<FileRecord>,
-    roots: Vec<(Name, Vec<Name>)>,
-    revisions: Vec<(Name, u64)>,
-}
-
-impl Set {
-    /// Takes over what a generation has of the unit directories (None) and of sources.
-    fn carry(&mut self, from: &Generation, is_kept: impl Fn(Option<&Name>) -> bool) {
-        let units = from.units.iter().filter(|unit| is_kept(unit.source.as_ref()));
-        self.drafts.extend(units.map(|unit| Draft::of(from, unit)));
-        let records = from.files.iter().filter(|record| is_kept(record.source.as_ref()));
-        self.records.extend(records.cloned());
-        for (source, revision) in from.revisions.iter().filter(|(name, _)| is_kept(Some(name))) {
-            self.revisions.push((source.clone(), *revision));
-        }
-        for (source, roots) in from.roots.iter().filter(|(name, _)| is_kept(Some(name))) {
-            let name = |id| Some(from.target(id)?.name.clone());
-            let names = roots.iter().filter_map(|id| name(*id)).collect();
-            self.roots.push((source.clone(), names));
-        }
-    }
-}
-
 impl Loader<'_> {
     fn complain(&mut self, diagnostic: Diagnostic) {
         self.refused |= diagnostic.severity == Severity::Error;
@@ -224,7 +132,7 @@ impl Loader<'_> {
         settings: Settings,
         policy: Policy,
     ) -> Loaded {
-        self.name_doubles(&mut set);
+        set.name_doubles(&mut self.found);
         let Set { parsed, mut drafts, mut records, mut roots, mut revisions } = set;
         if drafts.len() > limit::UNITS {
             let message = format!("{} units; the first 65536 by name count", drafts.len());
@@ -416,50 +324,5 @@ impl Loader<'_> {
                 self.complain(whole(Severity::Warning, "unused-drop-in", path, message));
             }
         }
-    }
-
-    /// One unit name in two places: an error at each, and one broken unit of that name.
-    fn name_doubles(&mut self, set: &mut Set) {
-        let mut by_name: BTreeMap<Name, Vec<Draft>> = BTreeMap::new();
-        let mut contested: BTreeSet<Arc<str>> = BTreeSet::new();
-        for draft in std::mem::take(&mut set.drafts) {
-            by_name.entry(draft.name.clone()).or_default().push(draft);
-        }
-        for (name, mut drafts) in by_name {
-            if let Some(local) = drafts.iter().find(|draft| draft.source.is_none()) {
-                let at = local.at.clone();
-                let is_local = |draft: &Draft| draft.source.is_none();
-                for foreign in drafts.iter().filter(|draft| !is_local(draft)) {
-                    let message =
-                        format!("`{name}` is a unit of the unit directories; this one is left out");
-                    let error = Diagnostic::error("double-unit", foreign.at.clone(), message);
-                    self.found.push(error.with_related(vec![at.clone()]));
-                    contested.insert(foreign.at.file.clone());
-                }
-                drafts.retain(is_local);
-            }
-            let places: Vec<_> = drafts.iter().map(|draft| draft.at.clone()).collect();
-            let Some(mut draft) = drafts.pop() else { continue };
-            if !drafts.is_empty() {
-                let message = format!("{} units are named `{name}`", places.len());
-                draft.fault = Some(Fault { at: draft.at.clone(), message: message.clone() });
-                for other in &mut drafts {
-                    draft.provides.append(&mut other.provides);
-                }
-                let shown = places.get(..limit::DIAGNOSTICS_PER_FILE).unwrap_or(&places);
-                for (index, place) in shown.iter().enumerate() {
-                    let mut related = shown.to_vec();
-                    related.remove(index);
-                    let hint = "a unit has one file; a file of the same name in an earlier directory hides one in a later";
-                    let error = Diagnostic::error("double-unit", place.clone(), message.clone());
-                    self.found.push(error.with_hint(hint).with_related(related));
-                }
-                contested.extend(places.into_iter().map(|place| place.file));
-            }
-            set.drafts.push(draft);
-        }
-        // With the other file gone, these are fine as they are.
-        let again = |record: &&mut FileRecord| contested.contains(&record.path);
-        set.records.iter_mut().filter(again).for_each(|record| record.again = true);
     }
 }

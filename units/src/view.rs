@@ -3,19 +3,21 @@
 //! the simulator and tests. Decides nothing.
 
 mod cause;
+mod plan;
 mod relation;
 
 pub use cause::reason;
+pub use plan::plan;
 
 use crate::control::answer::{
-    Edge, Failure, Graph, Link, Located, Node, Overlay, Plan, SCHEMA, SourceStatus, Status,
-    TargetStatus, UnitStatus, Why,
+    Edge, Failure, Graph, Link, Located, Node, Overlay, SCHEMA, Status, TargetStatus, UnitStatus,
+    Why,
 };
-use crate::generation::{Generation, TargetId, Unit, UnitId};
+use crate::generation::{TargetId, Unit, UnitId};
 use crate::graph::Provider;
 use crate::machine::event::RunId;
 use crate::machine::reason::{Reason, State};
-use crate::machine::{Machine, plan, why};
+use crate::machine::{Machine, why};
 use crate::name::Name;
 use crate::spec::Kind;
 use crate::time::Time;
@@ -75,7 +77,7 @@ pub fn status(machine: &Machine, facts: &Facts, names: &[Name]) -> Result<Status
             drop: wish.drop.iter().map(Name::to_string).collect(),
             until: wish.want.values().map(|until| until.as_ref().map(wall)).collect(),
         },
-        sources: sources(machine.generation()),
+        sources: relation::sources(machine.generation()),
         system: machine.system(),
         settled: machine.is_settled(),
         crashes: facts.crashes,
@@ -155,42 +157,6 @@ pub fn graph(machine: &Machine) -> Graph {
         goal: wish.goal.iter().chain(wish.want.keys()).map(Name::to_string).collect(),
         nodes: generation.unit_ids().filter_map(node).collect(),
         edges: generation.unit_ids().flat_map(edges).collect(),
-    }
-}
-
-fn sources(generation: &Generation) -> Vec<SourceStatus> {
-    let roots = |source: &Name| {
-        let of_it = generation.roots.iter().filter(move |(name, _)| name == source);
-        let targets = of_it.flat_map(|(_, roots)| roots);
-        targets.filter_map(|root| Some(generation.target(*root)?.name.to_string())).collect()
-    };
-    let put = generation.revisions.iter();
-    put.map(|(source, revision)| SourceStatus {
-        source: source.to_string(),
-        revision: *revision,
-        roots: roots(source),
-    })
-    .collect()
-}
-
-/// A plan as it is answered. `generations`: those in which its units are.
-pub fn plan(plan: &plan::Plan, generations: &[&Generation]) -> Plan {
-    let names = |names: &[Name]| names.iter().map(Name::to_string).collect::<Vec<_>>();
-    let source = |name: &Name| {
-        let find = |of: &Generation| {
-            Some(of.unit(of.find_unit(name.as_str())?)?.source.as_ref()?.to_string())
-        };
-        Some((name.to_string(), generations.iter().find_map(|of| find(of))?))
-    };
-    let waves = plan.stop.iter().chain(&plan.start).flatten();
-    let all = waves.chain(&plan.restart).chain(&plan.keep);
-    Plan {
-        schema: SCHEMA,
-        stop: plan.stop.iter().map(|wave| names(wave)).collect(),
-        start: plan.start.iter().map(|wave| names(wave)).collect(),
-        restart: names(&plan.restart),
-        keep: names(&plan.keep),
-        sources: all.filter_map(source).collect(),
     }
 }
 

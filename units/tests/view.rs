@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
-#[allow(dead_code, reason = "shared with the tests of the loader")]
 mod memory;
 
 use groundstate_units::control::answer::{Failure, Status};

@@ -59,27 +59,7 @@ impl Oracle {
                 self.accept(next)
             }
             Event::Reload { generation, no_restart, tolerant } => {
-                let mut next = self.clone();
-                next.policy = generation.policy.clone();
-                next.flip(generation.clone(), *no_restart);
-                if *tolerant {
-                    let accepted = self.shutdown.is_none();
-                    if accepted {
-                        *self = next;
-                    }
-                    return accepted;
-                }
-                let somebody = |graph: &Graph, root: &Option<usize>| {
-                    root.is_some_and(|t| graph.provider[t].is_some() || graph.hidden[t])
-                };
-                let (roots, wished) = self.roots();
-                let gone = |root: &Option<usize>| {
-                    somebody(&self.graph, root) && !somebody(&next.graph, root)
-                };
-                !roots.iter().take(wished).any(gone)
-                    && next.needed.and(next.graph.broken).is_empty()
-                    && next.losers().less(self.losers()).is_empty()
-                    && self.accept(next)
+                self.reload(generation, *no_restart, *tolerant)
             }
             Event::Restart(targets) => {
                 self.prod(targets, |oracle, unit| match &mut oracle.stored[unit].run {
@@ -123,13 +103,36 @@ impl Oracle {
     }
 
     /// Takes `next`, unless the end has begun or something needed would become unusable.
+    fn reload(&mut self, generation: &Arc<Generation>, no_restart: bool, tolerant: bool) -> bool {
+        let mut next = self.clone();
+        next.policy = generation.policy.clone();
+        next.flip(generation.clone(), no_restart);
+        if tolerant {
+            return self.take(next);
+        }
+        let somebody = |graph: &Graph, root: &Option<usize>| {
+            root.is_some_and(|t| graph.provider[t].is_some() || graph.hidden[t])
+        };
+        let (roots, wished) = self.roots();
+        let gone =
+            |root: &Option<usize>| somebody(&self.graph, root) && !somebody(&next.graph, root);
+        !roots.iter().take(wished).any(gone)
+            && next.needed.and(next.graph.broken).is_empty()
+            && next.losers().less(self.losers()).is_empty()
+            && self.accept(next)
+    }
+
     fn accept(&mut self, next: Oracle) -> bool {
         let worse = next.needed.and(next.graph.broken).less(self.graph.broken);
-        let accepted = self.shutdown.is_none() && worse.is_empty();
-        if accepted {
+        worse.is_empty() && self.take(next)
+    }
+
+    fn take(&mut self, next: Oracle) -> bool {
+        let going_on = self.shutdown.is_none();
+        if going_on {
             *self = next;
         }
-        accepted
+        going_on
     }
 
     fn claimed(&self, name: &Name) -> bool {

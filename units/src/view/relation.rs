@@ -1,8 +1,8 @@
 //! Who needs a unit, and whom its trouble reaches.
 
 use super::View;
-use crate::control::answer::{Affected, Need};
-use crate::generation::{TargetId, UnitId};
+use crate::control::answer::{Affected, Need, SourceStatus};
+use crate::generation::{Generation, TargetId, UnitId};
 use crate::name::Name;
 use crate::spec::DependencyKind;
 use std::collections::BTreeSet;
@@ -11,6 +11,22 @@ use std::collections::BTreeSet;
 const NEEDED_BY: usize = 8;
 /// Units in one `affects`.
 const AFFECTS: usize = 64;
+
+/// Sources that were put, with what they want.
+pub(super) fn sources(generation: &Generation) -> Vec<SourceStatus> {
+    let roots = |source: &Name| {
+        let of_it = generation.roots.iter().filter(move |(name, _)| name == source);
+        let targets = of_it.flat_map(|(_, roots)| roots);
+        targets.filter_map(|root| Some(generation.target(*root)?.name.to_string())).collect()
+    };
+    let put = generation.revisions.iter();
+    put.map(|(source, revision)| SourceStatus {
+        source: source.to_string(),
+        revision: *revision,
+        roots: roots(source),
+    })
+    .collect()
+}
 
 impl View<'_> {
     /// Needed units that pull it in, by name; `goal` first where it is in the goal itself.
