@@ -171,7 +171,12 @@ fn every_key_is_taken_by_just_the_types_it_is_for() {
                 Kind::Socket => "listen-fifo: /run/u.fifo",
                 Kind::Timer => "timer-boot: 1min",
                 Kind::Path => "path-exists: /run/u",
-                _ => "",
+                Kind::ForegroundNotified
+                | Kind::ForegroundSupervised
+                | Kind::BackgroundPidfile
+                | Kind::BackgroundScripted
+                | Kind::Oneshot
+                | Kind::Virtual => "",
             };
             if !reason.starts_with(&format!("{}:", key.name)) {
                 text += &format!("{reason}\n");

@@ -2,7 +2,7 @@
 //! [`crate::meaning`], as [`crate::process`] is for units with a process.
 
 use super::address::{self, Address, Sort};
-use super::{Look, Socket, Timer, Timestamping, Trigger, V6Only, Watch, calendar};
+use super::{Look, Socket, Timer, Timestamping, Trigger, V6Only, Watch, calendar, zone};
 use crate::account::Account;
 use crate::diagnostic::Diagnostic;
 use crate::field::Field;
@@ -12,9 +12,6 @@ use crate::spec::{Credentials, Kind};
 use crate::trigger::calendar::ZoneName;
 use crate::value;
 use std::time::Duration;
-
-/// The directory of the time zone database.
-const ZONES: &str = "/usr/share/zoneinfo";
 
 impl Reader<'_> {
     /// What the unit waits for.
@@ -197,7 +194,7 @@ impl Reader<'_> {
         let mut zones = Vec::new();
         for (calendar, field) in self.several("timer-calendar", calendar::parse) {
             if let ZoneName::Named(name) = &calendar.zone {
-                zones.push((field.place(), Outside::File(format!("{ZONES}/{name}"))));
+                zones.push((field.place(), Outside::File(format!("{}/{name}", zone::DIRECTORY))));
             }
             calendars.push(calendar);
         }

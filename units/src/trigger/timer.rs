@@ -1,1 +1,201 @@
-//! When a timer unit is due, from all its reasons together.
+//! When a timer unit is due, from all its reasons together. Pure: the clocks, what has
+//! happened, and the zones are given; chance is a function of a seed.
+
+use super::Timer;
+use super::calendar::ZoneName;
+use super::zone::Zone;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What has happened so far, as far as a timer asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// When init began.
+    pub startup: Time,
+    /// When the timer unit became active.
+    pub active: Time,
+    /// The same on the wall clock, in microseconds since 1970.
+    pub active_wall: i64,
+    /// When the activated unit was last started.
+    pub unit_active: Option<Time>,
+    /// When it last ended; None: it is up, or never was.
+    pub unit_inactive: Option<Time>,
+    /// When the timer last fired, in this activation of it.
+    pub fired: Option<Time>,
+    /// When it last fired on the wall clock, perhaps before this boot.
+    pub fired_wall: Option<i64>,
+}
+
+/// When a timer is due, on each clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Due {
+    /// On the wall clock, in microseconds since 1970.
+    pub wall: Option<i64>,
+    /// On the monotonic clock.
+    pub mono: Option<Time>,
+}
+
+impl Timer {
+    /// When it is due next; in the past: at once. `wall` is now, `zone` the zone of that name
+    /// (None: there is no such zone, and what needs it never comes), `seed` makes the chance.
+    pub fn due<'z>(
+        &self,
+        wall: i64,
+        history: &History,
+        zone: impl Fn(&ZoneName) -> Option<&'z Zone>,
+        seed: u64,
+    ) -> Due {
+        // A time of the past that was not fired at is made up for once: the next search begins
+        // at the firing. A clock that was put back does not wait until it is there again.
+        let base = history.fired_wall.unwrap_or(history.active_wall).min(wall);
+        let next = |calendar: &super::calendar::Calendar| {
+            let at = calendar.next(base, zone(&calendar.zone)?)?;
+            let late = micros(self.late(seed, at));
+            Some(at.saturating_add(late))
+        };
+        Due {
+            wall: self.calendar.iter().filter_map(next).min(),
+            mono: self.due_mono(history, seed),
+        }
+    }
+
+    fn due_mono(&self, history: &History, seed: u64) -> Option<Time> {
+        let once = [
+            (&self.boot, Time::ZERO),
+            (&self.startup, history.startup),
+            (&self.active, history.active),
+        ];
+        let once = once
+            .into_iter()
+            .flat_map(|(spans, base)| spans.iter().map(move |span| base.after(*span)))
+            .map(|at| self.delayed(at, seed))
+            .filter(|at| history.fired.is_none_or(|fired| *at > fired));
+        // Counted from the firing where that came later, so that one of them repeats.
+        let since = |at: Option<Time>| match (at, history.fired) {
+            (Some(at), Some(fired)) => Some(at.max(fired)),
+            (at, fired) => at.or(fired),
+        };
+        let ended = match (history.unit_active, history.unit_inactive) {
+            // It is up: nobody knows yet when it ends.
+            (Some(_), None) => None,
+            (_, ended) => since(ended),
+        };
+        let again = [(&self.unit_active, since(history.unit_active)), (&self.unit_inactive, ended)];
+        let again = again
+            .into_iter()
+            .filter_map(|(spans, base)| Some((spans, base?)))
+            .flat_map(|(spans, base)| spans.iter().map(move |span| base.after(*span)))
+            .map(|at| self.delayed(at, seed));
+        once.chain(again).min()
+    }
+
+    fn delayed(&self, at: Time, seed: u64) -> Time {
+        at.after(self.late(seed, i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)))
+    }
+
+    /// The delay by chance of the firing meant for `at`: the same however often it is asked.
+    fn late(&self, seed: u64, at: i64) -> Duration {
+        let at = if self.jitter_fixed { 0 } else { at };
+        let range = u64::try_from(self.jitter.as_micros()).unwrap_or(u64::MAX);
+        if range == 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_micros(mixed(seed ^ at.cast_unsigned()) % range)
+    }
+}
+
+/// Microseconds of a span.
+pub fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Spreads the bits of a number over all of it (the finish of splitmix64).
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trigger::calendar;
+
+    const HOUR: i64 = 3_600_000_000;
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    fn span(seconds: u64) -> Vec<Duration> {
+        vec![Duration::from_secs(seconds)]
+    }
+
+    fn due(timer: &Timer, wall: i64, history: &History) -> Due {
+        let utc = Zone::utc();
+        timer.due(wall, history, |_| Some(&utc), 7)
+    }
+
+    #[test]
+    fn times_that_were_missed_are_made_up_for_once() {
+        let calendar = vec![calendar::parse("hourly").unwrap()];
+        let timer = Timer { calendar, ..Timer::default() };
+        let mut history = History { fired_wall: Some(HOUR), ..History::default() };
+        let now = 10 * HOUR + 5;
+        assert_eq!(due(&timer, now, &history).wall, Some(2 * HOUR), "in the past: at once");
+        history.fired_wall = Some(now);
+        assert_eq!(due(&timer, now, &history).wall, Some(11 * HOUR));
+        // The clock is put back by eight hours.
+        assert_eq!(due(&timer, 2 * HOUR + 5, &history).wall, Some(3 * HOUR));
+    }
+
+    #[test]
+    fn what_was_counted_from_the_boot_comes_once_and_from_the_unit_again_and_again() {
+        let timer = Timer { boot: span(60), unit_active: span(10), ..Timer::default() };
+        let mut history = History { active: at(5), ..History::default() };
+        assert_eq!(due(&timer, 0, &history).mono, Some(at(60)));
+        history.fired = Some(at(60));
+        history.unit_active = Some(at(61));
+        assert_eq!(due(&timer, 0, &history).mono, Some(at(71)));
+        // The unit was still up: nothing came of the firing but the next one.
+        history.fired = Some(at(71));
+        assert_eq!(due(&timer, 0, &history).mono, Some(at(81)));
+    }
+
+    #[test]
+    fn the_end_of_a_unit_that_is_up_is_not_counted_from() {
+        let timer = Timer { unit_inactive: span(10), active: span(1), ..Timer::default() };
+        let mut history = History { active: at(5), ..History::default() };
+        assert_eq!(due(&timer, 0, &history).mono, Some(at(6)));
+        history.fired = Some(at(6));
+        history.unit_active = Some(at(6));
+        assert_eq!(due(&timer, 0, &history).mono, None);
+        history.unit_inactive = Some(at(20));
+        assert_eq!(due(&timer, 0, &history).mono, Some(at(30)));
+    }
+
+    #[test]
+    fn chance_is_the_same_for_the_same_firing_and_stays_in_its_range() {
+        let calendar = vec![calendar::parse("hourly").unwrap()];
+        let jitter = Duration::from_secs(600);
+        let mut timer = Timer { calendar, jitter, ..Timer::default() };
+        let mut seen = std::collections::BTreeSet::new();
+        for hour in 0..50 {
+            let history = History { fired_wall: Some(hour * HOUR), ..History::default() };
+            let found = due(&timer, hour * HOUR, &history).wall.unwrap();
+            assert_eq!(due(&timer, hour * HOUR + 9, &history).wall, Some(found));
+            let late = found - (hour + 1) * HOUR;
+            assert!((0..600_000_000).contains(&late), "{late}");
+            seen.insert(late);
+        }
+        assert!(seen.len() > 45);
+        timer.jitter_fixed = true;
+        let late = |hour: i64| {
+            let history = History { fired_wall: Some(hour * HOUR), ..History::default() };
+            due(&timer, hour * HOUR, &history).wall.unwrap() - (hour + 1) * HOUR
+        };
+        assert_eq!(late(3), late(4));
+    }
+}
