@@ -84,7 +84,7 @@ impl Init {
             loader: Loader::default(),
             history: History::default(),
             timings: Timings::default(),
-            triggers: Triggers::default(),
+            triggers: Triggers::new(),
             record,
             reserve,
             ending: Ending::default(),

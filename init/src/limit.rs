@@ -69,6 +69,14 @@ pub(crate) const REQUESTS_PENDING: usize = 64;
 pub(crate) const PAGE: u64 = 4096;
 /// Descriptors of all socket units together: each clone of PID 1 copies the table they are in.
 pub(crate) const SOCKETS: usize = 1024;
+/// The pause before a lookout that has ended is replaced; twice as long each time …
+pub(crate) const LOOKOUT_DELAY: Duration = Duration::from_millis(100);
+/// … up to this …
+pub(crate) const LOOKOUT_DELAY_MAX: Duration = Duration::from_secs(60);
+/// … until one has lived this long.
+pub(crate) const LOOKOUT_STEADY: Duration = Duration::from_secs(60);
+/// Orders that wait until a lookout takes them.
+pub(crate) const LOOKOUT_UNSENT: usize = 16_384;
 /// Children not yet known to have become their programs, before one is looked after.
 pub(crate) const CHILDREN_UNKNOWN: usize = 16;
 /// Children whose reports are remembered so; those before are left to the poll.

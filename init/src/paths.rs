@@ -84,6 +84,11 @@ impl Paths {
         self.defaults.unit_dirs.iter().filter(|dir| **dir != runtime).cloned().collect()
     }
 
+    /// What outlives a boot.
+    pub(crate) fn state_dir(&self, settings: &Settings) -> String {
+        settings.state_dir.clone().unwrap_or_else(|| self.defaults.state_dir.clone())
+    }
+
     /// Where log files are.
     pub(crate) fn log_dir(&self, settings: &Settings) -> String {
         self.log_dir

@@ -75,6 +75,7 @@ impl Init {
     }
 
     fn noted(&mut self, note: &Note) {
+        self.timers_noted(note);
         if note.to.is_active()
             && let Some(running) = note.run.and_then(|run| self.runs.get_mut(run))
         {

@@ -48,6 +48,8 @@ pub struct Settings {
     pub unit_dirs: Option<Vec<String>>,
     /// Log directory; None: the default.
     pub log_dir: Option<String>,
+    /// Where what outlives a boot is kept; None: the default.
+    pub state_dir: Option<String>,
     /// Bytes of a log file before it is rotated.
     pub log_size: u64,
     /// Rotated files kept.
@@ -86,6 +88,7 @@ impl Default for Settings {
             shutdown_deadline: None,
             unit_dirs: None,
             log_dir: None,
+            state_dir: None,
             log_size: 16 * 1024 * 1024,
             log_keep: 4,
             log_dir_after: None,

@@ -52,6 +52,7 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed."),
     setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "Where unit files are; a file in an earlier one hides that of the same name in a later one. The runtime directory's `units` stands behind the first."),
     setting("log-dir", "an absolute path", "/var/log/groundstate", "Where the logger writes."),
+    setting("state-dir", "an absolute path", "/var/lib/groundstate", "Where what outlives a boot is kept: when persistent timers last fired."),
     setting("log-size", "a size", "16MiB", "A log file is rotated at this size."),
     setting("log-keep", "a whole number", "4", "Rotated files kept of each log."),
     setting("log-dir-after", "a target", "none: at once", "Log files are opened once this target is active; until then the logger keeps its lines in memory."),
@@ -132,6 +133,7 @@ fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
         }
         "unit-dirs" => settings.unit_dirs = paths(field, found),
         "log-dir" => settings.log_dir = field.value(found, value::path),
+        "state-dir" => settings.state_dir = field.value(found, value::path),
         "log-size" => put(&mut settings.log_size, field.value(found, log_size)),
         "log-keep" => {
             let parse = |text: &str| value::count(text, 0, 1_000);
@@ -260,7 +262,7 @@ mod tests {
         let text = "default-target: server\nemergency-target: rescue\nmax-starting: 4\n\
             start-timeout: none\nstop-timeout: 5s\nrestart: always\nrestart-delay: 1\n\
             restart-delay-max: 2min\nrestart-reset: 3min\nfailure-verdict: 1\n\
-            shutdown-deadline: 30s\nunit-dirs: [/a, /b]\nlog-dir: /l\nlog-size: 1M\nlog-keep: 0\n\
+            shutdown-deadline: 30s\nunit-dirs: [/a, /b]\nlog-dir: /l\nstate-dir: /s\nlog-size: 1M\nlog-keep: 0\n\
             log-dir-after: var\nlog-readers: staff\nsources:\n  fleet: {uid: 7}\nenv: {A: b}\n\
             env-pass: '*'\necho: raw\nexit-with: job\ndefault-policy: disable\nx-mine: 1\n";
         let (settings, found) = settings(text);

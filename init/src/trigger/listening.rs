@@ -53,8 +53,7 @@ impl Init {
             let awaited = unit.is_some_and(|unit| self.machine.awaits(unit));
             let rests_until = listening.flood.rests_until(now).filter(|_| awaited);
             if let Some(until) = rests_until {
-                let soonest = self.triggers.rested_at.map_or(until, |at| at.min(until));
-                self.triggers.rested_at = Some(soonest);
+                self.triggers.rests_until(until);
             }
             if awaited && rests_until.is_none() {
                 self.watch(&mut listening);
@@ -63,6 +62,7 @@ impl Init {
             }
             self.triggers.listening.insert(run, listening);
         }
+        self.attend_paths();
     }
 
     fn watch(&mut self, listening: &mut Listening) {

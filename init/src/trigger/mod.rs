@@ -7,10 +7,15 @@
 //! unit a firing brings in, and when it may fire again, is the machine's
 //! ([`Machine::awaits`](groundstate_units::machine::Machine::awaits)).
 
+mod clock;
 mod listening;
+mod lookout;
+mod message;
 mod open;
 mod opening;
 mod option;
+mod watched;
+mod watcher;
 mod way;
 
 use crate::event_loop::Init;
@@ -21,8 +26,10 @@ use groundstate_units::spec::Kind;
 use groundstate_units::time::Time;
 use groundstate_units::trigger::Trigger;
 use listening::Listening;
+use lookout::{Lookout, Post};
 use opening::Opening;
 use std::collections::BTreeMap;
+use watched::Watched;
 
 /// What a token of the poll stands for.
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +38,19 @@ enum Subject {
     Opening(RunId),
     /// A listening socket.
     Listening(RunId),
+    /// A lookout.
+    Lookout(Post),
 }
 
 /// All of them.
-#[derive(Default)]
 pub(crate) struct Triggers {
     opening: BTreeMap<RunId, Opening>,
     listening: BTreeMap<RunId, Listening>,
+    watched: BTreeMap<RunId, Watched>,
+    clock: Lookout,
+    paths: Lookout,
+    /// Chance, of this life of init.
+    seed: u64,
     by_token: BTreeMap<usize, Subject>,
     /// Which sockets are to be polled may have changed.
     pub(crate) unsettled: bool,
@@ -46,9 +59,37 @@ pub(crate) struct Triggers {
 }
 
 impl Triggers {
+    /// None yet.
+    pub(crate) fn new() -> Triggers {
+        let seed = crate::clock::wall().as_nanos() ^ u128::from(std::process::id()) << 64;
+        Triggers {
+            opening: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            clock: Lookout::new(Post::Clock),
+            paths: Lookout::new(Post::Paths),
+            seed: groundstate_units::assembly::hash(&seed.to_le_bytes()),
+            by_token: BTreeMap::new(),
+            unsettled: false,
+            rested_at: None,
+        }
+    }
+
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.rested_at
+        let starts = [self.clock.start_at, self.paths.start_at];
+        [self.rested_at].into_iter().chain(starts).flatten().min()
+    }
+
+    fn lookout(&mut self, post: Post) -> &mut Lookout {
+        match post {
+            Post::Clock => &mut self.clock,
+            Post::Paths => &mut self.paths,
+        }
+    }
+
+    fn rests_until(&mut self, until: Time) {
+        self.rested_at = Some(self.rested_at.map_or(until, |at| at.min(until)));
     }
 }
 
@@ -57,7 +98,8 @@ impl Init {
     pub(crate) fn start_trigger(&mut self, unit: &Unit, run: RunId) {
         match Trigger::decode(&unit.run) {
             Some(Trigger::Socket(socket)) => self.open_sockets(&unit.name, run, *socket),
-            Some(Trigger::Timer(_) | Trigger::Path(_)) => {}
+            Some(Trigger::Timer(timer)) => self.keep_timer(&unit.name, run, timer),
+            Some(Trigger::Path(watch)) => self.watch_paths(&unit.name, run, watch),
             // Of a set that was not made from unit files: there is nothing to wait for.
             None if unit.kind == Kind::Socket => self.facts.push_back(Event::Ready(run)),
             None => {}
@@ -78,7 +120,7 @@ impl Init {
             }
             return true;
         }
-        false
+        self.stop_watching(run)
     }
 
     /// KILL to what is still being opened.
@@ -93,6 +135,7 @@ impl Init {
         match self.triggers.by_token.get(&token).copied() {
             Some(Subject::Opening(run)) => self.sockets_opened(run),
             Some(Subject::Listening(run)) => self.socket_fired(run),
+            Some(Subject::Lookout(post)) => self.lookout_ready(post),
             None => {}
         }
     }
@@ -100,7 +143,7 @@ impl Init {
     /// A child was reaped. False: it was not one of the triggers'.
     pub(crate) fn trigger_child_ended(&mut self, pid: Pid) -> bool {
         let opening = self.triggers.opening.iter().find(|(_, opening)| opening.pid == pid);
-        let Some(run) = opening.map(|(run, _)| *run) else { return false };
+        let Some(run) = opening.map(|(run, _)| *run) else { return self.lookout_ended(pid) };
         self.opener_ended(run);
         true
     }
@@ -111,6 +154,7 @@ impl Init {
         if self.triggers.rested_at.take_if(|at| *at <= now).is_some() {
             self.triggers.unsettled = true;
         }
+        self.lookouts_due();
     }
 
     fn trigger_failed(&mut self, run: RunId, stage: Stage, errno: i32, path: String) {

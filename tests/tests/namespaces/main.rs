@@ -22,5 +22,6 @@ mod reload;
 mod shutdown;
 mod socket;
 mod source;
+mod timer;
 mod types;
 mod ways;

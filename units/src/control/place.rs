@@ -12,6 +12,8 @@ pub struct Places {
     pub runtime_dir: String,
     /// Log files.
     pub log_dir: String,
+    /// What outlives a boot: when persistent timers last fired.
+    pub state_dir: String,
     /// `policy.yaml`.
     pub policy: String,
 }
@@ -29,7 +31,8 @@ impl Places {
     pub fn of(uid: u32, variable: impl Fn(&str) -> Option<String>) -> Places {
         let set = |name: &str| variable(name).filter(|value| value.starts_with('/'));
         if uid == 0 {
-            return Places::under("/etc/groundstate", "/run/groundstate", "/var/log/groundstate");
+            let (log, state) = ("/var/log/groundstate", "/var/lib/groundstate");
+            return Places::under("/etc/groundstate", "/run/groundstate", log, state);
         }
         let temporary = set("TMPDIR").unwrap_or_else(|| "/tmp".to_string());
         let private = format!("{temporary}/groundstate-{uid}");
@@ -42,10 +45,10 @@ impl Places {
         let state = set("XDG_STATE_HOME")
             .or_else(|| in_home(".local/state"))
             .map_or_else(|| format!("{private}/log"), |dir| format!("{dir}/groundstate"));
-        Places::under(&config, &runtime, &state)
+        Places::under(&config, &runtime, &state, &state)
     }
 
-    fn under(config: &str, runtime_dir: &str, log_dir: &str) -> Places {
+    fn under(config: &str, runtime_dir: &str, log_dir: &str, state_dir: &str) -> Places {
         Places {
             config: format!("{config}/init.yaml"),
             unit_dirs: vec![
@@ -55,6 +58,7 @@ impl Places {
             ],
             runtime_dir: runtime_dir.to_string(),
             log_dir: log_dir.to_string(),
+            state_dir: state_dir.to_string(),
             policy: format!("{config}/policy.yaml"),
         }
     }

@@ -1,0 +1,258 @@
+//! The lookout of timers, a process of its own: it reads the clocks, the time zones and the
+//! stamps of persistent timers, and tells PID 1 when one is due. A jump of the wall clock
+//! wakes it (TFD_TIMER_CANCEL_ON_SET of timerfd_create(2)). When each is due is computed by
+//! [`Timer::due`](groundstate_units::trigger::Timer::due).
+
+use super::message::{Alarm, MESSAGE, Order, Report};
+use crate::clock as clocks;
+use crate::sys::{process, socket as raw};
+use groundstate_units::machine::event::RunId;
+use groundstate_units::time::Time;
+use groundstate_units::trigger::calendar::ZoneName;
+use groundstate_units::trigger::timer::{Due, micros};
+use groundstate_units::trigger::zone::{self, Zone};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// What was read of a zone is believed for so long.
+const ZONE_AGE: std::time::Duration = std::time::Duration::from_secs(60);
+/// Between two looks at the clock when no timer is due by it: about a month.
+const FAR: i64 = 30 * 86_400;
+
+/// The whole life of the process.
+pub(super) fn run(orders: &OwnedFd) -> u8 {
+    let _ = process::set_name(c"groundstate-clk");
+    let _ = process::die_with_parent(9);
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    u8::from(Clock::new(orders).and_then(Clock::run).is_err())
+}
+
+struct Kept {
+    alarm: Alarm,
+    due: Due,
+}
+
+struct Clock<'o> {
+    orders: &'o OwnedFd,
+    wall: TimerFd,
+    timers: BTreeMap<RunId, Kept>,
+    zones: BTreeMap<ZoneName, (Time, Option<Zone>)>,
+}
+
+impl<'o> Clock<'o> {
+    fn new(orders: &'o OwnedFd) -> io::Result<Clock<'o>> {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let wall = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
+        Ok(Clock { orders, wall, timers: BTreeMap::new(), zones: BTreeMap::new() })
+    }
+
+    /// Until PID 1 closes its end.
+    fn run(mut self) -> io::Result<()> {
+        let mut buffer = vec![0; MESSAGE];
+        loop {
+            loop {
+                let got = match raw::receive(self.orders.as_fd(), &mut buffer) {
+                    Ok(got) if got.length == 0 => return Ok(()),
+                    Ok(got) => got,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                };
+                let bytes = buffer.get(..got.length).unwrap_or_default();
+                if let Ok(order) = postcard::from_bytes(bytes) {
+                    self.obey(order)?;
+                }
+            }
+            self.fire()?;
+            self.wait()?;
+        }
+    }
+
+    fn obey(&mut self, order: Order) -> io::Result<()> {
+        match order {
+            Order::Keep(run, mut alarm) => {
+                if let Some(stamp) = alarm.stamp.clone().filter(|_| alarm.history.fired.is_none()) {
+                    match read_stamp(&stamp) {
+                        Ok(fired) => alarm.history.fired_wall = Some(fired),
+                        // Never fired before: what is to be made up for begins now.
+                        Err(_) => self.stamp(&stamp, micros(clocks::wall())),
+                    }
+                }
+                self.timers.insert(run, Kept { alarm: *alarm, due: Due::default() });
+                self.renew(run)?;
+            }
+            Order::Past(run, history) => {
+                let Some(kept) = self.timers.get_mut(&run) else { return Ok(()) };
+                let fired = kept.alarm.history.fired_wall;
+                kept.alarm.history = history;
+                kept.alarm.history.fired_wall = kept.alarm.history.fired_wall.max(fired);
+                self.renew(run)?;
+            }
+            Order::End(run) => drop(self.timers.remove(&run)),
+            Order::Watch(_, _) | Order::Look(_) | Order::Rest(_) => {}
+        }
+        Ok(())
+    }
+
+    fn say(&self, report: &Report) -> io::Result<()> {
+        let bytes = postcard::to_allocvec(report).map_err(io::Error::other)?;
+        loop {
+            match raw::send(self.orders.as_fd(), &bytes, &[]) {
+                Ok(_) => return Ok(()),
+                // PID 1 is busy: nothing of what it is told may be lost.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut writable = [PollFd::new(self.orders.as_fd(), PollFlags::POLLOUT)];
+                    match poll(&mut writable, PollTimeout::NONE) {
+                        Ok(_) | Err(Errno::EINTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Computes anew when a timer is due, and says so.
+    fn renew(&mut self, run: RunId) -> io::Result<()> {
+        let (wall, now) = (micros(clocks::wall()), clocks::now());
+        let Some(kept) = self.timers.get(&run) else { return Ok(()) };
+        let names: Vec<ZoneName> =
+            kept.alarm.timer.calendar.iter().map(|calendar| calendar.zone.clone()).collect();
+        for name in names {
+            if self.look_up(now, &name).is_none() {
+                let file = file_of(&name);
+                self.timers.remove(&run);
+                return self.say(&Report::Broken(run, file, libc::ENOENT));
+            }
+        }
+        let zones = &self.zones;
+        let Some(kept) = self.timers.get_mut(&run) else { return Ok(()) };
+        let Alarm { timer, history, unit, seed, .. } = &kept.alarm;
+        let seed = if timer.jitter_fixed { machine_seed() } else { *seed };
+        let seed = seed ^ groundstate_units::assembly::hash(unit.as_str().as_bytes());
+        let zone = |name: &ZoneName| zones.get(name).and_then(|(_, zone)| zone.as_ref());
+        kept.due = timer.due(wall, history, zone, seed);
+        let report = Report::Due(run, kept.due, history.fired_wall);
+        self.say(&report)
+    }
+
+    fn look_up(&mut self, now: Time, name: &ZoneName) -> Option<&Zone> {
+        let fresh = self.zones.get(name).is_some_and(|(read, _)| now.since(*read) < ZONE_AGE);
+        if !fresh {
+            let zone = match name {
+                ZoneName::Utc => Some(Zone::utc()),
+                // A machine without that file lives by UTC (localtime(5)).
+                ZoneName::Local => Some(read_zone(zone::LOCAL).unwrap_or_default()),
+                ZoneName::Named(_) => read_zone(&file_of(name)).ok(),
+            };
+            self.zones.insert(name.clone(), (now, zone));
+        }
+        self.zones.get(name).and_then(|(_, zone)| zone.as_ref())
+    }
+
+    /// Tells of all that is due by now.
+    fn fire(&mut self) -> io::Result<()> {
+        let (wall, now) = (micros(clocks::wall()), clocks::now());
+        let is_due = |due: Due| {
+            due.wall.is_some_and(|at| at <= wall) || due.mono.is_some_and(|at| at <= now)
+        };
+        let due: Vec<RunId> =
+            self.timers.iter().filter(|(_, kept)| is_due(kept.due)).map(|(run, _)| *run).collect();
+        for run in due {
+            let Some(kept) = self.timers.get_mut(&run) else { continue };
+            kept.alarm.history.fired = Some(now);
+            kept.alarm.history.fired_wall = Some(wall);
+            if let Some(stamp) = kept.alarm.stamp.clone() {
+                self.stamp(&stamp, wall);
+            }
+            self.say(&Report::Fired(run, wall))?;
+            self.renew(run)?;
+        }
+        Ok(())
+    }
+
+    /// Until something is due, there is an order, or the clock has jumped.
+    fn wait(&mut self) -> io::Result<()> {
+        let latest = |kept: &Kept| {
+            let accuracy = kept.alarm.timer.accuracy;
+            (
+                kept.due.wall.map(|at| at.saturating_add(micros(accuracy))),
+                kept.due.mono.map(|at| at.after(accuracy)),
+            )
+        };
+        let wall = self.timers.values().filter_map(|kept| latest(kept).0).min();
+        let mono = self.timers.values().filter_map(|kept| latest(kept).1).min();
+        let far = micros(clocks::wall()).saturating_add(FAR * 1_000_000);
+        let at = wall.unwrap_or(far).clamp(1, far);
+        let flags =
+            TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
+        // A kernel that can not tell of jumps: they are noticed when something is due.
+        if self.wall.set(Expiration::OneShot(TimeSpec::microseconds(at)), flags).is_err() {
+            let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
+            self.wall.set(Expiration::OneShot(TimeSpec::microseconds(at)), flags)?;
+        }
+        let now = clocks::now();
+        let timeout = mono.map_or(PollTimeout::NONE, |at| {
+            // Rounded up: woken too early it would only look again.
+            let millis = at.since(now).as_nanos().div_ceil(1_000_000);
+            PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
+        });
+        let mut fds = [
+            PollFd::new(self.orders.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.wall.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut times = [0; 8];
+        if nix::unistd::read(&self.wall, &mut times) == Err(Errno::ECANCELED) {
+            self.zones.clear();
+            for run in self.timers.keys().copied().collect::<Vec<_>>() {
+                self.renew(run)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory that can not be written leaves the timer as it is, only less persistent.
+    fn stamp(&self, path: &str, wall: i64) {
+        let Some((dir, name)) = path.rsplit_once('/') else { return };
+        let fresh = format!("{dir}/.{name}.new");
+        let _ = std::fs::create_dir_all(dir)
+            .and_then(|()| std::fs::write(&fresh, format!("{wall}\n")))
+            .and_then(|()| std::fs::rename(&fresh, path));
+    }
+}
+
+fn file_of(name: &ZoneName) -> String {
+    match name {
+        ZoneName::Local => zone::LOCAL.to_string(),
+        ZoneName::Utc => "UTC".to_string(),
+        ZoneName::Named(name) => format!("{}/{name}", zone::DIRECTORY),
+    }
+}
+
+fn read_zone(path: &str) -> io::Result<Zone> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(zone::FILE).unwrap_or(u64::MAX);
+    std::fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Zone::parse(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+fn read_stamp(path: &str) -> io::Result<i64> {
+    let mut text = String::new();
+    std::fs::File::open(Path::new(path))?.take(64).read_to_string(&mut text)?;
+    text.trim().parse().map_err(io::Error::other)
+}
+
+/// The same for every boot of this machine.
+fn machine_seed() -> u64 {
+    let id = std::fs::read("/etc/machine-id").unwrap_or_default();
+    groundstate_units::assembly::hash(&id)
+}

@@ -1,0 +1,54 @@
+//! What PID 1 and its lookouts say to each other: one postcard value a SOCK_SEQPACKET
+//! message. Neither side waits for the other.
+
+use groundstate_units::machine::event::RunId;
+use groundstate_units::name::Name;
+use groundstate_units::trigger::timer::{Due, History};
+use groundstate_units::trigger::{Timer, Watch};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of one message: what a socket takes with the kernel's own buffers.
+pub(super) const MESSAGE: usize = 128 * 1024;
+
+/// A timer to be kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Alarm {
+    /// Its unit.
+    pub(super) unit: Name,
+    /// What it waits for.
+    pub(super) timer: Timer,
+    /// What PID 1 knows of its past.
+    pub(super) history: History,
+    /// Where the time of its last firing is kept, if it is persistent.
+    pub(super) stamp: Option<String>,
+    /// Of this life of init, for the chance.
+    pub(super) seed: u64,
+}
+
+/// From PID 1.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Keep this timer.
+    Keep(RunId, Box<Alarm>),
+    /// Its unit was started, or ended.
+    Past(RunId, History),
+    /// Watch these paths; nothing is told before [`Order::Look`].
+    Watch(RunId, Watch),
+    /// A firing counts: look now, and tell the first reason.
+    Look(RunId),
+    /// A firing does not count now; changes are remembered.
+    Rest(RunId),
+    /// Forget it.
+    End(RunId),
+}
+
+/// From a lookout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Report {
+    /// It fired. A timer's time on the wall clock, in microseconds; of a path: 0.
+    Fired(RunId, i64),
+    /// When a timer is due, and when it last fired on the wall clock.
+    Due(RunId, Due, Option<i64>),
+    /// It can not be kept or watched: what, and why.
+    Broken(RunId, String, i32),
+}

@@ -1,0 +1,270 @@
+//! Timers and paths as PID 1 knows them: what their lookout was told, what it has told.
+
+use super::lookout::Post;
+use super::message::{Alarm, Order, Report};
+use super::{Subject, Triggers};
+use crate::clock;
+use crate::event_loop::Init;
+use crate::sys::Pid;
+use crate::voice::Level;
+use groundstate_units::machine::action::Note;
+use groundstate_units::machine::event::{Event, RunId, Stage};
+use groundstate_units::machine::reason::State;
+use groundstate_units::name::Name;
+use groundstate_units::trigger::flood::Flood;
+use groundstate_units::trigger::timer::{Due, History, micros};
+use groundstate_units::trigger::{Timer, Watch};
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+use std::os::fd::AsRawFd;
+
+/// What one of them waits for.
+pub(super) enum Aim {
+    /// A timer, with its past.
+    Timer(Timer, History),
+    /// Paths; whether its lookout was told to look.
+    Paths(Watch, bool),
+}
+
+/// One of them.
+pub(super) struct Watched {
+    pub(super) unit: Name,
+    pub(super) aim: Aim,
+    flood: Flood,
+    /// Of a timer.
+    pub(super) due: Due,
+}
+
+impl Watched {
+    fn post(&self) -> Post {
+        match self.aim {
+            Aim::Timer(_, _) => Post::Clock,
+            Aim::Paths(_, _) => Post::Paths,
+        }
+    }
+}
+
+impl Init {
+    pub(super) fn keep_timer(&mut self, unit: &Name, run: RunId, timer: Timer) {
+        let machine = &self.machine;
+        let trigger = machine.generation().find_unit(unit.as_str());
+        let activated = trigger.and_then(|trigger| machine.activates(trigger));
+        let up = activated.filter(|unit| machine.is_up(*unit));
+        let history = History {
+            startup: self.booted,
+            active: self.now,
+            active_wall: micros(clock::wall()),
+            unit_active: up.map(|unit| machine.since(unit)),
+            ..History::default()
+        };
+        self.begin_watching(run, unit, Aim::Timer(timer, history));
+    }
+
+    pub(super) fn watch_paths(&mut self, unit: &Name, run: RunId, watch: Watch) {
+        self.begin_watching(run, unit, Aim::Paths(watch, false));
+    }
+
+    fn begin_watching(&mut self, run: RunId, unit: &Name, aim: Aim) {
+        let (unit, flood, due) = (unit.clone(), Flood::default(), Due::default());
+        let watched = Watched { unit, aim, flood, due };
+        let post = watched.post();
+        self.triggers.watched.insert(run, watched);
+        if !self.triggers.lookout(post).is_there() {
+            // That tells it of all there is.
+            return self.start_lookout(post);
+        }
+        self.tell_of(run);
+    }
+
+    fn start_lookout(&mut self, post: Post) {
+        let (now, token) = (self.now, self.tokens.next().0);
+        match self.triggers.lookout(post).start(now) {
+            Ok(socket) => {
+                let both = Interest::READABLE | Interest::WRITABLE;
+                let source = socket.as_raw_fd();
+                let registry = self.poll.registry();
+                // Unwatched, it is heard when its end is noticed.
+                let _ = registry.register(&mut SourceFd(&source), Token(token), both);
+                self.triggers.by_token.insert(token, Subject::Lookout(post));
+            }
+            Err(error) => {
+                return self.say(
+                    Level::Error,
+                    format_args!("cannot start the lookout of timers or paths: {error}"),
+                );
+            }
+        }
+        for run in self.triggers.watched_at(post) {
+            self.tell_of(run);
+        }
+    }
+
+    /// Tells its lookout all about one of them.
+    fn tell_of(&mut self, run: RunId) {
+        let seed = self.triggers.seed;
+        let state_dir = self.paths.state_dir(&self.machine.generation().settings);
+        let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
+        let (post, unit) = (watched.post(), watched.unit.clone());
+        let order = match &mut watched.aim {
+            Aim::Timer(timer, history) => {
+                let stamp = timer.persistent.then(|| format!("{state_dir}/timers/{unit}"));
+                let (timer, history) = (timer.clone(), history.clone());
+                Order::Keep(run, Box::new(Alarm { unit, timer, history, stamp, seed }))
+            }
+            Aim::Paths(watch, looking) => {
+                *looking = false;
+                Order::Watch(run, watch.clone())
+            }
+        };
+        self.triggers.unsettled = true;
+        if !self.triggers.lookout(post).order(&order) {
+            let path = self.triggers.watched.get(&run).map(|one| one.unit.to_string());
+            self.trigger_failed(run, Stage::Listen, libc::E2BIG, path.unwrap_or_default());
+        }
+    }
+
+    /// It ends. False: it is none of these.
+    pub(super) fn stop_watching(&mut self, run: RunId) -> bool {
+        let Some(watched) = self.triggers.watched.remove(&run) else { return false };
+        let post = watched.post();
+        if self.triggers.watched_at(post).is_empty() {
+            self.triggers.lookout(post).dismiss();
+        } else {
+            self.triggers.lookout(post).order(&Order::End(run));
+        }
+        true
+    }
+
+    /// The lookout has said something, or takes more.
+    pub(super) fn lookout_ready(&mut self, post: Post) {
+        self.triggers.lookout(post).flush();
+        while let Some(report) = self.triggers.lookout(post).hear() {
+            self.reported(report);
+        }
+    }
+
+    fn reported(&mut self, report: Report) {
+        let now = self.now;
+        match report {
+            Report::Fired(run, wall) => {
+                let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
+                let unit = watched.unit.clone();
+                match &mut watched.aim {
+                    Aim::Timer(_, history) => {
+                        (history.fired, history.fired_wall) = (Some(now), Some(wall));
+                    }
+                    Aim::Paths(_, looking) => *looking = false,
+                }
+                if watched.flood.fired(now) && matches!(watched.aim, Aim::Paths(_, _)) {
+                    let rest = watched.flood.rest().as_secs();
+                    self.say(
+                        Level::Warning,
+                        format_args!(
+                            "{unit}: fires too often: what it activates leaves the reason in place; it rests for {rest} s"
+                        ),
+                    );
+                }
+                self.triggers.unsettled = true;
+                self.facts.push_back(Event::Fire(unit));
+            }
+            Report::Due(run, due, fired) => {
+                let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
+                watched.due = due;
+                if let Aim::Timer(_, history) = &mut watched.aim {
+                    history.fired_wall = fired;
+                }
+            }
+            Report::Broken(run, what, errno) => {
+                if self.triggers.watched.contains_key(&run) {
+                    self.stop_watching(run);
+                    self.trigger_failed(run, Stage::Listen, errno, what);
+                }
+            }
+        }
+    }
+
+    /// A lookout has ended. False: it was none.
+    pub(super) fn lookout_ended(&mut self, pid: Pid) -> bool {
+        for post in Post::ALL {
+            if self.triggers.lookout(post).is(pid) {
+                self.lookout_ready(post);
+                let now = self.now;
+                let needed = !self.triggers.watched_at(post).is_empty();
+                self.triggers.lookout(post).ended(now, needed);
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn lookouts_due(&mut self) {
+        for post in Post::ALL {
+            let now = self.now;
+            if self.triggers.lookout(post).start_at.is_some_and(|at| at <= now) {
+                self.start_lookout(post);
+            }
+        }
+    }
+
+    /// Paths are looked at while a firing counts, and no longer.
+    pub(super) fn attend_paths(&mut self) {
+        let now = self.now;
+        for run in self.triggers.watched_at(Post::Paths) {
+            let Some(watched) = self.triggers.watched.get_mut(&run) else { continue };
+            let Aim::Paths(_, looking) = &mut watched.aim else { continue };
+            let unit = self.machine.generation().find_unit(watched.unit.as_str());
+            let awaited = unit.is_some_and(|unit| self.machine.awaits(unit));
+            let rests_until = watched.flood.rests_until(now).filter(|_| awaited);
+            let look = awaited && rests_until.is_none();
+            if *looking != look {
+                *looking = look;
+                let order = if look { Order::Look(run) } else { Order::Rest(run) };
+                self.triggers.lookout(Post::Paths).order(&order);
+            }
+            if let Some(until) = rests_until {
+                self.triggers.rests_until(until);
+            }
+        }
+    }
+
+    /// A unit has changed its state: timers count from that.
+    pub(crate) fn timers_noted(&mut self, note: &Note) {
+        let (was, is) = (is_up(note.from), is_up(note.to));
+        if was == is || self.triggers.watched.is_empty() {
+            return;
+        }
+        let machine = &self.machine;
+        let generation = machine.generation();
+        let Some(unit) = generation.find_unit(note.unit.as_str()) else { return };
+        let mut orders = Vec::new();
+        for (run, watched) in &mut self.triggers.watched {
+            let Aim::Timer(timer, history) = &mut watched.aim else { continue };
+            let counts = !timer.unit_active.is_empty() || !timer.unit_inactive.is_empty();
+            let trigger = generation.find_unit(watched.unit.as_str());
+            let activated = trigger.and_then(|trigger| machine.activates(trigger));
+            if !counts || activated != Some(unit) {
+                continue;
+            }
+            if is {
+                (history.unit_active, history.unit_inactive) = (Some(self.now), None);
+            } else {
+                history.unit_inactive = Some(self.now);
+            }
+            orders.push(Order::Past(*run, history.clone()));
+        }
+        for order in orders {
+            self.triggers.lookout(Post::Clock).order(&order);
+        }
+    }
+}
+
+fn is_up(state: State) -> bool {
+    state.is_active() || matches!(state, State::Starting | State::Stopping)
+}
+
+impl Triggers {
+    pub(super) fn watched_at(&self, post: Post) -> Vec<RunId> {
+        let at = self.watched.iter().filter(|(_, watched)| watched.post() == post);
+        at.map(|(run, _)| *run).collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! Timer units: spans, calendars, what was missed, a lookout that is killed.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+fn starts(files: &Sandbox, trace: &str) -> usize {
+    files.trace(trace).iter().filter(|line| line.starts_with("start")).count()
+}
+
+fn until_started(files: &Sandbox, trace: &str, times: usize) {
+    until(&format!("{trace} was started {times} times"), || {
+        (starts(files, trace) >= times).then_some(())
+    });
+}
+
+#[test]
+fn spans_fire_and_repeat_from_the_start_of_the_unit() {
+    let files = Sandbox::new();
+    files.unit(
+        "often",
+        "type: timer\ntimer-active: 100ms\ntimer-unit-active: 150ms\nactivates: job",
+    );
+    files.unit("later", "type: timer\ntimer-startup: 300ms\nactivates: other");
+    files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job");
+    files.unit("other", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/other");
+    files.unit("all", "type: virtual\nwants: often, later");
+    let init = Boot::new(files).start("all");
+    until_started(&init.sandbox, "job", 3);
+    until_started(&init.sandbox, "other", 1);
+    init.when_state("other", "disabled");
+    assert_eq!(init.status().state("often"), "running");
+    init.finish();
+}
+
+#[test]
+fn a_calendar_timer_fires_at_its_seconds() {
+    let files = Sandbox::new();
+    files.unit("tick", "type: timer\ntimer-calendar: '*:*:*'\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job");
+    let init = Boot::new(files).start("tick");
+    until_started(&init.sandbox, "job", 2);
+    let events = init.initctl_json_lines(&["events"]);
+    let started: Vec<&str> = events
+        .iter()
+        .filter(|e| e["unit"] == "job" && e["to"] == "starting")
+        .filter_map(|e| e["time"].as_str())
+        .collect();
+    for time in started {
+        let millis: u32 = time[20..23].parse().unwrap();
+        assert!(millis < 500, "fired at {time}");
+    }
+    init.finish();
+}
+
+#[test]
+fn a_persistent_timer_makes_up_for_what_was_missed_once() {
+    let files = Sandbox::new();
+    files.put("init.yaml", &format!("state-dir: {}\n", files.at("state")));
+    std::fs::create_dir_all(files.path("state/timers")).unwrap();
+    files.put("state/timers/nightly", "1000000000000000\n");
+    files.unit(
+        "nightly",
+        "type: timer\ntimer-calendar: yearly\ntimer-persistent: yes\nactivates: job",
+    );
+    files.unit(
+        "fresh",
+        "type: timer\ntimer-calendar: yearly\ntimer-persistent: yes\nactivates: never",
+    );
+    files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job");
+    files.unit("never", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/never");
+    files.unit("all", "type: virtual\nwants: nightly, fresh");
+    files.unit("none", "type: virtual");
+    let init = Boot::new(files).start("all");
+    until_started(&init.sandbox, "job", 1);
+    init.when_state("job", "disabled");
+    until("both stamps are of today", || {
+        let stamp = |name: &str| {
+            init.sandbox.read(&format!("state/timers/{name}")).trim().parse::<u64>().unwrap_or(0)
+        };
+        (stamp("nightly") > 1_700_000_000_000_000 && stamp("fresh") > 1_700_000_000_000_000)
+            .then_some(())
+    });
+    init.tell("set-target", &json!({"targets": ["none"]}));
+    init.when_state("nightly", "disabled");
+    init.tell("set-target", &json!({"targets": ["all"]}));
+    // A second timer that is due at once shows that the clock has looked.
+    init.sandbox.unit("soon", "type: timer\ntimer-active: 50ms\nactivates: other");
+    init.sandbox.unit("other", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/other");
+    init.tell("reload", &json!({}));
+    init.tell("want", &json!({"target": "soon"}));
+    until_started(&init.sandbox, "other", 1);
+    assert_eq!((starts(&init.sandbox, "job"), starts(&init.sandbox, "never")), (1, 0));
+    init.finish();
+}
+
+#[test]
+fn a_zone_nobody_knows_fails_the_timer_and_is_named() {
+    let files = Sandbox::new();
+    files.unit(
+        "odd",
+        "type: timer\ntimer-calendar: 08:00 Mars/Olympus\nrestart: never\nactivates: job",
+    );
+    files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0");
+    let init = Boot::new(files).start("odd");
+    init.when_state("odd", "failed");
+    let said = String::from_utf8_lossy(&init.initctl(&["why", "odd"]).stdout).into_owned();
+    assert!(said.contains("/usr/share/zoneinfo/Mars/Olympus"), "{said}");
+    init.finish();
+}
+
+#[test]
+fn a_killed_lookout_is_replaced_and_its_timers_go_on() {
+    let files = Sandbox::new();
+    files.unit("often", "type: timer\ntimer-active: 1ms\ntimer-unit-active: 300ms\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job");
+    let init = Boot::new(files).start("often");
+    until_started(&init.sandbox, "job", 1);
+    let lookout = init.process().children().into_iter().find(|process| {
+        process.read("comm").is_some_and(|name| name.starts_with("groundstate-clk"))
+    });
+    lookout.expect("the lookout of timers").signal(Signal::SIGKILL);
+    let before = starts(&init.sandbox, "job");
+    until_started(&init.sandbox, "job", before + 2);
+    init.finish();
+}
