@@ -17,6 +17,7 @@
 
 pub mod boot;
 pub mod client;
+pub mod corpus;
 pub mod daemon;
 pub mod deadline;
 pub mod listener;

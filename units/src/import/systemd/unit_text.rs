@@ -77,8 +77,10 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<UnitText, Vec<Diagnostic>>
         if bare.starts_with(['#', ';']) {
             continue;
         }
-        let column = raw.chars().count() - bare.chars().count() + 1;
-        line.add(bare, Spot { line: number(index + 1), column: number(column) });
+        // What a line is continued by keeps its indentation: within quotes it counts.
+        let part = if line.parts.is_empty() { bare } else { raw };
+        let column = raw.chars().count() - part.chars().count() + 1;
+        line.add(part, Spot { line: number(index + 1), column: number(column) });
         if !line.goes_on() {
             reader.line(&std::mem::take(&mut line));
         }
