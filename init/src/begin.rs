@@ -8,7 +8,8 @@ use crate::control::{self, Control};
 use crate::event_loop::{Init, Tokens, token};
 use crate::history::History;
 use crate::limit;
-use crate::loader::Loader;
+use crate::loader::child::Errand;
+use crate::loader::{self, Loader};
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::outer::Outer;
@@ -46,6 +47,8 @@ impl Init {
         let (paths, no_runtime) = Paths::find(&options);
         complaints.extend(no_runtime.map(|why| format!("{why}: there will be no control socket")));
         let poll = Poll::new()?;
+        // The rest is made while the loader is at work.
+        let loading = loader::send(poll.registry(), &Errand::at_boot(&paths, mode));
         let (signals, deaf) = Signals::listen(poll.registry(), token::SIGNALS);
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));
@@ -106,7 +109,8 @@ impl Init {
         }
         init.watch_tracker()?;
         init.make_sockets();
-        init.load_at_boot();
+        init.loading_at_boot(loading);
+        init.start_logger_early();
         Ok(init)
     }
 

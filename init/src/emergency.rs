@@ -67,6 +67,7 @@ impl Init {
             listen: Vec::new(),
             place: None,
             take_terminal: true,
+            is_awaited: false,
         })
         .map_err(|failure| format!("{}: {}", failure.path, failure.errno))?;
         let child = self.spawner.spawn(prepared);

@@ -10,6 +10,7 @@ use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::Control;
 use crate::history::History;
+use crate::limit;
 use crate::loader::Loader;
 use crate::logger;
 use crate::notify::Notify;
@@ -241,6 +242,7 @@ impl Init {
         self.serve();
         self.settle();
         self.on_time();
+        self.look_at_reports(limit::CHILDREN_UNKNOWN);
         self.settle();
         self.attend();
         self.settle();
@@ -304,7 +306,7 @@ impl Init {
 
     /// Log files may be opened once the file system they are on is there.
     fn open_log_files(&mut self) {
-        if self.log_files_open {
+        if self.log_files_open || self.loader.is_booting() {
             return;
         }
         let generation = self.machine.generation();
@@ -333,6 +335,9 @@ impl Init {
         }
         let ready = if self.said.is_none() { "READY=1\n" } else { "" };
         memory::give_back();
+        if self.said.is_none() {
+            memory::forget_program();
+        }
         self.said = Some(system);
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }

@@ -79,5 +79,7 @@ pub(crate) const LOOKOUT_STEADY: Duration = Duration::from_secs(60);
 pub(crate) const LOOKOUT_UNSENT: usize = 16_384;
 /// Children not yet known to have become their programs, before one is looked after.
 pub(crate) const CHILDREN_UNKNOWN: usize = 16;
+/// Of those, looked at for each that is added.
+pub(crate) const CHILDREN_LOOKED_AT: usize = 4;
 /// Children whose reports are remembered so; those before are left to the poll.
 pub(crate) const CHILDREN_UNKNOWN_MOST: usize = 4096;

@@ -14,6 +14,7 @@ use crate::spec::{
 };
 use crate::trigger::Trigger;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The number of SIGTERM: signal(7).
 const TERM: u8 = 15;
@@ -63,7 +64,7 @@ pub struct Draft {
     /// See [`Unit::run_hash`].
     pub run_hash: u64,
     /// See [`Unit::run`].
-    pub run: Box<[u8]>,
+    pub run: Arc<[u8]>,
     /// See [`Unit::fault`].
     pub fault: Option<Fault>,
     /// See [`Unit::source`].
@@ -122,7 +123,7 @@ impl Draft {
             has_exec_stop: false,
             has_exec_reload: false,
             run_hash: hash(kind.as_str().as_bytes()),
-            run: Box::default(),
+            run: Arc::default(),
             fault: None,
             source: None,
         }

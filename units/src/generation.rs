@@ -89,7 +89,7 @@ pub struct Unit {
     /// Hash over the keys of class *run*.
     pub run_hash: u64,
     /// [`crate::spec::Run`], encoded; decoded when a process is started. Empty for instant kinds.
-    pub run: Box<[u8]>,
+    pub run: Arc<[u8]>,
     /// A text that is no unit: everything else here is then a placeholder, but the name and what it provides.
     pub fault: Option<Fault>,
     /// The source it came from; None: the unit directories.

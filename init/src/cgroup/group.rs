@@ -51,6 +51,12 @@ pub(super) fn make_for(parent: BorrowedFd<'_>, unit: &str, run: RunId) -> io::Re
     Err(last)
 }
 
+/// The number of the run in such a name.
+pub(super) fn run_of(name: &str) -> Option<u64> {
+    let (_, number) = name.rsplit_once('.')?;
+    number.split('-').next()?.parse().ok()
+}
+
 /// A descriptor of it that a process can be cloned into.
 pub(super) fn open(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC;
@@ -107,6 +113,13 @@ fn kill_each(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         }
     }
     if frozen { write(parent, &freeze, "0") } else { Ok(()) }
+}
+
+/// Removes it if nothing is in it, neither a process nor another cgroup. True too when it is not
+/// there any more.
+pub(super) fn remove_leaf(parent: BorrowedFd<'_>, name: &str) -> bool {
+    let removed = unlinkat(parent, name, UnlinkatFlags::RemoveDir);
+    matches!(removed, Ok(()) | Err(Errno::ENOENT))
 }
 
 /// Removes it and what a service made below it. EBUSY: something lives there still.

@@ -1,7 +1,7 @@
 //! The table of runs and their processes.
 //!
-//! Cost, with cgroups: a start makes a directory (20 µs) and opens it; an end reads one file and
-//! removes the directory (19 µs). A watch (8 µs) is set only for a run somebody waits for, so it
+//! Cost, with cgroups: a start makes a directory (20 µs) and opens it; an end removes it (19 µs),
+//! which is also the question whether anything is left in it. A watch (8 µs) is set only for a run somebody waits for, so it
 //! costs nothing at boot. All watches are behind one descriptor; none is kept open for a run.
 
 use super::descent::Family;
@@ -42,13 +42,13 @@ impl Tracking {
 #[derive(Debug, Default)]
 struct Tracked {
     /// Its cgroup, below ours; none where there are no cgroups.
-    cgroup: Option<String>,
+    cgroup: Option<Box<str>>,
     /// A process was put into it.
     entered: bool,
     /// Somebody waits for it to empty.
     waited_for: bool,
     /// Children of ours, not reaped.
-    children: BTreeSet<i32>,
+    children: Vec<i32>,
     /// Used where there are no cgroups.
     family: Family,
 }
@@ -60,10 +60,9 @@ pub(crate) struct Tracker {
     inotify: Option<Inotify>,
     runs: BTreeMap<RunId, Tracked>,
     children: BTreeMap<i32, RunId>,
-    by_cgroup: BTreeMap<String, RunId>,
-    watches: BTreeMap<WatchDescriptor, String>,
+    watches: BTreeMap<WatchDescriptor, Box<str>>,
     /// Cgroups of runs that are forgotten, but could not be removed.
-    leftovers: BTreeSet<String>,
+    leftovers: BTreeSet<Box<str>>,
     /// A run that is waited for has to be looked at although no watch will tell.
     look_again: bool,
 }
@@ -92,7 +91,6 @@ impl Tracker {
             inotify,
             runs: BTreeMap::new(),
             children: BTreeMap::new(),
-            by_cgroup: BTreeMap::new(),
             watches: BTreeMap::new(),
             leftovers: BTreeSet::new(),
             look_again: false,
@@ -124,12 +122,11 @@ impl Tracker {
         let parent = hierarchy.as_fd();
         let name = match &tracked.cgroup {
             Some(name) => Ok(name.clone()),
-            None => group::make_for(parent, unit, run),
+            None => group::make_for(parent, unit, run).map(String::into_boxed_str),
         };
         let opened = name.and_then(|name| Ok((group::open(parent, &name)?, name)));
         match opened {
             Ok((directory, name)) => {
-                self.by_cgroup.insert(name.clone(), run);
                 tracked.cgroup = Some(name);
                 let fresh = !std::mem::replace(&mut tracked.entered, true);
                 Ok(Some(Place { directory: Rc::new(directory), fresh }))
@@ -145,7 +142,7 @@ impl Tracker {
     /// A child was cloned for this run.
     pub(crate) fn started(&mut self, run: RunId, pid: Pid) {
         let tracked = self.runs.entry(run).or_default();
-        tracked.children.insert(pid.as_raw());
+        tracked.children.push(pid.as_raw());
         self.children.insert(pid.as_raw(), run);
         if self.hierarchy.is_none() {
             for tracked in self.runs.values_mut() {
@@ -162,7 +159,7 @@ impl Tracker {
     pub(crate) fn ended(&mut self, pid: Pid) -> Option<RunId> {
         let run = self.children.remove(&pid.as_raw());
         if let Some(tracked) = run.and_then(|run| self.runs.get_mut(&run)) {
-            tracked.children.remove(&pid.as_raw());
+            tracked.children.retain(|child| *child != pid.as_raw());
         }
         if self.hierarchy.is_none() {
             self.look_again = true;
@@ -203,7 +200,7 @@ impl Tracker {
         if let Some(hierarchy) = &self.hierarchy {
             let path = process::cgroup(pid)?;
             let below = path.strip_prefix(&hierarchy.shown)?.strip_prefix('/')?;
-            return self.by_cgroup.get(below.split('/').next()?).copied();
+            return self.run_in(below.split('/').next()?);
         }
         let stat = process::stat(pid)?;
         let has = |stat: &process::Stat| -> Option<RunId> {
@@ -211,6 +208,13 @@ impl Tracker {
         };
         has(&stat)
             .or_else(|| process::ancestors(pid).find_map(|parent| has(&process::stat(parent)?)))
+    }
+
+    /// Whose cgroup has this name, by what such a name ends in.
+    fn run_in(&self, name: &str) -> Option<RunId> {
+        let run = RunId(group::run_of(name)?);
+        let tracked = self.runs.get(&run)?;
+        (tracked.cgroup.as_deref() == Some(name)).then_some(run)
     }
 
     /// Nothing of the run is left. When something is, [`Tracker::emptied`] will name the run as
@@ -232,13 +236,16 @@ impl Tracker {
         if !tracked.children.is_empty() {
             return false;
         }
-        match (&self.hierarchy, &tracked.cgroup) {
-            (Some(hierarchy), Some(name)) => {
-                group::is_populated(hierarchy.as_fd(), name).is_ok_and(|populated| !populated)
-            }
-            (Some(_), None) => true,
-            (None, _) => tracked.family.is_empty(),
+        let Some(hierarchy) = &self.hierarchy else { return tracked.family.is_empty() };
+        let Some(name) = &tracked.cgroup else { return true };
+        if group::remove_leaf(hierarchy.as_fd(), name) {
+            // Made again should there be another process to put into it.
+            let name = tracked.cgroup.take();
+            tracked.entered = false;
+            name.iter().for_each(|name| self.unwatch(name));
+            return true;
         }
+        group::is_populated(hierarchy.as_fd(), name).is_ok_and(|populated| !populated)
     }
 
     fn watch(&mut self, run: RunId) {
@@ -249,7 +256,7 @@ impl Tracker {
     }
 
     fn watch_cgroup(&mut self, name: &str) {
-        if self.watches.values().any(|watched| watched == name) {
+        if self.watches.values().any(|watched| **watched == *name) {
             return;
         }
         let (Some(hierarchy), Some(inotify)) = (&self.hierarchy, &self.inotify) else {
@@ -259,7 +266,7 @@ impl Tracker {
         let path = format!("{}/{name}/cgroup.events", hierarchy.path);
         match inotify.add_watch(path.as_str(), AddWatchFlags::IN_MODIFY) {
             Ok(watch) => {
-                self.watches.insert(watch, name.to_string());
+                self.watches.insert(watch, name.into());
             }
             // Too many watches: asked again after each round of reaping.
             Err(_) => self.look_again = true,
@@ -269,7 +276,8 @@ impl Tracker {
     /// The runs that were waited for and of which nothing is left now. Never waits.
     pub(crate) fn emptied(&mut self) -> Vec<RunId> {
         let mut touched = BTreeSet::new();
-        while let Some(Ok(events)) = self.inotify.as_ref().map(Inotify::read_events) {
+        let inotify = self.inotify.as_ref().filter(|_| !self.watches.is_empty());
+        while let Some(Ok(events)) = inotify.map(Inotify::read_events) {
             for event in events {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     self.look_again = true;
@@ -283,19 +291,23 @@ impl Tracker {
             }
         }
         let all = std::mem::take(&mut self.look_again) || self.hierarchy.is_none();
-        let is_due = |tracked: &Tracked| {
-            tracked.waited_for
-                && (all || tracked.cgroup.as_ref().is_some_and(|name| touched.contains(name)))
+        let mut due: BTreeSet<RunId> = if all {
+            self.runs.keys().copied().collect()
+        } else {
+            touched.iter().filter_map(|name| self.run_in(name)).collect()
         };
-        let due: Vec<RunId> =
-            self.runs.iter().filter(|(_, t)| is_due(t)).map(|(run, _)| *run).collect();
+        due.retain(|run| self.runs.get(run).is_some_and(|tracked| tracked.waited_for));
         due.into_iter().filter(|run| self.is_empty(*run)).collect()
     }
 
     /// Sends `signal` to every process of the run but `except`.
     pub(crate) fn signal(&mut self, run: RunId, signal: u8, except: Option<Pid>) {
+        if self.look(run) {
+            return;
+        }
         let Some(tracked) = self.runs.get_mut(&run) else { return };
         match (&self.hierarchy, &tracked.cgroup) {
+            (Some(_), None) => {}
             (Some(hierarchy), Some(name)) => {
                 let pids = group::processes(hierarchy.as_fd(), name);
                 for pid in pids.into_iter().map(Pid::from_raw) {
@@ -304,7 +316,7 @@ impl Tracker {
                     }
                 }
             }
-            _ => tracked.family.signal(signal, except),
+            (None, _) => tracked.family.signal(signal, except),
         }
     }
 
@@ -330,7 +342,8 @@ impl Tracker {
         let Some(tracked) = self.runs.get_mut(&run) else { return BTreeSet::new() };
         match (&self.hierarchy, &tracked.cgroup) {
             (Some(hierarchy), Some(name)) => group::processes(hierarchy.as_fd(), name),
-            _ => tracked.family.living(),
+            (Some(_), None) => BTreeSet::new(),
+            (None, _) => tracked.family.living(),
         }
     }
 
@@ -341,13 +354,12 @@ impl Tracker {
             self.children.remove(&pid);
         }
         if let Some(name) = tracked.cgroup {
-            self.by_cgroup.remove(&name);
             self.discard(name);
         }
     }
 
     /// Removes a cgroup, now or when it tells that nothing lives in it any more.
-    fn discard(&mut self, name: String) {
+    fn discard(&mut self, name: Box<str>) {
         let Some(hierarchy) = &self.hierarchy else { return };
         let removed = group::remove(hierarchy.as_fd(), &name).is_ok();
         if removed || self.leftovers.len() >= LEFTOVERS {
@@ -365,7 +377,7 @@ impl Tracker {
     }
 
     fn unwatch(&mut self, name: &str) {
-        let found = self.watches.iter().find(|(_, watched)| *watched == name).map(|(w, _)| *w);
+        let found = self.watches.iter().find(|(_, watched)| ***watched == *name).map(|(w, _)| *w);
         if let (Some(watch), Some(inotify)) = (found, &self.inotify) {
             let _ = inotify.rm_watch(watch);
             self.watches.remove(&watch);

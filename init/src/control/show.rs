@@ -138,7 +138,7 @@ impl Init {
         // Before its exec the process is still a copy of init: nothing anybody wants to see.
         let main = |running: &Running| {
             let pid = running.main.as_ref()?.pid();
-            let is_itself = !running.reports.values().any(|(of, ..)| *of == pid);
+            let is_itself = !running.reports.iter().any(|started| started.pid == pid);
             u32::try_from(pid).ok().filter(|_| is_itself)
         };
         Facts {
@@ -162,7 +162,7 @@ impl Init {
         let role = running.map(|running| {
             if running.main.as_ref().is_some_and(|main| main.pid() == pid) {
                 "main"
-            } else if running.lines.contains_key(&pid) {
+            } else if running.line(pid).is_some() {
                 "helper"
             } else {
                 "child"

@@ -4,7 +4,7 @@
 use super::disk::Disk;
 use super::parcel::Delivery;
 use super::put;
-use crate::boot::identity;
+use crate::boot::{Mode, identity};
 use crate::paths::Paths;
 use groundstate_units::control::place;
 use groundstate_units::folder::Trust;
@@ -28,6 +28,19 @@ pub(crate) struct Errand<'a> {
     /// Only the files of this source are new: they are in the sealed memfd. None: it is to hold
     /// nothing.
     pub(crate) put: Option<(&'a Name, Option<&'a OwnedFd>)>,
+}
+
+impl Errand<'_> {
+    /// To read everything, for an init of this kind.
+    pub(crate) fn of(paths: &Paths, mode: Mode) -> Errand<'static> {
+        let strict = mode != Mode::Container;
+        Errand { paths: paths.clone(), previous: None, identity: false, strict, put: None }
+    }
+
+    /// The same at boot.
+    pub(crate) fn at_boot(paths: &Paths, mode: Mode) -> Errand<'static> {
+        Errand { identity: mode == Mode::Machine, ..Errand::of(paths, mode) }
+    }
 }
 
 /// All of it.

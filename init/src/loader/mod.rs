@@ -25,6 +25,7 @@ use groundstate_units::name::Name;
 use groundstate_units::settings::{Echo, Settings};
 use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
+use mio::Registry;
 use nix::sys::resource::Resource;
 use parcel::{Delivery, Parcel};
 use std::collections::VecDeque;
@@ -98,16 +99,46 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
+    /// The first generation is not there yet.
+    pub(crate) fn is_booting(&self) -> bool {
+        self.working.as_ref().is_some_and(|working| working.purpose == Purpose::Boot)
+    }
+
     /// When the one at work is given up.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.working.as_ref().filter(|working| !working.killed).map(|working| working.deadline)
     }
 }
 
+/// Forks the child.
+pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<(Pid, Parcel)> {
+    let (parcel, wrapping) = Parcel::new(registry)?;
+    let body = errand.put.and_then(|(_, body)| body).map(OwnedFd::as_fd);
+    let kept: Vec<BorrowedFd<'_>> = [wrapping.as_fd()].into_iter().chain(body).collect();
+    let pid = process::fork(&kept, || {
+        // Limits that can not be set leave the deadline.
+        let _ = process::die_with_parent(9);
+        for (resource, most) in [
+            (Resource::RLIMIT_CPU, limit::LOADER_CPU),
+            (Resource::RLIMIT_AS, limit::LOADER_MEMORY),
+            (Resource::RLIMIT_CORE, 0),
+        ] {
+            let _ = nix::sys::resource::setrlimit(resource, most, most);
+        }
+        let delivery = child::run(errand);
+        match wrapping.fill(&delivery) {
+            Ok(()) => 0,
+            Err(_) => 1,
+        }
+    })?;
+    Ok((pid, parcel))
+}
+
 impl Init {
-    /// The first load. Without a child there is an empty generation, and so the emergency.
-    pub(crate) fn load_at_boot(&mut self) {
-        self.load(Purpose::Boot);
+    /// The first load has begun, or could not. Without a child there is an empty generation, and
+    /// so the emergency.
+    pub(crate) fn loading_at_boot(&mut self, sent: std::io::Result<(Pid, Parcel)>) {
+        self.loading(Purpose::Boot, sent);
     }
 
     /// SIGHUP.
@@ -132,19 +163,18 @@ impl Init {
             }
             return;
         }
-        let boot = matches!(purpose, Purpose::Boot);
         let put = match &purpose {
             Purpose::Put { source, body, .. } => Some((source, body.as_ref())),
             Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => None,
         };
-        let errand = Errand {
-            paths: self.paths.clone(),
-            previous: (!boot).then(|| self.machine.generation().clone()),
-            identity: boot && self.mode == Mode::Machine,
-            strict: self.mode != Mode::Container,
-            put,
-        };
-        match self.send(&errand) {
+        let previous = Some(self.machine.generation().clone());
+        let errand = Errand { previous, put, ..Errand::of(&self.paths, self.mode) };
+        let sent = send(self.poll.registry(), &errand);
+        self.loading(purpose, sent);
+    }
+
+    fn loading(&mut self, purpose: Purpose, sent: std::io::Result<(Pid, Parcel)>) {
+        match sent {
             Ok((pid, parcel)) => {
                 let deadline = self.now.after(limit::LOADER);
                 self.loader.working =
@@ -154,29 +184,6 @@ impl Init {
                 self.loaded(purpose, Err(format!("cannot start the loader: {error}")));
             }
         }
-    }
-
-    fn send(&self, errand: &Errand<'_>) -> std::io::Result<(Pid, Parcel)> {
-        let (parcel, wrapping) = Parcel::new(self.poll.registry())?;
-        let body = errand.put.and_then(|(_, body)| body).map(OwnedFd::as_fd);
-        let kept: Vec<BorrowedFd<'_>> = [wrapping.as_fd()].into_iter().chain(body).collect();
-        let pid = process::fork(&kept, || {
-            // Limits that can not be set leave the deadline.
-            let _ = process::die_with_parent(9);
-            for (resource, most) in [
-                (Resource::RLIMIT_CPU, limit::LOADER_CPU),
-                (Resource::RLIMIT_AS, limit::LOADER_MEMORY),
-                (Resource::RLIMIT_CORE, 0),
-            ] {
-                let _ = nix::sys::resource::setrlimit(resource, most, most);
-            }
-            let delivery = child::run(errand);
-            match wrapping.fill(&delivery) {
-                Ok(()) => 0,
-                Err(_) => 1,
-            }
-        })?;
-        Ok((pid, parcel))
     }
 
     /// A child was reaped: if it was the loader, what it brought is looked at.
@@ -297,17 +304,34 @@ impl Init {
             env: settings.env.clone(),
             limits: self.open_files.of_children(),
         };
-        let log = logger::Settings {
+        let log = self.log_settings(settings);
+        let now = self.now;
+        match &mut self.logger {
+            Some(logger) => logger.set(log, now),
+            None => self.start_logger(log),
+        }
+    }
+
+    fn log_settings(&self, settings: &Settings) -> logger::Settings {
+        let machine = self.mode == Mode::Machine;
+        logger::Settings {
             log_dir: self.paths.log_dir(settings),
             log_size: settings.log_size,
             log_keep: settings.log_keep,
             log_readers: settings.log_readers.clone(),
             echo: settings.echo.unwrap_or(if machine { Echo::No } else { Echo::Yes }),
-        };
-        let now = self.now;
-        if let Some(logger) = &mut self.logger {
-            return logger.set(log, now);
         }
+    }
+
+    /// The logger is made while the loader is at work, when there is time, and before this
+    /// process has grown: it is a copy of it. What it is to do it is told later.
+    pub(crate) fn start_logger_early(&mut self) {
+        let log = self.log_settings(&Settings::default());
+        self.start_logger(log);
+    }
+
+    fn start_logger(&mut self, log: logger::Settings) {
+        let now = self.now;
         let listener = self.log_listener();
         match logger::Handle::new(log, listener) {
             Ok(mut logger) => {

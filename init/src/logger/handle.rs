@@ -134,6 +134,13 @@ impl Handle {
         Ok(write)
     }
 
+    /// Passes on what fills a message.
+    pub(crate) fn pass_on(&mut self, now: Time) {
+        if self.fresh.len() >= limit::FDS_A_MESSAGE {
+            self.flush(now);
+        }
+    }
+
     /// Tells the logger what it has not been told. At the end of each turn, and when its
     /// socket became writable.
     pub(crate) fn flush(&mut self, now: Time) {

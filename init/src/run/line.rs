@@ -1,8 +1,8 @@
 //! One line of a unit becomes a process: prepared, cloned, watched until it is known
 //! whether the program was executed.
 
-use super::procedure::{Deed, Part};
-use super::table::Main;
+use super::procedure::{Deed, Part, Procedure};
+use super::table::{Main, Started};
 use crate::event_loop::Init;
 use crate::limit;
 use crate::logger;
@@ -10,7 +10,7 @@ use crate::spawn::{Prepared, Request, Verdict};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use groundstate_units::name::Name;
-use groundstate_units::spec::{ExecLine, Kind, Log, NotifyAccess, Run};
+use groundstate_units::spec::{ExecLine, Kind, Log, NotifyAccess, Readiness, Run};
 use mio::Interest;
 use mio::unix::SourceFd;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -29,8 +29,9 @@ impl Init {
 
     pub(super) fn try_spawn(&mut self, run: RunId, part: Part) -> Result<(), ExecFailure> {
         let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
-        let (spec, name) = (running.spec.clone(), running.name.clone());
+        let Some(spec) = running.spec() else { return Ok(()) };
         let Some(line) = line_of(&spec, part) else { return Ok(()) };
+        let name = running.name.clone();
         let fail = |stage, error: &std::io::Error| ExecFailure {
             stage,
             errno: error.raw_os_error().unwrap_or(libc::EIO),
@@ -40,6 +41,9 @@ impl Init {
         // grew with the number of units would make each clone dearer.
         let last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
         let kept = if last { running.output.take() } else { running.output.clone() };
+        if last {
+            running.spec = None;
+        }
         let (targets, main_pid) =
             (running.targets.clone(), running.main.as_ref().map(|main| Pid::from_raw(main.pid())));
         let output = match kept {
@@ -69,20 +73,25 @@ impl Init {
             listen,
             place,
             take_terminal: false,
+            is_awaited: matches!(part, Part::Start(_))
+                && matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_)),
         })?;
         let child = self.spawner.spawn(prepared)?;
         let (pid, token) = (child.pid.as_raw(), self.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
         self.runs.watch(token.0, run);
-        // Without the poll the verdict comes with the exit.
-        let _ = self.poll.registry().register(
-            &mut SourceFd(&child.report.as_fd().as_raw_fd()),
-            token,
-            Interest::READABLE,
-        );
+        if let Some(pipe) = child.report.pipe() {
+            // Without the poll the verdict comes with the exit.
+            let _ = self.poll.registry().register(
+                &mut SourceFd(&pipe.as_raw_fd()),
+                token,
+                Interest::READABLE,
+            );
+        }
         if let Some(running) = self.runs.get_mut(run) {
-            running.reports.insert(token.0, (pid, part, child.report));
+            let report = child.report;
+            running.reports.push(Started { token: token.0, pid, part, report });
             if matches!(part, Part::Pre(_) | Part::Start(_)) {
                 running.current = Some(pid);
             }
@@ -92,7 +101,7 @@ impl Init {
                 running.main = Some(Main::Child(pid));
             }
         }
-        self.look_at_reports(token.0);
+        self.remember_report(token.0);
         Ok(())
     }
 
@@ -100,12 +109,13 @@ impl Init {
     pub(crate) fn report_ready(&mut self, token: usize) -> bool {
         let Some(run) = self.runs.watched(token) else { return true };
         let Some(running) = self.runs.get_mut(run) else { return true };
-        let Some((_, part, report)) = running.reports.get_mut(&token) else { return true };
-        let part = *part;
-        match report.verdict() {
+        let found = running.reports.iter_mut().enumerate().find(|(_, s)| s.token == token);
+        let Some((at, started)) = found else { return true };
+        let part = started.part;
+        match started.report.verdict() {
             Verdict::Pending => return false,
             Verdict::Executed => {
-                running.reports.remove(&token);
+                running.reports.swap_remove(at);
                 self.runs.unwatch(token);
                 self.course(run, |procedure| procedure.executed(part));
             }
@@ -116,17 +126,33 @@ impl Init {
     }
 
     /// In a burst of starts the first children have become their programs long before the
-    /// last is cloned. Looking after them on the way keeps the table of descriptors, which
-    /// each clone copies, and what is kept for each child small.
-    fn look_at_reports(&mut self, latest: usize) {
+    /// last is cloned. Looking after them on the way keeps small what is kept for each child,
+    /// and the table of descriptors, which each clone copies.
+    fn remember_report(&mut self, latest: usize) {
         self.reports.push_back(latest);
-        while self.reports.len() > limit::CHILDREN_UNKNOWN {
-            let Some(token) = self.reports.front().copied() else { return };
-            if !self.report_ready(token) && self.reports.len() < limit::CHILDREN_UNKNOWN_MOST {
-                return;
-            }
-            self.reports.pop_front();
+        if self.reports.len() > limit::CHILDREN_UNKNOWN {
+            self.look_at_reports(limit::CHILDREN_LOOKED_AT);
         }
+    }
+
+    /// Looks at the oldest that are not known: nobody need tell of most of them.
+    pub(crate) fn look_at_reports(&mut self, most: usize) {
+        for _ in 0..most.min(self.reports.len()) {
+            let Some(token) = self.reports.pop_front() else { return };
+            if !self.report_ready(token) && self.reports.len() < limit::CHILDREN_UNKNOWN_MOST {
+                self.reports.push_back(token);
+            }
+        }
+    }
+
+    /// What says that it is ready has been executed: that comes first.
+    pub(crate) fn ready(&mut self, run: RunId) {
+        let reports = self.runs.get(run).map(|running| running.reports.as_slice());
+        let tokens: Vec<usize> = reports.into_iter().flatten().map(|s| s.token).collect();
+        for token in tokens {
+            self.report_ready(token);
+        }
+        self.course(run, Procedure::ready);
     }
 
     /// Where a run's output goes.
@@ -146,7 +172,10 @@ impl Init {
                     log: spec.log,
                     ready_grep: spec.ready_grep.clone(),
                 };
-                logger.pipe_for(log).map(Rc::new)
+                let pipe = logger.pipe_for(log).map(Rc::new);
+                // A table that grew in a burst of starts would make each clone dearer.
+                logger.pass_on(self.now);
+                pipe
             }
             (Log::Inherit, _) => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
             (Log::Null | Log::File | Log::Kmsg | Log::Syslog | Log::Console, _) => {

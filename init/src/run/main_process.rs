@@ -55,7 +55,7 @@ impl Init {
         self.tracker.kill(run);
         let Some(running) = self.runs.get(run) else { return };
         // Those that are still on their way into the cgroup.
-        for pid in running.lines.keys() {
+        for (pid, _) in &running.lines {
             let _ = signal::kill(Pid::from_raw(*pid), KILL);
         }
         if let Some(Main::Other { pidfd, .. }) = &running.main {
@@ -65,7 +65,7 @@ impl Init {
 
     pub(super) fn remove_pid_file(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
-        let (name, path) = (running.name.clone(), running.spec.pid_file.clone());
+        let (name, path) = (running.name.clone(), running.pid_file.clone());
         if let Some(path) = path
             && let Err(error) = pid_file::remove(&path)
         {
@@ -79,6 +79,7 @@ impl Init {
             running.current = None;
             let pause = Duration::from_millis(5);
             running.search = Some(Search { at, pause, wrong_since: None });
+            self.runs.time(run);
         }
         self.look_for_pid_file(run);
     }
@@ -87,7 +88,7 @@ impl Init {
     pub(super) fn look_for_pid_file(&mut self, run: RunId) {
         let now = self.now;
         let Some(running) = self.runs.get_mut(run) else { return };
-        let (Some(path), Some(search)) = (running.spec.pid_file.clone(), &mut running.search)
+        let (Some(path), Some(search)) = (running.pid_file.clone(), &mut running.search)
         else {
             return;
         };
@@ -137,7 +138,8 @@ impl Init {
         let token = self.tokens.next();
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
         running.search = None;
-        running.main = Some(if running.lines.contains_key(&pid) {
+        let before = running.main.take();
+        running.main = Some(if running.line(pid).is_some() {
             Main::Child(pid)
         } else {
             // Where it can not be watched, its end is seen when it is reaped.
@@ -148,6 +150,9 @@ impl Init {
             );
             Main::Other { pid, pidfd, token: token.0 }
         });
+        if let Some(Main::Other { pid, token, .. }) = before {
+            self.runs.abandon(pid, token);
+        }
         self.runs.adopt(pid, run);
         self.runs.watch(token.0, run);
         Ok(())

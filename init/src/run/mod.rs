@@ -22,7 +22,7 @@ use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
 use groundstate_units::time::Time;
 use procedure::{Deed, Procedure};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use table::Running;
 
@@ -64,13 +64,16 @@ impl Init {
         };
         let running = Running {
             name: name.clone(),
-            spec: Rc::new(spec),
+            definition: unit.run.clone(),
+            notify_access: spec.notify_access,
+            pid_file: spec.pid_file.as_deref().map(Box::from),
+            spec: Some(Rc::new(spec)),
             targets,
             procedure,
-            lines: BTreeMap::new(),
+            lines: Vec::new(),
             current: None,
             main: None,
-            reports: BTreeMap::new(),
+            reports: Vec::new(),
             output: Some(output),
             search: None,
             drains_until: None,
@@ -81,13 +84,8 @@ impl Init {
 
     /// Runs of this unit that are over, and were kept for a stop that never came.
     fn forget_runs_of(&mut self, name: &Name) {
-        let old: Vec<RunId> = self
-            .runs
-            .iter()
-            .filter(|(_, running)| running.name == *name && running.procedure.has_ended())
-            .map(|(run, _)| run)
-            .collect();
-        for run in old {
+        let Some(run) = self.runs.latest(name) else { return };
+        if self.runs.get(run).is_some_and(|running| running.procedure.has_ended()) {
             self.forget_run(run);
         }
     }
@@ -138,6 +136,7 @@ impl Init {
             return running.procedure.drained();
         }
         running.drains_until = Some(now.after(limit::LAST_LINES));
+        self.runs.time(run);
         Vec::new()
     }
 
@@ -147,7 +146,7 @@ impl Init {
         let Some(logger) = &mut self.logger else { return };
         for report in logger.reports(now) {
             match report {
-                logger::Report::Ready(run) => self.course(run, Procedure::ready),
+                logger::Report::Ready(run) => self.ready(run),
                 logger::Report::Drained(run) => self.drained(run),
                 logger::Report::Ended(_) | logger::Report::Pong(_) => {}
                 logger::Report::Finished => self.log_is_finished = true,
@@ -164,30 +163,25 @@ impl Init {
 
     /// When a run has something due that the machine does not know of.
     pub(crate) fn runs_deadline(&self) -> Option<Time> {
-        self.runs
-            .iter()
-            .filter_map(|(_, running)| {
-                let search = running.search.map(|search| search.at);
-                [search, running.drains_until].into_iter().flatten().min()
-            })
-            .min()
+        self.runs.next_due()
     }
 
     /// Does it.
     pub(crate) fn runs_due(&mut self) {
         let now = self.now;
-        let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        let (mut seek, mut drained) = (Vec::new(), Vec::new());
-        for (run, running) in self.runs.iter() {
-            if due(running.search.map(|search| search.at)) {
-                seek.push(run);
-            }
-            if due(running.drains_until) {
-                drained.push(run);
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let due = self.runs.due(now);
+        for run in &due {
+            let search = self.runs.get(*run).and_then(|running| running.search);
+            if is_due(search.map(|search| search.at)) {
+                self.look_for_pid_file(*run);
             }
         }
-        seek.into_iter().for_each(|run| self.look_for_pid_file(run));
-        drained.into_iter().for_each(|run| self.drained(run));
+        for run in due {
+            if is_due(self.runs.get(run).and_then(|running| running.drains_until)) {
+                self.drained(run);
+            }
+        }
     }
 
     /// The machine tells a run to stop.

@@ -49,8 +49,8 @@ impl Init {
         let run = known.or_else(|| self.tracker.whose(Pid::from_raw(pid)))?;
         let running = self.runs.get(run)?;
         let is_main = running.main.as_ref().is_some_and(|main| main.pid() == pid);
-        let part = running.lines.get(&pid);
-        let may = match running.spec.notify_access {
+        let part = running.line(pid);
+        let may = match running.notify_access {
             NotifyAccess::None => false,
             NotifyAccess::Main => is_main || matches!(part, Some(Part::Start(_))),
             NotifyAccess::Exec => is_main || part.is_some(),
@@ -61,7 +61,7 @@ impl Init {
 
     fn understand(&mut self, run: RunId, statement: &Statement) {
         let tell = match statement {
-            Statement::Ready => return self.course(run, Procedure::ready),
+            Statement::Ready => return self.ready(run),
             Statement::Reloading => return self.course(run, Procedure::reloading),
             Statement::MainPid(pid) => return self.main_named(run, *pid),
             Statement::Stopping => Event::Stopping(run),

@@ -63,13 +63,12 @@ impl Init {
     fn owned(&mut self, pid: Pid, exit: Exit) -> Option<Reaped> {
         let run = self.runs.of(pid.as_raw())?;
         let running = self.runs.get_mut(run)?;
-        let token = running.reports.iter().find(|(_, (of, ..))| *of == pid.as_raw());
-        let token = token.map(|(token, _)| *token);
-        let report = token.and_then(|token| running.reports.remove(&token));
-        if let Some(token) = token {
-            self.runs.unwatch(token);
+        let at = running.reports.iter().position(|started| started.pid == pid.as_raw());
+        let started = at.map(|at| running.reports.swap_remove(at));
+        if let Some(started) = &started {
+            self.runs.unwatch(started.token);
         }
-        let verdict = report.map(|(_, _, mut report)| report.at_exit());
+        let verdict = started.map(|mut started| started.report.at_exit());
         let (run, part) = self.runs.disown(pid.as_raw())?;
         let name = self.runs.get(run)?.name.clone();
         Some(Reaped { name, run, part, exit, verdict })

@@ -60,6 +60,8 @@ pub(crate) struct Request<'a> {
     pub place: Option<Place>,
     /// fd 0 is a terminal, to be its controlling one.
     pub take_terminal: bool,
+    /// Something else begins once it has become its program: that is to be known at once.
+    pub is_awaited: bool,
 }
 
 /// A process ready to be cloned.
@@ -69,6 +71,7 @@ pub(crate) struct Prepared {
     pub(super) listen: Vec<Rc<OwnedFd>>,
     pub(super) place: Option<Place>,
     pub(super) take_terminal: bool,
+    pub(super) is_awaited: bool,
     pub(super) work: Work,
     pub(super) said: Said,
 }
@@ -124,6 +127,7 @@ impl Prepared {
             listen: request.listen.into_iter().map(|(_, fd)| fd).collect(),
             place: request.place,
             take_terminal: request.take_terminal,
+            is_awaited: request.is_awaited,
             work,
             said,
         })

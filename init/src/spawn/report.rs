@@ -1,5 +1,7 @@
-//! Whether a cloned child became its program. The child holds the write end of a pipe that
-//! exec closes; how far it came stands in its slot of the board.
+//! Whether a cloned child became its program. How far it came stands in its slot of the board.
+//! That it has left our memory, by exec or by its end, the kernel writes there too; a child with
+//! a copy of it, or one whose exec somebody waits for, holds the write end of a pipe that exec
+//! closes.
 
 use super::prepared::Said;
 use super::spawner::Ground;
@@ -25,32 +27,33 @@ pub(crate) enum Verdict {
     Failed(ExecFailure),
 }
 
-/// The report of one child. Poll its descriptor; when it is readable ask [`Report::verdict`];
-/// when the child's end comes first ask [`Report::at_exit`]. Then drop it.
+/// The report of one child. Poll its pipe; when it is readable ask [`Report::verdict`]; without
+/// one ask now and then. When the child's end comes first ask [`Report::at_exit`]. Then drop it.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(super) ground: Rc<RefCell<Ground>>,
     pub(super) slot: SlotId,
     pub(super) pid: Pid,
     pub(super) memory: Option<Shared>,
-    pub(super) pipe: File,
+    pub(super) pipe: Option<File>,
     pub(super) said: Said,
     pub(super) decided: bool,
 }
 
-impl AsFd for Report {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pipe.as_fd()
-    }
-}
-
 impl Report {
+    /// For the poll.
+    pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
     /// Never waits. Anything but `Pending` is final.
     pub(crate) fn verdict(&mut self) -> Verdict {
-        match self.pipe.read(&mut [0; 1]) {
-            Ok(0) => self.at_exit(),
-            Ok(_) | Err(_) => Verdict::Pending,
-        }
+        let decided = match (&mut self.pipe, &self.memory) {
+            (Some(pipe), _) => matches!(pipe.read(&mut [0; 1]), Ok(0)),
+            (None, Some(memory)) => memory.is_over(),
+            (None, None) => false,
+        };
+        if decided { self.at_exit() } else { Verdict::Pending }
     }
 
     /// The child has ended (waitid said so): never `Pending`.

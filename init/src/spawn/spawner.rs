@@ -117,17 +117,21 @@ impl Spawner {
             said.failure((step, error.raw_os_error().unwrap_or(libc::EIO), 0))
         };
         let begin = |error: io::Error| failed(Step::Begin, &error);
-        let (pipe, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
-            .map_err(|error| begin(error.into()))?;
+        let share = self.may_share(&prepared);
+        let (pipe, write) = match prepared.is_awaited || !share {
+            true => nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
+                .map(|(pipe, write)| (Some(File::from(pipe)), Some(write)))
+                .map_err(|error| begin(error.into()))?,
+            false => (None, None),
+        };
         let descriptors = Descriptors::new(&prepared, write).map_err(begin)?;
         let Some(slot) = self.ground.borrow_mut().take() else {
             return Err(begin(io::Error::from_raw_os_error(libc::EAGAIN)));
         };
-        let share = self.may_share(&prepared);
         let placed = descriptors.frame.cgroup.is_some();
         match self.clone_child(slot, descriptors.frame.clone(), prepared.work, share) {
             Ok((pid, memory)) => {
-                let (ground, pipe) = (self.ground.clone(), pipe.into());
+                let ground = self.ground.clone();
                 let report = Report { ground, slot, pid, memory, pipe, said, decided: false };
                 Ok(Child { pid, report })
             }
@@ -209,12 +213,12 @@ fn is_about_cgroup(error: &io::Error) -> bool {
 struct Descriptors {
     frame: Frame,
     _lifted: Vec<OwnedFd>,
-    _report: OwnedFd,
+    _report: Option<OwnedFd>,
 }
 
 impl Descriptors {
     /// Lifts what is in the way of the targets: the child can then put each in place in turn.
-    fn new(prepared: &Prepared, report: OwnedFd) -> io::Result<Descriptors> {
+    fn new(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<Descriptors> {
         let mut lifted = Vec::new();
         let floor = Frame::floor(prepared.listen.len());
         let mut lift = |fd: &OwnedFd| -> io::Result<RawFd> {
@@ -229,7 +233,7 @@ impl Descriptors {
             cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
             stdio: [lift(input)?, lift(output)?, lift(error)?],
             passed: prepared.listen.iter().map(|fd| lift(fd)).collect::<io::Result<_>>()?,
-            report: lift(&report)?,
+            report: report.as_ref().map(&mut lift).transpose()?,
             take_terminal: prepared.take_terminal,
         };
         Ok(Descriptors { frame, _lifted: lifted, _report: report })

@@ -156,8 +156,11 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
             must(slot, duplicate(*source, target));
             target = target.wrapping_add(1);
         }
-        must(slot, keep_report((*frame).report, target));
-        close_range((target as u32).wrapping_add(1), u32::MAX);
+        if let Some(report) = (*frame).report {
+            must(slot, keep_report(report, target));
+            target = target.wrapping_add(1);
+        }
+        close_range(target as u32, u32::MAX);
         if (*frame).take_terminal {
             enter(slot, Step::Session, 1);
             must(slot, raw::call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0, 0]));

@@ -27,7 +27,8 @@ pub(crate) struct Frame {
     /// What becomes 3, 4 … None below [`Frame::floor`].
     pub passed: Vec<RawFd>,
     /// Kept until exec, which closes it: PID 1 sees the end of a pipe. None below the floor.
-    pub report: RawFd,
+    /// None at all: PID 1 looks at its memory instead.
+    pub report: Option<RawFd>,
     /// fd 0 becomes the controlling terminal.
     pub take_terminal: bool,
 }

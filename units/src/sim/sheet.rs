@@ -123,7 +123,7 @@ impl Sheet {
             has_exec_stop: entry.has_exec_stop,
             has_exec_reload: entry.has_exec_reload,
             run_hash: entry.run_hash,
-            run: Box::default(),
+            run: std::sync::Arc::default(),
             fault: entry
                 .broken
                 .then(|| Fault { at: place(*unit), message: "drawn broken".to_string() }),

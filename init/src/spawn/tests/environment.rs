@@ -61,6 +61,7 @@ fn the_nearer_word_wins() {
                 listen: vec![],
                 place: None,
                 take_terminal: false,
+                is_awaited: false,
             };
             let prepared = Prepared::new(request).unwrap();
             let child = Spawner::with(way).unwrap().spawn(prepared).unwrap();
@@ -129,6 +130,7 @@ fn words_come_from_env_files_too() {
             listen: vec![],
             place: None,
             take_terminal: false,
+                is_awaited: false,
         };
         let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap()).unwrap();
         let mut text = String::new();

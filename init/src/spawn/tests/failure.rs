@@ -132,6 +132,19 @@ fn a_terminal_that_is_none_is_told() {
 }
 
 #[test]
+fn an_exec_that_is_awaited_ends_a_pipe_and_one_that_failed_does_too() {
+    for way in ways() {
+        let awaited = |request: &mut Request<'_>| request.is_awaited = true;
+        let mut running = start(way, &plain(), &["/bin/true"], awaited).unwrap();
+        assert!(running.report.pipe().is_some());
+        assert_eq!(running.verdict(), Verdict::Executed);
+        let mut running = start(way, &plain(), &["/nowhere"], awaited).unwrap();
+        let Verdict::Failed(failure) = running.verdict() else { panic!() };
+        assert_eq!(failure.errno, libc::ENOENT);
+    }
+}
+
+#[test]
 fn a_child_killed_before_its_exec_was_never_executed() {
     let folder = Folder::new("fifo");
     let fifo = folder.0.join("fifo");

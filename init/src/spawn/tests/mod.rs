@@ -13,7 +13,7 @@ use groundstate_units::spec::{
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -89,10 +89,13 @@ impl Running {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.report.verdict() {
-                Verdict::Pending if Instant::now() < deadline => {
-                    let mut fds = [PollFd::new(self.report.as_fd(), PollFlags::POLLIN)];
-                    poll(&mut fds, PollTimeout::from(1000u16)).unwrap();
-                }
+                Verdict::Pending if Instant::now() < deadline => match self.report.pipe() {
+                    Some(pipe) => {
+                        let mut fds = [PollFd::new(pipe, PollFlags::POLLIN)];
+                        poll(&mut fds, PollTimeout::from(1000u16)).unwrap();
+                    }
+                    None => std::thread::yield_now(),
+                },
                 Verdict::Pending => return Verdict::Pending,
                 Verdict::Executed => return Verdict::Executed,
                 Verdict::Failed(failure) => return Verdict::Failed(failure),
@@ -128,6 +131,7 @@ pub(crate) fn start(
         listen: vec![],
         place: None,
         take_terminal: false,
+        is_awaited: false,
     };
     shape(&mut request);
     let Child { pid, report } = Spawner::with(way).unwrap().spawn(Prepared::new(request)?)?;
