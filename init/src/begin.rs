@@ -95,6 +95,7 @@ impl Init {
             helper_outputs: u64::MAX,
             unheard: 0,
             wakeups: 0,
+            boot_turns: 2,
             said: None,
             shell: None,
             shell_again: None,

@@ -120,6 +120,8 @@ pub(crate) struct Init {
     pub(crate) unheard: u64,
     /// Turns of the loop.
     pub(crate) wakeups: u64,
+    /// Turns after which what a boot needs of the program is given back.
+    pub(crate) boot_turns: u8,
     /// What the outer manager was last told.
     pub(crate) said: Option<System>,
     /// The emergency shell.
@@ -302,6 +304,11 @@ impl Init {
             let _ = record.flush();
         }
         self.tell_outside();
+        if self.said.is_some() && self.boot_turns > 0 {
+            // What the last turn of a boot needs, the first quiet one does not.
+            self.boot_turns -= 1;
+            memory::forget_program();
+        }
     }
 
     /// Log files may be opened once the file system they are on is there.
@@ -335,9 +342,6 @@ impl Init {
         }
         let ready = if self.said.is_none() { "READY=1\n" } else { "" };
         memory::give_back();
-        if self.said.is_none() {
-            memory::forget_program();
-        }
         self.said = Some(system);
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }

@@ -7,6 +7,8 @@
 use crate::limit;
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::machine::reason::{Reason, State};
+use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -28,10 +30,42 @@ pub(crate) struct Entry {
     pub(crate) cause: Option<u64>,
 }
 
+/// The same as it is kept: thousands of them are.
+struct Kept {
+    /// Nanoseconds.
+    wall: u64,
+    at: Time,
+    /// 0: none.
+    cause: u64,
+    said: Said,
+}
+
+enum Said {
+    /// init itself was concerned.
+    Own(&'static str),
+    /// A unit was. The run is 0 where none is meant.
+    Unit { name: Name, run: u64, from: State, to: State, reason: Option<Box<Reason>> },
+}
+
+impl Kept {
+    fn entry(&self, seq: u64) -> Entry {
+        let (event, note) = match &self.said {
+            Said::Own(event) => (*event, None),
+            Said::Unit { name, run, from, to, reason } => {
+                let run = (*run != 0).then_some(RunId(*run));
+                let reason = reason.as_deref().cloned();
+                ("state", Some(Note { unit: name.clone(), run, from: *from, to: *to, reason }))
+            }
+        };
+        let cause = (self.cause != 0).then_some(self.cause);
+        Entry { seq, wall: Duration::from_nanos(self.wall), at: self.at, event, note, cause }
+    }
+}
+
 /// The last [`limit::EVENTS`] lines.
 #[derive(Default)]
 pub(crate) struct History {
-    entries: VecDeque<Entry>,
+    kept: VecDeque<Kept>,
     last: u64,
     /// Last line of each run that is up.
     of_run: BTreeMap<RunId, u64>,
@@ -44,8 +78,11 @@ impl History {
     }
 
     /// The lines after `seq` that are still here, oldest first.
-    pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().skip_while(move |entry| entry.seq <= seq)
+    pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = Entry> {
+        let fallen_out = self.last.saturating_sub(self.kept.len() as u64);
+        let skipped = usize::try_from(seq.saturating_sub(fallen_out)).unwrap_or(usize::MAX);
+        let kept = self.kept.iter().enumerate().skip(skipped);
+        kept.map(move |(at, kept)| kept.entry(fallen_out.saturating_add(at as u64 + 1)))
     }
 
     /// What one step changed. `own`: the step was about init itself, which is a line too, and
@@ -60,17 +97,22 @@ impl History {
         notes: impl IntoIterator<Item = Note>,
     ) {
         let mut cause = about.and_then(|run| self.of_run.get(&run).copied());
+        let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         let mut first = true;
-        let changes = notes.into_iter().map(|note| ("state", Some(note)));
-        for (event, note) in own.map(|word| (word, None)).into_iter().chain(changes) {
+        let changes = notes.into_iter().map(|note| {
+            let Note { unit: name, run, from, to, reason } = note;
+            let run = run.map_or(0, |run| run.0);
+            Said::Unit { name, run, from, to, reason: reason.map(Box::new) }
+        });
+        for said in own.map(Said::Own).into_iter().chain(changes) {
             self.last = self.last.saturating_add(1);
-            if let Some(run) = note.as_ref().and_then(|note| note.run) {
-                self.of_run.insert(run, self.last);
+            if let Said::Unit { run: run @ 1.., .. } = &said {
+                self.of_run.insert(RunId(*run), self.last);
             }
-            self.entries.push_back(Entry { seq: self.last, wall, at, event, note, cause });
-            if self.entries.len() > limit::EVENTS {
-                self.entries.pop_front();
+            if self.kept.len() >= limit::EVENTS {
+                self.kept.pop_front();
             }
+            self.kept.push_back(Kept { wall, at, cause: cause.unwrap_or(0), said });
             if first {
                 (cause, first) = (Some(self.last), false);
             }
@@ -86,8 +128,6 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundstate_units::machine::reason::State;
-    use groundstate_units::name::Name;
 
     fn note(run: u64) -> Note {
         Note {

@@ -59,6 +59,9 @@ pub struct Fault {
     pub message: String,
 }
 
+/// Different sets of *live* keys looked through for one that is there already.
+const LIVES: usize = 16;
+
 /// One unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
@@ -78,8 +81,8 @@ pub struct Unit {
     pub required_by: Vec<TargetId>,
     /// What a trigger fires.
     pub activates: Option<TargetId>,
-    /// Keys of class *live*.
-    pub live: Live,
+    /// Keys of class *live*. Most units have the same ones, which are there once.
+    pub live: Arc<Live>,
     /// From the keys of class *run*: how readiness is learned.
     pub readiness: Readiness,
     /// It has an exec-stop, an exec-stop-post, or something else that a stop of its run is left to do.
@@ -161,9 +164,48 @@ pub struct Generation {
     pub diagnostics: Vec<Diagnostic>,
     /// The files it was read from, sorted by path.
     pub files: Vec<FileRecord>,
+    /// The same encoded, while only the next load wants them.
+    #[serde(skip)]
+    pub packed_files: Box<[u8]>,
 }
 
 impl Generation {
+    /// Holds what is the same once, and what only a load looks at as bytes: this is how a
+    /// generation is kept.
+    pub fn pack(&mut self) {
+        let mut lives: Vec<Arc<Live>> = Vec::new();
+        let mut file: Option<Arc<str>> = None;
+        for unit in &mut self.units {
+            match lives.iter().find(|live| **live == unit.live) {
+                Some(live) => unit.live = live.clone(),
+                None if lives.len() < LIVES => lives.push(unit.live.clone()),
+                None => {}
+            }
+            match &file {
+                Some(file) if *file == unit.at.file => unit.at.file = file.clone(),
+                Some(_) | None => file = Some(unit.at.file.clone()),
+            }
+            for target in &unit.provides {
+                if let Some(target) = self.targets.get_mut(target.index())
+                    && target.name == unit.name
+                {
+                    target.name = unit.name.clone();
+                }
+            }
+        }
+        self.packed_files = postcard::to_allocvec(&self.files).unwrap_or_default().into();
+        self.files = Vec::new();
+    }
+
+    /// With its files as a load wants them. Bytes that are damaged mean none: all are read anew.
+    pub fn unpacked(&self) -> Generation {
+        let mut generation = self.clone();
+        if let Ok(files) = postcard::from_bytes(&generation.packed_files) {
+            generation.files = files;
+        }
+        generation
+    }
+
     /// The unit of that id.
     pub fn unit(&self, id: UnitId) -> Option<&Unit> {
         self.units.get(id.index())

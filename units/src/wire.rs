@@ -236,7 +236,9 @@ mod tests {
             ("a root out of range", |g| g.roots.push((name("s"), vec![TargetId(9)]))),
             ("no run", |g| g.units[1].run = std::sync::Arc::default()),
             ("a damaged run", |g| std::sync::Arc::make_mut(&mut g.units[1].run)[0] = 99),
-            ("a verdict at none", |g| g.units[1].live.failure_verdict = 0),
+            ("a verdict at none", |g| {
+                std::sync::Arc::make_mut(&mut g.units[1].live).failure_verdict = 0
+            }),
         ];
         for (what, damage) in damages {
             let mut generation = generation();

@@ -24,7 +24,7 @@ impl Init {
         let facts = self.shown_by();
         let mut lines = Vec::new();
         for entry in self.history.after(after) {
-            lines.extend(line(&Line::ok(id, show::event(entry, &facts))));
+            lines.extend(line(&Line::ok(id, show::event(&entry, &facts))));
         }
         lines
     }

@@ -60,13 +60,13 @@ pub(super) fn run(errand: &Errand<'_>) -> Delivery {
         trust: Trust { uid: nix::unistd::geteuid().as_raw(), strict: errand.strict },
         ..Options::system(nix::unistd::geteuid().as_raw())
     };
-    let previous = errand.previous.as_deref();
-    if let (Some((source, body)), Some(previous)) = (errand.put, previous) {
+    let previous = errand.previous.as_deref().map(Generation::unpacked);
+    if let (Some((source, body)), Some(previous)) = (errand.put, &previous) {
         return match put::run(&options, previous, source, body) {
             Ok(generation) => Delivery { generation, ..Delivery::default() },
             Err(refusal) => Delivery { refusal: Some(refusal), ..Delivery::default() },
         };
     }
-    let Loaded { refused, generation, .. } = load(&Disk, &options, previous);
+    let Loaded { refused, generation, .. } = load(&Disk, &options, previous.as_ref());
     Delivery { notes, refused, refusal: None, generation }
 }

@@ -101,7 +101,7 @@ pub(crate) struct Loader {
 impl Loader {
     /// The first generation is not there yet.
     pub(crate) fn is_booting(&self) -> bool {
-        self.working.as_ref().is_some_and(|working| working.purpose == Purpose::Boot)
+        self.working.as_ref().is_some_and(|working| matches!(working.purpose, Purpose::Boot))
     }
 
     /// When the one at work is given up.

@@ -111,7 +111,9 @@ impl Parcel {
             return Err("it is longer than it says".to_string());
         }
         drop(bytes);
-        let generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
+        let mut generation =
+            Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
+        generation.pack();
         let Wire { notes, refused, refusal, .. } = wire;
         Ok(Delivery { notes, refused, refusal, generation })
     }

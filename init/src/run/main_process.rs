@@ -88,8 +88,7 @@ impl Init {
     pub(super) fn look_for_pid_file(&mut self, run: RunId) {
         let now = self.now;
         let Some(running) = self.runs.get_mut(run) else { return };
-        let (Some(path), Some(search)) = (running.pid_file.clone(), &mut running.search)
-        else {
+        let (Some(path), Some(search)) = (running.pid_file.clone(), &mut running.search) else {
             return;
         };
         search.at = now.after(search.pause);

@@ -70,7 +70,7 @@ impl Init {
             spec: Some(Rc::new(spec)),
             targets,
             procedure,
-            lines: Vec::new(),
+            lines: Vec::with_capacity(1),
             current: None,
             main: None,
             reports: Vec::new(),

@@ -9,6 +9,7 @@ use crate::limit;
 use crate::machine::reason::Reason;
 use crate::spec::{Kind, Live, Restart, RestartLimit};
 use crate::time::Time;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One failure of one run, counted when the run is gone.
@@ -142,7 +143,7 @@ impl Machine {
     }
 
     /// The keys of class *live* that hold for a unit now; None for one that was removed.
-    pub(super) fn live(&self, ix: Ix) -> Option<Live> {
+    pub(super) fn live(&self, ix: Ix) -> Option<Arc<Live>> {
         self.unit(ix).map(|unit| unit.live.clone())
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Definition {
     pub(super) has_exec_stop: bool,
     pub(super) has_exec_reload: bool,
     pub(super) run_hash: u64,
-    pub(super) live: Live,
+    pub(super) live: Arc<Live>,
 }
 
 impl Definition {

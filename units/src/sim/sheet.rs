@@ -118,7 +118,7 @@ impl Sheet {
                 .activates
                 .filter(|target| !candidates[*target].is_empty())
                 .map(|target| TargetId(target as u32)),
-            live: entry.live.clone(),
+            live: entry.live.clone().into(),
             readiness: entry.readiness,
             has_exec_stop: entry.has_exec_stop,
             has_exec_reload: entry.has_exec_reload,

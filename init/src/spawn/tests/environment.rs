@@ -130,7 +130,7 @@ fn words_come_from_env_files_too() {
             listen: vec![],
             place: None,
             take_terminal: false,
-                is_awaited: false,
+            is_awaited: false,
         };
         let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap()).unwrap();
         let mut text = String::new();

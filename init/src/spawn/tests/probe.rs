@@ -105,7 +105,7 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
             listen: vec![],
             place: None,
             take_terminal: false,
-                is_awaited: false,
+            is_awaited: false,
         };
         let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap()).unwrap();
         let mut text = String::new();
