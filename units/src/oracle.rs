@@ -105,7 +105,7 @@ pub struct Run {
     pub(crate) has_exec_stop: bool,
     pub(crate) has_exec_reload: bool,
     /// The live keys that hold for it.
-    pub(crate) live: Live,
+    pub(crate) live: std::sync::Arc<Live>,
     /// Providers its ordering edges had when it began, by number.
     pub(crate) before: Vec<usize>,
     /// depends-ms targets of it that nobody provides any more.
