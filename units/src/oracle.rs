@@ -105,7 +105,7 @@ pub struct Run {
     pub(crate) has_exec_stop: bool,
     pub(crate) has_exec_reload: bool,
     /// The live keys that hold for it.
-    pub(crate) live: std::sync::Arc<Live>,
+    pub(crate) live: Live,
     /// Providers its ordering edges had when it began, by number.
     pub(crate) before: Vec<usize>,
     /// depends-ms targets of it that nobody provides any more.
@@ -373,7 +373,7 @@ impl Oracle {
                 let span = live.start_timeout;
                 run.start_by = span.map_or(Time::NEVER, |span| run.since.after(span));
             }
-            run.live = live;
+            run.live = Live::clone(&live);
             run.targets = targets;
         }
     }
@@ -402,7 +402,7 @@ impl Oracle {
             hash: definition.run_hash,
             has_exec_stop: definition.has_exec_stop,
             has_exec_reload: definition.has_exec_reload,
-            live: definition.live,
+            live: Live::clone(&definition.live),
             before: edges().filter(|edge| edge.kind.orders()).filter_map(|edge| edge.to).collect(),
             orphaned: Vec::new(),
             targets,
