@@ -108,6 +108,19 @@ pub(crate) fn from_files(
     Ok(lines)
 }
 
+/// The units that have a file.
+pub(crate) fn units_in(dir: &str) -> Vec<Name> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let unit = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let unit = Name::new(name.strip_suffix(".log")?).ok()?;
+        (file_name(&unit) == name).then_some(unit)
+    };
+    let mut units: Vec<Name> = entries.filter_map(unit).collect();
+    units.sort();
+    units
+}
+
 fn stored(
     mut file: impl BufRead,
     unit: &Name,

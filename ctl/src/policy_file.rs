@@ -9,6 +9,7 @@ use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::name::Name;
 use groundstate_units::policy::Policy;
 use groundstate_units::{policy_file, settings_file};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -51,18 +52,17 @@ pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Edite
     if new == old {
         return Ok(Edited { path: path.to_string(), before, changed: false });
     }
-    let mut edited = text;
-    for key in ["mask", "enable", "disable", "prefer"] {
-        if block(&old, key) != block(&new, key) {
-            edited = with_key(&edited, key, &block(&new, key));
-        }
-    }
-    // A form that the line editor does not see through (one flow mapping, an anchor): the
-    // whole is written anew.
-    let fits = parse(path, edited.as_bytes()).is_ok_and(|(policy, _)| policy == new);
-    if !fits {
-        edited = policy_file::render(&new);
-    }
+    let changed = || KEYS.into_iter().filter(|key| block(&old, key) != block(&new, key));
+    let by_entry = changed().try_fold(text.clone(), |text, key| {
+        let edited = with_entries(&text, key, &entries(&old, key), &entries(&new, key));
+        edited.or_else(|| is_absent(&text, key).then(|| with_key(&text, key, &block(&new, key))))
+    });
+    let by_key = changed().fold(text, |text, key| with_key(&text, key, &block(&new, key)));
+    // First what touches least. A form that no line editor sees through (one flow mapping, an
+    // anchor): the whole is written anew.
+    let fits = |text: &String| parse(path, text.as_bytes()).is_ok_and(|(policy, _)| policy == new);
+    let edited = by_entry.into_iter().chain([by_key]).find(fits);
+    let edited = edited.unwrap_or_else(|| policy_file::render(&new));
     replace(path, edited.as_bytes())?;
     Ok(Edited { path: path.to_string(), before, changed: true })
 }
@@ -106,6 +106,86 @@ fn bytes(path: &str) -> Result<Option<Vec<u8>>, Trouble> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Trouble::file(path, &error)),
     }
+}
+
+/// What a policy says, in the order it is written.
+const KEYS: [&str; 4] = ["mask", "enable", "disable", "prefer"];
+
+/// What one key says, each entry as it stands behind its dash or indent.
+fn entries(policy: &Policy, key: &str) -> Vec<(String, String)> {
+    let listed = |names: &BTreeSet<Name>| {
+        names.iter().map(|name| (name.to_string(), format!("- '{name}'"))).collect()
+    };
+    match key {
+        "mask" => listed(&policy.mask),
+        "enable" => listed(&policy.enable),
+        "disable" => listed(&policy.disable),
+        _ => {
+            let pairs = policy.prefer.iter();
+            pairs.map(|(t, u)| (format!("{t}: {u}"), format!("'{t}': '{u}'"))).collect()
+        }
+    }
+}
+
+/// The text with single lines of a key's block added and taken away, so that all comments
+/// stay; None where the key is not written as a block with an entry a line.
+fn with_entries(
+    text: &str,
+    key: &str,
+    old: &[(String, String)],
+    new: &[(String, String)],
+) -> Option<String> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is_key = |line: &&str| -> bool {
+        let rest = line.strip_prefix(key).and_then(|rest| rest.trim_start().strip_prefix(':'));
+        rest.is_some_and(|rest| rest.trim().is_empty() || rest.trim_start().starts_with('#'))
+    };
+    let head = lines.iter().position(is_key)?;
+    let within = |line: &&str| {
+        line.trim().is_empty() || line.starts_with([' ', '-', '#']) && !line.starts_with("---")
+    };
+    let end = head + 1 + lines.iter().skip(head + 1).take_while(|line| within(line)).count();
+    let block = lines.get(head + 1..end)?;
+    let found: Vec<Option<String>> = block.iter().map(|line| entry(line)).collect();
+    let last = found.iter().rposition(Option::is_some)?;
+    let has = |list: &[(String, String)], name: &String| list.iter().any(|(known, _)| known == name);
+    if !found.iter().flatten().all(|name| has(old, name)) {
+        return None;
+    }
+    let indent = block.get(last)?.chars().take_while(|c| *c == ' ').collect::<String>();
+    let mut edited: String = lines.get(..head)?.concat();
+    if !new.is_empty() {
+        edited.push_str(lines.get(head)?);
+    }
+    for (at, (line, name)) in block.iter().zip(&found).enumerate() {
+        if name.as_ref().is_none_or(|name| has(new, name)) {
+            edited.push_str(line);
+        }
+        if at == last {
+            if !edited.is_empty() && !edited.ends_with('\n') {
+                edited.push('\n');
+            }
+            for (_, written) in new.iter().filter(|(name, _)| !has(old, name)) {
+                edited.push_str(&format!("{indent}{written}\n"));
+            }
+        }
+    }
+    edited.push_str(&lines.get(end..)?.concat());
+    Some(edited)
+}
+
+/// The entry of a line: `- web  # why` is `web`, `dns: unbound` is itself.
+fn entry(line: &str) -> Option<String> {
+    let line = line.split(" #").next().unwrap_or(line).trim();
+    let line = line.strip_prefix("- ").unwrap_or(line).trim();
+    let bare: String = line.chars().filter(|c| !matches!(c, '\'' | '"')).collect();
+    (!bare.is_empty() && !bare.starts_with('#')).then_some(bare)
+}
+
+fn is_absent(text: &str, key: &str) -> bool {
+    !text.lines().any(|line| {
+        line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'))
+    })
 }
 
 /// The lines of one key; empty where it says nothing.
@@ -221,7 +301,19 @@ mod tests {
         let after = edited(text, |policy| {
             policy.mask.insert(name("c"));
         });
-        let want = "# ours\nmask: ['a', 'b', 'c']\n\n# why: see the wiki\nprefer: {dns: unbound}\n";
+        let want = "# ours\nmask:\n  - a\n  - b\n  - 'c'\n\n# why: see the wiki\nprefer: {dns: unbound}\n";
+        assert_eq!(after, want);
+    }
+
+    #[test]
+    fn comments_within_a_list_stay_with_their_entries() {
+        let text = "mask:  # down until spring\n  # too loud\n  - cron # ask Ann\n  # too old\n  - \"at\"\nprefer:\n  # faster\n  dns: unbound\n";
+        let after = edited(text, |policy| {
+            policy.mask.remove(&name("at"));
+            policy.mask.insert(name("nfs"));
+            policy.prefer.insert(name("mail"), name("maddy"));
+        });
+        let want = "mask:  # down until spring\n  # too loud\n  - cron # ask Ann\n  # too old\n  - 'nfs'\nprefer:\n  # faster\n  dns: unbound\n  'mail': 'maddy'\n";
         assert_eq!(after, want);
     }
 

@@ -69,7 +69,27 @@ impl Session {
         verb: Verb,
     ) -> Result<(T, Box<RawValue>), Trouble> {
         let answer = self.ask(verb)?;
-        Ok((read(&answer)?, answer))
+        match read(&answer) {
+            Ok(value) => Ok((value, answer)),
+            Err(trouble) => Err(self.with_version(trouble)),
+        }
+    }
+
+    /// Says which version init is of, where it still tells that much.
+    fn with_version(&self, trouble: Trouble) -> Trouble {
+        #[derive(serde::Deserialize)]
+        struct Version {
+            version: String,
+        }
+        let pong = self.ask(Verb::Ping {}).and_then(|answer| read::<Version>(&answer));
+        match (trouble, pong) {
+            (Trouble::Failed(exit, mut failure), Ok(init)) => {
+                let ours = env!("CARGO_PKG_VERSION");
+                failure.hint = format!("init is version {}, initctl is {ours}", init.version);
+                Trouble::Failed(exit, failure)
+            }
+            (trouble, _) => trouble,
+        }
     }
 
     /// Where init reads and writes; None without an init.
@@ -232,7 +252,14 @@ fn complain_text(failure: &Failure) -> Result<(), Trouble> {
     if let Some(report) = &failure.report {
         text.push_str(&check::render(report, &style));
     }
-    text.push_str(&format!("{} {}\n", style.paint(Tone::Bad, "initctl:"), failure.message));
+    // A fact that stands among the mistakes above is not said again.
+    let said = failure.report.iter().flat_map(|report| &report.diagnostics);
+    let mut said = said.filter(|said| !said.message.is_empty());
+    let fact = match said.any(|said| failure.message.contains(&said.message)) {
+        true => "refused",
+        false => failure.message.as_str(),
+    };
+    text.push_str(&format!("{} {fact}\n", style.paint(Tone::Bad, "initctl:")));
     for (at, line) in failure.hint.lines().filter(|line| !line.trim().is_empty()).enumerate() {
         let lead = if at == 0 { "hint: " } else { "      " };
         text.push_str(&format!("{lead}{line}\n"));

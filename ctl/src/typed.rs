@@ -3,6 +3,7 @@
 //! become their verbs, and the words of other systems are answered with ours.
 
 use crate::exit::Trouble;
+use groundstate_units::name::slips;
 
 /// Flags of [`crate::arguments::Common`] whose value may be the next word.
 const WITH_VALUE: [&str; 2] = ["--socket", "--color"];
@@ -149,7 +150,7 @@ fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Trouble {
 
 /// The candidate that `text` was probably meant to be.
 pub(crate) fn nearest<'a>(text: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (text.chars().count() / 3).clamp(1, 3);
+    let allowed = slips(text.chars().count());
     among
         .filter(|candidate| !candidate.starts_with("__"))
         .map(|candidate| {
@@ -300,6 +301,14 @@ mod tests {
         ] {
             assert_eq!(made(typed), want);
         }
+    }
+
+    #[test]
+    fn a_name_of_one_or_two_letters_is_no_slip_for_another() {
+        let known = || ["a", "b", "db", "web", "imapd"].into_iter();
+        assert_eq!([nearest("x", known()), nearest("dx", known())], [None, None]);
+        assert_eq!(nearest("wbe", known()), Some("web"));
+        assert_eq!(nearest("imap", known()), Some("imapd"));
     }
 
     #[test]

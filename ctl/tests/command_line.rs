@@ -310,6 +310,28 @@ fn without_an_init_the_policy_file_alone_is_edited() {
             command.output().unwrap()
         }
     };
+    let units = place.0.join("config/groundstate/units");
+    fs::create_dir_all(&units).unwrap();
+    for name in ["web", "db", "cron", "unbound", "x"] {
+        let provides = if name == "unbound" { "provides: dns\n" } else { "" };
+        let text = format!("unit: {name}\n{provides}exec-start: /bin/true\n");
+        fs::write(units.join(format!("{name}.yaml")), text).unwrap();
+    }
+    open_to_all(&place.0.join("config"));
+    open_to_all(&place.0.join("config/groundstate"));
+    for (words, hint) in [
+        (&["mask", "crom"][..], "did you mean `cron`?"),
+        (&["enable", "nosuch"], "nothing has changed"),
+        (&["unmask", "web", "nosuch"], "nothing has changed"),
+        (&["prefer", "dns=web"], "dns is provided by unbound"),
+        (&["prefer", "dns=unbond"], "did you mean `unbound`?"),
+        (&["prefer", "dnss=unbound"], "did you mean `dns`?"),
+    ] {
+        let said = run(words);
+        assert_eq!(said.status.code(), Some(65), "{words:?}");
+        assert!(err(&said).contains(hint), "{words:?}: {}", err(&said));
+        assert!(!place.0.join("config/groundstate/policy.yaml").exists(), "{words:?}");
+    }
     let said = run(&["mask", "web", "db"]);
     assert_eq!(said.status.code(), Some(0), "{}", err(&said));
     assert!(err(&said).contains("no init"), "{}", err(&said));

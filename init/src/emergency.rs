@@ -24,7 +24,12 @@ const SHELLS: [&str; 5] =
 impl Init {
     /// Neither target can be had.
     pub(crate) fn emergency(&mut self) {
-        let text = "neither the goal nor the emergency target can be had";
+        let names: Vec<&str> = self.machine.wish().goal.iter().map(|name| name.as_str()).collect();
+        let emergency = &self.machine.generation().settings.emergency_target;
+        let text = format!(
+            "neither the goal ({}) nor the emergency target ({emergency}) can be had",
+            names.join(", ")
+        );
         if self.mode != Mode::Machine {
             self.say(Level::Error, format_args!("{text}"));
             return self.shut_down(Shutdown::Exit(STATUS));

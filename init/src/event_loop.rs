@@ -171,6 +171,7 @@ impl Init {
             self.loader.deadline(),
             self.ending.deadline(),
             self.shell_again,
+            self.outer.deadline(),
             self.triggers.deadline(),
             self.control.as_ref().and_then(Control::next_deadline),
             self.logger.as_ref().and_then(logger::Handle::deadline),
@@ -309,6 +310,7 @@ impl Init {
             self.boot_turns -= 1;
             memory::forget_program();
         }
+        self.outer.flush();
     }
 
     /// Log files may be opened once the file system they are on is there.

@@ -51,6 +51,14 @@ pub(crate) const FINAL_SYNC: Duration = Duration::from_secs(20);
 pub(crate) const SHUTDOWN_MACHINE: Duration = Duration::from_secs(90);
 /// The deadline of a shutdown elsewhere, where the settings name none.
 pub(crate) const SHUTDOWN_CONTAINER: Duration = Duration::from_secs(9);
+/// Who ends what is left has this long beyond the patience it shows.
+pub(crate) const KILL_REST: Duration = Duration::from_secs(2);
+/// What is said to an outer manager over vsock waits this long for its connection.
+pub(crate) const OUTER: Duration = Duration::from_secs(1);
+/// Messages that wait so.
+pub(crate) const OUTER_WAITING: usize = 16;
+/// Between two tries to send one.
+pub(crate) const OUTER_PAUSE: Duration = Duration::from_millis(10);
 /// File descriptors init asks for itself.
 pub(crate) const OPEN_FILES: u64 = 65_536;
 /// The longest pause between two looks for a pid file.

@@ -18,6 +18,7 @@ mod outer;
 mod paths;
 mod process;
 mod record;
+mod rest;
 mod run;
 mod shutdown;
 mod signals;
@@ -36,7 +37,10 @@ fn main() -> std::process::ExitCode {
     }
     boot::hush_panics(mode);
     match event_loop::Init::new(options, mode) {
-        Ok(init) => init.run().carry_out().into(),
+        Ok(init) => {
+            let mut end = init.run();
+            end.carry_out().into()
+        }
         Err(error) => boot::impossible(mode, &error),
     }
 }

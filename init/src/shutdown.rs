@@ -9,6 +9,7 @@ use crate::clock;
 use crate::event_loop::Init;
 use crate::limit;
 use crate::outer::Outer;
+use crate::rest;
 use crate::sys::{process, signal, wait};
 use crate::voice::Level;
 use groundstate_units::machine::event::{Event, Shutdown};
@@ -46,8 +47,6 @@ impl Ending {
     }
 }
 
-/// SIGTERM and SIGKILL.
-const TERM: u8 = 15;
 const KILL: u8 = 9;
 
 impl Init {
@@ -105,12 +104,13 @@ pub(crate) struct End {
 
 impl End {
     /// Does it; comes back with the exit status where init is not a machine's.
-    pub(crate) fn carry_out(&self) -> u8 {
+    pub(crate) fn carry_out(&mut self) -> u8 {
         let code = match self.how {
             Shutdown::Exit(code) => code,
             Shutdown::Poweroff | Shutdown::Reboot | Shutdown::Halt => 0,
         };
         self.outer.say(&format!("EXIT_STATUS={code}\nSTATUS=stopped\n"));
+        self.outer.finish();
         if self.mode != Mode::Machine {
             if self.mode == Mode::Container {
                 // What no unit knows of ends with PID 1 in any case: it is asked first.
@@ -132,12 +132,31 @@ impl End {
     }
 }
 
-/// Asks every process there is to end, then makes it.
+/// Asks every process there is to end, then makes it. A child does it; where that one is held
+/// up itself, nobody is asked and nobody spared any more.
 fn kill_rest(patience: Duration) {
-    if signal::kill_everybody(TERM).is_err() {
-        return;
+    let work = || {
+        rest::end(patience);
+        0
+    };
+    let Ok(child) = process::fork(&[], work) else { return kill_all() };
+    let until = clock::now().after(patience.saturating_add(limit::KILL_REST));
+    while clock::now() < until {
+        match wait::peek() {
+            Ok(Some(ended)) => {
+                // It was there a moment ago, and only we reap.
+                let _ = wait::reap(ended.pid);
+                if ended.pid == child {
+                    return;
+                }
+            }
+            Ok(None) | Err(_) => std::thread::sleep(Duration::from_millis(2)),
+        }
     }
-    reap_for(patience);
+    kill_all();
+}
+
+fn kill_all() {
     // Refused: there is nobody left.
     if signal::kill_everybody(KILL).is_ok() {
         reap_for(Duration::from_millis(500));

@@ -35,7 +35,10 @@ impl Timings {
         for note in notes {
             match note.to {
                 State::Waiting if note.from != State::Waiting => {
-                    let fresh = Start { waited_from: now, started: None, ready: None, after: None };
+                    // A start that failed is part of the wait for the one that succeeds.
+                    let unready = self.of.get(&note.unit).filter(|start| start.ready.is_none());
+                    let waited_from = unready.map_or(now, |start| start.waited_from);
+                    let fresh = Start { waited_from, started: None, ready: None, after: None };
                     self.of.insert(note.unit.clone(), fresh);
                 }
                 State::Starting => self.started(now, note, opener),
@@ -45,8 +48,12 @@ impl Timings {
                         start.ready = Some(now);
                     }
                 }
-                State::Disabled
-                | State::Waiting
+                State::Disabled => {
+                    self.of.remove(&note.unit).filter(|start| start.ready.is_some()).map(|start| {
+                        self.of.insert(note.unit.clone(), start)
+                    });
+                }
+                State::Waiting
                 | State::Running
                 | State::Reloading
                 | State::Exited
@@ -61,7 +68,7 @@ impl Timings {
             return;
         }
         let waited_from = match self.of.get(&note.unit) {
-            Some(start) if start.started.is_none() => start.waited_from,
+            Some(start) if start.ready.is_none() => start.waited_from,
             _ => now,
         };
         let after = opener.filter(|opener| **opener != note.unit).cloned();
@@ -93,6 +100,25 @@ impl Timings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_failed_tries_of_a_unit_are_part_of_its_wait() {
+        let mut timings = Timings::default();
+        let at = Time::from_nanos;
+        for (when, from, to) in [
+            (1_000, State::Disabled, State::Starting),
+            (2_000, State::Starting, State::Waiting),
+            (5_000, State::Waiting, State::Starting),
+            (6_000, State::Starting, State::Failed),
+            (7_000, State::Failed, State::Starting),
+            (9_000, State::Starting, State::Running),
+        ] {
+            timings.add(at(when), &[note("db", from, to)]);
+        }
+        let shown = timings.shown();
+        let db = shown.first().expect("one unit");
+        assert_eq!((db.waited_from_us, db.started_us, db.ready_us), (1, 7, Some(9)));
+    }
 
     fn note(unit: &str, from: State, to: State) -> Note {
         let unit = Name::new(unit).expect("a name");

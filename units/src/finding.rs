@@ -3,7 +3,7 @@
 
 use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::files::Files;
-use crate::generation::{Generation, Unit};
+use crate::generation::{FileRecord, Generation, Unit};
 use crate::graph::Graph;
 use crate::limit;
 use crate::spec::{DependencyKind, Kind, Run};
@@ -82,7 +82,11 @@ fn at_each_place(diagnostic: &Diagnostic) -> Vec<Diagnostic> {
 const EXCERPT_FILES: usize = 64;
 
 /// Shows the line of what was found between files, and sorts everything by place.
-pub(crate) fn add_excerpts(files: &dyn Files, found: &mut Vec<Diagnostic>) {
+pub(crate) fn add_excerpts(
+    files: &dyn Files,
+    records: &[FileRecord],
+    found: &mut Vec<Diagnostic>,
+) {
     let bare = |d: &Diagnostic| d.excerpt.is_empty() && d.at.line > 0;
     let paths: BTreeSet<Arc<str>> =
         found.iter().filter(|d| bare(d)).map(|d| d.at.file.clone()).collect();
@@ -92,8 +96,24 @@ pub(crate) fn add_excerpts(files: &dyn Files, found: &mut Vec<Diagnostic>) {
             crate::text::add_excerpts(found, &path, text);
         }
     }
-    for diagnostic in found.iter_mut().filter(|d| d.code == "missing-target") {
-        point_at_name(diagnostic);
+    for diagnostic in found.iter_mut() {
+        match diagnostic.code.as_str() {
+            "missing-target" => {
+                if let Some(name) = diagnostic.message.split('`').nth(1).map(str::to_string)
+                    && !point_at_name(diagnostic, &name)
+                {
+                    look_in_drop_ins(files, records, diagnostic, &name);
+                }
+            }
+            "ring" => {
+                if let Some(name) = next_in_ring(diagnostic).map(str::to_string)
+                    && !point_at_name(diagnostic, &name)
+                {
+                    look_in_drop_ins(files, records, diagnostic, &name);
+                }
+            }
+            _ => {}
+        }
     }
     found.sort_by(|a, b| {
         (&a.at, a.severity, &a.code, &a.message).cmp(&(&b.at, b.severity, &b.code, &b.message))
@@ -101,9 +121,37 @@ pub(crate) fn add_excerpts(files: &dyn Files, found: &mut Vec<Diagnostic>) {
     found.dedup();
 }
 
-/// The graph knows the line of a dependency; the column is where the line names it.
-fn point_at_name(diagnostic: &mut Diagnostic) {
-    let Some(name) = diagnostic.message.split('`').nth(1) else { return };
+/// Whom the link of a ring at this place leads to: `a waits-for (FILE:LINE) b …`.
+fn next_in_ring(diagnostic: &Diagnostic) -> Option<&str> {
+    let place = format!("({}:{}) ", diagnostic.at.file, diagnostic.at.line);
+    let (_, behind) = diagnostic.message.split_once(&place)?;
+    behind.split_whitespace().next()
+}
+
+/// The graph knows of one file a unit. What the unit's own line does not name stands in a
+/// drop-in.
+fn look_in_drop_ins(
+    files: &dyn Files,
+    records: &[FileRecord],
+    diagnostic: &mut Diagnostic,
+    name: &str,
+) {
+    let record = records.iter().find(|record| record.path == diagnostic.at.file);
+    for (path, _) in record.iter().flat_map(|record| &record.drop_ins) {
+        let Ok((bytes, _)) = read_still(files, path, limit::UNIT_FILE) else { continue };
+        for (line, text) in (1u32..).zip(String::from_utf8_lossy(&bytes).lines()) {
+            let at = Place { file: path.clone(), line, column: 1 };
+            let mut here = Diagnostic { at, excerpt: text.to_string(), ..diagnostic.clone() };
+            if point_at_name(&mut here, name) {
+                *diagnostic = here;
+                return;
+            }
+        }
+    }
+}
+
+/// The graph knows the line of a dependency; the column is where the line names it, if it does.
+fn point_at_name(diagnostic: &mut Diagnostic, name: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '.' | '@' | '-');
     let line = &diagnostic.excerpt;
     let value = line.find(": ").map_or(0, |colon| colon + 1);
@@ -114,7 +162,9 @@ fn point_at_name(diagnostic: &mut Diagnostic) {
             && !behind.is_some_and(|text| text.starts_with(inside))
     });
     let before = column.and_then(|(at, _)| line.get(..at));
-    if let Some(column) = before.and_then(|text| u32::try_from(text.chars().count()).ok()) {
+    let found = before.and_then(|text| u32::try_from(text.chars().count()).ok());
+    if let Some(column) = found {
         diagnostic.at.column = column + 1;
     }
+    found.is_some()
 }

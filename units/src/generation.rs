@@ -231,7 +231,7 @@ impl Generation {
     /// The provided target whose name was probably meant. Costs what the names are long.
     #[cfg(feature = "text")]
     pub fn nearest_target(&self, name: &str) -> Option<&Name> {
-        let slips = 2.max(name.len() / 4);
+        let slips = crate::name::slips(name.len());
         let provided = self.targets.iter().filter(|target| !target.candidates.is_empty());
         provided
             .filter(|target| target.name.as_str().len().abs_diff(name.len()) <= slips)

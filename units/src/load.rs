@@ -161,7 +161,8 @@ impl Loader<'_> {
         let mut loaded = Loaded { generation, parsed, refused: self.refused };
         loaded.generation.diagnostics = self.found;
         finding::add_graph(&mut loaded.generation, self.options.only.is_some());
-        finding::add_excerpts(files, &mut loaded.generation.diagnostics);
+        let Generation { files: records, diagnostics, .. } = &mut loaded.generation;
+        finding::add_excerpts(files, records, diagnostics);
         loaded
     }
 

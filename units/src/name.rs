@@ -9,6 +9,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+/// How many letters a name of this length may be off and still be taken for a slip: none in
+/// one or two letters, where each name is near every other.
+pub fn slips(length: usize) -> usize {
+    (length / 3).min(3)
+}
+
 /// Why a text is no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {

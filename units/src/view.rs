@@ -38,6 +38,8 @@ pub struct Facts {
     pub crashes: u32,
     /// When init last came back from one.
     pub resumed: Option<Time>,
+    /// How the processes of a run are found: `cgroup2` or `process-group`.
+    pub tracking: String,
     /// The main process of each run that has one.
     pub main_pids: BTreeMap<RunId, u32>,
 }
@@ -80,6 +82,7 @@ pub fn status(machine: &Machine, facts: &Facts, names: &[Name]) -> Result<Status
         sources: relation::sources(machine.generation()),
         system: machine.system(),
         settled: machine.is_settled(),
+        tracking: facts.tracking.clone(),
         crashes: facts.crashes,
         resumed: facts.resumed.as_ref().map(wall),
         booted: facts.wall_of(facts.booted),
@@ -349,6 +352,7 @@ impl<'a> View<'a> {
             degraded: link.unit.is_some_and(|unit| self.degraded.contains(&unit)),
             reason: link.reason.as_ref().map(|why| reason(why, self.facts, pid)),
             next_try: link.unit.and_then(|unit| self.next_try(unit)),
+            gives_up: link.unit.map(|unit| self.machine.gives_up(unit)),
         }
     }
 
@@ -376,6 +380,7 @@ impl<'a> View<'a> {
                 degraded: false,
                 reason: Some(reason(&why, self.facts, None)),
                 next_try: None,
+                gives_up: None,
             }],
             needed_by: Vec::new(),
             affects: Vec::new(),

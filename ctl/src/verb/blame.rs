@@ -94,12 +94,18 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
                 if depth == 0 { String::new() } else { format!("{}`- ", "   ".repeat(depth - 1)) };
             let _ = writeln!(text, "{lead}{unit}  @{when}{}", took.unwrap_or_default());
             depth += 1;
+            // What was ready only after this one was started (a restart since) held it up for
+            // nothing.
+            let begun = at.map_or(u64::MAX, |at| at.started_us);
+            let before = |to: &&str| {
+                timing.get(to).and_then(|at| at.ready_us).is_some_and(|ready| ready <= begun)
+            };
             next = graph
                 .edges
                 .iter()
                 .filter(|edge| edge.from == unit && edge.kind.orders())
                 .filter_map(|edge| edge.to.as_deref())
-                .filter(|to| timing.get(to).is_some_and(|at| at.ready_us.is_some()))
+                .filter(before)
                 .max_by_key(|to| timing.get(to).and_then(|at| at.ready_us));
         }
     }

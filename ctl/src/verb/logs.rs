@@ -35,7 +35,18 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
         Err(trouble) if log_source::is_down(&trouble) => {
             let (dir, units) = places(session, &asked.targets)?;
             session.remark(&format!("the logger does not answer; reading its files in {dir}"));
-            for line in log_source::from_files(&dir, &units, &query)? {
+            let units = if units.is_empty() { log_source::units_in(&dir) } else { units };
+            let lines = log_source::from_files(&dir, &units, &query)?;
+            if lines.is_empty() {
+                let whose: Vec<&str> = asked.targets.iter().map(Name::as_str).collect();
+                let of = if whose.is_empty() { String::new() } else { format!(" of {}", whose.join(", ")) };
+                let message = format!("there is nothing{of} in {dir}");
+                let hint = "with no init to ask, names are those of units, and the directory is \
+                            the default one";
+                let failure = Failure::new(Failure::NO_INIT, message, hint);
+                return Err(Trouble::Failed(Exit::NoInit, failure));
+            }
+            for line in lines {
                 put(session, &line, named)?;
             }
         }

@@ -5,12 +5,18 @@ use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::policy_file::{self, Edited};
 use crate::session::Session;
-use crate::verb::plan;
-use groundstate_units::control::answer::{Changed, Plan, SCHEMA};
+use crate::files::Disk;
+use crate::typed::nearest;
+use crate::verb::{check, plan};
+use groundstate_units::control::answer::{Changed, Failure, Plan, SCHEMA, Status};
 use groundstate_units::control::place::runtime_policy;
 use groundstate_units::control::request::Verb;
+use groundstate_units::generation::TargetId;
+use groundstate_units::load::load;
 use groundstate_units::name::Name;
 use groundstate_units::policy::Policy;
+use nix::unistd::geteuid;
+use std::collections::BTreeMap;
 
 /// What to do with the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +37,18 @@ pub(crate) fn edit(
     asked: arguments::Policy,
     edit: Edit,
 ) -> Result<Exit, Trouble> {
-    change(session, asked.runtime, |policy| {
+    let check = |known: &Known, policy: &Policy| {
+        let said = |name: &Name| match edit {
+            Edit::Mask => false,
+            Edit::Unmask => policy.mask.contains(name),
+            Edit::Enable | Edit::Disable => {
+                policy.enable.contains(name) || policy.disable.contains(name)
+            }
+        };
+        let mut names = asked.targets.iter().filter(|name| !said(name));
+        names.try_for_each(|name| known.has(name))
+    };
+    change(session, asked.runtime, check, |policy| {
         for name in &asked.targets {
             apply(policy, edit, name);
         }
@@ -40,7 +57,14 @@ pub(crate) fn edit(
 
 /// `prefer`.
 pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit, Trouble> {
-    change(session, asked.runtime, |policy| {
+    let check = |known: &Known, policy: &Policy| {
+        asked.choices.iter().try_for_each(|(target, unit)| match unit {
+            Some(unit) => known.provides(unit, target),
+            None if policy.prefer.contains_key(target) => Ok(()),
+            None => known.has(target),
+        })
+    };
+    change(session, asked.runtime, check, |policy| {
         for (target, unit) in &asked.choices {
             match unit {
                 Some(unit) => policy.prefer.insert(target.clone(), unit.clone()),
@@ -48,6 +72,77 @@ pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit
             };
         }
     })
+}
+
+/// The names there are: a policy for others would hold for nobody.
+#[derive(Default)]
+struct Known {
+    /// Unit → its targets.
+    units: BTreeMap<String, Vec<String>>,
+}
+
+impl Known {
+    /// Of init; without one those of the files it would read.
+    fn of(session: &Session, init: bool) -> Result<Known, Trouble> {
+        if init {
+            let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+            let units = status.units.into_iter().map(|unit| (unit.unit, unit.provides));
+            return Ok(Known { units: units.collect() });
+        }
+        let options = check::configured(session, geteuid().as_raw());
+        let generation = load(&Disk, &options, None).generation;
+        let name = |id: &TargetId| Some(generation.target(*id)?.name.to_string());
+        let units = generation.units.iter().map(|unit| {
+            (unit.name.to_string(), unit.provides.iter().filter_map(name).collect())
+        });
+        Ok(Known { units: units.collect() })
+    }
+
+    fn providers(&self, target: &Name) -> Vec<&str> {
+        let has = |targets: &Vec<String>| targets.iter().any(|name| name == target.as_str());
+        let units = self.units.iter().filter(|(_, targets)| has(targets));
+        units.map(|(unit, _)| unit.as_str()).collect()
+    }
+
+    /// A target or a unit.
+    fn has(&self, name: &Name) -> Result<(), Trouble> {
+        if self.units.contains_key(name.as_str()) || !self.providers(name).is_empty() {
+            return Ok(());
+        }
+        let names = self.units.iter().flat_map(|(unit, targets)| targets.iter().chain([unit]));
+        Err(unknown(format!("nobody provides {name}"), name, names.map(String::as_str)))
+    }
+
+    fn provides(&self, unit: &Name, target: &Name) -> Result<(), Trouble> {
+        let providers = self.providers(target);
+        if providers.is_empty() {
+            let targets = self.units.values().flatten().map(String::as_str);
+            return Err(unknown(format!("nobody provides {target}"), target, targets));
+        }
+        if providers.contains(&unit.as_str()) {
+            return Ok(());
+        }
+        if !self.units.contains_key(unit.as_str()) {
+            let names = self.units.keys().map(String::as_str);
+            return Err(unknown(format!("no unit is named {unit}"), unit, names));
+        }
+        let message = format!("{unit} does not provide {target}");
+        let hint = format!("{target} is provided by {}", providers.join(", "));
+        Err(refused(message, hint))
+    }
+}
+
+fn unknown<'a>(message: String, name: &Name, names: impl Iterator<Item = &'a str>) -> Trouble {
+    let hint = match nearest(name.as_str(), names) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "nothing has changed; `initctl status --all` lists the targets".to_string(),
+    };
+    refused(message, hint)
+}
+
+fn refused(message: String, hint: String) -> Trouble {
+    let failure = Failure::new(Failure::UNKNOWN_TARGET, message, hint);
+    Trouble::Failed(Exit::Refused, failure)
 }
 
 fn apply(policy: &mut Policy, edit: Edit, name: &Name) {
@@ -72,6 +167,7 @@ fn apply(policy: &mut Policy, edit: Edit, name: &Name) {
 fn change(
     session: &Session,
     runtime: bool,
+    check: impl FnOnce(&Known, &Policy) -> Result<(), Trouble>,
     change: impl FnOnce(&mut Policy),
 ) -> Result<Exit, Trouble> {
     let init = session.init()?;
@@ -90,6 +186,7 @@ fn change(
             return Err(Trouble::local("this init has no runtime directory", hint));
         }
     };
+    check(&Known::of(session, init.is_some())?, &policy_file::read(path)?)?;
     let edited = policy_file::edit(path, change)?;
     if init.is_none() {
         said_offline(session, path, &edited)?;

@@ -119,6 +119,9 @@ fn heading(status: &Status, now: Wall, style: &Style) -> String {
         let line = format!("init       survived {crashes}{when}");
         let _ = writeln!(text, "{}", style.paint(Tone::Uneasy, &line));
     }
+    if status.tracking == "process-group" {
+        let _ = writeln!(text, "tracking   by process group and descent: there is no cgroup v2 to use");
+    }
     for source in &status.sources {
         let roots =
             if source.roots.is_empty() { "nothing".to_string() } else { source.roots.join(" ") };

@@ -67,7 +67,14 @@ fn headline(why: &Why, now: Wall, style: &Style) -> String {
         if why.degraded && why.state == State::Running { "DEGRADED".to_string() } else { word };
     let word = style.paint(style::tone(why.state, why.degraded), &word);
     let mut text = format!("{} is {word}", style.bold(&name));
-    if let Some(because) = because(why) {
+    let reason = why.chain.first().and_then(|link| link.reason.as_ref());
+    let masked = reason.is_some_and(|reason| matches!(reason.cause, Cause::Masked { .. }));
+    if why.state == State::Disabled && why.detail.is_some() && !masked {
+        text.push_str(" because neither the goal nor anything it needs needs it");
+        if let Some(reason) = reason {
+            let _ = write!(text, "; it could not start: {}", reason.text);
+        }
+    } else if let Some(because) = because(why) {
         let link = if reads_alone(why) { ":" } else { " because" };
         let _ = write!(text, "{link} {because}");
     }
@@ -220,6 +227,9 @@ fn next(why: &Why, now: Wall) -> String {
         | Cause::Protocol { .. }
         | Cause::Internal
         | Cause::Other => match root.state {
+            State::Failed if root.gives_up == Some(false) => {
+                format!("tried again by itself; `initctl retry {name}` tries now")
+            }
             State::Failed => next_of_failed(why, name),
             State::Disabled
             | State::Waiting

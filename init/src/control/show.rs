@@ -147,6 +147,7 @@ impl Init {
             booted: self.booted,
             crashes: 0,
             resumed: None,
+            tracking: self.tracker.tracking().as_str().to_string(),
             main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
         }
     }

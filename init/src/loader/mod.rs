@@ -20,6 +20,7 @@ use crate::voice::Level;
 use child::Errand;
 use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::generation::Generation;
+use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::Event;
 use groundstate_units::name::Name;
 use groundstate_units::settings::{Echo, Settings};
@@ -289,9 +290,26 @@ impl Init {
         let generation = Arc::new(generation);
         self.settle_in(&generation.settings);
         let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
+        let asked = match &targets {
+            Some(target) => target.clone(),
+            None => generation.settings.default_target.clone(),
+        };
         let targets = targets.into_iter().collect();
         self.facts.push_back(Event::Boot { generation, targets });
         self.settle();
+        if !self.machine.wish().goal.contains(&asked) {
+            let graph = self.machine.graph();
+            let why = match graph.meant(self.machine.generation(), &asked) {
+                Provider::Nobody => "nobody provides it",
+                Provider::Masked => "it is masked",
+                Provider::Unit(_) => "its unit can not be used",
+            };
+            let emergency = self.machine.generation().settings.emergency_target.clone();
+            self.say(
+                Level::Error,
+                format_args!("the goal {asked} can not be had ({why}): {emergency} instead"),
+            );
+        }
     }
 
     /// What the settings say about init itself.

@@ -207,3 +207,32 @@ fn exit_with_passes_the_code_of_its_target_on() {
     let mut init = Boot::new(files).arguments(&["--exit-with", "job"]).launch("job");
     assert_eq!(init.ended().code(), Some(42), "{}", init.output());
 }
+
+#[test]
+fn a_last_request_without_its_newline_is_answered() {
+    use std::io::{Read, Write};
+    let init = one_unit();
+    let path = init.sandbox.path("run/control.sock");
+    let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+    stream.write_all(br#"{"v":1,"id":9,"verb":"ping"}"#).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((&answer["id"], answer["ok"].is_object()), (&json!(9), true), "{answer}");
+    init.finish();
+}
+
+#[test]
+fn a_policy_for_nobody_is_refused_and_nothing_changes() {
+    let init = one_unit();
+    for (words, hint) in [
+        (&["mask", "wbe"][..], "did you mean `web`?"),
+        (&["prefer", "web=bad"], "web is provided by web"),
+    ] {
+        let (code, said) = init.initctl_json(words);
+        assert_eq!((code, &said["error"]["hint"]), (65, &json!(hint)), "{said}");
+        assert!(!init.sandbox.path("policy.yaml").exists());
+    }
+    init.finish();
+}

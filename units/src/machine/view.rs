@@ -113,6 +113,11 @@ impl Machine {
         self.cell(unit.0).phase.run().is_some_and(|run| run.reload_failed)
     }
 
+    /// It has failed for good: only a wish or a new definition starts it again.
+    pub fn gives_up(&self, unit: UnitId) -> bool {
+        matches!(self.cell(unit.0).phase, Phase::Failed(_))
+    }
+
     /// When a failed unit is tried again by itself, or an exited one runs again.
     pub fn next_try(&self, unit: UnitId) -> Option<Time> {
         match &self.cell(unit.0).phase {

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Blame {
     /// [`super::SCHEMA`].
+    #[serde(default)]
     pub schema: u32,
     /// Units that have been started, by name.
+    #[serde(default)]
     pub units: Vec<Timing>,
 }
 
@@ -19,11 +21,15 @@ pub struct Timing {
     /// Its name.
     pub unit: String,
     /// When it became needed, or was next tried.
+    #[serde(default)]
     pub waited_from_us: u64,
     /// When it was started.
+    #[serde(default)]
     pub started_us: u64,
     /// When it became ready; null: not yet.
+    #[serde(default)]
     pub ready_us: Option<u64>,
     /// The provider whose becoming ready let it start.
+    #[serde(default)]
     pub after: Option<String>,
 }

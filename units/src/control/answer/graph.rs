@@ -9,12 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// [`super::SCHEMA`].
+    #[serde(default)]
     pub schema: u32,
     /// The goal with the overlay.
+    #[serde(default)]
     pub goal: Vec<String>,
     /// Units, by name.
+    #[serde(default)]
     pub nodes: Vec<Node>,
     /// Edges, by unit, in the order of the file.
+    #[serde(default)]
     pub edges: Vec<Edge>,
 }
 
@@ -28,12 +32,16 @@ pub struct Node {
     #[serde(rename = "type")]
     pub kind: Kind,
     /// Its targets.
+    #[serde(default)]
     pub provides: Vec<String>,
     /// Its state; null offline.
+    #[serde(default)]
     pub state: Option<State>,
     /// See [`super::UnitStatus::degraded`].
+    #[serde(default)]
     pub degraded: bool,
     /// See [`super::UnitStatus::needed`].
+    #[serde(default)]
     pub needed: bool,
 }
 
@@ -41,10 +49,12 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edge {
     /// The unit that names the target.
+    #[serde(default)]
     pub from: String,
     /// The target.
     pub target: String,
     /// Its provider; null: nobody.
+    #[serde(default)]
     pub to: Option<String>,
     /// In which list.
     pub kind: DependencyKind,

@@ -9,14 +9,19 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`super::SCHEMA`].
+    #[serde(default)]
     pub schema: u32,
     /// Units in the order they will be told: waves, sorted within.
+    #[serde(default)]
     pub stop: Vec<Vec<String>>,
     /// Likewise.
+    #[serde(default)]
     pub start: Vec<Vec<String>>,
     /// Those in both lists that were and stay needed.
+    #[serde(default)]
     pub restart: Vec<String>,
     /// Up, and left alone.
+    #[serde(default)]
     pub keep: Vec<String>,
     /// Those of all these that come from a source, with its name.
     #[serde(default)]
@@ -28,10 +33,13 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
     /// [`super::SCHEMA`].
+    #[serde(default)]
     pub schema: u32,
     /// The generation that holds now.
+    #[serde(default)]
     pub generation: u32,
     /// What will happen.
+    #[serde(default)]
     pub plan: Plan,
     /// What was found in the unit files of a reload that was taken all the same.
     #[serde(default)]
@@ -42,7 +50,9 @@ pub struct Changed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// [`super::SCHEMA`].
+    #[serde(default)]
     pub schema: u32,
     /// The units that were told.
+    #[serde(default)]
     pub units: Vec<String>,
 }

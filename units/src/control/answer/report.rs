@@ -9,12 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
+    #[serde(default)]
     pub schema: u32,
     /// How many.
+    #[serde(default)]
     pub errors: usize,
     /// How many.
+    #[serde(default)]
     pub warnings: usize,
     /// All of them.
+    #[serde(default)]
     pub diagnostics: Vec<Said>,
 }
 
@@ -24,20 +28,28 @@ pub struct Said {
     /// How bad.
     pub severity: Severity,
     /// A short stable word.
+    #[serde(default)]
     pub code: String,
     /// As given.
+    #[serde(default)]
     pub file: String,
     /// From 1; 0: the whole file.
+    #[serde(default)]
     pub line: u32,
     /// From 1; 0: the whole line.
+    #[serde(default)]
     pub column: u32,
     /// The fact.
+    #[serde(default)]
     pub message: String,
     /// What to do; may be empty.
+    #[serde(default)]
     pub hint: String,
     /// Other places that belong to it.
+    #[serde(default)]
     pub related: Vec<Spot>,
     /// The line of the file, cut short; empty when it is not at hand.
+    #[serde(default)]
     pub excerpt: String,
 }
 
@@ -45,10 +57,13 @@ pub struct Said {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spot {
     /// As given.
+    #[serde(default)]
     pub file: String,
     /// From 1; 0: the whole file.
+    #[serde(default)]
     pub line: u32,
     /// From 1; 0: the whole line.
+    #[serde(default)]
     pub column: u32,
 }
 

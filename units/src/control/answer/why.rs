@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub struct Why {
     /// [`super::SCHEMA`].
+    #[serde(default)]
     pub schema: u32,
     /// As asked.
     pub target: String,
@@ -19,15 +20,20 @@ pub struct Why {
     /// As in [`super::TargetStatus`].
     pub state: State,
     /// See [`UnitStatus::degraded`].
+    #[serde(default)]
     pub degraded: bool,
     /// From the unit itself to the root cause, which is last. Each link's `reason` says why it is
     /// as it is, its `target` the name by which the link before it depends on it.
+    #[serde(default)]
     pub chain: Vec<Link>,
     /// Who needs it: pulling edges into it, from the nearest to the goal.
+    #[serde(default)]
     pub needed_by: Vec<Need>,
     /// Needed units that are not active, or degraded, because of it.
+    #[serde(default)]
     pub affects: Vec<Affected>,
     /// The unit itself, as in `status`; null where nobody provides the target.
+    #[serde(default)]
     pub detail: Option<UnitStatus>,
 }
 
@@ -42,11 +48,18 @@ pub struct Link {
     /// Its state.
     pub state: State,
     /// See [`UnitStatus::degraded`].
+    #[serde(default)]
     pub degraded: bool,
     /// Why.
+    #[serde(default)]
     pub reason: Option<Reason>,
     /// See [`UnitStatus::next_try`].
+    #[serde(default)]
     pub next_try: Option<String>,
+    /// It has failed for good: nothing but `retry` or a new definition starts it again. Null
+    /// where there is no unit.
+    #[serde(default)]
+    pub gives_up: Option<bool>,
 }
 
 /// One edge of [`Why::needed_by`].
@@ -57,6 +70,7 @@ pub struct Need {
     /// The target named.
     pub target: String,
     /// In which list; null: the goal itself.
+    #[serde(default)]
     pub kind: Option<DependencyKind>,
     /// With no unit: the source whose root it is; null: the goal itself.
     #[serde(default)]
@@ -71,5 +85,6 @@ pub struct Affected {
     /// Its state.
     pub state: State,
     /// See [`UnitStatus::degraded`].
+    #[serde(default)]
     pub degraded: bool,
 }

@@ -1,0 +1,117 @@
+//! Who is left when every unit is down: processes that no unit knows of. They are asked to
+//! end, then made to. Spared are those of root whose first word begins with `@`: what the
+//! root file system itself stands on (mdmon, iscsid, a FUSE server) says so that way.
+//!
+//! In a child alone: another process's command line can be waited for without end.
+
+use crate::clock;
+use crate::process;
+use crate::sys::{Pid, signal};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+const TERM: u8 = 15;
+const KILL: u8 = 9;
+/// SIGCONT: what is stopped can not end itself.
+const CONT: u8 = 18;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long the killed may take to go.
+const LAST: Duration = Duration::from_millis(500);
+
+/// Ends them all; `patience` is between the question and the kill.
+pub(crate) fn end(patience: Duration) {
+    let own = nix::unistd::getpid();
+    if process::snapshot().is_empty() {
+        // Without /proc nobody can be told apart, and nobody spared.
+        let _ = signal::kill_everybody(TERM);
+        std::thread::sleep(patience);
+        let _ = signal::kill_everybody(KILL);
+        return;
+    }
+    for signal in [TERM, CONT] {
+        tell(own, signal);
+    }
+    if wait_for(own, patience, None) {
+        return;
+    }
+    wait_for(own, LAST, Some(KILL));
+}
+
+/// True: nobody is left. With a signal, it is said again and again: who forks meanwhile does
+/// not get away.
+fn wait_for(own: Pid, patience: Duration, again: Option<u8>) -> bool {
+    let until = clock::now().after(patience);
+    loop {
+        if left(own).is_empty() {
+            return true;
+        }
+        if until <= clock::now() {
+            return false;
+        }
+        if let Some(signal) = again {
+            tell(own, signal);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn tell(own: Pid, number: u8) {
+    for pid in left(own) {
+        // Gone meanwhile: as it should be.
+        let _ = signal::kill(pid, number);
+    }
+}
+
+fn left(own: Pid) -> Vec<Pid> {
+    let all = process::snapshot();
+    let alive = all.values().filter(|found| !found.ended).map(|found| Pid::from_raw(found.pid));
+    alive
+        .filter(|pid| pid.as_raw() != 1 && *pid != own)
+        .filter(|pid| !is_of_the_kernel(*pid) && !is_spared(*pid))
+        .collect()
+}
+
+/// A thread of the kernel has no program.
+fn is_of_the_kernel(pid: Pid) -> bool {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    program.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+fn is_spared(pid: Pid) -> bool {
+    let of_root = std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|data| data.uid() == 0);
+    let mut first = [0u8; 1];
+    let read = || File::open(format!("/proc/{pid}/cmdline"))?.read(&mut first);
+    of_root && { read }().is_ok_and(|length| length == 1) && first == *b"@"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    #[test]
+    fn root_s_processes_whose_name_begins_with_an_at_sign_are_spared() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let sleeper = |name: &str| Command::new("sleep").arg0(name).arg("1000").spawn().unwrap();
+        let (mut kept, mut other) = (sleeper("@storage"), sleeper("storage@"));
+        let pid = |child: &std::process::Child| Pid::from_raw(child.id().try_into().unwrap());
+        assert!(is_spared(pid(&kept)) && !is_spared(pid(&other)));
+        let left = left(nix::unistd::getpid());
+        assert!(left.contains(&pid(&other)) && !left.contains(&pid(&kept)));
+        for child in [&mut kept, &mut other] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thread_of_the_kernel_is_nobody_to_end() {
+        assert!(!is_of_the_kernel(nix::unistd::getpid()));
+    }
+}

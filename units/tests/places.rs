@@ -1,0 +1,34 @@
+//! Where a mistake between files is said to be: the name on its line, in its own file.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+
+mod memory;
+
+use memory::{Memory, told};
+
+fn loaded(files: &[(&str, &str)]) -> Vec<String> {
+    let mut memory = Memory::new(&[]);
+    for (file, text) in files {
+        memory.put(&format!("/etc/groundstate/units/{file}"), text);
+    }
+    told(&memory.load(None).generation)
+}
+
+#[test]
+fn a_ring_points_at_the_name_in_each_of_its_lines() {
+    let found = loaded(&[
+        ("a.yaml", "unit: a\nwaits-for: c, b\nexec-start: /bin/x\n"),
+        ("b.yaml", "unit: b\nexec-start: /bin/x\ndepends-on:\n  - a\n"),
+        ("c.yaml", "unit: c\nexec-start: /bin/x\n"),
+    ]);
+    assert_eq!(found, ["a.yaml:2:15 error ring", "b.yaml:4:5 error ring"]);
+}
+
+#[test]
+fn what_a_drop_in_names_is_told_at_the_drop_in() {
+    let found = loaded(&[
+        ("a.yaml", "unit: a\nexec-start: /bin/x\n"),
+        ("a.d/10-more.yaml", "description: x\nwaits-for: nosuch\n"),
+    ]);
+    assert_eq!(found, ["10-more.yaml:2:12 error missing-target"]);
+}
