@@ -148,7 +148,8 @@ fn with_entries(
     let block = lines.get(head + 1..end)?;
     let found: Vec<Option<String>> = block.iter().map(|line| entry(line)).collect();
     let last = found.iter().rposition(Option::is_some)?;
-    let has = |list: &[(String, String)], name: &String| list.iter().any(|(known, _)| known == name);
+    let has =
+        |list: &[(String, String)], name: &String| list.iter().any(|(known, _)| known == name);
     if !found.iter().flatten().all(|name| has(old, name)) {
         return None;
     }
@@ -183,9 +184,9 @@ fn entry(line: &str) -> Option<String> {
 }
 
 fn is_absent(text: &str, key: &str) -> bool {
-    !text.lines().any(|line| {
-        line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'))
-    })
+    !text
+        .lines()
+        .any(|line| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':')))
 }
 
 /// The lines of one key; empty where it says nothing.
@@ -301,7 +302,8 @@ mod tests {
         let after = edited(text, |policy| {
             policy.mask.insert(name("c"));
         });
-        let want = "# ours\nmask:\n  - a\n  - b\n  - 'c'\n\n# why: see the wiki\nprefer: {dns: unbound}\n";
+        let want =
+            "# ours\nmask:\n  - a\n  - b\n  - 'c'\n\n# why: see the wiki\nprefer: {dns: unbound}\n";
         assert_eq!(after, want);
     }
 

@@ -49,9 +49,10 @@ impl Timings {
                     }
                 }
                 State::Disabled => {
-                    self.of.remove(&note.unit).filter(|start| start.ready.is_some()).map(|start| {
-                        self.of.insert(note.unit.clone(), start)
-                    });
+                    self.of
+                        .remove(&note.unit)
+                        .filter(|start| start.ready.is_some())
+                        .map(|start| self.of.insert(note.unit.clone(), start));
                 }
                 State::Waiting
                 | State::Running

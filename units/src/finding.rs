@@ -82,11 +82,7 @@ fn at_each_place(diagnostic: &Diagnostic) -> Vec<Diagnostic> {
 const EXCERPT_FILES: usize = 64;
 
 /// Shows the line of what was found between files, and sorts everything by place.
-pub(crate) fn add_excerpts(
-    files: &dyn Files,
-    records: &[FileRecord],
-    found: &mut Vec<Diagnostic>,
-) {
+pub(crate) fn add_excerpts(files: &dyn Files, records: &[FileRecord], found: &mut Vec<Diagnostic>) {
     let bare = |d: &Diagnostic| d.excerpt.is_empty() && d.at.line > 0;
     let paths: BTreeSet<Arc<str>> =
         found.iter().filter(|d| bare(d)).map(|d| d.at.file.clone()).collect();

@@ -663,10 +663,10 @@ fn rings_and_double_claims_are_told_at_each_place() {
         [
             "a.yaml:1:1 error double-claim",
             "b.yaml:2:1 error double-claim",
-            "c.yaml:2:1 error ring",
-            "d.yaml:3:1 error ring",
-            "e.yaml:3:1 error ring",
-            "f.yaml:2:1 error ring",
+            "c.yaml:2:13 error ring",
+            "d.yaml:3:8 error ring",
+            "e.yaml:3:12 error ring",
+            "f.yaml:2:8 error ring",
         ]
     );
     assert_eq!(generation.diagnostics[0].related[0].line, 2);

@@ -39,7 +39,11 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
             let lines = log_source::from_files(&dir, &units, &query)?;
             if lines.is_empty() {
                 let whose: Vec<&str> = asked.targets.iter().map(Name::as_str).collect();
-                let of = if whose.is_empty() { String::new() } else { format!(" of {}", whose.join(", ")) };
+                let of = if whose.is_empty() {
+                    String::new()
+                } else {
+                    format!(" of {}", whose.join(", "))
+                };
                 let message = format!("there is nothing{of} in {dir}");
                 let hint = "with no init to ask, names are those of units, and the directory is \
                             the default one";

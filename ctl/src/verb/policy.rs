@@ -3,9 +3,9 @@
 
 use crate::arguments;
 use crate::exit::{Exit, Trouble};
+use crate::files::Disk;
 use crate::policy_file::{self, Edited};
 use crate::session::Session;
-use crate::files::Disk;
 use crate::typed::nearest;
 use crate::verb::{check, plan};
 use groundstate_units::control::answer::{Changed, Failure, Plan, SCHEMA, Status};
@@ -92,9 +92,10 @@ impl Known {
         let options = check::configured(session, geteuid().as_raw());
         let generation = load(&Disk, &options, None).generation;
         let name = |id: &TargetId| Some(generation.target(*id)?.name.to_string());
-        let units = generation.units.iter().map(|unit| {
-            (unit.name.to_string(), unit.provides.iter().filter_map(name).collect())
-        });
+        let units = generation
+            .units
+            .iter()
+            .map(|unit| (unit.name.to_string(), unit.provides.iter().filter_map(name).collect()));
         Ok(Known { units: units.collect() })
     }
 

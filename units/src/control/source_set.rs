@@ -39,10 +39,16 @@ impl SourceSet {
             let message = format!("{} bytes are more than a source may have", bytes.len());
             return Err(refused("too-large", message, format!("at most {most} MiB")));
         }
-        let set: SourceSet = serde_json::from_slice(bytes).map_err(|error| {
+        let wrong = |what: String| {
             let hint = r#"{"files":{NAME:TEXT},"roots":[TARGET],"expected":REVISION}"#.to_string();
-            refused("protocol", format!("what the memfd holds is no source: {error}"), hint)
-        })?;
+            refused("protocol", format!("what the memfd holds is no source: {what}"), hint)
+        };
+        // A list would be taken for the fields in their order.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(wrong("not a JSON object".to_string()));
+        }
+        let set: SourceSet =
+            serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         set.checked()
     }
 
