@@ -29,6 +29,10 @@ impl Files for Disk {
         std::fs::metadata(path).map(|found| stat(&found)).map_err(|error| problem(&error))
     }
 
+    fn link(&self, path: &str) -> Option<String> {
+        std::fs::read_link(path).ok().map(|target| target.to_string_lossy().into_owned())
+    }
+
     fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {
         let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let file = OpenOptions::new()

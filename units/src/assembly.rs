@@ -69,6 +69,8 @@ pub struct Draft {
     pub fault: Option<Fault>,
     /// See [`Unit::source`].
     pub source: Option<Name>,
+    /// See [`Unit::opt_in`].
+    pub opt_in: bool,
 }
 
 impl Live {
@@ -126,6 +128,7 @@ impl Draft {
             run: Arc::default(),
             fault: None,
             source: None,
+            opt_in: false,
         }
     }
 
@@ -174,6 +177,7 @@ impl Draft {
             run: unit.run.clone(),
             fault: unit.fault.clone(),
             source: unit.source.clone(),
+            opt_in: unit.opt_in,
         }
     }
 
@@ -269,6 +273,7 @@ fn numbered(mut draft: Draft, ids: &BTreeMap<Name, TargetId>) -> Unit {
         run: draft.run,
         fault: draft.fault,
         source: draft.source,
+        opt_in: draft.opt_in,
     }
 }
 

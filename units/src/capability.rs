@@ -53,6 +53,16 @@ pub fn number(name: &str) -> Option<u8> {
     u8::try_from(index).ok()
 }
 
+/// `CAP_NET_ADMIN` of its number.
+pub fn name(number: u8) -> Option<String> {
+    NAMES.get(usize::from(number)).map(|name| format!("CAP_{}", name.to_ascii_uppercase()))
+}
+
+/// The numbers of all that are known.
+pub fn all() -> std::collections::BTreeSet<u8> {
+    (0u8..).zip(NAMES).map(|(number, _)| number).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::number;

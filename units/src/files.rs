@@ -52,6 +52,11 @@ pub trait Files {
     /// stat(2).
     fn stat(&self, path: &str) -> Result<Stat, Problem>;
 
+    /// readlink(2). None: it is no link, or this file system has none.
+    fn link(&self, _path: &str) -> Option<String> {
+        None
+    }
+
     /// The bytes of a regular file of at most `limit` bytes, with fstat(2) of the
     /// descriptor they were read from, taken before the first byte.
     fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem>;

@@ -3,6 +3,7 @@
 
 use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::files::{FileKind, Files, Problem, Stat};
+use crate::foreign::Foreign;
 use crate::limit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub(crate) struct Folders {
     pub(crate) files: Vec<Found>,
     /// `NAME` of each `NAME.d` → its drop-ins by file name, an earlier directory hiding a later.
     pub(crate) drop_ins: BTreeMap<String, BTreeMap<String, Arc<str>>>,
+    /// Unit files of systemd.
+    pub(crate) foreign: Foreign,
     /// What could not be listed.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
@@ -67,16 +70,19 @@ pub(crate) fn words(problem: &Problem) -> String {
 }
 
 /// Lists the directories, the first first. A directory that is not there is no mistake
-/// unless `named` says that somebody asked for it.
+/// unless `named` says that somebody asked for it. From an `import` directory only the
+/// files of systemd are taken.
 pub(crate) fn list(
     files: &dyn Files,
     directories: &[String],
+    import: &[String],
     named: impl Fn(&str) -> bool,
     trust: Trust,
 ) -> Folders {
     let mut folders = Folders::default();
     let mut visible: BTreeMap<String, Arc<str>> = BTreeMap::new();
-    for directory in directories {
+    let foreign = import.iter().map(|directory| (directory, true));
+    for (directory, only_foreign) in directories.iter().map(|dir| (dir, false)).chain(foreign) {
         let names = match listing(files, directory, trust, &mut folders.diagnostics) {
             Ok(names) => names,
             Err(Problem::Missing) if !named(directory) => continue,
@@ -88,6 +94,10 @@ pub(crate) fn list(
             }
         };
         for name in names {
+            let taken = folders.foreign.note(files, directory, &name, only_foreign);
+            if taken || only_foreign {
+                continue;
+            }
             let path: Arc<str> = format!("{}/{name}", directory.trim_end_matches('/')).into();
             if let Some(unit) = name.strip_suffix(".d").filter(|unit| !unit.is_empty()) {
                 list_drop_ins(files, unit, &path, trust, &mut folders);
@@ -99,6 +109,7 @@ pub(crate) fn list(
             }
         }
     }
+    folders.foreign.settle();
     folders.files = visible
         .into_iter()
         .map(|(name, path)| Found { path, stem: stem(&name).to_string() })

@@ -97,6 +97,8 @@ pub struct Unit {
     pub fault: Option<Fault>,
     /// The source it came from; None: the unit directories.
     pub source: Option<Name>,
+    /// Its wanted-by and required-by count only once policy names it, whatever the default.
+    pub opt_in: bool,
 }
 
 /// One target.

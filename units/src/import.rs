@@ -2,4 +2,5 @@
 //! manifest (meaning, graph, diagnostics) is the same code for both. Nothing here reads a
 //! file; the loader and `initctl convert` bring the text.
 
+pub(crate) mod set;
 pub mod systemd;

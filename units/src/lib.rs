@@ -54,7 +54,11 @@ mod finding;
 #[cfg(feature = "text")]
 pub mod folder;
 #[cfg(feature = "text")]
+mod foreign;
+#[cfg(feature = "text")]
 pub mod import;
+#[cfg(feature = "text")]
+mod imported_file;
 #[cfg(feature = "text")]
 pub mod json_schema;
 #[cfg(feature = "text")]
@@ -80,6 +84,8 @@ mod reuse;
 pub mod settings_file;
 #[cfg(feature = "text")]
 pub mod specifier;
+#[cfg(feature = "text")]
+mod template;
 #[cfg(feature = "text")]
 pub mod text;
 #[cfg(feature = "text")]

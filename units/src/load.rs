@@ -10,6 +10,7 @@
 //! What sources hold ([`crate::source`]) is laid beside it; [`put`] changes one source
 //! and looks at nothing else: what an operator has edited and not loaded yet stays so.
 
+mod imported;
 mod options;
 mod set;
 
@@ -21,7 +22,9 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::Files;
 use crate::finding;
 use crate::folder::{self, Folders, Found, whole};
+use crate::foreign::Foreign;
 use crate::generation::{FileRecord, Generation, Stamp};
+use crate::import::systemd::{Suffix, Surroundings};
 use crate::limit;
 use crate::name::Name;
 use crate::policy::Policy;
@@ -29,7 +32,7 @@ use crate::reuse::{Before, drop_ins_of};
 use crate::settings::Settings;
 use crate::source::{Overlaid, Source};
 use crate::unit_file::{self, Context, UnitFile, read_still};
-use crate::{policy_file, settings_file};
+use crate::{facts, policy_file, settings_file};
 use set::Set;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,7 +57,7 @@ pub fn load(files: &dyn Files, options: &Options, previous: Option<&Generation>)
     let policy = loader.policy();
     let (accounts, account_records) = loader.accounts();
     let folders = loader.folders(&settings);
-    let mut set = Set { records: account_records, ..Set::default() };
+    let mut set = Set { records: account_records, around: around(files), ..Set::default() };
     let sources = loader.sources(&settings, previous, &mut set);
     let overlaid = Overlaid { below: files, sources: &sources };
     let (accounts, trust) = (&accounts, options.trust);
@@ -63,9 +66,13 @@ pub fn load(files: &dyn Files, options: &Options, previous: Option<&Generation>)
         let accounts = set.records.iter().filter(|record| is_account(options, record));
         previous.settings == settings && accounts.into_iter().all(|r| previous.files.contains(r))
     });
-    loader.read_units(&context, &folders, previous, &mut set);
     let before = Before::of(previous);
+    loader.read_units(&context, &folders, &before, &mut set);
+    set.read_imported(&context, &folders.foreign, &before, None);
     sources.iter().for_each(|source| read_source(&context, source, &before, &mut set));
+    let wanted = wanted(options, &settings, &policy);
+    let most = set.settle(&context, &folders.foreign, &wanted);
+    most.into_iter().for_each(|diagnostic| loader.complain(diagnostic));
     loader.finish(&overlaid, set, settings.clone(), policy)
 }
 
@@ -75,7 +82,7 @@ pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: 
     let mut loader = Loader { files, options, found: Vec::new(), refused: false };
     let settings = previous.settings.clone();
     let (accounts, _) = loader.accounts();
-    let mut set = Set::default();
+    let mut set = Set { around: around(files), ..Set::default() };
     set.carry(previous, |of| of != Some(&source.name));
     let sources = [source];
     let overlaid = Overlaid { below: files, sources: &sources };
@@ -83,7 +90,21 @@ pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: 
     let context = Context { files: &overlaid, settings: &settings, accounts, trust };
     let before = Before::of(Some(previous));
     sources.iter().for_each(|source| read_source(&context, source, &before, &mut set));
+    let wanted = wanted(options, &settings, &previous.policy);
+    let most = set.settle(&context, &Foreign::default(), &wanted);
+    most.into_iter().for_each(|diagnostic| loader.complain(diagnostic));
     loader.finish(&overlaid, set, settings.clone(), previous.policy.clone())
+}
+
+fn around(files: &dyn Files) -> Surroundings {
+    Surroundings { facts: facts::gather(files), ..Surroundings::default() }
+}
+
+/// Targets that are asked for from outside the unit files.
+fn wanted(options: &Options, settings: &Settings, policy: &Policy) -> Vec<String> {
+    let goals = [&settings.default_target, &settings.emergency_target];
+    let names = goals.into_iter().chain(&settings.exit_with).chain(&options.wanted);
+    names.chain(&policy.enable).map(Name::to_string).collect()
 }
 
 fn is_account(options: &Options, record: &FileRecord) -> bool {
@@ -94,7 +115,13 @@ fn is_account(options: &Options, record: &FileRecord) -> bool {
 fn read_source(context: &Context<'_>, source: &Source, before: &Before<'_>, set: &mut Set) {
     set.revisions.push((source.name.clone(), source.revision));
     set.roots.push((source.name.clone(), source.roots.clone()));
+    let mut foreign = Foreign::default();
     for path in source.paths() {
+        let (directory, name) = path.rsplit_once('/').unwrap_or((".", path));
+        if Suffix::of(name).is_some() {
+            foreign.note(context.files, directory, name, false);
+            continue;
+        }
         let found = Found { path: path.clone(), stem: folder::stem(path).to_string() };
         let alone = |_: &[&str]| Vec::new();
         if let Some((drafts, record)) = before.unchanged(context.files, &found, &alone) {
@@ -102,13 +129,20 @@ fn read_source(context: &Context<'_>, source: &Source, before: &Before<'_>, set:
             set.records.push(record);
             continue;
         }
-        let UnitFile { mut drafts, mut record, .. } = unit_file::load(context, path, &alone);
+        let UnitFile { mut drafts, mut record, templates, .. } =
+            unit_file::load(context, path, &alone);
+        for mut template in templates {
+            template.source = Some(source.name.clone());
+            set.templates.add(template);
+        }
         drafts.iter_mut().for_each(|draft| draft.source = Some(source.name.clone()));
         record.source = Some(source.name.clone());
         set.parsed += 1;
         set.drafts.extend(drafts);
         set.records.push(record);
     }
+    foreign.settle();
+    set.read_imported(context, &foreign, before, Some(&source.name));
 }
 
 struct Loader<'a> {
@@ -133,7 +167,7 @@ impl Loader<'_> {
         policy: Policy,
     ) -> Loaded {
         set.name_doubles(&mut self.found);
-        let Set { parsed, mut drafts, mut records, mut roots, mut revisions } = set;
+        let Set { parsed, mut drafts, mut records, mut roots, mut revisions, .. } = set;
         if drafts.len() > limit::UNITS {
             let message = format!("{} units; the first 65536 by name count", drafts.len());
             self.complain(whole(Severity::Error, "too-large", "units", message));
@@ -270,8 +304,16 @@ impl Loader<'_> {
                 path: path.as_str().into(),
                 stem: folder::stem(path).to_string(),
             };
-            let files = unique.iter().map(found).collect();
-            return Folders { files, ..Folders::default() };
+            let (foreign, native): (Vec<&String>, Vec<&String>) =
+                unique.into_iter().partition(|path| Suffix::of(path).is_some());
+            let files = native.iter().map(found).collect();
+            let mut folders = Folders { files, ..Folders::default() };
+            for path in foreign {
+                let (directory, name) = path.rsplit_once('/').unwrap_or((".", path));
+                folders.foreign.note(self.files, directory, name, false);
+            }
+            folders.foreign.settle();
+            return folders;
         }
         let named = if self.options.units.is_empty() {
             settings.unit_dirs.clone().unwrap_or_default()
@@ -286,8 +328,12 @@ impl Loader<'_> {
         let mut seen = BTreeSet::new();
         directories.retain(|directory| seen.insert(directory.clone()));
         directories.truncate(limit::UNIT_DIRS);
+        let mut import = settings.import_dirs.clone();
+        import.retain(|directory| seen.insert(directory.clone()));
+        import.truncate(limit::UNIT_DIRS);
         let asked = |directory: &str| named.iter().any(|name| name == directory);
-        let mut folders = folder::list(self.files, &directories, asked, self.options.trust);
+        let mut folders =
+            folder::list(self.files, &directories, &import, asked, self.options.trust);
         std::mem::take(&mut folders.diagnostics).into_iter().for_each(|d| self.complain(d));
         folders
     }
@@ -296,10 +342,9 @@ impl Loader<'_> {
         &mut self,
         context: &Context<'_>,
         folders: &Folders,
-        previous: Option<&Generation>,
+        before: &Before<'_>,
         set: &mut Set,
     ) {
-        let before = Before::of(previous);
         let mut used = BTreeSet::new();
         for found in &folders.files {
             let drop_ins = |names: &[&str]| drop_ins_of(folders, &found.stem, names);
@@ -308,9 +353,10 @@ impl Loader<'_> {
                 set.drafts.extend(drafts);
                 set.records.push(record);
             } else {
-                let UnitFile { drafts, record, nameless } =
+                let UnitFile { drafts, record, templates, nameless } =
                     unit_file::load(context, &found.path, &drop_ins);
                 self.refused |= nameless;
+                templates.into_iter().for_each(|template| set.templates.add(template));
                 used.extend(drafts.iter().map(|draft| draft.name.to_string()));
                 set.parsed += 1;
                 set.drafts.extend(drafts);

@@ -157,6 +157,10 @@ impl<'a> Reader<'a> {
             let error = Diagnostic::error("key-type", entry.place(), message).with_hint(hint);
             self.found.push(error);
         }
+        // What an import could not take over has been told already.
+        if self.manifest.imported && self.found.iter().any(|d| d.severity == Severity::Error) {
+            return;
+        }
         for key in KEYS.iter().filter(|key| key.name != "unit" && key.required.has(kind)) {
             if self.manifest.entry(key.name).is_none() {
                 let message = format!("a {} unit needs `{}`", kind.as_str(), key.name);

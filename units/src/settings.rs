@@ -46,6 +46,8 @@ pub struct Settings {
     pub shutdown_deadline: Option<Duration>,
     /// Unit directories; None: the defaults.
     pub unit_dirs: Option<Vec<String>>,
+    /// Directories whose systemd unit files are taken too, the first the first.
+    pub import_dirs: Vec<String>,
     /// Log directory; None: the default.
     pub log_dir: Option<String>,
     /// Where what outlives a boot is kept; None: the default.
@@ -87,6 +89,7 @@ impl Default for Settings {
             failure_verdict: 3,
             shutdown_deadline: None,
             unit_dirs: None,
+            import_dirs: Vec::new(),
             log_dir: None,
             state_dir: None,
             log_size: 16 * 1024 * 1024,

@@ -29,6 +29,15 @@ pub struct SettingKey {
     pub doc: &'static str,
 }
 
+/// Where systemd looks for unit files, the first the first: systemd.unit(5).
+const SYSTEMD_DIRS: [&str; 5] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
 #[rustfmt::skip]
 const fn setting(
     name: &'static str, words: &'static str, default: &'static str, doc: &'static str,
@@ -51,6 +60,7 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("failure-verdict", "a whole number, 1 or more", "3", "The default of the unit key."),
     setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed."),
     setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "Where unit files are; a file in an earlier one hides that of the same name in a later one. The runtime directory's `units` stands behind the first."),
+    setting("import-dirs", "a list of absolute paths, or `systemd`", "none", "Directories of other init systems whose unit files are taken too, behind the unit directories; `systemd` means systemd's own five. A unit from there is wanted by what links in .wants and .requires directories say, and by its [Install] section only once `initctl enable` names it; one of systemd's own units is never taken. None by default, because what a package has left enabled would otherwise start beside the native unit that replaces it."),
     setting("log-dir", "an absolute path", "/var/log/groundstate", "Where the logger writes."),
     setting("state-dir", "an absolute path", "/var/lib/groundstate", "Where what outlives a boot is kept: when persistent timers last fired."),
     setting("log-size", "a size", "16MiB", "A log file is rotated at this size."),
@@ -132,6 +142,11 @@ fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
             settings.shutdown_deadline = field.value(found, deadline);
         }
         "unit-dirs" => settings.unit_dirs = paths(field, found),
+        "import-dirs" => {
+            let systemd = field.node.scalar().is_some_and(|scalar| scalar.text == "systemd");
+            let own = || SYSTEMD_DIRS.iter().map(|dir| (*dir).to_string()).collect();
+            put(&mut settings.import_dirs, if systemd { Some(own()) } else { paths(field, found) });
+        }
         "log-dir" => settings.log_dir = field.value(found, value::path),
         "state-dir" => settings.state_dir = field.value(found, value::path),
         "log-size" => put(&mut settings.log_size, field.value(found, log_size)),
@@ -262,7 +277,7 @@ mod tests {
         let text = "default-target: server\nemergency-target: rescue\nmax-starting: 4\n\
             start-timeout: none\nstop-timeout: 5s\nrestart: always\nrestart-delay: 1\n\
             restart-delay-max: 2min\nrestart-reset: 3min\nfailure-verdict: 1\n\
-            shutdown-deadline: 30s\nunit-dirs: [/a, /b]\nlog-dir: /l\nstate-dir: /s\nlog-size: 1M\nlog-keep: 0\n\
+            shutdown-deadline: 30s\nimport-dirs: systemd\nunit-dirs: [/a, /b]\nlog-dir: /l\nstate-dir: /s\nlog-size: 1M\nlog-keep: 0\n\
             log-dir-after: var\nlog-readers: staff\nsources:\n  fleet: {uid: 7}\nenv: {A: b}\n\
             env-pass: '*'\necho: raw\nexit-with: job\ndefault-policy: disable\nx-mine: 1\n";
         let (settings, found) = settings(text);

@@ -154,6 +154,10 @@ impl Files for Overlaid<'_> {
         self.text(path).map_or_else(|| self.below.stat(path), |text| Ok(text.stat))
     }
 
+    fn link(&self, path: &str) -> Option<String> {
+        if self.text(path).is_some() { None } else { self.below.link(path) }
+    }
+
     fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {
         match self.text(path) {
             None => self.below.read(path, limit),

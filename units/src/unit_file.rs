@@ -11,6 +11,7 @@ use crate::limit;
 use crate::manifest::Manifest;
 use crate::meaning::{self, Outside};
 use crate::settings::Settings;
+use crate::template::Template;
 use crate::text;
 use crate::yaml::{self, Document};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) struct UnitFile {
     pub(crate) drafts: Vec<Draft>,
     /// For the next load.
     pub(crate) record: FileRecord,
+    /// Those of its units that are templates.
+    pub(crate) templates: Vec<Template>,
     /// It holds a unit whose name can not be told.
     pub(crate) nameless: bool,
 }
@@ -88,7 +91,7 @@ pub(crate) fn load(
     };
     let Some(bytes) = trusted(context, path, limit::UNIT_FILE, &mut record) else {
         record.again = true;
-        return UnitFile { drafts: Vec::new(), record, nameless: true };
+        return UnitFile { drafts: Vec::new(), record, templates: Vec::new(), nameless: true };
     };
     let reading = yaml::read(path, &bytes, &yaml::Limits::UNIT_FILE);
     let mut manifests: Vec<Manifest> =
@@ -115,35 +118,57 @@ pub(crate) fn load(
     let nameless = manifests.is_empty() || manifests.iter().any(|m| m.name.is_none());
     // Nothing in a generation stands for it, so the next load has to see it again.
     record.again |= nameless;
-    let mut drafts = Vec::new();
+    let (mut drafts, mut templates) = (Vec::new(), Vec::new());
     for manifest in manifests {
         let broken = manifest.broken.then(|| mistake_in(&reading.diagnostics, &manifest)).flatten();
-        let meaning = meaning::read(manifest, context.settings, context.accounts);
-        record.diagnostics.extend(meaning.diagnostics);
-        for (place, outside) in meaning.outside {
-            if let Some((code, message)) = missing(context.files, &outside) {
-                // It may come without this file being touched.
-                record.again = true;
-                let warning = Diagnostic::warning(code, place, message);
-                record
-                    .diagnostics
-                    .push(warning.with_hint("until it is there, starting the unit fails"));
+        match Template::of(&manifest) {
+            Some(template) => {
+                record.diagnostics.extend(manifest.diagnostics);
+                templates.push(template);
             }
-        }
-        if let Some(mut draft) = meaning.draft {
-            draft.fault = broken.or(draft.fault);
-            drafts.push(draft);
+            None => drafts.extend(mean(context, manifest, broken, &mut record)),
         }
     }
+    // Nor does anything stand for a template.
+    record.again |= !templates.is_empty();
     record.diagnostics.extend(reading.diagnostics);
-    for (file, bytes) in &texts {
+    finish(&mut record, &texts, path);
+    UnitFile { drafts, record, templates, nameless }
+}
+
+/// Means one manifest: what is found goes into the record of its file.
+pub(crate) fn mean(
+    context: &Context<'_>,
+    manifest: Manifest,
+    broken: Option<Fault>,
+    record: &mut FileRecord,
+) -> Option<Draft> {
+    let meaning = meaning::read(manifest, context.settings, context.accounts);
+    record.diagnostics.extend(meaning.diagnostics);
+    for (place, outside) in meaning.outside {
+        if let Some((code, message)) = missing(context.files, &outside) {
+            // It may come without this file being touched.
+            record.again = true;
+            let warning = Diagnostic::warning(code, place, message);
+            record
+                .diagnostics
+                .push(warning.with_hint("until it is there, starting the unit fails"));
+        }
+    }
+    let mut draft = meaning.draft?;
+    draft.fault = broken.or(draft.fault);
+    Some(draft)
+}
+
+/// Gives what was found its lines and its order.
+pub(crate) fn finish(record: &mut FileRecord, texts: &[(Arc<str>, Vec<u8>)], path: &str) {
+    for (file, bytes) in texts {
         if let Ok(text) = std::str::from_utf8(bytes) {
             text::add_excerpts(&mut record.diagnostics, file, text);
         }
     }
     record.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
     cut(&mut record.diagnostics, limit::DIAGNOSTICS_PER_FILE, path);
-    UnitFile { drafts, record, nameless }
 }
 
 /// Keeps the first of too many, and says so.
@@ -166,7 +191,7 @@ fn mistake_in(found: &[Diagnostic], manifest: &Manifest) -> Option<Fault> {
 }
 
 /// The bytes of a file that may be read; what is wrong goes into the record.
-fn trusted(
+pub(crate) fn trusted(
     context: &Context<'_>,
     path: &str,
     limit: usize,

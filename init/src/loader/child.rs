@@ -28,13 +28,16 @@ pub(crate) struct Errand<'a> {
     /// Only the files of this source are new: they are in the sealed memfd. None: it is to hold
     /// nothing.
     pub(crate) put: Option<(&'a Name, Option<&'a OwnedFd>)>,
+    /// What the operator asks for, which may be instances of templates.
+    pub(crate) wanted: Vec<Name>,
 }
 
 impl Errand<'_> {
     /// To read everything, for an init of this kind.
     pub(crate) fn of(paths: &Paths, mode: Mode) -> Errand<'static> {
         let strict = mode != Mode::Container;
-        Errand { paths: paths.clone(), previous: None, identity: false, strict, put: None }
+        let (paths, wanted) = (paths.clone(), Vec::new());
+        Errand { paths, previous: None, identity: false, strict, put: None, wanted }
     }
 
     /// The same at boot.
@@ -57,6 +60,7 @@ pub(super) fn run(errand: &Errand<'_>) -> Delivery {
         standard_units: paths.standard_units(),
         runtime_units: Some(place::runtime_units(runtime)),
         sources: Some(place::sources(runtime)),
+        wanted: errand.wanted.clone(),
         trust: Trust { uid: nix::unistd::geteuid().as_raw(), strict: errand.strict },
         ..Options::system(nix::unistd::geteuid().as_raw())
     };

@@ -34,6 +34,10 @@ impl Files for Disk {
         std::fs::metadata(path).map(|data| stat(&data)).map_err(|error| problem(&error))
     }
 
+    fn link(&self, path: &str) -> Option<String> {
+        std::fs::read_link(path).ok().map(|target| target.to_string_lossy().into_owned())
+    }
+
     fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path);

@@ -169,7 +169,9 @@ impl Init {
             Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => None,
         };
         let previous = Some(self.machine.generation().clone());
-        let errand = Errand { previous, put, ..Errand::of(&self.paths, self.mode) };
+        let wish = self.machine.wish();
+        let wanted = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
+        let errand = Errand { previous, put, wanted, ..Errand::of(&self.paths, self.mode) };
         let sent = send(self.poll.registry(), &errand);
         self.loading(purpose, sent);
     }

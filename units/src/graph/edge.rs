@@ -130,7 +130,7 @@ fn is_enabled(generation: &Generation, policy: &Policy, unit: &Unit) -> bool {
     if named(&policy.disable) {
         return false;
     }
-    named(&policy.enable) || generation.settings.enabled_by_default
+    named(&policy.enable) || generation.settings.enabled_by_default && !unit.opt_in
 }
 
 impl Collector<'_> {

@@ -1,6 +1,7 @@
 //! Where the loader looks.
 
 use crate::folder::Trust;
+use crate::name::Name;
 
 /// What is to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Options {
     pub group: String,
     /// Whose files are read.
     pub trust: Trust,
+    /// Targets that are asked for from elsewhere: instances of templates are made for them.
+    pub wanted: Vec<Name>,
 }
 
 impl Options {
@@ -50,6 +53,7 @@ impl Options {
             passwd: "/etc/passwd".to_string(),
             group: "/etc/group".to_string(),
             trust: Trust { uid, strict: true },
+            wanted: Vec::new(),
         }
     }
 

@@ -3,8 +3,10 @@
 use crate::assembly::Draft;
 use crate::diagnostic::Diagnostic;
 use crate::generation::{Fault, FileRecord, Generation};
+use crate::import::systemd::Surroundings;
 use crate::limit;
 use crate::name::Name;
+use crate::template::Templates;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ pub(super) struct Set {
     pub(super) records: Vec<FileRecord>,
     pub(super) roots: Vec<(Name, Vec<Name>)>,
     pub(super) revisions: Vec<(Name, u64)>,
+    pub(super) templates: Templates,
+    pub(super) around: Surroundings,
 }
 
 impl Set {

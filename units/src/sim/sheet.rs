@@ -128,6 +128,7 @@ impl Sheet {
                 .broken
                 .then(|| Fault { at: place(*unit), message: "drawn broken".to_string() }),
             source: None,
+            opt_in: false,
         });
         let units = units.collect();
         let names = universe.targets.iter().zip(candidates);

@@ -24,6 +24,7 @@ pub(crate) struct Memory {
     /// This path changes each time it is looked at.
     pub(crate) restless: Option<String>,
     looks: RefCell<i64>,
+    links: BTreeMap<String, String>,
 }
 
 impl Memory {
@@ -60,6 +61,16 @@ impl Memory {
 
     pub(crate) fn change(&mut self, path: &str, change: impl FnOnce(&mut Stat)) {
         change(&mut self.files.get_mut(path).unwrap().stat);
+    }
+
+    /// A link to a path that has been put.
+    pub(crate) fn link(&mut self, path: &str, target: &str) {
+        let there = self.files.get(target).cloned();
+        self.links.insert(path.to_string(), target.to_string());
+        match there {
+            Some(file) => drop(self.files.insert(path.to_string(), file)),
+            None => self.special(path),
+        }
     }
 
     pub(crate) fn remove(&mut self, path: &str) {
@@ -113,6 +124,10 @@ impl Files for Memory {
             }
             None => Err(Problem::Missing),
         }
+    }
+
+    fn link(&self, path: &str) -> Option<String> {
+        self.links.get(path).cloned()
     }
 
     fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {

@@ -129,12 +129,17 @@ impl<'a> Conversion<'a> {
 
     /// All assignments of a directive that count: those behind the last empty one.
     pub(super) fn all(&self, section: &str, name: &str) -> Vec<&'a UnitOption> {
-        let same = |option: &&&UnitOption| option.section == section && option.name == name;
-        let mut found: Vec<&UnitOption> = self.options.iter().filter(same).copied().collect();
+        let mut found = self.all_with_resets(section, name);
         if let Some(reset) = found.iter().rposition(|option| option.value.is_empty()) {
             found.drain(..=reset);
         }
         found
+    }
+
+    /// All assignments of a directive, empty ones too.
+    pub(super) fn all_with_resets(&self, section: &str, name: &str) -> Vec<&'a UnitOption> {
+        let same = |option: &&&UnitOption| option.section == section && option.name == name;
+        self.options.iter().filter(same).copied().collect()
     }
 
     /// The assignment of a directive that counts: the last.

@@ -26,7 +26,7 @@ impl Other<'_> {
 }
 
 /// The target a unit's name is natively.
-pub(super) fn native_target(name: &str) -> String {
+pub(crate) fn native_target(name: &str) -> String {
     native_name(replacement::goal(name).unwrap_or(name))
 }
 

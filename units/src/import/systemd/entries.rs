@@ -21,7 +21,12 @@ impl<'a> Conversion<'a> {
         let found = key::find(key);
         match (found, option) {
             (Some(known), option) if !known.types.has(self.kind) => {
-                if let Some(option) = option {
+                if let Some(option) = option
+                    && (key.starts_with("condition-") || key.starts_with("assert-"))
+                {
+                    let how = format!("a {} unit has no conditions yet", self.kind.as_str());
+                    self.lose(option, &how);
+                } else if let Some(option) = option {
                     let why = format!("it has no meaning for a {} unit", self.kind.as_str());
                     self.fate(option, Outcome::ByDesign(why));
                 }
@@ -99,6 +104,18 @@ impl<'a> Conversion<'a> {
             }
         }
         true
+    }
+
+    /// A whole list; it may be empty.
+    pub(super) fn put_list(&mut self, key: &str, texts: &[String], option: &'a UnitOption) {
+        let Some(known) = self.native(key, Some(option)) else { return };
+        let at = option.value_at();
+        let list = texts.iter().map(|text| scalar(at, text)).collect();
+        let node = Node { at, value: Value::List(list) };
+        self.manifest.entries.retain(|entry| entry.key.name != key);
+        let (file, key_at) = (option.file.clone(), option.at);
+        self.manifest.entries.push(Entry { key: known, file, at: key_at, node });
+        self.fate(option, Outcome::Kept(key.to_string()));
     }
 
     /// One more entry of a list of commands, or such: the same twice stays twice.

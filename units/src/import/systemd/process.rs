@@ -1,43 +1,38 @@
 //! What a unit says about its processes that takes more than a row of the table:
 //! environment, directory, output, control groups.
 
-use super::conversion::Conversion;
+use super::conversion::{Conversion, native_name};
 use super::span::{self, Span};
+use crate::capability;
 use crate::exec_line;
 use crate::key;
+use std::collections::BTreeSet;
 
 const SECTION: &str = "Service";
 
 pub(super) fn convert(this: &mut Conversion<'_>) {
     environment(this);
     env_files(this);
-    working_dir(this);
+    dynamic_user(this);
+    capabilities(this);
     umask(this);
     output(this);
     groups(this);
     scheduling(this);
 }
 
-/// In systemd a file's variables win over those of the unit; the native `env` wins over files.
 fn environment(this: &mut Conversion<'_>) {
-    let files = this.last(SECTION, "EnvironmentFile").is_some();
-    let under = files && key::find("env-default").is_some();
     let options = this.all(SECTION, "Environment");
     for (word, option, _) in this.words(&options) {
         match word.split_once('=') {
             Some((name, value)) if exec_line::is_variable(name) => {
-                this.add_pair(if under { "env-default" } else { "env" }, name, value, option);
+                this.add_pair("env", name, value, option);
             }
             _ => {
                 let message = format!("Environment=: `{word}` is no assignment, passed over");
                 this.warn(option, "dropped", &message, "");
             }
         }
-    }
-    if let (true, false, Some(option)) = (files, under, options.last()) {
-        let message =
-            "a variable that the EnvironmentFile= sets too keeps the value of Environment=";
-        this.warn(option, "dropped", message, "");
     }
 }
 
@@ -53,23 +48,21 @@ fn env_files(this: &mut Conversion<'_>) {
     }
 }
 
-fn working_dir(this: &mut Conversion<'_>) {
-    let Some(option) = this.last(SECTION, "WorkingDirectory") else { return };
-    let Some(text) = this.expand(option, &option.value) else { return };
-    let path = text.strip_prefix('-').unwrap_or(&text);
-    if path == "~" || path.starts_with("~/") {
-        return match key::find("working-dir").map(|key| key.doc.contains('~')) {
-            Some(true) => drop(this.put("working-dir", &text, option)),
-            _ => this.lose(option, "the user's home is not supported yet"),
-        };
-    }
-    if path.len() < text.len() && !key::find("working-dir").is_some_and(|k| k.doc.contains("`-`")) {
-        let message = "WorkingDirectory=: a directory that is missing fails the start";
-        this.warn(option, "not-supported", message, "");
-        this.put("working-dir", path, option);
+/// systemd gives no one a user that nobody made; here it has to be there.
+fn dynamic_user(this: &mut Conversion<'_>) {
+    let Some(option) = this.last(SECTION, "DynamicUser") else { return };
+    if span::boolean(&option.value) != Some(true) || key::find("dynamic-user").is_some() {
         return;
     }
-    this.put("working-dir", &text, option);
+    let named = this.last(SECTION, "User").is_some();
+    let name = match this.text(SECTION, "User") {
+        Some(user) => user.to_string(),
+        None => native_name(&this.name.prefix),
+    };
+    if !named {
+        this.put_default("user", &name);
+    }
+    this.lose(option, &format!("users are not made; a user `{name}` has to be there"));
 }
 
 fn umask(this: &mut Conversion<'_>) {
@@ -83,55 +76,90 @@ fn umask(this: &mut Conversion<'_>) {
 
 /// systemd's output goes to the journal; ours to the logger, which is the same to a unit.
 fn output(this: &mut Conversion<'_>) {
-    let mut null = 0;
     for (name, key) in [("StandardOutput", "stdout"), ("StandardError", "stderr")] {
         let Some(option) = this.last(SECTION, name) else { continue };
         let Some(text) = this.expand(option, &option.value) else { continue };
-        let native = match text.as_str() {
-            "journal" | "syslog" | "inherit" => {
-                let inherits =
-                    text == "inherit" && key::find("stderr").is_some() && name == "StandardError";
-                if inherits && this.text(SECTION, "StandardOutput").is_some() {
-                    this.put(key, "inherit", option);
+        let log = "output goes to the log";
+        match text.as_str() {
+            // The default, but for an error output that has to leave stdout's way.
+            "journal" | "syslog" | "journal+console" | "syslog+console" => {
+                let apart = key == "stderr" && this.text(SECTION, "StandardOutput").is_some();
+                if apart {
+                    this.put(key, "log", option);
                 } else {
-                    this.leave_out(option, "output goes to the log");
+                    this.leave_out(option, log);
                 }
-                continue;
             }
-            "journal+console" | "syslog+console" | "kmsg" | "kmsg+console" => {
-                this.leave_out(option, "output goes to the log");
-                continue;
+            "inherit" if key == "stderr" => this.leave_out(option, "it goes where stdout goes"),
+            "inherit" => this.leave_out(option, log),
+            "kmsg" | "kmsg+console" => drop(this.put(key, "kmsg", option)),
+            "null" | "tty" | "socket" => drop(this.put(key, &text, option)),
+            path if ["file:", "append:", "truncate:"].iter().any(|word| path.starts_with(word)) => {
+                this.put(key, path, option);
             }
-            "null" => {
-                null += 1;
-                "null".to_string()
-            }
-            text => {
-                text.strip_prefix("truncate:").map_or(text.to_string(), |p| format!("file:{p}"))
-            }
-        };
-        if key::find(key).is_some() {
-            this.put(key, &native, option);
-        } else if native == "null" && null == 2 {
-            this.put("log", "null", option);
-        } else {
-            this.lose(option, "not supported yet");
+            _ => this.lose(option, "not supported yet"),
         }
     }
-    if let Some(option) = this.last(SECTION, "StandardInput") {
-        let native = match option.value.as_str() {
-            "tty-force" | "tty-fail" => "tty-force",
-            text => text,
-        };
-        if native == "null" {
-            this.leave_out(option, "standard input is empty anyway");
-        } else if let Some(text) = this.expand(option, native) {
-            this.put("stdin", &text, option);
+    let Some(option) = this.last(SECTION, "StandardInput") else { return };
+    let Some(text) = this.expand(option, &option.value) else { return };
+    match text.as_str() {
+        "null" => this.leave_out(option, "standard input is empty anyway"),
+        "tty-fail" => drop(this.put("stdin", "tty", option)),
+        "tty" | "tty-force" | "socket" => drop(this.put("stdin", &text, option)),
+        path if path.starts_with("file:") => drop(this.put("stdin", path, option)),
+        _ => this.lose(option, "not supported yet"),
+    }
+}
+
+/// The set that is left when `~` has taken away and empty assignments have begun anew.
+fn capabilities(this: &mut Conversion<'_>) {
+    for (name, key, all) in [
+        ("CapabilityBoundingSet", "capabilities-bound", true),
+        ("AmbientCapabilities", "capabilities-ambient", false),
+    ] {
+        let options = this.all_with_resets(SECTION, name);
+        let Some(last) = options.last().copied() else { continue };
+        let mut set: Option<BTreeSet<u8>> = None;
+        for option in options {
+            let Some(text) = this.expand(option, &option.value) else { continue };
+            let (minus, rest) = match text.strip_prefix('~') {
+                Some(rest) => (true, rest.to_string()),
+                None => (false, text),
+            };
+            if rest.is_empty() {
+                // Empty: none at all. A `~` alone: all.
+                set = Some(if minus { capability::all() } else { BTreeSet::new() });
+                continue;
+            }
+            let mut named = BTreeSet::new();
+            for word in rest.split_whitespace() {
+                match capability::number(word) {
+                    Some(number) => drop(named.insert(number)),
+                    None => {
+                        let message = format!("{name}=: no capability is named `{word}`");
+                        this.warn(option, "dropped", &message, "");
+                    }
+                }
+            }
+            let before = set
+                .unwrap_or_else(|| if minus && all { capability::all() } else { BTreeSet::new() });
+            set = Some(if minus { &before - &named } else { &before | &named });
         }
+        let names: Vec<String> =
+            set.iter().flatten().filter_map(|n| capability::name(*n)).collect();
+        this.put_list(key, &names, last);
     }
 }
 
 fn groups(this: &mut Conversion<'_>) {
+    if let Some(option) = this.last(SECTION, "Slice")
+        && let Some(text) = this.expand(option, &option.value)
+    {
+        match slice(&text) {
+            Some(path) => drop(this.put("cgroup-slice", &path, option)),
+            None => this.leave_out(option, "it is where units are anyway"),
+        }
+    }
     if let Some(option) = this.last(SECTION, "Delegate") {
         match span::boolean(&option.value) {
             Some(false) => this.leave_out(option, "it asks for nothing"),
@@ -152,8 +180,8 @@ fn groups(this: &mut Conversion<'_>) {
         };
         match percent {
             Some(percent) => {
-                let quota = percent.saturating_mul(period) / 100;
-                this.put("cgroup-cpu-max", &format!("{quota} {period}"), option);
+                let text = format!("{percent}%/{}", span::native(period));
+                this.put("cgroup-cpu-max", &text, option);
             }
             None => this.lose(option, "it is no share of a processor"),
         }
@@ -165,15 +193,36 @@ fn groups(this: &mut Conversion<'_>) {
         ("IOWriteIOPSMax", "wiops"),
     ] {
         for option in this.all(SECTION, name) {
-            if let Some((device, most)) = option.value.split_once(char::is_whitespace) {
+            let Some((device, most)) = option.value.split_once(char::is_whitespace) else {
+                this.lose(option, "it names no device and limit");
+                continue;
+            };
+            let numbered = device
+                .split_once(':')
+                .is_some_and(|(a, b)| a.bytes().chain(b.bytes()).all(|byte| byte.is_ascii_digit()));
+            if !numbered {
+                this.lose(option, "a device is named by its number here, as 8:0");
+            } else {
                 this.add_line("cgroup-io-max", &format!("{device} {word}={}", most.trim()), option);
             }
         }
     }
     if let Some(option) = this.last(SECTION, "AllowedCPUs") {
-        let text = option.value.split_whitespace().collect::<Vec<_>>().join(",");
-        this.put("cgroup-cpuset", &text, option);
+        for word in option.value.split([' ', ',', '\t']).filter(|word| !word.is_empty()) {
+            this.add("cgroup-cpuset", word, Some(option), option.value_at());
+        }
     }
+}
+
+/// `a-b.slice` is within `a.slice`.
+fn slice(name: &str) -> Option<String> {
+    let stem = native_name(name.strip_suffix(".slice")?);
+    if matches!(stem.as_str(), "system" | "-") {
+        return None;
+    }
+    let parts: Vec<&str> = stem.split('-').collect();
+    let paths = (1..=parts.len()).filter_map(|end| Some(parts.get(..end)?.join("-") + ".slice"));
+    Some(paths.collect::<Vec<_>>().join("/"))
 }
 
 fn scheduling(this: &mut Conversion<'_>) {
@@ -188,8 +237,9 @@ fn scheduling(this: &mut Conversion<'_>) {
         this.put("io-class", text, option);
     }
     if let Some(option) = this.last(SECTION, "CPUAffinity") {
-        let text = option.value.split_whitespace().collect::<Vec<_>>().join(",");
-        this.put("cpu-affinity", &text, option);
+        for word in option.value.split([' ', ',', '\t']).filter(|word| !word.is_empty()) {
+            this.add("cpu-affinity", word, Some(option), option.value_at());
+        }
     }
     if let Some(option) = this.last(SECTION, "RuntimeDirectoryPreserve") {
         match option.value.as_str() {

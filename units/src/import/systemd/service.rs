@@ -41,6 +41,10 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
     success(this, &kind);
     timeouts(this, &kind);
     kill(this);
+    // systemd.exec(5): processes begin with SIGPIPE ignored unless the unit says otherwise.
+    if this.last(SECTION, "IgnoreSIGPIPE").is_none() {
+        this.put_default("ignore-sigpipe", "yes");
+    }
     super::process::convert(this);
 }
 

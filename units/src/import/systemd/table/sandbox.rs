@@ -11,8 +11,8 @@ const fn box_(name: &'static str, key: &'static str, how: super::How) -> Directi
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     box_("NoNewPrivileges", "no-new-privileges", Boolean),
-    box_("CapabilityBoundingSet", "capabilities-bound", Inverted),
-    box_("AmbientCapabilities", "capabilities-ambient", Inverted),
+    box_("CapabilityBoundingSet", "capabilities-bound", Special),
+    box_("AmbientCapabilities", "capabilities-ambient", Special),
     box_("SecureBits", "secure-bits", Words),
     box_("PrivateTmp", "private-tmp", Text),
     box_("PrivateDevices", "private-devices", Boolean),

@@ -1,0 +1,111 @@
+//! Imported units within the whole set: their short names, where no other unit has them;
+//! the boot's goal under the name it has here; and units that stand for targets of
+//! systemd's own which nobody here provides.
+
+use super::systemd::replacement;
+use super::systemd::unit_name::Suffix;
+use crate::assembly::Draft;
+use crate::diagnostic::Place;
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::spec::{DependencyKind, Kind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where units stand that are in no file.
+const NOWHERE: &str = "(built in)";
+/// The name imported files have for the goal.
+const GOAL: &str = "multi-user";
+
+/// Settles all of it.
+pub(crate) fn settle(drafts: &mut Vec<Draft>, settings: &Settings) {
+    if drafts.iter().any(is_imported) {
+        short_names(drafts);
+        goal(drafts, settings);
+        stand_ins(drafts, settings);
+    }
+}
+
+/// It is from a file of systemd's.
+pub(crate) fn is_imported(draft: &Draft) -> bool {
+    Suffix::of(&draft.at.file).is_some()
+}
+
+/// `nginx.service` is `nginx` too where nobody else is.
+fn short_names(drafts: &mut [Draft]) {
+    let mut claims: BTreeMap<Name, usize> = BTreeMap::new();
+    let mut taken: BTreeSet<Name> = BTreeSet::new();
+    for draft in drafts.iter_mut() {
+        if !is_imported(draft) {
+            taken.insert(draft.name.clone());
+            taken.extend(draft.provides.iter().cloned());
+            continue;
+        }
+        draft.provides.retain(|name| Suffix::of(name.as_str()).is_some());
+        let shorts: BTreeSet<Name> = draft.provides.iter().filter_map(short).collect();
+        for name in shorts {
+            *claims.entry(name).or_default() += 1;
+        }
+    }
+    for draft in drafts.iter_mut().filter(|draft| is_imported(draft)) {
+        let free = |name: &Name| !taken.contains(name) && claims.get(name) == Some(&1);
+        let shorts: BTreeSet<Name> = draft.provides.iter().filter_map(short).filter(free).collect();
+        draft.provides.extend(shorts);
+    }
+}
+
+fn short(name: &Name) -> Option<Name> {
+    let (stem, suffix) = name.as_str().rsplit_once('.')?;
+    if matches!(suffix, "service" | "target") { Name::new(stem).ok() } else { None }
+}
+
+/// The goal of imported files is the default target, where nobody bears its usual name.
+fn goal(drafts: &mut [Draft], settings: &Settings) {
+    let default = &settings.default_target;
+    let named = drafts.iter().any(|draft| provides(draft, GOAL));
+    let (from, to) = match Name::new(GOAL) {
+        Ok(usual) if named => (default.clone(), usual),
+        Ok(usual) => (usual, default.clone()),
+        Err(_) => return,
+    };
+    for draft in drafts.iter_mut().filter(|draft| is_imported(draft)) {
+        for name in draft.wanted_by.iter_mut().chain(&mut draft.required_by) {
+            if *name == from {
+                *name = to.clone();
+            }
+        }
+    }
+}
+
+fn provides(draft: &Draft, name: &str) -> bool {
+    draft.provides.iter().any(|provided| provided.as_str() == name)
+        || draft.provides.is_empty() && draft.name.as_str() == name
+}
+
+/// Targets of systemd's own that imported units pull in or install themselves into.
+fn stand_ins(drafts: &mut Vec<Draft>, settings: &Settings) {
+    let mut asked: BTreeSet<Name> = BTreeSet::new();
+    for draft in drafts.iter().filter(|draft| is_imported(draft)) {
+        asked.extend(draft.wanted_by.iter().chain(&draft.required_by).cloned());
+        let pulled = draft.dependencies.iter().filter(|edge| {
+            // Every unit asks for the start of the system: that alone makes none.
+            edge.kind.pulls_in() && !(edge.optional && edge.kind == DependencyKind::DependsMs)
+        });
+        asked.extend(pulled.map(|edge| edge.target.clone()));
+    }
+    let place = Place { file: NOWHERE.into(), line: 1, column: 1 };
+    for name in asked {
+        let own = name.as_str().ends_with(".target") && replacement::is_own(name.as_str());
+        if !own || drafts.iter().any(|draft| draft.name == name || provides(draft, name.as_str())) {
+            continue;
+        }
+        let mut draft = Draft::new(name.clone(), place.clone(), Kind::Virtual, settings);
+        draft.provides = vec![name.clone()];
+        draft.live.description = "stands for a target of systemd's".to_string();
+        if replacement::GATHERING.contains(&name.as_str()) {
+            let goal = drafts.iter().any(|draft| provides(draft, GOAL));
+            let goal = if goal { Name::new(GOAL).ok() } else { None };
+            draft.wanted_by = vec![goal.unwrap_or_else(|| settings.default_target.clone())];
+        }
+        drafts.push(draft);
+    }
+}

@@ -1,0 +1,137 @@
+//! What joins the native units of a load: the units of systemd's files, and the instances
+//! of templates that anybody asks for.
+
+use super::set::Set;
+use crate::assembly::Draft;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::folder::{Found, whole};
+use crate::foreign::Foreign;
+use crate::generation::{FileRecord, Stamp};
+use crate::import;
+use crate::import::systemd::UnitName;
+use crate::imported_file;
+use crate::limit;
+use crate::name::Name;
+use crate::reuse::Before;
+use crate::template::{self, Body, Template};
+use crate::unit_file::{Context, UnitFile, mean};
+use std::collections::BTreeSet;
+
+impl Set {
+    /// Reads files of systemd: those of a source, or those of the directories.
+    pub(super) fn read_imported(
+        &mut self,
+        context: &Context<'_>,
+        foreign: &Foreign,
+        before: &Before<'_>,
+        source: Option<&Name>,
+    ) {
+        for file in &foreign.files {
+            let found = Found { path: file.path.clone(), stem: file.name.to_string() };
+            let beside = |_: &[&str]| foreign.beside(&file.name);
+            if let Some((drafts, record)) = before.unchanged(context.files, &found, &beside) {
+                self.drafts.extend(drafts);
+                self.records.push(record);
+                continue;
+            }
+            let UnitFile { mut drafts, mut record, templates, .. } =
+                imported_file::load(context, file, foreign, &self.around);
+            drafts.iter_mut().for_each(|draft| draft.source = source.cloned());
+            record.source = source.cloned();
+            self.parsed += 1;
+            self.drafts.extend(drafts);
+            self.records.push(record);
+            for mut template in templates {
+                template.source = source.cloned();
+                let aliases = foreign.aliases_of(&template.name);
+                self.templates.add_aliases(&template.name, &aliases);
+                self.templates.add(template);
+            }
+        }
+    }
+
+    /// Makes the instances that are asked for, and settles what imported units mean here.
+    /// None: all is well; else what is too much.
+    pub(super) fn settle(
+        &mut self,
+        context: &Context<'_>,
+        foreign: &Foreign,
+        wanted: &[String],
+    ) -> Option<Diagnostic> {
+        let mut wanted = wanted.to_vec();
+        wanted.extend(self.templates.defaults());
+        wanted.extend(self.roots.iter().flat_map(|(_, roots)| roots).map(Name::to_string));
+        wanted.extend(foreign.links.keys().cloned());
+        let most = if self.templates.is_empty() {
+            None
+        } else {
+            self.instances(context, foreign, &wanted)
+        };
+        import::set::settle(&mut self.drafts, context.settings);
+        most
+    }
+
+    fn instances(
+        &mut self,
+        context: &Context<'_>,
+        foreign: &Foreign,
+        wanted: &[String],
+    ) -> Option<Diagnostic> {
+        let mut made = BTreeSet::new();
+        loop {
+            let before = made.len();
+            for target in template::unprovided(&self.drafts, wanted) {
+                let Some((template, name)) = self.templates.of(&target) else { continue };
+                if !made.insert(name.to_string()) {
+                    continue;
+                }
+                if made.len() > limit::INSTANCES {
+                    let message = format!("more than {} instances of templates", limit::INSTANCES);
+                    let file = template.file().to_string();
+                    return Some(whole(Severity::Error, "too-large", &file, message));
+                }
+                let template = template.clone();
+                self.instance(context, foreign, &template, &name);
+            }
+            if made.len() == before {
+                return None;
+            }
+        }
+    }
+
+    fn instance(
+        &mut self,
+        context: &Context<'_>,
+        foreign: &Foreign,
+        template: &Template,
+        name: &UnitName,
+    ) {
+        let mut record = FileRecord {
+            path: template.file().clone(),
+            stamp: Stamp::default(),
+            drop_ins: Vec::new(),
+            diagnostics: Vec::new(),
+            again: false,
+            source: template.source.clone(),
+        };
+        let draft = match &template.body {
+            Body::Native(manifest) => template::instance(manifest, name, &self.around.facts)
+                .and_then(|manifest| mean(context, manifest, None, &mut record)),
+            Body::Imported { .. } => {
+                imported_file::instance(context, template, name, foreign, &self.around, &mut record)
+            }
+        };
+        let source = template.source.clone();
+        self.drafts.extend(draft.map(|draft| Draft { source, ..draft }));
+        // What several instances have in common is said once.
+        if let Some(known) = self.records.iter_mut().find(|known| known.path == record.path) {
+            for said in record.diagnostics {
+                if !known.diagnostics.contains(&said)
+                    && known.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE
+                {
+                    known.diagnostics.push(said);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Unit files of systemd among native ones, and templates of both: which units there are,
+//! how they are named, what wants them.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+
+mod memory;
+
+use groundstate_units::diagnostic::Severity;
+use groundstate_units::generation::{Generation, Unit};
+use groundstate_units::policy::Policy;
+use groundstate_units::spec::{DependencyKind, Run};
+use memory::Memory;
+
+const WEB: &str = "[Unit]\nAfter=network.target db.service\nRequires=db.service\n[Service]\n\
+                   ExecStart=/bin/x serve\n[Install]\nWantedBy=multi-user.target\nAlias=www.service\n";
+const DB: &str = "[Service]\nType=forking\nPIDFile=/run/db.pid\nExecStart=/bin/x\n";
+const GOAL: &str = "unit: multi-user\n";
+const UNITS: &str = "/etc/groundstate/units";
+
+fn set(files: &[(&str, &str)]) -> Memory {
+    let mut memory = Memory::new(&[]);
+    for (path, text) in files {
+        let path = if path.starts_with('/') { path.to_string() } else { format!("{UNITS}/{path}") };
+        memory.put(&path, text);
+    }
+    memory
+}
+
+fn names(generation: &Generation) -> Vec<&str> {
+    generation.units.iter().map(|unit| unit.name.as_str()).collect()
+}
+
+#[track_caller]
+fn unit<'g>(generation: &'g Generation, name: &str) -> &'g Unit {
+    assert!(names(generation).contains(&name), "no {name} in {:?}", names(generation));
+    generation.units.iter().find(|unit| unit.name.as_str() == name).unwrap()
+}
+
+fn targets<'g>(
+    generation: &'g Generation,
+    ids: &[groundstate_units::generation::TargetId],
+) -> Vec<&'g str> {
+    ids.iter().map(|id| generation.targets[id.0 as usize].name.as_str()).collect()
+}
+
+fn edges(generation: &Generation, unit: &Unit, kind: DependencyKind) -> Vec<String> {
+    let of_kind = unit.dependencies.iter().filter(|edge| edge.kind == kind);
+    of_kind.map(|edge| generation.targets[edge.target.0 as usize].name.to_string()).collect()
+}
+
+/// Which units the goal brings in, as the machine would find it.
+fn needed(memory: &Memory) -> Vec<String> {
+    use groundstate_units::machine::Machine;
+    use groundstate_units::machine::event::Event;
+    use std::sync::Arc;
+    let generation = memory.load(None).generation;
+    let mut machine = Machine::new(std::time::Duration::from_secs(90));
+    let now = groundstate_units::time::Time::default();
+    machine.step(now, Event::Boot { generation: Arc::new(generation), targets: vec![] });
+    let generation = machine.generation().clone();
+    let needed = generation.unit_ids().filter(|id| machine.is_needed(*id));
+    needed.map(|id| generation.unit(id).unwrap().name.to_string()).collect()
+}
+
+fn errors(generation: &Generation) -> Vec<String> {
+    let errors = generation.diagnostics.iter().filter(|said| said.severity == Severity::Error);
+    errors.map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_file_of_systemd_in_a_unit_directory_is_a_unit_the_goal_wants() {
+    let memory = set(&[("goal.yaml", GOAL), ("web.service", WEB), ("db.service", DB)]);
+    let loaded = memory.load(None);
+    let generation = &loaded.generation;
+    assert_eq!(errors(generation), Vec::<String>::new());
+    assert!(!loaded.refused);
+    let web = unit(generation, "web.service");
+    assert_eq!(targets(generation, &web.provides), ["web", "web.service", "www", "www.service"]);
+    assert_eq!(edges(generation, web, DependencyKind::DependsMs), ["db.service", "sysinit.target"]);
+    assert_eq!(needed(&memory), ["db.service", "multi-user", "web.service"]);
+}
+
+#[test]
+fn without_a_multi_user_the_default_target_is_the_goal() {
+    let settings = ("/etc/groundstate/init.yaml", "default-target: all\n");
+    let memory =
+        set(&[settings, ("all.yaml", "unit: all\n"), ("web.service", WEB), ("db.service", DB)]);
+    assert_eq!(needed(&memory), ["all", "db.service", "web.service"]);
+}
+
+#[test]
+fn a_short_name_belongs_to_the_native_unit_or_to_nobody_of_two() {
+    let native = ("web.yaml", "unit: web\ntype: virtual\n");
+    let generation = set(&[native, ("web.service", WEB), ("db.service", DB)]).load(None).generation;
+    assert_eq!(errors(&generation), Vec::<String>::new());
+    let web = unit(&generation, "web.service");
+    assert_eq!(targets(&generation, &web.provides), ["web.service", "www", "www.service"]);
+    let target = ("db.target", "[Unit]\n");
+    let generation = set(&[target, ("db.service", DB)]).load(None).generation;
+    assert_eq!(errors(&generation), Vec::<String>::new());
+    assert_eq!(targets(&generation, &unit(&generation, "db.service").provides), ["db.service"]);
+}
+
+#[test]
+fn drop_ins_masks_and_aliases_are_honoured() {
+    let mut memory = set(&[
+        ("web.service", WEB),
+        ("db.service", DB),
+        ("web.service.d/10-a.conf", "[Service]\nExecStart=\nExecStart=/bin/x other\nUser=www\n"),
+        ("service.d/05-all.conf", "[Service]\nUMask=077\n"),
+        ("/run/groundstate/units/web.service.d/10-a.conf", "[Service]\nUser=nobody\n"),
+        ("off.service", ""),
+    ]);
+    memory.link(&format!("{UNITS}/httpd.service"), &format!("{UNITS}/web.service"));
+    memory.link(&format!("{UNITS}/gone.service"), "/dev/null");
+    memory.put("/usr/lib/groundstate/units/gone.service", WEB);
+    let generation = memory.load(None).generation;
+    assert_eq!(errors(&generation), Vec::<String>::new());
+    assert_eq!(names(&generation), ["db.service", "web.service"]);
+    let web = unit(&generation, "web.service");
+    assert!(targets(&generation, &web.provides).contains(&"httpd.service"));
+    let run = Run::decode(&web.run).unwrap();
+    assert_eq!((run.exec_start.len(), run.exec_start[0].words.len(), run.umask), (1, 2, 0o77));
+    assert_eq!(run.credentials.unwrap().ids.unwrap().uid, Some(33));
+}
+
+#[test]
+fn an_import_directory_gives_what_links_enable_and_none_of_systemds_own() {
+    let mut memory = set(&[
+        ("/etc/groundstate/init.yaml", "import-dirs: systemd\n"),
+        ("goal.yaml", GOAL),
+        ("/lib/systemd/system/web.service", WEB),
+        ("/lib/systemd/system/db.service", DB),
+        (
+            "/lib/systemd/system/cron.service",
+            "[Service]\nExecStart=/bin/x\n[Install]\nWantedBy=multi-user.target\n",
+        ),
+        ("/lib/systemd/system/getty@.service", "[Service]\nExecStart=/bin/x\n"),
+        ("/lib/systemd/system/systemd-udevd.service", "[Service]\nExecStart=/bin/x\n"),
+        ("/lib/systemd/system/native.yaml", "unit: native\n"),
+    ]);
+    memory.link(
+        "/etc/systemd/system/multi-user.target.wants/cron.service",
+        "/lib/systemd/system/cron.service",
+    );
+    let generation = memory.load(None).generation;
+    assert_eq!(errors(&generation), Vec::<String>::new());
+    assert_eq!(names(&generation), ["cron.service", "db.service", "multi-user", "web.service"]);
+    assert_eq!(needed(&memory), ["cron.service", "multi-user"]);
+    memory.put("/etc/groundstate/policy.yaml", "enable: [web]\ndisable: [cron]\n");
+    assert_eq!(needed(&memory), ["db.service", "multi-user", "web.service"]);
+}
+
+#[test]
+fn a_template_has_the_instances_somebody_asks_for() {
+    let memory = set(&[
+        ("goal.yaml", "unit: multi-user\ndepends-on: getty@tty1, echo@a\n"),
+        ("getty@.service", "[Unit]\nWants=log@%i.service\n[Service]\nExecStart=/bin/x %I\n"),
+        ("log@.service", "[Service]\nExecStart=/bin/x %i\n"),
+        (
+            "echo.yaml",
+            "unit: echo@\nexec-start: /bin/x %i 100%%\nprovides: '%N-target'\nenv:\n  A: '%p'\nwants: echo@b\n",
+        ),
+    ]);
+    let generation = memory.load(None).generation;
+    // What `echo@a` provides is not its name: the goal's dependency is on nobody.
+    assert_eq!(
+        names(&generation),
+        ["echo@a", "echo@b", "getty@tty1.service", "log@tty1.service", "multi-user"]
+    );
+    let echo = unit(&generation, "echo@a");
+    assert_eq!(targets(&generation, &echo.provides), ["echo@a-target"]);
+    let run = Run::decode(&echo.run).unwrap();
+    assert_eq!(run.env, [("A".to_string(), "echo".to_string())]);
+    assert_eq!(run.exec_start[0].words.len(), 3);
+}
+
+#[test]
+fn an_instance_is_asked_for_by_a_link_a_goal_or_its_template() {
+    let mut memory = set(&[
+        ("/etc/groundstate/init.yaml", "default-target: job@night\n"),
+        ("job.yaml", "unit: job@\nexec-start: /bin/x %i\n"),
+        (
+            "tty@.service",
+            "[Service]\nExecStart=/bin/x\n[Install]\nWantedBy=multi-user.target\nDefaultInstance=1\n",
+        ),
+    ]);
+    memory
+        .link(&format!("{UNITS}/job@night.wants/tty@2.service"), &format!("{UNITS}/tty@.service"));
+    let generation = memory.load(None).generation;
+    assert_eq!(names(&generation), ["job@night", "tty@1.service", "tty@2.service"]);
+    assert_eq!(needed(&memory), ["job@night", "tty@1.service", "tty@2.service"]);
+}
+
+#[test]
+fn templates_that_ask_for_ever_more_instances_come_to_an_end() {
+    let memory =
+        set(&[("a.yaml", "unit: a@\nwants: a@%ix, a@%iy\n"), ("b.yaml", "unit: b\nwants: a@1\n")]);
+    let loaded = memory.load(None);
+    assert!(loaded.refused);
+    assert!(errors(&loaded.generation)[0].contains("instances"));
+}
+
+#[test]
+fn a_mistake_breaks_its_unit_alone_and_is_told_at_its_line() {
+    let bad = ("bad.service", "[Service]\nExecStart=/bin/sh -c 'x\n");
+    let memory = set(&[("goal.yaml", GOAL), bad, ("web.service", WEB), ("db.service", DB)]);
+    let loaded = memory.load(None);
+    assert!(!loaded.refused);
+    let errors: Vec<_> =
+        loaded.generation.diagnostics.iter().filter(|d| d.severity == Severity::Error).collect();
+    assert_eq!(
+        (errors.len(), errors[0].at.line, errors[0].excerpt.as_str()),
+        (1, 2, "ExecStart=/bin/sh -c 'x")
+    );
+    assert!(unit(&loaded.generation, "bad.service").fault.is_some());
+}
+
+#[test]
+fn targets_of_systemds_own_that_are_wanted_have_stand_ins() {
+    let timer = "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n";
+    let up = "[Unit]\nWants=network.target\nBefore=network.target\n[Service]\nType=oneshot\nExecStart=/bin/x\n[Install]\nWantedBy=network-online.target\n";
+    let memory =
+        set(&[("goal.yaml", GOAL), ("job.timer", timer), ("job.service", DB), ("up.service", up)]);
+    assert_eq!(needed(&memory), ["job.timer", "multi-user", "timers.target"]);
+    let generation = memory.load(None).generation;
+    assert_eq!(errors(&generation), Vec::<String>::new());
+    let want = "[Unit]\nWants=network-online.target\nAfter=network-online.target network.target\n[Service]\nExecStart=/bin/x\n[Install]\nWantedBy=multi-user.target\n";
+    let mut memory = memory;
+    memory.put(&format!("{UNITS}/client.service"), want);
+    assert_eq!(
+        needed(&memory),
+        [
+            "client.service",
+            "job.timer",
+            "multi-user",
+            "network-online.target",
+            "network.target",
+            "timers.target",
+            "up.service"
+        ]
+    );
+}
+
+#[test]
+fn a_ring_of_imported_orders_is_opened_with_a_warning() {
+    let one = |after: &str| format!("[Unit]\nAfter={after}\n[Service]\nExecStart=/bin/x\n");
+    let memory = set(&[("a.service", &one("b.service")), ("b.service", &one("a.service"))]);
+    let generation = memory.load(None).generation;
+    assert_eq!(errors(&generation), Vec::<String>::new());
+    assert!(
+        generation
+            .diagnostics
+            .iter()
+            .any(|said| said.severity == Severity::Warning && said.at.line == 2)
+    );
+}
+
+#[test]
+fn unchanged_files_are_not_read_again_and_a_new_link_counts() {
+    let mut memory = set(&[("goal.yaml", GOAL), ("web.service", WEB), ("db.service", DB)]);
+    // What is missing outside is looked for again each time.
+    memory.program("/bin/x");
+    let first = memory.load(None).generation;
+    let second = memory.load(Some(&first));
+    assert_eq!(second.parsed, 0, "{:?}", memory.read.borrow().len());
+    assert_eq!(second.generation.units, first.units);
+    memory.link(&format!("{UNITS}/multi-user.wants/db.service"), &format!("{UNITS}/db.service"));
+    let third = memory.load(Some(&first));
+    assert_eq!(third.parsed, 1);
+    let db = unit(&third.generation, "db.service");
+    assert_eq!(targets(&third.generation, &db.wanted_by), ["multi-user"]);
+}
+
+#[test]
+fn files_of_systemd_can_be_checked_alone() {
+    use groundstate_units::load::{Options, load};
+    let memory = set(&[("/tmp/web.service", WEB)]);
+    let options = Options::files(vec!["/tmp/web.service".to_string()], 0);
+    let generation = load(&memory, &options, None).generation;
+    assert_eq!(errors(&generation), Vec::<String>::new());
+    assert_eq!(names(&generation), ["web.service"]);
+    assert_eq!(generation.policy, Policy::default());
+}
