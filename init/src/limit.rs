@@ -85,6 +85,8 @@ pub(crate) const LOOKOUT_DELAY_MAX: Duration = Duration::from_secs(60);
 pub(crate) const LOOKOUT_STEADY: Duration = Duration::from_secs(60);
 /// Orders that wait until a lookout takes them.
 pub(crate) const LOOKOUT_UNSENT: usize = 16_384;
+/// Between two looks at paths that can not be watched.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Children not yet known to have become their programs, before one is looked after.
 pub(crate) const CHILDREN_UNKNOWN: usize = 16;
 /// Of those, looked at for each that is added.

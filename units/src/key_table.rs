@@ -329,7 +329,7 @@ const GENERAL: &[Key] = &[
         "Fires while a path exists that matches.",
         "path-exists-glob: /var/spool/print/*.job"),
     key("path-changed", Shape::Forms("an absolute path"), Run, PATH, NONE, "none",
-        "Fires when this file is made, removed, renamed, given other attributes, or closed after it was written; for a directory, when something in it is.",
+        "Fires when this file is made, removed, renamed, given other attributes, or closed after it was written; for a directory, when something in it is. What is changed while the activated unit is up does not count, but for the file coming or going.",
         "path-changed: /etc/app.conf"),
     key("path-modified", Shape::Forms("an absolute path"), Run, PATH, NONE, "none",
         "As path-changed, and at each write too.",

@@ -94,7 +94,7 @@ impl<'o> Clock<'o> {
                 self.renew(run)?;
             }
             Order::End(run) => drop(self.timers.remove(&run)),
-            Order::Watch(_, _) | Order::Look(_) | Order::Rest(_) => {}
+            Order::Watch(_, _) | Order::Look(_, _) | Order::Rest(_) => {}
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
+use groundstate_units::time::Time;
 use groundstate_units::trigger::timer::{Due, History};
 use groundstate_units::trigger::{Timer, Watch};
 use serde::{Deserialize, Serialize};
@@ -34,9 +35,10 @@ pub(super) enum Order {
     Past(RunId, History),
     /// Watch these paths; nothing is told before [`Order::Look`].
     Watch(RunId, Watch),
-    /// A firing counts: look now, and tell the first reason.
-    Look(RunId),
-    /// A firing does not count now; changes are remembered.
+    /// A firing counts: look now, and tell the first reason. Changes count that were seen
+    /// after this point: what the activated unit itself changed while it was up does not.
+    Look(RunId, Time),
+    /// A firing does not count now.
     Rest(RunId),
     /// Forget it.
     End(RunId),

@@ -9,6 +9,7 @@
 
 mod clock;
 mod listening;
+mod look;
 mod lookout;
 mod message;
 mod open;

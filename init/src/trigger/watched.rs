@@ -214,11 +214,13 @@ impl Init {
             let Aim::Paths(_, looking) = &mut watched.aim else { continue };
             let unit = self.machine.generation().find_unit(watched.unit.as_str());
             let awaited = unit.is_some_and(|unit| self.machine.awaits(unit));
+            let activated = unit.and_then(|unit| self.machine.activates(unit));
+            let since = activated.map_or(now, |unit| self.machine.since(unit));
             let rests_until = watched.flood.rests_until(now).filter(|_| awaited);
             let look = awaited && rests_until.is_none();
             if *looking != look {
                 *looking = look;
-                let order = if look { Order::Look(run) } else { Order::Rest(run) };
+                let order = if look { Order::Look(run, since) } else { Order::Rest(run) };
                 self.triggers.lookout(Post::Paths).order(&order);
             }
             if let Some(until) = rests_until {

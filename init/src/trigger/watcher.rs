@@ -1,8 +1,272 @@
-//! The lookout of paths, a process of its own.
+//! The lookout of paths, a process of its own: it may wait for a dead file system, PID 1
+//! may not. It watches by inotify(7), and where there is none to be had it looks from time
+//! to time. What it watches of a path, and what an event means for it, is [`super::look`].
+//!
+//! It tells PID 1 of a reason only after it was told to look; a reason that is a state (a
+//! path exists) is looked for then, one that is a change counts from then on.
 
-use std::os::fd::OwnedFd;
+use super::look::{Aimed, Role, Seen};
+use super::message::{MESSAGE, Order, Report};
+use super::way;
+use crate::clock;
+use crate::limit;
+use crate::sys::{process, socket as raw};
+use groundstate_units::machine::event::RunId;
+use groundstate_units::time::Time;
+use groundstate_units::trigger::{Look, Watch};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The whole life of the process.
-pub(super) fn run(_orders: &OwnedFd) -> u8 {
-    0
+pub(super) fn run(orders: &OwnedFd) -> u8 {
+    let _ = process::set_name(c"groundstate-eye");
+    let _ = process::die_with_parent(9);
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
+    let inotify = Inotify::init(flags).ok();
+    let polling = inotify.is_none();
+    let watcher =
+        Watcher { orders, inotify, polling, runs: BTreeMap::new(), watches: BTreeMap::new() };
+    u8::from(watcher.run().is_err())
+}
+
+/// One path unit.
+struct Watching {
+    aims: Vec<Aimed>,
+    /// Told to look; changes count from then on.
+    looking: Option<Time>,
+}
+
+/// Which part of which unit's path an inotify watch is for.
+type Purpose = (RunId, usize, Role);
+
+struct Watcher<'o> {
+    orders: &'o OwnedFd,
+    inotify: Option<Inotify>,
+    /// Something can not be watched: all is looked at from time to time.
+    polling: bool,
+    runs: BTreeMap<RunId, Watching>,
+    watches: BTreeMap<OsString, (WatchDescriptor, Vec<Purpose>)>,
+}
+
+impl Watcher<'_> {
+    /// Until PID 1 closes its end.
+    fn run(mut self) -> io::Result<()> {
+        let mut buffer = vec![0; MESSAGE];
+        loop {
+            loop {
+                let got = match raw::receive(self.orders.as_fd(), &mut buffer) {
+                    Ok(got) if got.length == 0 => return Ok(()),
+                    Ok(got) => got,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                };
+                let bytes = buffer.get(..got.length).unwrap_or_default();
+                if let Ok(order) = postcard::from_bytes(bytes) {
+                    self.obey(order)?;
+                }
+            }
+            self.events()?;
+            self.wait()?;
+        }
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let timeout = if self.polling {
+            PollTimeout::try_from(limit::LOOK_AGAIN.as_millis()).unwrap_or(PollTimeout::MAX)
+        } else {
+            PollTimeout::NONE
+        };
+        let mut fds = vec![PollFd::new(self.orders.as_fd(), PollFlags::POLLIN)];
+        if let Some(inotify) = &self.inotify {
+            fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
+        }
+        match poll(&mut fds, timeout) {
+            Ok(0) => self.look_at_all(),
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn obey(&mut self, order: Order) -> io::Result<()> {
+        match order {
+            Order::Watch(run, watch) => self.begin(run, watch)?,
+            Order::Look(run, since) => {
+                if let Some(watching) = self.runs.get_mut(&run) {
+                    watching.looking = Some(since);
+                    self.renew(run);
+                    self.judge(run)?;
+                }
+            }
+            Order::Rest(run) => {
+                if let Some(watching) = self.runs.get_mut(&run) {
+                    watching.looking = None;
+                }
+            }
+            Order::End(run) => {
+                self.runs.remove(&run);
+                self.forget_watches_of(run);
+            }
+            Order::Keep(_, _) | Order::Past(_, _) => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, run: RunId, watch: Watch) -> io::Result<()> {
+        if watch.make_directory {
+            for (look, path) in &watch.looks {
+                if matches!(look, Look::Exists | Look::ExistsGlob) {
+                    continue;
+                }
+                if let Err(error) = way::directory(path, Some(watch.directory_mode)) {
+                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                    return self.say(&Report::Broken(run, path.clone(), errno));
+                }
+            }
+        }
+        let aims = watch.looks.into_iter().map(|(look, path)| Aimed::new(look, path)).collect();
+        self.runs.insert(run, Watching { aims, looking: None });
+        self.renew(run);
+        Ok(())
+    }
+
+    fn say(&self, report: &Report) -> io::Result<()> {
+        let bytes = postcard::to_allocvec(report).map_err(io::Error::other)?;
+        loop {
+            match raw::send(self.orders.as_fd(), &bytes, &[]) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut writable = [PollFd::new(self.orders.as_fd(), PollFlags::POLLOUT)];
+                    match poll(&mut writable, PollTimeout::NONE) {
+                        Ok(_) | Err(Errno::EINTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn forget_watches_of(&mut self, run: RunId) {
+        let Some(inotify) = &self.inotify else { return };
+        self.watches.retain(|_, (descriptor, purposes)| {
+            purposes.retain(|(of, _, _)| *of != run);
+            if purposes.is_empty() {
+                // Its directory may be gone, and the watch with it.
+                let _ = inotify.rm_watch(*descriptor);
+            }
+            !purposes.is_empty()
+        });
+    }
+
+    /// Watches what there is to watch of a unit's paths now.
+    fn renew(&mut self, run: RunId) {
+        let Some(watching) = self.runs.get(&run) else { return };
+        let mut wanted = Vec::new();
+        for (index, aimed) in watching.aims.iter().enumerate() {
+            for (path, mask, role) in aimed.watches() {
+                wanted.push((path, mask, (run, index, role)));
+            }
+        }
+        let stale: Vec<OsString> = self.watches.keys().cloned().collect();
+        for path in stale {
+            let keeps = wanted.iter().any(|(wanted, _, _)| *wanted == path);
+            let Some((descriptor, purposes)) = self.watches.get_mut(&path) else { continue };
+            purposes.retain(|(of, _, _)| *of != run);
+            if purposes.is_empty() && !keeps {
+                if let Some(inotify) = &self.inotify {
+                    let _ = inotify.rm_watch(*descriptor);
+                }
+                self.watches.remove(&path);
+            }
+        }
+        for (path, mask, purpose) in wanted {
+            let Some(inotify) = &self.inotify else { return };
+            // Two paths may lead to one place: it keeps what was asked before.
+            let mask = mask | AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD);
+            match inotify.add_watch(path.as_os_str(), mask) {
+                Ok(descriptor) => {
+                    let entry = self.watches.entry(path).or_insert((descriptor, Vec::new()));
+                    entry.0 = descriptor;
+                    entry.1.push(purpose);
+                }
+                // Gone again: the one above it tells when it comes.
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+                Err(_) => self.polling = true,
+            }
+        }
+    }
+
+    /// Tells PID 1 if there is a reason, and it was told to look.
+    fn judge(&mut self, run: RunId) -> io::Result<()> {
+        let Some(watching) = self.runs.get_mut(&run) else { return Ok(()) };
+        let Some(since) = watching.looking else { return Ok(()) };
+        // All are looked at: each remembers what it has seen.
+        let reasons = watching.aims.iter_mut().filter_map(|aimed| aimed.seen(since).then_some(()));
+        if reasons.count() == 0 {
+            return Ok(());
+        }
+        watching.looking = None;
+        self.say(&Report::Fired(run, 0))
+    }
+
+    fn events(&mut self) -> io::Result<()> {
+        let Some(inotify) = &self.inotify else { return Ok(()) };
+        let events = match inotify.read_events() {
+            Ok(events) => events,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let now = clock::now();
+        let mut concerned = BTreeMap::new();
+        for event in &events {
+            if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                return self.look_at_all();
+            }
+            self.concern(event, &mut concerned);
+        }
+        for (run, changed) in concerned {
+            if let Some(watching) = self.runs.get_mut(&run) {
+                for index in changed {
+                    if let Some(aimed) = watching.aims.get_mut(index) {
+                        aimed.note(Seen::Change, now);
+                    }
+                }
+            }
+            self.renew(run);
+            self.judge(run)?;
+        }
+        Ok(())
+    }
+
+    /// Whom an event concerns, and which of its paths have changed by it.
+    fn concern(&self, event: &InotifyEvent, concerned: &mut BTreeMap<RunId, Vec<usize>>) {
+        let watches = self.watches.values().filter(|(descriptor, _)| *descriptor == event.wd);
+        for (run, index, role) in watches.flat_map(|(_, purposes)| purposes) {
+            let aimed = self.runs.get(run).and_then(|watching| watching.aims.get(*index));
+            let Some(aimed) = aimed else { continue };
+            match aimed.means(role, event.mask, event.name.as_deref()) {
+                Some(Seen::Change) => concerned.entry(*run).or_default().push(*index),
+                Some(Seen::Perhaps) => drop(concerned.entry(*run).or_default()),
+                None => {}
+            }
+        }
+    }
+
+    fn look_at_all(&mut self) -> io::Result<()> {
+        for run in self.runs.keys().copied().collect::<Vec<_>>() {
+            if let Some(watching) = self.runs.get_mut(&run) {
+                let now = clock::now();
+                watching.aims.iter_mut().for_each(|aimed| aimed.note(Seen::Perhaps, now));
+            }
+            self.renew(run);
+            self.judge(run)?;
+        }
+        Ok(())
+    }
 }

@@ -16,6 +16,7 @@ mod fault;
 mod goal;
 mod log;
 mod notify;
+mod path;
 mod pid_file;
 mod process;
 mod reload;

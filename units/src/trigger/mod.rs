@@ -10,6 +10,7 @@ pub mod address;
 pub mod calendar;
 mod elapse;
 pub mod flood;
+pub mod glob;
 #[cfg(feature = "text")]
 mod reading;
 pub mod timer;

@@ -1,0 +1,105 @@
+//! Path units: what appears, changes, or is left behind.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
+use std::fs;
+
+fn starts(files: &Sandbox, trace: &str) -> usize {
+    files.trace(trace).iter().filter(|line| line.starts_with("start")).count()
+}
+
+fn until_started(files: &Sandbox, trace: &str, times: usize) {
+    until(&format!("{trace} was started {times} times"), || {
+        (starts(files, trace) >= times).then_some(())
+    });
+}
+
+const JOB: &str = "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job";
+
+#[test]
+fn a_path_that_appears_in_a_directory_that_was_not_there_fires() {
+    let files = Sandbox::new();
+    files.unit("eye", "type: path\npath-exists: DIR/a/b/flag\nactivates: server");
+    files.unit("server", "exec-start: DAEMON");
+    let init = Boot::new(files).start("eye");
+    init.when_state("eye", "running");
+    assert_eq!(init.status().state("server"), "disabled");
+    fs::create_dir(init.sandbox.path("a")).unwrap();
+    fs::create_dir(init.sandbox.path("a/b")).unwrap();
+    fs::write(init.sandbox.path("a/b/flag"), "").unwrap();
+    init.when_state("server", "running");
+    init.finish();
+}
+
+#[test]
+fn what_is_left_in_a_spool_is_looked_at_again_when_the_unit_has_ended() {
+    let files = Sandbox::new();
+    files.unit(
+        "spool",
+        "type: path\npath-directory-not-empty: DIR/spool\npath-make-directory: yes\nactivates: job",
+    );
+    files.unit(
+        "job",
+        "type: oneshot\nexec-start: DAEMON --exit 0 --ready-on-order --control DIR/order --trace DIR/job",
+    );
+    let init = Boot::new(files).start("spool");
+    until("the spool is made", || init.sandbox.path("spool").is_dir().then_some(()));
+    fs::write(init.sandbox.path("spool/one"), "").unwrap();
+    until_started(&init.sandbox, "job", 1);
+    init.sandbox.order("order", "ready");
+    until_started(&init.sandbox, "job", 2);
+    fs::remove_file(init.sandbox.path("spool/one")).unwrap();
+    init.sandbox.order("order", "ready");
+    init.when_state("job", "disabled");
+    assert_eq!(starts(&init.sandbox, "job"), 2);
+    init.finish();
+}
+
+#[test]
+fn a_changed_file_fires_once_for_each_change() {
+    let files = Sandbox::new();
+    files.put("conf", "1");
+    files.unit("eye", "type: path\npath-changed: DIR/conf\nactivates: job");
+    files.unit("job", JOB);
+    let init = Boot::new(files).start("eye");
+    init.when_state("eye", "running");
+    for round in 1..=3 {
+        // The lookout may not watch yet when the unit counts as active: it is told once more.
+        until(&format!("round {round}"), || {
+            if starts(&init.sandbox, "job") < round {
+                fs::write(init.sandbox.path("conf"), format!("{round}")).unwrap();
+            }
+            (starts(&init.sandbox, "job") >= round).then_some(())
+        });
+        init.when_state("job", "disabled");
+    }
+    // Replaced by another file of that name.
+    let before = starts(&init.sandbox, "job");
+    init.sandbox.put("conf", "new");
+    until_started(&init.sandbox, "job", before + 1);
+    init.finish();
+}
+
+#[test]
+fn a_pattern_fires_for_what_matches_it_and_a_flood_of_firings_rests() {
+    let files = Sandbox::new();
+    fs::create_dir(files.path("in")).unwrap();
+    files.unit("eye", "type: path\npath-exists-glob: DIR/in/*.job\nactivates: job");
+    files.unit("job", JOB);
+    let init = Boot::new(files).start("eye");
+    init.when_state("eye", "running");
+    fs::write(init.sandbox.path("in/x.txt"), "").unwrap();
+    fs::write(init.sandbox.path("in/x.job"), "").unwrap();
+    until_started(&init.sandbox, "job", 1);
+    until("init says that it rests", || {
+        init.output().contains("eye: fires too often").then_some(())
+    });
+    let before = starts(&init.sandbox, "job");
+    assert!((15..=25).contains(&before), "{before} starts");
+    fs::remove_file(init.sandbox.path("in/x.job")).unwrap();
+    let stats = init.tell("stats", &json!({}));
+    assert!(stats["wakeups"].as_u64().unwrap() < 2_000);
+    init.finish();
+}

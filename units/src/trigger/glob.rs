@@ -1,0 +1,115 @@
+//! One part of a path pattern against one name: `*`, `?`, `[a-z]`, `[!a-z]`, `\` before
+//! what is meant as it stands (glob(7)). A dot at the beginning has to be written.
+
+/// The name matches the pattern. Costs at most the product of both lengths.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    if name.starts_with('.') && !pattern.starts_with('.') && !pattern.starts_with("\\.") {
+        return false;
+    }
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let (mut at, mut from) = (0, 0);
+    // Where to go on when what follows the last star does not fit.
+    let mut star: Option<(usize, usize)> = None;
+    while from < name.len() || at < pattern.len() {
+        let one = name.get(from).copied();
+        match (pattern.get(at), one) {
+            (Some('*'), _) => {
+                star = Some((at, from + 1));
+                at += 1;
+                continue;
+            }
+            (Some(_), Some(one)) => {
+                if let Some(length) = fits(pattern.get(at..).unwrap_or_default(), one) {
+                    at += length;
+                    from += 1;
+                    continue;
+                }
+            }
+            (Some(_) | None, None) | (None, Some(_)) => {}
+        }
+        match star {
+            Some((back, next)) if next <= name.len() => {
+                star = Some((back, next + 1));
+                (at, from) = (back + 1, next);
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// How much of the pattern stands for this one character, if it does.
+fn fits(pattern: &[char], one: char) -> Option<usize> {
+    match pattern {
+        ['?', ..] => Some(1),
+        ['\\', meant, ..] => (*meant == one).then_some(2),
+        ['[', rest @ ..] => match set(rest, one) {
+            Some((fits, length)) => fits.then_some(length + 1),
+            // Without its end it is a bracket.
+            None => (one == '[').then_some(1),
+        },
+        [meant, ..] => (*meant == one).then_some(1),
+        [] => None,
+    }
+}
+
+/// Whether `[…]` names the character, and how long it is behind its beginning.
+fn set(pattern: &[char], one: char) -> Option<(bool, usize)> {
+    let not = matches!(pattern.first(), Some('!' | '^'));
+    let mut at = usize::from(not);
+    let first = at;
+    let mut found = false;
+    loop {
+        match pattern.get(at..)? {
+            [']', ..] if at > first => return Some((found != not, at + 1)),
+            [from, '-', to, ..] if *to != ']' => {
+                found |= (*from..=*to).contains(&one);
+                at += 3;
+            }
+            [meant, ..] => {
+                found |= *meant == one;
+                at += 1;
+            }
+            [] => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_the_shell_has_them() {
+        for (pattern, name, expected) in [
+            ("*", "abc", true),
+            ("*", "", true),
+            ("*", ".abc", false),
+            (".*", ".abc", true),
+            ("*.job", "a.job", true),
+            ("*.job", "a.job.x", false),
+            ("a*b*c", "axxbxxbxc", true),
+            ("a*b*c", "axxbxx", false),
+            ("?b", "ab", true),
+            ("?b", "b", false),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[]x]", "]", true),
+            ("[ab", "[ab", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("plain", "plain", true),
+            ("**a", "bca", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_pattern_ends(pattern in "[*?\\[\\]a!-]{0,24}", name in "[ab.]{0,64}") {
+            let _ = matches(&pattern, &name);
+        }
+    }
+}
