@@ -21,7 +21,7 @@ use std::os::fd::AsRawFd;
 /// What one of them waits for.
 pub(super) enum Aim {
     /// A timer, with its past.
-    Timer(Timer, History),
+    Timer(Box<Timer>, Box<History>),
     /// Paths; whether its lookout was told to look.
     Paths(Watch, bool),
 }
@@ -57,7 +57,7 @@ impl Init {
             unit_active: up.map(|unit| machine.since(unit)),
             ..History::default()
         };
-        self.begin_watching(run, unit, Aim::Timer(timer, history));
+        self.begin_watching(run, unit, Aim::Timer(Box::new(timer), Box::new(history)));
     }
 
     pub(super) fn watch_paths(&mut self, unit: &Name, run: RunId, watch: Watch) {
@@ -108,7 +108,7 @@ impl Init {
         let order = match &mut watched.aim {
             Aim::Timer(timer, history) => {
                 let stamp = timer.persistent.then(|| format!("{state_dir}/timers/{unit}"));
-                let (timer, history) = (timer.clone(), history.clone());
+                let (timer, history) = ((**timer).clone(), (**history).clone());
                 Order::Keep(run, Box::new(Alarm { unit, timer, history, stamp, seed }))
             }
             Aim::Paths(watch, looking) => {
@@ -252,7 +252,7 @@ impl Init {
             } else {
                 history.unit_inactive = Some(self.now);
             }
-            orders.push(Order::Past(*run, history.clone()));
+            orders.push(Order::Past(*run, (**history).clone()));
         }
         for order in orders {
             self.triggers.lookout(Post::Clock).order(&order);
