@@ -51,6 +51,10 @@ one() { # NAME N KIND PHASE…: one JSON line
   prep "$name" "$n" "$kind" || return 1
   $STEADY "$BIN/pbench" -d "$D" -n "$N" -t "${T:-60}" -c "$name" "$@" | sed "s/^{/{\"kind\":\"$kind\",/"
   # What a killed init leaves would be cleared away by the next one, within its measured time.
-  find /sys/fs/cgroup/{,unified/}{pbench,groundstate*} -depth -type d -exec rmdir {} \; 2>/dev/null
+  # An init that lives holds a lock on its directory: nothing of another's is touched.
+  local root
+  for root in /sys/fs/cgroup/{,unified/}{pbench,groundstate*}; do
+    [ -d "$root" ] && flock -n "$root" find "$root" -depth -type d -exec rmdir {} \; 2>/dev/null
+  done
   rm -rf "$D"
 }
