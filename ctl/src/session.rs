@@ -256,7 +256,7 @@ fn complain_text(failure: &Failure) -> Result<(), Trouble> {
     let said = failure.report.iter().flat_map(|report| &report.diagnostics);
     let mut said = said.filter(|said| !said.message.is_empty());
     let fact = match said.any(|said| failure.message.contains(&said.message)) {
-        true => "refused",
+        true => "refused, nothing has changed",
         false => failure.message.as_str(),
     };
     text.push_str(&format!("{} {fact}\n", style.paint(Tone::Bad, "initctl:")));

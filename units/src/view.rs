@@ -286,10 +286,19 @@ impl<'a> View<'a> {
             needed: self.machine.is_needed(id),
             needed_by: self.needed_by(id),
             status: self.machine.status(id).to_string(),
-            reason: why.map(|why| reason(&why, self.facts, pid)),
+            reason: why.map(|why| self.told(id, &why, pid)),
             file: unit.at.file.to_string(),
             source: unit.source.as_ref().map(Name::to_string),
         })
+    }
+
+    /// A reason in words; of a wait for the next try with what made the last one fail.
+    fn told(&self, unit: UnitId, why: &Reason, pid: Option<u32>) -> crate::control::answer::Reason {
+        let mut told = reason(why, self.facts, pid);
+        if let (Reason::Backoff { .. }, Some(last)) = (why, self.machine.last_failure(unit)) {
+            told.text = format!("{}: {}", told.text, reason(last, self.facts, None).text);
+        }
+        told
     }
 
     fn next_try(&self, unit: UnitId) -> Option<String> {
@@ -350,7 +359,10 @@ impl<'a> View<'a> {
             target: link.target.to_string(),
             state: link.state,
             degraded: link.unit.is_some_and(|unit| self.degraded.contains(&unit)),
-            reason: link.reason.as_ref().map(|why| reason(why, self.facts, pid)),
+            reason: link.reason.as_ref().map(|why| match link.unit {
+                Some(unit) => self.told(unit, why, pid),
+                None => reason(why, self.facts, pid),
+            }),
             next_try: link.unit.and_then(|unit| self.next_try(unit)),
             gives_up: link.unit.map(|unit| self.machine.gives_up(unit)),
         }

@@ -175,3 +175,16 @@ fn the_place_of_a_unit_is_its_file() {
     let located = view::located(&booted(), &name("shop")).unwrap();
     assert_eq!((located.file.as_str(), located.line), ("/u/web.yaml", 1));
 }
+
+#[test]
+fn a_unit_between_two_tries_says_what_made_the_last_one_fail() {
+    let mut machine = booted();
+    let run = run_of(&machine, "db");
+    machine.step(at(2), Event::Executed(run));
+    machine.step(at(2), Event::Ended(run, Exit::Code(3)));
+    let status = status(&machine, 2, &["db"]);
+    let reason = &find(&status, "units", "unit", "db")["reason"];
+    assert_eq!(reason["kind"], "backoff");
+    let text = reason["text"].as_str().unwrap();
+    assert!(text.ends_with("failure: its process exited with status 3"), "{text}");
+}

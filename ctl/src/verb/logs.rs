@@ -26,7 +26,8 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
     let named = asked.targets.len() != 1;
     let asking = log_source::ask(session, &query);
     match asking.and_then(|connection| stream(session, connection, asked.follow, named)) {
-        Ok(()) => {}
+        Ok(0) if !asked.follow => session.remark("nothing was written yet"),
+        Ok(_) => {}
         Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
             // init knows the names of those that have not written anything yet, and what was meant.
             session.ask(Verb::Status { targets: asked.targets.clone() })?;
@@ -64,14 +65,16 @@ fn stream(
     mut connection: Connection,
     follow: bool,
     named: bool,
-) -> Result<(), Trouble> {
+) -> Result<usize, Trouble> {
+    let mut count = 0;
     if follow {
         connection.patience(None);
     }
     while let Some(Piece::Line(line)) = connection.next::<Piece>()? {
         put(session, &line, named)?;
+        count += 1;
     }
-    Ok(())
+    Ok(count)
 }
 
 fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Trouble> {

@@ -192,7 +192,9 @@ fn account(unit: &UnitStatus, now: Wall) -> String {
     if !unit.status.is_empty() && unit.state != State::Disabled {
         parts.push(format!("\"{}\"", unit.status));
     }
-    if unit.attempt > 0 && !unit.state.is_active() {
+    let counted =
+        unit.reason.as_ref().is_some_and(|why| matches!(why.cause, Cause::Backoff { .. }));
+    if unit.attempt > 0 && !unit.state.is_active() && !counted {
         parts.push(format!("failed {}", times(unit.attempt)));
     }
     if let Some(next) = next_try(unit, now) {
