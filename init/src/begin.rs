@@ -48,7 +48,9 @@ impl Init {
         complaints.extend(no_runtime.map(|why| format!("{why}: there will be no control socket")));
         let poll = Poll::new()?;
         // The rest is made while the loader is at work.
-        let loading = loader::send(poll.registry(), &Errand::at_boot(&paths, mode));
+        let asked = options.target.iter().chain(&kernel.target).cloned().collect();
+        let errand = Errand { wanted: asked, ..Errand::at_boot(&paths, mode) };
+        let loading = loader::send(poll.registry(), &errand);
         let (signals, deaf) = Signals::listen(poll.registry(), token::SIGNALS);
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));

@@ -86,6 +86,8 @@ fn is_native<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) -> boo
             device(this, other, key);
             return false;
         }
+        // What a template's specifiers will make of it is not known yet.
+        None if this.name.is_template() && name.contains('%') => return true,
         None => {
             let message =
                 format!("{}=: `{name}` does not say what kind of unit it is", option.name);
@@ -200,7 +202,10 @@ fn required(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitNa
             continue;
         }
         let optional = replacement::is_own(&other.name.to_string());
-        if order.after.contains(&other.name) {
+        // A socket is listening in no time, and its own order is before what it activates.
+        let instant =
+            other.name.suffix == Some(Suffix::Socket) && !order.before.contains(&other.name);
+        if order.after.contains(&other.name) || instant {
             this.add("depends-ms", &other.target(optional), Some(other.option), other.at);
         } else {
             let ordered = order.before.contains(&other.name);

@@ -78,7 +78,9 @@ impl<'a> Conversion<'a> {
             }
             How::Words => {
                 for (text, option, at) in self.words(options) {
-                    self.add(row.key, &text, Some(option), at);
+                    // Directories may be written with a slash at their end.
+                    let text = if text.len() > 1 { text.trim_end_matches('/') } else { &text };
+                    self.add(row.key, text, Some(option), at);
                 }
             }
             How::Inverted => self.inverted(row.key, options),

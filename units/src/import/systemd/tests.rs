@@ -125,6 +125,10 @@ fn a_requirement_without_an_order_is_told() {
     assert_eq!(values(&web, "wants"), ["db.service", "network.target"]);
     // The socket of the same name comes before its service.
     assert_eq!(values(&web, "depends-ms"), ["web.socket", "sysinit.target?"]);
+    let two = service("[Unit]\nRequires=admin.socket\n[Service]\nRuntimeDirectory=web/ a/b/\n");
+    clean(&two);
+    assert_eq!(values(&two, "depends-ms"), ["admin.socket", "sysinit.target?"]);
+    assert_eq!(values(&two, "runtime-dir"), ["web", "a/b"]);
 }
 
 #[test]

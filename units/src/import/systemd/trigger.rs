@@ -51,8 +51,7 @@ pub(super) fn socket(this: &mut Conversion<'_>) {
     if let Some(option) = this.last("Socket", "BindIPv6Only") {
         match option.value.as_str() {
             "default" => this.leave_out(option, "it asks for nothing"),
-            "both" => drop(this.put("socket-v6only", "no", option)),
-            "ipv6-only" => drop(this.put("socket-v6only", "yes", option)),
+            "both" | "ipv6-only" => drop(this.put("socket-v6only", &option.value, option)),
             _ => this.lose(option, "no such value"),
         }
     }

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_line_goes_on_behind_a_backslash_over_comments() {
-        values("[S]\nA=one \\\n  two\\\n# no\n;no\n three\nB=x\n", &["one  two three", "x"]);
+        values("[S]\nA=one \\\n  two\\\n# no\n;no\n three\nB=x\n", &["one    two  three", "x"]);
         values("[S]\nA=one\\\n\nB=x\n", &["one", "x"]);
         values("[S]\nA=even \\\\\nB=x\n", &["even \\\\", "x"]);
         values("[S]\nA=end\\", &["end"]);
