@@ -88,7 +88,9 @@ impl Folders {
         let mut dirs: Vec<String> = STANDARD.iter().map(|dir| (*dir).to_string()).collect();
         match init {
             // What init does not read is none of its units.
-            Some(init) => dirs.clone_from(&init.paths.unit_dirs),
+            Some(init) => {
+                dirs = [&init.paths.unit_dirs[..], &settings.import_dirs[..]].concat();
+            }
             None => dirs.extend(settings.unit_dirs.clone().unwrap_or_default()),
         }
         let mut whole: Vec<PathBuf> = Vec::new();

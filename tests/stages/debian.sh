@@ -1,0 +1,78 @@
+# A Debian system whose PID 1 is the real init, in namespaces of its own; sourced. Nothing but
+# the loopback interface is there while it runs: packages are downloaded before.
+DEBIAN=$PWD/tests/.work/chroot
+BASE=$DEBIAN/base
+ARCHIVES=$DEBIAN/archives
+SUITE=bookworm
+
+debian_base() { # a minimal system, made once
+  [ -e "$BASE/.made" ] && return 0
+  mkdir -p "$DEBIAN"
+  [ -x "$BASE/usr/bin/apt-get" ] && grep -q '^I: Base system installed' "$DEBIAN/debootstrap.log" ||
+    { rm -rf "$BASE" && debootstrap --variant=minbase --include=ca-certificates "$SUITE" "$BASE" \
+      http://deb.debian.org/debian >"$DEBIAN/debootstrap.log" 2>&1; } || return 1
+  printf 'APT::Install-Recommends "false";\nAPT::Sandbox::User "root";\n' >"$BASE/etc/apt/apt.conf.d/90tests"
+  # What a unit file needs is what is tested, not what a package reads from the terminal.
+  printf 'force-unsafe-io\n' >"$BASE/etc/dpkg/dpkg.cfg.d/90tests"
+  chroot "$BASE" apt-get update -q >>"$DEBIAN/debootstrap.log" 2>&1 || return 1
+  touch "$BASE/.made"
+}
+
+debian_download() { # PACKAGE…: with what they depend on, into the shared cache
+  mkdir -p "$ARCHIVES/partial"
+  local stamp
+  stamp=$ARCHIVES/.$(printf '%s\n' "$@" | sort -u | sha256sum | cut -c1-16)
+  [ -e "$stamp" ] && return 0
+  cp /etc/resolv.conf "$BASE/etc/resolv.conf"
+  chroot "$BASE" apt-get install -y -q --download-only -o Dir::Cache::archives=/archives "$@" \
+    >>"$DEBIAN/download.log" 2>&1 < <(:) || return 1
+  touch "$stamp"
+}
+
+debian_mount_archives() { # for the download, which runs in the base itself
+  mkdir -p "$BASE/archives" "$ARCHIVES/partial"
+  mountpoint -q "$BASE/archives" || mount --bind "$ARCHIVES" "$BASE/archives"
+}
+
+debian_boot() { # NAME: a fresh system over the base; sets INIT_PID (as seen from here)
+  NAME=$1
+  TOP=$DEBIAN/run/$NAME
+  rm -rf "$TOP"
+  mkdir -p "$TOP"/{upper,work,root}
+  CGROUP=$(findmnt -n -t cgroup2 -o TARGET | head -n 1)/groundstate-test.$$.$NAME
+  mkdir -p "$CGROUP"
+  bash -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$CGROUP" \
+    unshare --mount --pid --net --uts --ipc --cgroup --fork --kill-child \
+    bash tests/stages/debian-init "$BASE" "$ARCHIVES" "$TOP" >"$TOP/console.log" 2>&1 &
+  OUTER_PID=$!
+  local tries=0
+  until INIT_PID=$(pgrep -P "$OUTER_PID" 2>/dev/null) && [ -n "$INIT_PID" ] && within initctl ping >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -lt 150 ] && kill -0 "$OUTER_PID" 2>/dev/null || { tail -n 20 "$TOP/console.log" && return 1; }
+    read -rt 0.1 <> <(:) || true
+  done
+}
+
+within() { # COMMAND…: in the booted system
+  nsenter -t "$INIT_PID" --mount --pid --net --uts --ipc --cgroup --root --wd \
+    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+    DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"
+}
+
+debian_halt() { # and away with it
+  within initctl poweroff --yes >/dev/null 2>&1
+  local tries=0
+  while kill -0 "$OUTER_PID" 2>/dev/null && [ $tries -lt 150 ]; do
+    tries=$((tries + 1))
+    read -rt 0.1 <> <(:) || true
+  done
+  local status=0
+  if kill -0 "$OUTER_PID" 2>/dev/null; then
+    kill -KILL "$OUTER_PID"
+    status=1
+  fi
+  wait "$OUTER_PID" 2>/dev/null
+  find "$CGROUP" -depth -type d -exec rmdir {} \; 2>/dev/null
+  [ $status -ne 0 ] || rm -rf "$TOP"
+  return $status
+}
