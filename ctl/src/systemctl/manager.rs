@@ -7,8 +7,9 @@ use super::{FAILED, Outcome, complain};
 use crate::exit::{Exit, Trouble};
 use crate::policy_file;
 use crate::session::{self, Session};
-use groundstate_units::control::answer::{Changed, Pong, Status};
+use groundstate_units::control::answer::{Cause, Changed, Pong, Status};
 use groundstate_units::control::request::Verb;
+use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 use groundstate_units::settings_file;
 use std::os::unix::fs::MetadataExt;
@@ -39,8 +40,24 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
     if is_offline(&session, asked)? {
         return Ok(0);
     }
+    let (before, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
     told(&session, Verb::Reload { no_restart: true })?;
+    again(&session, &before)?;
     Ok(0)
+}
+
+/// A unit comes up as soon as its link is read, which may be before its package has made its
+/// user or its files. The reload at the end of the package's installation is its next try.
+fn again(session: &Session, before: &Status) -> Result<(), Trouble> {
+    for unit in before.units.iter().filter(|unit| unit.needed && unit.state == State::Failed) {
+        if let (Some(Cause::Exit { .. } | Cause::Signal { .. } | Cause::Exec { .. }), Ok(name)) =
+            (unit.reason.as_ref().map(|why| &why.cause), Name::new(&unit.unit))
+        {
+            // One that went with the reload has nothing to try.
+            let _ = session.ask(Verb::Retry { targets: vec![name] });
+        }
+    }
+    Ok(())
 }
 
 /// A reload; what was found in the files goes to stderr.
