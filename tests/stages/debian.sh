@@ -5,6 +5,15 @@ BASE=$DEBIAN/base
 ARCHIVES=$DEBIAN/archives
 SUITE=bookworm
 
+until_it() { # SECONDS COMMAND…: until it succeeds
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    [ $SECONDS -lt $end ] || return 1
+    read -rt 0.2 <> <(:) || true
+  done
+}
+
 debian_base() { # a minimal system, made once
   [ -e "$BASE/.made" ] && return 0
   mkdir -p "$DEBIAN"
@@ -45,12 +54,11 @@ debian_boot() { # NAME: a fresh system over the base; sets INIT_PID (as seen fro
     unshare --mount --pid --net --uts --ipc --cgroup --fork --kill-child \
     bash tests/stages/debian-init "$BASE" "$ARCHIVES" "$TOP" >"$TOP/console.log" 2>&1 &
   OUTER_PID=$!
-  local tries=0
-  until INIT_PID=$(pgrep -P "$OUTER_PID" 2>/dev/null) && [ -n "$INIT_PID" ] && within initctl ping >/dev/null 2>&1; do
-    tries=$((tries + 1))
-    [ $tries -lt 150 ] && kill -0 "$OUTER_PID" 2>/dev/null || { tail -n 20 "$TOP/console.log" && return 1; }
-    read -rt 0.1 <> <(:) || true
-  done
+  until_it 20 booted || { tail -n 20 "$TOP/console.log" && return 1; }
+}
+booted() {
+  kill -0 "$OUTER_PID" 2>/dev/null && INIT_PID=$(pgrep -P "$OUTER_PID") && [ -n "$INIT_PID" ] &&
+    within initctl ping >/dev/null 2>&1
 }
 
 within() { # COMMAND…: in the booted system
@@ -61,18 +69,11 @@ within() { # COMMAND…: in the booted system
 
 debian_halt() { # and away with it
   within initctl poweroff --yes >/dev/null 2>&1
-  local tries=0
-  while kill -0 "$OUTER_PID" 2>/dev/null && [ $tries -lt 150 ]; do
-    tries=$((tries + 1))
-    read -rt 0.1 <> <(:) || true
-  done
   local status=0
-  if kill -0 "$OUTER_PID" 2>/dev/null; then
-    kill -KILL "$OUTER_PID"
-    status=1
-  fi
+  until_it 20 is_over || { kill -KILL "$OUTER_PID" && status=1; }
   wait "$OUTER_PID" 2>/dev/null
   find "$CGROUP" -depth -type d -exec rmdir {} \; 2>/dev/null
   [ $status -ne 0 ] || rm -rf "$TOP"
   return $status
 }
+is_over() { ! kill -0 "$OUTER_PID" 2>/dev/null; }

@@ -157,6 +157,15 @@ impl Init {
         Ok(())
     }
 
+    /// A daemon may hand over to a new process, a new binary of itself say, and name that one
+    /// in its pid file before the old one ends: then the run goes on with the new one.
+    pub(super) fn has_moved(&mut self, run: RunId) -> bool {
+        let Some(path) = self.runs.get(run).and_then(|running| running.pid_file.clone()) else {
+            return false;
+        };
+        matches!(pid_file::look(&path), pid_file::Said::Pid(pid) if self.adopt(run, pid).is_ok())
+    }
+
     /// The process behind a watched descriptor has ended. A child of ours is left to the
     /// reaping, which knows how it ended; of another's child nobody tells us.
     pub(crate) fn pidfd_ready(&mut self, token: usize) {
@@ -167,7 +176,7 @@ impl Init {
         };
         let ours = crate::process::stat(Pid::from_raw(pid))
             .is_some_and(|stat| stat.parent == nix::unistd::getpid().as_raw());
-        if !ours && self.runs.disown(pid).is_some() {
+        if !ours && self.runs.disown(pid).is_some() && !self.has_moved(run) {
             self.course(run, |procedure| procedure.exited(Part::Main, Exit::Code(0)));
         }
     }

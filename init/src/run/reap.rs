@@ -52,7 +52,9 @@ impl Init {
                 Some(Verdict::Executed) => self.course(run, |procedure| procedure.executed(part)),
                 Some(Verdict::Pending) | None => {}
             }
-            self.course(run, |procedure| procedure.exited(part, exit));
+            if part != Part::Main || !self.has_moved(run) {
+                self.course(run, |procedure| procedure.exited(part, exit));
+            }
         }
         if strangers {
             self.look_at_all();

@@ -5,7 +5,7 @@
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
-use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
+use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat, umask};
 use nix::unistd::geteuid;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -50,7 +50,11 @@ pub(super) fn directory(path: &str, make: Option<u32>) -> io::Result<OwnedFd> {
         let found = match openat(here, part.as_os_str(), step, Mode::empty()) {
             Err(Errno::ENOENT) if make.is_some() => {
                 let mode = Mode::from_bits_truncate(make.unwrap_or(0o755));
-                match mkdirat(here, part.as_os_str(), mode) {
+                // The umask is for what is listened on, not for the way to it.
+                let before = umask(Mode::empty());
+                let made = mkdirat(here, part.as_os_str(), mode);
+                umask(before);
+                match made {
                     Ok(()) | Err(Errno::EEXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
