@@ -110,6 +110,8 @@ packages_of() { # STAGE: lines "PACKAGE what-proves-it-is-there"
     container) printf '%s\n' "runc runc" "busybox-static busybox" ;;
     vm) printf '%s\n' "qemu-system-x86 qemu-system-x86_64" "busybox-static busybox" "cpio cpio" \
       "e2fsprogs mke2fs" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" ;;
+    import) printf '%s\n' "systemd /lib/systemd/systemd" "util-linux setpriv" ;;
+    daemons) printf '%s\n' "debootstrap debootstrap" "util-linux nsenter" "procps pgrep" ;;
     bench-smoke) printf '%s\n' "musl-tools musl-gcc" "util-linux unshare" ;;
   esac
 }

@@ -72,6 +72,11 @@ impl Enablement {
         all
     }
 
+    /// The policy has not changed since.
+    pub(super) fn is_policy(&self, now: &Policy) -> bool {
+        self.policy == *now
+    }
+
     /// The word for a file.
     pub(super) fn state(&self, file: &UnitFile) -> &'static str {
         let named = |names: &std::collections::BTreeSet<groundstate_units::name::Name>| {

@@ -1,6 +1,6 @@
-//! `enable`, `disable`, `mask`, `unmask`, `preset` and their kin. What counts for init is its
-//! policy file; for a unit file of systemd's the links are made and removed too that systemd
-//! would, because Debian's own programs read and make those.
+//! `enable`, `disable`, `mask`, `unmask`, `preset` and their kin. A native unit is enabled by
+//! the policy file; one of systemd's by the links systemd would make, because Debian's own
+//! programs read and make those, and init reads them too.
 
 use super::enablement::Enablement;
 use super::snapshot::{session, with_suffix};
@@ -143,7 +143,10 @@ impl Job<'_> {
             let Policy { enable: enabled, disable: disabled, .. } = policy;
             let (into, from) = if enable { (enabled, disabled) } else { (disabled, enabled) };
             from.remove(&name);
-            into.insert(name);
+            // Of a file of systemd's the links say it.
+            if native {
+                into.insert(name);
+            }
         })
     }
 
@@ -200,9 +203,10 @@ impl Job<'_> {
             }
         }
         self.policy(name, |policy, name| {
-            match mask {
-                true => policy.mask.insert(name),
-                false => policy.mask.remove(&name),
+            match (mask, native) {
+                (true, true) => policy.mask.insert(name),
+                (true, false) => false,
+                (false, _) => policy.mask.remove(&name),
             };
         })
     }
@@ -224,16 +228,19 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// init learns of the policy at once, of the links by a reload.
+    /// init learns of links by a reload, of the policy at once; in this order, for a policy
+    /// is for units that are known.
     fn tell(&self) -> Result<(), Trouble> {
         let Some(init) = &self.enablement.init else { return Ok(()) };
+        if !self.asked.no_reload {
+            manager::told(self.session, Verb::Reload { no_restart: true })?;
+        }
         let mut policy = policy_file::read(&init.paths.policy)?;
         if let Some(passing) = &init.paths.runtime_policy {
             policy = policy.overlaid(&policy_file::read(passing)?);
         }
-        let (_changed, _) = self.session.ask_as::<Changed>(Verb::Policy { policy })?;
-        if !self.asked.no_reload {
-            manager::told(self.session, Verb::Reload { no_restart: true })?;
+        if !self.enablement.is_policy(&policy) {
+            self.session.ask_as::<Changed>(Verb::Policy { policy })?;
         }
         Ok(())
     }
