@@ -97,7 +97,7 @@ impl Init {
             helper_outputs: u64::MAX,
             unheard: 0,
             wakeups: 0,
-            boot_turns: 2,
+            boot_turns: limit::BOOT_TURNS,
             said: None,
             shell: None,
             shell_again: None,

@@ -93,3 +93,5 @@ pub(crate) const CHILDREN_UNKNOWN: usize = 16;
 pub(crate) const CHILDREN_LOOKED_AT: usize = 4;
 /// Children whose reports are remembered so; those before are left to the poll.
 pub(crate) const CHILDREN_UNKNOWN_MOST: usize = 4096;
+/// Turns of the loop, from the one in which the boot has settled, that still belong to it.
+pub(crate) const BOOT_TURNS: u8 = 4;
