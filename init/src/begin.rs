@@ -49,8 +49,7 @@ impl Init {
         let poll = Poll::new()?;
         // The rest is made while the loader is at work.
         let asked = options.target.iter().chain(&kernel.target).cloned().collect();
-        let errand = Errand { wanted: asked, ..Errand::at_boot(&paths, mode) };
-        let loading = loader::send(poll.registry(), &errand);
+        let loading = loader::send(poll.registry(), &Errand::at_boot(&paths, mode, asked));
         let (signals, deaf) = Signals::listen(poll.registry(), token::SIGNALS);
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));

@@ -158,10 +158,9 @@ impl<'a> Reader<'a> {
             self.found.push(error);
         }
         // What an import could not take over has been told already.
-        if self.manifest.imported && self.found.iter().any(|d| d.severity == Severity::Error) {
-            return;
-        }
-        for key in KEYS.iter().filter(|key| key.name != "unit" && key.required.has(kind)) {
+        let told =
+            self.manifest.imported && self.found.iter().any(|d| d.severity == Severity::Error);
+        for key in KEYS.iter().filter(|key| !told && key.name != "unit" && key.required.has(kind)) {
             if self.manifest.entry(key.name).is_none() {
                 let message = format!("a {} unit needs `{}`", kind.as_str(), key.name);
                 let error = Diagnostic::error("missing-key", self.manifest.place(), message)

@@ -41,8 +41,8 @@ impl Errand<'_> {
     }
 
     /// The same at boot.
-    pub(crate) fn at_boot(paths: &Paths, mode: Mode) -> Errand<'static> {
-        Errand { identity: mode == Mode::Machine, ..Errand::of(paths, mode) }
+    pub(crate) fn at_boot(paths: &Paths, mode: Mode, wanted: Vec<Name>) -> Errand<'static> {
+        Errand { identity: mode == Mode::Machine, wanted, ..Errand::of(paths, mode) }
     }
 }
 
