@@ -201,11 +201,12 @@ impl Generation {
 
     /// With its files as a load wants them. Bytes that are damaged mean none: all are read anew.
     pub fn unpacked(&self) -> Generation {
-        let mut generation = self.clone();
-        if let Ok(files) = postcard::from_bytes(&generation.packed_files) {
-            generation.files = files;
-        }
-        generation
+        Generation { files: self.records(), ..self.clone() }
+    }
+
+    /// Its files, packed or not.
+    pub fn records(&self) -> Vec<FileRecord> {
+        postcard::from_bytes(&self.packed_files).unwrap_or_else(|_| self.files.clone())
     }
 
     /// The unit of that id.

@@ -145,7 +145,8 @@ impl Init {
 }
 
 fn files(generation: &Generation, source: &Name) -> Vec<String> {
-    let of_it = generation.files.iter().filter(|record| record.source.as_ref() == Some(source));
+    let records = generation.records();
+    let of_it = records.iter().filter(|record| record.source.as_ref() == Some(source));
     of_it.filter_map(|record| record.path.rsplit('/').next()).map(str::to_string).collect()
 }
 
