@@ -242,10 +242,12 @@ impl Init {
         for asked in asked {
             self.obey(asked);
         }
+        // Who asks now is told which processes have become their programs.
+        self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
+        self.settle();
         self.serve();
         self.settle();
         self.on_time();
-        self.look_at_reports(limit::CHILDREN_UNKNOWN);
         self.settle();
         self.attend();
         self.settle();
