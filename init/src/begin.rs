@@ -92,6 +92,7 @@ impl Init {
             record,
             reserve,
             ending: Ending::default(),
+            idle: std::collections::BTreeSet::new(),
             more_to_reap: true,
             helper_outputs: u64::MAX,
             unheard: 0,

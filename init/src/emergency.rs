@@ -70,6 +70,8 @@ impl Init {
             extra: &[],
             stdio: [console.clone(), console.clone(), console],
             listen: Vec::new(),
+            ready: None,
+            first: true,
             place: None,
             take_terminal: true,
             is_awaited: false,

@@ -113,6 +113,8 @@ pub(crate) struct Init {
     /// the lowest numbers are those that still can be had.
     pub(crate) reserve: Option<File>,
     pub(crate) ending: Ending,
+    /// Runs that let others start first.
+    pub(crate) idle: std::collections::BTreeSet<groundstate_units::machine::event::RunId>,
     pub(crate) more_to_reap: bool,
     /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
     pub(crate) helper_outputs: u64,
@@ -220,6 +222,7 @@ impl Init {
         self.report_ready(token);
         self.pidfd_ready(token);
         self.trigger_ready(token);
+        self.ready_pipe(token);
     }
 
     /// One turn, in the order the decisions depend on.

@@ -12,13 +12,12 @@ const FILE_LINES: usize = 400;
 const FN_LINES: usize = 70;
 
 /// Files over [`FILE_LINES`], each with the lines it may have at most.
-const LONG_FILES: [(&str, usize); 6] = [
-    ("units/src/spec.rs", 408),
+const LONG_FILES: [(&str, usize); 5] = [
+    ("units/src/spec.rs", 420),
     ("units/src/oracle.rs", 520),
     ("units/src/oracle/law.rs", 410),
     ("units/src/sim/process.rs", 511),
     ("units/tests/unit_files.rs", 730),
-    ("init/src/run/procedure.rs", 460),
 ];
 /// Functions over [`FN_LINES`], each with the lines it may have at most.
 const LONG_FNS: [(&str, &str, usize); 4] = [
@@ -27,10 +26,15 @@ const LONG_FNS: [(&str, &str, usize); 4] = [
     ("units/src/oracle/wish.rs", "apply", 100),
     ("init/src/begin.rs", "new", 78),
 ];
-/// Where a pause is no synchronisation: after the loop has ended nothing else runs, and a poll
-/// that fails must not spin.
-const PAUSES: [&str; 4] =
-    ["init/src/event_loop.rs", "init/src/outer.rs", "init/src/rest.rs", "init/src/shutdown.rs"];
+/// Where a pause is no synchronisation: after the loop has ended nothing else runs, a poll
+/// that fails must not spin, and a child may wait for a file.
+const PAUSES: [&str; 5] = [
+    "init/src/event_loop.rs",
+    "init/src/outer.rs",
+    "init/src/rest.rs",
+    "init/src/shutdown.rs",
+    "init/src/spawn/outfit.rs",
+];
 /// What answers on the command line before anything runs.
 const PRINTERS: [&str; 1] = ["init/src/options.rs"];
 

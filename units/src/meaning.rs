@@ -77,7 +77,7 @@ pub fn read(manifest: Manifest, settings: &Settings, accounts: &Accounts) -> Mea
 }
 
 pub(crate) struct Reader<'a> {
-    manifest: &'a Manifest,
+    pub(crate) manifest: &'a Manifest,
     settings: &'a Settings,
     pub(crate) accounts: &'a Accounts,
     pub(crate) found: Vec<Diagnostic>,

@@ -33,14 +33,27 @@ pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
 
 /// Makes the cgroup of a run. An earlier init may have left one of that name, with something in
 /// it that can not be killed: then another name.
-pub(super) fn make_for(parent: BorrowedFd<'_>, unit: &str, run: RunId) -> io::Result<String> {
+pub(super) fn make_for(
+    parent: BorrowedFd<'_>,
+    slice: &str,
+    unit: &str,
+    run: RunId,
+) -> io::Result<String> {
     const NAMES: u32 = 8;
     let unit: String = unit.chars().take(NAME).collect();
+    let mut above = String::new();
+    for name in slice.split('/').filter(|name| !name.is_empty()) {
+        let path = format!("{above}{name}");
+        match mkdirat(parent, path.as_str(), Mode::from_bits_truncate(0o755)) {
+            Ok(()) | Err(Errno::EEXIST) => above = format!("{path}/"),
+            Err(error) => return Err(error.into()),
+        }
+    }
     let mut last = io::Error::from_raw_os_error(libc::EEXIST);
     for number in 0..NAMES {
         let name = match number {
-            0 => format!("{unit}.{}", run.0),
-            _ => format!("{unit}.{}-{number}", run.0),
+            0 => format!("{above}{unit}.{}", run.0),
+            _ => format!("{above}{unit}.{}-{number}", run.0),
         };
         match make(parent, &name) {
             Ok(()) => return Ok(name),
@@ -84,6 +97,12 @@ pub(super) fn processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32> {
         found.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0));
     }
     found
+}
+
+/// Processes in it, not below it.
+pub(super) fn own_processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32> {
+    let text = read(parent, &format!("{name}/cgroup.procs"), PROCS).unwrap_or_default();
+    text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0).collect()
 }
 
 /// Kills everything in it and below it.
@@ -168,14 +187,14 @@ fn tree(parent: BorrowedFd<'_>, name: &str) -> Vec<String> {
     found
 }
 
-fn read(parent: BorrowedFd<'_>, path: &str, most: u64) -> io::Result<String> {
+pub(super) fn read(parent: BorrowedFd<'_>, path: &str, most: u64) -> io::Result<String> {
     let fd = openat(parent, path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     let mut text = String::new();
     File::from(fd).take(most).read_to_string(&mut text)?;
     Ok(text)
 }
 
-fn write(parent: BorrowedFd<'_>, path: &str, text: &str) -> io::Result<()> {
+pub(super) fn write(parent: BorrowedFd<'_>, path: &str, text: &str) -> io::Result<()> {
     let fd = openat(parent.as_fd(), path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     File::from(fd).write_all(text.as_bytes())
 }

@@ -22,6 +22,10 @@ const NEIGHBOURS: u32 = 64;
 pub(super) struct Hierarchy {
     /// Locked as long as we use it: another init below the same cgroup takes another name.
     directory: Flock<OwnedFd>,
+    /// The cgroup it is made in: init's own.
+    pub(super) base: OwnedFd,
+    /// Its name there.
+    pub(super) name: String,
     /// Its path in the file system.
     pub(super) path: String,
     /// Its path as /proc/PID/cgroup shows it, without a slash at the end.
@@ -109,7 +113,8 @@ fn claim(base: &str, own: &str) -> io::Result<Hierarchy> {
         if made || !group::is_populated(directory.as_fd(), ".")? {
             group::clear(directory.as_fd());
             let path = format!("{base}/{name}");
-            return Ok(Hierarchy { directory, path, shown: format!("{own}/{name}") });
+            let shown = format!("{own}/{name}");
+            return Ok(Hierarchy { directory, base: base_fd, name, path, shown });
         }
     }
     Err(io::Error::other("other inits hold every name"))

@@ -5,11 +5,15 @@
 //! [`Tracker`] is the whole interface. What it is not: the reaping and the deciding. How a
 //! child gets into its cgroup is in [`crate::sys::launch`].
 
+mod controller;
 mod descent;
+mod furnishing;
 mod group;
 mod hierarchy;
 #[cfg(test)]
 mod tests;
 mod tracker;
+mod tracking;
 
+pub(crate) use controller::Wish;
 pub(crate) use tracker::Tracker;

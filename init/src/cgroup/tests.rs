@@ -2,6 +2,7 @@
 //! no cgroup v2 to write to, only the second way is run.
 
 use super::Tracker;
+use super::controller::Wish;
 use crate::spawn::Verdict;
 use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
 use crate::sys::{Pid, process, wait};
@@ -19,7 +20,7 @@ fn trackers() -> Vec<Tracker> {
 }
 
 fn run(tracker: &mut Tracker, run: RunId, script: &str) -> Running {
-    let place = tracker.place(run, "under-test").unwrap();
+    let place = tracker.place(run, "under-test", Wish::default()).unwrap();
     let words = ["/bin/sh", "-c", script];
     let way = ways().last().unwrap();
     let mut running = start(way, &plain(), &words, |request| request.place = place).unwrap();
@@ -183,7 +184,7 @@ fn two_inits_below_one_cgroup_do_not_meet() {
     let (mut second, _) = Tracker::new(false);
     let running = run(&mut first, RUN, "exec sleep 600");
     assert_eq!(second.whose(running.pid), None);
-    second.place(RUN, "under-test").unwrap();
+    second.place(RUN, "under-test", Wish::default()).unwrap();
     assert!(second.processes(RUN).is_empty());
     second.kill(RUN);
     assert!(wait::peek_one(running.pid).unwrap().is_none());
@@ -233,7 +234,7 @@ fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
         return;
     }
     for way in ways() {
-        let place = tracker.place(RUN, "under-test").unwrap().unwrap();
+        let place = tracker.place(RUN, "under-test", Wish::default()).unwrap().unwrap();
         let name = std::fs::read_link(format!(
             "/proc/self/fd/{}",
             std::os::fd::AsRawFd::as_raw_fd(&*place.directory)

@@ -4,49 +4,35 @@
 //! which is also the question whether anything is left in it. A watch (8 µs) is set only for a run somebody waits for, so it
 //! costs nothing at boot. All watches are behind one descriptor; none is kept open for a run.
 
+use super::controller::Wish;
 use super::descent::Family;
 use super::group;
 use super::hierarchy::Hierarchy;
+use super::tracking::Tracking;
 use crate::process;
 use crate::spawn::Place;
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 /// Cgroups that could not be removed yet and are remembered.
 const LEFTOVERS: usize = 4096;
 
-/// How processes are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tracking {
-    /// By the cgroup they are in: nothing escapes.
-    Cgroup2,
-    /// By session, process group and parent.
-    ProcessGroup,
-}
-
-impl Tracking {
-    /// As `status` and `stats` say it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Tracking::Cgroup2 => "cgroup2",
-            Tracking::ProcessGroup => "process-group",
-        }
-    }
-}
-
 /// One run.
 #[derive(Debug, Default)]
-struct Tracked {
+pub(super) struct Tracked {
     /// Its cgroup, below ours; none where there are no cgroups.
-    cgroup: Option<Box<str>>,
+    pub(super) cgroup: Option<Box<str>>,
     /// A process was put into it.
     entered: bool,
     /// Somebody waits for it to empty.
     waited_for: bool,
+    /// How often the kernel has killed in it for want of memory, as far as was told.
+    pub(super) kills: u64,
     /// Children of ours, not reaped.
     children: Vec<i32>,
     /// Used where there are no cgroups.
@@ -56,11 +42,17 @@ struct Tracked {
 /// Which processes belong to which run.
 #[derive(Debug)]
 pub(crate) struct Tracker {
-    hierarchy: Option<Hierarchy>,
-    inotify: Option<Inotify>,
-    runs: BTreeMap<RunId, Tracked>,
+    pub(super) hierarchy: Option<Hierarchy>,
+    pub(super) inotify: Option<Inotify>,
+    pub(super) runs: BTreeMap<RunId, Tracked>,
     children: BTreeMap<i32, RunId>,
     watches: BTreeMap<WatchDescriptor, Box<str>>,
+    /// Their `memory.events`.
+    pub(super) memory_watches: BTreeMap<WatchDescriptor, RunId>,
+    /// Runs in which the kernel has killed for want of memory.
+    pub(super) short: BTreeSet<RunId>,
+    /// What could not be set, and was no reason not to start.
+    pub(super) complaints: Vec<String>,
     /// Cgroups of runs that are forgotten, but could not be removed.
     leftovers: BTreeSet<Box<str>>,
     /// A run that is waited for has to be looked at although no watch will tell.
@@ -92,6 +84,9 @@ impl Tracker {
             runs: BTreeMap::new(),
             children: BTreeMap::new(),
             watches: BTreeMap::new(),
+            memory_watches: BTreeMap::new(),
+            short: BTreeSet::new(),
+            complaints: Vec::new(),
             leftovers: BTreeSet::new(),
             look_again: false,
         }
@@ -113,23 +108,36 @@ impl Tracker {
 
     /// The place for the next process of a run; the first call makes its cgroup. None: there are
     /// no cgroups here. The place holds a descriptor: keep it no longer than the spawn takes.
-    pub(crate) fn place(&mut self, run: RunId, unit: &str) -> Result<Option<Place>, ExecFailure> {
+    pub(crate) fn place(
+        &mut self,
+        run: RunId,
+        unit: &str,
+        wish: Wish<'_>,
+    ) -> Result<Option<Place>, ExecFailure> {
         let Some(hierarchy) = &self.hierarchy else {
             self.runs.entry(run).or_default();
+            let none = io::Error::from_raw_os_error(libc::ENODEV);
+            for (file, _) in wish.settings() {
+                self.refuse(wish, unit, &file, &none)?;
+            }
             return Ok(None);
         };
         let tracked = self.runs.entry(run).or_default();
         let parent = hierarchy.as_fd();
         let name = match &tracked.cgroup {
             Some(name) => Ok(name.clone()),
-            None => group::make_for(parent, unit, run).map(String::into_boxed_str),
+            None => group::make_for(parent, wish.slice(), unit, run).map(String::into_boxed_str),
         };
         let opened = name.and_then(|name| Ok((group::open(parent, &name)?, name)));
         match opened {
             Ok((directory, name)) => {
-                tracked.cgroup = Some(name);
+                tracked.cgroup = Some(name.clone());
                 let fresh = !std::mem::replace(&mut tracked.entered, true);
-                Ok(Some(Place { directory: Rc::new(directory), fresh }))
+                let place = Place { directory: Rc::new(directory), fresh };
+                if fresh && wish.particular.is_some() {
+                    self.furnish(run, unit, &name, wish)?;
+                }
+                Ok(Some(place))
             }
             Err(error) => Err(ExecFailure {
                 stage: Stage::Cgroup,
@@ -200,7 +208,9 @@ impl Tracker {
         if let Some(hierarchy) = &self.hierarchy {
             let path = process::cgroup(pid)?;
             let below = path.strip_prefix(&hierarchy.shown)?.strip_prefix('/')?;
-            return self.run_in(below.split('/').next()?);
+            let ends = below.match_indices('/').map(|(at, _)| at).chain([below.len()]);
+            let mut names = ends.filter_map(|end| below.get(..end));
+            return names.find_map(|name| self.run_in(name));
         }
         let stat = process::stat(pid)?;
         let has = |stat: &process::Stat| -> Option<RunId> {
@@ -283,6 +293,10 @@ impl Tracker {
                     self.look_again = true;
                 }
                 touched.extend(self.watches.get(&event.wd).cloned());
+                self.short.extend(self.memory_watches.get(&event.wd).copied());
+                if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+                    self.memory_watches.remove(&event.wd);
+                }
             }
         }
         for name in &touched {
@@ -337,8 +351,7 @@ impl Tracker {
     }
 
     /// The processes of a run, as they are now.
-    #[cfg(test)]
-    pub(super) fn processes(&mut self, run: RunId) -> BTreeSet<i32> {
+    pub(crate) fn processes(&mut self, run: RunId) -> BTreeSet<i32> {
         let Some(tracked) = self.runs.get_mut(&run) else { return BTreeSet::new() };
         match (&self.hierarchy, &tracked.cgroup) {
             (Some(hierarchy), Some(name)) => group::processes(hierarchy.as_fd(), name),
@@ -350,6 +363,7 @@ impl Tracker {
     /// The run is over (or is given up as unkillable): its cgroup goes as soon as it is empty.
     pub(crate) fn forget(&mut self, run: RunId) {
         let Some(tracked) = self.runs.remove(&run) else { return };
+        self.memory_watches.retain(|_, of| *of != run);
         for pid in tracked.children {
             self.children.remove(&pid);
         }

@@ -22,6 +22,8 @@ pub(crate) struct Lines {
     pub(crate) unit: Name,
     /// The name echo shows.
     pub(crate) target: Name,
+    /// The name for other logs, where it is not the unit's; empty: it is.
+    pub(crate) tag: String,
     /// In stored form.
     pub(crate) text: Vec<u8>,
 }

@@ -20,6 +20,8 @@ pub(crate) struct RunLog {
     pub(crate) targets: Vec<Name>,
     /// Where its output goes: file, kmsg, syslog or console.
     pub(crate) log: Log,
+    /// The name its lines bear in the system's log and the kernel's; empty: its unit's.
+    pub(crate) tag: String,
     /// Ready at a line that matches this. None: nobody asks, or it was found already.
     pub(crate) ready_grep: Option<String>,
 }

@@ -106,9 +106,10 @@ impl Records {
     pub(crate) fn take(&mut self, lines: &Lines) {
         for stored in lines.text.split_inclusive(|byte| *byte == b'\n') {
             let Some(line) = LogLine::parse(stored) else { continue };
+            let name = if lines.tag.is_empty() { lines.unit.as_str() } else { &lines.tag };
             let who = match line.run {
-                Some(run) => format!("{PRIORITY}{}[{}]: ", lines.unit, run.0),
-                None => format!("{PRIORITY}groundstate: {}: ", lines.unit),
+                Some(run) => format!("{PRIORITY}{name}[{}]: ", run.0),
+                None => format!("{PRIORITY}groundstate: {name}: "),
             };
             let text = printable(line.text);
             match self {
@@ -162,7 +163,7 @@ mod tests {
 
     fn lines(text: &[u8]) -> Lines {
         let name = |text| Name::new(text).unwrap();
-        Lines { unit: name("nginx"), target: name("web"), text: text.to_vec() }
+        Lines { unit: name("nginx"), target: name("web"), tag: String::new(), text: text.to_vec() }
     }
 
     fn shown(raw: bool, text: &[u8]) -> String {

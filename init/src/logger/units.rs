@@ -15,6 +15,8 @@ pub(crate) struct Unit {
     pub(crate) name: Name,
     /// Those of its latest run, the one shown first.
     pub(crate) targets: Vec<Name>,
+    /// The name its lines bear elsewhere; empty: its own.
+    pub(crate) tag: String,
     /// Its last lines.
     pub(crate) tail: Tail,
     /// Lines of its latest run go to a file.
@@ -42,6 +44,7 @@ impl Units {
         };
         if let Some(unit) = self.by_number.get_mut(&number) {
             unit.targets.clone_from(&log.targets);
+            unit.tag.clone_from(&log.tag);
             unit.in_file = log.log == Log::File;
             unit.runs += 1;
         }
@@ -57,8 +60,10 @@ impl Units {
         let tail = Tail::default();
         let (name, targets) = (name.clone(), Vec::new());
         self.by_name.insert(name.clone(), number);
-        self.by_number
-            .insert(number, Unit { name, targets, tail, in_file: true, runs: 0, lost: 0 });
+        self.by_number.insert(
+            number,
+            Unit { name, targets, tag: String::new(), tail, in_file: true, runs: 0, lost: 0 },
+        );
         let (before, after) = (share(self.by_number.len() - 1), share(self.by_number.len()));
         if after < before {
             self.by_number.values_mut().for_each(|unit| unit.tail.shrink(after));
@@ -88,7 +93,7 @@ impl Units {
         let unit = self.by_number.get_mut(&number)?;
         unit.tail.push(text, share);
         let target = unit.targets.first().unwrap_or(&unit.name).clone();
-        Some(Lines { unit: unit.name.clone(), target, text: text.to_vec() })
+        Some(Lines { unit: unit.name.clone(), target, tag: unit.tag.clone(), text: text.to_vec() })
     }
 
     /// All tails, as what is to be written once files may be: with a note where lines fell out.
@@ -102,7 +107,7 @@ impl Units {
             text.extend_from_slice(unit.tail.lines());
             if !text.is_empty() {
                 let target = unit.targets.first().unwrap_or(&unit.name).clone();
-                backlog.push(Lines { unit: unit.name.clone(), target, text });
+                backlog.push(Lines { unit: unit.name.clone(), target, tag: String::new(), text });
             }
         }
         backlog

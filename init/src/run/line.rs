@@ -3,16 +3,20 @@
 
 use super::procedure::{Deed, Part, Procedure};
 use super::table::{Main, Started};
+use crate::cgroup::Wish;
 use crate::event_loop::Init;
 use crate::limit;
 use crate::logger;
-use crate::spawn::{Prepared, Request, Verdict};
+use crate::spawn::{Child, Place, Prepared, Request, Verdict};
 use crate::sys::Pid;
+use crate::voice::Level;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use groundstate_units::name::Name;
-use groundstate_units::spec::{ExecLine, Kind, Log, NotifyAccess, Readiness, Run};
+use groundstate_units::spec::{Exit, Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
 use mio::Interest;
 use mio::unix::SourceFd;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::pipe2;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
@@ -30,53 +34,65 @@ impl Init {
     pub(super) fn try_spawn(&mut self, run: RunId, part: Part) -> Result<(), ExecFailure> {
         let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
         let Some(spec) = running.spec() else { return Ok(()) };
-        let Some(line) = line_of(&spec, part) else { return Ok(()) };
+        let Some(line) = part.of(&spec) else { return Ok(()) };
         let name = running.name.clone();
         let fail = |stage, error: &std::io::Error| ExecFailure {
             stage,
             errno: error.raw_os_error().unwrap_or(libc::EIO),
             path: name.to_string(),
         };
-        // The write end is kept for the lines of the start alone: a table of descriptors that
-        // grew with the number of units would make each clone dearer.
-        let last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
-        let kept = if last { running.output.take() } else { running.output.clone() };
-        if last {
-            running.spec = None;
-        }
+        let stdio = |error: std::io::Error| fail(Stage::Stdio, &error);
+        let starts = matches!(part, Part::Start(_));
+        let first = !std::mem::replace(&mut running.begun, true);
         let (targets, main_pid) =
             (running.targets.clone(), running.main.as_ref().map(|main| Pid::from_raw(main.pid())));
-        let output = match kept {
-            Some(output) => output,
-            None => {
-                let number = self.helper_outputs;
-                self.helper_outputs = number.saturating_sub(1);
-                self.output(RunId(number), &name, &targets, &spec)
-                    .map_err(|error| fail(Stage::Stdio, &error))?
-            }
-        };
+        let extra = extra(&running.procedure, part);
+        let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
+        let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
         // The main process alone is to take them, and each start of it.
-        let listen =
-            if matches!(part, Part::Start(_)) { self.sockets_of(&name) } else { Vec::new() };
+        let listen = if starts { self.sockets_of(&name) } else { Vec::new() };
+        let stdio =
+            self.stdio(&name, &targets, &spec, log, starts.then_some(&listen)).map_err(stdio)?;
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
-        let place = self.tracker.place(run, name.as_str())?;
+        let place = self.place(run, &name, &spec)?;
         self.base.limits = self.open_files.of_children();
         let prepared = Prepared::new(Request {
             unit: name.as_str(),
             run: &spec,
             line,
+            first,
             main_pid,
             base: &self.base,
             notify_socket: notify.as_deref().filter(|_| spec.notify_access != NotifyAccess::None),
-            extra: &[],
-            stdio: [self.null.input.clone(), output.clone(), output],
+            extra: &extra,
+            stdio,
             listen,
+            ready,
             place,
             take_terminal: false,
-            is_awaited: matches!(part, Part::Start(_))
-                && matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_)),
+            is_awaited: starts
+                && (matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_))
+                    || spec.particular.is_some()
+                    || !spec.exec_start_post.is_empty()),
         })?;
         let child = self.spawner.spawn(prepared)?;
+        self.keep(run, part, &spec, child);
+        Ok(())
+    }
+
+    fn place(&mut self, run: RunId, name: &Name, spec: &Run) -> Result<Option<Place>, ExecFailure> {
+        let ids = spec.credentials.as_ref().and_then(|c| c.ids.as_ref().ok());
+        let owner = (ids.and_then(|ids| ids.uid), ids.and_then(|ids| ids.gid));
+        let wish = Wish { particular: spec.particular.as_deref(), owner };
+        let place = self.tracker.place(run, name.as_str(), wish);
+        for complaint in self.tracker.complaints() {
+            self.say(Level::Warning, format_args!("{complaint}"));
+        }
+        place
+    }
+
+    /// The child is looked after from now on.
+    fn keep(&mut self, run: RunId, part: Part, spec: &Run, child: Child) {
         let (pid, token) = (child.pid.as_raw(), self.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
@@ -92,17 +108,113 @@ impl Init {
         if let Some(running) = self.runs.get_mut(run) {
             let report = child.report;
             running.reports.push(Started { token: token.0, pid, part, report });
-            if matches!(part, Part::Pre(_) | Part::Start(_)) {
+            if matches!(part, Part::Condition(_) | Part::Pre(_) | Part::Start(_)) {
                 running.current = Some(pid);
             }
             let foreground =
                 matches!(spec.kind, Kind::ForegroundNotified | Kind::ForegroundSupervised);
             if foreground && matches!(part, Part::Start(_)) {
                 running.main = Some(Main::Child(pid));
+                running.last_main = pid;
             }
         }
         self.remember_report(token.0);
-        Ok(())
+    }
+
+    /// The write end of the run's log. It is kept for the lines of the start alone: a table of
+    /// descriptors that grew with the number of units would make each clone dearer.
+    fn log_pipe(&mut self, run: RunId, part: Part, spec: &Run) -> std::io::Result<Rc<OwnedFd>> {
+        let Some(running) = self.runs.get_mut(run) else { return Ok(self.null.output.clone()) };
+        let (name, targets) = (running.name.clone(), running.targets.clone());
+        let last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
+        let kept = if last { running.output.take() } else { running.output.clone() };
+        if last {
+            running.spec = None;
+        }
+        match kept {
+            Some(output) => Ok(output),
+            None => self.helper_output(&name, &targets, spec, spec.log),
+        }
+    }
+
+    fn helper_output(
+        &mut self,
+        name: &Name,
+        targets: &[Name],
+        spec: &Run,
+        log: Log,
+    ) -> std::io::Result<Rc<OwnedFd>> {
+        let number = self.helper_outputs;
+        self.helper_outputs = number.saturating_sub(1);
+        self.output_to(RunId(number), name, targets, spec, log)
+    }
+
+    /// What becomes 0, 1 and 2; files and terminals are opened by the child.
+    fn stdio(
+        &mut self,
+        name: &Name,
+        targets: &[Name],
+        spec: &Run,
+        log: Rc<OwnedFd>,
+        listen: Option<&Vec<(String, Rc<OwnedFd>)>>,
+    ) -> std::io::Result<[Rc<OwnedFd>; 3]> {
+        let null = self.null.clone();
+        let Some(particular) = spec.particular.as_deref() else {
+            return Ok([null.input, log.clone(), log]);
+        };
+        let asked = &particular.stdio;
+        let socket = || match listen.map(|listen| listen.first()) {
+            Some(Some((_, fd))) => Ok(fd.clone()),
+            // Not the main process: it has nothing to do with it.
+            None => Ok(null.output.clone()),
+            Some(None) => Err(std::io::Error::from_raw_os_error(libc::ENOTCONN)),
+        };
+        let input = match asked.input {
+            Input::Socket => socket()?,
+            Input::Null | Input::Terminal { .. } | Input::File(_) => null.input,
+        };
+        let mut place = |output: &Output| match output {
+            Output::Log => Ok(log.clone()),
+            Output::As(log) => self.helper_output(name, targets, spec, *log),
+            Output::Terminal | Output::File { .. } => Ok(null.output.clone()),
+            Output::Socket => socket(),
+        };
+        let output = place(&asked.output)?;
+        let error = if asked.error == asked.output { output.clone() } else { place(&asked.error)? };
+        Ok([input, output, error])
+    }
+
+    /// A pipe whose other end becomes the program's `ready-fd`.
+    fn pipe_for_ready(&mut self, run: RunId, spec: &Run) -> std::io::Result<Option<Rc<OwnedFd>>> {
+        let Some(running) = self.runs.get_mut(run) else { return Ok(None) };
+        if spec.particular.as_ref().is_none_or(|p| p.ready_fd.is_none()) {
+            return Ok(None);
+        }
+        let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+        fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let token = self.tokens.next();
+        let mut source = SourceFd(&read.as_raw_fd());
+        self.poll.registry().register(&mut source, token, Interest::READABLE)?;
+        running.ready_pipe = Some((token.0, read));
+        self.runs.watch(token.0, run);
+        Ok(Some(Rc::new(write)))
+    }
+
+    /// What a run leaves is removed by a child of init's own.
+    pub(super) fn clean_up(&mut self, run: RunId) -> Vec<Deed> {
+        let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
+        let particular = running.spec().and_then(|spec| spec.particular.clone());
+        let Some(particular) = particular else { return vec![Deed::Look] };
+        let main = running.last_main;
+        match crate::sys::process::fork(&[], || crate::spawn::put_off(&particular, main)) {
+            Ok(pid) => {
+                self.tracker.started(run, pid);
+                self.runs.own(pid.as_raw(), run, Part::Clean);
+                Vec::new()
+            }
+            // The directories are made anew by the next run, or taken as they are.
+            Err(_) => vec![Deed::Look],
+        }
     }
 
     /// A report of a child is readable: whether it became its program. False: not known yet.
@@ -163,16 +275,32 @@ impl Init {
         targets: &[Name],
         spec: &Run,
     ) -> std::io::Result<Rc<OwnedFd>> {
-        match (spec.log, &mut self.logger) {
+        self.output_to(run, name, targets, spec, spec.log)
+    }
+
+    fn output_to(
+        &mut self,
+        run: RunId,
+        name: &Name,
+        targets: &[Name],
+        spec: &Run,
+        log: Log,
+    ) -> std::io::Result<Rc<OwnedFd>> {
+        match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
-                let log = logger::RunLog {
+                let told = logger::RunLog {
                     run,
                     unit: name.clone(),
                     targets: targets.to_vec(),
-                    log: spec.log,
+                    log,
+                    tag: spec
+                        .particular
+                        .as_ref()
+                        .map(|p| p.stdio.log_tag.clone())
+                        .unwrap_or_default(),
                     ready_grep: spec.ready_grep.clone(),
                 };
-                let pipe = logger.pipe_for(log).map(Rc::new);
+                let pipe = logger.pipe_for(told).map(Rc::new);
                 // A table that grew in a burst of starts would make each clone dearer.
                 logger.pass_on(self.now);
                 pipe
@@ -185,13 +313,22 @@ impl Init {
     }
 }
 
-/// The line of a unit.
-fn line_of(spec: &Run, part: Part) -> Option<&ExecLine> {
-    match part {
-        Part::Pre(n) => spec.exec_start_pre.get(n),
-        Part::Start(n) => spec.exec_start.get(n),
-        Part::Stop(n) => spec.exec_stop.get(n),
-        Part::Reload(n) => spec.exec_reload.get(n),
-        Part::Main => None,
+/// What the commands around the main one are told.
+fn extra(procedure: &Procedure, part: Part) -> Vec<(String, String)> {
+    if !matches!(part, Part::StopPost(_) | Part::Stop(_)) {
+        return Vec::new();
     }
+    let outcome = procedure.outcome();
+    let mut said = vec![("SERVICE_RESULT".to_string(), outcome.result.to_string())];
+    let (code, status) = match outcome.exit {
+        None => return said,
+        Some(Exit::Code(code)) => ("exited", code.to_string()),
+        Some(Exit::Signal { signal, core }) => {
+            let name = groundstate_units::signal::name(signal);
+            (if core { "dumped" } else { "killed" }, name)
+        }
+    };
+    said.push(("EXIT_CODE".to_string(), code.to_string()));
+    said.push(("EXIT_STATUS".to_string(), status));
+    said
 }

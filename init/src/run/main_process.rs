@@ -63,6 +63,37 @@ impl Init {
         }
     }
 
+    /// The main process and the lines under way; what they have left lives on.
+    pub(super) fn kill_lines(&mut self, run: RunId) {
+        let Some(running) = self.runs.get(run) else { return };
+        for (pid, _) in &running.lines {
+            let _ = signal::kill(Pid::from_raw(*pid), KILL);
+        }
+        if let Some(Main::Other { pidfd, .. }) = &running.main {
+            let _ = signal::pidfd_kill(pidfd.as_fd(), KILL);
+        }
+    }
+
+    /// The launcher has ended: the one child it has left to init is the main process.
+    pub(super) fn guess_main(&mut self, run: RunId) -> Vec<Deed> {
+        if let Some(running) = self.runs.get_mut(run) {
+            running.current = None;
+        }
+        let own = nix::unistd::getpid().as_raw();
+        let left = self.tracker.processes(run);
+        let orphan = |pid: &&i32| {
+            crate::process::stat(Pid::from_raw(**pid))
+                .is_some_and(|stat| stat.parent == own && !stat.ended)
+        };
+        let orphans: Vec<i32> = left.iter().filter(orphan).copied().collect();
+        let found = match orphans.as_slice() {
+            [one] => self.adopt(run, *one).is_ok(),
+            _ => false,
+        };
+        let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
+        if found { running.procedure.main_found() } else { running.procedure.main_unknown() }
+    }
+
     pub(super) fn remove_pid_file(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
         let (name, path) = (running.name.clone(), running.pid_file.clone());

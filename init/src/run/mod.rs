@@ -4,6 +4,7 @@
 //! out on processes. Nothing waits: each deed either is done or fails at once, and
 //! what happens later comes back through the loop.
 
+mod alarm;
 mod line;
 mod main_process;
 pub(crate) mod notice;
@@ -21,8 +22,8 @@ use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
 use groundstate_units::time::Time;
-use procedure::{Deed, Procedure};
-use std::collections::VecDeque;
+use procedure::{Deed, Part, Procedure};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use table::Running;
 
@@ -52,8 +53,8 @@ impl Init {
         self.forget_runs_of(name);
         let target = |id| generation.target(id).map(|target| target.name.clone());
         let targets: Vec<Name> = unit.provides.iter().filter_map(|id| target(*id)).collect();
-        let procedure =
-            Procedure::new(run, &spec, unit.live.stop_signal, &unit.live.success_status);
+        let live = &unit.live;
+        let procedure = Procedure::new(run, &spec, live.stop_signal, &live.success_status);
         let output = match self.output(run, name, &targets, &spec) {
             Ok(output) => output,
             Err(error) => {
@@ -73,8 +74,12 @@ impl Init {
             lines: Vec::with_capacity(1),
             current: None,
             main: None,
+            last_main: 0,
             reports: Vec::new(),
             output: Some(output),
+            begun: false,
+            alarms: BTreeMap::new(),
+            ready_pipe: None,
             search: None,
             drains_until: None,
         };
@@ -102,9 +107,13 @@ impl Init {
     /// One deed; what follows from it at once.
     fn carry(&mut self, run: RunId, deed: Deed) -> Vec<Deed> {
         match deed {
+            Deed::Spawn(Part::Clean) => return self.clean_up(run),
             Deed::Spawn(part) => return self.spawn_line(run, part),
             Deed::Signal(whom, number) => self.signal_run(run, whom, number),
             Deed::Kill => self.kill_run(run),
+            Deed::KillMain => self.kill_lines(run),
+            Deed::GuessMain => return self.guess_main(run),
+            Deed::Wake(alarm, span) => self.set_alarm(run, alarm, span),
             Deed::Tell(event) => self.facts.push_back(event),
             Deed::RemovePidFile => self.remove_pid_file(run),
             Deed::SeekPidFile => self.seek_pid_file(run),
@@ -163,7 +172,8 @@ impl Init {
 
     /// When a run has something due that the machine does not know of.
     pub(crate) fn runs_deadline(&self) -> Option<Time> {
-        self.runs.next_due()
+        let idle = self.nobody_is_before_the_idle().then_some(self.now);
+        idle.or_else(|| self.runs.next_due())
     }
 
     /// Does it.
@@ -182,6 +192,7 @@ impl Init {
                 self.drained(run);
             }
         }
+        self.alarms_due();
     }
 
     /// The machine tells a run to stop.

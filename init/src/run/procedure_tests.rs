@@ -1,6 +1,7 @@
 //! The course of a run, played without a process: each test is one story.
 
 use super::*;
+use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::Stage;
 use groundstate_units::spec::ExecLine;
 
@@ -10,7 +11,9 @@ const WELL: Exit = Exit::Code(0);
 /// A unit of this kind with that many lines before, at start, at stop, at reload.
 fn unit(kind: Kind, [pre, start, stop, reload]: [usize; 4]) -> Run {
     let lines = |count| vec![ExecLine::default(); count];
+    let pid_file = (kind == Kind::BackgroundPidfile).then(|| "/run/x.pid".to_string());
     Run {
+        pid_file,
         exec_start: lines(start),
         exec_start_pre: lines(pre),
         exec_stop: lines(stop),

@@ -52,6 +52,12 @@ impl Init {
                 Some(Verdict::Executed) => self.course(run, |procedure| procedure.executed(part)),
                 Some(Verdict::Pending) | None => {}
             }
+            // Perhaps by the kernel, for want of memory.
+            let killed = matches!(exit, Exit::Signal { signal: 9, .. });
+            if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.has_killed(run)
+            {
+                self.course(run, |procedure| procedure.main_out_of_memory());
+            }
             if part != Part::Main || !self.has_moved(run) {
                 self.course(run, |procedure| procedure.exited(part, exit));
             }
@@ -94,6 +100,9 @@ impl Init {
     pub(crate) fn emptied(&mut self) {
         for run in self.tracker.emptied() {
             self.course(run, |_| vec![Deed::Look]);
+        }
+        for run in self.tracker.short_of_memory() {
+            self.course(run, |procedure| procedure.out_of_memory());
         }
     }
 }

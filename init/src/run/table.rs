@@ -1,7 +1,7 @@
 //! The runs that are up, and whose each process is. Facts only: everything here can be
 //! found again from the machine's runs and the cgroups.
 
-use super::procedure::{Part, Procedure};
+use super::procedure::{Alarm, Part, Procedure};
 use crate::spawn::Report;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
@@ -84,10 +84,18 @@ pub(crate) struct Running {
     pub(crate) current: Option<i32>,
     /// Its main process.
     pub(crate) main: Option<Main>,
+    /// The pid its main process has or had; 0: none so far.
+    pub(crate) last_main: i32,
     /// Children not known to have become their program.
     pub(crate) reports: Vec<Started>,
     /// The write end of its output, while lines of its start are still to be run.
     pub(crate) output: Option<Rc<OwnedFd>>,
+    /// Its first process was started, and asked for its conditions.
+    pub(crate) begun: bool,
+    /// What it waits for in time.
+    pub(crate) alarms: BTreeMap<Alarm, Time>,
+    /// The pipe of its `ready-fd`, and its token of the poll.
+    pub(crate) ready_pipe: Option<(usize, OwnedFd)>,
     /// Under way while its pid file is looked for.
     pub(crate) search: Option<Search>,
     /// Until when the logger may take to read the last lines.
@@ -108,7 +116,8 @@ impl Running {
     /// When it has something due that the machine does not know of.
     fn due(&self) -> Option<Time> {
         let search = self.search.map(|search| search.at);
-        [search, self.drains_until].into_iter().flatten().min()
+        let alarm = self.alarms.values().min().copied();
+        [search, self.drains_until, alarm].into_iter().flatten().min()
     }
 }
 

@@ -62,6 +62,25 @@ impl Environment {
         env
     }
 
+    /// More of init's own.
+    pub(super) fn pass(&mut self, passed: &Passed) {
+        self.extend(&passed.0);
+    }
+
+    /// Takes `NAME` away, or `NAME=value` where it is that value.
+    pub(super) fn unset(&mut self, text: &str) {
+        match text.split_once('=') {
+            None => {
+                self.0.remove(text);
+            }
+            Some((name, value)) => {
+                if self.get(name) == Some(value) {
+                    self.0.remove(name);
+                }
+            }
+        }
+    }
+
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.0.insert(name.to_string(), value.to_string());
     }

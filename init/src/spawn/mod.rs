@@ -7,9 +7,15 @@
 //! ([`crate::cgroup`]), the reaping ([`crate::sys::wait`]). The child itself is
 //! [`crate::sys::child`].
 
+mod condition;
+mod descriptor;
+mod directory;
+mod draft;
 mod env_file;
 mod environment;
 mod null;
+mod outfit;
+mod pattern;
 mod prepared;
 mod report;
 mod spawner;
@@ -18,8 +24,10 @@ pub(crate) mod tests;
 
 pub(crate) use environment::Passed;
 pub(crate) use null::Null;
+pub(crate) use outfit::put_off;
 pub(crate) use prepared::{Base, Place, Prepared, Request};
 pub(crate) use report::{Report, Verdict};
+pub(crate) use spawner::Child;
 pub(crate) use spawner::Spawner;
 #[cfg(test)]
-pub(crate) use spawner::{Child, Way};
+pub(crate) use spawner::Way;

@@ -1,16 +1,16 @@
 //! All that a child needs, settled in PID 1 before the clone: words, environment, limits,
-//! identity, descriptors. Only a unit with env-files leaves the words and the environment to
-//! the child: the files are read there.
+//! identity, descriptors. A unit with env-files leaves the words and the environment to the
+//! child (see [`super::draft`]), one that asks for the uncommon its [`super::outfit`] too.
 
-use super::env_file;
-use super::environment::{Environment, Passed};
+use super::directory;
+use super::draft::{Broken, Draft};
+use super::environment::Passed;
+use super::outfit::SCHEDULING;
 use crate::sys::Pid;
 use crate::sys::child::Step;
 use crate::sys::orders::{Limit, Orders};
-use groundstate_units::exec_line::{Unexpanded, expand};
 use groundstate_units::machine::event::{ExecFailure, Stage};
-use groundstate_units::spec::{EnvFile, ExecLine, Ids, Piece, ResourceLimit, Run};
-use std::ffi::CString;
+use groundstate_units::spec::{ExecLine, Ids, Particular, Piece, Run};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -44,6 +44,8 @@ pub(crate) struct Request<'a> {
     pub run: &'a Run,
     /// Which of its lines.
     pub line: &'a ExecLine,
+    /// It is the first of its run: the conditions are asked.
+    pub first: bool,
     /// `$MAINPID`.
     pub main_pid: Option<Pid>,
     /// What is the same for all.
@@ -56,6 +58,8 @@ pub(crate) struct Request<'a> {
     pub stdio: [Rc<OwnedFd>; 3],
     /// What becomes 3, 4 … with LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES (sd_listen_fds(3)).
     pub listen: Vec<(String, Rc<OwnedFd>)>,
+    /// What becomes the unit's `ready-fd`.
+    pub ready: Option<Rc<OwnedFd>>,
     /// Where it runs; None: where PID 1 is.
     pub place: Option<Place>,
     /// fd 0 is a terminal, to be its controlling one.
@@ -69,6 +73,7 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Prepared {
     pub(super) stdio: [Rc<OwnedFd>; 3],
     pub(super) listen: Vec<Rc<OwnedFd>>,
+    pub(super) ready: Option<(Rc<OwnedFd>, u16)>,
     pub(super) place: Option<Place>,
     pub(super) take_terminal: bool,
     pub(super) is_awaited: bool,
@@ -81,8 +86,8 @@ pub(crate) struct Prepared {
 pub(super) enum Work {
     /// Nothing but to do it.
     Settled(Box<Orders>),
-    /// The env-files, and what follows from them.
-    EnvFiles(Box<Draft>),
+    /// Whatever may have to wait for a file, and what follows from it.
+    Forked(Box<Draft>),
 }
 
 /// What a failure calls things.
@@ -94,21 +99,8 @@ pub(super) struct Said {
     dir: String,
     limits: Vec<u32>,
     env_files: Vec<String>,
+    particular: Option<Box<Particular>>,
 }
-
-/// Orders whose words and environment are still to be made.
-#[derive(Debug)]
-pub(super) struct Draft {
-    env: Environment,
-    env_files: Vec<EnvFile>,
-    last: Vec<(String, String)>,
-    line: ExecLine,
-    main_pid: Option<u32>,
-    orders: Orders,
-}
-
-/// Where a draft broke off: the step, the errno, and which of several.
-pub(super) type Broken = (Step, i32, u32);
 
 impl Prepared {
     /// Puts everything together. Fails as the child would: a user that is not there, a `$MAINPID`
@@ -117,14 +109,17 @@ impl Prepared {
         let ids = identity(request.run)?;
         let said = Said::new(&request, ids);
         let draft = Draft::new(&request, ids, &said)?;
-        let work = if draft.env_files.is_empty() {
-            Work::Settled(Box::new(draft.finish().map_err(|broken| said.failure(broken))?))
+        let work = if draft.waits() {
+            Work::Forked(Box::new(draft))
         } else {
-            Work::EnvFiles(Box::new(draft))
+            Work::Settled(Box::new(draft.finish().map_err(|broken| said.failure(broken))?))
         };
+        let place = request.run.particular.as_ref().and_then(|p| p.ready_fd);
+        let ready = request.ready.zip(place);
         Ok(Prepared {
             stdio: request.stdio,
             listen: request.listen.into_iter().map(|(_, fd)| fd).collect(),
+            ready,
             place: request.place,
             take_terminal: request.take_terminal,
             is_awaited: request.is_awaited,
@@ -170,9 +165,10 @@ impl Said {
             unit: request.unit.to_string(),
             program: first.into_iter().flatten().map(literal).collect(),
             who: who.unwrap_or_default(),
-            dir: request.run.working_dir.clone(),
+            dir: super::draft::working_dir(request.run, ids),
             limits: limits.chain(request.run.limits.iter().map(|l| l.resource.into())).collect(),
             env_files: request.run.env_file.iter().map(|f| f.path.clone()).collect(),
+            particular: request.run.particular.clone(),
         }
     }
 
@@ -184,6 +180,14 @@ impl Said {
             Step::Cgroup => (Stage::Cgroup, self.unit.clone()),
             Step::Session => (Stage::Session, self.program.clone()),
             Step::Stdio => (Stage::Stdio, self.program.clone()),
+            Step::Condition => (Stage::Condition, self.condition(index)),
+            Step::Assert => (Stage::Assert, self.condition(index)),
+            Step::Directory => (Stage::Directory, self.directory(index)),
+            Step::Schedule => {
+                (Stage::Schedule, SCHEDULING.get(index).copied().unwrap_or_default().to_string())
+            }
+            Step::Root => (Stage::Root, self.root()),
+            Step::Rights => (Stage::Rights, "its capabilities".to_string()),
             Step::EnvFile => {
                 (Stage::EnvFile, self.env_files.get(index).cloned().unwrap_or_default())
             }
@@ -195,6 +199,22 @@ impl Said {
             Step::Execve => (Stage::Execve, self.program.clone()),
         };
         ExecFailure { stage, errno, path }
+    }
+}
+
+impl Said {
+    fn condition(&self, index: usize) -> String {
+        let conditions = self.particular.iter().flat_map(|p| p.conditions.iter());
+        conditions.map(groundstate_units::spec::Condition::words).nth(index).unwrap_or_default()
+    }
+
+    fn directory(&self, index: usize) -> String {
+        let directories = self.particular.iter().flat_map(|p| p.directories.iter());
+        directories.flat_map(directory::paths).nth(index).unwrap_or_default()
+    }
+
+    fn root(&self) -> String {
+        self.particular.as_ref().and_then(|p| p.root_dir.clone()).unwrap_or_default()
     }
 }
 
@@ -220,100 +240,4 @@ fn limit_name(resource: Option<u32>) -> String {
     ];
     let name = resource.and_then(|r| NAMES.get(r as usize));
     format!("limit {}", name.unwrap_or(&"?"))
-}
-
-impl Draft {
-    fn new(request: &Request<'_>, ids: Option<&Ids>, said: &Said) -> Result<Draft, ExecFailure> {
-        let mut env = Environment::new(&request.base.passed, ids);
-        env.extend(&request.base.env);
-        env.extend(&request.run.env);
-        let mut last = vec![("GROUNDSTATE_UNIT".to_string(), request.unit.to_string())];
-        if let Some(socket) = request.notify_socket {
-            last.push(("NOTIFY_SOCKET".to_string(), socket.to_string()));
-        }
-        if !request.listen.is_empty() {
-            let names: Vec<_> = request.listen.iter().map(|(name, _)| name.as_str()).collect();
-            last.push(("LISTEN_FDS".to_string(), names.len().to_string()));
-            last.push(("LISTEN_FDNAMES".to_string(), names.join(":")));
-        }
-        last.extend_from_slice(request.extra);
-        let dir = CString::new(request.run.working_dir.as_str())
-            .map_err(|_| said.failure((Step::WorkingDir, libc::EINVAL, 0)))?;
-        let limits = request.run.limits.iter().map(limit);
-        let orders = Orders {
-            programs: Vec::new(),
-            argv: Vec::new(),
-            envp: Vec::new(),
-            listen_pid: !request.listen.is_empty(),
-            limits: request.base.limits.iter().copied().chain(limits).collect(),
-            groups: ids.and_then(|ids| ids.groups.clone()),
-            gid: ids.and_then(|ids| ids.gid),
-            uid: ids.and_then(|ids| ids.uid),
-            dir,
-            umask: request.run.umask,
-        };
-        Ok(Draft {
-            env,
-            env_files: request.run.env_file.clone(),
-            last,
-            line: request.line.clone(),
-            main_pid: request.main_pid.and_then(|pid| u32::try_from(pid.as_raw()).ok()),
-            orders,
-        })
-    }
-
-    /// Reads the env-files, if any, and puts words and environment together.
-    pub(super) fn finish(mut self) -> Result<Orders, Broken> {
-        for (index, file) in (0..).zip(&self.env_files) {
-            match env_file::read(&file.path) {
-                Ok(pairs) => self.env.extend(&pairs),
-                Err(_) if file.optional && !std::path::Path::new(&file.path).exists() => {}
-                Err(error) => {
-                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                    return Err((Step::EnvFile, errno, index));
-                }
-            }
-        }
-        self.env.extend(&self.last);
-        let lookup = |name: &str| self.env.get(name).map(str::to_string);
-        let words = expand(&self.line, &lookup, self.main_pid)
-            .map_err(|broken| (Step::ExecLine, errno(broken), 0))?;
-        let path = self.env.get("PATH").unwrap_or(super::environment::PATH);
-        let pairs = self.env.iter().map(|(name, value)| format!("{name}={value}"));
-        let nul = |_| (Step::ExecLine, libc::EINVAL, 0);
-        let texts = |texts: Vec<String>| {
-            texts.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>().map_err(nul)
-        };
-        let program = words.first().map(String::as_str).unwrap_or_default();
-        self.orders.programs = texts(candidates(program, path))?;
-        self.orders.envp = texts(pairs.collect())?;
-        self.orders.argv = texts(words)?;
-        Ok(self.orders)
-    }
-}
-
-/// What stands for it in a failure, whose words are made from it.
-fn errno(broken: Unexpanded) -> i32 {
-    match broken {
-        Unexpanded::NoMainPid => libc::ESRCH,
-        Unexpanded::TooLong => libc::E2BIG,
-        Unexpanded::Empty => libc::ENOENT,
-    }
-}
-
-/// Where a program may be: itself with a slash in it, else in each directory of PATH.
-fn candidates(program: &str, path: &str) -> Vec<String> {
-    if program.contains('/') {
-        return vec![program.to_string()];
-    }
-    let dirs = path.split(':').filter(|dir| dir.starts_with('/'));
-    dirs.map(|dir| format!("{}/{program}", dir.trim_end_matches('/'))).collect()
-}
-
-fn limit(limit: &ResourceLimit) -> Limit {
-    Limit {
-        resource: limit.resource.into(),
-        soft: limit.soft.unwrap_or(u64::MAX),
-        hard: limit.hard.unwrap_or(u64::MAX),
-    }
 }

@@ -153,7 +153,7 @@ impl Spawner {
     ) -> io::Result<(Pid, Option<Shared>)> {
         let mut ground = self.ground.borrow_mut();
         match work {
-            Work::EnvFiles(draft) => {
+            Work::Forked(draft) => {
                 let pid = launch::thinking(&ground.board, slot, &frame, || draft.finish())?;
                 Ok((pid, None))
             }
@@ -220,7 +220,8 @@ impl Descriptors {
     /// Lifts what is in the way of the targets: the child can then put each in place in turn.
     fn new(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<Descriptors> {
         let mut lifted = Vec::new();
-        let floor = Frame::floor(prepared.listen.len());
+        let place = prepared.ready.as_ref().map(|(_, place)| RawFd::from(*place));
+        let floor = Frame::floor(prepared.listen.len(), place);
         let mut lift = |fd: &OwnedFd| -> io::Result<RawFd> {
             if fd.as_raw_fd() >= floor {
                 return Ok(fd.as_raw_fd());
@@ -234,6 +235,10 @@ impl Descriptors {
             stdio: [lift(input)?, lift(output)?, lift(error)?],
             passed: prepared.listen.iter().map(|fd| lift(fd)).collect::<io::Result<_>>()?,
             report: report.as_ref().map(&mut lift).transpose()?,
+            placed: match &prepared.ready {
+                Some((fd, place)) => Some((lift(fd)?, RawFd::from(*place))),
+                None => None,
+            },
             take_terminal: prepared.take_terminal,
         };
         Ok(Descriptors { frame, _lifted: lifted, _report: report })

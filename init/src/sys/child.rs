@@ -3,64 +3,20 @@
 //! thread-local storage), no allocation, nothing that can panic; all it reads was prepared by
 //! PID 1 in [`Orders`] and is not touched by PID 1 while the child may read it.
 //!
-//! The order of the steps is that of [`Step`]. Groups before user, limits before both (raising
+//! The order of the steps is that of [`Step`] (a forked child does much more in its own code
+//! before it comes here, see [`super::launch::thinking`]). Groups before user, limits before both (raising
 //! one needs the privilege), the directory after (it is entered as the user). On the first
 //! error the step and errno are written to the slot and the child ends: nothing half-made runs.
 
 use super::board::Slot;
 use super::orders::{Frame, Limit, Orders};
 use super::raw;
+use super::rights::{after_user, before_user};
+pub(crate) use super::step::Step;
 use std::ffi::{CString, c_char};
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::Ordering;
-
-/// Where a child is. Numbers are those in the slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub(crate) enum Step {
-    /// Nothing done yet.
-    Begin = 0,
-    /// Entering the cgroup (where the clone did not).
-    Cgroup,
-    /// setsid, and the terminal where one is asked for.
-    Session,
-    /// Descriptors 0–2 and those passed on.
-    Stdio,
-    /// Reading env-files (a forked child only).
-    EnvFile,
-    /// Putting the words of the line together (a forked child only).
-    ExecLine,
-    /// Resource limits.
-    Limits,
-    /// Supplementary groups and group.
-    Group,
-    /// User.
-    User,
-    /// The working directory.
-    WorkingDir,
-    /// execve.
-    Execve,
-}
-
-impl Step {
-    pub(super) fn from_number(number: u32) -> Step {
-        const ALL: [Step; 11] = [
-            Step::Begin,
-            Step::Cgroup,
-            Step::Session,
-            Step::Stdio,
-            Step::EnvFile,
-            Step::ExecLine,
-            Step::Limits,
-            Step::Group,
-            Step::User,
-            Step::WorkingDir,
-            Step::Execve,
-        ];
-        ALL.into_iter().find(|step| *step as u32 == number).unwrap_or(Step::Begin)
-    }
-}
 
 /// [`Frame`] and [`Orders`] as the child reads them: pointers into memory that outlives it.
 #[derive(Debug)]
@@ -156,6 +112,11 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
             must(slot, duplicate(*source, target));
             target = target.wrapping_add(1);
         }
+        if let Some((source, place)) = (*frame).placed {
+            must(slot, duplicate(source, place));
+            close_between(target, place);
+            target = place.wrapping_add(1);
+        }
         if let Some(report) = (*frame).report {
             must(slot, keep_report(report, target));
             target = target.wrapping_add(1);
@@ -165,6 +126,13 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
             enter(slot, Step::Session, 1);
             must(slot, raw::call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0, 0]));
         }
+    }
+}
+
+/// Closes what is at `from` and above it, below `to`.
+fn close_between(from: RawFd, to: RawFd) {
+    if from < to {
+        close_range(from as u32, (to as u32).wrapping_sub(1));
     }
 }
 
@@ -184,6 +152,15 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
             index = index.wrapping_add(1);
             must(slot, set_limit(limit));
         }
+        if let Some(root) = &(*orders).root {
+            enter(slot, Step::Root, 0);
+            must(slot, raw::call(libc::SYS_chroot, [root.as_ptr() as usize, 0, 0, 0, 0, 0]));
+            must(slot, raw::call(libc::SYS_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]));
+        }
+        if let Some(rights) = &(*orders).rights {
+            enter(slot, Step::Rights, 0);
+            must(slot, before_user(rights, (*orders).uid.is_some()));
+        }
         enter(slot, Step::Group, 0);
         if let Some(groups) = &(*orders).groups {
             let args = [groups.len(), groups.as_ptr() as usize, 0, 0, 0, 0];
@@ -198,8 +175,19 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
             let uid = uid as usize;
             must(slot, raw::call(libc::SYS_setresuid, [uid, uid, uid, 0, 0, 0]));
         }
+        if let Some(rights) = &(*orders).rights {
+            enter(slot, Step::Rights, 1);
+            must(slot, after_user(rights, (*orders).uid.is_some()));
+        }
         enter(slot, Step::WorkingDir, 0);
-        must(slot, raw::call(libc::SYS_chdir, [(*orders).dir.as_ptr() as usize, 0, 0, 0, 0, 0]));
+        let dir = [(*orders).dir.as_ptr() as usize, 0, 0, 0, 0, 0];
+        let entered = raw::call(libc::SYS_chdir, dir);
+        let missing = entered == -(libc::ENOENT as isize) || entered == -(libc::ENOTDIR as isize);
+        if missing && (*orders).dir_optional {
+            must(slot, raw::call(libc::SYS_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]));
+        } else {
+            must(slot, entered);
+        }
         raw::call(libc::SYS_umask, [(*orders).umask as usize, 0, 0, 0, 0, 0]);
         if (*orders).listen_pid {
             write_pid((*plan).listen_pid.as_mut_ptr().wrapping_add(LISTEN_PID.len()));

@@ -18,7 +18,9 @@
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`memory`] | – | malloc_trim(3), so that a load leaves nothing behind |
 //! | [`process`] | prctl execveat fork close_range fcntl | a fork that runs on in our own code (the loader) |
-//! | [`terminal`] | ioctl | TIOCSCTTY, KDSIGACCEPT, SIOCSIFFLAGS |
+//! | [`terminal`] | ioctl | TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS |
+//! | [`schedule`] | setpriority ioprio_set sched_setscheduler sched_setaffinity | none of them is in `nix` as the kernel has it |
+//! | [`login`] | pututxline | utmp(5) is the C library's own format |
 //!
 //! Read on at [`child`]; who builds its orders is [`crate::spawn`].
 
@@ -27,13 +29,17 @@
 pub(crate) mod board;
 pub(crate) mod child;
 pub(crate) mod launch;
+pub(crate) mod login;
 pub(crate) mod memfd;
 pub(crate) mod memory;
 pub(crate) mod orders;
 pub(crate) mod process;
 mod raw;
+mod rights;
+pub(crate) mod schedule;
 pub(crate) mod signal;
 pub(crate) mod socket;
+mod step;
 pub(crate) mod terminal;
 pub(crate) mod wait;
 

@@ -29,15 +29,31 @@ pub(crate) struct Frame {
     /// Kept until exec, which closes it: PID 1 sees the end of a pipe. None below the floor.
     /// None at all: PID 1 looks at its memory instead.
     pub report: Option<RawFd>,
+    /// This descriptor becomes that one, above those passed. Not below the floor.
+    pub placed: Option<(RawFd, RawFd)>,
     /// fd 0 becomes the controlling terminal.
     pub take_terminal: bool,
 }
 
 impl Frame {
     /// The first number that is no descriptor of the program.
-    pub(crate) fn floor(passed: usize) -> RawFd {
-        RawFd::try_from(passed).unwrap_or(0).saturating_add(3)
+    pub(crate) fn floor(passed: usize, placed: Option<RawFd>) -> RawFd {
+        let passed = RawFd::try_from(passed).unwrap_or(0).saturating_add(3);
+        passed.max(placed.map_or(0, |placed| placed.saturating_add(1)))
     }
+}
+
+/// What the program may do besides what its user may. capabilities(7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rights {
+    /// The bounding set is cut down to these.
+    pub bound: Option<u64>,
+    /// The ambient set.
+    pub ambient: u64,
+    /// PR_SET_SECUREBITS; 0: as they are.
+    pub secure_bits: u8,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub no_new: bool,
 }
 
 /// The rest: what to run, and as whom.
@@ -59,8 +75,14 @@ pub(crate) struct Orders {
     pub gid: Option<u32>,
     /// All three uids.
     pub uid: Option<u32>,
+    /// Set around the change of the user; None: nothing was asked for.
+    pub rights: Option<Rights>,
+    /// chroot(2).
+    pub root: Option<CString>,
     /// Entered as that user.
     pub dir: CString,
+    /// `/` stands in where it is missing.
+    pub dir_optional: bool,
     /// Mode bits.
     pub umask: u32,
 }

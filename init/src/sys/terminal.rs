@@ -16,6 +16,35 @@ pub(crate) fn accept_keyboard_request(console: BorrowedFd<'_>, signal: u8) -> io
     check(result).map(drop)
 }
 
+/// Makes the terminal the controlling one of this session's leader; `force`: takes it from
+/// another session, which root may. ioctl_tty(2).
+pub(crate) fn take(terminal: BorrowedFd<'_>, force: bool) -> io::Result<()> {
+    // SAFETY: TIOCSCTTY takes a number.
+    let result = unsafe {
+        libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY as _, libc::c_ulong::from(force))
+    };
+    check(result).map(drop)
+}
+
+/// Disconnects everybody who has it open, the caller too (vhangup(2) of any terminal).
+pub(crate) fn hang_up(terminal: BorrowedFd<'_>) -> io::Result<()> {
+    const TIOCVHANGUP: libc::c_ulong = 0x5437;
+    // SAFETY: TIOCVHANGUP takes nothing.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), TIOCVHANGUP as _) }).map(drop)
+}
+
+/// Nobody has it for himself alone, and a virtual console shows text. What is no such
+/// terminal refuses, and that is fine.
+pub(crate) fn make_plain(terminal: BorrowedFd<'_>) {
+    const KDSETMODE: libc::c_ulong = 0x4B3A;
+    const KD_TEXT: libc::c_ulong = 0;
+    // SAFETY: both take numbers at most.
+    unsafe {
+        libc::ioctl(terminal.as_raw_fd(), libc::TIOCNXCL as _);
+        libc::ioctl(terminal.as_raw_fd(), KDSETMODE as _, KD_TEXT);
+    }
+}
+
 /// Brings the device `lo` up. netdevice(7).
 pub(crate) fn loopback_up() -> io::Result<()> {
     let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;

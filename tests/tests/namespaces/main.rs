@@ -10,12 +10,15 @@
     reason = "these are tests"
 )]
 
+mod command;
 mod control;
+mod directory;
 mod failure;
 mod fault;
 mod goal;
 mod log;
 mod notify;
+mod outfit;
 mod path;
 mod pid_file;
 mod process;

@@ -22,6 +22,8 @@ pub enum Stage {
     Fork,
     /// Making or entering the cgroup.
     Cgroup,
+    /// A setting of the cgroup, such as a limit.
+    Controller,
     /// A new session.
     Session,
     /// stdin, stdout, stderr.
@@ -37,6 +39,16 @@ pub enum Stage {
     User,
     /// The working directory.
     WorkingDir,
+    /// A condition does not hold; init makes [`Event::Skipped`] of it.
+    Condition,
+    /// Making a directory.
+    Directory,
+    /// Priorities and processors.
+    Schedule,
+    /// chroot(2).
+    Root,
+    /// Capabilities.
+    Rights,
     /// Reading an env-file.
     EnvFile,
     /// The words of the exec line.
@@ -55,6 +67,7 @@ impl Stage {
         match self {
             Stage::Fork => "fork",
             Stage::Cgroup => "cgroup",
+            Stage::Controller => "cgroup setting",
             Stage::Session => "setsid",
             Stage::Stdio => "stdio",
             Stage::Assert => "assert",
@@ -62,6 +75,11 @@ impl Stage {
             Stage::Group => "group",
             Stage::User => "user",
             Stage::WorkingDir => "chdir",
+            Stage::Condition => "condition",
+            Stage::Directory => "mkdir",
+            Stage::Schedule => "scheduling",
+            Stage::Root => "chroot",
+            Stage::Rights => "capabilities",
             Stage::EnvFile => "env-file",
             Stage::ExecLine => "exec line",
             Stage::Execve => "execve",

@@ -193,8 +193,13 @@ impl fmt::Display for ExecFailure {
             Stage::Assert => return write!(f, "{path} is not so (assert)"),
             Stage::WorkingDir => write!(f, "cannot enter {path} ({stage}): ")?,
             Stage::EnvFile => write!(f, "cannot read {path} ({stage}): ")?,
+            Stage::Condition => return write!(f, "{path} is not so ({stage})"),
+            Stage::Directory => write!(f, "cannot make {path} ({stage}): ")?,
+            Stage::Root => write!(f, "cannot enter {path} ({stage}): ")?,
             Stage::User | Stage::Group => write!(f, "cannot become {path} ({stage}): ")?,
-            Stage::Limits => write!(f, "cannot set {path} ({stage}): ")?,
+            Stage::Limits | Stage::Controller | Stage::Schedule | Stage::Rights => {
+                write!(f, "cannot set {path} ({stage}): ")?;
+            }
             Stage::Listen => write!(f, "cannot listen on {path} ({stage}): ")?,
             Stage::Fork
             | Stage::Cgroup

@@ -15,7 +15,7 @@ use crate::value::{self, Mistake, mistake};
 impl Reader<'_> {
     pub(super) fn particular(&mut self, kind: Kind) -> Option<Box<Particular>> {
         let (working_dir_optional, _) = self.working_dir();
-        let particular = Particular {
+        let mut particular = Particular {
             conditions: self.conditions(),
             env_pass: self.names_of_variables("env-pass", passed),
             env_unset: self.names_of_variables("env-unset", unset),
@@ -43,6 +43,8 @@ impl Reader<'_> {
             ignore_sigpipe: self.value("ignore-sigpipe", false, value::boolean),
             lenient: false,
         };
+        let wanted = particular.is_any() || self.field("exec-stop").is_some();
+        particular.lenient = self.manifest.imported && wanted;
         particular.is_any().then(|| Box::new(particular))
     }
 
@@ -84,6 +86,10 @@ impl Reader<'_> {
     pub(super) fn working_dir(&mut self) -> (bool, String) {
         let root = (false, "/".to_string());
         let Some(field) = self.field("working-dir") else { return root };
+        // The other key for which YAML's null is the value that was meant.
+        if field.node.scalar().is_some_and(|scalar| scalar.is_null() && scalar.text == "~") {
+            return (false, "~".to_string());
+        }
         let read = field.value(&mut self.found, |text| {
             let (bare, optional) = match text.strip_prefix('-') {
                 Some(bare) => (bare, true),

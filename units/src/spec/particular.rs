@@ -52,7 +52,8 @@ pub struct Particular {
     pub fd_store: u16,
     /// SIGPIPE is ignored, not deadly.
     pub ignore_sigpipe: bool,
-    /// From an imported file: a limit of its cgroup that can not be set is a warning.
+    /// From an imported file: a limit of its cgroup that can not be set is a warning, and its
+    /// exec-stop is followed by the stop signal.
     pub lenient: bool,
 }
 

@@ -129,6 +129,8 @@ pub(crate) fn start(
         extra: &[],
         stdio: [null.input, null.output.clone(), null.output],
         listen: vec![],
+        ready: None,
+        first: true,
         place: None,
         take_terminal: false,
         is_awaited: false,

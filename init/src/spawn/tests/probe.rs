@@ -103,6 +103,8 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
             extra: &[],
             stdio: [null.input, Rc::new(write.into()), null.output],
             listen: vec![],
+            ready: None,
+            first: true,
             place: None,
             take_terminal: false,
             is_awaited: false,

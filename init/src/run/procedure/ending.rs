@@ -1,0 +1,365 @@
+//! How a run is ended: exec-stop where the run has been ready and there is one, else the
+//! stop signal to the main process; when that has ended, TERM to the rest of the cgroup;
+//! KILL when the machine says so (`kill-mode`, `kill-final` and `stop-final-signal` change
+//! who and by what). An exec-stop that fails is followed by the signal. When no process
+//! is left, exec-stop-post is run, and what the unit leaves is removed.
+
+use super::{Alarm, Deed, Deeds, Part, Procedure, Step, Whom};
+use groundstate_units::machine::action::StopReason;
+use groundstate_units::machine::event::Event;
+use groundstate_units::spec::{
+    DirectoryKind, Ending, Exit, Keep, KillMode, Kind, OomPolicy, Particular,
+};
+use std::time::Duration;
+
+/// SIGHUP.
+const HUP: u8 = 1;
+/// SIGABRT, for a watchdog.
+const ABRT: u8 = 6;
+/// SIGKILL.
+const KILL: u8 = 9;
+/// SIGTERM, for the rest.
+const TERM: u8 = 15;
+/// Another last signal than KILL may take that long.
+const FINAL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How a run ended, for its exec-stop-post. systemd.exec(5), `$SERVICE_RESULT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// `$SERVICE_RESULT`.
+    pub(crate) result: &'static str,
+    /// Of the main process, if one ended: `$EXIT_CODE` and `$EXIT_STATUS`.
+    pub(crate) exit: Option<Exit>,
+}
+
+impl Procedure {
+    fn ending(&self) -> Ending {
+        self.particular().map(|p| p.ending).unwrap_or_default()
+    }
+
+    /// Stop it.
+    pub(crate) fn stop(&mut self, reason: &StopReason, nothing_left: bool) -> Deeds {
+        if nothing_left {
+            return vec![Deed::Forget];
+        }
+        if self.stopping {
+            return Vec::new();
+        }
+        self.stopping = true;
+        self.again = !matches!(reason, StopReason::NotNeeded | StopReason::Shutdown);
+        let mut deeds = Vec::new();
+        match reason {
+            StopReason::StartTimeout | StopReason::RunTimeout => self.result = Some("timeout"),
+            StopReason::Watchdog => {
+                self.result = Some("watchdog");
+                deeds.extend(self.abort());
+            }
+            StopReason::NotNeeded
+            | StopReason::Changed
+            | StopReason::RestartAsked
+            | StopReason::Lost(_)
+            | StopReason::ProviderStops(_)
+            | StopReason::Leftovers
+            | StopReason::Shutdown => {}
+        }
+        if self.step == Step::Idle {
+            self.step = Step::StopRest;
+            return vec![Deed::Look];
+        }
+        if self.closing {
+            return vec![Deed::Look];
+        }
+        let starting = matches!(self.step, Step::Line(_));
+        if starting && (!self.is_foreground() || !self.was_ready) {
+            self.step = Step::StopMain;
+            deeds.extend(self.signal_main());
+            return deeds;
+        }
+        let broken = matches!(
+            reason,
+            StopReason::Leftovers
+                | StopReason::StartTimeout
+                | StopReason::RunTimeout
+                | StopReason::Watchdog
+        );
+        deeds.extend(match self.was_ready && !broken {
+            true => self.stop_lines(),
+            false => self.stop_by_signal(),
+        });
+        deeds
+    }
+
+    /// exec-stop, where there is one.
+    pub(super) fn stop_lines(&mut self) -> Deeds {
+        if !self.plan.has(Part::Stop(0)) {
+            return self.stop_by_signal();
+        }
+        self.step = Step::StopLine(0);
+        vec![Deed::Spawn(Part::Stop(0))]
+    }
+
+    /// A watchdog stops by ABRT, and gives time for a core to be written.
+    fn abort(&mut self) -> Deeds {
+        self.stop_signal = ABRT;
+        match self.ending().abort_timeout {
+            Some(span) => vec![
+                Deed::Tell(Event::ExtendTimeout(self.run, span)),
+                Deed::Wake(Alarm::Kill, span),
+            ],
+            None => Vec::new(),
+        }
+    }
+
+    /// In kill-mode none nobody is signalled, whatever lives.
+    fn signal_main(&self) -> Deeds {
+        self.signal(Whom::Main)
+    }
+
+    fn signal(&self, whom: Whom) -> Deeds {
+        let mut deeds = vec![Deed::Signal(whom, self.stop_signal)];
+        if self.ending().hup {
+            deeds.push(Deed::Signal(whom, HUP));
+        }
+        deeds
+    }
+
+    pub(super) fn stop_by_signal(&mut self) -> Deeds {
+        if self.ending().mode == KillMode::None {
+            return self.abandon();
+        }
+        let draining = matches!(self.step, Step::Draining(_));
+        if self.main_alive {
+            self.step = Step::StopMain;
+            return self.signal_main();
+        }
+        if draining {
+            return self.drained().into_iter().chain(self.stop_rest()).collect();
+        }
+        if (self.exit_told || self.closing) && !self.headless {
+            return self.stop_rest();
+        }
+        if self.ending().mode == KillMode::Process {
+            return self.abandon();
+        }
+        // No main process is known: all are asked the way the unit wants to be asked.
+        self.step = Step::StopRest;
+        let mut deeds = self.signal(Whom::All);
+        deeds.push(Deed::Look);
+        deeds
+    }
+
+    /// What lives on does so without init.
+    fn abandon(&mut self) -> Deeds {
+        self.abandoned = true;
+        self.step = Step::StopRest;
+        vec![Deed::Look]
+    }
+
+    pub(super) fn stop_ended(&mut self, n: usize, exit: Exit) -> Deeds {
+        if self.step != Step::StopLine(n) {
+            return vec![Deed::Look];
+        }
+        if exit != Exit::Code(0) {
+            return self.stop_by_signal();
+        }
+        let next = Part::Stop(n + 1);
+        if self.plan.has(next) {
+            self.step = Step::StopLine(n + 1);
+            return vec![Deed::Spawn(next)];
+        }
+        if self.ending().mode == KillMode::None {
+            return self.abandon();
+        }
+        if self.main_alive && self.particular().is_some_and(|p| p.lenient) {
+            return self.stop_by_signal();
+        }
+        if self.main_alive {
+            // It was told to end; the machine's stop-timeout watches over it.
+            self.step = Step::StopMain;
+            return Vec::new();
+        }
+        self.stop_rest()
+    }
+
+    pub(super) fn stop_rest(&mut self) -> Deeds {
+        self.step = Step::StopRest;
+        match self.ending().mode {
+            KillMode::Group => vec![Deed::Signal(Whom::All, TERM), Deed::Look],
+            KillMode::Mixed => vec![Deed::Kill, Deed::Look],
+            KillMode::Process | KillMode::None => self.abandon(),
+        }
+    }
+
+    /// Kill it.
+    pub(crate) fn kill(&mut self) -> Deeds {
+        self.stopping = true;
+        // What is left to do at the end is not waited for any longer, but for the removing.
+        self.last = usize::MAX;
+        self.step = Step::StopRest;
+        let ending = self.ending();
+        match ending.mode {
+            _ if !ending.kill => self.abandon(),
+            KillMode::None => self.abandon(),
+            KillMode::Process => {
+                self.abandoned = true;
+                vec![Deed::KillMain, Deed::Look]
+            }
+            KillMode::Group | KillMode::Mixed if ending.final_signal != KILL => vec![
+                Deed::Signal(Whom::All, ending.final_signal),
+                Deed::Wake(Alarm::Kill, FINAL_PATIENCE),
+                Deed::Look,
+            ],
+            KillMode::Group | KillMode::Mixed => vec![Deed::Kill, Deed::Look],
+        }
+    }
+
+    /// The kernel has killed a process of the run for want of memory.
+    pub(crate) fn out_of_memory(&mut self) -> Deeds {
+        if self.stopping || self.exit_told || self.ending().oom_policy == OomPolicy::Continue {
+            return Vec::new();
+        }
+        self.result = Some("oom-kill");
+        let mut deeds = vec![Deed::Tell(Event::OutOfMemory(self.run))];
+        if self.main_alive {
+            deeds.extend(self.signal_main());
+        }
+        deeds
+    }
+
+    /// The main process was killed for want of memory.
+    pub(crate) fn main_out_of_memory(&mut self) -> Deeds {
+        if self.stopping || self.exit_told {
+            return Vec::new();
+        }
+        self.result = Some("oom-kill");
+        vec![Deed::Tell(Event::OutOfMemory(self.run))]
+    }
+
+    /// How it ended, as far as is known.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let by_exit = match self.exit {
+            None if self.failure.is_some() => "resources",
+            None | Some(Exit::Code(0)) => "success",
+            Some(exit) if self.success.lists(exit) => "success",
+            // Asked to end, it ended by that.
+            Some(Exit::Signal { signal: HUP | 2 | 13 | TERM, .. }) if self.stopping => "success",
+            Some(Exit::Code(_)) => "exit-code",
+            Some(Exit::Signal { core: true, .. }) => "core-dump",
+            Some(Exit::Signal { .. }) => "signal",
+        };
+        Outcome { result: self.result.unwrap_or(by_exit), exit: self.exit }
+    }
+
+    /// What is done when nothing is left, one after another.
+    fn next_last(&mut self) -> Option<Part> {
+        let part = Part::StopPost(self.last);
+        if self.plan.has(part) {
+            self.last = self.last.saturating_add(1);
+            return Some(part);
+        }
+        let due = self.has_something_to_clean() && !std::mem::replace(&mut self.cleaned, true);
+        due.then_some(Part::Clean)
+    }
+
+    fn has_something_to_clean(&self) -> bool {
+        let kept = |particular: &Particular| match particular.runtime_dir_keep {
+            Keep::No => false,
+            Keep::Restart => self.again,
+            Keep::Yes => true,
+        };
+        let runtime = |particular: &Particular| {
+            particular.directories.iter().any(|d| d.kind == DirectoryKind::Runtime)
+        };
+        self.particular().is_some_and(|p| (runtime(p) && !kept(p)) || !p.stdio.utmp_id.is_empty())
+    }
+
+    fn is_success(&self, exit: Exit) -> bool {
+        exit == Exit::Code(0) || self.success.lists(exit)
+    }
+
+    fn has_last_work(&self) -> bool {
+        self.plan.has(Part::StopPost(0)) || self.has_something_to_clean()
+    }
+
+    /// What a look at the cgroup gave: something, or nothing, is left. `lines`: a process
+    /// init started for the run has not been reaped yet.
+    pub(crate) fn looked(&mut self, something: bool, lines: bool) -> Deeds {
+        let ending = self.ending();
+        let unwaited = ending.mode == KillMode::None || !ending.kill;
+        let left = match self.abandoned {
+            // The last lines are waited for in any case.
+            true if self.step == Step::Last => lines && !self.main_alive,
+            true => lines && !unwaited,
+            false => something || lines,
+        };
+        if let Some(exit) = self.ended.take() {
+            // A script that has done its work is up until it is stopped; all others end now, and
+            // what there is to do then is done while the machine waits for it.
+            let stays = self.is_script() && self.is_success(exit) && !self.stopping;
+            self.gone_told = !left && (stays || !self.has_last_work());
+            if self.gone_told {
+                return vec![Deed::Tell(Event::Ended(self.run, exit))];
+            }
+            let again = (!left).then_some(Deed::Look);
+            let told = Deed::Tell(Event::Exited(self.run, exit));
+            return [told].into_iter().chain(again).collect();
+        }
+        if left {
+            return Vec::new();
+        }
+        if self.step == Step::Seeking {
+            return self.main_not_found(
+                "its launcher ended, no process of it is left, and there is no pid file"
+                    .to_string(),
+            );
+        }
+        if self.headless && !self.exit_told && !self.stopping {
+            return self.told_exit(Exit::Code(0));
+        }
+        self.nothing_left()
+    }
+
+    /// No process is left.
+    fn nothing_left(&mut self) -> Deeds {
+        let waits = matches!(self.step, Step::StopLine(_) | Step::Line(_) | Step::Draining(_));
+        let unbegun = self.failure.is_some() || self.skipped.is_some();
+        if !unbegun && (self.stopping || self.closing) {
+            let over = self.exit_told || !self.main_alive || self.abandoned;
+            if !over || waits {
+                return Vec::new();
+            }
+        } else if !unbegun {
+            if !self.exit_told || waits || self.gone_told {
+                return Vec::new();
+            }
+            let well = self.exit.is_some_and(|exit| self.is_success(exit));
+            let once = self.plan.kind == Kind::Oneshot;
+            // One that stays up without a process, until it is stopped, is told Gone twice: as it
+            // was left by its last, and as its stop was done.
+            if once && well && self.plan.has_stop_work {
+                self.gone_told = true;
+                return vec![Deed::Tell(Event::Gone(self.run))];
+            }
+            // The machine tells it to stop, and what there is to do is done then.
+            let fails = self.plan.kind == Kind::BackgroundScripted && well;
+            if self.has_last_work() && !fails {
+                return Vec::new();
+            }
+        }
+        if let Some(part) = self.next_last() {
+            self.step = Step::Last;
+            return vec![Deed::Spawn(part)];
+        }
+        self.gone_told = true;
+        if let (true, Some(exit)) = (std::mem::take(&mut self.closing), self.exit) {
+            self.exit_told = true;
+            return vec![Deed::Tell(Event::Ended(self.run, exit))];
+        }
+        let told = match (self.skipped.take(), self.failure.take()) {
+            (Some(condition), _) => Event::Skipped(self.run, condition),
+            (None, Some(failure)) => Event::StartFailed(self.run, failure),
+            (None, None) => Event::Gone(self.run),
+        };
+        vec![Deed::Tell(told), Deed::Forget]
+    }
+}

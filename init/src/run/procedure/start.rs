@@ -1,0 +1,252 @@
+//! The start of a run: its lines one after another, until it is ready or has ended.
+
+use super::{Alarm, Deed, Deeds, Part, Procedure, Step};
+use groundstate_units::machine::event::{Event, ExecFailure, Stage};
+use groundstate_units::spec::{Exit, Kind, MainPid};
+use std::time::Duration;
+
+/// The pause before the second ready-exec and all after it.
+const READY_PAUSE: Duration = Duration::from_millis(250);
+/// The longest a unit with start-idle waits for others.
+const IDLE: Duration = Duration::from_secs(5);
+
+impl Procedure {
+    /// The beginning.
+    pub(crate) fn begin(&mut self) -> Deeds {
+        if self.particular().is_some_and(|p| p.start_idle) {
+            self.step = Step::Idle;
+            return vec![Deed::Wake(Alarm::Idle, IDLE)];
+        }
+        self.go()
+    }
+
+    /// The first line.
+    pub(crate) fn go(&mut self) -> Deeds {
+        let mut deeds = Vec::new();
+        if self.plan.has_pid_file {
+            deeds.push(Deed::RemovePidFile);
+        }
+        deeds.extend(self.next(None));
+        deeds
+    }
+
+    /// The line of the start after this one.
+    fn next(&mut self, part: Option<Part>) -> Deeds {
+        let candidates = match part {
+            None => [Part::Condition(0), Part::Pre(0), Part::Start(0)],
+            Some(Part::Condition(n)) => [Part::Condition(n + 1), Part::Pre(0), Part::Start(0)],
+            Some(Part::Pre(n)) => [Part::Pre(n + 1), Part::Start(0), Part::Start(0)],
+            Some(Part::Start(n)) => [Part::Start(n + 1); 3],
+            Some(_) => [Part::Main; 3],
+        };
+        match candidates.into_iter().find(|part| self.plan.has(*part)) {
+            Some(part) => vec![self.line(part)],
+            // A oneshot that only stops something.
+            None => self.script_ended(Exit::Code(0)),
+        }
+    }
+
+    pub(super) fn line(&mut self, part: Part) -> Deed {
+        self.step = Step::Line(part);
+        Deed::Spawn(part)
+    }
+
+    /// With a `-` before the line a failure is none.
+    fn forgive(&self, part: Part, exit: Exit) -> Exit {
+        if self.plan.forgives(part) { Exit::Code(0) } else { exit }
+    }
+
+    /// The line's program was executed.
+    pub(crate) fn executed(&mut self, part: Part) -> Deeds {
+        let main = matches!(part, Part::Start(_));
+        if !main || std::mem::replace(&mut self.executed_told, true) {
+            return Vec::new();
+        }
+        self.main_alive |= self.is_foreground();
+        let mut deeds = vec![Deed::Tell(Event::Executed(self.run))];
+        if self.stopping || self.exit_told {
+            return deeds;
+        }
+        deeds.extend(self.first_ping());
+        if self.plan.kind == Kind::ForegroundSupervised {
+            deeds.extend(self.await_readiness());
+        }
+        deeds
+    }
+
+    pub(super) fn first_ping(&self) -> Option<Deed> {
+        let every = self.particular()?.watchdog?;
+        Some(Deed::Tell(Event::WatchdogEvery(self.run, every)))
+    }
+
+    /// What makes a unit ready that does not say so itself, and is not left to the machine.
+    fn await_readiness(&mut self) -> Deeds {
+        let particular = self.particular();
+        if let Some(span) = particular.and_then(|p| p.ready_wait) {
+            return vec![Deed::Wake(Alarm::ReadyWait, span)];
+        }
+        if particular.is_some_and(|p| p.ready_exec.is_some()) {
+            return vec![Deed::Spawn(Part::Ready)];
+        }
+        let tells = self.plan.has_grep || particular.is_some_and(|p| p.ready_fd.is_some());
+        if tells || !self.plan.has(Part::Post(0)) { Vec::new() } else { self.ready() }
+    }
+
+    pub(super) fn is_foreground(&self) -> bool {
+        matches!(self.plan.kind, Kind::ForegroundNotified | Kind::ForegroundSupervised)
+    }
+
+    /// The line's program could not be executed. Its process, if any, has ended.
+    pub(crate) fn not_executed(&mut self, part: Part, failure: ExecFailure) -> Deeds {
+        if failure.stage == Stage::Condition {
+            self.skipped = Some(failure.path);
+            self.step = Step::Up;
+            (self.last, self.cleaned) = (usize::MAX, true);
+            return vec![Deed::Look];
+        }
+        if failure.stage != Stage::Assert && self.plan.forgives(part) {
+            return self.exited(part, Exit::Code(0));
+        }
+        match part {
+            Part::Condition(_) | Part::Pre(_) | Part::Start(_) if self.executed_told => {
+                // A later line of a oneshot: the run had begun, so it ends.
+                self.protocol(format!("{}: {}", failure.stage.as_str(), failure.path))
+            }
+            Part::Condition(_) | Part::Pre(_) | Part::Start(_) => {
+                self.failure = Some(failure);
+                self.main_alive = false;
+                self.step = Step::Up;
+                vec![Deed::Kill, Deed::Look]
+            }
+            Part::Ready | Part::Post(_) => {
+                self.post_failed(part, &format!("{}: {}", failure.stage.as_str(), failure.path))
+            }
+            Part::Stop(_) => self.stop_by_signal(),
+            Part::StopPost(_) | Part::Clean => vec![Deed::Look],
+            Part::Reload(_) => self.reload_ended(false),
+            Part::Main => Vec::new(),
+        }
+    }
+
+    /// The line's process has ended.
+    pub(crate) fn exited(&mut self, part: Part, exit: Exit) -> Deeds {
+        let exit = self.forgive(part, exit);
+        let well = exit == Exit::Code(0);
+        match part {
+            Part::Condition(_) | Part::Pre(_) => self.pre_ended(part, exit),
+            Part::Start(n) => self.start_ended(n, exit),
+            Part::Ready if well => self.ready(),
+            Part::Ready if self.is_starting() => vec![Deed::Wake(Alarm::ReadyAgain, READY_PAUSE)],
+            Part::Ready => vec![Deed::Look],
+            Part::Post(n) => self.post_ended(n, exit),
+            Part::Stop(n) => self.stop_ended(n, exit),
+            Part::StopPost(_) | Part::Clean => vec![Deed::Look],
+            Part::Reload(n) => {
+                let next = Part::Reload(n + 1);
+                match self.plan.has(next) {
+                    true if well && !self.stopping => vec![Deed::Spawn(next)],
+                    more => self.reload_ended(well && !more),
+                }
+            }
+            Part::Main => self.main_ended(exit),
+        }
+    }
+
+    fn pre_ended(&mut self, part: Part, exit: Exit) -> Deeds {
+        if self.stopping {
+            return self.told_exit(exit);
+        }
+        match (part, exit) {
+            (_, Exit::Code(0)) => self.next(Some(part)),
+            (Part::Condition(n), Exit::Code(1..=254)) => {
+                let number = n.saturating_add(1);
+                let one = !self.plan.has(Part::Condition(1));
+                let which = if one { String::new() } else { format!(" {number}") };
+                self.skipped = Some(format!("exec-condition{which}"));
+                self.result = Some("exec-condition");
+                self.step = Step::Up;
+                vec![Deed::Look]
+            }
+            _ if self.success.lists(exit) => {
+                self.protocol(format!("{} ended with {exit:?}", part.key()))
+            }
+            _ => self.told_exit(exit),
+        }
+    }
+
+    fn start_ended(&mut self, n: usize, exit: Exit) -> Deeds {
+        let well = exit == Exit::Code(0) || self.success.lists(exit);
+        match self.plan.kind {
+            Kind::Oneshot if well && self.plan.has(Part::Start(n + 1)) && !self.stopping => {
+                self.next(Some(Part::Start(n)))
+            }
+            Kind::Oneshot | Kind::BackgroundScripted if well => self.script_ended(exit),
+            Kind::BackgroundPidfile if well && !self.stopping => {
+                self.step = Step::Seeking;
+                match self.particular().map(|p| p.main_pid).unwrap_or_default() {
+                    MainPid::File => vec![Deed::SeekPidFile],
+                    MainPid::Guess => vec![Deed::GuessMain],
+                    MainPid::None => self.main_unknown(),
+                }
+            }
+            Kind::ForegroundNotified
+            | Kind::ForegroundSupervised
+            | Kind::BackgroundPidfile
+            | Kind::BackgroundScripted
+            | Kind::Oneshot => self.main_ended(exit),
+            Kind::Virtual | Kind::Socket | Kind::Timer | Kind::Path => Vec::new(),
+        }
+    }
+
+    /// The last line of a script has ended well.
+    fn script_ended(&mut self, exit: Exit) -> Deeds {
+        if self.stopping || !self.plan.has(Part::Post(0)) {
+            return self.script_done(exit);
+        }
+        self.exit = Some(exit);
+        self.posted = true;
+        vec![self.line(Part::Post(0))]
+    }
+
+    /// A oneshot that leaves nothing behind takes back what it did before it tells its end.
+    fn script_done(&mut self, exit: Exit) -> Deeds {
+        if self.plan.kind != Kind::Oneshot || self.plan.remain || self.stopping {
+            return self.told_exit(exit);
+        }
+        (self.exit, self.closing, self.was_ready) = (Some(exit), true, true);
+        self.stop_lines()
+    }
+
+    fn post_ended(&mut self, n: usize, exit: Exit) -> Deeds {
+        if self.step != Step::Line(Part::Post(n)) {
+            return vec![Deed::Look];
+        }
+        if exit != Exit::Code(0) {
+            return self.post_failed(Part::Post(n), &format!("ended with {}", words(exit)));
+        }
+        let next = Part::Post(n + 1);
+        if self.plan.has(next) {
+            return vec![self.line(next)];
+        }
+        if self.is_script() {
+            let exit = self.exit.unwrap_or(Exit::Code(0));
+            return self.script_done(exit);
+        }
+        self.step = Step::Up;
+        self.told_ready()
+    }
+
+    pub(super) fn post_failed(&mut self, part: Part, how: &str) -> Deeds {
+        if self.stopping || self.exit_told {
+            return vec![Deed::Look];
+        }
+        self.protocol(format!("{} {how}", part.key()))
+    }
+}
+
+fn words(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("status {code}"),
+        Exit::Signal { signal, .. } => format!("signal {signal}"),
+    }
+}

@@ -1,0 +1,385 @@
+//! Whether a condition holds, found out in the child that would run the unit's first line:
+//! a question may have to wait for a dead file system. systemd.unit(5), "Conditions and
+//! Asserts". What nothing on this machine can tell does not hold.
+
+use super::pattern;
+use groundstate_units::account::Accounts;
+use groundstate_units::comparison::{Comparison, compare_versions};
+use groundstate_units::spec::{Condition, ConditionKind};
+use groundstate_units::{capability, value};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::sys::utsname::uname;
+use nix::unistd::{Uid, getgid, getgroups};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// The first that does not hold, by its place in the list: all must, and of those marked
+/// with `|` one. Conditions before asserts.
+pub(super) fn unmet(conditions: &[Condition]) -> Option<usize> {
+    for assert in [false, true] {
+        let of_class = || conditions.iter().enumerate().filter(move |(_, c)| c.assert == assert);
+        if let Some((index, _)) = of_class().find(|(_, c)| !c.any && !holds(c)) {
+            return Some(index);
+        }
+        let mut any = of_class().filter(|(_, c)| c.any).peekable();
+        if let Some((index, _)) = any.peek().copied()
+            && !any.any(|(_, condition)| holds(condition))
+        {
+            return Some(index);
+        }
+    }
+    None
+}
+
+fn holds(condition: &Condition) -> bool {
+    ask(condition.kind, &condition.argument) != condition.negated
+}
+
+fn ask(kind: ConditionKind, argument: &str) -> bool {
+    let path = Path::new(argument);
+    match kind {
+        ConditionKind::PathExists => path.exists(),
+        ConditionKind::PathExistsGlob => pattern::finds(argument),
+        ConditionKind::PathIsDirectory => path.is_dir(),
+        ConditionKind::PathIsSymlink => path.is_symlink(),
+        ConditionKind::PathIsMountPoint => is_mount_point(path),
+        ConditionKind::PathWritable => {
+            statvfs(path).is_ok_and(|fs| !fs.flags().contains(FsFlags::ST_RDONLY))
+        }
+        ConditionKind::DirectoryNotEmpty => {
+            path.read_dir().is_ok_and(|mut entries| entries.next().is_some())
+        }
+        ConditionKind::FileNotEmpty => path.metadata().is_ok_and(|f| f.is_file() && f.len() > 0),
+        ConditionKind::FileExecutable => {
+            path.metadata().is_ok_and(|f| f.is_file() && f.permissions().mode() & 0o111 != 0)
+        }
+        ConditionKind::KernelCmdline => is_on_command_line(&text("/proc/cmdline"), argument),
+        ConditionKind::Virtualization => is_virtual(argument),
+        ConditionKind::Capability => has_capability(argument),
+        ConditionKind::Security => has_security(argument),
+        ConditionKind::AcPower => value::boolean(argument) == Ok(is_on_mains()),
+        ConditionKind::FirstBoot => value::boolean(argument) == Ok(is_first_boot()),
+        ConditionKind::Host => is_host(argument),
+        ConditionKind::Architecture => is_architecture(argument),
+        ConditionKind::User => is_user(argument),
+        ConditionKind::Group => is_in_group(argument),
+        ConditionKind::Cpus => compares(argument, processors(), |n| n.parse().ok()),
+        ConditionKind::Memory => compares(argument, memory(), |n| value::size(n).ok()),
+        ConditionKind::KernelVersion => is_release(argument),
+        ConditionKind::Environment => match argument.split_once('=') {
+            Some((name, value)) => std::env::var(name).is_ok_and(|found| found == value),
+            None => std::env::var_os(argument).is_some(),
+        },
+    }
+}
+
+/// A file, or nothing.
+fn text(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn is_mount_point(path: &Path) -> bool {
+    let (Ok(path), Ok(text)) =
+        (path.canonicalize(), std::fs::read_to_string("/proc/self/mountinfo"))
+    else {
+        return false;
+    };
+    let points = text.lines().filter_map(|line| line.split(' ').nth(4));
+    points.map(unescape).any(|point| Path::new(&point) == path)
+}
+
+/// The kernel writes blanks and backslashes in octal there.
+fn unescape(text: &str) -> String {
+    let mut plain = text.to_string();
+    for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
+        plain = plain.replace(code, character);
+    }
+    plain
+}
+
+/// A word as it stands; a name also as the name of an assignment.
+fn is_on_command_line(line: &str, argument: &str) -> bool {
+    line.split_whitespace().any(|word| {
+        word == argument
+            || (!argument.contains('=')
+                && word.split_once('=').is_some_and(|(name, _)| name == argument))
+    })
+}
+
+/// The name of the container or the hypervisor, by what each leaves to see.
+fn container() -> Option<String> {
+    if let Ok(name) = std::env::var("container")
+        && !name.is_empty()
+    {
+        return Some(name);
+    }
+    let traces = [("/run/.containerenv", "podman"), ("/.dockerenv", "docker")];
+    traces.iter().find(|(path, _)| Path::new(path).exists()).map(|(_, name)| (*name).to_string())
+}
+
+fn hypervisor() -> Option<&'static str> {
+    let tables = ["product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version"];
+    let vendors = [
+        ("KVM", "kvm"),
+        ("OpenStack", "kvm"),
+        ("KubeVirt", "kvm"),
+        ("Amazon EC2", "amazon"),
+        ("QEMU", "qemu"),
+        ("VMware", "vmware"),
+        ("VMW", "vmware"),
+        ("innotek GmbH", "oracle"),
+        ("VirtualBox", "oracle"),
+        ("Xen", "xen"),
+        ("Bochs", "bochs"),
+        ("Parallels", "parallels"),
+        ("BHYVE", "bhyve"),
+        ("Hyper-V", "microsoft"),
+        ("Virtual Machine", "microsoft"),
+        ("Apple Virtualization", "apple"),
+        ("Google Compute Engine", "google"),
+    ];
+    for table in tables {
+        let said = text(&format!("/sys/class/dmi/id/{table}"));
+        if let Some((_, name)) = vendors.iter().find(|(vendor, _)| said.starts_with(vendor)) {
+            return Some(name);
+        }
+    }
+    if Path::new("/proc/xen").exists() {
+        return Some("xen");
+    }
+    let flags = text("/proc/cpuinfo");
+    let flags = flags.lines().find(|line| line.starts_with("flags"));
+    flags.filter(|line| line.split(' ').any(|flag| flag == "hypervisor")).map(|_| "vm-other")
+}
+
+fn is_virtual(argument: &str) -> bool {
+    let (container, hypervisor) = (container(), hypervisor());
+    if let Ok(any) = value::boolean(argument) {
+        return any == (container.is_some() || hypervisor.is_some());
+    }
+    match argument {
+        "vm" => container.is_none() && hypervisor.is_some(),
+        "container" => container.is_some(),
+        "private-users" => {
+            let map = text("/proc/self/uid_map");
+            map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"]
+        }
+        name => container.as_deref().or(hypervisor) == Some(name),
+    }
+}
+
+fn has_capability(argument: &str) -> bool {
+    let status = text("/proc/self/status");
+    let set = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
+    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or_default();
+    capability::number(argument).is_some_and(|number| set & (1 << (number & 63)) != 0)
+}
+
+fn has_security(argument: &str) -> bool {
+    let there = |path: &str| Path::new(path).exists();
+    match argument {
+        "selinux" => there("/sys/fs/selinux/enforce"),
+        "apparmor" => text("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
+        "tomoyo" => there("/sys/kernel/security/tomoyo/version"),
+        "smack" => there("/sys/fs/smackfs/load2"),
+        "ima" => there("/sys/kernel/security/ima"),
+        "audit" => there("/proc/self/sessionid"),
+        "uefi-secureboot" => {
+            let path = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+            std::fs::read(path).is_ok_and(|bytes| bytes.last() == Some(&1))
+        }
+        "tpm2" => Path::new("/sys/class/tpmrm").read_dir().is_ok_and(|mut d| d.next().is_some()),
+        "cvm" => there("/dev/sev-guest") || there("/dev/tdx_guest"),
+        _ => false,
+    }
+}
+
+/// Where no supply tells, there is no battery either.
+fn is_on_mains() -> bool {
+    let Ok(supplies) = std::fs::read_dir("/sys/class/power_supply") else { return true };
+    let mut any_mains = false;
+    let mut discharging = false;
+    for supply in supplies.flatten() {
+        let read = |name: &str| {
+            std::fs::read_to_string(supply.path().join(name)).unwrap_or_default().trim().to_string()
+        };
+        match read("type").as_str() {
+            "Mains" | "USB" if read("online") == "1" => return true,
+            "Mains" => any_mains = true,
+            "Battery" if read("scope") != "Device" => {
+                discharging |= read("status") == "Discharging"
+            }
+            _ => {}
+        }
+    }
+    !any_mains && !discharging
+}
+
+fn is_first_boot() -> bool {
+    let id = text("/etc/machine-id");
+    matches!(id.trim(), "" | "uninitialized")
+}
+
+fn is_host(argument: &str) -> bool {
+    if argument.len() == 32 && argument.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return text("/etc/machine-id").trim().eq_ignore_ascii_case(argument);
+    }
+    let name = uname().ok().and_then(|name| name.nodename().to_str().map(str::to_ascii_lowercase));
+    name.is_some_and(|name| pattern::matches(&argument.to_ascii_lowercase(), &name))
+}
+
+/// systemd's names for what uname(2) says.
+fn is_architecture(argument: &str) -> bool {
+    const NAMES: [(&str, &str); 14] = [
+        ("x86_64", "x86-64"),
+        ("i386", "x86"),
+        ("i486", "x86"),
+        ("i586", "x86"),
+        ("i686", "x86"),
+        ("aarch64", "arm64"),
+        ("aarch64_be", "arm64-be"),
+        ("ppc64le", "ppc64-le"),
+        ("s390x", "s390x"),
+        ("riscv64", "riscv64"),
+        ("loongarch64", "loongarch64"),
+        ("armv7l", "arm"),
+        ("armv6l", "arm"),
+        ("mips64", "mips64"),
+    ];
+    let Ok(name) = uname() else { return false };
+    let machine = name.machine().to_str().unwrap_or_default().to_string();
+    let known = NAMES.iter().find(|(uname, _)| *uname == machine).map(|(_, name)| *name);
+    argument == "native" || argument == machine || known == Some(argument)
+}
+
+fn accounts() -> Accounts {
+    Accounts::parse(&text("/etc/passwd"), &text("/etc/group"))
+}
+
+fn is_user(argument: &str) -> bool {
+    let own = Uid::current().as_raw();
+    if argument == "@system" {
+        return own < 1000 || own == 65534;
+    }
+    match argument.parse::<u32>() {
+        Ok(uid) => uid == own,
+        Err(_) => accounts().user(argument).is_some_and(|user| user.uid == own),
+    }
+}
+
+fn is_in_group(argument: &str) -> bool {
+    let gid = match argument.parse::<u32>() {
+        Ok(gid) => Some(gid),
+        Err(_) => accounts().group(argument).map(|group| group.gid),
+    };
+    let own = getgroups().unwrap_or_default();
+    gid.is_some_and(|gid| getgid().as_raw() == gid || own.iter().any(|own| own.as_raw() == gid))
+}
+
+/// Those this process may run on.
+fn processors() -> u64 {
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// Bytes the machine has.
+fn memory() -> u64 {
+    let info = text("/proc/meminfo");
+    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kilobytes.unwrap_or_default().saturating_mul(1024)
+}
+
+/// A bare number means at least so many.
+fn compares(argument: &str, there: u64, read: impl FnOnce(&str) -> Option<u64>) -> bool {
+    let (comparison, number) = Comparison::parse(argument);
+    let comparison = comparison.unwrap_or(Comparison::AtLeast);
+    read(number).is_some_and(|asked| comparison.holds(there.cmp(&asked)))
+}
+
+/// Each of its words: a comparison, or a pattern.
+fn is_release(argument: &str) -> bool {
+    let name = uname().ok();
+    let Some(release) = name.as_ref().and_then(|name| name.release().to_str()) else {
+        return false;
+    };
+    match Comparison::parse(argument) {
+        (Some(comparison), version) => comparison.holds(compare_versions(release, version)),
+        (None, pattern) => pattern::matches(pattern, release),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(kind: ConditionKind, argument: &str) -> Condition {
+        let argument = argument.to_string();
+        Condition { kind, argument, negated: false, any: false, assert: false }
+    }
+
+    #[test]
+    fn all_must_hold_and_of_those_marked_one() {
+        let yes = condition(ConditionKind::PathExists, "/proc");
+        let no = condition(ConditionKind::PathExists, "/no/such");
+        let any = |of: &Condition| Condition { any: true, ..of.clone() };
+        let not = |of: &Condition| Condition { negated: true, ..of.clone() };
+        let assert = |of: &Condition| Condition { assert: true, ..of.clone() };
+        for (list, expected) in [
+            (vec![], None),
+            (vec![yes.clone(), not(&no)], None),
+            (vec![yes.clone(), no.clone()], Some(1)),
+            (vec![any(&no), any(&yes)], None),
+            (vec![any(&no), any(&not(&yes))], Some(0)),
+            (vec![any(&yes), no.clone()], Some(1)),
+            (vec![assert(&no), no.clone()], Some(1)),
+            (vec![assert(&no), yes.clone()], Some(0)),
+            (vec![any(&yes), assert(&any(&no))], Some(1)),
+        ] {
+            assert_eq!(unmet(&list), expected, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn questions_about_this_machine_are_answered() {
+        for (kind, argument, expected) in [
+            (ConditionKind::PathIsDirectory, "/proc", true),
+            (ConditionKind::PathIsDirectory, "/proc/self/status", false),
+            (ConditionKind::PathIsSymlink, "/proc/self", true),
+            (ConditionKind::PathIsMountPoint, "/proc", true),
+            (ConditionKind::PathIsMountPoint, "/proc/self/status", false),
+            (ConditionKind::PathWritable, "/no/such", false),
+            (ConditionKind::DirectoryNotEmpty, "/proc", true),
+            (ConditionKind::FileNotEmpty, "/etc/passwd", true),
+            (ConditionKind::FileNotEmpty, "/dev/null", false),
+            (ConditionKind::FileExecutable, "/bin/sh", true),
+            (ConditionKind::FileExecutable, "/etc/passwd", false),
+            (ConditionKind::KernelVersion, ">= 2.6", true),
+            (ConditionKind::KernelVersion, "< 2.6", false),
+            (ConditionKind::KernelVersion, "*.*", true),
+            (ConditionKind::Cpus, "1", true),
+            (ConditionKind::Cpus, "> 8192", false),
+            (ConditionKind::Memory, ">= 1M", true),
+            (ConditionKind::Memory, "< 1M", false),
+            (ConditionKind::Architecture, "native", true),
+            (ConditionKind::Architecture, "vax", false),
+            (ConditionKind::Host, "*", true),
+            (ConditionKind::Host, "no-such-host", false),
+            (ConditionKind::Security, "no-such", false),
+            (ConditionKind::Environment, "PATH", true),
+            (ConditionKind::Environment, "PATH=", false),
+            (ConditionKind::User, "no-such-user", false),
+            (ConditionKind::Group, "no-such-group", false),
+            (ConditionKind::Virtualization, "no-such", false),
+        ] {
+            assert_eq!(ask(kind, argument), expected, "{kind:?} {argument}");
+        }
+        let (yes, no) = (is_virtual("yes"), is_virtual("no"));
+        assert_ne!(yes, no);
+        assert!(is_on_command_line("ro quiet root=/dev/a", "quiet"));
+        assert!(is_on_command_line("ro root=/dev/a", "root"));
+        assert!(is_on_command_line("ro root=/dev/a", "root=/dev/a"));
+        assert!(!is_on_command_line("ro root=/dev/a", "root=/dev"));
+        assert_eq!(unescape("/a\\040b"), "/a b");
+    }
+}

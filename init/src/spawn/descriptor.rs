@@ -1,0 +1,189 @@
+//! Files and terminals that become a unit's descriptors 0, 1 and 2, opened in its child.
+//!
+//! A file may be in a directory the unit's own user can write to, and be anything by now: a
+//! link to a file of root's, a FIFO. It is opened as that user first; what only root may
+//! open is opened without following a link, and must be a file nobody else has a name for.
+
+use super::directory::Owner;
+use crate::sys::terminal;
+use groundstate_units::spec::{Input, Opening, Output, Stdio};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, fcntl, open, openat2};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
+use nix::sys::termios::{
+    ControlFlags, InputFlags, LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr,
+};
+use nix::unistd::{
+    Gid, Uid, dup2_stderr, dup2_stdin, dup2_stdout, fchown, ftruncate, setegid, seteuid,
+};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The terminal that is meant where none is named.
+pub(super) const CONSOLE: &str = "/dev/console";
+
+/// Opens what is to be opened and puts it in place.
+pub(super) fn arrange(stdio: &Stdio, owner: Owner) -> io::Result<()> {
+    if stdio.has_terminal() || stdio.tty.reset || stdio.tty.hangup {
+        let terminal = open_terminal(stdio, owner)?;
+        if let Input::Terminal { .. } = stdio.input {
+            dup2_stdin(&terminal)?;
+        }
+        if stdio.output == Output::Terminal {
+            dup2_stdout(&terminal)?;
+        }
+        if stdio.error == Output::Terminal {
+            dup2_stderr(&terminal)?;
+        }
+    }
+    if let Input::File(path) = &stdio.input {
+        dup2_stdin(open_file(path, OFlag::O_RDONLY, owner)?)?;
+    }
+    if let Output::File { path, opening } = &stdio.output {
+        dup2_stdout(open_output(path, *opening, true, owner)?)?;
+    }
+    if let Output::File { path, opening } = &stdio.error {
+        // One file for both is opened once: neither writes over the other's lines.
+        let same = matches!(&stdio.output, Output::File { path: other, .. } if other == path);
+        if same {
+            dup2_stderr(io::stdout())?;
+        } else {
+            dup2_stderr(open_output(path, *opening, true, owner)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn open_output(path: &str, opening: Opening, first: bool, owner: Owner) -> io::Result<OwnedFd> {
+    let append = if opening == Opening::Append { OFlag::O_APPEND } else { OFlag::empty() };
+    let file = open_file(path, OFlag::O_WRONLY | OFlag::O_CREAT | append, owner)?;
+    if opening == Opening::Truncate && first && is_file(file.as_fd())? {
+        ftruncate(&file, 0)?;
+    }
+    Ok(file)
+}
+
+fn is_file(file: BorrowedFd<'_>) -> io::Result<bool> {
+    let kind = SFlag::from_bits_truncate(fstat(file)?.st_mode) & SFlag::S_IFMT;
+    Ok(kind == SFlag::S_IFREG)
+}
+
+/// As the unit's user, else as root with care.
+fn open_file(path: &str, flags: OFlag, owner: Owner) -> io::Result<OwnedFd> {
+    let flags = flags | OFlag::O_CLOEXEC | OFlag::O_NOCTTY | OFlag::O_NONBLOCK;
+    let mode = Mode::from_bits_truncate(0o644);
+    let file = match (owner.uid, owner.gid) {
+        (Some(uid), gid) if Uid::effective().is_root() && uid != 0 => {
+            match as_user(uid, gid, || open(path, flags, mode)) {
+                Ok(file) => file,
+                Err(Errno::EACCES | Errno::EPERM) => open_with_care(path, flags, mode)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        _ => open(path, flags, mode)?,
+    };
+    // Nothing that is opened here is waited for; the program may.
+    let set = OFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GETFL)?) - OFlag::O_NONBLOCK;
+    fcntl(&file, FcntlArg::F_SETFL(set))?;
+    Ok(file)
+}
+
+/// Its groups are left out: they could only give it more than its user and group have.
+fn as_user<T>(
+    uid: u32,
+    gid: Option<u32>,
+    work: impl FnOnce() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let (own, own_group) = (Uid::effective(), Gid::effective());
+    if let Some(gid) = gid {
+        setegid(Gid::from_raw(gid))?;
+    }
+    seteuid(Uid::from_raw(uid))?;
+    let outcome = work();
+    seteuid(own)?;
+    setegid(own_group)?;
+    outcome
+}
+
+fn open_with_care(path: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(flags)
+        .mode(if flags.contains(OFlag::O_CREAT) { mode } else { Mode::empty() })
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let file = openat2(nix::fcntl::AT_FDCWD, path, how)?;
+    let about = fstat(&file)?;
+    let kind = SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT;
+    match kind {
+        SFlag::S_IFREG if about.st_nlink == 1 => Ok(file),
+        SFlag::S_IFREG => Err(Errno::EMLINK.into()),
+        SFlag::S_IFCHR => Ok(file),
+        _ => Err(Errno::EPERM.into()),
+    }
+}
+
+fn open_terminal(stdio: &Stdio, owner: Owner) -> io::Result<OwnedFd> {
+    let path = match stdio.tty.path.as_str() {
+        "" => CONSOLE,
+        path => path,
+    };
+    // A serial line without a carrier would be waited for.
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let mut line = open(path, flags, Mode::empty())?;
+    if stdio.tty.reset {
+        reset(line.as_fd())?;
+    }
+    if stdio.tty.hangup {
+        terminal::hang_up(line.as_fd())?;
+        line = open(path, flags, Mode::empty())?;
+    }
+    if let Input::Terminal { force } = stdio.input {
+        terminal::take(line.as_fd(), force)?;
+    }
+    if let (Some(uid), true) = (owner.uid, Uid::effective().is_root()) {
+        fchown(&line, Some(Uid::from_raw(uid)), None)?;
+        fchmod(&line, Mode::from_bits_truncate(0o620))?;
+    }
+    let set = OFlag::from_bits_truncate(fcntl(&line, FcntlArg::F_GETFL)?) - OFlag::O_NONBLOCK;
+    fcntl(&line, FcntlArg::F_SETFL(set))?;
+    Ok(line)
+}
+
+/// The settings a terminal begins with: lines, echo, signals by keys. termios(3).
+fn reset(line: BorrowedFd<'_>) -> io::Result<()> {
+    terminal::make_plain(line);
+    let mut settings = tcgetattr(line)?;
+    settings.input_flags &= !(InputFlags::IGNBRK
+        | InputFlags::BRKINT
+        | InputFlags::ISTRIP
+        | InputFlags::INLCR
+        | InputFlags::IGNCR);
+    settings.input_flags |= InputFlags::ICRNL | InputFlags::IMAXBEL | InputFlags::IUTF8;
+    settings.output_flags |= OutputFlags::ONLCR | OutputFlags::OPOST;
+    settings.control_flags |= ControlFlags::CREAD;
+    settings.local_flags = LocalFlags::ISIG
+        | LocalFlags::ICANON
+        | LocalFlags::IEXTEN
+        | LocalFlags::ECHO
+        | LocalFlags::ECHOE
+        | LocalFlags::ECHOK
+        | LocalFlags::ECHOCTL
+        | LocalFlags::ECHOKE;
+    let keys: [(usize, u8); 10] = [
+        (libc::VINTR, 3),
+        (libc::VQUIT, 28),
+        (libc::VERASE, 127),
+        (libc::VKILL, 21),
+        (libc::VEOF, 4),
+        (libc::VSTART, 17),
+        (libc::VSTOP, 19),
+        (libc::VSUSP, 26),
+        (libc::VMIN, 1),
+        (libc::VTIME, 0),
+    ];
+    for (index, key) in keys {
+        if let Some(character) = settings.control_chars.get_mut(index) {
+            *character = key;
+        }
+    }
+    Ok(tcsetattr(line, SetArg::TCSANOW, &settings)?)
+}

@@ -1,0 +1,240 @@
+//! Directories that are made for a unit, and removed after it, in children of PID 1. Whoever
+//! the unit runs as may write below what was made for it; so no path is ever walked: each
+//! name is opened in its parent, and a symbolic link on the way is an error (ELOOP).
+
+use groundstate_units::spec::{Directories, DirectoryKind};
+use nix::dir::{Dir, Type};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Directories within one another that are removed.
+const DEPTH: usize = 64;
+
+/// Whose they are; None: init's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Owner {
+    /// User.
+    pub(super) uid: Option<u32>,
+    /// Group.
+    pub(super) gid: Option<u32>,
+}
+
+/// The directory these are made in, for init as root or as a user (XDG base directories).
+pub(super) fn base(kind: DirectoryKind) -> String {
+    let fixed = match kind {
+        DirectoryKind::Runtime => "/run",
+        DirectoryKind::State => "/var/lib",
+        DirectoryKind::Cache => "/var/cache",
+        DirectoryKind::Log => "/var/log",
+        DirectoryKind::Config => "/etc",
+    };
+    if Uid::effective().is_root() {
+        return fixed.to_string();
+    }
+    let own = |name: &str| std::env::var(name).ok().filter(|path| path.starts_with('/'));
+    let home = own("HOME").unwrap_or_else(|| "/".to_string());
+    let state = || own("XDG_STATE_HOME").unwrap_or_else(|| format!("{home}/.local/state"));
+    match kind {
+        DirectoryKind::Runtime => own("XDG_RUNTIME_DIR").unwrap_or_else(|| fixed.to_string()),
+        DirectoryKind::State => state(),
+        DirectoryKind::Cache => own("XDG_CACHE_HOME").unwrap_or_else(|| format!("{home}/.cache")),
+        DirectoryKind::Log => format!("{}/log", state()),
+        DirectoryKind::Config => {
+            own("XDG_CONFIG_HOME").unwrap_or_else(|| format!("{home}/.config"))
+        }
+    }
+}
+
+/// Their paths, as the unit is told them.
+pub(super) fn paths(directories: &Directories) -> impl Iterator<Item = String> {
+    let base = base(directories.kind);
+    directories.names.iter().map(move |name| format!("{base}/{name}"))
+}
+
+/// Makes one, or takes one that is there: `name` below the place for its kind. What is in
+/// it is left as it is.
+pub(super) fn make(kind: DirectoryKind, name: &str, mode: u16, owner: Owner) -> io::Result<()> {
+    let base = base(kind);
+    std::fs::create_dir_all(&base)?;
+    let mut parent = open(base.as_str(), DIRECTORY, Mode::empty())?;
+    let mut names = name.split('/').peekable();
+    while let Some(name) = names.next() {
+        let last = names.peek().is_none();
+        // Nobody gets in before the owner and the mode are right.
+        let at_first = if last { 0o700 } else { 0o755 };
+        match mkdirat(&parent, name, Mode::from_bits_truncate(at_first)) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        parent = enter(parent.as_fd(), name)?;
+    }
+    let owner = if kind == DirectoryKind::Config { Owner::default() } else { owner };
+    settle(parent.as_fd(), mode, owner)
+}
+
+const DIRECTORY: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC).union(OFlag::O_NONBLOCK);
+
+fn enter(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+    match openat(parent, name, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()) {
+        // A link is no directory: said as what it is.
+        Err(Errno::ENOTDIR) if is_link(parent, name) => Err(Errno::ELOOP.into()),
+        opened => Ok(opened?),
+    }
+}
+
+fn is_link(parent: BorrowedFd<'_>, name: &str) -> bool {
+    nix::fcntl::readlinkat(parent, name).is_ok()
+}
+
+/// Owner and mode of the directory itself, which nobody can exchange any more.
+fn settle(directory: BorrowedFd<'_>, mode: u16, owner: Owner) -> io::Result<()> {
+    let now: FileStat = fstat(directory)?;
+    let (uid, gid) = (owner.uid.unwrap_or(now.st_uid), owner.gid.unwrap_or(now.st_gid));
+    if (uid, gid) != (now.st_uid, now.st_gid) {
+        fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    }
+    // After the owner: a change of that takes set-id bits away.
+    if now.st_mode & 0o7777 != u32::from(mode) || (uid, gid) != (now.st_uid, now.st_gid) {
+        fchmod(directory, Mode::from_bits_truncate(u32::from(mode)))?;
+    }
+    Ok(())
+}
+
+/// Removes one with all that is in it on the same file system. What is not there is fine.
+pub(super) fn remove(kind: DirectoryKind, name: &str) -> io::Result<()> {
+    let mut parent = open(base(kind).as_str(), DIRECTORY, Mode::empty())?;
+    let (above, last) = name.rsplit_once('/').map_or(("", name), |(above, last)| (above, last));
+    for name in above.split('/').filter(|name| !name.is_empty()) {
+        parent = enter(parent.as_fd(), name)?;
+    }
+    match enter(parent.as_fd(), last) {
+        Ok(directory) => {
+            let device = fstat(&directory)?.st_dev;
+            empty(directory, device, 0)?;
+            Ok(unlinkat(&parent, last, UnlinkatFlags::RemoveDir)?)
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Deeper than [`DEPTH`] and on other file systems nothing is removed (ELOOP, EXDEV).
+fn empty(directory: OwnedFd, device: libc::dev_t, depth: usize) -> io::Result<()> {
+    if depth > DEPTH {
+        return Err(Errno::ELOOP.into());
+    }
+    if fstat(&directory)?.st_dev != device {
+        return Err(Errno::EXDEV.into());
+    }
+    let parent = directory.try_clone()?;
+    let mut entries = Dir::from_fd(directory)?;
+    let mut failed = None;
+    for entry in entries.iter() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let removed = match entry.file_type() {
+            Some(Type::Directory) => {
+                openat(&parent, name, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty())
+                    .map_err(io::Error::from)
+                    .and_then(|below| empty(below, device, depth + 1))
+                    .and_then(|()| Ok(unlinkat(&parent, name, UnlinkatFlags::RemoveDir)?))
+            }
+            _ => unlinkat(&parent, name, UnlinkatFlags::NoRemoveDir).map_err(io::Error::from),
+        };
+        failed = removed.err().or(failed);
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::path::PathBuf;
+
+    /// A place of its own for one test, by way of the user's variables or below /run.
+    struct Scratch(PathBuf, String);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let name = format!("groundstate-directory-{name}-{}", std::process::id());
+            let path = PathBuf::from(base(DirectoryKind::Runtime)).join(&name);
+            std::fs::create_dir_all(&path).unwrap();
+            Scratch(path, name)
+        }
+
+        fn make(&self, name: &str, mode: u16, owner: Owner) -> io::Result<()> {
+            make(DirectoryKind::Runtime, &format!("{}/{name}", self.1), mode, owner)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_directory_has_its_mode_and_owner_whether_it_was_there_or_not() {
+        let scratch = Scratch::new("mode");
+        let root = Uid::effective().is_root();
+        let owner =
+            if root { Owner { uid: Some(65534), gid: Some(65534) } } else { Owner::default() };
+        for mode in [0o2750, 0o700] {
+            scratch.make("a/b", mode, owner).unwrap();
+            let there = std::fs::metadata(scratch.0.join("a/b")).unwrap();
+            assert_eq!(there.permissions().mode() & 0o7777, u32::from(mode));
+            assert!(!root || (there.uid(), there.gid()) == (65534, 65534));
+        }
+        let above = std::fs::metadata(scratch.0.join("a")).unwrap();
+        assert_eq!(above.uid(), Uid::effective().as_raw());
+    }
+
+    #[test]
+    fn no_link_is_followed_and_its_end_is_left_as_it_is() {
+        let scratch = Scratch::new("link");
+        let canary = scratch.0.join("canary");
+        std::fs::create_dir(&canary).unwrap();
+        std::fs::set_permissions(&canary, PermissionsExt::from_mode(0o711)).unwrap();
+        symlink(&canary, scratch.0.join("last")).unwrap();
+        symlink(&scratch.0, scratch.0.join("way")).unwrap();
+        std::fs::write(scratch.0.join("file"), "").unwrap();
+        for (name, errno) in [
+            ("last", libc::ELOOP),
+            ("way/canary", libc::ELOOP),
+            ("file", libc::ENOTDIR),
+            ("file/x", libc::ENOTDIR),
+        ] {
+            let error = scratch.make(name, 0o700, Owner::default()).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(errno), "{name}");
+            let gone = remove(DirectoryKind::Runtime, &format!("{}/{name}", scratch.1));
+            assert!(gone.is_err(), "{name}");
+        }
+        let there = std::fs::metadata(&canary).unwrap();
+        assert_eq!(there.permissions().mode() & 0o7777, 0o711);
+    }
+
+    #[test]
+    fn what_is_removed_ends_at_its_own_links() {
+        let scratch = Scratch::new("remove");
+        std::fs::create_dir_all(scratch.0.join("a/b/c")).unwrap();
+        let canary = scratch.0.join("canary");
+        std::fs::write(&canary, "sings").unwrap();
+        symlink(&canary, scratch.0.join("a/link")).unwrap();
+        symlink(&scratch.0, scratch.0.join("a/b/up")).unwrap();
+        std::fs::write(scratch.0.join("a/b/c/file"), "").unwrap();
+        let name = format!("{}/a", scratch.1);
+        remove(DirectoryKind::Runtime, &name).unwrap();
+        assert!(!scratch.0.join("a").exists());
+        assert_eq!(std::fs::read_to_string(&canary).unwrap(), "sings");
+        remove(DirectoryKind::Runtime, &name).unwrap();
+    }
+}

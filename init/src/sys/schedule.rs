@@ -1,0 +1,57 @@
+//! Scheduling of the calling process: setpriority, ioprio_set, sched_setscheduler,
+//! sched_setaffinity. For a child that is about to become a unit's program.
+
+use super::{check, check_long};
+use std::io;
+
+/// setpriority(2).
+pub(crate) fn set_nice(nice: i8) -> io::Result<()> {
+    // SAFETY: setpriority(2) takes numbers.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(nice)) }).map(drop)
+}
+
+/// ioprio_set(2), of this process; `priority` is class and level in one.
+pub(crate) fn set_io_priority(priority: u16) -> io::Result<()> {
+    const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+    // SAFETY: ioprio_set(2) takes numbers.
+    let result = unsafe {
+        libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, libc::c_int::from(priority))
+    };
+    check_long(result).map(drop)
+}
+
+/// sched_setscheduler(2), by the system call: some C libraries refuse it.
+pub(crate) fn set_policy(policy: u8, priority: u8) -> io::Result<()> {
+    let priority = libc::c_int::from(priority);
+    // SAFETY: struct sched_param of the kernel is one int, which is read.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::c_int::from(policy),
+            &raw const priority,
+        )
+    };
+    check_long(result).map(drop)
+}
+
+/// sched_setaffinity(2), for processors of any number.
+pub(crate) fn set_affinity(processors: &[u16]) -> io::Result<()> {
+    let highest = processors.iter().copied().max().unwrap_or_default();
+    let mut mask = vec![0u64; usize::from(highest) / 64 + 1];
+    for processor in processors {
+        if let Some(word) = mask.get_mut(usize::from(processor / 64)) {
+            *word |= 1 << (processor % 64);
+        }
+    }
+    let bytes = mask.len() * size_of::<u64>();
+    // SAFETY: the kernel reads that many bytes of the mask.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, bytes, mask.as_ptr()) };
+    check_long(result).map(drop)
+}
+
+/// SIGPIPE is ignored from now on, by the program too.
+pub(crate) fn ignore_sigpipe() {
+    // SAFETY: SIG_IGN runs no code of ours.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
