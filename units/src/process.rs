@@ -27,9 +27,7 @@ impl Reader<'_> {
             Some(3) => NotifyAccess::None,
             Some(_) => NotifyAccess::Main,
             None if kind == Kind::ForegroundNotified => NotifyAccess::Main,
-            None if ["watchdog", "fd-store"].iter().any(|key| self.field(key).is_some()) => {
-                NotifyAccess::Main
-            }
+            None if self.field("watchdog").is_some() => NotifyAccess::Main,
             None => NotifyAccess::None,
         };
         let ready_grep = self.pattern();

@@ -63,7 +63,8 @@ fn a_runtime_directory_is_kept_for_as_long_as_its_unit_says() {
     }
     let files = Sandbox::new();
     for keep in ["no", "restart", "yes"] {
-        let once = "'[ -e $RUNTIME_DIRECTORY/mark ] && touch DIR/KEEP.seen; touch $RUNTIME_DIRECTORY/mark; exec sleep 1000'";
+        let once =
+            "'[ -e /run/KEEP/mark ] && touch DIR/KEEP.seen; touch /run/KEEP/mark; exec sleep 1000'";
         files.unit(
             keep,
             &format!(

@@ -1,6 +1,6 @@
-//! Keys: other ways of becoming ready, and descriptors that are kept.
+//! Keys: other ways of becoming ready.
 
-use super::{FOREGROUND, NONE, PROCESS, SUPERVISED, key};
+use super::{NONE, PROCESS, SUPERVISED, key};
 use crate::key::{Class::Run, Key, Shape};
 
 #[rustfmt::skip]
@@ -14,7 +14,4 @@ pub(super) const KEYS: &[Key] = &[
     key("start-idle", Shape::Boolean, Run, PROCESS, NONE, "no",
         "Its start is held until no other unit is starting, for at most five seconds: a login prompt is then not lost among the messages of a boot.",
         "start-idle: yes"),
-    key("fd-store", Shape::Count(0, 1024), Run, FOREGROUND, NONE, "0",
-        "How many descriptors init keeps for the unit. It hands them over with FDSTORE=1 (sd_notify(3)), and gets them back with LISTEN_FDS and their names when it is started again. They are dropped when the unit is stopped for good.",
-        "fd-store: 16"),
 ];

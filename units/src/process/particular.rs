@@ -39,7 +39,6 @@ impl Reader<'_> {
             main_pid: self.main_pid(kind),
             watchdog: self.value("watchdog", None, value::timeout),
             wait_file: self.paths("wait-file"),
-            fd_store: self.number("fd-store", 0, 1024).unwrap_or_default(),
             ignore_sigpipe: self.value("ignore-sigpipe", false, value::boolean),
             lenient: false,
         };

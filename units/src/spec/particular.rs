@@ -48,8 +48,6 @@ pub struct Particular {
     pub watchdog: Option<Duration>,
     /// Paths that have to exist before the first command; looked for until the start times out.
     pub wait_file: Vec<String>,
-    /// Descriptors kept for it over a restart, at most.
-    pub fd_store: u16,
     /// SIGPIPE is ignored, not deadly.
     pub ignore_sigpipe: bool,
     /// From an imported file: a limit of its cgroup that can not be set is a warning, and its

@@ -98,6 +98,7 @@ impl Init {
 
     fn pipe(&mut self, run: u64, unit: &str, ready_grep: Option<&str>) -> OwnedFd {
         let log = RunLog {
+            tag: String::new(),
             run: RunId(run),
             unit: name(unit),
             targets: vec![name(&format!("{unit}-target"))],
