@@ -51,6 +51,8 @@ complete -c initctl -n "__fish_initctl_needs_command" -f -a "logs" -d 'What unit
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "events" -d 'What happened'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "tree" -d 'What needs what, as a tree from the goal down'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "graph" -d 'What needs what, for other programs to draw'
+complete -c initctl -n "__fish_initctl_needs_command" -f -a "timers" -d 'When each timer fires next'
+complete -c initctl -n "__fish_initctl_needs_command" -f -a "sockets" -d 'Where each socket unit listens'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "blame" -d 'How long each start took'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "critical-chain" -d 'The chain of starts that the goal had to wait for'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "plot" -d 'The starts as an SVG picture'
@@ -234,6 +236,18 @@ complete -c initctl -n "__fish_initctl_using_subcommand graph" -l dot -d 'For Gr
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -l mermaid -d 'For Mermaid'
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -l json -d 'Print JSON: one object, or for streams one object a line'
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c initctl -n "__fish_initctl_using_subcommand timers" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F
+complete -c initctl -n "__fish_initctl_using_subcommand timers" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Yes'
+never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand timers" -l json -d 'Print JSON: one object, or for streams one object a line'
+complete -c initctl -n "__fish_initctl_using_subcommand timers" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c initctl -n "__fish_initctl_using_subcommand sockets" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F
+complete -c initctl -n "__fish_initctl_using_subcommand sockets" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Yes'
+never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand sockets" -l json -d 'Print JSON: one object, or for streams one object a line'
+complete -c initctl -n "__fish_initctl_using_subcommand sockets" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c initctl -n "__fish_initctl_using_subcommand blame" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand blame" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Yes'

@@ -97,6 +97,10 @@ pub(crate) enum Command {
     Tree(Tree),
     /// What needs what, for other programs to draw
     Graph(Graph),
+    /// When each timer fires next
+    Timers,
+    /// Where each socket unit listens
+    Sockets,
     /// How long each start took
     Blame,
     /// The chain of starts that the goal had to wait for

@@ -40,6 +40,8 @@ pub struct Facts {
     pub resumed: Option<Time>,
     /// How the processes of a run are found: `cgroup2` or `process-group`.
     pub tracking: String,
+    /// What each active trigger waits for, in words.
+    pub waits: BTreeMap<RunId, String>,
     /// The main process of each run that has one.
     pub main_pids: BTreeMap<RunId, u32>,
 }
@@ -285,7 +287,10 @@ impl<'a> View<'a> {
             stale: self.machine.is_stale(id),
             needed: self.machine.is_needed(id),
             needed_by: self.needed_by(id),
-            status: self.machine.status(id).to_string(),
+            status: match run.and_then(|run| self.facts.waits.get(&run)) {
+                Some(words) => words.clone(),
+                None => self.machine.status(id).to_string(),
+            },
             reason: why.map(|why| self.told(id, &why, pid)),
             file: unit.at.file.to_string(),
             source: unit.source.as_ref().map(Name::to_string),

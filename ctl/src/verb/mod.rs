@@ -20,6 +20,7 @@ mod source;
 mod stats;
 mod status;
 mod tree;
+mod trigger;
 mod why;
 
 use crate::arguments::Command;
@@ -49,6 +50,8 @@ pub(crate) fn run(session: &Session, command: Command) -> Result<Exit, Trouble> 
         Command::Events(asked) => events::run(session, &asked),
         Command::Tree(asked) => tree::run(session, &asked),
         Command::Graph(asked) => graph::run(session, &asked),
+        Command::Timers => trigger::timers(session),
+        Command::Sockets => trigger::sockets(session),
         Command::Blame => blame::blame(session),
         Command::CriticalChain(asked) => blame::critical_chain(session, &asked),
         Command::Plot => blame::plot(session),

@@ -171,6 +171,8 @@ impl Init {
                 now(self.show_plan(Event::SetGoal(Goal { targets, want, drop }))?)
             }
             Verb::Graph {} => now(view::graph(&self.machine)),
+            Verb::Timers {} => now(self.show_timers()),
+            Verb::Sockets {} => now(self.show_sockets()),
             Verb::Blame {} => now(self.show_blame()),
             Verb::Events { follow, after } => self.answer_events(asker, follow, after),
             Verb::Wait {} => {

@@ -134,14 +134,14 @@ impl Init {
     }
 
     /// What the machine does not know and a view wants.
-    pub(super) fn shown_by(&self) -> Facts {
+    pub(crate) fn shown_by(&self) -> Facts {
         // Before its exec the process is still a copy of init: nothing anybody wants to see.
         let main = |running: &Running| {
             let pid = running.main.as_ref()?.pid();
             let is_itself = !running.reports.iter().any(|started| started.pid == pid);
             u32::try_from(pid).ok().filter(|_| is_itself)
         };
-        Facts {
+        let mut facts = Facts {
             now: self.now,
             wall: self.on_the_wall.at(self.now),
             booted: self.booted,
@@ -149,7 +149,10 @@ impl Init {
             resumed: None,
             tracking: self.tracker.tracking().as_str().to_string(),
             main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
-        }
+            waits: std::collections::BTreeMap::new(),
+        };
+        facts.waits = self.trigger_words(&facts);
+        facts
     }
 
     /// Whose process this is.

@@ -33,6 +33,18 @@ impl Listening {
         Listening { unit, run, socket, fds, tokens, flood, handed: false }
     }
 
+    /// Somebody who connects now fires it.
+    pub(super) fn is_polled(&self) -> bool {
+        !self.tokens.is_empty()
+    }
+
+    /// What it does, in words.
+    pub(super) fn words(&self) -> String {
+        let all: Vec<String> = self.socket.listen.iter().map(ToString::to_string).collect();
+        let verb = if self.is_polled() { "waits for a connection on" } else { "listens on" };
+        format!("{verb} {}", all.join(", "))
+    }
+
     /// How many.
     pub(super) fn len(&self) -> usize {
         self.fds.len()

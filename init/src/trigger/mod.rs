@@ -15,6 +15,7 @@ mod message;
 mod open;
 mod opening;
 mod option;
+mod show;
 mod watched;
 mod watcher;
 mod way;

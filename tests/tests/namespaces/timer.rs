@@ -36,6 +36,40 @@ fn spans_fire_and_repeat_from_the_start_of_the_unit() {
 }
 
 #[test]
+fn initctl_says_when_timers_fire_and_where_sockets_listen() {
+    let files = Sandbox::new();
+    files.unit("yearly", "type: timer\ntimer-calendar: yearly\nactivates: job");
+    files.unit("front", "type: socket\nlisten-stream: DIR/front.sock\nactivates: job");
+    files.unit("asleep", "type: timer\ntimer-boot: 1s\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0");
+    files.unit("all", "type: virtual\nwants: yearly, front");
+    let init = Boot::new(files).start("all");
+    init.when_state("front", "running");
+    let timers = until("the clock has told when", || {
+        let (_, timers) = init.initctl_json(&["timers"]);
+        timers["timers"][1]["next"].is_string().then_some(timers)
+    });
+    let next = timers["timers"][1]["next"].as_str().unwrap();
+    assert!(next.ends_with("Z") && next > timers["now"].as_str().unwrap(), "{timers}");
+    assert_eq!(
+        (&timers["timers"][0]["unit"], &timers["timers"][0]["next"]),
+        (&json!("asleep"), &json!(null))
+    );
+    let waiting = until("the socket is polled", || {
+        let (_, sockets) = init.initctl_json(&["sockets"]);
+        (sockets["sockets"][0]["waits"] == true).then_some(sockets)
+    });
+    let listen = format!("listen-stream {}", init.sandbox.at("front.sock"));
+    assert_eq!(waiting["sockets"][0]["listen"], json!([listen]));
+    assert_eq!(waiting["sockets"][0]["activates"], "job");
+    let why = String::from_utf8_lossy(&init.initctl(&["status", "front"]).stdout).into_owned();
+    assert!(why.contains("waits for a connection on"), "{why}");
+    let why = String::from_utf8_lossy(&init.initctl(&["status", "yearly"]).stdout).into_owned();
+    assert!(why.contains(&format!("next at {next}")), "{why}");
+    init.finish();
+}
+
+#[test]
 fn a_calendar_timer_fires_at_its_seconds() {
     let files = Sandbox::new();
     files.unit("tick", "type: timer\ntimer-calendar: '*:*:*'\nactivates: job");

@@ -15,6 +15,7 @@ mod plan;
 mod reason;
 mod report;
 mod status;
+mod trigger;
 mod why;
 
 pub use blame::{Blame, Timing};
@@ -26,6 +27,7 @@ pub use plan::{Changed, Plan, Told};
 pub use reason::{Cause, Reason};
 pub use report::{Report, Said, Spot};
 pub use status::{Overlay, SourceStatus, Status, System, TargetStatus, UnitStatus};
+pub use trigger::{SocketStatus, Sockets, TimerStatus, Timers};
 pub use why::{Affected, Link, Need, Why};
 
 /// The number in every answer's `schema`.

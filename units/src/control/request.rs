@@ -88,6 +88,10 @@ verbs! {
     Graph "graph" Read {}
     /// Per unit: when its last start began and when it was ready.
     Blame "blame" Read {}
+    /// Timer units: when each fires next, and when it last did.
+    Timers "timers" Read {}
+    /// Socket units: where each listens.
+    Sockets "sockets" Read {}
     /// The event log; with `follow` a stream.
     Events "events" Read {
         /// Go on with what comes.

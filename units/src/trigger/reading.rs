@@ -141,6 +141,12 @@ impl Reader<'_> {
             let message = format!("`socket-symlinks` with {paths} paths to link to");
             field.error(&mut self.found, "value", message, "links lead to the one path");
         }
+        if let Some(field) = self.field("socket-max-connections")
+            && !socket.accept
+        {
+            let message = "`socket-max-connections` without `socket-accept` changes nothing";
+            self.found.push(Diagnostic::warning("value", field.place(), message));
+        }
         if let Some(field) = self.field("socket-accept")
             && socket.accept
         {

@@ -1,0 +1,128 @@
+//! `timers` and `sockets`: what triggers wait for.
+
+use crate::exit::{Exit, Trouble};
+use crate::session::{self, Session};
+use crate::span;
+use crate::style::{self, Style};
+use groundstate_units::control::answer::{Sockets, Timers};
+use groundstate_units::control::request::Verb;
+use groundstate_units::wall::Wall;
+use std::fmt::Write;
+
+/// `timers`.
+pub(crate) fn timers(session: &Session) -> Result<Exit, Trouble> {
+    let (timers, value) = session.ask_as::<Timers>(Verb::Timers {})?;
+    session.show(&value, || render_timers(&timers, &session.style))?;
+    Ok(Exit::Done)
+}
+
+/// `sockets`.
+pub(crate) fn sockets(session: &Session) -> Result<Exit, Trouble> {
+    let (sockets, value) = session.ask_as::<Sockets>(Verb::Sockets {})?;
+    session.show(&value, || render_sockets(&sockets, &session.style))?;
+    Ok(Exit::Done)
+}
+
+/// The next one first, those without a next last.
+fn render_timers(answer: &Timers, style: &Style) -> String {
+    let now = Wall::parse(&answer.now).unwrap_or_else(session::now);
+    let mut timers: Vec<_> = answer.timers.iter().collect();
+    timers.sort_by_key(|timer| (timer.next.is_none(), &timer.next, &timer.unit));
+    let mut rows = vec![["next", "left", "last", "unit", "activates"].map(str::to_string)];
+    for timer in timers {
+        let dash = || "-".to_string();
+        let left = timer.next.as_deref().map(|at| style::span(span::until(at, now)));
+        let waiting = timer.state.is_active();
+        rows.push([
+            timer.next.clone().unwrap_or_else(dash),
+            left.unwrap_or_else(|| if waiting { dash() } else { timer.state.as_str().to_string() }),
+            timer.last.clone().unwrap_or_else(dash),
+            timer.unit.clone(),
+            timer.activates.clone().unwrap_or_else(dash),
+        ]);
+    }
+    table(&rows, style)
+}
+
+fn render_sockets(answer: &Sockets, style: &Style) -> String {
+    let mut rows = vec![["listens at", "unit", "state", "activates"].map(str::to_string)];
+    for socket in &answer.sockets {
+        let state = if socket.waits { "waits" } else { socket.state.as_str() };
+        let activates = socket.activates.clone().unwrap_or_else(|| "-".to_string());
+        let row = |listen: &str| {
+            [listen.to_string(), socket.unit.clone(), state.to_string(), activates.clone()]
+        };
+        rows.extend(socket.listen.iter().map(|listen| row(listen)));
+    }
+    table(&rows, style)
+}
+
+/// Columns as wide as they need; the first row is the heading.
+fn table<const N: usize>(rows: &[[String; N]], style: &Style) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| style::pad(cell, *width)).collect();
+        let line = cells.join("  ");
+        let line = line.trim_end();
+        let _ = match index {
+            0 => writeln!(text, "{}", style.bold(line)),
+            _ => writeln!(text, "{line}"),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::control::answer::{SocketStatus, TimerStatus};
+    use groundstate_units::machine::reason::State;
+
+    #[test]
+    fn the_timer_that_fires_next_stands_first() {
+        let timer = |unit: &str, next: Option<&str>, state| TimerStatus {
+            unit: unit.to_string(),
+            state,
+            next: next.map(str::to_string),
+            last: None,
+            activates: Some("job".to_string()),
+        };
+        let answer = Timers {
+            schema: 1,
+            now: "2026-01-01T00:00:00.000Z".to_string(),
+            timers: vec![
+                timer("a", None, State::Disabled),
+                timer("b", Some("2026-01-02T00:00:00.000Z"), State::Running),
+                timer("c", Some("2026-01-01T00:00:05.000Z"), State::Running),
+            ],
+        };
+        let text = render_timers(&answer, &Style::PLAIN);
+        let units: Vec<&str> =
+            text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(3)).collect();
+        assert_eq!(units, ["c", "b", "a"], "{text}");
+        assert!(text.contains("5.0s") && text.contains("disabled"), "{text}");
+    }
+
+    #[test]
+    fn each_address_has_a_line() {
+        let socket = SocketStatus {
+            unit: "front".to_string(),
+            state: State::Running,
+            listen: vec!["listen-stream *:80".to_string(), "listen-fifo /run/x".to_string()],
+            waits: true,
+            activates: Some("web".to_string()),
+        };
+        let answer = Sockets { schema: 1, sockets: vec![socket] };
+        let text = render_sockets(&answer, &Style::PLAIN);
+        let want = "listens at          unit   state  activates\n\
+                    listen-stream *:80  front  waits  web\n\
+                    listen-fifo /run/x  front  waits  web\n";
+        assert_eq!(text, want);
+    }
+}

@@ -1,0 +1,99 @@
+//! What is shown of triggers: `timers`, `sockets`, and a sentence for `status` and `why`.
+
+use super::watched::Aim;
+use crate::event_loop::Init;
+use groundstate_units::control::answer::{SCHEMA, SocketStatus, Sockets, TimerStatus, Timers};
+use groundstate_units::generation::{Unit, UnitId};
+use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::Kind;
+use groundstate_units::trigger::Trigger;
+use groundstate_units::trigger::timer::Due;
+use groundstate_units::view::Facts;
+use groundstate_units::wall::Wall;
+use std::collections::BTreeMap;
+
+fn wall(micros: i64) -> String {
+    Wall::from_millis(u64::try_from(micros / 1_000).unwrap_or(0)).to_string()
+}
+
+/// On the wall clock, the earlier of the two.
+fn next(due: Due, facts: &Facts) -> Option<String> {
+    let texts = [due.wall.map(wall), due.mono.map(|at| facts.wall_of(at))];
+    texts.into_iter().flatten().min()
+}
+
+impl Init {
+    fn triggers_of(&self, kind: Kind) -> impl Iterator<Item = (UnitId, &Unit)> {
+        let generation = self.machine.generation();
+        let units = generation.unit_ids().zip(&generation.units);
+        units.filter(move |(_, unit)| unit.kind == kind)
+    }
+
+    fn target_of(&self, unit: &Unit) -> Option<String> {
+        Some(self.machine.generation().target(unit.activates?)?.name.to_string())
+    }
+
+    pub(crate) fn show_timers(&self) -> Timers {
+        let facts = self.shown_by();
+        let timer = |(id, unit): (UnitId, &Unit)| {
+            let run = self.machine.run(id);
+            let watched = run.and_then(|run| self.triggers.watched.get(&run));
+            let last = watched.and_then(|watched| match &watched.aim {
+                Aim::Timer(_, history) => history.fired_wall.map(wall),
+                Aim::Paths(_, _) => None,
+            });
+            TimerStatus {
+                unit: unit.name.to_string(),
+                state: self.machine.state(id),
+                next: watched.and_then(|watched| next(watched.due, &facts)),
+                last,
+                activates: self.target_of(unit),
+            }
+        };
+        let timers = self.triggers_of(Kind::Timer).map(timer).collect();
+        Timers { schema: SCHEMA, now: facts.wall_of(facts.now), timers }
+    }
+
+    pub(crate) fn show_sockets(&self) -> Sockets {
+        let socket = |(id, unit): (UnitId, &Unit)| {
+            let listen = match Trigger::decode(&unit.run) {
+                Some(Trigger::Socket(socket)) => {
+                    socket.listen.iter().map(|one| format!("{} {one}", one.sort.as_str())).collect()
+                }
+                Some(Trigger::Timer(_) | Trigger::Path(_)) | None => Vec::new(),
+            };
+            let listening = self.machine.run(id).and_then(|run| self.triggers.listening.get(&run));
+            SocketStatus {
+                unit: unit.name.to_string(),
+                state: self.machine.state(id),
+                listen,
+                waits: listening.is_some_and(|listening| listening.is_polled()),
+                activates: self.target_of(unit),
+            }
+        };
+        Sockets { schema: SCHEMA, sockets: self.triggers_of(Kind::Socket).map(socket).collect() }
+    }
+
+    /// What each active trigger waits for, in words.
+    pub(crate) fn trigger_words(&self, facts: &Facts) -> BTreeMap<RunId, String> {
+        let mut words = BTreeMap::new();
+        for (run, listening) in &self.triggers.listening {
+            words.insert(*run, listening.words());
+        }
+        for (run, watched) in &self.triggers.watched {
+            let said = match &watched.aim {
+                Aim::Timer(_, _) => match next(watched.due, facts) {
+                    Some(at) => format!("next at {at}"),
+                    None => "does not fire again".to_string(),
+                },
+                Aim::Paths(watch, _) => {
+                    let paths: Vec<&str> =
+                        watch.looks.iter().map(|(_, path)| path.as_str()).collect();
+                    format!("watches {}", paths.join(", "))
+                }
+            };
+            words.insert(*run, said);
+        }
+        words
+    }
+}
