@@ -388,8 +388,8 @@ mod tests {
         assert_eq!(
             open,
             [
-                "ping", "status", "why", "plan", "graph", "blame", "events", "wait", "cat",
-                "whose", "stats"
+                "ping", "status", "why", "plan", "graph", "blame", "timers", "sockets", "events",
+                "wait", "cat", "whose", "stats"
             ]
         );
         assert!(TABLE.iter().all(|(_, role)| *role != Role::Logs), "logs are the logger's");
