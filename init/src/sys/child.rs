@@ -339,12 +339,25 @@ pub(super) unsafe fn enter_cgroup(cgroup: RawFd) -> isize {
     }
 }
 
-/// prlimit64 on this process.
+/// prlimit64 on this process. A limit above what this process may have at most is no
+/// restriction: where it may not be raised (a container without CAP_SYS_RESOURCE) the most
+/// there is has to do, as with systemd.
 unsafe fn set_limit(limit: &Limit) -> isize {
-    let values = [limit.soft, limit.hard];
-    let args = [0, limit.resource as usize, values.as_ptr() as usize, 0, 0, 0];
-    // SAFETY: prlimit64(2) reads 16 bytes.
-    unsafe { raw::call(libc::SYS_prlimit64, args) }
+    let set = |values: [u64; 2]| {
+        let args = [0, limit.resource as usize, values.as_ptr() as usize, 0, 0, 0];
+        // SAFETY: prlimit64(2) reads 16 bytes.
+        unsafe { raw::call(libc::SYS_prlimit64, args) }
+    };
+    let result = set([limit.soft, limit.hard]);
+    if result != -(libc::EPERM as isize) || limit.soft > limit.hard {
+        return result;
+    }
+    let mut present = [0u64; 2];
+    let args = [0, limit.resource as usize, 0, present.as_mut_ptr() as usize, 0, 0];
+    // SAFETY: prlimit64(2) writes the 16 bytes of the limit.
+    unsafe { raw::call(libc::SYS_prlimit64, args) };
+    let [_, most] = present;
+    set([limit.soft.min(most), limit.hard.min(most)])
 }
 
 /// The own pid in decimal digits, terminated, at `to`, which holds at least 12 bytes.
