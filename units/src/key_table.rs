@@ -6,6 +6,7 @@ mod condition;
 mod directory;
 mod environment;
 mod readiness;
+mod relation;
 mod sandbox;
 mod share;
 
@@ -92,8 +93,9 @@ const fn key(
 use Class::{Identity, Live, Run};
 
 /// The areas, in the order the documentation lists them.
-const AREAS: [&[Key]; 7] = [
+const AREAS: [&[Key]; 8] = [
     GENERAL,
+    relation::KEYS,
     command::KEYS,
     readiness::KEYS,
     environment::KEYS,
@@ -148,42 +150,6 @@ const GENERAL: &[Key] = &[
     key("provides", Shape::Names, Live, ALL, NONE, "the unit's name",
         "The targets this unit stands for. All dependencies name targets. Where several units provide one target, the policy's `prefer` chooses; nothing is chosen by file order.",
         "provides: imapd, smtpd"),
-    key("depends-on", Shape::Targets, Live, ALL, NONE, "none",
-        "Hard, while running: these are brought in, must be active before this unit starts, and when one leaves active this unit is stopped. For the target that stands for the whole system use waits-for instead, or one failure takes everything down.",
-        "depends-on: netif, dhcp, dns"),
-    key("depends-ms", Shape::Targets, Live, ALL, NONE, "none",
-        "A milestone: these are brought in and must be active before this unit starts. What happens to them later does not stop it.",
-        "depends-ms: network-online"),
-    key("waits-for", Shape::Targets, Live, ALL, NONE, "none",
-        "Soft: these are brought in, and this unit starts once each is active or has failed.",
-        "waits-for: ircd"),
-    key("wants", Shape::Targets, Live, ALL, NONE, "none",
-        "These are brought in, and nothing waits for them.",
-        "wants: metrics"),
-    key("after", Shape::Targets, Live, ALL, NONE, "none",
-        "Order only: if these are needed anyway, this unit starts after them and stops before them. Brings nothing in.",
-        "after: syslog"),
-    key("before", Shape::Targets, Live, ALL, NONE, "none",
-        "Order only: if these are needed anyway, they start after this unit and stop before it. Brings nothing in.",
-        "before: login"),
-    key("restart-with", Shape::Targets, Live, ALL, NONE, "none",
-        "When init stops one of these for whatever reason, this unit's present run is restarted too, once. An exit of theirs by itself does nothing.",
-        "restart-with: postgres"),
-    key("conflicts", Shape::Targets, Live, ALL, NONE, "none",
-        "Never up together with these. A wish that needs both is refused.",
-        "conflicts: apache"),
-    key("requires-active", Shape::Targets, Live, ALL, NONE, "none",
-        "As after, and more: each of these has to be active when this unit starts. It brings nothing in: where nothing else does, or the provider is failed, this unit is failed (dependency) until that changes. What happens to them later does not stop it.",
-        "requires-active: firewall"),
-    key("reload-with", Shape::Targets, Live, ALL, NONE, "none",
-        "When one of these is told to reload its own configuration (`initctl reload-unit`), this unit is told too, if it is running and has an exec-reload.",
-        "reload-with: certificates"),
-    key("on-failure", Shape::Targets, Live, ALL, NONE, "none",
-        "These are brought in while this unit is past its verdict (see failure-verdict), as if they stood in the goal; once it is active again, or no longer needed, they go as they came.",
-        "on-failure: alert-mail"),
-    key("on-success", Shape::Targets, Live, ALL, NONE, "none",
-        "These are brought in while this unit is exited, as if they stood in the goal.",
-        "on-success: upload-backup"),
     key("activates", Shape::Name, Live, TRIGGERS, TRIGGERS, "there must be one",
         "The target a trigger brings in when it fires. Its unit leaves again when it has ended well.",
         "activates: backup"),
@@ -346,12 +312,6 @@ const GENERAL: &[Key] = &[
     key("default-instance", Shape::Form("what stands behind the @"), Identity, ALL, NONE, "none",
         "Of a template, a unit named `name@`: the instance that is made without anybody depending on it. Templates themselves are no units; a dependency on `name@x`, or its place in the goal, makes `name@x`, with %i and the other specifiers of systemd replaced in every value; `%%` is a percent sign.",
         "default-instance: tty1"),
-    key("wanted-by", Shape::Names, Live, ALL, NONE, "none",
-        "While policy enables this unit, the provider of each of these targets waits for it, as if it had a waits-for on all targets of this unit. Lets a package add itself to a target without editing it.",
-        "wanted-by: multi-user"),
-    key("required-by", Shape::Names, Live, ALL, NONE, "none",
-        "As wanted-by, with the strength of depends-ms.",
-        "required-by: network-online"),
     key("exec-start", Shape::ExecStart, Run, PROCESS, STARTED, "there must be one; a oneshot may do with exec-start-pre or exec-stop",
         "The command. No shell is involved: words, quotes, escapes, `$NAME` (a whole word, split), `${NAME}` and `$$`. The program is an absolute path, or a bare name that is looked up in PATH. Before it may stand `-` (a failure counts as success), `+` (as init itself, without the unit's user and limits of rights), `!` (as init's own user), `@` (the next word is the program's name for itself), `:` (no variable is replaced). Quote the whole value when it holds `: ` or ` #`.",
         "exec-start: /usr/bin/maddy run"),

@@ -74,6 +74,8 @@ pub mod manifest;
 #[cfg(feature = "text")]
 pub mod meaning;
 #[cfg(feature = "text")]
+mod mount_name;
+#[cfg(feature = "text")]
 pub mod policy_file;
 #[cfg(feature = "text")]
 mod process;

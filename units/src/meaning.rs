@@ -13,11 +13,11 @@ use crate::generation::Fault;
 use crate::key_table::{KEYS, RESTARTS, TYPES};
 use crate::limit;
 use crate::manifest::{Entry, Manifest};
+use crate::mount_name;
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::spec::{DependencyKind, Kind, Live, OnChange, Restart, RestartLimit, SuccessStatus};
+use crate::spec::{Kind, Live, OnChange, Restart, RestartLimit, SuccessStatus};
 use crate::value;
-use std::fmt::Write as _;
 
 /// Where bare program names are looked up when a unit's environment has no PATH.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
                     self.manifest.at.line
                 };
                 let paths = self.paths("needs-path");
-                let mounts = paths.iter().flat_map(|path| mounts_on_the_way(path, line));
+                let mounts = paths.iter().flat_map(|path| mount_name::on_the_way(path, line));
                 // A mount is no dependency of itself.
                 let others = mounts.filter(|edge| !draft.provides.contains(&edge.target));
                 draft.dependencies.extend(others.collect::<Vec<_>>());
@@ -351,37 +351,6 @@ impl<'a> Reader<'a> {
         let found = &mut self.found;
         nodes.iter().filter_map(|node| field.within(node).value(found, value::path)).collect()
     }
-}
-
-/// A depends-ms, silent when nobody provides it, on the mount of each directory on the way to
-/// `path`. The target of a mount is named as systemd names its unit: `var-lib.mount` for /var/lib.
-fn mounts_on_the_way(path: &str, line: u32) -> Vec<Edge> {
-    let mut stem = String::new();
-    let mut edges = Vec::new();
-    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        if !stem.is_empty() {
-            stem.push('-');
-        }
-        for byte in part.bytes() {
-            match byte {
-                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_' | b'.' => {
-                    stem.push(byte.into())
-                }
-                // As systemd-escape(1) does; no name here may hold it, so no mount has it.
-                byte => drop(write!(stem, "\\x{byte:02x}")),
-            }
-        }
-        if let Ok(target) = Name::new(&format!("{stem}.mount")) {
-            edges.push(Edge {
-                kind: DependencyKind::DependsMs,
-                target,
-                optional: true,
-                imported: false,
-                line,
-            });
-        }
-    }
-    edges
 }
 
 /// `none`, `5`, or `5/10s`.

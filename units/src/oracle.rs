@@ -19,7 +19,7 @@ use crate::generation::{Generation, Unit};
 use crate::machine::event::{Event, RunId, Shutdown};
 use crate::name::Name;
 use crate::policy::Policy;
-use crate::spec::{Kind, Live, Readiness};
+use crate::spec::{Exit, Kind, Live, Readiness};
 use crate::time::Time;
 use graph::{Graph, Universe};
 use set::Set;
@@ -71,8 +71,14 @@ impl Phase {
 /// Why a run failed, as far as the law distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// It ended, was silent, or broke its protocol.
+    /// It broke its protocol, or was active for too long.
     Ordinary,
+    /// Its main process ended so.
+    Ended(Exit),
+    /// The same, and the kernel had killed one of its processes.
+    Starved(Exit),
+    /// It was silent.
+    Watchdog,
     /// Not ready in time.
     StartTimeout,
     /// It could not be run.
@@ -133,6 +139,10 @@ pub struct Run {
     pub(crate) announced: bool,
     pub(crate) stop_by: Time,
     pub(crate) watch: Option<Duration>,
+    /// Asked for more time: no run-timeout before.
+    pub(crate) extended: Time,
+    /// The kernel killed one of its processes.
+    pub(crate) starved: bool,
     pub(crate) ping_by: Time,
     /// KILL was sent.
     pub(crate) killed: bool,
@@ -308,7 +318,10 @@ impl Oracle {
             let mut units = 0..self.stored.len();
             while !self.may_stop().is_empty() {
                 match units.next() {
-                    Some(unit) if self.may_stop().has(unit) => self.tell(unit),
+                    Some(unit) if self.may_stop().has(unit) => {
+                        self.tell(unit);
+                        self.look_at_ends();
+                    }
                     Some(_) => {}
                     None => units = 0..self.stored.len(),
                 }
@@ -323,6 +336,7 @@ impl Oracle {
                     self.start(unit);
                 }
                 if instant {
+                    self.look_at_ends();
                     continue 'again;
                 }
             }
@@ -332,6 +346,13 @@ impl Oracle {
         if self.shutdown.is_some() && !self.finished && self.stored.iter().all(gone) {
             self.finished = true;
             self.deeds.push(Deed::Finish);
+        }
+    }
+
+    /// A unit may have come to an end, or from it, that brings others in.
+    fn look_at_ends(&mut self) {
+        if self.graph.edges.iter().any(|edge| edge.kind.pulls_in_at_end()) {
+            self.renew_need();
         }
     }
 
@@ -421,6 +442,8 @@ impl Oracle {
             announced: false,
             stop_by: Time::NEVER,
             watch: None,
+            extended: Time::ZERO,
+            starved: false,
             ping_by: Time::NEVER,
             killed: false,
             unkillable: false,

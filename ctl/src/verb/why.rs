@@ -10,6 +10,7 @@ use crate::style::{self, Style};
 use groundstate_units::control::answer::{Affected, Cause, Link, Need, UnitStatus, Why};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
+use groundstate_units::spec::DependencyKind;
 use groundstate_units::wall::Wall;
 use std::fmt::Write;
 
@@ -123,7 +124,11 @@ fn because(why: &Why) -> Option<String> {
         State::Running | State::Exited | State::Starting | State::Reloading => {
             let need = why.needed_by.first()?;
             Some(match &need.unit {
-                Some(unit) => format!("{unit} needs {}", need.target),
+                Some(unit) => match need.kind {
+                    Some(DependencyKind::OnFailure) => format!("{unit} failed"),
+                    Some(DependencyKind::OnSuccess) => format!("{unit} succeeded"),
+                    Some(_) | None => format!("{unit} needs {}", need.target),
+                },
                 None => match &need.source {
                     Some(source) => format!("it is a root of source {source}"),
                     None => "it is in the goal".to_string(),

@@ -74,6 +74,8 @@ fn exit_code(reason: &Reason) -> u8 {
         Reason::Exec(failure) if failure.stage == Stage::Execve && failure.errno == ENOENT => 127,
         Reason::Exec(_) => 126,
         Reason::OutOfMemory => 128 + 9,
+        // There was nothing to do.
+        Reason::Skipped { .. } => 0,
         Reason::StartTimeout
         | Reason::StopTimeout
         | Reason::Watchdog
@@ -84,7 +86,6 @@ fn exit_code(reason: &Reason) -> u8 {
         | Reason::Missing { .. }
         | Reason::Config { .. }
         | Reason::Conflict { .. }
-        | Reason::Skipped { .. }
         | Reason::Protocol { .. }
         | Reason::Slot
         | Reason::Backoff { .. }

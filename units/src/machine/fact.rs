@@ -1,7 +1,7 @@
 //! The first half of a step, for facts: what a report about a run, or a timer,
 //! changes in its unit. A report about a run that is no more changes nothing.
 
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::mutant::Mutant;
 use super::phase::{Form, Kill, Phase, Stop, Then};
 use super::timer::TimerKind;
@@ -9,7 +9,7 @@ use super::{Ix, Machine};
 use crate::machine::action::{Action, StopReason};
 use crate::machine::event::{Event, ExecFailure, RunId, Stage};
 use crate::machine::reason::Reason;
-use crate::spec::{Exit, Kind, Restart};
+use crate::spec::{Exit, Kind};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Machine {
         } else {
             let killed = self.cell(ix).phase.run().is_some_and(|run| run.out_of_memory);
             let reason = if killed { Reason::OutOfMemory } else { Reason::Exit(exit) };
-            let failure = Failure::new(reason);
+            let failure = Failure { exit: Some(exit), ..Failure::new(reason) };
             self.failed(now, ix, failure, empty, out);
         }
     }
@@ -87,9 +87,10 @@ impl Machine {
     fn succeeded(&mut self, now: Time, ix: Ix, exit: Exit, empty: bool, out: &mut Vec<Action>) {
         let Some(run) = self.cell(ix).phase.run() else { return };
         let definition = std::sync::Arc::clone(&run.definition);
-        let again = definition.live.restart == Restart::Always;
+        let again = failure::is_restarted(&definition.live, None, Some(exit));
         let must = self.cell(ix).must;
-        let again = again && !self.planted(Mutant::AlwaysIsOnFailure);
+        let never = self.planted(Mutant::AlwaysIsOnFailure);
+        let again = (again && !never) || self.planted(Mutant::EverySuccessRestarts);
         if again && !Machine::ends_by_itself(definition.kind) && !self.is_served(ix) {
             let then = if must { Then::Idle } else { Then::Again };
             self.cell_mut(ix).fresh = false;
@@ -194,7 +195,7 @@ impl Machine {
             return self.gone(now, ix);
         }
         let needs_change = !failure.is_transient() && failure.stage != Stage::Listen;
-        let failure = Failure { reason: Reason::Exec(failure), needs_change };
+        let failure = Failure { needs_change, ..Failure::new(Reason::Exec(failure)) };
         self.failed(now, ix, failure, true, out);
     }
 
@@ -219,10 +220,12 @@ impl Machine {
         match phase {
             Phase::Starting(mut run, _) => {
                 run.alive = false;
+                let reason = Reason::Skipped { condition: condition.clone() };
                 let form = Form::Exited { exit: None, skipped: Some(condition), again: None };
                 self.put_phase(ix, Phase::Ready(run, form, now));
                 self.became_active(ix);
                 self.activation_ended(ix);
+                self.over_for_good(ix, &reason);
             }
             Phase::Stopping(run, stop) => {
                 self.put_phase(ix, Phase::Stopping(run, stop));
@@ -259,6 +262,7 @@ impl Machine {
             }
             TimerKind::Reload => self.reloaded(ix, false),
             TimerKind::Watchdog => self.watchdog(now, ix, out),
+            TimerKind::RunTimeout => self.run_timeout(now, ix, out),
             TimerKind::StartTimeout => {
                 let failure = Failure::new(Reason::StartTimeout);
                 let forgiven = self.cell(ix).must && self.planted(Mutant::StartTimeoutForgiven);

@@ -7,7 +7,7 @@ use super::phase::Phase;
 use super::{Ix, Machine};
 use crate::limit;
 use crate::machine::reason::Reason;
-use crate::spec::{Kind, Live, Restart, RestartLimit};
+use crate::spec::{Exit, Kind, Live, Restart, RestartLimit, SuccessStatus};
 use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,33 @@ pub(super) struct Failure {
     pub(super) reason: Reason,
     /// Another try by itself would fail the same way: a missing file, a bad user.
     pub(super) needs_change: bool,
+    /// How its main process ended, where that was the failure.
+    pub(super) exit: Option<Exit>,
 }
 
 impl Failure {
     pub(super) fn new(reason: Reason) -> Failure {
-        Failure { reason, needs_change: false }
+        Failure { reason, needs_change: false, exit: None }
+    }
+}
+
+/// Whether `restart` has a run follow this end: a failure for this reason, or a success; of the
+/// main process where `exit` says how. The classes are those of systemd.service(5).
+pub(super) fn is_restarted(live: &Live, failure: Option<&Reason>, exit: Option<Exit>) -> bool {
+    let listed = |list: &SuccessStatus| exit.is_some_and(|exit| list.lists(exit));
+    if listed(&live.restart_except) {
+        return false;
+    }
+    if listed(&live.restart_also) {
+        return true;
+    }
+    match (live.restart, failure) {
+        (Restart::Always, _) | (Restart::OnSuccess, None) => true,
+        (Restart::Never, _) | (Restart::OnSuccess, Some(_)) | (_, None) => false,
+        (Restart::OnFailure, Some(_)) => true,
+        (Restart::OnAbnormal, Some(reason)) => !matches!(reason, Reason::Exit(Exit::Code(_))),
+        (Restart::OnAbort, Some(reason)) => matches!(reason, Reason::Exit(Exit::Signal { .. })),
+        (Restart::OnWatchdog, Some(reason)) => *reason == Reason::Watchdog,
     }
 }
 
@@ -67,8 +89,7 @@ impl Machine {
     pub(super) fn count(&mut self, now: Time, ix: Ix, failure: Failure) {
         let Some(live) = self.live(ix) else { return self.set_phase(ix, Phase::Idle) };
         let needs_change = failure.needs_change && !self.planted(Mutant::ExecErrorRetried);
-        let never = live.restart == Restart::Never && !self.planted(Mutant::NeverIsOnFailure);
-        let is_final = needs_change || never;
+        let is_final = needs_change || !self.is_retried(&live, &failure);
         let slow = failure.reason == Reason::StartTimeout;
         let is_hopeless = is_final || (slow && !self.planted(Mutant::StartTimeoutNoVerdict));
         let late = u32::from(self.planted(Mutant::VerdictOneLate));
@@ -100,6 +121,19 @@ impl Machine {
         } else {
             self.set_phase(ix, Phase::Backoff(now.after(delay(&live, failures))));
         }
+    }
+
+    /// By its class of `restart`.
+    fn is_retried(&self, live: &Live, failure: &Failure) -> bool {
+        let exit = failure.exit.filter(|_| !self.planted(Mutant::RestartListsIgnored));
+        let known = match live.restart {
+            Restart::Never => !self.planted(Mutant::NeverIsOnFailure),
+            Restart::OnSuccess | Restart::OnAbnormal | Restart::OnAbort | Restart::OnWatchdog => {
+                !self.planted(Mutant::ClassesAreOnFailure)
+            }
+            Restart::OnFailure | Restart::Always => true,
+        };
+        !known || is_restarted(live, Some(&failure.reason), exit)
     }
 
     /// The end of any run that was active for `restart-reset` answers the failures before it.

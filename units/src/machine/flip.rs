@@ -319,7 +319,7 @@ fn reload_in_place(run: &mut Run, unit: &Unit, out: &mut Vec<Action>) {
 }
 
 /// The two say the same, wherever in which file.
-fn is_same(one: (&Generation, &Unit), other: (&Generation, &Unit)) -> bool {
+pub(super) fn is_same(one: (&Generation, &Unit), other: (&Generation, &Unit)) -> bool {
     fn named(
         generation: &Generation,
         targets: &[crate::generation::TargetId],

@@ -3,9 +3,9 @@
 //! what the generation is long; facts about runs never come here.
 
 use super::mutant::Mutant;
-use super::need::Need;
-use super::phase::Phase;
-use super::spread::{self, closes, is_dead, spoils};
+use super::need::{Need, Occasion};
+use super::phase::{Form, Phase};
+use super::spread::{self, is_dead, spoils};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
 use crate::graph::Graph;
@@ -35,11 +35,24 @@ impl Machine {
         let nothing = super::need::Wish::default();
         if self.ending.is_some() && !self.planted(Mutant::ShutdownKeepsGoal) {
             let empty = crate::generation::Generation::default();
-            return Need::search(&empty, &self.graph, &nothing, |_| false);
+            return Need::search(&empty, &self.graph, &nothing, |_, _| false);
         }
-        let deaf = self.planted(Mutant::FiringPullsNothing);
-        let fired = |unit: UnitId| self.cell(unit.0).fired && !deaf;
-        Need::search(&self.generation, &self.graph, &self.wish, fired)
+        let stands = |unit: UnitId, occasion: Occasion| self.stands(unit.0, occasion);
+        Need::search(&self.generation, &self.graph, &self.wish, stands)
+    }
+
+    /// The unit has come to this.
+    pub(super) fn stands(&self, ix: Ix, occasion: Occasion) -> bool {
+        let cell = self.cell(ix);
+        match occasion {
+            Occasion::Fired => cell.fired && !self.planted(Mutant::FiringPullsNothing),
+            Occasion::Failed => cell.verdict && !self.planted(Mutant::FailurePullsNothing),
+            Occasion::Succeeded => {
+                let skipped_too = self.planted(Mutant::SkippedIsSuccess);
+                matches!(&cell.phase, Phase::Ready(_, Form::Exited { skipped, .. }, _)
+                    if skipped.is_none() || skipped_too)
+            }
+        }
     }
 
     fn enter_and_leave(&mut self, now: Time, need: &Need) {
@@ -163,7 +176,7 @@ impl Machine {
         self.may_stop.clear();
         for ix in self.all() {
             let closed = graph.edges(UnitId(ix)).iter().filter(|edge| match edge.provider {
-                Some(provider) => closes(edge.kind, self.cell(provider.0).facets),
+                Some(provider) => self.closes(edge.kind, self.cell(provider.0).facets),
                 None => is_dead(edge),
             });
             let closed = u32::try_from(closed.count()).unwrap_or(u32::MAX);

@@ -53,6 +53,25 @@
 //! - *A lost milestone* (a depends-ms target of a run that nobody provides any more) degrades the
 //!   unit and, like all that is amiss, what reaches it.
 //! - *A run kept as stale* stays so until its definition changes again or it is restarted.
+//! - *requires-active* is `after` with a condition: while the provider is on its way the unit
+//!   waits, where nothing brings it up it is failed (dependency); latched from its start on.
+//! - *on-failure, on-success* work like triggers: the verdict, or being exited (not skipped), of a
+//!   unit in N brings the target in as the weakest root, for as long as it stands. They follow what
+//!   is stored of the unit itself, never failed (dependency), so N stays a least set and no ring of
+//!   them is a loop: each unit is in N once, and retries have their delays. A unit that is retried
+//!   with its verdict standing keeps its alarm; a success ends it, and stops what it had started.
+//! - *reload-with* follows `reload-unit`, not a reload by `on-change`, which is about the changed
+//!   unit alone; who is not running or has no way to reload is passed by.
+//! - *A restart class* asks for the reason of the failure; a final failure has its verdict at once,
+//!   as with `restart: never`. restart-except and restart-also ask for the end of the main process
+//!   and come before the class, in this order. An exec error is final whatever they say.
+//! - *A run-timeout* counts from when the run became active, EXTEND_TIMEOUT_USEC puts it off; an
+//!   exited run has none.
+//! - *`remain: no`* is no rule of the machine: such a oneshot is exited like any other for as long as
+//!   it is needed, so that what came after it stays; a firing or a restart runs it again. Only its
+//!   exec-stop is over with its run.
+//! - *A failed assert* is an exec error (stage assert): final until retry or a new definition.
+//! - *A skipped* main unit of `exit-with` ends init with 0.
 //! - *At boot* the goal counts as broken too when a hard dependency of it can not be had.
 
 pub mod action;

@@ -72,6 +72,14 @@ pub enum Mutant {
     AlwaysIsOnFailure,
     /// §6: restart always after a success is counted.
     AgainIsCounted,
+    /// §6: the classes of restart beside on-failure are on-failure.
+    ClassesAreOnFailure,
+    /// §6: restart-except and restart-also are not asked.
+    RestartListsIgnored,
+    /// §6: a success is followed by a run whatever restart says.
+    EverySuccessRestarts,
+    /// §6: run-timeout does nothing.
+    RunsForEver,
     /// §6: restart never is retried.
     NeverIsOnFailure,
     /// §6: an exec error is retried.
@@ -138,6 +146,18 @@ pub enum Mutant {
     DeadlineKillsNothing,
     /// §5 shutdown: done while one is left.
     FinishesOneEarly,
+    /// requires-active: opens at once.
+    RequiresNothing,
+    /// on-failure: pulls nothing in.
+    FailurePullsNothing,
+    /// on-failure: its target stays when the unit is active again.
+    AlarmLingers,
+    /// on-success: skipped counts.
+    SkippedIsSuccess,
+    /// reload-with: a reload is the unit's own.
+    ReloadsAlone,
+    /// reload-with: follows one step only.
+    ReloadsOneStep,
     /// §8: a firing pulls nothing in.
     FiringPullsNothing,
     /// §8: a firing on an up unit restarts it.
@@ -206,6 +226,10 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::SuccessStatusIgnored, "§6: success-status is not asked"),
     (Mutant::AlwaysIsOnFailure, "§6: restart always does nothing after a success"),
     (Mutant::AgainIsCounted, "§6: restart always after a success is counted"),
+    (Mutant::ClassesAreOnFailure, "§6: the classes of restart beside on-failure are on-failure"),
+    (Mutant::RestartListsIgnored, "§6: restart-except and restart-also are not asked"),
+    (Mutant::EverySuccessRestarts, "§6: a success is followed by a run whatever restart says"),
+    (Mutant::RunsForEver, "§6: run-timeout does nothing"),
     (Mutant::NeverIsOnFailure, "§6: restart never is retried"),
     (Mutant::ExecErrorRetried, "§6: an exec error is retried"),
     (Mutant::StartTimeoutNoVerdict, "§6: a start timeout has to be counted up to its verdict"),
@@ -239,6 +263,12 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::ShutdownTakesWishes, "§5 shutdown: wishes are granted"),
     (Mutant::DeadlineKillsNothing, "§5 shutdown: the deadline kills nothing"),
     (Mutant::FinishesOneEarly, "§5 shutdown: done while one is left"),
+    (Mutant::RequiresNothing, "requires-active: opens at once"),
+    (Mutant::FailurePullsNothing, "on-failure: pulls nothing in"),
+    (Mutant::AlarmLingers, "on-failure: its target stays when the unit is active again"),
+    (Mutant::SkippedIsSuccess, "on-success: skipped counts"),
+    (Mutant::ReloadsAlone, "reload-with: a reload is the unit's own"),
+    (Mutant::ReloadsOneStep, "reload-with: follows one step only"),
     (Mutant::FiringPullsNothing, "§8: a firing pulls nothing in"),
     (Mutant::FiringRestarts, "§8: a firing on an up unit restarts it"),
     (Mutant::SleepingTriggerFires, "§8: a trigger that is not active fires"),

@@ -26,6 +26,36 @@ impl Wish {
     }
 }
 
+/// What a unit has come to that brings a target in for as long as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// A trigger has fired.
+    Fired,
+    /// Past its verdict: on-failure.
+    Failed,
+    /// Exited: on-success.
+    Succeeded,
+}
+
+impl Occasion {
+    pub(super) fn of(kind: DependencyKind) -> Option<Occasion> {
+        match kind {
+            DependencyKind::OnFailure => Some(Occasion::Failed),
+            DependencyKind::OnSuccess => Some(Occasion::Succeeded),
+            DependencyKind::DependsOn
+            | DependencyKind::DependsMs
+            | DependencyKind::WaitsFor
+            | DependencyKind::Wants
+            | DependencyKind::After
+            | DependencyKind::Before
+            | DependencyKind::RestartWith
+            | DependencyKind::Conflicts
+            | DependencyKind::RequiresActive
+            | DependencyKind::ReloadWith => None,
+        }
+    }
+}
+
 /// The result of the search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Need {
@@ -44,31 +74,31 @@ impl Need {
         self.root.get(unit.index()).copied().unwrap_or(0)
     }
 
-    /// Searches. `fired` says of a trigger whether what it activates is needed with it.
+    /// Searches. `stands` says of a unit in N whether it has come to this.
     pub(super) fn search(
         generation: &Generation,
         graph: &Graph,
         wish: &Wish,
-        fired: impl Fn(UnitId) -> bool,
+        stands: impl Fn(UnitId, Occasion) -> bool,
     ) -> Need {
         let mut need = Need { root: vec![0; generation.units.len()], wished: 0 };
-        // By name of the trigger.
+        // By name of the trigger, or of the unit that has come to its end.
         let mut late = BTreeSet::new();
         let mut number = 0;
         for name in wish.roots() {
             number += 1;
             let from = graph.meant(generation, name).unit();
-            need.close(generation, graph, from, number, &fired, &mut late);
+            need.close(generation, graph, from, number, &stands, &mut late);
         }
         need.wished = number;
         for target in generation.roots.iter().flat_map(|(_, targets)| targets) {
             number += 1;
             let from = graph.provider(*target).unit();
-            need.close(generation, graph, from, number, &fired, &mut late);
+            need.close(generation, graph, from, number, &stands, &mut late);
         }
         while let Some((_, unit)) = late.pop_first() {
             number += 1;
-            need.close(generation, graph, Some(unit), number, &fired, &mut late);
+            need.close(generation, graph, Some(unit), number, &stands, &mut late);
         }
         need
     }
@@ -79,7 +109,7 @@ impl Need {
         graph: &Graph,
         from: Option<UnitId>,
         number: u32,
-        fired: &impl Fn(UnitId) -> bool,
+        stands: &impl Fn(UnitId, Occasion) -> bool,
         late: &mut BTreeSet<(UnitId, UnitId)>,
     ) {
         let mut queue: VecDeque<UnitId> = from.into_iter().collect();
@@ -91,9 +121,14 @@ impl Need {
             let pulled = graph.edges(unit).iter().filter(|edge| edge.kind.pulls_in());
             queue.extend(pulled.filter_map(|edge| edge.provider));
             if let Some(target) = generation.unit(unit).and_then(|unit| unit.activates)
-                && fired(unit)
+                && stands(unit, Occasion::Fired)
             {
                 late.extend(graph.provider(target).unit().map(|activated| (unit, activated)));
+            }
+            for edge in graph.edges(unit) {
+                if Occasion::of(edge.kind).is_some_and(|occasion| stands(unit, occasion)) {
+                    late.extend(edge.provider.map(|provider| (unit, provider)));
+                }
             }
         }
     }

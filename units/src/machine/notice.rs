@@ -97,13 +97,16 @@ impl Machine {
         };
         self.amend(ix, |phase| match phase {
             Phase::Starting(_, start) => later(&mut start.ready_by),
-            Phase::Ready(_, Form::Reloading { until, .. }, _) => later(until),
+            Phase::Ready(run, form, _) => {
+                if let Form::Reloading { until, .. } = form {
+                    later(until);
+                }
+                if form.is_working() {
+                    run.extended = run.extended.max(Some(now.after(span)));
+                }
+            }
             Phase::Stopping(_, Stop { kill: Kill::At(at), .. }) => later(at),
-            Phase::Stopping(_, _)
-            | Phase::Ready(_, _, _)
-            | Phase::Idle
-            | Phase::Backoff(_)
-            | Phase::Failed(_) => {}
+            Phase::Stopping(_, _) | Phase::Idle | Phase::Backoff(_) | Phase::Failed(_) => {}
         });
     }
 
@@ -132,10 +135,28 @@ impl Machine {
     }
 
     pub(super) fn watchdog(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        self.overdue(now, ix, Reason::Watchdog, StopReason::Watchdog, out);
+    }
+
+    pub(super) fn run_timeout(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        if !self.planted(Mutant::RunsForEver) {
+            self.overdue(now, ix, Reason::RunTimeout, StopReason::RunTimeout, out);
+        }
+    }
+
+    /// A working run has failed on init's own clock.
+    fn overdue(
+        &mut self,
+        now: Time,
+        ix: Ix,
+        reason: Reason,
+        stop: StopReason,
+        out: &mut Vec<Action>,
+    ) {
         if matches!(&self.cell(ix).phase, Phase::Ready(_, form, _) if form.is_working()) {
-            let failure = Failure::new(Reason::Watchdog);
+            let failure = Failure::new(reason);
             let then = if self.cell(ix).must { Then::Idle } else { Then::Fail(failure) };
-            self.tell(now, ix, StopReason::Watchdog, then, out);
+            self.tell(now, ix, stop, then, out);
         }
     }
 }

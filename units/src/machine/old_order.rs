@@ -49,7 +49,8 @@ impl Machine {
         self.old_order = order.added;
     }
 
-    fn place_of(&self, name: &Name) -> Option<Ix> {
+    /// By name, up runs of removed units too.
+    pub(super) fn place_of(&self, name: &Name) -> Option<Ix> {
         if let Some(unit) = self.generation.find_unit(name.as_str()) {
             return Some(unit.0);
         }

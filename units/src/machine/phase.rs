@@ -174,12 +174,16 @@ impl Phase {
                 due(start.slot_until, TimerKind::Slot),
                 due(start.ready_by, TimerKind::StartTimeout),
             ],
-            Phase::Ready(_, Form::Running { ping_by }, _) => {
-                [due(*ping_by, TimerKind::Watchdog), None, None]
-            }
-            Phase::Ready(_, Form::Reloading { ping_by, until, .. }, _) => {
-                [due(*ping_by, TimerKind::Watchdog), due(*until, TimerKind::Reload), None]
-            }
+            Phase::Ready(run, Form::Running { ping_by }, since) => [
+                due(*ping_by, TimerKind::Watchdog),
+                None,
+                due(run.run_by(*since), TimerKind::RunTimeout),
+            ],
+            Phase::Ready(run, Form::Reloading { ping_by, until, .. }, since) => [
+                due(*ping_by, TimerKind::Watchdog),
+                due(*until, TimerKind::Reload),
+                due(run.run_by(*since), TimerKind::RunTimeout),
+            ],
             Phase::Ready(_, Form::Exited { again, .. }, _) => {
                 [due(*again, TimerKind::Again), None, None]
             }

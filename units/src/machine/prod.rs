@@ -1,14 +1,18 @@
 //! What the operator may do to a run and leave the goal alone: replace it, let it
 //! reload, forgive its unit. All that are named, or none.
 
-use super::phase::{Form, Phase};
+use super::mutant::Mutant;
+use super::phase::Phase;
 use super::wish::{refusal, unknown};
 use super::{Ix, Machine};
+use crate::generation::UnitId;
 use crate::graph::Provider;
 use crate::machine::action::Action;
 use crate::machine::reason::Refusal;
 use crate::name::Name;
+use crate::spec::DependencyKind;
 use crate::time::Time;
+use std::collections::BTreeSet;
 
 impl Machine {
     /// The units an operator names, usable ones only; all or none.
@@ -60,26 +64,53 @@ impl Machine {
     ) -> Result<(), Refusal> {
         let units = self.named(names)?;
         for (ix, name) in units.iter().zip(names) {
-            let cell = self.cell(*ix);
-            let running = matches!(
-                cell.phase,
-                Phase::Ready(_, Form::Running { .. } | Form::Reloading { .. }, _)
-            );
-            let can = cell.phase.run().is_some_and(|run| run.definition.has_exec_reload);
-            if !running || cell.must {
+            if !self.is_working(*ix) {
                 return Err(refusal("not-running", format!("{name} is not running"), ""));
             }
-            if !can {
+            if !self.has_reload(*ix) {
                 let message = format!("{name} has no exec-reload");
                 return Err(refusal("no-reload", message, "`initctl restart` replaces it"));
             }
         }
-        for ix in units {
+        for ix in self.reload_with(units) {
             self.reloading(now, ix, false);
             if let Some(run) = self.cell(ix).phase.run() {
                 out.push(Action::ReloadUnit { name: run.definition.name.clone(), run: run.id });
             }
         }
         Ok(())
+    }
+
+    /// With those that reload with them and can, and so on.
+    fn reload_with(&self, units: Vec<Ix>) -> Vec<Ix> {
+        let mut all = units;
+        let named = all.len();
+        let mut seen: BTreeSet<Ix> = all.iter().copied().collect();
+        let mut at = 0;
+        while let Some(ix) = all.get(at).copied() {
+            let last = at >= named && self.planted(Mutant::ReloadsOneStep);
+            at += 1;
+            if last || self.planted(Mutant::ReloadsAlone) {
+                continue;
+            }
+            let back = self.graph.back(UnitId(ix)).iter();
+            let with = back.filter(|back| back.kind == DependencyKind::ReloadWith);
+            for other in with.map(|back| back.dependent.0) {
+                if self.is_working(other) && self.has_reload(other) && seen.insert(other) {
+                    all.push(other);
+                }
+            }
+        }
+        all
+    }
+
+    /// Running or reloading, and not to stop.
+    fn is_working(&self, ix: Ix) -> bool {
+        let cell = self.cell(ix);
+        matches!(&cell.phase, Phase::Ready(_, form, _) if form.is_working()) && !cell.must
+    }
+
+    fn has_reload(&self, ix: Ix) -> bool {
+        self.cell(ix).phase.run().is_some_and(|run| run.definition.has_exec_reload)
     }
 }

@@ -6,6 +6,7 @@ use crate::generation::Unit;
 use crate::machine::event::RunId;
 use crate::name::Name;
 use crate::spec::{Kind, Live, Readiness};
+use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub(super) struct Run {
     pub(super) reload_failed: bool,
     /// The last STATUS= it sent.
     pub(super) status: String,
+    /// It has asked for time: its `run-timeout` does not strike before.
+    pub(super) extended: Option<Time>,
     /// How often it has promised to ping.
     pub(super) watchdog: Option<Duration>,
     /// The providers its start waited for, once the present graph says otherwise.
@@ -83,10 +86,17 @@ impl Run {
             out_of_memory: false,
             reload_failed: false,
             status: String::new(),
+            extended: None,
             watchdog: None,
             order: None,
             held: None,
             milestones_lost: Vec::new(),
         }
+    }
+
+    /// When an active run that is active since then has been so for too long.
+    pub(super) fn run_by(&self, since: Time) -> Option<Time> {
+        let limit = since.after(self.definition.live.run_timeout?);
+        Some(self.extended.map_or(limit, |later| later.max(limit)))
     }
 }

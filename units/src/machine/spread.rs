@@ -7,6 +7,7 @@
 //! it touches, and there is no recursion: one worklist.
 
 use super::mutant::Mutant;
+use super::need::Occasion;
 use super::phase::{Form, Phase};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
@@ -33,6 +34,11 @@ pub(super) const FAILED: u16 = 1 << 6;
 pub(super) const STOPPING: u16 = 1 << 7;
 /// In must_stop.
 pub(super) const MUST: u16 = 1 << 8;
+
+/// Past its verdict.
+pub(super) const ALARM: u16 = 1 << 9;
+/// Exited, and not because it was skipped.
+pub(super) const DONE: u16 = 1 << 10;
 
 /// An edge of this kind to a provider with these facets keeps the dependent from starting.
 pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
@@ -113,6 +119,7 @@ impl Machine {
         let by_others = cell.needed && cell.bad > 0;
         let failed = cell.verdict || hopeless || (!up && (own || by_others));
         let settled = active || (failed && !(up && self.planted(Mutant::VerdictHoldsWaits)));
+        let done = self.stands(ix, Occasion::Succeeded);
         let skipped = skipped && !self.planted(Mutant::SkippedSatisfiesHard);
         let shown_up =
             up && !(cell.phase.is_told() && self.planted(Mutant::ConflictBesideStopping));
@@ -128,6 +135,14 @@ impl Machine {
             | bit(failed, FAILED)
             | bit(up && must && holds, STOPPING)
             | bit(must, MUST)
+            | bit(cell.verdict, ALARM)
+            | bit(done, DONE)
+    }
+
+    /// See [`closes`].
+    pub(super) fn closes(&self, kind: DependencyKind, facets: u16) -> bool {
+        let lax = kind == DependencyKind::RequiresActive && self.planted(Mutant::RequiresNothing);
+        closes(kind, facets) && !lax
     }
 
     /// Puts a unit in the worklist: something about it has changed.
@@ -153,6 +168,10 @@ impl Machine {
             let before = std::mem::replace(&mut self.cell_mut(ix).facets, now);
             if before != now {
                 self.tell_neighbours(ix, before, now);
+                let lingers = self.planted(Mutant::AlarmLingers) && now & ALARM == 0;
+                let turned = (before ^ now) & (ALARM | DONE) != 0 && !lingers;
+                let mut edges = self.graph.edges(UnitId(ix)).iter();
+                self.search_due |= turned && edges.any(|edge| edge.kind.pulls_in_at_end());
             }
             self.review(ix);
         }
@@ -167,9 +186,10 @@ impl Machine {
                 && other > ix;
             let unlatched =
                 kind == DependencyKind::DependsMs && self.planted(Mutant::MilestoneNotLatched);
+            let closed =
+                (!one_sided && self.closes(kind, before), !one_sided && self.closes(kind, now));
             let cell = self.cell_mut(other);
-            let was_closed = !one_sided && closes(kind, before);
-            let gate = step(&mut cell.closed, was_closed, !one_sided && closes(kind, now));
+            let gate = step(&mut cell.closed, closed.0, closed.1);
             let bad = step(&mut cell.bad, spoils(kind, before), spoils(kind, now));
             if gate || bad {
                 self.mark(other);

@@ -21,6 +21,8 @@ pub(super) enum TimerKind {
     Reload,
     /// No ping in time.
     Watchdog,
+    /// Active for too long.
+    RunTimeout,
     /// Not ready in time.
     StartTimeout,
     /// Not gone in time.

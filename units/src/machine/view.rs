@@ -1,14 +1,15 @@
 //! What may be asked of a machine. Nothing here changes it.
 
+use super::Machine;
+use super::need::{Occasion, Wish};
 use super::phase::{Form, Phase};
-use super::{Machine, need::Wish};
 use crate::generation::{Generation, UnitId};
 use crate::graph::Graph;
 use crate::machine::event::{RunId, Shutdown};
 use crate::machine::reason::{Reason, State};
 use crate::name::Name;
 use crate::policy::Policy;
-use crate::spec::{Exit, Kind};
+use crate::spec::{DependencyKind, Exit, Kind};
 use crate::time::Time;
 use std::sync::Arc;
 
@@ -41,6 +42,12 @@ impl Machine {
     /// In N.
     pub fn is_needed(&self, unit: UnitId) -> bool {
         self.cell(unit.0).needed
+    }
+
+    /// A dependency of this kind makes the provider needed now, provided that the unit is.
+    pub fn brings_in(&self, unit: UnitId, kind: DependencyKind) -> bool {
+        let stands = |occasion| self.stands(unit.0, occasion);
+        kind.pulls_in() || Occasion::of(kind).is_some_and(stands)
     }
 
     /// What an operator sees.

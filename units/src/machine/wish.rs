@@ -2,9 +2,9 @@
 //! taken whole. A refusal changes nothing.
 
 use super::Machine;
-use super::flip::Next;
+use super::flip::{Next, is_same};
 use super::mutant::Mutant;
-use super::need::{Need, Wish};
+use super::need::{Need, Occasion, Wish};
 use crate::diagnostic::Severity;
 use crate::generation::{Generation, TargetId, UnitId};
 use crate::graph::{Fault, Graph, Provider};
@@ -55,11 +55,15 @@ impl Machine {
             let (graph, faults) = Graph::resolve(generation, &effective);
             (Arc::new(graph), faults)
         };
-        let fired = |unit: UnitId| {
-            let name = generation.unit(unit).map_or("", |unit| unit.name.as_str());
-            self.generation.find_unit(name).is_some_and(|unit| self.cell(unit.0).fired)
+        let stands = |unit: UnitId, occasion: Occasion| {
+            let Some(there) = generation.unit(unit) else { return false };
+            let Some(ix) = self.place_of(&there.name) else { return false };
+            // A changed definition clears the verdict.
+            let was = self.unit(ix).map(|unit| (&*self.generation, unit));
+            let kept = same || was.is_some_and(|was| is_same(was, (&**generation, there)));
+            self.stands(ix, occasion) && (kept || occasion != Occasion::Failed)
         };
-        let need = Need::search(generation, &graph, &wish, fired);
+        let need = Need::search(generation, &graph, &wish, stands);
         Candidate { generation: Arc::clone(generation), policy, wish, graph, faults, need }
     }
 

@@ -4,7 +4,7 @@
 use crate::machine::event::{Event, RunId, Stage};
 use crate::name::Name;
 use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, Run, Stored};
-use crate::spec::{Exit, Kind, Readiness, Restart, RestartLimit};
+use crate::spec::{Exit, Kind, Live, Readiness, Restart, RestartLimit};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -64,9 +64,15 @@ impl Oracle {
             Event::ExtendTimeout(_, span) => match run.phase {
                 Phase::Starting => run.start_by = run.start_by.max(now.after(*span)),
                 Phase::Stopping if !run.killed => run.stop_by = run.stop_by.max(now.after(*span)),
-                Phase::Reloading => run.reload_by = run.reload_by.max(now.after(*span)),
+                Phase::Running | Phase::Reloading => {
+                    run.extended = run.extended.max(now.after(*span));
+                    if run.phase == Phase::Reloading {
+                        run.reload_by = run.reload_by.max(now.after(*span));
+                    }
+                }
                 _ => {}
             },
+            Event::OutOfMemory(_) => run.starved = true,
             Event::WatchdogEvery(_, span) if up => {
                 run.watch = Some(*span).filter(|span| !span.is_zero());
                 if !matches!(run.phase, Phase::Running | Phase::Reloading) {
@@ -78,7 +84,7 @@ impl Oracle {
                 run.ping_by = run.watch.map_or(Time::NEVER, |span| now.after(span));
             }
             Event::WatchdogTrigger(_) if matches!(run.phase, Phase::Running | Phase::Reloading) => {
-                self.fail(unit, Failure::Ordinary, true)
+                self.fail(unit, Failure::Watchdog, true)
             }
             Event::Protocol(..) if up => self.fail(unit, Failure::Ordinary, false),
             Event::Exited(_, exit) => self.exited(unit, *exit),
@@ -140,10 +146,12 @@ impl Oracle {
             _ => (listed || zero && by_socket, Phase::Exited),
         };
         if !good {
-            self.fail(unit, Failure::Ordinary, false);
+            let why = if run.starved { Failure::Starved(exit) } else { Failure::Ended(exit) };
+            self.fail(unit, why, false);
             return;
         }
-        let (always, oneshot) = (run.live.restart == Restart::Always, run.kind == Kind::Oneshot);
+        let always = again(&run.live, Err(exit));
+        let oneshot = run.kind == Kind::Oneshot;
         if form != Phase::Exited {
             return self.activate(unit, form);
         }
@@ -233,7 +241,7 @@ impl Oracle {
         if it.failures.len() > 64 {
             it.failures.remove(0);
         }
-        let never = live.restart == Restart::Never;
+        let never = !again(&live, Ok(why));
         let at_once = never || matches!(why, Failure::StartTimeout | Failure::Exec);
         let enough = match live.restart_limit {
             RestartLimit::None => false,
@@ -289,10 +297,10 @@ impl Oracle {
                 Rest::Backoff(at) => at,
                 _ => Time::NEVER,
             };
-            let run = it.run.as_ref().map_or([Time::NEVER; 7], |run| {
-                let active = [run.again_at, run.reload_by, run.ping_by];
-                let [again, reload, ping] = active;
-                [run.start_by, run.ready_at, run.slot_until, run.stop_by, again, reload, ping]
+            let run = it.run.as_ref().map_or([Time::NEVER; 8], |run| {
+                let active = [run.again_at, run.reload_by, run.ping_by, run_by(run)];
+                let [again, reload, ping, long] = active;
+                [run.start_by, run.ready_at, run.slot_until, run.stop_by, again, reload, ping, long]
             });
             run.into_iter().chain([rest]).map(move |at| (at, unit))
         });
@@ -351,6 +359,8 @@ impl Oracle {
             run.announced = false;
             run.reload_by = Time::NEVER;
         } else if run.ping_by == at {
+            self.fail(unit, Failure::Watchdog, true);
+        } else if run_by(run) == at {
             self.fail(unit, Failure::Ordinary, true);
         } else if run.stop_by == at {
             if run.killed {
@@ -375,6 +385,40 @@ impl Oracle {
             return;
         }
         self.quit(unit, false);
+    }
+}
+
+/// When a working run has been active for too long.
+fn run_by(run: &Run) -> Time {
+    let working = matches!(run.phase, Phase::Running | Phase::Reloading);
+    match (run.live.run_timeout, run.active_since) {
+        (Some(span), Some(since)) if working => since.after(span).max(run.extended),
+        _ => Time::NEVER,
+    }
+}
+
+/// `restart` has another run follow a failure, or a success with this exit.
+fn again(live: &Live, end: Result<Failure, Exit>) -> bool {
+    let exit = match end {
+        Err(exit) | Ok(Failure::Ended(exit) | Failure::Starved(exit)) => Some(exit),
+        Ok(_) => None,
+    };
+    if exit.is_some_and(|exit| live.restart_except.lists(exit)) {
+        return false;
+    }
+    if exit.is_some_and(|exit| live.restart_also.lists(exit)) {
+        return true;
+    }
+    let signal = matches!(end, Ok(Failure::Ended(Exit::Signal { .. })));
+    let code = matches!(end, Ok(Failure::Ended(Exit::Code(_))));
+    match live.restart {
+        Restart::Always => true,
+        Restart::Never => false,
+        Restart::OnSuccess => end.is_err(),
+        Restart::OnFailure => end.is_ok(),
+        Restart::OnAbnormal => end.is_ok() && !code,
+        Restart::OnAbort => signal,
+        Restart::OnWatchdog => end == Ok(Failure::Watchdog),
     }
 }
 

@@ -3,8 +3,9 @@
 //! What is stored, and how facts change it: [`crate::oracle`].
 
 use crate::machine::reason::State;
+use crate::oracle::graph::Edge;
 use crate::oracle::set::Set;
-use crate::oracle::{Oracle, Phase, Rest};
+use crate::oracle::{Oracle, Phase, Rest, Run};
 use crate::spec::DependencyKind as D;
 use crate::time::Time;
 
@@ -77,7 +78,21 @@ impl Oracle {
                 let target = self.activates(grown).filter(|_| fired);
                 let unit = target.and_then(|target| self.graph.provider[target]);
                 late.extend(unit.map(|unit| (grown, unit)));
+                let at_end = self.graph.of(grown).filter(|edge| edge.kind.pulls_in_at_end());
+                let brought = at_end.filter(|edge| self.brings_in(edge));
+                late.extend(brought.filter_map(|edge| Some((grown, edge.to?))));
             }
+        }
+    }
+
+    /// What stands behind this edge is needed if who has it is.
+    pub(crate) fn brings_in(&self, edge: &Edge) -> bool {
+        let it = &self.stored[edge.from];
+        let exited = |run: &Run| run.phase == Phase::Exited && !run.skipped;
+        match edge.kind {
+            D::OnFailure => it.verdict,
+            D::OnSuccess => it.run.as_ref().is_some_and(exited),
+            kind => kind.pulls_in(),
         }
     }
 
@@ -367,7 +382,7 @@ impl Oracle {
         let named = |target: usize| {
             roots.contains(&Some(target))
                 || self.graph.edges.iter().any(|edge| {
-                    edge.target == target && edge.kind.pulls_in() && self.needed.has(edge.from)
+                    edge.target == target && self.brings_in(edge) && self.needed.has(edge.from)
                 })
         };
         let needed =

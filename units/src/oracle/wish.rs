@@ -74,7 +74,9 @@ impl Oracle {
             }),
             Event::ReloadUnit(targets) => {
                 let can = |name: &Name| self.can_reload(name);
-                targets.iter().all(can) && self.prod(targets, Oracle::reload_unit)
+                targets.iter().all(can)
+                    && self.prod(targets, Oracle::reload_unit)
+                    && self.reload_others(targets)
             }
             Event::Shutdown(how) => {
                 if self.shutdown.is_some() {
@@ -168,6 +170,32 @@ impl Oracle {
             matches!(run.phase, Phase::Running | Phase::Reloading) && run.has_exec_reload
         });
         running && !self.must_stop().has(unit)
+    }
+
+    /// Its run has a way to reload.
+    pub(crate) fn can_reload_unit(&self, unit: usize) -> bool {
+        self.stored[unit].run.as_ref().is_some_and(|run| run.has_exec_reload)
+    }
+
+    /// Those that reload with who was just told to, and with those, and so on.
+    fn reload_others(&mut self, targets: &[Name]) -> bool {
+        let unit = |name: &Name| self.graph.provider[self.universe.target(name)?];
+        let mut told: Set = targets.iter().filter_map(unit).collect();
+        let stopping = self.must_stop();
+        loop {
+            let next = self.graph.edges.iter().find(|edge| {
+                let run = self.stored[edge.from].run.as_ref();
+                edge.kind == DependencyKind::ReloadWith
+                    && edge.to.is_some_and(|to| told.has(to))
+                    && !told.has(edge.from)
+                    && !stopping.has(edge.from)
+                    && self.can_reload_unit(edge.from)
+                    && run.is_some_and(|run| matches!(run.phase, Phase::Running | Phase::Reloading))
+            });
+            let Some(unit) = next.map(|edge| edge.from) else { return true };
+            told.add(unit);
+            self.reload_unit(unit);
+        }
     }
 
     fn reload_unit(&mut self, unit: usize) {

@@ -103,7 +103,10 @@ fn state_of(machine: &Machine, unit: &str, expected: &str) -> Result<String, Str
     };
     let state = machine.state(id);
     if state != State::Failed {
-        return Ok(state.as_str().to_string());
+        let asked = expected.contains('(');
+        let reason = machine.reason(id).filter(|_| asked);
+        let kind = reason.map(|reason| format!("({})", kind(&reason))).unwrap_or_default();
+        return Ok(format!("{}{kind}", state.as_str()));
     }
     Ok(match machine.reason(id) {
         Some(

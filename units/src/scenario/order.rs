@@ -230,6 +230,10 @@ fn fact(verb: &str, words: &[&str], clock: &Clock) -> Result<Event> {
         ("protocol", []) => Event::Protocol(id, "broken".to_string()),
         ("out-of-memory", []) => Event::OutOfMemory(id),
         ("skip", [condition]) => Event::Skipped(id, (*condition).to_string()),
+        ("no-assert", []) => {
+            let path = "assert-path-exists: /x".to_string();
+            Event::StartFailed(id, ExecFailure { stage: Stage::Assert, errno: 0, path })
+        }
         ("no-exec", []) => Event::StartFailed(id, start_failure(2)),
         ("no-fork", []) => Event::StartFailed(id, start_failure(11)),
         _ => return Err("this event is not known, or has words too few or too many".to_string()),

@@ -33,6 +33,8 @@ pub struct Record {
     pub died: bool,
     /// First seen active.
     pub active: Option<Time>,
+    /// It asked for more time.
+    pub extended: bool,
     /// Nothing of it is left.
     pub over: Option<Time>,
 }
@@ -46,6 +48,8 @@ pub struct Book {
     pub last: BTreeMap<usize, RunId>,
     /// Units seen to fail by themselves and not active since.
     pub failing: Set,
+    /// Units whose last run ended as their restart-except says, and to whom nothing happened since.
+    pub barred: Set,
     /// After a failure, when it may start again at the earliest.
     pub quiet_until: BTreeMap<usize, Time>,
     /// Orders given.
@@ -105,7 +109,18 @@ impl Book {
                     self.quiet_until.insert(run.unit, now.after(delay));
                 }
             }
+            Event::ExtendTimeout(..) => run.extended = true,
             _ => {}
+        }
+    }
+
+    /// The end of a run is on its restart-except.
+    pub fn bar(&mut self, event: &Event) {
+        let run = run_of(event).and_then(|id| self.runs.get(&id));
+        // The end of a script is not that of its run.
+        let own = |run: &&Record| run.told.is_none() && run.kind != Kind::BackgroundScripted;
+        if let Some(run) = run.filter(own) {
+            self.barred.add(run.unit);
         }
     }
 
@@ -128,6 +143,7 @@ impl Book {
                 killed: None,
                 died: false,
                 active: None,
+                extended: false,
                 over: None,
             },
         );
@@ -140,6 +156,14 @@ impl Book {
             run.told.get_or_insert(now);
             // With something left to do, exec-stop if nothing else, it is not over.
             run.over = nothing_left.then_some(now);
+        }
+    }
+
+    /// Its run is active.
+    pub fn seen_active(&mut self, now: Time, unit: usize) {
+        let run = self.last.get(&unit).and_then(|run| self.runs.get_mut(run));
+        if let Some(run) = run {
+            run.active.get_or_insert(now);
         }
     }
 

@@ -3,6 +3,7 @@
 //! needed is down. Checked at the end of a schedule in liveness mode.
 
 use crate::machine::reason::State;
+use crate::oracle::graph::Edge;
 use crate::oracle::set::Set;
 use crate::oracle::{Oracle, Rest};
 use crate::sim::view::Seen;
@@ -36,7 +37,8 @@ pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
             break;
         }
     }
-    for unit in 0..seen.states.len() {
+    let swaying = swaying(oracle);
+    for unit in (0..seen.states.len()).filter(|unit| !swaying.has(*unit)) {
         let state = seen.state(unit);
         let name = &oracle.universe.units[unit];
         let fits = if hopeless.has(unit) {
@@ -77,9 +79,34 @@ fn restless(oracle: &Oracle, unit: usize) -> bool {
                     (Readiness::Wait(wait), Some(limit)) => wait >= limit,
                     _ => false,
                 };
-                unit.live.restart == Restart::Always || too_slow
+                let live = &unit.live;
+                let again = matches!(live.restart, Restart::Always | Restart::OnSuccess)
+                    || live.restart_also != Default::default()
+                    || live.run_timeout.is_some();
+                again || too_slow
             })
     })
+}
+
+/// What comes and goes with the ends of units that never come to rest.
+fn swaying(oracle: &Oracle) -> Set {
+    let mut swaying = Set::EMPTY;
+    loop {
+        let before = swaying;
+        let ends = oracle.graph.edges.iter().filter(|edge| edge.kind.pulls_in_at_end());
+        let rests = |from: usize| !restless(oracle, from) && !before.has(from);
+        let brought = ends.filter(|edge| !rests(edge.from)).filter_map(|edge| edge.to);
+        swaying = oracle.closure(before.or(brought.collect()));
+        for unit in 0..oracle.stored.len() {
+            let leans = |edge: &&Edge| edge.to.is_some_and(|to| swaying.has(to));
+            if oracle.graph.of(unit).any(|edge| leans(&edge)) {
+                swaying.add(unit);
+            }
+        }
+        if swaying == before {
+            return swaying;
+        }
+    }
 }
 
 fn seen_units(oracle: &Oracle) -> usize {

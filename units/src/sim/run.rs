@@ -7,12 +7,13 @@ use crate::machine::action::StopReason;
 use crate::machine::event::{Event, RunId};
 use crate::oracle::Oracle;
 use crate::oracle::graph::Universe;
+use crate::oracle::set::Set;
 use crate::sim::book::Book;
 use crate::sim::chance::Chance;
 use crate::sim::compare;
 use crate::sim::coverage::Coverage;
 use crate::sim::invariant;
-use crate::sim::process::{Fault, Processes, run_of};
+use crate::sim::process::{Fault, Processes, exit_of, run_of};
 use crate::sim::schedule::{Kindly, Schedule, Wish};
 use crate::sim::shape::World;
 use crate::sim::sheet::{Sheet, universe};
@@ -212,6 +213,13 @@ impl<'a> Runner<'a> {
         });
         let live = about.and_then(|unit| was.unit(unit)).map(|unit| &unit.live);
         let delay = live.map_or(Duration::ZERO, |l| l.restart_delay.min(l.restart_delay_max));
+        let over = about.and_then(|unit| self.book.of(unit)).is_none_or(|run| run.died || late);
+        let (ends, unit) = (exit_of(&event), about.and_then(|unit| was.unit(unit)));
+        let excepted = unit.zip(ends).is_some_and(|(it, e)| it.live.restart_except.lists(e));
+        let stops = about.is_some_and(|unit| was.must_stop().has(unit));
+        if excepted && !over && !stops {
+            self.book.bar(&event);
+        }
         self.book.fact(self.now, &event, expected, delay);
         let (actions, refused) = self.subject.step(self.now, event.clone());
         let orders = compare::orders(&self.universe, &actions);
@@ -270,7 +278,13 @@ impl<'a> Runner<'a> {
                 }
                 Order::Stop(unit, id, reason, left) => {
                     self.book.stop(self.now, *id, *left);
-                    if matches!(reason, StopReason::StartTimeout | StopReason::Watchdog) {
+                    if *reason != StopReason::Leftovers {
+                        self.book.barred = self.book.barred.less(Set::EMPTY.with(*unit));
+                    }
+                    if matches!(
+                        reason,
+                        StopReason::StartTimeout | StopReason::Watchdog | StopReason::RunTimeout
+                    ) {
                         self.book.failing.add(*unit);
                     }
                     if *left {
@@ -289,13 +303,18 @@ impl<'a> Runner<'a> {
         }
         if matches!(event, Event::Restart(_) | Event::Retry(_) | Event::Reload { .. }) {
             self.book.quiet_until.clear();
+            self.book.barred = Set::EMPTY;
+        }
+        if matches!(event, Event::Fire(_)) {
+            self.book.barred = Set::EMPTY;
         }
         let needed = self.oracle.needed;
+        self.book.barred = self.book.barred.and(needed);
         self.book.quiet_until.retain(|unit, _| needed.has(*unit));
         for unit in 0..after.states.len() {
             if after.state(unit).is_active() {
-                self.book.failing =
-                    self.book.failing.less(crate::oracle::set::Set::EMPTY.with(unit));
+                self.book.failing = self.book.failing.less(Set::EMPTY.with(unit));
+                self.book.seen_active(self.now, unit);
             }
         }
     }

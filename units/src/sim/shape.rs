@@ -284,7 +284,7 @@ pub fn more_keys(dice: &mut Chance, kind: Kind, live: &mut Live) {
         return;
     }
     if kind != Kind::Oneshot {
-        live.run_timeout = [None, None, Some(ms(1_000)), Some(ms(20_000))][dice.below(4)];
+        live.run_timeout = [None, None, Some(ms(8_000)), Some(ms(90_000))][dice.below(4)];
     }
     live.restart = match dice.below(8) {
         0 => Restart::OnSuccess,

@@ -50,7 +50,8 @@ impl View<'_> {
         unit: UnitId,
     ) -> impl Iterator<Item = (UnitId, DependencyKind)> + '_ {
         let back = self.machine.graph().back(unit).iter();
-        back.filter(|back| back.kind.pulls_in() && self.machine.is_needed(back.dependent))
+        back.filter(|back| self.machine.is_needed(back.dependent))
+            .filter(|back| self.machine.brings_in(back.dependent, back.kind))
             .map(|back| (back.dependent, back.kind))
     }
 
@@ -113,8 +114,9 @@ impl View<'_> {
         let mut open = vec![unit];
         let mut affected = BTreeSet::new();
         while let Some(below) = open.pop() {
-            for (above, _) in self.pulling(below) {
-                if !seen.insert(above) {
+            for (above, kind) in self.pulling(below) {
+                // What is there because another failed takes nothing with it.
+                if !kind.pulls_in() || !seen.insert(above) {
                     continue;
                 }
                 open.push(above);

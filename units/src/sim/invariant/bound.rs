@@ -2,7 +2,8 @@
 
 use crate::machine::action::Action;
 use crate::machine::event::Event;
-use crate::sim::view::{Verdict, View};
+use crate::machine::reason::State;
+use crate::sim::view::{Order, Verdict, View};
 use crate::time::Time;
 
 /// L14: a unit that failed is not started again before its delay is over.
@@ -17,6 +18,37 @@ pub fn l14_limiter(view: &View) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// L25: no run works for longer than its run-timeout, unless it asked for time.
+pub fn l25_run_limit(view: &View) -> Verdict {
+    if !matches!(view.event, Event::Tick) {
+        return Ok(());
+    }
+    for unit in 0..view.after.states.len() {
+        let working = matches!(view.after.state(unit), State::Running | State::Reloading);
+        let limit = view.is.unit(unit).and_then(|unit| unit.live.run_timeout);
+        let (Some(run), Some(limit), true) = (view.book.of(unit), limit, working) else { continue };
+        let since = run.active.filter(|_| !run.extended && run.over.is_none());
+        if since.is_some_and(|since| view.now > since.after(limit)) {
+            return Err(format!("{} runs for longer than its run-timeout", view.name(unit)));
+        }
+    }
+    Ok(())
+}
+
+/// L26: what restart-except says of a run's end holds: no other follows by itself.
+pub fn l26_barred(view: &View) -> Verdict {
+    if view.is_wish() || matches!(view.event, Event::Fire(_)) {
+        return Ok(());
+    }
+    let stopped = |unit: usize| {
+        view.orders.iter().any(|order| matches!(order, Order::Stop(u, ..) if *u == unit))
+    };
+    match view.started().find(|unit| view.book.barred.has(*unit) && !stopped(*unit)) {
+        Some(unit) => Err(format!("{} is started against its restart-except", view.name(unit))),
+        None => Ok(()),
+    }
 }
 
 /// L22: one event costs no more orders than there are units to give them to.

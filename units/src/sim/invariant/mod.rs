@@ -36,6 +36,10 @@ pub const ALL: &[(&str, Check)] = &[
     ("L22 cost", bound::l22_cost),
     ("L23 shutdown", stop::l23_shutdown),
     ("L24 time", bound::l24_time),
+    ("L25 run limit", bound::l25_run_limit),
+    ("L26 restart-except", bound::l26_barred),
+    ("L27 ends bring in", state::l27_ends_bring_in),
+    ("L28 reload-with", run::l28_reload_with),
 ];
 
 /// The first that does not hold.

@@ -1,7 +1,10 @@
 //! Invariants of runs: one at a time, each its own, none lost.
 
 use crate::machine::action::Action;
+use crate::machine::event::Event;
+use crate::machine::reason::State;
 use crate::sim::view::{Order, Verdict, View};
+use crate::spec::DependencyKind as D;
 
 /// L3: no start while anything of an earlier run is left.
 pub fn l03_single_instance(view: &View) -> Verdict {
@@ -26,6 +29,24 @@ pub fn l13_no_aba(view: &View) -> Verdict {
     let quiet = view.actions.iter().all(|action| matches!(action, Action::Note(_)));
     if view.late && (view.before != view.after || !quiet || !view.orders.is_empty()) {
         return Err(format!("{:?} is about a run long over, and changed something", view.event));
+    }
+    Ok(())
+}
+
+/// L28: whom the operator lets reload, those that reload with it and can are told to as well.
+pub fn l28_reload_with(view: &View) -> Verdict {
+    if !matches!(view.event, Event::ReloadUnit(_)) {
+        return Ok(());
+    }
+    let told = |unit: usize| {
+        view.orders.iter().any(|order| matches!(order, Order::Reload(u, _) if *u == unit))
+    };
+    for edge in view.is.graph.edges.iter().filter(|edge| edge.kind == D::ReloadWith) {
+        let working = matches!(view.before.state(edge.from), State::Running | State::Reloading);
+        let can = view.was.can_reload_unit(edge.from);
+        if edge.to.is_some_and(told) && working && can && !told(edge.from) {
+            return Err(format!("{} is not told to reload", view.name(edge.from)));
+        }
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Invariants of what an operator sees: states, causes, flags.
 
+use crate::machine::action::StopReason;
 use crate::machine::event::Event;
 use crate::machine::reason::State;
 use crate::oracle::set::Set;
@@ -76,11 +77,17 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
 
 /// L9: every failure has a cause, and a failed waits-for provider takes nobody with it.
 pub fn l09_cause(view: &View) -> Verdict {
+    // On init's own clock, in this very step.
+    let late = |unit: usize| {
+        let of = |order: &Order| matches!(order, Order::Stop(u, _, StopReason::RunTimeout, true) if *u == unit);
+        view.orders.iter().any(of)
+    };
+    let failing = |unit: usize| view.book.failing.has(unit) || late(unit);
     for unit in view.is.needed.iter() {
         if view.after.state(unit) != State::Failed {
             continue;
         }
-        let own = view.book.failing.has(unit) || view.is.broken_or_refused().has(unit);
+        let own = failing(unit) || view.is.broken_or_refused().has(unit);
         let hard = view.is.graph.of(unit).any(|edge| {
             matches!(edge.kind, D::DependsOn | D::DependsMs | D::RequiresActive)
                 && match edge.to {
@@ -88,12 +95,33 @@ pub fn l09_cause(view: &View) -> Verdict {
                     Some(to) if edge.kind == D::RequiresActive && !view.is.needed.has(to) => {
                         !view.after.state(to).is_active()
                     }
-                    Some(to) => view.after.state(to) == State::Failed || view.book.failing.has(to),
+                    Some(to) => view.after.state(to) == State::Failed || failing(to),
                 }
         });
         let immortal = view.book.of(unit).is_some_and(|run| run.killed.is_some());
         if !own && !hard && !immortal {
             return Err(format!("{} is failed and nothing failed it", view.name(unit)));
+        }
+    }
+    Ok(())
+}
+
+/// L27: while a unit is past its verdict, or exited, what its on-failure, or on-success, names is
+/// needed.
+pub fn l27_ends_bring_in(view: &View) -> Verdict {
+    for edge in view.is.graph.edges.iter().filter(|edge| edge.kind.pulls_in_at_end()) {
+        let (_, verdict, needed) = view.after.row(edge.from);
+        let stands = match edge.kind {
+            D::OnFailure => verdict,
+            _ => view.after.state(edge.from) == State::Exited && !view.is.skipped(edge.from),
+        };
+        let brought = edge.to.is_none_or(|to| view.after.row(to).2);
+        if needed && stands && !brought {
+            let to = edge.to.map_or("nobody", |to| view.name(to));
+            return Err(format!(
+                "{} has come to its end, and {to} is not needed",
+                view.name(edge.from)
+            ));
         }
     }
     Ok(())
@@ -123,7 +151,7 @@ pub fn l11_coincidental(view: &View) -> Verdict {
     for target in &view.after.coincidental {
         let provider = view.is.graph.provider.get(*target).copied().flatten();
         let named = view.is.graph.edges.iter().any(|edge| {
-            edge.target == *target && edge.kind.pulls_in() && view.is.needed.has(edge.from)
+            edge.target == *target && view.is.brings_in(edge) && view.is.needed.has(edge.from)
         });
         if named
             || view.is.roots().0.contains(&Some(*target))

@@ -15,7 +15,10 @@ pub fn l04_stop_order(view: &View) -> Verdict {
         let Order::Stop(unit, id, reason, nothing_left) = order else { continue };
         let own = matches!(
             reason,
-            StopReason::StartTimeout | StopReason::Watchdog | StopReason::Leftovers
+            StopReason::StartTimeout
+                | StopReason::Watchdog
+                | StopReason::RunTimeout
+                | StopReason::Leftovers
         );
         if !own {
             for other in view.book.alive().less(down).iter().filter(|other| other != unit) {

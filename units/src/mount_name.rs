@@ -1,0 +1,55 @@
+//! The target that stands for what is mounted at a path. It is named as systemd names the
+//! unit, see systemd-escape(1), so `needs-path` is a dependency like any other and
+//! no mount point is looked up.
+
+use crate::assembly::Edge;
+use crate::name::Name;
+use crate::spec::DependencyKind;
+use std::fmt::Write as _;
+
+/// A depends-ms, silent when nobody provides it, on the mount of each directory on the way to
+/// `path`. The target of a mount is named as systemd names its unit: `var-lib.mount` for /var/lib.
+pub(crate) fn on_the_way(path: &str, line: u32) -> Vec<Edge> {
+    let mut stem = String::new();
+    let mut edges = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if !stem.is_empty() {
+            stem.push('-');
+        }
+        for byte in part.bytes() {
+            match byte {
+                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_' | b'.' => {
+                    stem.push(byte.into())
+                }
+                // As systemd-escape(1) does; no name here may hold it, so no mount has it.
+                byte => drop(write!(stem, "\\x{byte:02x}")),
+            }
+        }
+        if let Ok(target) = Name::new(&format!("{stem}.mount")) {
+            edges.push(Edge {
+                kind: DependencyKind::DependsMs,
+                target,
+                optional: true,
+                imported: false,
+                line,
+            });
+        }
+    }
+    edges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_the_mount_of_each_directory_on_its_way() {
+        let names = |path: &str| -> Vec<String> {
+            on_the_way(path, 1).iter().map(|edge| edge.target.to_string()).collect()
+        };
+        assert_eq!(names("/var/lib/x"), ["var.mount", "var-lib.mount", "var-lib-x.mount"]);
+        assert_eq!(names("//var/./lib/"), ["var.mount", "var-lib.mount"]);
+        assert!(names("/").is_empty());
+        assert_eq!(names("/srv/a-b/c"), ["srv.mount"], "no name holds an escape");
+    }
+}
