@@ -5,13 +5,15 @@
 //! ([`crate::sim`]) compares the two. Not fast, not for PID 1.
 //!
 //! Here: what is stored, and settling. [`law`]: the sets and states computed from
-//! it. [`wish`] and [`facts`]: how one event changes it. [`graph`]: who provides what.
+//! it. [`need`]: N. [`wish`] and [`facts`]: how one event changes it. [`graph`]: who provides what.
 #![allow(clippy::indexing_slicing, reason = "unit numbers come from the oracle's own universe")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "what is forgotten here, the machine shows")]
 
 pub mod facts;
 pub mod graph;
 pub mod law;
+pub mod need;
+pub mod retry;
 pub mod set;
 pub mod wish;
 
@@ -347,63 +349,6 @@ impl Oracle {
             self.finished = true;
             self.deeds.push(Deed::Finish);
         }
-    }
-
-    /// A unit may have come to an end, or from it, that brings others in.
-    fn look_at_ends(&mut self) {
-        if self.graph.edges.iter().any(|edge| edge.kind.pulls_in_at_end()) {
-            self.renew_need();
-        }
-    }
-
-    /// N anew, with what entering and leaving it does.
-    pub(crate) fn renew_need(&mut self) {
-        loop {
-            let (needed, refused) = self.need();
-            let (left, entered) = (self.needed.less(needed), needed.less(self.needed));
-            self.refused = refused;
-            self.needed = needed;
-            for unit in left.iter() {
-                self.forgive(unit);
-                self.stored[unit].n = 0;
-                self.stored[unit].failures.clear();
-            }
-            let mut dropped = false;
-            for unit in left.iter() {
-                dropped |= std::mem::take(&mut self.stored[unit].fired);
-            }
-            for unit in entered.iter() {
-                self.stored[unit].rest = Rest::Idle;
-                let active = |run: &Run| run.phase.is_active();
-                self.stored[unit].tried = self.stored[unit].run.as_ref().is_some_and(active);
-            }
-            if !dropped {
-                return self.follow();
-            }
-        }
-    }
-
-    /// Runs that are not to stop follow the present live keys and provide what they are
-    /// selected for; what is to stop keeps its old definition.
-    fn follow(&mut self) {
-        for unit in self.up().less(self.must_stop()).iter() {
-            let targets = self.selected(unit);
-            let Some(live) = self.unit(unit).map(|unit| unit.live.clone()) else { continue };
-            let Some(run) = &mut self.stored[unit].run else { continue };
-            if run.phase == Phase::Starting && live.start_timeout != run.live.start_timeout {
-                let span = live.start_timeout;
-                run.start_by = span.map_or(Time::NEVER, |span| run.since.after(span));
-            }
-            run.live = Live::clone(&live);
-            run.targets = targets;
-        }
-    }
-
-    /// Clears verdict, backoff and failed.
-    pub(crate) fn forgive(&mut self, unit: usize) {
-        let it = &mut self.stored[unit];
-        it.verdict = false;
-        it.rest = Rest::Idle;
     }
 
     fn start(&mut self, unit: usize) {

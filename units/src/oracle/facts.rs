@@ -3,10 +3,10 @@
 
 use crate::machine::event::{Event, RunId, Stage};
 use crate::name::Name;
+use crate::oracle::retry::{again, delay, run_by};
 use crate::oracle::{Deed, Failure, IMMORTAL, Oracle, Phase, Rest, Run, Stored};
-use crate::spec::{Exit, Kind, Live, Readiness, Restart, RestartLimit};
+use crate::spec::{Exit, Kind, Readiness, RestartLimit};
 use crate::time::Time;
-use std::time::Duration;
 
 impl Oracle {
     fn owner(&self, id: RunId) -> Option<usize> {
@@ -61,17 +61,7 @@ impl Oracle {
                 run.announced = true;
                 run.reload_by = run.live.start_timeout.map_or(Time::NEVER, |span| now.after(span));
             }
-            Event::ExtendTimeout(_, span) => match run.phase {
-                Phase::Starting => run.start_by = run.start_by.max(now.after(*span)),
-                Phase::Stopping if !run.killed => run.stop_by = run.stop_by.max(now.after(*span)),
-                Phase::Running | Phase::Reloading => {
-                    run.extended = run.extended.max(now.after(*span));
-                    if run.phase == Phase::Reloading {
-                        run.reload_by = run.reload_by.max(now.after(*span));
-                    }
-                }
-                _ => {}
-            },
+            Event::ExtendTimeout(_, span) => extend(run, now.after(*span)),
             Event::OutOfMemory(_) => run.starved = true,
             Event::WatchdogEvery(_, span) if up => {
                 run.watch = Some(*span).filter(|span| !span.is_zero());
@@ -388,49 +378,16 @@ impl Oracle {
     }
 }
 
-/// When a working run has been active for too long.
-fn run_by(run: &Run) -> Time {
-    let working = matches!(run.phase, Phase::Running | Phase::Reloading);
-    match (run.live.run_timeout, run.active_since) {
-        (Some(span), Some(since)) if working => since.after(span).max(run.extended),
-        _ => Time::NEVER,
-    }
-}
-
-/// `restart` has another run follow a failure, or a success with this exit.
-fn again(live: &Live, end: Result<Failure, Exit>) -> bool {
-    let exit = match end {
-        Err(exit) | Ok(Failure::Ended(exit) | Failure::Starved(exit)) => Some(exit),
-        Ok(_) => None,
-    };
-    if exit.is_some_and(|exit| live.restart_except.lists(exit)) {
-        return false;
-    }
-    if exit.is_some_and(|exit| live.restart_also.lists(exit)) {
-        return true;
-    }
-    let signal = matches!(end, Ok(Failure::Ended(Exit::Signal { .. })));
-    let code = matches!(end, Ok(Failure::Ended(Exit::Code(_))));
-    match live.restart {
-        Restart::Always => true,
-        Restart::Never => false,
-        Restart::OnSuccess => end.is_err(),
-        Restart::OnFailure => end.is_ok(),
-        Restart::OnAbnormal => end.is_ok() && !code,
-        Restart::OnAbort => signal,
-        Restart::OnWatchdog => end == Ok(Failure::Watchdog),
-    }
-}
-
-/// From the 10th failure in a row no try comes sooner.
-const FLOOR: Duration = Duration::from_millis(100);
-
-/// How long after the `n`th failure in a row the next try waits.
-pub fn delay(n: u32, first: Duration, most: Duration) -> Duration {
-    let doubled = |span: Duration, times: u32| span.saturating_mul(1 << times.min(31));
-    let wished = doubled(first, n.saturating_sub(1));
-    match n {
-        0..10 => wished.min(most),
-        _ => wished.max(doubled(FLOOR, n - 10)).min(most.max(FLOOR)),
+/// No limit of the present phase comes before `until`.
+fn extend(run: &mut Run, until: Time) {
+    match run.phase {
+        Phase::Starting => run.start_by = run.start_by.max(until),
+        Phase::Stopping if !run.killed => run.stop_by = run.stop_by.max(until),
+        Phase::Running => run.extended = run.extended.max(until),
+        Phase::Reloading => {
+            run.extended = run.extended.max(until);
+            run.reload_by = run.reload_by.max(until);
+        }
+        _ => {}
     }
 }

@@ -73,10 +73,7 @@ impl Oracle {
                 oracle.stored[unit].failures.clear();
             }),
             Event::ReloadUnit(targets) => {
-                let can = |name: &Name| self.can_reload(name);
-                targets.iter().all(can)
-                    && self.prod(targets, Oracle::reload_unit)
-                    && self.reload_others(targets)
+                targets.iter().all(|name| self.can_reload(name)) && self.reload_all(targets)
             }
             Event::Shutdown(how) => {
                 if self.shutdown.is_some() {
@@ -177,8 +174,11 @@ impl Oracle {
         self.stored[unit].run.as_ref().is_some_and(|run| run.has_exec_reload)
     }
 
-    /// Those that reload with who was just told to, and with those, and so on.
-    fn reload_others(&mut self, targets: &[Name]) -> bool {
+    /// And those that reload with them, and with those, and so on.
+    fn reload_all(&mut self, targets: &[Name]) -> bool {
+        if !self.prod(targets, Oracle::reload_unit) {
+            return false;
+        }
         let unit = |name: &Name| self.graph.provider[self.universe.target(name)?];
         let mut told: Set = targets.iter().filter_map(unit).collect();
         let stopping = self.must_stop();

@@ -175,3 +175,11 @@ impl Book {
         }
     }
 }
+
+/// How the main process ended, if that is what the fact says.
+pub fn exit_of(event: &Event) -> Option<Exit> {
+    match event {
+        Event::Exited(_, exit) | Event::Ended(_, exit) => Some(*exit),
+        _ => None,
+    }
+}

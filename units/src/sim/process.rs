@@ -463,14 +463,6 @@ fn exit(dice: &mut Chance, well: bool) -> Exit {
     }
 }
 
-/// How the main process ended, if that is what the fact says.
-pub fn exit_of(event: &Event) -> Option<Exit> {
-    match event {
-        Event::Exited(_, exit) | Event::Ended(_, exit) => Some(*exit),
-        _ => None,
-    }
-}
-
 /// The run that a fact is about.
 pub fn run_of(event: &Event) -> Option<RunId> {
     match event {
