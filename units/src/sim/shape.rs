@@ -275,6 +275,28 @@ fn enrich(sheet: &mut Sheet, numbers: &[usize], dice: &mut Chance) {
             }
         }
     }
+    if dice.percent(50) {
+        reload_chain(sheet, numbers);
+    }
+}
+
+/// Each reloads with the one before it, and can: a reload has a way to go.
+fn reload_chain(sheet: &mut Sheet, numbers: &[usize]) {
+    let can = |unit: &usize| {
+        let kind = sheet.units.get(unit).map(|entry| entry.kind);
+        matches!(kind, Some(Kind::ForegroundSupervised | Kind::ForegroundNotified))
+    };
+    let chain: Vec<usize> = numbers.iter().copied().filter(can).collect();
+    for pair in chain.windows(2) {
+        let Some(entry) = sheet.units.get_mut(&pair[1]) else { continue };
+        entry.has_exec_reload = true;
+        if !entry.edges.iter().any(|(_, target, _)| *target == pair[0]) {
+            entry.edges.push((D::ReloadWith, pair[0], false));
+        }
+    }
+    if let Some(entry) = chain.first().and_then(|first| sheet.units.get_mut(first)) {
+        entry.has_exec_reload = true;
+    }
 }
 
 /// More keys of class live.
