@@ -287,10 +287,7 @@ impl<'a> View<'a> {
             stale: self.machine.is_stale(id),
             needed: self.machine.is_needed(id),
             needed_by: self.needed_by(id),
-            status: match run.and_then(|run| self.facts.waits.get(&run)) {
-                Some(words) => words.clone(),
-                None => self.machine.status(id).to_string(),
-            },
+            status: self.says(id),
             reason: why.map(|why| self.told(id, &why, pid)),
             file: unit.at.file.to_string(),
             source: unit.source.as_ref().map(Name::to_string),
@@ -304,10 +301,6 @@ impl<'a> View<'a> {
             told.text = format!("{}: {}", told.text, reason(last, self.facts, None).text);
         }
         told
-    }
-
-    fn next_try(&self, unit: UnitId) -> Option<String> {
-        self.machine.next_try(unit).map(|at| self.facts.wall_of(at))
     }
 
     /// Runs of units that are no longer there, on their way down.

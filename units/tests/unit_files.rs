@@ -167,28 +167,12 @@ fn every_key_is_taken_by_just_the_types_it_is_for() {
                 }
             }
             // Of several keys a trigger needs any one.
-            let reason = match kind {
-                Kind::Socket => "listen-fifo: /run/u.fifo",
-                Kind::Timer => "timer-boot: 1min",
-                Kind::Path => "path-exists: /run/u",
-                Kind::ForegroundNotified
-                | Kind::ForegroundSupervised
-                | Kind::BackgroundPidfile
-                | Kind::BackgroundScripted
-                | Kind::Oneshot
-                | Kind::Virtual => "",
-            };
-            if !reason.starts_with(&format!("{}:", key.name)) {
+            let reasons = ["listen-fifo: /run/u", "timer-boot: 1min", "path-exists: /run/u"];
+            let triggers = [Kind::Socket, Kind::Timer, Kind::Path].into_iter().zip(reasons);
+            let mut reason = triggers.filter(|(of, _)| *of == kind).map(|(_, reason)| reason);
+            if let Some(reason) = reason.find(|line| !line.starts_with(&format!("{}:", key.name))) {
                 text += &format!("{reason}\n");
             }
-            // One of several is needed.
-            text += match (kind, key.name) {
-                (Kind::BackgroundPidfile, "pid-file" | "main-pid")
-                | (Kind::Oneshot, "exec-start") => "",
-                (Kind::BackgroundPidfile, _) => "pid-file: /run/u.pid\n",
-                (Kind::Oneshot, _) => "exec-start: /bin/x\n",
-                _ => "",
-            };
             let errors: Vec<String> = mistakes(&text)
                 .into_iter()
                 .filter(|told| told.contains(" key-type") || told.contains(" shape"))

@@ -3,9 +3,9 @@
 //! `ListenStream=` and its kin take (systemd.socket(5)).
 
 use crate::value::{Mistake, is_plain_number, mistake, path};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of a name in struct sockaddr_un, with its ending NUL.
 const UNIX_NAME: usize = 108;

@@ -11,6 +11,7 @@ pub mod calendar;
 mod elapse;
 pub mod flood;
 pub mod glob;
+mod normal;
 #[cfg(feature = "text")]
 mod reading;
 pub mod timer;

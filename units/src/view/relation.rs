@@ -29,6 +29,16 @@ pub(super) fn sources(generation: &Generation) -> Vec<SourceStatus> {
 }
 
 impl View<'_> {
+    /// What it says of itself; of a trigger, what it waits for.
+    pub(super) fn says(&self, unit: UnitId) -> String {
+        let waits = self.machine.run(unit).and_then(|run| self.facts.waits.get(&run));
+        waits.map_or_else(|| self.machine.status(unit).to_string(), String::clone)
+    }
+
+    pub(super) fn next_try(&self, unit: UnitId) -> Option<String> {
+        self.machine.next_try(unit).map(|at| self.facts.wall_of(at))
+    }
+
     /// Needed units that pull it in, by name; `goal` first where it is in the goal itself.
     pub(super) fn needed_by(&self, unit: UnitId) -> Vec<String> {
         let generation = self.machine.generation();
