@@ -1,40 +1,40 @@
-//! The oracle: the law of Groundstate, written a second time and naively. It stores
-//! only what the design says is stored, replays the same facts as the machine, and
-//! computes every set anew after every event. It shares no code with
-//! [`crate::machine`], only the types of events and states; the simulator
-//! ([`crate::sim`]) compares the two. Not fast, not for PID 1.
+//! The oracle: the law of Groundstate, written a second time and naively, from the design
+//! alone. It stores only what the design says is stored, hears the same events as the machine,
+//! and computes every set anew, as the plainest fixed point there is. It shares no code with
+//! [`crate::machine`], only the types of events and states; the simulator ([`crate::sim`])
+//! compares the two. Not fast, not for PID 1.
 //!
-//! Here: what is stored, and settling. [`law`]: the sets and states computed from
-//! it. [`need`]: N. [`wish`] and [`facts`]: how one event changes it. [`graph`]: who provides what.
+//! Here is the function itself: what is stored, and every set and state that follows from it.
+//! Beside it, because the comparison is of every order, count, timer and refusal and not of
+//! resting states alone: [`settle`], what follows from an event; [`event`], what facts and time
+//! change; [`wish`], what the operator changes. Who provides what is [`crate::sim::graph`].
 #![allow(clippy::indexing_slicing, reason = "unit numbers come from the oracle's own universe")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "what is forgotten here, the machine shows")]
 
-pub mod facts;
-pub mod graph;
-pub mod law;
-pub mod need;
-pub mod retry;
-pub mod set;
-pub mod wish;
-
+use crate::control::answer::System;
 use crate::generation::{Generation, Unit};
-use crate::machine::event::{Event, RunId, Shutdown};
+use crate::machine::event::RunId;
+use crate::machine::reason::State;
 use crate::name::Name;
 use crate::policy::Policy;
-use crate::spec::{Exit, Kind, Live, Readiness};
+use crate::sim::graph::{Edge, Graph, Universe};
+use crate::sim::set::Set;
+use crate::spec::{DependencyKind as D, Exit};
 use crate::time::Time;
-use graph::{Graph, Universe};
-use set::Set;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A run gives its slot back after this.
-pub const SLOT: Duration = Duration::from_secs(60);
-/// Alive this long after KILL: can not be killed.
-pub const IMMORTAL: Duration = Duration::from_secs(2);
+mod event;
+mod settle;
+mod wish;
 
-/// What the oracle expects the machine to order.
+/// A run gives its slot back after this.
+pub(crate) const SLOT: Duration = Duration::from_secs(60);
+/// Alive this long after KILL: can not be killed.
+pub(crate) const IMMORTAL: Duration = Duration::from_secs(2);
+
+/// What the machine must order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deed {
     /// A run begins.
@@ -49,431 +49,350 @@ pub enum Deed {
     Finish,
 }
 
-/// Form of an up run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// Not ready.
-    Starting,
-    /// Active.
-    Running,
-    /// Active.
-    Reloading,
-    /// Active.
-    Exited,
-    /// Told to stop, or ended with something left.
-    Stopping,
-}
-
-impl Phase {
-    pub(crate) fn is_active(self) -> bool {
-        matches!(self, Phase::Running | Phase::Reloading | Phase::Exited)
-    }
-}
-
 /// Why a run failed, as far as the law distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Failure {
+enum Failure {
     /// It broke its protocol, or was active for too long.
     Ordinary,
-    /// Its main process ended so.
+    /// Its main process ended so; the same, and the kernel had killed one of its processes.
     Ended(Exit),
-    /// The same, and the kernel had killed one of its processes.
     Starved(Exit),
-    /// It was silent.
     Watchdog,
-    /// Not ready in time.
     StartTimeout,
-    /// It could not be run.
     Exec,
-    /// Not gone in time.
-    StopTimeout,
 }
 
+/// What a run waits for in time; of one moment the earlier comes first.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Ready,
+    Again,
+    Slot,
+    Reload,
+    Ping,
+    Start,
+    Stop,
+}
+/// In their order.
+const DUES: [Due; 7] =
+    [Due::Ready, Due::Again, Due::Slot, Due::Reload, Due::Ping, Due::Start, Due::Stop];
+const NOTHING_DUE: [Time; 7] = [Time::NEVER; 7];
+
 /// A unit without a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rest {
-    /// Free to start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Rest {
+    #[default]
     Idle,
-    /// Until then.
     Backoff(Time),
-    /// Until retry, a new definition, or leaving N.
-    Failed(Failure),
+    Failed,
 }
 
 /// One life.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Run {
-    /// Its id.
-    pub id: RunId,
-    /// Its form.
-    pub phase: Phase,
-    pub(crate) kind: Kind,
-    pub(crate) readiness: Readiness,
-    pub(crate) hash: u64,
-    pub(crate) has_exec_stop: bool,
-    pub(crate) has_exec_reload: bool,
-    /// The live keys that hold for it.
-    pub(crate) live: Live,
-    /// Providers its ordering edges had when it began, by number.
-    pub(crate) before: Vec<usize>,
-    /// depends-ms targets of it that nobody provides any more.
-    pub(crate) orphaned: Vec<usize>,
-    /// Targets it holds.
-    pub(crate) targets: Vec<usize>,
-    pub(crate) lost: bool,
-    pub(crate) asked: bool,
-    pub(crate) changed: bool,
-    /// Began.
-    pub(crate) since: Time,
-    /// Became active.
-    pub(crate) active_since: Option<Time>,
-    /// How long it had been active when it left that.
-    pub(crate) active_for: Option<Duration>,
-    /// Told to stop, or ended by itself with something left.
-    pub told: Option<Time>,
-    pub(crate) start_by: Time,
-    pub(crate) ready_at: Time,
-    /// Until it gives its slot back.
-    pub(crate) slot_until: Time,
-    pub(crate) again_at: Time,
-    pub(crate) reload_by: Time,
-    /// The service says itself when its reload is over.
-    pub(crate) announced: bool,
-    pub(crate) stop_by: Time,
-    pub(crate) watch: Option<Duration>,
-    /// Asked for more time: no run-timeout before.
-    pub(crate) extended: Time,
-    /// The kernel killed one of its processes.
-    pub(crate) starved: bool,
-    pub(crate) ping_by: Time,
-    /// KILL was sent.
-    pub(crate) killed: bool,
-    /// Alive after KILL.
-    pub unkillable: bool,
-    /// Its main process ended.
-    pub(crate) ended: bool,
-    /// Nothing of it is left.
-    pub(crate) empty: bool,
-    /// A condition of it was not met.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    /// Its definition; follows the present one in the keys of class *live*.
+    pub(crate) unit: Arc<Unit>,
+    /// Starting, running, reloading, exited, stopping.
+    pub(crate) form: State,
+    /// Providers its ordering edges had when it began; targets it holds; depends-ms targets of
+    /// it that nobody provides any more.
+    behind: Set,
+    pub(crate) targets: Set,
+    pub(crate) orphaned: Set,
+    lost: bool,
+    asked: bool,
+    changed: bool,
+    /// Its main process ended; nothing of it is left; it was KILLed, and is alive all the same.
+    ended: bool,
+    empty: bool,
+    killed: bool,
+    pub(crate) unkillable: bool,
     pub(crate) skipped: bool,
-    /// What its end will count as.
-    pub(crate) failure: Option<Failure>,
-    /// It ended well and is to run again.
-    pub(crate) again: bool,
+    /// Its reload is over when the service says so itself.
+    announced: bool,
+    watch: Option<Duration>,
+    /// It asked for more time: no run-timeout before; the kernel killed one of its processes.
+    extended: Time,
+    starved: bool,
+    began: Time,
+    active_since: Option<Time>,
+    active_for: Option<Duration>,
+    due: [Time; 7],
+    /// What its end counts as; and whether it ended well and is to run again.
+    failure: Option<Failure>,
+    again: bool,
 }
 
 /// All that is stored of one unit.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Stored {
-    /// Without a run.
-    pub rest: Rest,
-    /// Failures in a row.
-    pub n: u32,
-    /// Enough of them.
-    pub verdict: bool,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) rest: Rest,
+    /// Failures in a row, when they were, and whether they are enough.
+    pub(crate) n: u32,
+    failures: Vec<Time>,
+    pub(crate) verdict: bool,
     /// Active, or failed by itself, since it became needed.
-    pub(crate) tried: bool,
+    tried: bool,
     /// A trigger that has fired.
-    pub(crate) fired: bool,
-    /// When its last failures were, for a limit within a span.
-    pub(crate) failures: Vec<Time>,
-    /// When the last failed run ended.
-    pub(crate) ended: Time,
-    /// Its run.
-    pub run: Option<Run>,
-}
-
-impl Default for Stored {
-    fn default() -> Stored {
-        Stored {
-            rest: Rest::Idle,
-            n: 0,
-            verdict: false,
-            tried: false,
-            fired: false,
-            failures: Vec::new(),
-            ended: Time::ZERO,
-            run: None,
-        }
-    }
+    fired: bool,
+    pub(crate) run: Option<Run>,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    pub(crate) universe: Universe,
+    pub(crate) universe: Arc<Universe>,
     pub(crate) generation: Arc<Generation>,
-    pub(crate) policy: Policy,
-    /// Who provides what now.
-    pub graph: Graph,
-    pub(crate) goal: Vec<Name>,
-    pub(crate) want: BTreeMap<Name, Option<Time>>,
-    pub(crate) drop: Vec<Name>,
-    pub(crate) shutdown: Option<(Shutdown, Time)>,
+    units: Vec<Option<Arc<Unit>>>,
+    policy: Policy,
+    pub(crate) graph: Arc<Graph>,
+    goal: Vec<Name>,
+    want: BTreeMap<Name, Option<Time>>,
+    drop: Vec<Name>,
+    /// Everything ends, by then.
+    pub(crate) end: Option<Time>,
     pub(crate) finished: bool,
-    /// By unit number.
-    pub stored: Vec<Stored>,
-    /// N.
-    pub needed: Set,
-    /// Failed by a conflict with an earlier root.
-    pub refused: Set,
-    pub(crate) now: Time,
-    pub(crate) deeds: Vec<Deed>,
-    pub(crate) next_run: u64,
+    pub(crate) stored: Vec<Stored>,
+    /// N, and those in it that give way to a unit they conflict with.
+    pub(crate) needed: Set,
+    pub(crate) refused: Set,
+    now: Time,
+    runs: u64,
+    deeds: Vec<Deed>,
 }
 
 impl Oracle {
-    /// Nothing runs, nothing is wanted.
-    pub fn new(universe: Universe, empty: Arc<Generation>) -> Oracle {
-        Oracle {
-            stored: vec![Stored::default(); universe.units.len()],
-            graph: Graph::new(&universe, &empty, &Policy::default(), &[]),
-            policy: empty.policy.clone(),
-            generation: empty,
-            universe,
-            goal: Vec::new(),
-            want: BTreeMap::new(),
-            drop: Vec::new(),
-            shutdown: None,
-            finished: false,
-            needed: Set::EMPTY,
-            refused: Set::EMPTY,
-            now: Time::ZERO,
-            deeds: Vec::new(),
-            next_run: 1,
-        }
+    pub(crate) fn unit(&self, unit: usize) -> Option<&Arc<Unit>> {
+        self.units[unit].as_ref()
     }
 
-    /// What the machine must order, and whether it must refuse.
-    pub fn step(&mut self, now: Time, event: &Event) -> (Vec<Deed>, bool) {
-        self.now = now;
-        let accepted = self.apply(event);
-        self.settle();
-        (std::mem::take(&mut self.deeds), !accepted)
+    pub(crate) fn run(&self, unit: usize) -> Option<&Run> {
+        self.stored[unit].run.as_ref()
     }
 
-    /// The type of a unit's present definition.
-    pub fn kind_of(&self, unit: usize) -> Option<Kind> {
-        self.unit(unit).map(|unit| unit.kind)
+    fn all(&self) -> Set {
+        (0..self.stored.len()).collect()
     }
 
-    /// All that is stored, without what only counts on: run ids, and points in time, which
-    /// are taken from now.
-    pub fn hash_shape(&self, into: &mut impl std::hash::Hasher) {
-        use std::hash::Hash;
-        let ago = |at: Time| self.now.since(at);
-        let ahead = |at: Time| if at == Time::NEVER { None } else { Some(at.since(self.now)) };
-        (&self.goal, &self.want, &self.drop, self.shutdown.is_some(), self.finished).hash(into);
-        (&self.policy.mask, self.needed, self.refused).hash(into);
-        self.shutdown.map(|(_, at)| ahead(at)).hash(into);
-        for it in &self.stored {
-            let rest = match it.rest {
-                Rest::Backoff(at) => (1, ahead(at), None),
-                Rest::Idle => (0, None, None),
-                Rest::Failed(why) => (2, None, Some(why)),
-            };
-            (rest, it.n, it.verdict, it.tried, it.fired).hash(into);
-            let Some(run) = &it.run else { continue };
-            (run.phase, run.lost, run.asked, run.changed, run.told.is_some()).hash(into);
-            (run.killed, run.unkillable, run.ended, run.empty, run.failure, run.again).hash(into);
-            (&run.before, &run.orphaned, &run.targets, run.hash).hash(into);
-            (run.active_since.map(ago), run.active_for, ago(run.since)).hash(into);
-            [run.start_by, run.ready_at, run.again_at, run.stop_by].map(ahead).hash(into);
-        }
+    /// Those whose run is so.
+    pub(crate) fn whose(&self, is: impl Fn(&Run) -> bool) -> Set {
+        self.all().filter(|unit| self.run(unit).is_some_and(&is))
     }
 
-    pub(crate) fn unit(&self, unit: usize) -> Option<&Unit> {
-        self.generation.units.get(self.graph.place[unit])
-    }
-
-    /// Targets that `unit` is the selected provider of.
-    pub(crate) fn selected(&self, unit: usize) -> Vec<usize> {
-        let provider = self.graph.provider.iter().enumerate();
-        provider.filter(|(_, it)| **it == Some(unit)).map(|(target, _)| target).collect()
-    }
-
-    /// The target that a trigger fires.
-    pub(crate) fn activates(&self, unit: usize) -> Option<usize> {
-        let target = self.unit(unit)?.activates?;
-        self.universe.target(&self.generation.targets.get(target.0 as usize)?.name)
-    }
-
-    /// Goal, overlay and sources, in this order: target numbers, none for a name that
-    /// nobody knows; and how many of them are the operator's.
+    /// Goal, overlay and sources, in this order; how many of them are the operator's.
     pub(crate) fn roots(&self) -> (Vec<Option<usize>>, usize) {
-        let sources =
-            self.generation.roots.iter().flat_map(|(_, roots)| roots).filter_map(|id| {
-                self.generation.targets.get(id.0 as usize).map(|target| &target.name)
-            });
-        let want = self.want.keys();
-        let wished = self.goal.len() + self.want.len();
-        let names = self.goal.iter().chain(want).chain(sources);
-        (names.map(|name| self.universe.target(name)).collect(), wished)
+        let wished = self.goal.iter().chain(self.want.keys()).map(|t| self.universe.target(t));
+        let sources = self.generation.roots.iter().flat_map(|(_, roots)| roots);
+        let roots = wished.chain(sources.map(|target| Some(target.index()))).collect();
+        (roots, self.goal.len() + self.want.len())
     }
 
-    /// (1) tell all that may stop, until nothing moves; (2) start all that may start,
-    /// in order, one pass; a start that takes no time goes back to (1).
-    pub(crate) fn settle(&mut self) {
-        self.renew_need();
-        'again: loop {
-            // In sweeps by name: who becomes free behind the sweep waits for the next one.
-            let mut units = 0..self.stored.len();
-            while !self.may_stop().is_empty() {
-                match units.next() {
-                    Some(unit) if self.may_stop().has(unit) => {
-                        self.tell(unit);
-                        self.look_at_ends();
-                    }
-                    Some(_) => {}
-                    None => units = 0..self.stored.len(),
-                }
+    /// N; those in it that give way in a conflict, to who is needed by an earlier root (after
+    /// the sources the triggers that fired, by name); and the operator's own among these.
+    fn need(&self) -> (Set, Set, Set) {
+        let (roots, wished) = self.roots();
+        let roots = roots.into_iter().filter(|_| self.end.is_none()).enumerate();
+        let provider = |target: Option<usize>| self.graph.provider[target?];
+        let roots = roots.map(|(at, target)| (false, at, provider(target)));
+        // By name of who brings it in.
+        let mut late: BTreeSet<(bool, usize, Option<usize>)> = roots.collect();
+        let (mut needed, mut order) = (Set::EMPTY, Vec::new());
+        let mut number = 0;
+        while let Some((_, _, unit)) = late.pop_first() {
+            number += 1;
+            let grown = self.graph.closure(unit.into_iter().collect()).less(needed);
+            needed = needed.or(grown);
+            for unit in grown.iter() {
+                order.push((number, unit));
+                let fired = self.stored[unit].fired.then(|| self.activates(unit));
+                let ends = self.graph.of(unit).filter(|edge| edge.kind.pulls_in_at_end());
+                let brought = ends.filter(|edge| self.brings_in(unit, edge)).map(|edge| edge.to);
+                late.extend(fired.into_iter().chain(brought).map(|to| (true, unit, to)));
             }
-            for unit in self.start_order() {
-                let (must_stop, starved) = (self.must_stop(), self.starved());
-                if !self.may_start_but_slot(unit, must_stop, starved) {
-                    continue;
-                }
-                let instant = self.unit(unit).is_some_and(|unit| unit.kind.is_instant());
-                if instant || self.slot_free() {
-                    self.start(unit);
-                }
-                if instant {
-                    self.look_at_ends();
-                    continue 'again;
-                }
-            }
-            break;
         }
-        let gone = |stored: &Stored| stored.run.as_ref().is_none_or(|run| run.unkillable);
-        if self.shutdown.is_some() && !self.finished && self.stored.iter().all(gone) {
-            self.finished = true;
-            self.deeds.push(Deed::Finish);
+        let (mut stay, mut refused, mut losers) = (Set::EMPTY, Set::EMPTY, Set::EMPTY);
+        // What is broken can never be up, and is at odds with nobody.
+        for (root, unit) in order.into_iter().filter(|(_, unit)| !self.graph.broken.has(*unit)) {
+            if stay.iter().any(|other| self.graph.conflict(unit, other)) {
+                refused.add(unit);
+                losers = if root <= wished { losers.with(unit) } else { losers };
+            } else {
+                stay.add(unit);
+            }
+        }
+        (needed, refused, losers)
+    }
+
+    /// What stands behind this edge of `unit` is needed if it is.
+    pub(crate) fn brings_in(&self, unit: usize, edge: &Edge) -> bool {
+        match edge.kind {
+            D::OnFailure => self.stored[unit].verdict,
+            D::OnSuccess => {
+                self.run(unit).is_some_and(|run| run.form == State::Exited && !run.skipped)
+            }
+            kind => kind.pulls_in(),
         }
     }
 
-    fn start(&mut self, unit: usize) {
-        let Some(definition) = self.unit(unit).cloned() else { return };
-        let targets = self.selected(unit);
-        let edges = || self.graph.of(unit);
-        let id = RunId(self.next_run);
-        self.next_run += 1;
-        let instant = definition.kind.is_instant();
-        let limited = self.generation.settings.max_starting > 0;
-        let deadline = definition.live.start_timeout.map_or(Time::NEVER, |t| self.now.after(t));
-        let run = Run {
-            id,
-            phase: if instant { Phase::Running } else { Phase::Starting },
-            kind: definition.kind,
-            readiness: definition.readiness,
-            hash: definition.run_hash,
-            has_exec_stop: definition.has_exec_stop,
-            has_exec_reload: definition.has_exec_reload,
-            live: Live::clone(&definition.live),
-            before: edges().filter(|edge| edge.kind.orders()).filter_map(|edge| edge.to).collect(),
-            orphaned: Vec::new(),
-            targets,
-            lost: false,
-            asked: false,
-            changed: false,
-            since: self.now,
-            active_since: None,
-            active_for: None,
-            told: None,
-            start_by: if instant { Time::NEVER } else { deadline },
-            ready_at: Time::NEVER,
-            slot_until: if limited && !instant { self.now.after(SLOT) } else { Time::NEVER },
-            again_at: Time::NEVER,
-            reload_by: Time::NEVER,
-            announced: false,
-            stop_by: Time::NEVER,
-            watch: None,
-            extended: Time::ZERO,
-            starved: false,
-            ping_by: Time::NEVER,
-            killed: false,
-            unkillable: false,
-            ended: instant,
-            empty: instant,
-            skipped: false,
-            failure: None,
-            again: false,
+    /// The unit that a trigger fires.
+    fn activates(&self, trigger: usize) -> Option<usize> {
+        self.graph.provider[self.unit(trigger)?.activates?.index()]
+    }
+
+    pub(crate) fn broken_or_refused(&self) -> Set {
+        self.graph.broken.or(self.refused)
+    }
+
+    pub(crate) fn must_stop(&self) -> Set {
+        let unwanted = self.broken_or_refused().or(self.all().less(self.needed));
+        let own = |run: &Run| run.form == State::Stopping || run.lost || run.asked || run.changed;
+        let up = self.whose(|_| true);
+        let own = self.whose(own).or(up.and(unwanted));
+        own.least(|stop| up.filter(|unit| !self.hard(unit).and(stop).is_empty()))
+    }
+
+    fn hard(&self, unit: usize) -> Set {
+        self.graph.to(unit, |kind| kind == D::DependsOn)
+    }
+
+    fn may_stop(&self) -> Set {
+        let stop = self.must_stop();
+        let waiting = stop.less(self.whose(|run| run.form == State::Stopping));
+        if waiting.is_empty() {
+            return waiting;
+        }
+        // Who is down before whom: the present edges, then those the runs began with.
+        let mut before: Vec<Set> =
+            (0..self.stored.len()).map(|unit| self.graph.to(unit, D::orders)).collect();
+        for (unit, run) in
+            self.stored.iter().enumerate().filter_map(|(u, it)| Some((u, it.run.as_ref()?)))
+        {
+            for to in run.behind.iter() {
+                if !Set::EMPTY.with(to).least(|all| all.union(|unit| before[unit])).has(unit) {
+                    before[unit].add(to);
+                }
+            }
+        }
+        let holding = stop.less(self.whose(|run| run.unkillable));
+        waiting.less(holding.union(|unit| before[unit]))
+    }
+
+    fn active(&self) -> Set {
+        self.whose(|run| run.form.is_active()).less(self.must_stop())
+    }
+
+    /// Its own failure is final, or its verdict stands, or it can not be killed.
+    fn failed(&self) -> Set {
+        let own = |unit: usize| self.stored[unit].verdict || self.stored[unit].rest == Rest::Failed;
+        let ruled_out = self.broken_or_refused().less(self.whose(|_| true));
+        self.all().filter(own).or(ruled_out).or(self.whose(|run| run.unkillable))
+    }
+
+    /// failed (dependency).
+    fn starved(&self) -> Set {
+        let (failed, active) = (self.failed(), self.active());
+        let candidates = self.needed.less(self.whose(|_| true)).less(failed);
+        let spoilt = |unit: usize, bad: Set| {
+            // Nothing brings these up.
+            let absent = |to: usize| !active.has(to) && (bad.has(to) || !self.needed.has(to));
+            self.graph.of(unit).any(|edge| match (edge.kind, edge.to) {
+                (D::DependsOn | D::DependsMs | D::RequiresActive, None) => !edge.optional,
+                (D::DependsOn | D::DependsMs, Some(to)) => bad.has(to),
+                (D::RequiresActive, Some(to)) => absent(to),
+                _ => false,
+            })
         };
-        self.stored[unit].run = Some(run);
-        self.deeds.push(Deed::Start(unit, id));
-        if instant {
-            self.activate(unit, Phase::Running);
-        }
+        Set::EMPTY.least(|starved| candidates.filter(|unit| spoilt(unit, failed.or(starved))))
     }
 
-    /// The run became active: the failures before are answered.
-    pub(crate) fn activate(&mut self, unit: usize, phase: Phase) {
-        let now = self.now;
-        let it = &mut self.stored[unit];
-        it.verdict = false;
-        it.tried = true;
-        if let Some(run) = &mut it.run {
-            if phase == Phase::Running && run.kind != Kind::BackgroundScripted {
-                run.ping_by = run.watch.map_or(Time::NEVER, |span| now.after(span));
-            }
-            if phase == Phase::Exited {
-                (run.reload_by, run.ping_by) = (Time::NEVER, Time::NEVER);
-            }
-            run.phase = phase;
-            (run.start_by, run.ready_at) = (Time::NEVER, Time::NEVER);
-            run.slot_until = Time::NEVER;
-            run.active_since.get_or_insert(now);
+    /// Those that may start but for a slot, in the order of the law.
+    pub(crate) fn start_order(&self) -> Vec<usize> {
+        let (stop, active, up) = (self.must_stop(), self.active(), self.whose(|_| true));
+        let (skipped, immortal) = (self.whose(|run| run.skipped), self.whose(|run| run.unkillable));
+        let over = active.or(self.failed()).or(self.starved());
+        let open = |unit: usize| {
+            self.graph.edges[unit].iter().all(|edge| match (edge.kind, edge.to) {
+                (D::DependsOn | D::DependsMs | D::RequiresActive, None) => edge.optional,
+                (D::DependsOn, Some(to)) => active.less(skipped).has(to),
+                (D::DependsMs | D::RequiresActive, Some(to)) => active.has(to),
+                (D::WaitsFor, Some(to)) => over.has(to),
+                (D::After, Some(to)) => over.has(to) || !self.needed.has(to),
+                (D::RestartWith, Some(to)) => !stop.less(immortal).has(to),
+                _ => true,
+            })
+        };
+        let free = |unit: usize| {
+            let targets = self.graph.selected(unit);
+            self.stored[unit].rest == Rest::Idle
+                && !up.iter().any(|other| self.graph.conflict(unit, other))
+                && self.whose(|run| !run.targets.and(targets).is_empty()).is_empty()
+        };
+        let may = self.needed.less(up).less(self.broken_or_refused());
+        let mut order: Vec<usize> = may.iter().filter(|unit| free(*unit) && open(*unit)).collect();
+        if order.len() > 1 {
+            let chain = self.graph.chains(self.needed);
+            order.sort_by_key(|unit| (std::cmp::Reverse(chain[*unit]), *unit));
         }
+        order
     }
 
-    /// init tells the run of `unit` to stop.
-    pub(crate) fn tell(&mut self, unit: usize) {
-        let marked = self.graph.edges.iter().filter(|edge| {
-            edge.kind == crate::spec::DependencyKind::RestartWith && edge.to == Some(unit)
-        });
-        let marked: Vec<usize> = marked.map(|edge| edge.from).collect();
-        for other in marked {
-            if let Some(run) = &mut self.stored[other].run {
-                run.asked = true;
-            }
-        }
-        self.quit(unit, true);
+    pub(crate) fn slot_free(&self) -> bool {
+        let max = self.generation.settings.max_starting as usize;
+        max == 0 || self.whose(|run| run.due[Due::Slot as usize] < Time::NEVER).len() < max
     }
 
-    /// Out of active, `told` by init or by itself; what is left of the run is stopped.
-    pub(crate) fn quit(&mut self, unit: usize, told: bool) {
-        let now = self.now;
-        let Some(run) = &mut self.stored[unit].run else { return };
-        let was_active = run.phase.is_active();
-        let nothing_left = run.empty && !(told && run.has_exec_stop && was_active);
-        run.phase = Phase::Stopping;
-        run.told = Some(now);
-        (run.start_by, run.ready_at) = (Time::NEVER, Time::NEVER);
-        run.slot_until = Time::NEVER;
-        (run.reload_by, run.ping_by, run.again_at) = (Time::NEVER, Time::NEVER, Time::NEVER);
-        run.active_for = run.active_since.map(|since| now.since(since));
-        run.stop_by = run.live.stop_timeout.map_or(Time::NEVER, |span| now.after(span));
-        let id = run.id;
-        if was_active {
-            self.lose_dependents(unit);
-        }
-        if told || !nothing_left {
-            self.deeds.push(Deed::Stop(unit, id, nothing_left));
-        }
-        if nothing_left {
-            self.over(unit);
-        }
+    /// The table of states: the first row that fits.
+    pub(crate) fn states(&self) -> Vec<State> {
+        let (stop, failed, starved) = (self.must_stop(), self.failed(), self.starved());
+        let state = |unit: usize| match self.run(unit) {
+            Some(run) if run.unkillable => State::Failed,
+            Some(_) if stop.has(unit) => State::Stopping,
+            Some(run) => run.form,
+            None if failed.has(unit) => State::Failed,
+            None if !self.needed.has(unit) => State::Disabled,
+            None if starved.has(unit) => State::Failed,
+            None => State::Waiting,
+        };
+        (0..self.stored.len()).map(state).collect()
     }
 
-    /// `unit` left active: whoever depends on it is lost.
-    fn lose_dependents(&mut self, unit: usize) {
-        let hard = self.graph.edges.iter().filter(|edge| {
-            edge.kind == crate::spec::DependencyKind::DependsOn && edge.to == Some(unit)
-        });
-        let dependents: Vec<usize> = hard.map(|edge| edge.from).collect();
-        for dependent in dependents {
-            if let Some(run) = &mut self.stored[dependent].run {
-                run.lost = true;
-            }
+    /// Needed units that are in their first start.
+    fn first_start(&self) -> Set {
+        let fresh = self.needed.filter(|unit| !self.stored[unit].tried);
+        fresh.less(self.starved()).less(self.failed())
+    }
+
+    /// Active units with the flag.
+    pub(crate) fn degraded(&self) -> Set {
+        let active = self.active();
+        let orphaned = active.and(self.whose(|run| !run.orphaned.is_empty()));
+        let amiss = self.needed.less(active).less(self.first_start()).or(orphaned);
+        let pulls = |unit: usize| self.graph.to(unit, D::pulls_in);
+        amiss.least(|bad| self.needed.filter(|unit| !pulls(unit).and(bad).is_empty())).and(active)
+    }
+
+    /// Targets with the flag.
+    pub(crate) fn coincidental(&self) -> Vec<usize> {
+        let pulling = self.graph.all().filter(|(unit, _)| self.needed.has(*unit));
+        let named = pulling.filter(|(unit, edge)| self.brings_in(*unit, edge));
+        let named = named.map(|(_, edge)| edge.target);
+        let named: Set = named.chain(self.roots().0.into_iter().flatten()).collect();
+        self.needed.union(|unit| self.graph.selected(unit)).less(named).iter().collect()
+    }
+
+    pub(crate) fn system(&self) -> System {
+        let (states, failed) = (self.states(), self.failed());
+        let lost = |target: &Option<usize>| {
+            let provider = target.and_then(|target| self.graph.provider[target]);
+            provider.is_none_or(|unit| failed.has(unit) || states[unit] == State::Failed)
+        };
+        match () {
+            () if self.end.is_some() => System::Stopping,
+            () if self.roots().0.iter().any(lost) => System::Failed,
+            () if !self.first_start().is_empty() => System::Starting,
+            () if self.needed.less(self.active()).or(self.degraded()).is_empty() => System::Running,
+            () => System::Degraded,
         }
     }
 }

@@ -2,15 +2,18 @@
 //! is broken on purpose (`units/src/machine/mutant.rs`), and each time the simulator
 //! must notice within a bounded number of schedules.
 //!
+//! Then the invariants, one at a time and with the comparison beside the oracle switched
+//! off: each must kill the mutant that is its witness by itself.
+//!
 //! `mutants --seed S --commit C [--schedules 20000] [--threads N]` prints a table
 //! mutant → killed by what, at which seed, and exits 1 when one survives. Build with
 //! `cargo run --profile test-fast -p groundstate-tests --bin mutants --`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
-use groundstate_units::machine::mutant::{ALL, Mutant};
+use groundstate_units::machine::mutant::{ALL, Mutant, WITNESSES};
 use groundstate_units::sim::coverage::Coverage;
 use groundstate_units::sim::subject::Subject;
-use groundstate_units::sim::{run, schedule, shape};
+use groundstate_units::sim::{invariant, run, schedule, shape};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
             None => println!("{name:26} SURVIVED {} schedules: {rule}", options.schedules),
         }
     }
+    let blind = invariants(&options);
     println!(
         "mutants: {killed} of {} killed, seeds from {}, commit {}, {:.1} s",
         ALL.len(),
@@ -70,8 +74,34 @@ fn main() -> ExitCode {
         options.commit,
         begun.elapsed().as_secs_f64()
     );
-    println!("{killed} passed, {} failed", ALL.len() - killed);
-    if killed == ALL.len() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    let (all, seeing) = (ALL.len() + invariant::names().len(), killed + invariant::names().len());
+    println!("{} passed, {} failed", seeing - blind, all + blind - seeing);
+    if killed == ALL.len() && blind == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Whether each invariant finds its witness; how many do not.
+fn invariants(options: &Options) -> usize {
+    let number = |name: &str| name.split(' ').next().unwrap_or_default().to_string();
+    let mut blind = 0;
+    for name in invariant::names() {
+        let witness = WITNESSES.iter().find(|(invariant, _)| *invariant == number(name));
+        let objects = |mutant: Mutant, seed: u64| {
+            let (world, schedule) = (shape::draw(seed), schedule::draw(seed));
+            run::objects(&world, &schedule, &Subject::planted(mutant), name)
+        };
+        let mut seeds = (0..options.schedules).map(|at| options.seed.wrapping_add(at));
+        let found = witness.and_then(|(_, mutant)| seeds.find(|seed| objects(*mutant, *seed)));
+        match (witness, found) {
+            (Some((_, mutant)), Some(seed)) => {
+                println!("{name:22} alone kills {mutant:?}, seed {seed}")
+            }
+            (witness, _) => {
+                blind += 1;
+                println!("{name:22} KILLS NOTHING, {witness:?} {} schedules", options.schedules);
+            }
+        }
+    }
+    blind
 }
 
 fn hunt(mutant: Mutant, options: &Options) -> Option<Kill> {

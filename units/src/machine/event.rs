@@ -223,3 +223,40 @@ pub enum Event {
     /// same turn wins over its time-out.
     Tick,
 }
+
+impl Event {
+    /// The run that a fact is about.
+    pub fn run(&self) -> Option<RunId> {
+        match self {
+            Event::Executed(run)
+            | Event::Ready(run)
+            | Event::Reloading(run)
+            | Event::Reloaded(run, _)
+            | Event::Stopping(run)
+            | Event::Status(run, _)
+            | Event::ExtendTimeout(run, _)
+            | Event::WatchdogEvery(run, _)
+            | Event::WatchdogPing(run)
+            | Event::WatchdogTrigger(run)
+            | Event::Exited(run, _)
+            | Event::Ended(run, _)
+            | Event::Gone(run)
+            | Event::Skipped(run, _)
+            | Event::StartFailed(run, _)
+            | Event::Protocol(run, _)
+            | Event::OutOfMemory(run) => Some(*run),
+            Event::Boot { .. }
+            | Event::SetGoal(_)
+            | Event::Want { .. }
+            | Event::Unwant(_)
+            | Event::SetPolicy(_)
+            | Event::Reload { .. }
+            | Event::Restart(_)
+            | Event::ReloadUnit(_)
+            | Event::Retry(_)
+            | Event::Shutdown(_)
+            | Event::Fire(_)
+            | Event::Tick => None,
+        }
+    }
+}

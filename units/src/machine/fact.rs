@@ -91,7 +91,8 @@ impl Machine {
         let must = self.cell(ix).must;
         let never = self.planted(Mutant::AlwaysIsOnFailure);
         let again = (again && !never) || self.planted(Mutant::EverySuccessRestarts);
-        if again && !Machine::ends_by_itself(definition.kind) && !self.is_served(ix) {
+        let followed = self.planted(Mutant::SuccessFollowed) && definition.kind == Kind::Oneshot;
+        if followed || again && !Machine::ends_by_itself(definition.kind) && !self.is_served(ix) {
             let then = if must { Then::Idle } else { Then::Again };
             self.cell_mut(ix).fresh = false;
             self.activation_ended(ix);
@@ -272,6 +273,7 @@ impl Machine {
             TimerKind::Kill if self.planted(Mutant::NeverKills) => {}
             TimerKind::Kill => self.kill(now, ix, true, out),
             TimerKind::Hopeless if self.planted(Mutant::HopesForEver) => {}
+            TimerKind::Hopeless if self.planted(Mutant::BesideOwnRun) => self.gone(now, ix),
             TimerKind::Hopeless => self.amend(ix, |phase| {
                 if let Phase::Stopping(_, stop) = phase {
                     stop.kill = Kill::Hopeless;

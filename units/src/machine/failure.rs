@@ -119,7 +119,10 @@ impl Machine {
             self.set_phase(ix, Phase::Failed(failure.reason.clone()));
             self.over_for_good(ix, &failure.reason);
         } else {
-            self.set_phase(ix, Phase::Backoff(now.after(delay(&live, failures))));
+            let at = now.after(delay(&live, failures));
+            let at = if self.planted(Mutant::NoDelay) { now } else { at };
+            let at = if self.planted(Mutant::BackoffForEver) { Time::NEVER } else { at };
+            self.set_phase(ix, Phase::Backoff(at));
         }
     }
 

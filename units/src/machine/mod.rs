@@ -374,6 +374,9 @@ impl Machine {
                 self.expire(now);
             }
             self.settle(now, out);
+            if self.planted(Mutant::OneTimerATick) {
+                break;
+            }
         }
     }
 
@@ -391,7 +394,11 @@ impl Machine {
                 cell.since = now;
                 let run = self.cell(ix).phase.run().map(|run| run.id);
                 let (unit, reason) = (self.name(ix), self.reason_of(ix));
-                out.push(Action::Note(Note { unit, run, from, to, reason }));
+                let note = Note { unit, run, from, to, reason };
+                if self.planted(Mutant::NotedTwice) {
+                    out.push(Action::Note(note.clone()));
+                }
+                out.push(Action::Note(note));
             }
         }
         self.touched = touched;

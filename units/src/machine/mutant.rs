@@ -166,6 +166,28 @@ pub enum Mutant {
     SleepingTriggerFires,
     /// §8: a success does not end the activation.
     ActivationNeverEnds,
+    /// §5 may_start: a start beside what can not be killed of an earlier run.
+    BesideOwnRun,
+    /// §7: a want that is refused stays in the overlay.
+    RefusalTaken,
+    /// §5: the order of starts follows something outside the machine.
+    Moody,
+    /// §6: a oneshot that succeeded is run again.
+    SuccessFollowed,
+    /// §5: a new goal replaces the runs that both goals need.
+    GoalReplacesAll,
+    /// §3 run: an id is given twice.
+    RunIdTwice,
+    /// §1 plan: what is only asked is carried out.
+    AskingActs,
+    /// a change of state is told twice.
+    NotedTwice,
+    /// of several timers due one fires.
+    OneTimerATick,
+    /// §6 delay: the next try comes at once.
+    NoDelay,
+    /// §6 delay: the next try never comes.
+    BackoffForEver,
 }
 
 impl Machine {
@@ -273,4 +295,62 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::FiringRestarts, "§8: a firing on an up unit restarts it"),
     (Mutant::SleepingTriggerFires, "§8: a trigger that is not active fires"),
     (Mutant::ActivationNeverEnds, "§8: a success does not end the activation"),
+    (Mutant::BesideOwnRun, "§5 may_start: a start beside what can not be killed of an earlier run"),
+    (Mutant::RefusalTaken, "§7: a want that is refused stays in the overlay"),
+    (Mutant::Moody, "§5: the order of starts follows something outside the machine"),
+    (Mutant::SuccessFollowed, "§6: a oneshot that succeeded is run again"),
+    (Mutant::GoalReplacesAll, "§5: a new goal replaces the runs that both goals need"),
+    (Mutant::RunIdTwice, "§3 run: an id is given twice"),
+    (Mutant::AskingActs, "§1 plan: what is only asked is carried out"),
+    (Mutant::NotedTwice, "a change of state is told twice"),
+    (Mutant::OneTimerATick, "of several timers due one fires"),
+    (Mutant::NoDelay, "§6 delay: the next try comes at once"),
+    (Mutant::BackoffForEver, "§6 delay: the next try never comes"),
 ];
+
+/// For each invariant of the simulator, by its number, a mutant that it must kill by itself,
+/// without the oracle's comparison.
+#[cfg(feature = "sim")]
+pub const WITNESSES: &[(&str, Mutant)] = &[
+    ("L1", Mutant::GateOpenWhileStopping),
+    ("L2", Mutant::ShutdownKeepsGoal),
+    ("L3", Mutant::BesideOwnRun),
+    ("L4", Mutant::NoStopOrder),
+    ("L5", Mutant::OneSlotTooMany),
+    ("L6", Mutant::LossNotMarked),
+    ("L7", Mutant::RefusalTaken),
+    ("L8", Mutant::BackoffForEver),
+    ("L9", Mutant::VerdictOutlivesActive),
+    ("L10", Mutant::GateOpenWhileStopping),
+    ("L11", Mutant::GoalCoincidental),
+    ("L12", Mutant::TargetNotHeld),
+    ("L13", Mutant::AnyRunWillDo),
+    ("L14", Mutant::NoDelay),
+    ("L15", Mutant::Moody),
+    ("L16", Mutant::RestartLimitIgnored),
+    ("L17", Mutant::SuccessFollowed),
+    ("L18", Mutant::GoalReplacesAll),
+    ("L20", Mutant::RunIdTwice),
+    ("L21", Mutant::AskingActs),
+    ("L22", Mutant::NotedTwice),
+    ("L23", Mutant::ShutdownKeepsGoal),
+    ("L24", Mutant::OneTimerATick),
+    ("L25", Mutant::RunsForEver),
+    ("L26", Mutant::RestartListsIgnored),
+    ("L27", Mutant::FailurePullsNothing),
+    ("L28", Mutant::ReloadsAlone),
+];
+
+/// Something outside the machine, for [`Mutant::Moody`].
+#[cfg(feature = "sim")]
+pub(super) fn mood() -> bool {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static MOOD: AtomicU64 = AtomicU64::new(0);
+    MOOD.fetch_add(1, Ordering::Relaxed).is_multiple_of(5)
+}
+
+/// There is none.
+#[cfg(not(feature = "sim"))]
+pub(super) const fn mood() -> bool {
+    false
+}

@@ -60,6 +60,9 @@ impl Machine {
         let slots = self.slots.saturating_add(u32::from(self.planted(Mutant::OneSlotTooMany)));
         let free = self.slots == 0 || self.slots_used < slots;
         let ready = self.may_start.iter().map(|(_, ix)| *ix);
+        if free && self.planted(Mutant::Moody) && super::mutant::mood() {
+            return { ready }.next_back();
+        }
         if free {
             return { ready }.next();
         }
@@ -77,7 +80,8 @@ impl Machine {
         let (name, instant) = (unit.name.clone(), unit.readiness == Readiness::Instant);
         let limited = self.slots > 0 && unit.kind.has_process();
         let ready_by = unit.live.start_timeout.map(|span| now.after(span));
-        self.next_run = self.next_run.saturating_add(1);
+        let repeats = self.planted(Mutant::RunIdTwice) && id.0.is_multiple_of(8);
+        self.next_run = self.next_run.saturating_add(u64::from(!repeats));
         self.cell_mut(ix).must = false;
         out.push(Action::Start { unit: UnitId(ix), name, run: id });
         if instant {

@@ -74,6 +74,10 @@ impl Machine {
         self.policy = policy;
         self.wish = wish;
         self.search_due = true;
+        if self.planted(Mutant::GoalReplacesAll) && !flips {
+            let up = self.cells.iter_mut().filter_map(|cell| cell.phase.run_mut());
+            up.for_each(|run| run.changed = true);
+        }
         if flips {
             self.flip(now, Next { generation, graph, no_restart }, out);
         }
@@ -242,6 +246,9 @@ impl Machine {
         wish.drop.remove(&target);
         wish.want.insert(target.clone(), until);
         let candidate = self.consider(&self.generation, self.policy.clone(), wish);
+        if self.planted(Mutant::RefusalTaken) {
+            self.wish.want.insert(target.clone(), until);
+        }
         self.check_root(&candidate, &target)?;
         self.check_broken(&candidate)?;
         self.check_conflicts(&candidate, true)?;

@@ -4,9 +4,8 @@
 //! either of them believes.
 
 use crate::machine::event::{Event, RunId};
-use crate::oracle::graph::Graph;
-use crate::oracle::set::Set;
-use crate::sim::process::run_of;
+use crate::sim::graph::Graph;
+use crate::sim::set::Set;
 use crate::spec::{DependencyKind, Exit, Kind};
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -52,6 +51,10 @@ pub struct Book {
     pub barred: Set,
     /// After a failure, when it may start again at the earliest.
     pub quiet_until: BTreeMap<usize, Time>,
+    /// By when all must be over, once the end has been asked for; and that it is.
+    pub end: Option<Time>,
+    /// See [`Book::end`].
+    pub finished: bool,
     /// Orders given.
     pub orders: u64,
     /// Facts reported of runs.
@@ -77,7 +80,7 @@ impl Book {
     /// Before the machine hears of it. `expected`: the run is in must_stop; `delay`: how long
     /// the next run waits at least, should this one have failed.
     pub fn fact(&mut self, now: Time, event: &Event, expected: bool, delay: Duration) {
-        let Some(id) = run_of(event) else { return };
+        let Some(id) = event.run() else { return };
         self.facts += 1;
         let Some(run) = self.runs.get_mut(&id) else { return };
         if run.over.is_some() {
@@ -116,7 +119,7 @@ impl Book {
 
     /// The end of a run is on its restart-except.
     pub fn bar(&mut self, event: &Event) {
-        let run = run_of(event).and_then(|id| self.runs.get(&id));
+        let run = event.run().and_then(|id| self.runs.get(&id));
         // The end of a script is not that of its run.
         let own = |run: &&Record| run.told.is_none() && run.kind != Kind::BackgroundScripted;
         if let Some(run) = run.filter(own) {
@@ -126,9 +129,7 @@ impl Book {
 
     /// A run begins.
     pub fn start(&mut self, now: Time, id: RunId, unit: usize, kind: Kind, graph: &Graph) {
-        let to = |kinds: fn(DependencyKind) -> bool| -> Set {
-            graph.of(unit).filter(|edge| kinds(edge.kind)).filter_map(|edge| edge.to).collect()
-        };
+        let to = |kinds: fn(DependencyKind) -> bool| -> Set { graph.to(unit, kinds) };
         self.orders += 1;
         self.last.insert(unit, id);
         self.runs.insert(
@@ -173,13 +174,5 @@ impl Book {
         if let Some(run) = self.runs.get_mut(&id) {
             run.killed.get_or_insert(now);
         }
-    }
-}
-
-/// How the main process ended, if that is what the fact says.
-pub fn exit_of(event: &Event) -> Option<Exit> {
-    match event {
-        Event::Exited(_, exit) | Event::Ended(_, exit) => Some(*exit),
-        _ => None,
     }
 }

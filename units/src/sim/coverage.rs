@@ -4,7 +4,7 @@
 
 use crate::machine::event::Event;
 use crate::machine::reason::State;
-use crate::sim::process::{FAULTS, Fault};
+use crate::sim::fault::{FAULTS, Fault};
 use crate::sim::view::{Order, View};
 use std::fmt;
 

@@ -4,20 +4,19 @@
 //! behave the same are looked at once; of graphs that differ only in the names of
 //! units no second one is taken. Run by `tests/src/bin/exhaust.rs`.
 
-use crate::generation::Generation;
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::oracle::Oracle;
-use crate::oracle::graph::Universe;
 use crate::policy::Policy;
 use crate::settings::Settings;
 use crate::sim::compare;
+use crate::sim::digest::Digest;
+use crate::sim::graph::Universe;
 use crate::sim::sheet::{self, Entry, Sheet};
 use crate::sim::subject::Subject;
 use crate::spec::{DependencyKind as D, Exit, Kind, Restart};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What was looked at.
@@ -134,7 +133,6 @@ struct Node {
     subject: Subject,
     oracle: Oracle,
     now: Time,
-    ids: BTreeMap<RunId, RunId>,
     /// By unit: its live run, and whether its main process ended.
     runs: BTreeMap<usize, (RunId, bool)>,
 }
@@ -150,9 +148,8 @@ pub fn search(world: &Sheet, depth: usize, counts: &mut Counts) -> Result<(), St
     };
     let root = Node {
         subject: Subject::default(),
-        oracle: Oracle::new(universe.clone(), Arc::new(Generation::default())),
+        oracle: Oracle::new(universe.clone()),
         now: Time::from_nanos(1_000_000_000),
-        ids: BTreeMap::new(),
         runs: BTreeMap::new(),
     };
     let boot = Event::Boot { generation, targets: top(1 << (units - 1)) };
@@ -202,7 +199,7 @@ impl Node {
             events.push(Event::SetGoal(goal));
         }
         for (unit, (run, ended)) in &self.runs {
-            let kind = self.oracle.kind_of(*unit);
+            let kind = self.oracle.unit(*unit).map(|unit| unit.kind);
             if *ended {
                 events.push(Event::Gone(*run));
                 continue;
@@ -235,18 +232,16 @@ impl Node {
         if event == Event::Tick {
             next.now = next.oracle.next_due().unwrap_or(next.now).max(next.now);
         }
-        let told = compare::translated(&event, &next.ids);
         let (actions, refused) = next.subject.step(next.now, event.clone());
         let orders = compare::orders(universe, &actions);
-        let (deeds, law) = next.oracle.step(next.now, &told);
+        let (deeds, law) = next.oracle.step(next.now, &event);
         if refused != law {
             return Err(format!("refused {refused}, by the law {law}"));
         }
         let same = |(what, detail): (String, String)| format!("{what}: {detail}");
-        let ids = compare::same_orders(&orders, &deeds).map_err(same)?;
+        compare::same_orders(&orders, &deeds).map_err(same)?;
         compare::same_states(&next.oracle, &next.subject.see(universe)).map_err(same)?;
         counts.agreed += 1;
-        next.ids.extend(ids);
         next.world(&event, &orders);
         Ok(next)
     }
@@ -263,7 +258,7 @@ impl Node {
         for order in orders {
             match order {
                 Order::Start(unit, run)
-                    if self.oracle.kind_of(*unit).is_some_and(Kind::has_process) =>
+                    if self.oracle.unit(*unit).is_some_and(|unit| unit.kind.has_process()) =>
                 {
                     self.runs.insert(*unit, (*run, false));
                 }
@@ -277,31 +272,10 @@ impl Node {
     /// their place.
     fn fingerprint(&self) -> u64 {
         let mut hasher = Digest::default();
-        self.oracle.hash_shape(&mut hasher);
+        self.oracle.shape(&mut hasher);
         for (unit, (_, ended)) in &self.runs {
             (unit, ended).hash(&mut hasher);
         }
         hasher.finish()
-    }
-}
-
-/// FNV-1a: the same on every machine.
-struct Digest(u64);
-
-impl Default for Digest {
-    fn default() -> Digest {
-        Digest(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for Digest {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
     }
 }

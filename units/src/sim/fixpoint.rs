@@ -3,15 +3,14 @@
 //! needed is down. Checked at the end of a schedule in liveness mode.
 
 use crate::machine::reason::State;
-use crate::oracle::graph::Edge;
-use crate::oracle::set::Set;
 use crate::oracle::{Oracle, Rest};
+use crate::sim::set::Set;
 use crate::sim::view::Seen;
 use crate::spec::{DependencyKind as D, Readiness, Restart};
 
 /// What is not as it should be, in words.
 pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
-    let final_failure = |unit: &usize| matches!(oracle.stored[*unit].rest, Rest::Failed(_));
+    let final_failure = |unit: &usize| matches!(oracle.stored[*unit].rest, Rest::Failed);
     let mut hopeless: Set = oracle.needed.iter().filter(final_failure).collect();
     hopeless = hopeless.or(oracle.broken_or_refused().and(oracle.needed));
     loop {
@@ -68,11 +67,10 @@ fn latched(oracle: &Oracle, unit: usize, kind: D) -> bool {
 fn restless(oracle: &Oracle, unit: usize) -> bool {
     let mut behind = Set::EMPTY.with(unit);
     for _ in 0..seen_units(oracle) {
-        let edges = oracle.graph.edges.iter().filter(|edge| behind.has(edge.from));
-        behind = edges.filter_map(|edge| edge.to).fold(behind, Set::with);
+        behind = behind.or(behind.union(|unit| oracle.graph.to(unit, |_| true)));
     }
     behind.iter().any(|other| {
-        let skipped = oracle.skipped(other);
+        let skipped = oracle.run(other).is_some_and(|run| run.skipped);
         skipped
             || oracle.unit(other).is_some_and(|unit| {
                 let too_slow = match (unit.readiness, unit.live.start_timeout) {
@@ -93,13 +91,12 @@ fn swaying(oracle: &Oracle) -> Set {
     let mut swaying = Set::EMPTY;
     loop {
         let before = swaying;
-        let ends = oracle.graph.edges.iter().filter(|edge| edge.kind.pulls_in_at_end());
+        let ends = oracle.graph.all().filter(|(_, edge)| edge.kind.pulls_in_at_end());
         let rests = |from: usize| !restless(oracle, from) && !before.has(from);
-        let brought = ends.filter(|edge| !rests(edge.from)).filter_map(|edge| edge.to);
-        swaying = oracle.closure(before.or(brought.collect()));
+        let brought = ends.filter(|(from, _)| !rests(*from)).filter_map(|(_, edge)| edge.to);
+        swaying = oracle.graph.closure(before.or(brought.collect()));
         for unit in 0..oracle.stored.len() {
-            let leans = |edge: &&Edge| edge.to.is_some_and(|to| swaying.has(to));
-            if oracle.graph.of(unit).any(|edge| leans(&edge)) {
+            if !oracle.graph.to(unit, |_| true).and(swaying).is_empty() {
                 swaying.add(unit);
             }
         }

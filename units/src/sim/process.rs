@@ -4,77 +4,12 @@
 //! units' states; the facts it yields are what init would see.
 
 use crate::machine::event::{Event, ExecFailure, RunId, Stage};
-use crate::machine::reason::State;
 use crate::sim::chance::Chance;
+use crate::sim::fault::{FAULTS, Fault, Rates};
 use crate::spec::{Exit, Kind, Readiness};
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// What can go wrong with a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
-    /// Ready late.
-    Late,
-    /// Never ready.
-    Hang,
-    /// Ends before it is ready.
-    EarlyExit,
-    /// Ends by itself with a failure.
-    Crash,
-    /// Ends by itself with exit 0.
-    ExitZero,
-    /// Its start breaks off for want of resources.
-    ForkError,
-    /// Its start breaks off for good.
-    ExecError,
-    /// Ends, but leaves processes behind.
-    Leftovers,
-    /// Ignores TERM.
-    IgnoresTerm,
-    /// Survives KILL for a while.
-    Unkillable,
-    /// Breaks its type's protocol.
-    Protocol,
-    /// Facts of runs long over, and facts twice.
-    Stale,
-    /// Its watchdog falls silent.
-    Watchdog,
-    /// Its reload fails or never ends.
-    BadReload,
-    /// A condition is not met.
-    Skipped,
-    /// The kernel kills it.
-    OutOfMemory,
-}
-
-/// How many kinds of [`Fault`].
-pub const FAULTS: usize = 16;
-
-impl Fault {
-    /// All of them.
-    pub const ALL: [Fault; FAULTS] = [
-        Fault::Late,
-        Fault::Hang,
-        Fault::EarlyExit,
-        Fault::Crash,
-        Fault::ExitZero,
-        Fault::ForkError,
-        Fault::ExecError,
-        Fault::Leftovers,
-        Fault::IgnoresTerm,
-        Fault::Unkillable,
-        Fault::Protocol,
-        Fault::Stale,
-        Fault::Watchdog,
-        Fault::BadReload,
-        Fault::Skipped,
-        Fault::OutOfMemory,
-    ];
-}
-
-/// How often each fault strikes, in percent of runs.
-pub type Rates = [u32; FAULTS];
 
 /// One process, as the world has it.
 #[derive(Clone, Debug)]
@@ -132,11 +67,6 @@ impl Processes {
         }
     }
 
-    /// Alive, or leaving something.
-    pub fn alive(&self) -> impl Iterator<Item = RunId> {
-        self.lives.keys().copied()
-    }
-
     /// From now on nothing goes wrong: what hangs or refuses gives in.
     pub fn calm(&mut self, now: Time) {
         self.faulty = false;
@@ -167,7 +97,7 @@ impl Processes {
         if fault == Some(Fault::Stale) {
             return true;
         }
-        let Some(run) = run_of(fact) else { return true };
+        let Some(run) = fact.run() else { return true };
         let Some(life) = self.lives.get_mut(&run) else { return false };
         match fact {
             Event::Exited(..) => std::mem::replace(&mut life.main, false),
@@ -460,52 +390,5 @@ fn exit(dice: &mut Chance, well: bool) -> Exit {
         _ if well => Exit::Code(0),
         0 => Exit::Signal { signal: [6, 9, 11, 15][dice.below(4)], core: false },
         _ => Exit::Code(dice.between(1, 3) as u8),
-    }
-}
-
-/// The run that a fact is about.
-pub fn run_of(event: &Event) -> Option<RunId> {
-    match event {
-        Event::Executed(run)
-        | Event::Ready(run)
-        | Event::Reloading(run)
-        | Event::Reloaded(run, _)
-        | Event::Stopping(run)
-        | Event::Status(run, _)
-        | Event::ExtendTimeout(run, _)
-        | Event::WatchdogEvery(run, _)
-        | Event::WatchdogPing(run)
-        | Event::WatchdogTrigger(run)
-        | Event::Exited(run, _)
-        | Event::Ended(run, _)
-        | Event::Gone(run)
-        | Event::Skipped(run, _)
-        | Event::StartFailed(run, _)
-        | Event::Protocol(run, _)
-        | Event::OutOfMemory(run) => Some(*run),
-        _ => None,
-    }
-}
-
-impl Fault {
-    /// The states in which it meets its unit. Of those that show only as the want of a fact
-    /// (a hang, a deaf ear, immortality) none: the orders that answer them are counted.
-    pub fn strikes_in(self) -> &'static [State] {
-        use State::{Disabled, Exited, Failed, Reloading, Running, Starting, Stopping, Waiting};
-        match self {
-            Fault::Hang | Fault::IgnoresTerm | Fault::Unkillable => &[],
-            Fault::Late => &[Starting, Stopping],
-            Fault::EarlyExit => &[Starting, Running, Stopping],
-            Fault::Crash | Fault::ExitZero => &[Starting, Running, Reloading, Stopping],
-            Fault::ForkError | Fault::Skipped => &[Starting, Stopping],
-            Fault::ExecError => &[Starting, Running, Stopping],
-            Fault::Leftovers => &[Running, Exited, Stopping],
-            Fault::Protocol => &[Starting, Running, Stopping],
-            Fault::Watchdog | Fault::OutOfMemory => &[Starting, Running, Reloading, Stopping],
-            Fault::BadReload => &[Starting, Running, Reloading, Stopping],
-            Fault::Stale => {
-                &[Disabled, Waiting, Starting, Running, Reloading, Exited, Failed, Stopping]
-            }
-        }
     }
 }

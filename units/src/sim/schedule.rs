@@ -5,9 +5,9 @@
 
 use crate::machine::event::{Event, Goal, Shutdown};
 use crate::name::Name;
-use crate::oracle::graph::Universe;
 use crate::sim::chance::Chance;
-use crate::sim::process::{FAULTS, Fault, Rates};
+use crate::sim::fault::{FAULTS, Fault, Rates};
+use crate::sim::graph::Universe;
 use crate::sim::shape;
 use crate::sim::sheet::Sheet;
 use crate::spec::DependencyKind as D;
@@ -269,7 +269,10 @@ fn edit(sheet: &mut Sheet, dice: &mut Chance) {
             }
         }
         10 => entry.live.essential = !entry.live.essential,
-        _ if entry.kind.has_process() => entry.has_exec_stop = !entry.has_exec_stop,
+        _ if entry.kind.has_process() => {
+            entry.has_exec_stop = !entry.has_exec_stop;
+            entry.run_hash = dice.draw() | 1;
+        }
         _ => {}
     }
 }

@@ -4,9 +4,9 @@
 use crate::diagnostic::Place;
 use crate::generation::{Dependency, Fault, Generation, Target, TargetId, Unit, UnitId};
 use crate::name::Name;
-use crate::oracle::graph::Universe;
 use crate::policy::Policy;
 use crate::settings::Settings;
+use crate::sim::graph::Universe;
 use crate::spec::{DependencyKind, Kind, Live, OnChange, Readiness, Restart, RestartLimit};
 use std::collections::BTreeMap;
 use std::sync::Arc;

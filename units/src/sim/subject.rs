@@ -2,28 +2,35 @@
 //! simulator that names [`crate::machine::Machine`].
 
 use crate::control::answer;
+use crate::control::answer::System;
 use crate::generation::UnitId;
 use crate::machine::Machine;
 use crate::machine::action::Action;
-use crate::machine::event::Event;
+use crate::machine::event::{Event, Goal, Shutdown};
 use crate::machine::mutant::Mutant;
-use crate::oracle::graph::Universe;
-use crate::oracle::law::System;
+use crate::sim::digest::Digest;
+use crate::sim::graph::Universe;
 use crate::sim::view::Seen;
 use crate::time::Time;
+use crate::view;
 use std::time::Duration;
 
 /// A machine that has not booted.
 #[derive(Clone, Debug)]
 pub struct Subject {
     machine: Machine,
+    /// Numbers of the units of that generation.
+    places: (u32, Vec<Option<usize>>),
     /// Its own check of itself is not asked: the simulator must see the mistake from outside.
     sound: bool,
+    /// [`Mutant::AskingActs`]: the type of the machine's questions leaves no other place for it.
+    acts: bool,
 }
 
 impl Default for Subject {
     fn default() -> Subject {
-        Subject { machine: Machine::new(Duration::from_secs(90)), sound: true }
+        let machine = Machine::new(Duration::from_secs(90));
+        Subject { machine, places: Default::default(), sound: true, acts: false }
     }
 }
 
@@ -33,6 +40,7 @@ impl Subject {
         let mut subject = Subject::default();
         subject.machine.plant(mutant);
         subject.sound = false;
+        subject.acts = mutant == Mutant::AskingActs;
         subject
     }
 
@@ -47,14 +55,36 @@ impl Subject {
         (outcome.actions, outcome.refused.is_some())
     }
 
+    /// Asks it all it can be asked; hands back the whole of it before and after, as digests.
+    pub fn ask(&mut self, now: Time) -> (u64, u64) {
+        let before = Digest::of(&self.machine);
+        if self.acts {
+            self.machine.step(now, Event::Shutdown(Shutdown::Halt));
+        }
+        let machine = &self.machine;
+        let goal = Goal { targets: machine.wish().goal.clone(), ..Goal::default() };
+        let wishes = [Event::SetGoal(goal), Event::Shutdown(Shutdown::Halt)];
+        wishes.into_iter().for_each(|wish| _ = machine.plan(now, wish));
+        let generation = machine.generation();
+        for id in generation.unit_ids() {
+            _ = (machine.why(id), machine.reason(id), machine.next_try(id), machine.since(id));
+        }
+        _ = (view::graph(machine), machine.degraded(), machine.coincidental(), machine.system());
+        (before, Digest::of(machine))
+    }
+
     /// Its public answers.
-    pub fn see(&self, universe: &Universe) -> Seen {
+    pub fn see(&mut self, universe: &Universe) -> Seen {
         let machine = &self.machine;
         let generation = machine.generation();
+        if self.places.0 != generation.number {
+            let places = generation.units.iter().map(|unit| universe.unit(&unit.name)).collect();
+            self.places = (generation.number, places);
+        }
         let mut states = vec![None; universe.units.len()];
         let mut rows = vec![Default::default(); universe.units.len()];
-        for (id, unit) in generation.unit_ids().zip(&generation.units) {
-            let Some(place) = universe.unit(&unit.name) else { continue };
+        for (id, place) in generation.unit_ids().zip(&self.places.1) {
+            let Some(place) = *place else { continue };
             states[place] = Some(machine.state(id));
             rows[place] = (machine.failures(id), machine.has_verdict(id), machine.is_needed(id));
         }
@@ -63,7 +93,7 @@ impl Subject {
                 *slot = Some(state);
             }
         }
-        let number = |id: UnitId| universe.unit(&generation.unit(id)?.name);
+        let number = |id: UnitId| self.places.1.get(id.index()).copied().flatten();
         let targets = machine.coincidental().into_iter().filter_map(|id| generation.target(id));
         let mut coincidental: Vec<usize> =
             targets.filter_map(|target| universe.target(&target.name)).collect();

@@ -1,14 +1,16 @@
 //! One moment as the invariants see it: the event, the orders that answered it, and
 //! the machine's public answers before and after. Holds nothing that can change.
 
+use crate::control::answer::System;
 use crate::machine::action::{Action, StopReason};
 use crate::machine::event::{Event, RunId};
 use crate::machine::reason::State;
 use crate::oracle::Oracle;
-use crate::oracle::law::System;
-use crate::oracle::set::Set;
 use crate::sim::book::Book;
+use crate::sim::graph::Graph;
+use crate::sim::set::Set;
 use crate::time::Time;
+use std::sync::Arc;
 
 /// The machine's public answers at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -54,6 +56,26 @@ pub enum Order {
     Finish,
 }
 
+impl Order {
+    /// Whom it is about.
+    pub fn unit(&self) -> Option<usize> {
+        match self {
+            Order::Start(unit, _) | Order::Kill(unit, _) | Order::Reload(unit, _) => Some(*unit),
+            Order::Stop(unit, ..) => Some(*unit),
+            Order::Finish => None,
+        }
+    }
+}
+
+/// What of the law held before an event.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// Who provides what.
+    pub graph: Arc<Graph>,
+    /// N.
+    pub needed: Set,
+}
+
 /// See the module.
 pub struct View<'a> {
     /// When.
@@ -72,12 +94,14 @@ pub struct View<'a> {
     pub before: &'a Seen,
     /// After.
     pub after: &'a Seen,
-    /// The oracle before the event: graph, N.
-    pub was: &'a Oracle,
+    /// The law before the event.
+    pub was: &'a Past,
     /// The oracle after it: graph, N.
     pub is: &'a Oracle,
     /// What was seen up to before the event's orders.
     pub book: &'a Book,
+    /// The whole of the machine before and after it was asked all it can be asked.
+    pub asked: Option<(u64, u64)>,
 }
 
 /// What an invariant says: nothing, or what is wrong.

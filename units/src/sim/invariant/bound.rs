@@ -51,11 +51,25 @@ pub fn l26_barred(view: &View) -> Verdict {
     }
 }
 
-/// L22: one event costs no more orders than there are units to give them to.
+/// L22: one event costs a few orders for each unit it moves, and one note.
 pub fn l22_cost(view: &View) -> Verdict {
+    let notes = view.actions.iter().filter_map(|action| match action {
+        Action::Note(note) => Some(&note.unit),
+        _ => None,
+    });
+    let mut noted: Vec<_> = notes.collect();
+    let notes = noted.len();
+    noted.sort();
+    noted.dedup();
+    if noted.len() < notes {
+        return Err(format!("{notes} notes of {} units", noted.len()));
+    }
     let units = view.after.states.len();
-    if view.actions.len() > 8 * units + 8 {
-        return Err(format!("{} actions for {units} units", view.actions.len()));
+    let moved =
+        (0..units).filter(|unit| view.orders.iter().any(|order| order.unit() == Some(*unit)));
+    let bound = 4 * moved.count() + 1;
+    if view.orders.len() > bound && !matches!(view.event, Event::Tick) {
+        return Err(format!("{} orders, {bound} at most", view.orders.len()));
     }
     Ok(())
 }

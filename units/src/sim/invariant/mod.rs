@@ -1,14 +1,16 @@
 //! The invariants, checked after every event: one function each, named by its number
 //! and its rule. They judge by what the simulator saw ([`crate::sim::book`]) and by
 //! the machine's public answers; who provides what, and who is needed, is taken from
-//! the oracle's brute-force sets. L15–L17 are checked over whole schedules in
-//! [`crate::sim::run`], L19 belongs to the resume of PID 1.
+//! the oracle's brute-force sets. L15–L17 hold of whole schedules ([`whole`]), L19
+//! belongs to the resume of PID 1. That each finds something is shown by the program
+//! `mutants`.
 
 pub mod bound;
 pub mod run;
 pub mod start;
 pub mod state;
 pub mod stop;
+pub mod whole;
 
 use crate::sim::view::{Verdict, View};
 
@@ -33,6 +35,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L14 limiter", bound::l14_limiter),
     ("L18 no needless action", stop::l18_no_needless_action),
     ("L20 conservation", run::l20_conservation),
+    ("L21 read-only", run::l21_read_only),
     ("L22 cost", bound::l22_cost),
     ("L23 shutdown", stop::l23_shutdown),
     ("L24 time", bound::l24_time),
@@ -42,10 +45,18 @@ pub const ALL: &[(&str, Check)] = &[
     ("L28 reload-with", run::l28_reload_with),
 ];
 
-/// The first that does not hold.
-pub fn check(view: &View) -> Result<(), (&'static str, String)> {
-    for (name, check) in ALL {
-        check(view).map_err(|what| (*name, what))?;
-    }
-    Ok(())
+/// The names of all, those over whole schedules ([`whole`]) too.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = ALL.iter().map(|(name, _)| *name).collect();
+    names.extend([whole::L15, whole::L16, whole::L17]);
+    names.sort_by_key(|name| {
+        let number = name.split(' ').next().and_then(|word| word.strip_prefix('L'));
+        number.and_then(|number| number.parse::<u32>().ok())
+    });
+    names
+}
+
+/// Those that do not hold, in order.
+pub fn broken(view: &View) -> impl Iterator<Item = (&'static str, String)> {
+    ALL.iter().filter_map(|(name, check)| Some((*name, check(view).err()?)))
 }

@@ -41,11 +41,11 @@ pub fn l28_reload_with(view: &View) -> Verdict {
     let told = |unit: usize| {
         view.orders.iter().any(|order| matches!(order, Order::Reload(u, _) if *u == unit))
     };
-    for edge in view.is.graph.edges.iter().filter(|edge| edge.kind == D::ReloadWith) {
-        let working = matches!(view.before.state(edge.from), State::Running | State::Reloading);
-        let can = view.was.can_reload_unit(edge.from);
-        if edge.to.is_some_and(told) && working && can && !told(edge.from) {
-            return Err(format!("{} is not told to reload", view.name(edge.from)));
+    for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.kind == D::ReloadWith) {
+        let working = matches!(view.before.state(from), State::Running | State::Reloading);
+        let can = view.is.run(from).is_some_and(|run| run.unit.has_exec_reload);
+        if edge.to.is_some_and(told) && working && can && !told(from) {
+            return Err(format!("{} is not told to reload", view.name(from)));
         }
     }
     Ok(())
@@ -78,7 +78,7 @@ pub fn l20_conservation(view: &View) -> Verdict {
                     .any(|it| matches!(it, Order::Stop(_, run, ..) if *run == id));
                 let over = run.over.is_some_and(|at| at < view.now) && !told;
                 // At the deadline of a shutdown all that is up is killed.
-                let forced = view.is.shutdown.is_some();
+                let forced = view.is.end.is_some();
                 if over && !forced && matches!(order, Order::Kill(..)) {
                     return Err(format!("an order for run {}, which is over", id.0));
                 }
@@ -87,4 +87,14 @@ pub fn l20_conservation(view: &View) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// L21: asking changes nothing, whatever is asked.
+pub fn l21_read_only(view: &View) -> Verdict {
+    match view.asked {
+        Some((before, after)) if before != after => {
+            Err("plan, why or another question changed something".to_string())
+        }
+        _ => Ok(()),
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::machine::event::Event;
 use crate::machine::reason::State;
-use crate::oracle::set::Set;
+use crate::sim::set::Set;
 use crate::sim::view::{Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 

@@ -3,7 +3,7 @@
 use crate::machine::action::StopReason;
 use crate::machine::event::Event;
 use crate::machine::reason::State;
-use crate::oracle::set::Set;
+use crate::sim::set::Set;
 use crate::sim::view::{Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 
@@ -49,7 +49,9 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
         for unit in waiting.less(before).iter() {
             let behind = view.is.graph.of(unit).any(|edge| {
                 edge.to.is_some_and(|to| {
-                    before.has(to) || edge.kind == D::DependsOn && view.is.skipped(to)
+                    before.has(to)
+                        || edge.kind == D::DependsOn
+                            && view.is.run(to).is_some_and(|run| run.skipped)
                 })
             });
             let up = units()
@@ -58,7 +60,7 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
                 other != unit
                     && (view.is.graph.conflict(unit, other)
                         || view.is.stored.get(other).and_then(|it| it.run.as_ref()).is_some_and(
-                            |run| run.targets.iter().any(|t| view.is.selected(unit).contains(t)),
+                            |run| !run.targets.and(view.is.graph.selected(unit)).is_empty(),
                         ))
             });
             if behind || beside || slots || timer(unit) {
@@ -109,19 +111,17 @@ pub fn l09_cause(view: &View) -> Verdict {
 /// L27: while a unit is past its verdict, or exited, what its on-failure, or on-success, names is
 /// needed.
 pub fn l27_ends_bring_in(view: &View) -> Verdict {
-    for edge in view.is.graph.edges.iter().filter(|edge| edge.kind.pulls_in_at_end()) {
-        let (_, verdict, needed) = view.after.row(edge.from);
+    for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.kind.pulls_in_at_end()) {
+        let (_, verdict, needed) = view.after.row(from);
+        let skipped = view.is.run(from).is_some_and(|run| run.skipped);
         let stands = match edge.kind {
             D::OnFailure => verdict,
-            _ => view.after.state(edge.from) == State::Exited && !view.is.skipped(edge.from),
+            _ => view.after.state(from) == State::Exited && !skipped,
         };
         let brought = edge.to.is_none_or(|to| view.after.row(to).2);
         if needed && stands && !brought {
             let to = edge.to.map_or("nobody", |to| view.name(to));
-            return Err(format!(
-                "{} has come to its end, and {to} is not needed",
-                view.name(edge.from)
-            ));
+            return Err(format!("{} has come to its end, and {to} is not needed", view.name(from)));
         }
     }
     Ok(())
@@ -133,7 +133,7 @@ pub fn l10_degraded(view: &View) -> Verdict {
         if !view.after.state(unit).is_active() {
             return Err(format!("{} is degraded and not active", view.name(unit)));
         }
-        let reach = view.is.closure(Set::EMPTY.with(unit));
+        let reach = view.is.graph.closure(Set::EMPTY.with(unit));
         let ill = reach.iter().any(|other| !view.after.state(other).is_active());
         let orphan = reach
             .iter()
@@ -150,8 +150,8 @@ pub fn l10_degraded(view: &View) -> Verdict {
 pub fn l11_coincidental(view: &View) -> Verdict {
     for target in &view.after.coincidental {
         let provider = view.is.graph.provider.get(*target).copied().flatten();
-        let named = view.is.graph.edges.iter().any(|edge| {
-            edge.target == *target && view.is.brings_in(edge) && view.is.needed.has(edge.from)
+        let named = view.is.graph.all().any(|(from, edge)| {
+            edge.target == *target && view.is.brings_in(from, edge) && view.is.needed.has(from)
         });
         if named
             || view.is.roots().0.contains(&Some(*target))
@@ -167,9 +167,9 @@ pub fn l11_coincidental(view: &View) -> Verdict {
 pub fn l12_unique_provider(view: &View) -> Verdict {
     for order in view.orders {
         let Order::Start(unit, _) = order else { continue };
-        for target in view.is.selected(*unit) {
+        for target in view.is.graph.selected(*unit).iter() {
             let twice = view.is.stored.iter().enumerate().any(|(other, it)| {
-                other != *unit && it.run.as_ref().is_some_and(|run| run.targets.contains(&target))
+                other != *unit && it.run.as_ref().is_some_and(|run| run.targets.has(target))
             });
             if twice && !matches!(view.event, Event::Boot { .. }) {
                 return Err(format!("{} starts beside a holder of its target", view.name(*unit)));

@@ -3,7 +3,7 @@
 use crate::machine::action::StopReason;
 use crate::machine::event::Event;
 use crate::machine::reason::State;
-use crate::oracle::set::Set;
+use crate::sim::set::Set;
 use crate::sim::view::{Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 
@@ -49,13 +49,13 @@ pub fn l04_stop_order(view: &View) -> Verdict {
 
 /// L6: nothing is starting or active while a provider it depends on is not active.
 pub fn l06_propagation(view: &View) -> Verdict {
-    for edge in view.is.graph.edges.iter().filter(|edge| edge.kind == D::DependsOn) {
-        let state = view.after.state(edge.from);
+    for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.kind == D::DependsOn) {
+        let state = view.after.state(from);
         let Some(to) = edge.to else { continue };
         if (state == State::Starting || state.is_active()) && !view.after.state(to).is_active() {
             return Err(format!(
                 "{} is {} while {}, which it depends on, is {}",
-                view.name(edge.from),
+                view.name(from),
                 state.as_str(),
                 view.name(to),
                 view.after.state(to).as_str()
@@ -102,12 +102,12 @@ fn moved(view: &View, target: usize) -> bool {
 
 /// L23: in shutdown nothing starts, and the end comes within the deadline.
 pub fn l23_shutdown(view: &View) -> Verdict {
-    let Some((_, by)) = view.is.shutdown else { return Ok(()) };
+    let Some(by) = view.book.end else { return Ok(()) };
     if let Some(unit) = view.started().next() {
         return Err(format!("{} starts in shutdown", view.name(unit)));
     }
     let late = by.after(crate::oracle::IMMORTAL);
-    let finished = view.is.finished || view.orders.contains(&Order::Finish);
+    let finished = view.book.finished || view.orders.contains(&Order::Finish);
     if view.now > late && matches!(view.event, Event::Tick) && !finished {
         return Err("the deadline is past and all is not over".to_string());
     }

@@ -1,5 +1,5 @@
-//! A small set of unit numbers, as the oracle's fixed points want it. Not for more
-//! than 64 units: the simulator never draws more. Read on in [`crate::oracle`].
+//! A small set of unit or target numbers, as fixed points want it. Not for more than 64:
+//! the simulator never draws more. Read on in [`crate::oracle`].
 
 /// Up to 64 units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +49,28 @@ impl Set {
     /// How many.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
+    }
+
+    /// Those that fit.
+    pub fn filter(self, fits: impl Fn(usize) -> bool) -> Set {
+        self.iter().filter(|unit| fits(*unit)).collect()
+    }
+
+    /// All that its units lead to.
+    pub fn union(self, of: impl Fn(usize) -> Set) -> Set {
+        self.iter().fold(Set::EMPTY, |all, unit| all.or(of(unit)))
+    }
+
+    /// The least set with this one that `grow` adds nothing to.
+    pub fn least(self, grow: impl Fn(Set) -> Set) -> Set {
+        let mut all = self;
+        loop {
+            let next = all.or(grow(all));
+            if next == all {
+                return all;
+            }
+            all = next;
+        }
     }
 
     /// Ascending.

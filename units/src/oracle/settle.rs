@@ -1,0 +1,327 @@
+//! One step: what follows from an event (§5), and how a run begins, becomes active, is told
+//! and is gone. The sets it asks for are computed in [`crate::oracle`].
+
+use super::{Deed, Due, Failure, NOTHING_DUE, Oracle, Rest, Run, SLOT, Stored};
+use crate::machine::event::{Event, RunId};
+
+use crate::machine::reason::State;
+use crate::policy::Policy;
+use crate::sim::graph::{Graph, Universe};
+use crate::sim::set::Set;
+use crate::spec::{DependencyKind as D, Exit, Kind, Live, Restart, RestartLimit};
+use crate::time::Time;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Oracle {
+    /// Nothing runs, nothing is wanted.
+    pub(crate) fn new(universe: Universe) -> Oracle {
+        let units = vec![None; universe.units.len()];
+        Oracle {
+            stored: vec![Stored::default(); units.len()],
+            graph: Arc::new(Graph::new(&universe, &units, &Policy::default(), &[], true)),
+            units,
+            universe: Arc::new(universe),
+            generation: Arc::default(),
+            policy: Policy::default(),
+            goal: Vec::new(),
+            want: BTreeMap::new(),
+            drop: Vec::new(),
+            end: None,
+            finished: false,
+            needed: Set::EMPTY,
+            refused: Set::EMPTY,
+            now: Time::ZERO,
+            runs: 0,
+            deeds: Vec::new(),
+        }
+    }
+
+    /// What the machine must order, and whether it must refuse.
+    pub(crate) fn step(&mut self, now: Time, event: &Event) -> (Vec<Deed>, bool) {
+        self.now = now;
+        let accepted = self.apply(event);
+        self.settle();
+        (std::mem::take(&mut self.deeds), !accepted)
+    }
+
+    /// (1) tell all that may stop, until nothing moves; (2) start all that may start, in
+    /// order, one pass; a start that takes no time goes back to (1).
+    pub(super) fn settle(&mut self) {
+        self.renew_need();
+        'again: loop {
+            // In sweeps by name: who becomes free behind the sweep waits for the next one.
+            let mut next = 0;
+            loop {
+                let may = self.may_stop();
+                let Some(unit) = may.iter().find(|unit| *unit >= next).or(may.iter().next()) else {
+                    break;
+                };
+                self.tell(unit);
+                self.look_at_ends();
+                next = unit + 1;
+            }
+            for unit in self.start_order() {
+                let instant = self.unit(unit).is_some_and(|unit| unit.kind.is_instant());
+                if (instant || self.slot_free()) && self.start_order().contains(&unit) {
+                    self.start(unit);
+                    if instant {
+                        self.look_at_ends();
+                        continue 'again;
+                    }
+                }
+            }
+            break;
+        }
+        if self.end.is_some() && !self.finished && self.whose(|run| !run.unkillable).is_empty() {
+            self.finished = true;
+            self.deeds.push(Deed::Finish);
+        }
+    }
+
+    /// A unit may have come to an end, or from it, that brings others in.
+    fn look_at_ends(&mut self) {
+        if self.graph.all().any(|(_, edge)| edge.kind.pulls_in_at_end()) {
+            self.renew_need();
+        }
+    }
+
+    /// N anew, with what entering and leaving it does; then runs that are not to stop follow
+    /// the present keys of class *live*, and hold the targets they are selected for.
+    pub(super) fn renew_need(&mut self) {
+        loop {
+            let (needed, refused, _) = self.need();
+            let (left, entered) = (self.needed.less(needed), needed.less(self.needed));
+            (self.needed, self.refused) = (needed, refused);
+            let mut fired = false;
+            for unit in left.iter() {
+                self.forgive(unit, true);
+                fired |= std::mem::take(&mut self.stored[unit].fired);
+            }
+            for unit in entered.iter() {
+                self.stored[unit].rest = Rest::Idle;
+                self.stored[unit].tried = self.run(unit).is_some_and(|run| run.form.is_active());
+            }
+            if !fired {
+                break;
+            }
+        }
+        for unit in self.all().less(self.must_stop()).iter() {
+            let (targets, present) = (self.graph.selected(unit), self.units[unit].clone());
+            let (Some(run), Some(present)) = (&mut self.stored[unit].run, present) else {
+                continue;
+            };
+            run.targets = targets;
+            if !Arc::ptr_eq(&run.unit, &present) && run.unit.live != present.live {
+                let timeout = present.live.start_timeout;
+                if run.form == State::Starting && timeout != run.unit.live.start_timeout {
+                    run.due[Due::Start as usize] = later(run.began, timeout);
+                }
+                Arc::make_mut(&mut run.unit).live = present.live.clone();
+            }
+        }
+    }
+
+    /// Clears verdict, backoff and failed; `count`: and the failures in a row.
+    pub(super) fn forgive(&mut self, unit: usize, count: bool) {
+        let it = &mut self.stored[unit];
+        (it.verdict, it.rest) = (false, Rest::Idle);
+        if count {
+            it.n = 0;
+            it.failures.clear();
+        }
+    }
+
+    pub(super) fn start(&mut self, unit: usize) {
+        let Some(definition) = self.unit(unit).cloned() else { return };
+        self.runs += 1;
+        let (id, now) = (RunId(self.runs), self.now);
+        let instant = definition.kind.is_instant();
+        let mut due = NOTHING_DUE;
+        if !instant {
+            due[Due::Start as usize] = later(now, definition.live.start_timeout);
+            if self.generation.settings.max_starting > 0 {
+                due[Due::Slot as usize] = now.after(SLOT);
+            }
+        }
+        self.stored[unit].run = Some(Run {
+            id,
+            unit: definition,
+            form: State::Starting,
+            behind: self.graph.to(unit, D::orders),
+            targets: self.graph.selected(unit),
+            orphaned: Set::EMPTY,
+            lost: false,
+            asked: false,
+            changed: false,
+            ended: instant,
+            empty: instant,
+            killed: false,
+            unkillable: false,
+            skipped: false,
+            announced: false,
+            watch: None,
+            extended: Time::ZERO,
+            starved: false,
+            began: now,
+            active_since: None,
+            active_for: None,
+            due,
+            failure: None,
+            again: false,
+        });
+        self.deeds.push(Deed::Start(unit, id));
+        if instant {
+            self.activate(unit, State::Running);
+        }
+    }
+
+    /// The run became active: the failures before are answered.
+    pub(super) fn activate(&mut self, unit: usize, form: State) {
+        let now = self.now;
+        let it = &mut self.stored[unit];
+        (it.verdict, it.tried) = (false, true);
+        let Some(run) = &mut it.run else { return };
+        (run.form, run.due) = (form, NOTHING_DUE);
+        if form == State::Running && run.unit.kind != Kind::BackgroundScripted {
+            run.due[Due::Ping as usize] = later(now, run.watch);
+        }
+        run.active_since.get_or_insert(now);
+    }
+
+    /// init tells the run to stop.
+    pub(super) fn tell(&mut self, unit: usize) {
+        for other in self.graph.from(unit, D::RestartWith).iter() {
+            self.stored[other].run.iter_mut().for_each(|run| run.asked = true);
+        }
+        self.quit(unit, true);
+    }
+
+    /// Out of active, `told` by init or by itself; what is left of the run is stopped.
+    pub(super) fn quit(&mut self, unit: usize, told: bool) {
+        let now = self.now;
+        let Some(run) = &mut self.stored[unit].run else { return };
+        let (id, was_active) = (run.id, run.form.is_active());
+        let nothing_left = run.empty && !(told && run.unit.has_exec_stop && was_active);
+        (run.form, run.due) = (State::Stopping, NOTHING_DUE);
+        run.due[Due::Stop as usize] = later(now, run.unit.live.stop_timeout);
+        run.active_for = run.active_since.map(|since| now.since(since));
+        if was_active {
+            for dependent in self.graph.from(unit, D::DependsOn).iter() {
+                self.stored[dependent].run.iter_mut().for_each(|run| run.lost = true);
+            }
+        }
+        if told || !nothing_left {
+            self.deeds.push(Deed::Stop(unit, id, nothing_left));
+        }
+        if nothing_left {
+            self.over(unit);
+        }
+    }
+
+    /// Nothing of the run is left: what its end counts as.
+    pub(super) fn over(&mut self, unit: usize) {
+        let (now, present) = (self.now, self.unit(unit).map(|unit| unit.live.clone()));
+        let it = &mut self.stored[unit];
+        let (Some(run), Some(live)) = (it.run.take(), present) else {
+            *it = Stored::default();
+            return;
+        };
+        if run.active_for.is_some_and(|span| span >= run.unit.live.restart_reset) {
+            it.n = 0;
+            it.failures.clear();
+        }
+        match run.failure {
+            _ if !self.needed.has(unit) => {
+                it.rest = if run.killed { Rest::Failed } else { it.rest };
+            }
+            None if run.again => it.rest = Rest::Backoff(now.after(live.restart_delay)),
+            None => {}
+            Some(why) => {
+                it.n += 1;
+                it.tried = true;
+                it.failures.push(now);
+                let never = !again(&live, Ok(why));
+                let enough = match live.restart_limit {
+                    RestartLimit::None => false,
+                    RestartLimit::InARow(limit) => it.n >= limit,
+                    RestartLimit::Within(limit, span) => {
+                        let late = it.failures.iter().filter(|at| now.since(**at) <= span);
+                        late.count() >= limit as usize
+                    }
+                };
+                let for_good = never || enough || why == Failure::Exec;
+                let at_once = for_good || why == Failure::StartTimeout;
+                it.verdict |= at_once || it.n >= live.failure_verdict;
+                let retry = now.after(delay(it.n, live.restart_delay, live.restart_delay_max));
+                it.rest = if for_good { Rest::Failed } else { Rest::Backoff(retry) };
+            }
+        }
+    }
+}
+
+impl Oracle {
+    /// All that is stored, without what only counts on: run ids, and points in time, which
+    /// are taken from now. Two of the same shape behave the same.
+    pub(crate) fn shape(&self, into: &mut impl Hasher) {
+        let ahead = |at: Time| Some(at.since(self.now)).filter(|_| at < Time::NEVER);
+        let ago = |at: Time| self.now.since(at);
+        (&self.goal, &self.want, &self.drop, &self.policy.mask).hash(into);
+        (self.needed, self.refused, self.end.map(ahead), self.finished).hash(into);
+        for it in &self.stored {
+            let rest = match it.rest {
+                Rest::Idle => (false, None),
+                Rest::Failed => (true, None),
+                Rest::Backoff(at) => (true, ahead(at)),
+            };
+            (rest, it.n, it.verdict, it.tried, it.fired, it.run.is_some()).hash(into);
+            let Some(run) = &it.run else { continue };
+            (run.unit.run_hash, run.form, run.behind, run.targets, run.orphaned).hash(into);
+            (run.lost, run.asked, run.changed, run.ended, run.empty).hash(into);
+            (run.killed, run.unkillable, run.failure, run.again, run.active_for).hash(into);
+            (run.active_since.map(ago), run.due.map(ahead)).hash(into);
+        }
+    }
+}
+
+/// Then, or never.
+pub(super) fn later(now: Time, span: Option<Duration>) -> Time {
+    span.map_or(Time::NEVER, |span| now.after(span))
+}
+
+/// `restart` has another run follow a failure, or a success with this exit.
+pub(super) fn again(live: &Live, end: Result<Failure, Exit>) -> bool {
+    let exit = match end {
+        Err(exit) | Ok(Failure::Ended(exit) | Failure::Starved(exit)) => Some(exit),
+        Ok(_) => None,
+    };
+    if exit.is_some_and(|exit| live.restart_except.lists(exit)) {
+        return false;
+    }
+    if exit.is_some_and(|exit| live.restart_also.lists(exit)) {
+        return true;
+    }
+    match live.restart {
+        Restart::Always => true,
+        Restart::Never => false,
+        Restart::OnSuccess => end.is_err(),
+        Restart::OnFailure => end.is_ok(),
+        Restart::OnAbnormal => end.is_ok() && !matches!(end, Ok(Failure::Ended(Exit::Code(_)))),
+        Restart::OnAbort => matches!(end, Ok(Failure::Ended(Exit::Signal { .. }))),
+        Restart::OnWatchdog => end == Ok(Failure::Watchdog),
+    }
+}
+
+/// How long after the `n`th failure in a row the next try waits; from the 10th on no try
+/// comes sooner than the floor.
+pub(super) fn delay(n: u32, first: Duration, most: Duration) -> Duration {
+    const FLOOR: Duration = Duration::from_millis(100);
+    let doubled = |span: Duration, times: u32| span.saturating_mul(1 << times.min(31));
+    let wished = doubled(first, n.saturating_sub(1));
+    match n {
+        0..10 => wished.min(most),
+        _ => wished.max(doubled(FLOOR, n - 10)).min(most.max(FLOOR)),
+    }
+}
