@@ -166,11 +166,19 @@ fn every_key_is_taken_by_just_the_types_it_is_for() {
                     text += &format!("{}: {}\n", needed.name, sample(needed));
                 }
             }
-            // Of several keys a trigger needs any one.
-            let reasons = ["listen-fifo: /run/u", "timer-boot: 1min", "path-exists: /run/u"];
-            let triggers = [Kind::Socket, Kind::Timer, Kind::Path].into_iter().zip(reasons);
-            let mut reason = triggers.filter(|(of, _)| *of == kind).map(|(_, reason)| reason);
-            if let Some(reason) = reason.find(|line| !line.starts_with(&format!("{}:", key.name))) {
+            // Of several keys these types need any one.
+            let triggers = [
+                (Kind::Socket, "listen-fifo: /run/u"),
+                (Kind::Timer, "timer-boot: 1min"),
+                (Kind::Path, "path-exists: /run/u"),
+                (Kind::BackgroundPidfile, "pid-file: /u"),
+                (Kind::Oneshot, "exec-start: /bin/x"),
+            ];
+            let mut reason =
+                triggers.iter().filter(|(of, _)| *of == kind).map(|(_, reason)| reason);
+            if let Some(reason) = reason
+                .find(|line| key.name != "main-pid" && !line.starts_with(&format!("{}:", key.name)))
+            {
                 text += &format!("{reason}\n");
             }
             let errors: Vec<String> = mistakes(&text)
