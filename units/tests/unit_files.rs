@@ -166,8 +166,7 @@ fn every_key_is_taken_by_just_the_types_it_is_for() {
                     text += &format!("{}: {}\n", needed.name, sample(needed));
                 }
             }
-            // Of several keys these types need any one.
-            let triggers = [
+            let any_one_of_several = [
                 (Kind::Socket, "listen-fifo: /run/u"),
                 (Kind::Timer, "timer-boot: 1min"),
                 (Kind::Path, "path-exists: /run/u"),
@@ -175,7 +174,7 @@ fn every_key_is_taken_by_just_the_types_it_is_for() {
                 (Kind::Oneshot, "exec-start: /bin/x"),
             ];
             let mut reason =
-                triggers.iter().filter(|(of, _)| *of == kind).map(|(_, reason)| reason);
+                any_one_of_several.iter().filter(|(of, _)| *of == kind).map(|(_, reason)| reason);
             if let Some(reason) = reason
                 .find(|line| key.name != "main-pid" && !line.starts_with(&format!("{}:", key.name)))
             {
