@@ -24,7 +24,8 @@ fn main() -> ExitCode {
             bad += 1;
             continue;
         };
-        let missing: Vec<String> = named(&text)
+        let names = if file.ends_with(".tsv") { second_column(&text) } else { named(&text) };
+        let missing: Vec<String> = names
             .into_iter()
             .filter(|(_, name)| passed.get(name.as_str()) != Some(&true))
             .map(|(line, name)| format!("{file}:{line}: `{name}` did not run and pass"))
@@ -52,6 +53,14 @@ fn outcomes(results: &str) -> BTreeMap<&str, bool> {
         }
     }
     passed
+}
+
+/// The names of a plain table: what stands behind the tab, each with its line.
+fn second_column(text: &str) -> Vec<(usize, String)> {
+    let cells = text.lines().enumerate();
+    cells
+        .filter_map(|(at, line)| Some((at + 1, line.split_once('\t')?.1.trim().to_owned())))
+        .collect()
 }
 
 /// The names a document's tables give, each with its line.

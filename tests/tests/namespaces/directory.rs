@@ -108,7 +108,7 @@ fn no_directory_is_made_through_what_a_service_has_planted() {
         &files,
         "race",
         "cd /run/theirs; mkdir -p sub; ln -sfn /run/canary link; \
-         for i in $(seq 300); do mv -T sub away 2>/dev/null; ln -sfn /run/canary sub; rm -f sub; mv -T away sub 2>/dev/null; done; touch DIR/raced; exec sleep 1000",
+         for i in $(seq 300); do mv -T sub away 2>/dev/null; ln -sfn /run/canary sub; rm -f sub; mv -T away sub 2>/dev/null; done; touch /run/theirs/raced; exec sleep 1000",
     );
     files.unit(
         "racer",
@@ -123,7 +123,7 @@ fn no_directory_is_made_through_what_a_service_has_planted() {
     files.unit("all", "type: virtual\nwants: racer, victim, planted, leaf");
     let own = "mount -t tmpfs -o mode=755 tmpfs /run && mount -t tmpfs -o mode=755 tmpfs /var/lib && mkdir -m 711 /run/canary && echo sings >/run/canary/song && ln -s /run/canary /var/lib/leaf && exec \"$@\"";
     let init = Boot::new(files).through(&["sh", "-c", own, "sh"]).start("all");
-    until("it has raced", || init.sandbox.path("raced").exists().then_some(()));
+    until("it has raced", || inside(&init, "/run/theirs/raced").exists().then_some(()));
     assert_eq!(init.when_state("leaf", "failed").reason("leaf"), "exec");
     let canary = inside(&init, "/run/canary");
     let about = fs::metadata(&canary).unwrap();

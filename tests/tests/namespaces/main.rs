@@ -13,6 +13,7 @@
 mod command;
 mod control;
 mod directory;
+mod ending;
 mod failure;
 mod fault;
 mod goal;
