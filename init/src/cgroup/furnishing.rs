@@ -2,6 +2,7 @@
 //! The rest of [`Tracker`] is in [`super::tracker`].
 
 use super::controller::{self, Wish};
+use super::group;
 use super::tracker::Tracker;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use nix::sys::inotify::AddWatchFlags;
@@ -76,6 +77,16 @@ impl Tracker {
             self.complaints.push(text);
         }
         Ok(())
+    }
+
+    /// The processes of a run, as they are now.
+    pub(crate) fn processes(&mut self, run: RunId) -> BTreeSet<i32> {
+        let Some(tracked) = self.runs.get_mut(&run) else { return BTreeSet::new() };
+        match (&self.hierarchy, &tracked.cgroup) {
+            (Some(hierarchy), Some(name)) => group::processes(hierarchy.as_fd(), name),
+            (Some(_), None) => BTreeSet::new(),
+            (None, _) => tracked.family.living(),
+        }
     }
 
     /// What was complained of since the last time.

@@ -36,7 +36,7 @@ pub(super) struct Tracked {
     /// Children of ours, not reaped.
     children: Vec<i32>,
     /// Used where there are no cgroups.
-    family: Family,
+    pub(super) family: Family,
 }
 
 /// Which processes belong to which run.
@@ -347,16 +347,6 @@ impl Tracker {
         }
         if !killed {
             self.signal(run, KILL, None);
-        }
-    }
-
-    /// The processes of a run, as they are now.
-    pub(crate) fn processes(&mut self, run: RunId) -> BTreeSet<i32> {
-        let Some(tracked) = self.runs.get_mut(&run) else { return BTreeSet::new() };
-        match (&self.hierarchy, &tracked.cgroup) {
-            (Some(hierarchy), Some(name)) => group::processes(hierarchy.as_fd(), name),
-            (Some(_), None) => BTreeSet::new(),
-            (None, _) => tracked.family.living(),
         }
     }
 
