@@ -28,11 +28,35 @@ pub(crate) fn add_graph(generation: &mut Generation, alone: bool) {
         }
     }
     found.extend(advice(generation));
+    found.extend(unmet(generation, alone));
     if found.len() > limit::DIAGNOSTICS {
         found.sort_by_key(|diagnostic| diagnostic.severity);
         found.truncate(limit::DIAGNOSTICS);
     }
     generation.diagnostics = found;
+}
+
+/// Imported units whose requirement nobody provides: each by itself can never start.
+fn unmet(generation: &Generation, alone: bool) -> Vec<Diagnostic> {
+    let severity = if alone { Severity::Note } else { Severity::Warning };
+    let mut found = Vec::new();
+    for unit in &generation.units {
+        let hard = unit.dependencies.iter().filter(|edge| {
+            let kind = matches!(edge.kind, DependencyKind::DependsOn | DependencyKind::DependsMs);
+            kind && edge.imported && !edge.optional
+        });
+        for edge in hard {
+            let Some(target) = generation.target(edge.target) else { continue };
+            if target.candidates.is_empty() {
+                let at = Place { file: unit.at.file.clone(), line: edge.line, column: 1 };
+                let message =
+                    format!("nobody provides `{}`, which {} requires", target.name, unit.name);
+                let said = Diagnostic::new(severity, "missing-target", at, message);
+                found.push(said.with_hint("it can not start until somebody does"));
+            }
+        }
+    }
+    found
 }
 
 /// What is allowed and seldom meant.

@@ -273,6 +273,15 @@ fn unchanged_files_are_not_read_again_and_a_new_link_counts() {
 }
 
 #[test]
+fn a_requirement_that_nobody_provides_is_a_warning() {
+    let loaded = set(&[("web.service", WEB)]).load(None);
+    let said = &loaded.generation.diagnostics;
+    let missing: Vec<_> = said.iter().filter(|said| said.code == "missing-target").collect();
+    assert_eq!((missing.len(), missing[0].severity, missing[0].at.line), (1, Severity::Warning, 3));
+    assert!(!loaded.refused);
+}
+
+#[test]
 fn files_of_systemd_can_be_checked_alone() {
     use groundstate_units::load::{Options, load};
     let memory = set(&[("/tmp/web.service", WEB)]);
