@@ -104,17 +104,21 @@ impl Init {
             kernel_target: kernel.target,
             options,
         };
-        for complaint in complaints {
-            init.say(Level::Warning, format_args!("{complaint}"));
-        }
-        if let Some(why) = no_cgroups {
-            init.say(Level::Info, format_args!("processes are told apart by descent: {why}"));
-        }
+        init.complain(&complaints, no_cgroups.as_deref());
         init.watch_tracker()?;
         init.make_sockets();
         init.loading_at_boot(loading);
         init.start_logger_early();
         Ok(init)
+    }
+
+    fn complain(&mut self, complaints: &[String], no_cgroups: Option<&str>) {
+        for complaint in complaints {
+            self.say(Level::Warning, format_args!("{complaint}"));
+        }
+        if let Some(why) = no_cgroups {
+            self.say(Level::Info, format_args!("processes are told apart by descent: {why}"));
+        }
     }
 
     fn watch_tracker(&self) -> io::Result<()> {

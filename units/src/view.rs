@@ -3,15 +3,16 @@
 //! the simulator and tests. Decides nothing.
 
 mod cause;
+mod location;
 mod plan;
 mod relation;
 
 pub use cause::reason;
+pub use location::located;
 pub use plan::plan;
 
 use crate::control::answer::{
-    Edge, Failure, Graph, Link, Located, Node, Overlay, SCHEMA, Status, TargetStatus, UnitStatus,
-    Why,
+    Edge, Failure, Graph, Link, Node, Overlay, SCHEMA, Status, TargetStatus, UnitStatus, Why,
 };
 use crate::generation::{TargetId, Unit, UnitId};
 use crate::graph::Provider;
@@ -163,23 +164,6 @@ pub fn graph(machine: &Machine) -> Graph {
         nodes: generation.unit_ids().filter_map(node).collect(),
         edges: generation.unit_ids().flat_map(edges).collect(),
     }
-}
-
-/// Answer of `cat`: where the text of a unit is.
-///
-/// # Errors
-/// The name is nobody's.
-pub fn located(machine: &Machine, name: &Name) -> Result<Located, Failure> {
-    let facts = Facts::default();
-    let (units, _) = View::new(machine, &facts).chosen(std::slice::from_ref(name))?;
-    let unit = units.first().and_then(|unit| machine.generation().unit(*unit));
-    let unit = unit.ok_or_else(|| unknown(machine, name))?;
-    Ok(Located {
-        schema: SCHEMA,
-        unit: unit.name.to_string(),
-        file: unit.at.file.to_string(),
-        line: unit.at.line,
-    })
 }
 
 fn unknown(machine: &Machine, name: &Name) -> Failure {

@@ -107,10 +107,11 @@ pub(super) fn enable(
 /// whoever is there too: all of them are its own.
 fn step_aside(base: BorrowedFd<'_>, own: &str) -> io::Result<()> {
     let name = format!("{own}/{OWN}");
-    group::make(base, &name).or_else(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Ok(()),
-        _ => Err(error),
-    })?;
+    if let Err(error) = group::make(base, &name)
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(error);
+    }
     let init = nix::unistd::getpid();
     let is_ours = |pid: &i32| {
         let stat = crate::process::stat(Pid::from_raw(*pid));

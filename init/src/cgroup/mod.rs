@@ -10,6 +10,7 @@ mod descent;
 mod furnishing;
 mod group;
 mod hierarchy;
+mod leftover;
 #[cfg(test)]
 mod tests;
 mod tracker;

@@ -19,9 +19,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-/// Cgroups that could not be removed yet and are remembered.
-const LEFTOVERS: usize = 4096;
-
 /// One run.
 #[derive(Debug, Default)]
 pub(super) struct Tracked {
@@ -54,7 +51,7 @@ pub(crate) struct Tracker {
     /// What could not be set, and was no reason not to start.
     pub(super) complaints: Vec<String>,
     /// Cgroups of runs that are forgotten, but could not be removed.
-    leftovers: BTreeSet<Box<str>>,
+    pub(super) leftovers: BTreeSet<Box<str>>,
     /// A run that is waited for has to be looked at although no watch will tell.
     look_again: bool,
 }
@@ -265,7 +262,7 @@ impl Tracker {
         self.watch_cgroup(&name);
     }
 
-    fn watch_cgroup(&mut self, name: &str) {
+    pub(super) fn watch_cgroup(&mut self, name: &str) {
         if self.watches.values().any(|watched| **watched == *name) {
             return;
         }
@@ -362,25 +359,7 @@ impl Tracker {
         }
     }
 
-    /// Removes a cgroup, now or when it tells that nothing lives in it any more.
-    fn discard(&mut self, name: Box<str>) {
-        let Some(hierarchy) = &self.hierarchy else { return };
-        let removed = group::remove(hierarchy.as_fd(), &name).is_ok();
-        if removed || self.leftovers.len() >= LEFTOVERS {
-            self.leftovers.remove(&name);
-            self.unwatch(&name);
-        } else if self.leftovers.insert(name.clone()) {
-            self.watch_cgroup(&name);
-            // It may have emptied before the watch was there.
-            let parent = self.hierarchy.as_ref().map(AsFd::as_fd);
-            if parent.is_some_and(|parent| group::remove(parent, &name).is_ok()) {
-                self.leftovers.remove(&name);
-                self.unwatch(&name);
-            }
-        }
-    }
-
-    fn unwatch(&mut self, name: &str) {
+    pub(super) fn unwatch(&mut self, name: &str) {
         let found = self.watches.iter().find(|(_, watched)| ***watched == *name).map(|(w, _)| *w);
         if let (Some(watch), Some(inotify)) = (found, &self.inotify) {
             let _ = inotify.rm_watch(watch);

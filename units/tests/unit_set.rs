@@ -1,0 +1,426 @@
+//! Many unit files as one set: what one mistake breaks, what hides what, what is read again.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+
+mod memory;
+
+use groundstate_units::generation::{Generation, Unit};
+use groundstate_units::name::Name;
+use groundstate_units::spec::Run;
+use memory::{Memory, told};
+
+/// Three of the design card's example units.
+const IRC_BOT: &str = "\
+name: irc-bot
+type: foreground-notified
+provides: irc-bot
+depends-ms: network-online
+waits-for: ircd
+ready-grep: ^connected to
+exec-start: /usr/local/bin/irc-bot -c /etc/irc-bot.conf
+exec-reload: /bin/kill -USR1 $MAINPID
+";
+const MADDY: &str = "\
+unit: maddy
+type: foreground-notified
+provides: imapd, smtpd
+depends-ms: network-online
+exec-start: /usr/bin/maddy run
+exec-reload: /bin/kill -USR1 $MAINPID
+exec-stop: /bin/kill -TERM $MAINPID
+";
+const NETIF: &str = "\
+unit: netif
+provides: netif
+type: oneshot
+exec-start: /etc/my-script-to-set-up-interfaces-with-iproute2
+...
+";
+
+fn unit<'g>(generation: &'g Generation, name: &str) -> &'g Unit {
+    let name = Name::new(name).unwrap();
+    generation.units.iter().find(|unit| unit.name == name).unwrap()
+}
+
+fn run(unit: &Unit) -> Run {
+    Run::decode(&unit.run).unwrap()
+}
+
+fn provides<'g>(generation: &'g Generation, unit: &Unit) -> Vec<&'g str> {
+    unit.provides.iter().map(|id| generation.targets[id.0 as usize].name.as_str()).collect()
+}
+
+/// A generation of one file.
+fn one(text: &str) -> Generation {
+    Memory::new(&[("/u/x.yaml", text)]).check("/u")
+}
+
+/// What is told about one file, without what is outside of it.
+fn mistakes(text: &str) -> Vec<String> {
+    told(&one(text)).into_iter().filter(|told| !told.contains("missing-executable")).collect()
+}
+
+#[test]
+fn a_mistake_breaks_its_unit_and_no_other() {
+    let memory = Memory::new(&[
+        ("/u/bad.yaml", "unit: bad\nprovides: b\nexec-start: echo a: b\n"),
+        ("/u/worse.yaml", "unit: worse\numask: 9\nexec-start: /bin/x\n---\nunit: beside\n"),
+        ("/u/good.yaml", "unit: good\nwaits-for: b\n"),
+        ("/u/odd.yaml", "unit: odd\ntype: strange\nprovides: o\n"),
+    ]);
+    let generation = memory.check("/u");
+    let broken: Vec<_> = generation
+        .units
+        .iter()
+        .map(|u| (u.name.as_str(), u.fault.as_ref().map(|f| f.at.line)))
+        .collect();
+    assert_eq!(
+        broken,
+        [("bad", Some(3)), ("beside", None), ("good", None), ("odd", Some(2)), ("worse", Some(2))]
+    );
+    assert_eq!(provides(&generation, unit(&generation, "bad")), ["b"]);
+    assert_eq!(provides(&generation, unit(&generation, "odd")), ["o"]);
+    assert!(memory.load(None).generation.prove().is_ok());
+}
+
+#[test]
+fn a_file_cut_short_never_gives_another_unit_that_runs() {
+    let text = "unit: web\nprovides: http\nexec-start: /bin/x --config /etc/web.conf\nuser: www\n";
+    let whole = one(text).units.remove(0);
+    for end in 0..text.len() {
+        let generation = one(&text[..end]);
+        for unit in &generation.units {
+            let at_line_end = text[..end].ends_with('\n');
+            let sound = unit.fault.is_none() && unit.kind.has_process();
+            // Only a cut between two lines goes unseen, and then the command is the whole one.
+            assert!(
+                !sound || at_line_end && run(unit).exec_start == run(&whole).exec_start,
+                "{end}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_unit_named_twice_is_an_error_at_both_places_and_one_broken_unit() {
+    let mut memory = Memory::new(&[
+        ("/etc/groundstate/units/a.yaml", "unit: web\nprovides: x\n"),
+        ("/etc/groundstate/units/b.yaml", "# c\nunit: web\nprovides: y\n"),
+    ]);
+    let first = memory.load(None);
+    assert_eq!(
+        told(&first.generation),
+        ["a.yaml:1:1 error double-unit", "b.yaml:2:1 error double-unit"]
+    );
+    let web = unit(&first.generation, "web");
+    assert!(web.fault.is_some());
+    assert_eq!(provides(&first.generation, web), ["x", "y"]);
+    memory.remove("/etc/groundstate/units/b.yaml");
+    let second = memory.load(Some(&first.generation));
+    assert_eq!(told(&second.generation), Vec::<String>::new());
+    assert_eq!(unit(&second.generation, "web").fault, None);
+}
+
+#[test]
+fn an_earlier_directory_hides_a_file_of_the_same_name() {
+    let memory = Memory::new(&[
+        ("/etc/groundstate/units/a.yaml", "unit: admin\n"),
+        ("/run/groundstate/units/a.yaml", "unit: runtime\n"),
+        ("/usr/lib/groundstate/units/a.yaml", "unit: vendor\n"),
+        ("/run/groundstate/units/b.yaml", "unit: runtime\n"),
+        ("/usr/lib/groundstate/units/b.yaml", "unit: vendor\n"),
+        ("/usr/lib/groundstate/units/.c.yaml", "no unit\n"),
+        ("/usr/lib/groundstate/units/README", "no unit\n"),
+        ("/usr/lib/groundstate/units/d.yml", "unit: d\n"),
+    ]);
+    let generation = memory.load(None).generation;
+    let names: Vec<_> = generation.units.iter().map(|unit| unit.name.as_str()).collect();
+    assert_eq!(names, ["admin", "runtime"]);
+    assert_eq!(told(&generation), ["d.yml:1:1 warning ignored-file"]);
+}
+
+#[test]
+fn drop_ins_lay_their_keys_over_a_unit_in_the_order_of_their_names() {
+    let mut memory = Memory::new(&[
+        (
+            "/usr/lib/groundstate/units/web.yaml",
+            "unit: httpd\nexec-start: /bin/x\numask: 1\ndescription: a\n",
+        ),
+        ("/usr/lib/groundstate/units/web.d/20.yaml", "umask: 2\ndescription: b\n"),
+        ("/etc/groundstate/units/httpd.d/10.yaml", "umask: 3\n"),
+        ("/etc/groundstate/units/web.d/30.yaml", "wants: z\n"),
+        ("/etc/groundstate/units/nobody.d/1.yaml", "umask: 3\n"),
+    ]);
+    let first = memory.load(None);
+    let web = unit(&first.generation, "httpd");
+    assert_eq!(
+        (run(web).umask, web.live.description.as_str(), web.dependencies.len()),
+        (2, "b", 1)
+    );
+    assert_eq!(told(&first.generation), ["1.yaml:1:1 warning unused-drop-in"]);
+    assert_eq!(memory.load(Some(&first.generation)).parsed, 0);
+    memory.put("/etc/groundstate/units/web.d/15.yaml", "umask: 9\n");
+    let second = memory.load(Some(&first.generation));
+    assert_eq!(second.parsed, 1);
+    let fault = unit(&second.generation, "httpd").fault.clone();
+    assert_eq!(fault, None, "a later drop-in replaced the mistaken key as a whole");
+    memory.put("/etc/groundstate/units/web.d/40.yaml", "umask: 9\n");
+    let third = memory.load(Some(&second.generation));
+    assert!(
+        unit(&third.generation, "httpd").fault.as_ref().unwrap().at.file.ends_with("web.d/40.yaml")
+    );
+}
+
+#[test]
+fn only_changed_files_are_parsed_again() {
+    let mut memory = Memory::new(&[
+        (
+            "/etc/groundstate/units/a.yaml",
+            "unit: a\nexec-start: /bin/x\nwaits-for: b\n---\nunit: a2\n",
+        ),
+        ("/etc/groundstate/units/b.yaml", "unit: b\nexec-start: /bin/x | y\n"),
+        ("/etc/groundstate/units/c.yaml", "unit: c\numask: 9\nexec-start: /bin/x\n"),
+        ("/etc/groundstate/units/d.yaml", "unit: d\nexec-start: /bin/absent\n"),
+    ]);
+    let first = memory.load(None);
+    assert_eq!(first.parsed, 4);
+    let second = memory.load(Some(&first.generation));
+    assert_eq!(second.generation, first.generation);
+    assert_eq!(second.parsed, 1, "what is missing outside may have come: d");
+    memory.put("/etc/groundstate/units/b.yaml", "unit: b\n");
+    memory.program("/bin/absent");
+    let third = memory.load(Some(&second.generation));
+    assert_eq!(third.parsed, 2);
+    assert_eq!(memory.load(Some(&third.generation)).parsed, 0);
+    assert_eq!(third.generation, memory.load(None).generation);
+    for path in ["/etc/passwd", "/etc/groundstate/init.yaml"] {
+        let text =
+            if path == "/etc/passwd" { "root:x:0:0::/:/bin/sh\n" } else { "stop-timeout: 1s\n" };
+        memory.put(path, text);
+        assert_eq!(memory.load(Some(&third.generation)).parsed, 4, "{path}");
+    }
+}
+
+#[test]
+fn the_order_of_a_listing_makes_no_difference() {
+    let files: Vec<(String, String)> = (0..40)
+        .map(|n| {
+            let text =
+                format!("unit: u{n}\nprovides: t{}\nwaits-for: t{}\nbad{n}: 1\n", n / 2, n % 7);
+            (format!("/etc/groundstate/units/{}.yaml", (n * 17) % 40), text)
+        })
+        .collect();
+    let pairs: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+    let mut memory = Memory::new(&pairs);
+    let forward = memory.load(None).generation;
+    memory.backwards = true;
+    assert_eq!(memory.load(None).generation, forward);
+}
+
+#[test]
+fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
+    let mut memory = Memory::new(&[
+        ("/etc/groundstate/units/open.yaml", "unit: open\n"),
+        ("/etc/groundstate/units/foreign.yaml", "unit: foreign\n"),
+        ("/etc/groundstate/units/dir.yaml/x", ""),
+        ("/etc/groundstate/units/large.yaml", &"# x\n".repeat(70_000)),
+        ("/etc/groundstate/units/good.yaml", "unit: good\n"),
+        ("/etc/groundstate/units/moving.yaml", "unit: moving\n"),
+    ]);
+    memory.special("/etc/groundstate/units/fifo.yaml");
+    memory.change("/etc/groundstate/units/open.yaml", |stat| stat.mode = 0o666);
+    memory.change("/etc/groundstate/units/foreign.yaml", |stat| stat.uid = 1000);
+    memory.restless = Some("/etc/groundstate/units/moving.yaml".to_string());
+    let loaded = memory.load(None);
+    assert!(loaded.refused);
+    assert_eq!(
+        told(&loaded.generation),
+        [
+            "dir.yaml:1:1 error unreadable",
+            "fifo.yaml:1:1 error unreadable",
+            "foreign.yaml:1:1 error untrusted",
+            "large.yaml:1:1 error too-large",
+            "moving.yaml:1:1 error unstable",
+            "open.yaml:1:1 error untrusted",
+        ]
+    );
+    assert_eq!(loaded.generation.units.len(), 1);
+    assert!(!memory.read.borrow().iter().any(|path| path.contains("fifo")));
+    assert!(memory.load(Some(&loaded.generation)).refused, "the same mistake is refused again");
+}
+
+#[test]
+fn a_unit_whose_name_can_not_be_told_refuses_a_reload_and_no_boot() {
+    let good = ("/etc/groundstate/units/good.yaml", "unit: good\n");
+    for bad in ["unit: a/b\n", "exec-start: /bin/x\n", "unit: a\0\n", "just text\n", "unit: x"] {
+        let loaded = Memory::new(&[good, ("/etc/groundstate/units/bad.yaml", bad)]).load(None);
+        assert!(unit(&loaded.generation, "good").fault.is_none());
+        let known = loaded.generation.units.len() == 2;
+        assert!(loaded.refused != known, "{bad:?}");
+    }
+    for bad in ["unit: bad\numask: 9\n", "unit: bad\nx: y: z\n"] {
+        let loaded = Memory::new(&[good, ("/etc/groundstate/units/bad.yaml", bad)]).load(None);
+        assert!(!loaded.refused && unit(&loaded.generation, "bad").fault.is_some(), "{bad:?}");
+    }
+}
+
+#[test]
+fn settings_with_a_mistake_do_not_keep_a_machine_from_booting() {
+    let memory = Memory::new(&[
+        ("/etc/groundstate/init.yaml", "default-target: server\nmax-starting: many\n"),
+        ("/etc/groundstate/policy.yaml", "mask: [a]\npreffer: {}\n"),
+        ("/run/groundstate/policy.yaml", "mask: [b]\n"),
+        ("/etc/groundstate/units/a.yaml", "unit: server\n"),
+    ]);
+    let loaded = memory.load(None);
+    assert!(loaded.refused);
+    assert_eq!(
+        told(&loaded.generation),
+        ["init.yaml:2:15 error value", "policy.yaml:2:1 error unknown-key"]
+    );
+    assert_eq!(loaded.generation.settings.default_target.as_str(), "server");
+    assert_eq!(loaded.generation.policy.mask.len(), 2);
+    assert_eq!(loaded.generation.units.len(), 1);
+}
+
+#[test]
+fn who_and_what_is_missing_outside_is_a_warning() {
+    let generation = one(
+        "unit: a\nexec-start: /bin/absent\nexec-stop: absent-too\nuser: ghost\nworking-dir: /nowhere\nenv-file: /no/file\n",
+    );
+    assert_eq!(
+        told(&generation),
+        [
+            "x.yaml:2:13 warning missing-executable",
+            "x.yaml:3:12 warning missing-executable",
+            "x.yaml:4:7 warning missing-user",
+            "x.yaml:5:14 warning missing-directory",
+            "x.yaml:6:11 warning missing-file",
+        ]
+    );
+    assert_eq!(generation.units[0].fault, None);
+    assert!(run(&generation.units[0]).credentials.unwrap().ids.is_err());
+}
+
+#[test]
+fn a_program_without_a_slash_is_looked_up_in_the_units_path() {
+    let mut memory = Memory::new(&[
+        ("/u/a.yaml", "unit: a\nexec-start: x\n"),
+        ("/u/b.yaml", "unit: b\nexec-start: mine\nenv: {PATH: /opt/bin}\n"),
+    ]);
+    memory.program("/opt/bin/mine");
+    assert_eq!(told(&memory.check("/u")), Vec::<String>::new());
+    memory.change("/opt/bin/mine", |stat| stat.mode = 0o644);
+    assert_eq!(told(&memory.check("/u")), ["b.yaml:2:13 warning missing-executable"]);
+}
+
+#[test]
+fn a_dependency_on_nobody_is_told_where_it_is_named() {
+    let text = "unit: netif-user\ndepends-on: netif-user2, netif\nwaits-for:\n  - dhcp\n  - dns?\n";
+    let generation = one(text);
+    assert_eq!(
+        told(&generation),
+        [
+            "x.yaml:2:13 error missing-target",
+            "x.yaml:2:26 error missing-target",
+            "x.yaml:4:5 error missing-target"
+        ]
+    );
+    assert_eq!(generation.diagnostics[1].excerpt, "depends-on: netif-user2, netif");
+    let mut memory = Memory::new(&[]);
+    memory.put("/f/a.yaml", text);
+    let alone = groundstate_units::load::Options::files(vec!["/f/a.yaml".to_string()], 0);
+    let generation = groundstate_units::load::load(&memory, &alone, None).generation;
+    assert!(told(&generation).iter().all(|told| told.contains(" note missing-target")));
+}
+
+#[test]
+fn rings_and_double_claims_are_told_at_each_place() {
+    let generation = Memory::new(&[
+        ("/u/a.yaml", "unit: a\nprovides: x\n"),
+        ("/u/b.yaml", "# two\nunit: b\nprovides: x\n"),
+        ("/u/c.yaml", "unit: c\ndepends-on: d\n"),
+        ("/u/d.yaml", "unit: d\nwants: e\nafter: e\n"),
+        ("/u/e.yaml", "unit: e\nprovides: e\nwaits-for: c\n"),
+        ("/u/f.yaml", "unit: f\nafter: f\n"),
+    ])
+    .check("/u");
+    assert_eq!(
+        told(&generation),
+        [
+            "a.yaml:1:1 error double-claim",
+            "b.yaml:2:1 error double-claim",
+            "c.yaml:2:13 error ring",
+            "d.yaml:3:8 error ring",
+            "e.yaml:3:12 error ring",
+            "f.yaml:2:8 error ring",
+        ]
+    );
+    assert_eq!(generation.diagnostics[0].related[0].line, 2);
+    assert_eq!(generation.diagnostics[2].related.len(), 2);
+}
+
+#[test]
+fn too_many_dependencies_are_refused() {
+    let many = (0..4097).map(|n| format!("t{n}?")).collect::<Vec<_>>().join(", ");
+    assert!(
+        mistakes(&format!("unit: a\nwants: {many}\n"))
+            .contains(&"x.yaml:2:8 error too-large".to_string())
+    );
+    let half = (0..2100).map(|n| format!("t{n}?")).collect::<Vec<_>>().join(", ");
+    let both = mistakes(&format!("unit: a\nwants: {half}\nafter: {half}\n"));
+    assert_eq!(both, ["x.yaml:1:1 error too-large"]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_give_a_sound_generation(bytes: Vec<u8>) {
+        let mut memory = Memory::new(&[]);
+        memory.put("/u/x.yaml", bytes);
+        proptest::prop_assert_eq!(memory.check("/u").prove(), Ok(()));
+    }
+
+    #[test]
+    fn a_unit_file_with_damage_gives_a_sound_generation(
+        cuts in proptest::collection::vec((0usize..600, 0usize..9, ".{0,3}"), 1..6)
+    ) {
+        let mut text = [MADDY, "---\n", NETIF, IRC_BOT].concat();
+        for (at, length, insert) in cuts {
+            let start = (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap();
+            let end = (start + length..).find(|i| *i >= text.len() || text.is_char_boundary(*i)).unwrap();
+            text.replace_range(start..end.min(text.len()), &insert);
+        }
+        let generation = one(&text);
+        proptest::prop_assert_eq!(generation.prove(), Ok(()));
+        let again = Generation::decode(&generation.encode());
+        proptest::prop_assert_eq!(again, Ok(generation));
+    }
+}
+
+#[test]
+fn what_is_allowed_and_seldom_meant_is_told_softly() {
+    let mut memory = Memory::new(&[
+        ("/u/a.yaml", "unit: system\nprovides: multi-user\nwaits-for: d\ndepends-on: d\n"),
+        ("/u/d.yaml", "unit: d\ntype: background-pidfile\nexec-start: /bin/x\npid-file: /tmp/d\n"),
+        ("/u/e.yaml", "unit: e\ntype: background-pidfile\nexec-start: /bin/x\npid-file: /tmp/d\n"),
+    ]);
+    assert_eq!(
+        told(&memory.check("/u")),
+        [
+            "a.yaml:4:1 note hard-goal",
+            "d.yaml:4:11 warning shared-directory",
+            "e.yaml:1:1 warning shared-pid-file",
+            "e.yaml:4:11 warning shared-directory",
+        ]
+    );
+    memory.put("/u/a.yaml", "unit: t\ntype: timer\nactivates: d\n");
+    assert!(told(&memory.check("/u")).contains(&"a.yaml:1:1 error missing-key".to_string()));
+}
+
+#[test]
+fn keys_without_end_are_told_in_part() {
+    let text: String = (0..30_000).map(|n| format!("exex-start{n}: 1\n")).collect();
+    let generation =
+        one(&text[..250_000].rsplit_once('\n').map(|(all, _)| format!("{all}\n")).unwrap());
+    assert!(generation.diagnostics.len() <= groundstate_units::limit::DIAGNOSTICS_PER_FILE);
+}
