@@ -396,31 +396,3 @@ proptest::proptest! {
         proptest::prop_assert_eq!(again, Ok(generation));
     }
 }
-
-#[test]
-fn what_is_allowed_and_seldom_meant_is_told_softly() {
-    let mut memory = Memory::new(&[
-        ("/u/a.yaml", "unit: system\nprovides: multi-user\nwaits-for: d\ndepends-on: d\n"),
-        ("/u/d.yaml", "unit: d\ntype: background-pidfile\nexec-start: /bin/x\npid-file: /tmp/d\n"),
-        ("/u/e.yaml", "unit: e\ntype: background-pidfile\nexec-start: /bin/x\npid-file: /tmp/d\n"),
-    ]);
-    assert_eq!(
-        told(&memory.check("/u")),
-        [
-            "a.yaml:4:1 note hard-goal",
-            "d.yaml:4:11 warning shared-directory",
-            "e.yaml:1:1 warning shared-pid-file",
-            "e.yaml:4:11 warning shared-directory",
-        ]
-    );
-    memory.put("/u/a.yaml", "unit: t\ntype: timer\nactivates: d\n");
-    assert!(told(&memory.check("/u")).contains(&"a.yaml:1:1 error missing-key".to_string()));
-}
-
-#[test]
-fn keys_without_end_are_told_in_part() {
-    let text: String = (0..30_000).map(|n| format!("exex-start{n}: 1\n")).collect();
-    let generation =
-        one(&text[..250_000].rsplit_once('\n').map(|(all, _)| format!("{all}\n")).unwrap());
-    assert!(generation.diagnostics.len() <= groundstate_units::limit::DIAGNOSTICS_PER_FILE);
-}
