@@ -74,7 +74,11 @@ impl Outfit {
     fn schedule(&self) -> Result<(), (io::Error, u32)> {
         let schedule = &self.particular.schedule;
         if let Some(score) = schedule.oom_score_adjust {
-            std::fs::write("/proc/self/oom_score_adj", score.to_string()).map_err(|e| (e, 0))?;
+            match std::fs::write("/proc/self/oom_score_adj", score.to_string()) {
+                // A container may not lower it (CAP_SYS_RESOURCE), and nothing is weaker for it.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+                written => written.map_err(|e| (e, 0))?,
+            }
         }
         if let Some(nice) = schedule.nice {
             schedule::set_nice(nice).map_err(|e| (e, 1))?;
