@@ -23,7 +23,9 @@ debian_base() { # a minimal system, made once
   printf 'APT::Install-Recommends "false";\nAPT::Sandbox::User "root";\n' >"$BASE/etc/apt/apt.conf.d/90tests"
   # What a unit file needs is what is tested, not what a package reads from the terminal.
   printf 'force-unsafe-io\n' >"$BASE/etc/dpkg/dpkg.cfg.d/90tests"
-  chroot "$BASE" apt-get update -q >>"$DEBIAN/debootstrap.log" 2>&1 || return 1
+  cp /etc/resolv.conf "$BASE/etc/resolv.conf"
+  chroot "$BASE" sh -c 'apt-get update -q && apt-get install -y -q systemd-standalone-tmpfiles' \
+    >>"$DEBIAN/debootstrap.log" 2>&1 || return 1
   touch "$BASE/.made"
 }
 

@@ -2,6 +2,7 @@
 //! from the goal. `start` makes a unit wanted until the next boot, `stop` leaves it out until
 //! then, and each says so; `restart`, `reload`, `kill` prod a run and leave the goal alone.
 
+use super::instance;
 use super::manager::is_offline;
 use super::snapshot::{Found, Snapshot, session};
 use super::wait::{Aim, Awaited, Watch, names};
@@ -47,6 +48,9 @@ pub(super) fn run(asked: &Asked) -> Outcome {
 
 /// Does it to those units; for `--now` too.
 pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String]) -> Outcome {
+    if !matches!(verb, "stop" | "condstop") {
+        instance::known(session, units)?;
+    }
     let snapshot = Snapshot::take(session)?;
     let watch = Watch::begin(session)?;
     let mut awaited = Vec::new();

@@ -10,6 +10,7 @@ mod change;
 mod dependency;
 mod enablement;
 mod install;
+mod instance;
 mod list;
 mod manager;
 mod property;
