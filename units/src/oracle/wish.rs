@@ -19,7 +19,7 @@ impl Oracle {
 
     /// A wish is tried out on the side, then refused or taken whole.
     pub(super) fn wish(&mut self, wish: &Event) -> bool {
-        let mut next = self.clone();
+        let (mut next, active) = (self.clone(), self.active());
         let usable = |next: &Oracle, name: &Name| {
             next.provider(name).is_some_and(|unit| !next.graph.broken.has(unit))
         };
@@ -39,7 +39,7 @@ impl Oracle {
                 }
                 next.want = goal.want.iter().cloned().collect();
                 next.drop.clone_from(&goal.drop);
-                next.look_again();
+                next.look_again(active);
                 goal.drop.iter().all(|name| somebody(self, name))
                     && next.goal.iter().chain(next.want.keys()).all(|name| usable(&next, name))
                     && next.need().2.is_empty()
@@ -47,7 +47,7 @@ impl Oracle {
             Event::Want { target, until } => {
                 next.want.insert(target.clone(), *until);
                 next.drop.retain(|name| name != target);
-                next.look_again();
+                next.look_again(active);
                 usable(&next, target) && next.need().2.less(self.need().2).is_empty()
             }
             Event::Unwant(target) => {
@@ -55,12 +55,12 @@ impl Oracle {
                 next.drop.retain(|name| name != target);
                 let wanted = next.want.remove(target).is_some();
                 let fits = wanted || next.drop.len() < dropped;
-                next.look_again();
+                next.look_again(active);
                 fits
             }
             Event::SetPolicy(policy) => {
                 next.policy.clone_from(policy);
-                next.look_again();
+                next.look_again(active);
                 true
             }
             Event::Reload { generation, no_restart, tolerant } => {
@@ -138,11 +138,11 @@ impl Oracle {
 
     /// Policy or overlay changed: the graph anew, and who lost a provider by it. An up run
     /// whose depends-on target changed its provider is lost; an added edge binds it when the
-    /// provider is active, else it is lost.
-    fn look_again(&mut self) {
+    /// provider was `active` before, else it is lost.
+    fn look_again(&mut self, active: Set) {
         let enabled = self.generation.settings.enabled_by_default;
         let graph = Graph::new(&self.universe, &self.units, &self.policy, &self.drop, enabled);
-        let (active, old) = (self.active(), std::mem::replace(&mut self.graph, Arc::new(graph)));
+        let old = std::mem::replace(&mut self.graph, Arc::new(graph));
         let of = |kind| move |edge: &&Edge| edge.kind == kind;
         for unit in 0..self.stored.len() {
             let bound = |target| {
@@ -166,6 +166,7 @@ impl Oracle {
 
     /// The pointer flip of a reload.
     fn flip(&mut self, generation: &Arc<Generation>, no_restart: bool) {
+        let active = self.active();
         self.generation = generation.clone();
         self.policy.clone_from(&generation.policy);
         let units = self.universe.definitions(generation, &self.units);
@@ -201,6 +202,6 @@ impl Oracle {
                 }
             }
         }
-        self.look_again();
+        self.look_again(active);
     }
 }
