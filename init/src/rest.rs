@@ -91,23 +91,48 @@ fn is_spared(pid: Pid) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::process::CommandExt;
-    use std::process::Command;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    /// A process of that name, until the test is over.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn named(name: &str) -> Sleeper {
+            let mut command = Command::new("sleep");
+            command.arg0(name).arg("1000").stdout(Stdio::null()).stderr(Stdio::null());
+            let sleeper = Sleeper(command.spawn().unwrap());
+            let file = format!("/proc/{}/cmdline", sleeper.0.id());
+            let begun = Instant::now();
+            // execve(2) has let go of the parent a moment before the new name is there.
+            while std::fs::read(&file).unwrap().is_empty() {
+                assert!(begun.elapsed() < Duration::from_secs(10), "{name} has no name");
+                std::thread::yield_now();
+            }
+            sleeper
+        }
+
+        fn pid(&self) -> Pid {
+            Pid::from_raw(self.0.id().try_into().unwrap())
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
 
     #[test]
     fn root_s_processes_whose_name_begins_with_an_at_sign_are_spared() {
         if !nix::unistd::geteuid().is_root() {
             return;
         }
-        let sleeper = |name: &str| Command::new("sleep").arg0(name).arg("1000").spawn().unwrap();
-        let (mut kept, mut other) = (sleeper("@storage"), sleeper("storage@"));
-        let pid = |child: &std::process::Child| Pid::from_raw(child.id().try_into().unwrap());
-        assert!(is_spared(pid(&kept)) && !is_spared(pid(&other)));
+        let (kept, other) = (Sleeper::named("@storage"), Sleeper::named("storage@"));
+        assert!(is_spared(kept.pid()) && !is_spared(other.pid()));
         let left = left(nix::unistd::getpid());
-        assert!(left.contains(&pid(&other)) && !left.contains(&pid(&kept)));
-        for child in [&mut kept, &mut other] {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        assert!(left.contains(&other.pid()) && !left.contains(&kept.pid()));
     }
 
     #[test]
