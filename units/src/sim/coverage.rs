@@ -138,7 +138,7 @@ impl Coverage {
         if let Some(row) = row(view.event) {
             match about {
                 Some(unit) => self.cells[row][place(unit)] += 1,
-                None => (0..view.before.states.len()).for_each(|unit| {
+                None => (0..met(view)).for_each(|unit| {
                     self.cells[row][place(unit)] += 1;
                 }),
             }
@@ -218,6 +218,14 @@ impl Coverage {
             need(format!("shape {name}"), self.shapes[shape]);
         }
         short
+    }
+}
+
+/// How many units a wish meets: before the boot none is known, and all are disabled.
+fn met(view: &View) -> usize {
+    match view.event {
+        Event::Boot { .. } => view.after.states.len(),
+        _ => view.before.states.len(),
     }
 }
 
