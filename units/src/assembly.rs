@@ -51,6 +51,8 @@ pub struct Draft {
     pub wanted_by: Vec<Name>,
     /// See [`Unit::required_by`].
     pub required_by: Vec<Name>,
+    /// See [`Unit::pulled_by`].
+    pub pulled_by: Vec<Name>,
     /// See [`Unit::activates`].
     pub activates: Option<Name>,
     /// See [`Unit::live`].
@@ -71,6 +73,8 @@ pub struct Draft {
     pub source: Option<Name>,
     /// See [`Unit::opt_in`].
     pub opt_in: bool,
+    /// See [`Unit::is_one`].
+    pub is_one: bool,
 }
 
 impl Live {
@@ -119,6 +123,7 @@ impl Draft {
             dependencies: Vec::new(),
             wanted_by: Vec::new(),
             required_by: Vec::new(),
+            pulled_by: Vec::new(),
             activates: None,
             live: Live::standard(kind, settings),
             readiness: Readiness::Instant,
@@ -129,6 +134,7 @@ impl Draft {
             fault: None,
             source: None,
             opt_in: false,
+            is_one: false,
         }
     }
 
@@ -168,6 +174,7 @@ impl Draft {
                 .collect(),
             wanted_by: unit.wanted_by.iter().filter_map(name).collect(),
             required_by: unit.required_by.iter().filter_map(name).collect(),
+            pulled_by: unit.pulled_by.iter().filter_map(name).collect(),
             activates: unit.activates.as_ref().and_then(name),
             live: Live::clone(&unit.live),
             readiness: unit.readiness,
@@ -175,9 +182,10 @@ impl Draft {
             has_exec_reload: unit.has_exec_reload,
             run_hash: unit.run_hash,
             run: unit.run.clone(),
-            fault: unit.fault.clone(),
+            fault: unit.fault.as_deref().cloned(),
             source: unit.source.clone(),
             opt_in: unit.opt_in,
+            is_one: unit.is_one,
         }
     }
 
@@ -188,6 +196,7 @@ impl Draft {
             .chain(self.dependencies.iter().map(|edge| &edge.target))
             .chain(&self.wanted_by)
             .chain(&self.required_by)
+            .chain(&self.pulled_by)
             .chain(&self.activates)
     }
 }
@@ -259,8 +268,9 @@ fn numbered(mut draft: Draft, ids: &BTreeMap<Name, TargetId>) -> Unit {
     Unit {
         dependencies: dependencies.collect(),
         provides: sorted(&draft.provides),
-        wanted_by: sorted(&draft.wanted_by),
-        required_by: sorted(&draft.required_by),
+        wanted_by: sorted(&draft.wanted_by).into(),
+        required_by: sorted(&draft.required_by).into(),
+        pulled_by: sorted(&draft.pulled_by).into(),
         activates: draft.activates.as_ref().and_then(id),
         name: draft.name,
         at: draft.at,
@@ -271,9 +281,10 @@ fn numbered(mut draft: Draft, ids: &BTreeMap<Name, TargetId>) -> Unit {
         has_exec_reload: draft.has_exec_reload,
         run_hash: draft.run_hash,
         run: draft.run,
-        fault: draft.fault,
+        fault: draft.fault.map(Box::new),
         source: draft.source,
         opt_in: draft.opt_in,
+        is_one: draft.is_one,
     }
 }
 

@@ -43,8 +43,8 @@ pub enum Problem {
     Other(String),
 }
 
-/// The questions the loader asks.
-pub trait Files {
+/// The questions the loader asks, from several threads at once.
+pub trait Files: Sync {
     /// Names in a directory, in any order, without `.` and `..`, at most `limit`
     /// ([`Problem::TooLarge`] beyond). Names that are not UTF-8 are given lossily.
     fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem>;
@@ -55,6 +55,11 @@ pub trait Files {
     /// readlink(2). None: it is no link, or this file system has none.
     fn link(&self, _path: &str) -> Option<String> {
         None
+    }
+
+    /// Does `work` for each number below `count`, in any order, perhaps several at once.
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(work);
     }
 
     /// The bytes of a regular file of at most `limit` bytes, with fstat(2) of the

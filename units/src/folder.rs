@@ -110,6 +110,7 @@ pub(crate) fn list(
         }
     }
     folders.foreign.settle();
+    folders.diagnostics.append(&mut folders.foreign.diagnostics);
     folders.files = visible
         .into_iter()
         .map(|(name, path)| Found { path, stem: stem(&name).to_string() })

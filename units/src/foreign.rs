@@ -3,7 +3,9 @@
 //! (systemd.unit(5), "UNIT FILE LOAD PATH"). Only names and links are looked at here;
 //! bytes are [`crate::imported_file`]'s.
 
-use crate::files::{FileKind, Files};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::files::{FileKind, Files, Problem};
+use crate::folder::{whole, words};
 use crate::import::systemd::replacement;
 use crate::import::systemd::unit_name::{Suffix, UnitName};
 use crate::limit;
@@ -25,7 +27,7 @@ pub(crate) struct ForeignFile {
     pub(crate) opt_in: bool,
 }
 
-/// A link in `TARGET.wants` or `TARGET.requires`.
+/// A link in `TARGET.wants`, `TARGET.upholds` or `TARGET.requires`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     /// The unit that wants.
@@ -47,8 +49,11 @@ pub(crate) struct Foreign {
     pub(crate) links: BTreeMap<String, Vec<Link>>,
     /// Every name that has been seen, whatever it was: an earlier directory hides a later.
     seen: BTreeSet<String>,
-    /// `NAME` of each `NAME.d` → its drop-ins by file name.
-    drop_ins: BTreeMap<String, BTreeMap<String, Arc<str>>>,
+    /// `NAME` of each `NAME.d` → its drop-ins by file name. None: a link to /dev/null, which
+    /// takes away what other directories have under that name.
+    drop_ins: BTreeMap<String, BTreeMap<String, Option<Arc<str>>>>,
+    /// What looks like a unit file and is none.
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 impl Foreign {
@@ -61,7 +66,7 @@ impl Foreign {
         opt_in: bool,
     ) -> bool {
         let path: Arc<str> = format!("{}/{entry}", directory.trim_end_matches('/')).into();
-        for (ending, required) in [(".wants", false), (".requires", true)] {
+        for (ending, required) in [(".wants", false), (".requires", true), (".upholds", false)] {
             if let Some(target) = entry.strip_suffix(ending) {
                 self.note_links(files, target, required, &path);
                 return true;
@@ -81,13 +86,27 @@ impl Foreign {
 
     fn note_file(&mut self, files: &dyn Files, entry: &str, path: Arc<str>, opt_in: bool) {
         // systemd's own units have native ones in their place.
-        if opt_in && replacement::is_own(entry) || !self.seen.insert(entry.to_string()) {
+        if opt_in && replacement::is_own(entry) || self.seen.contains(entry) {
             return;
         }
-        let Ok(stat) = files.stat(&path) else { return };
-        let masked = stat.kind == FileKind::Special || stat.stamp.size == 0;
-        if masked || stat.kind != FileKind::Regular {
-            return;
+        let stat = match files.stat(&path) {
+            Ok(stat) => stat,
+            // As to systemd, a link to nowhere hides nothing.
+            Err(problem) => return self.passed_over(opt_in, &path, &problem),
+        };
+        self.seen.insert(entry.to_string());
+        match stat.kind {
+            FileKind::Regular if stat.stamp.size > 0 => {}
+            FileKind::Regular => return,
+            FileKind::Special => {
+                if files.link(&path).is_none_or(|target| target != "/dev/null") {
+                    self.passed_over(opt_in, &path, &Problem::Kind(stat.kind));
+                }
+                return;
+            }
+            FileKind::Directory => {
+                return self.passed_over(opt_in, &path, &Problem::Kind(stat.kind));
+            }
         }
         if let Some(real) = target_of(files, &path)
             && real != entry
@@ -97,6 +116,21 @@ impl Foreign {
             return;
         }
         self.files.push(ForeignFile { path, name: UnitName::of(entry), opt_in });
+    }
+
+    /// Another system's directories may hold what they like.
+    fn passed_over(&mut self, opt_in: bool, path: &str, problem: &Problem) {
+        if !opt_in {
+            let message = format!("not read: {}", words(problem));
+            let hint = match problem {
+                Problem::Kind(FileKind::Special) => {
+                    "it counts as a mask, as a link to /dev/null does"
+                }
+                Problem::Kind(_) | Problem::Missing | Problem::TooLarge | Problem::Other(_) => "",
+            };
+            let warning = whole(Severity::Warning, "ignored-file", path, message);
+            self.diagnostics.push(warning.with_hint(hint));
+        }
     }
 
     fn note_links(
@@ -120,9 +154,16 @@ impl Foreign {
         for name in
             names.into_iter().filter(|name| name.ends_with(".conf") && !name.starts_with('.'))
         {
-            let path = format!("{directory}/{name}").into();
-            self.drop_ins.entry(unit.to_string()).or_default().entry(name).or_insert(path);
+            let path: Arc<str> = format!("{directory}/{name}").into();
+            let masks = files.link(&path).is_some_and(|target| target == "/dev/null");
+            let of_unit = self.drop_ins.entry(unit.to_string()).or_default();
+            of_unit.entry(name).or_insert((!masks).then_some(path));
         }
+    }
+
+    /// Nothing but the drop-ins, for units that come from elsewhere.
+    pub(crate) fn drop_ins_alone(&self) -> Foreign {
+        Foreign { drop_ins: self.drop_ins.clone(), ..Foreign::default() }
     }
 
     /// Aliases of files that are not here are files of their own.
@@ -153,11 +194,11 @@ impl Foreign {
         directories.push(name.to_string());
         let aliases = self.aliases.get(&name.to_string()).into_iter().flatten();
         directories.extend(aliases.map(|(alias, _)| alias.clone()));
-        let mut chosen: BTreeMap<&String, &Arc<str>> = BTreeMap::new();
+        let mut chosen: BTreeMap<&String, &Option<Arc<str>>> = BTreeMap::new();
         for directory in &directories {
             chosen.extend(self.drop_ins.get(directory).into_iter().flatten());
         }
-        chosen.into_values().take(limit::DROP_INS).cloned().collect()
+        chosen.into_values().flatten().take(limit::DROP_INS).cloned().collect()
     }
 
     /// All that stands beside a unit's file and has a say in what becomes of it.

@@ -76,9 +76,13 @@ pub struct Unit {
     /// All lists but wanted-by and required-by, in the order of the file.
     pub dependencies: Vec<Dependency>,
     /// While enabled: each of these targets' providers waits-for all targets of this unit.
-    pub wanted_by: Vec<TargetId>,
+    pub wanted_by: Box<[TargetId]>,
     /// While enabled: each of these targets' providers depends-ms on all targets of this unit.
-    pub required_by: Vec<TargetId>,
+    pub required_by: Box<[TargetId]>,
+    /// While enabled: each of these targets' providers wants all targets of this unit. What
+    /// systemd's link in `web.service.wants/` does: only a target waits for what is installed
+    /// into it, see systemd.target(5).
+    pub pulled_by: Box<[TargetId]>,
     /// What a trigger fires.
     pub activates: Option<TargetId>,
     /// Keys of class *live*. Most units have the same ones, which are there once.
@@ -94,11 +98,14 @@ pub struct Unit {
     /// [`crate::spec::Run`], encoded; decoded when a process is started. Empty for instant kinds.
     pub run: Arc<[u8]>,
     /// A text that is no unit: everything else here is then a placeholder, but the name and what it provides.
-    pub fault: Option<Fault>,
+    pub fault: Option<Box<Fault>>,
     /// The source it came from; None: the unit directories.
     pub source: Option<Name>,
     /// Its wanted-by and required-by count only once policy names it, whatever the default.
     pub opt_in: bool,
+    /// Its targets are names of one thing, as those of a unit of systemd's are: a mask of any of
+    /// them is a mask of the unit.
+    pub is_one: bool,
 }
 
 /// One target.

@@ -57,7 +57,7 @@ pub(crate) fn load(
         }
         None => {
             record.again = true;
-            drafts.extend(placeholder(context, file, &record));
+            drafts.extend(placeholder(context, file, foreign, &record));
         }
     }
     finish(&mut record, &bytes, &file.path);
@@ -143,10 +143,16 @@ fn unit(
     for alias in &aliases {
         provide(&mut manifest, alias);
     }
-    let own = file.name.to_string();
-    let names = std::iter::once(&own).chain(&aliases);
-    let links: Vec<_> = names.filter_map(|name| foreign.links.get(name)).flatten().collect();
     let mut draft = mean(context, manifest, None, record)?;
+    link(&mut draft, file, &aliases, foreign);
+    Some(draft)
+}
+
+/// The wishes that links give a unit.
+fn link(draft: &mut Draft, file: &ForeignFile, aliases: &[String], foreign: &Foreign) {
+    let own = file.name.to_string();
+    let names = std::iter::once(&own).chain(aliases);
+    let links: Vec<_> = names.filter_map(|name| foreign.links.get(name)).flatten().collect();
     draft.opt_in = file.opt_in && links.is_empty();
     if file.opt_in && !links.is_empty() {
         draft.wanted_by.clear();
@@ -159,7 +165,6 @@ fn unit(
             list.push(target);
         }
     }
-    Some(draft)
 }
 
 fn provide(manifest: &mut Manifest, alias: &str) {
@@ -174,11 +179,21 @@ fn provide(manifest: &mut Manifest, alias: &str) {
     }
 }
 
-/// What stands for a unit whose file can not be read: the name is known all the same.
-fn placeholder(context: &Context<'_>, file: &ForeignFile, record: &FileRecord) -> Option<Draft> {
+/// What stands for a unit whose file can not be read: its names, and the links that want it,
+/// are known all the same.
+fn placeholder(
+    context: &Context<'_>,
+    file: &ForeignFile,
+    foreign: &Foreign,
+    record: &FileRecord,
+) -> Option<Draft> {
     let name = Name::new(&file.name.to_string()).ok()?;
     let at = Spot { line: 1, column: 1 }.of(&file.path);
-    let mut draft = Draft::new(name, at.clone(), Kind::Virtual, context.settings);
+    let mut draft = Draft::new(name.clone(), at.clone(), Kind::Virtual, context.settings);
+    let aliases = foreign.aliases_of(&file.name);
+    draft.provides = vec![name];
+    draft.provides.extend(aliases.iter().filter_map(|alias| Name::new(alias).ok()));
+    link(&mut draft, file, &aliases, foreign);
     let error = record.diagnostics.iter().find(|said| said.severity == Severity::Error);
     let error = error.cloned().unwrap_or_else(|| {
         whole(Severity::Error, "unreadable", &file.path, "it can not be read".to_string())

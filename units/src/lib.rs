@@ -13,6 +13,7 @@ pub mod control;
 pub mod diagnostic;
 pub mod errno;
 pub mod generation;
+pub mod glob;
 pub mod graph;
 pub mod limit;
 pub mod log_line;

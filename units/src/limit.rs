@@ -75,6 +75,14 @@ pub const RINGS: usize = 16;
 pub const FAILURES: usize = 256;
 /// Values of one list of a trigger's keys, and all it listens to or looks at together.
 pub const TRIGGER_VALUES: usize = 64;
+/// Descriptors that init keeps for one unit (`fd-store-max`).
+pub const STORED: u32 = 512;
+/// Connections of one socket that are served at once: each has a unit of its own.
+pub const PLACES: u32 = 256;
+/// Connections of one socket that are accepted within [`FIRING_SPAN`]; then it rests.
+pub const CONNECTIONS: u32 = 200;
+/// Between two firings of one timer: spans of nothing would keep two processes busy.
+pub const TIMER_PACE: Duration = Duration::from_millis(100);
 /// A trigger that fires this often …
 pub const FIRINGS: u32 = 20;
 /// … within this rests …

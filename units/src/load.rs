@@ -9,20 +9,23 @@
 //!
 //! What sources hold ([`crate::source`]) is laid beside it; [`put`] changes one source
 //! and looks at nothing else: what an operator has edited and not loaded yet stays so.
+//! [`instances`] likewise changes which instances of templates there are, and no more.
 
 mod imported;
+mod instances;
 mod options;
 mod set;
+mod source;
 
+pub use instances::instances;
 pub use options::Options;
 
 use crate::account::Accounts;
-use crate::assembly::assemble;
+use crate::assembly::{Draft, assemble};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::Files;
 use crate::finding;
 use crate::folder::{self, Folders, Found, whole};
-use crate::foreign::Foreign;
 use crate::generation::{FileRecord, Generation, Stamp};
 use crate::import::systemd::{Suffix, Surroundings};
 use crate::limit;
@@ -34,8 +37,9 @@ use crate::source::{Overlaid, Source};
 use crate::unit_file::{self, Context, UnitFile, read_still};
 use crate::{facts, policy_file, settings_file};
 use set::Set;
+use source::read_source;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A loaded set.
 #[derive(Clone, Debug)]
@@ -50,34 +54,37 @@ pub struct Loaded {
     pub refused: bool,
 }
 
-/// Loads everything. `previous` is the generation in force, if there is one.
-pub fn load(files: &dyn Files, options: &Options, previous: Option<&Generation>) -> Loaded {
+/// Loads everything. `in_force`: the generation that is, if there is one.
+pub fn load(files: &dyn Files, options: &Options, in_force: Option<&Generation>) -> Loaded {
     let mut loader = Loader { files, options, found: Vec::new(), refused: false };
     let settings = loader.settings();
     let policy = loader.policy();
     let (accounts, account_records) = loader.accounts();
     let folders = loader.folders(&settings);
     let mut set = Set { records: account_records, around: around(files), ..Set::default() };
-    let sources = loader.sources(&settings, previous, &mut set);
+    let sources = loader.sources(&settings, in_force, &mut set);
     let overlaid = Overlaid { below: files, sources: &sources };
     let (accounts, trust) = (&accounts, options.trust);
     let context = Context { files: &overlaid, settings: &settings, accounts, trust };
-    let previous = previous.filter(|previous| {
+    let previous = in_force.filter(|previous| {
         let accounts = set.records.iter().filter(|record| is_account(options, record));
         previous.settings == settings && accounts.into_iter().all(|r| previous.files.contains(r))
     });
     let before = Before::of(previous);
     loader.read_units(&context, &folders, &before, &mut set);
     set.read_imported(&context, &folders.foreign, &before, None);
-    sources.iter().for_each(|source| read_source(&context, source, &before, &mut set));
+    sources.iter().for_each(|source| read_source(&context, source, &folders, &before, &mut set));
+    loader.tell_unused(&folders, &set);
     let wanted = wanted(options, &settings, &policy);
     let most = set.settle(&context, &folders.foreign, &wanted);
     most.into_iter().for_each(|diagnostic| loader.complain(diagnostic));
+    in_force.into_iter().for_each(|generation| set.remember_wishes(generation));
     loader.finish(&overlaid, set, settings.clone(), policy)
 }
 
 /// Loads one source anew. All else is as it is in the generation in force: files that were
-/// changed since are an operator's who has not asked for a reload yet.
+/// changed since are an operator's who has not asked for a reload yet. A drop-in of the unit
+/// directories is read with the file it is for.
 pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: Source) -> Loaded {
     let mut loader = Loader { files, options, found: Vec::new(), refused: false };
     let settings = previous.settings.clone();
@@ -88,11 +95,15 @@ pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: 
     let overlaid = Overlaid { below: files, sources: &sources };
     let (accounts, trust) = (&accounts, options.trust);
     let context = Context { files: &overlaid, settings: &settings, accounts, trust };
-    let before = Before::of(Some(previous));
-    sources.iter().for_each(|source| read_source(&context, source, &before, &mut set));
+    let before = Before::of(Some(previous)).by_texts_alone();
+    // What is wrong with a directory is told by a reload.
+    let mut silent = Loader { files, options, found: Vec::new(), refused: false };
+    let folders = silent.folders(&settings);
+    sources.iter().for_each(|source| read_source(&context, source, &folders, &before, &mut set));
     let wanted = wanted(options, &settings, &previous.policy);
-    let most = set.settle(&context, &Foreign::default(), &wanted);
+    let most = set.settle(&context, &folders.foreign.drop_ins_alone(), &wanted);
     most.into_iter().for_each(|diagnostic| loader.complain(diagnostic));
+    set.remember_wishes(previous);
     loader.finish(&overlaid, set, settings.clone(), previous.policy.clone())
 }
 
@@ -111,38 +122,10 @@ fn is_account(options: &Options, record: &FileRecord) -> bool {
     [&options.passwd, &options.group].iter().any(|path| ***path == *record.path)
 }
 
-/// Reads the files of a source. What is wrong in one breaks its own units.
-fn read_source(context: &Context<'_>, source: &Source, before: &Before<'_>, set: &mut Set) {
-    set.revisions.push((source.name.clone(), source.revision));
-    set.roots.push((source.name.clone(), source.roots.clone()));
-    let mut foreign = Foreign::default();
-    for path in source.paths() {
-        let (directory, name) = path.rsplit_once('/').unwrap_or((".", path));
-        if Suffix::of(name).is_some() {
-            foreign.note(context.files, directory, name, false);
-            continue;
-        }
-        let found = Found { path: path.clone(), stem: folder::stem(path).to_string() };
-        let alone = |_: &[&str]| Vec::new();
-        if let Some((drafts, record)) = before.unchanged(context.files, &found, &alone) {
-            set.drafts.extend(drafts);
-            set.records.push(record);
-            continue;
-        }
-        let UnitFile { mut drafts, mut record, templates, .. } =
-            unit_file::load(context, path, &alone);
-        for mut template in templates {
-            template.source = Some(source.name.clone());
-            set.templates.add(template);
-        }
-        drafts.iter_mut().for_each(|draft| draft.source = Some(source.name.clone()));
-        record.source = Some(source.name.clone());
-        set.parsed += 1;
-        set.drafts.extend(drafts);
-        set.records.push(record);
-    }
-    foreign.settle();
-    set.read_imported(context, &foreign, before, Some(&source.name));
+/// A file of units: as the previous generation has it, or read anew.
+enum Read {
+    Kept(Vec<Draft>, FileRecord),
+    Anew(UnitFile),
 }
 
 struct Loader<'a> {
@@ -345,26 +328,47 @@ impl Loader<'_> {
         before: &Before<'_>,
         set: &mut Set,
     ) {
-        let mut used = BTreeSet::new();
-        for found in &folders.files {
+        let files = self.files;
+        let read = |found: &Found| {
             let drop_ins = |names: &[&str]| drop_ins_of(folders, &found.stem, names);
-            if let Some((drafts, record)) = before.unchanged(self.files, found, &drop_ins) {
-                used.extend(drafts.iter().map(|draft| draft.name.to_string()));
-                set.drafts.extend(drafts);
-                set.records.push(record);
-            } else {
-                let UnitFile { drafts, record, templates, nameless } =
-                    unit_file::load(context, &found.path, &drop_ins);
-                self.refused |= nameless;
-                templates.into_iter().for_each(|template| set.templates.add(template));
-                used.extend(drafts.iter().map(|draft| draft.name.to_string()));
-                set.parsed += 1;
-                set.drafts.extend(drafts);
-                set.records.push(record);
+            match before.unchanged(files, found, &drop_ins) {
+                Some((drafts, record)) => Read::Kept(drafts, record),
+                None => Read::Anew(unit_file::load(context, &found.path, &drop_ins)),
             }
-            used.insert(found.stem.clone());
+        };
+        // Side by side, if the caller likes; taken in their order.
+        let had: Vec<OnceLock<Read>> = folders.files.iter().map(|_| OnceLock::new()).collect();
+        files.each(had.len(), &|at| {
+            if let (Some(found), Some(place)) = (folders.files.get(at), had.get(at)) {
+                place.get_or_init(|| read(found));
+            }
+        });
+        for (found, had) in folders.files.iter().zip(had) {
+            let read = had.into_inner().unwrap_or_else(|| read(found));
+            match read {
+                Read::Kept(drafts, record) => {
+                    set.drafts.extend(drafts);
+                    set.records.push(record);
+                }
+                Read::Anew(UnitFile { drafts, record, templates, nameless }) => {
+                    self.refused |= nameless;
+                    templates.into_iter().for_each(|template| set.templates.add(template));
+                    set.parsed += 1;
+                    set.drafts.extend(drafts);
+                    set.records.push(record);
+                }
+            }
         }
-        for (unit, files) in folders.drop_ins.iter().filter(|(unit, _)| !used.contains(*unit)) {
+    }
+
+    /// Drop-ins for nobody, neither of the directories nor of a source.
+    fn tell_unused(&mut self, folders: &Folders, set: &Set) {
+        let units = set.drafts.iter().map(|draft| draft.name.as_str());
+        let files = set.records.iter().map(|record| folder::stem(&record.path));
+        let used: BTreeSet<&str> = units.chain(files).collect();
+        for (unit, files) in
+            folders.drop_ins.iter().filter(|(unit, _)| !used.contains(unit.as_str()))
+        {
             if let Some(path) = files.values().next() {
                 let message =
                     format!("this drop-in is for `{unit}`, and there is no such unit or file");

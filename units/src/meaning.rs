@@ -17,6 +17,7 @@ use crate::mount_name;
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::spec::{Kind, Live, OnChange, Restart, RestartLimit, SuccessStatus};
+use crate::trigger::Trigger;
 use crate::value;
 
 /// Where bare program names are looked up when a unit's environment has no PATH.
@@ -25,8 +26,9 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 /// Something outside the file that has to be there when the unit starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outside {
-    /// One of these paths is an executable file; the word is what the exec line says.
-    Executable(String, Vec<String>),
+    /// One of these paths is an executable file; the word is what the exec line says. Last: what
+    /// happens without.
+    Executable(String, Vec<String>, &'static str),
     /// A directory.
     Directory(String),
     /// A file.
@@ -122,6 +124,11 @@ impl<'a> Reader<'a> {
         }
         if let Some(trigger) = self.trigger(kind) {
             draft.set_trigger(&trigger);
+            if let Trigger::Socket(socket) = &trigger
+                && socket.accept
+            {
+                self.places(&mut draft, socket);
+            }
         }
         Some(draft)
     }
@@ -293,11 +300,11 @@ impl<'a> Reader<'a> {
             on_change,
             essential: self.value("essential", standard.essential, value::boolean),
         };
-        self.check_live(&live);
+        self.check_live(kind, &live);
         live
     }
 
-    fn check_live(&mut self, live: &Live) {
+    fn check_live(&mut self, kind: Kind, live: &Live) {
         if let Some(field) = self.field("on-change")
             && live.on_change == OnChange::Reload
             && self.manifest.entry("exec-reload").is_none()
@@ -311,6 +318,18 @@ impl<'a> Reader<'a> {
             let message = "`restart-delay` is longer than `restart-delay-max`, which holds";
             let warning = Diagnostic::warning("value", field.place(), message)
                 .with_hint("raise restart-delay-max too");
+            self.found.push(warning);
+        }
+        let main = [Kind::ForegroundNotified, Kind::ForegroundSupervised, Kind::BackgroundPidfile];
+        if let Some(field) = self.field("restart")
+            && live.restart == Restart::OnSuccess
+            && main.contains(&kind)
+            && live.success_status == SuccessStatus::default()
+            && live.restart_also == SuccessStatus::default()
+        {
+            let message = "`restart: on-success` without a `success-status`: every end that nobody asked for is a failure, exit 0 too";
+            let warning = Diagnostic::warning("value", field.place(), message)
+                .with_hint("`success-status: [0]`, or `restart: always`");
             self.found.push(warning);
         }
     }

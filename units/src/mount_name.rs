@@ -3,16 +3,28 @@
 //! no mount point is looked up.
 
 use crate::assembly::Edge;
+use crate::limit;
 use crate::name::Name;
 use crate::spec::DependencyKind;
 use std::fmt::Write as _;
 
 /// A depends-ms, silent when nobody provides it, on the mount of each directory on the way to
-/// `path`. The target of a mount is named as systemd names its unit: `var-lib.mount` for /var/lib.
+/// `path`.
 pub(crate) fn on_the_way(path: &str, line: u32) -> Vec<Edge> {
+    let kind = DependencyKind::DependsMs;
+    let edge = |target| Edge { kind, target, optional: true, imported: false, line };
+    names(path).map(edge).collect()
+}
+
+/// The targets of the mounts on the way to `path`, each named as systemd names its unit:
+/// `var-lib.mount` for /var/lib.
+pub(crate) fn names(path: &str) -> impl Iterator<Item = Name> {
     let mut stem = String::new();
-    let mut edges = Vec::new();
-    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+    let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    parts.filter_map(move |part| {
+        if stem.len() > limit::NAME {
+            return None;
+        }
         if !stem.is_empty() {
             stem.push('-');
         }
@@ -21,21 +33,13 @@ pub(crate) fn on_the_way(path: &str, line: u32) -> Vec<Edge> {
                 b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_' | b'.' => {
                     stem.push(byte.into())
                 }
-                // As systemd-escape(1) does; no name here may hold it, so no mount has it.
-                byte => drop(write!(stem, "\\x{byte:02x}")),
+                // As systemd-escape(1) does, with `_` for the backslash, which no name here may
+                // hold: an imported mount is called so.
+                byte => drop(write!(stem, "_x{byte:02x}")),
             }
         }
-        if let Ok(target) = Name::new(&format!("{stem}.mount")) {
-            edges.push(Edge {
-                kind: DependencyKind::DependsMs,
-                target,
-                optional: true,
-                imported: false,
-                line,
-            });
-        }
-    }
-    edges
+        Name::new(&format!("{stem}.mount")).ok()
+    })
 }
 
 #[cfg(test)]
@@ -50,6 +54,10 @@ mod tests {
         assert_eq!(names("/var/lib/x"), ["var.mount", "var-lib.mount", "var-lib-x.mount"]);
         assert_eq!(names("//var/./lib/"), ["var.mount", "var-lib.mount"]);
         assert!(names("/").is_empty());
-        assert_eq!(names("/srv/a-b/c"), ["srv.mount"], "no name holds an escape");
+        assert_eq!(
+            names("/srv/a-b/c"),
+            ["srv.mount", "srv-a_x2db.mount", "srv-a_x2db-c.mount"],
+            "as an imported mount unit is named"
+        );
     }
 }

@@ -135,7 +135,7 @@ pub(crate) struct Stored {
     /// Active, or failed by itself, since it became needed.
     tried: bool,
     /// A trigger that has fired.
-    fired: bool,
+    pub(crate) fired: bool,
     pub(crate) run: Option<Run>,
 }
 
@@ -206,7 +206,8 @@ impl Oracle {
             for unit in grown.iter() {
                 order.push((number, unit));
                 let fired = self.stored[unit].fired.then(|| self.activates(unit));
-                let ends = self.graph.of(unit).filter(|edge| edge.kind.pulls_in_at_end());
+                let ends = |kind: D| kind.pulls_in_at_end() || kind == D::Accepts;
+                let ends = self.graph.of(unit).filter(|edge| ends(edge.kind));
                 let brought = ends.filter(|edge| self.brings_in(unit, edge)).map(|edge| edge.to);
                 late.extend(fired.into_iter().chain(brought).map(|to| (true, unit, to)));
             }
@@ -228,6 +229,7 @@ impl Oracle {
     pub(crate) fn brings_in(&self, unit: usize, edge: &Edge) -> bool {
         match edge.kind {
             D::OnFailure => self.stored[unit].verdict,
+            D::Accepts => edge.to.is_some_and(|to| self.is_connected(to)),
             D::OnSuccess => {
                 self.run(unit).is_some_and(|run| run.form == State::Exited && !run.skipped)
             }

@@ -14,7 +14,8 @@ use crate::field::Field;
 use crate::limit;
 use crate::meaning::{Outside, PATH, Reader};
 use crate::spec::{
-    Credentials, EnvFile, ExecLine, Kind, Log, NotifyAccess, Piece, Readiness, ResourceLimit, Run,
+    Credentials, EnvFile, ExecLine, Kind, Log, NotifyAccess, Piece, Prefixes, Readiness,
+    ResourceLimit, Run,
 };
 use crate::value;
 use crate::yaml::Scalar;
@@ -278,7 +279,14 @@ impl Reader<'_> {
                 } else {
                     path.split(':').map(|directory| format!("{directory}/{word}")).collect()
                 };
-                let outside = Outside::Executable(word.clone(), candidates);
+                let without = match key {
+                    _ if line.prefixes.has(Prefixes::FORGIVEN) => "the unit does without it",
+                    "exec-stop" => "a stop does without it",
+                    "exec-stop-post" => "what it does after the end is left undone",
+                    "exec-reload" => "reloading the unit fails",
+                    _ => "starting the unit fails",
+                };
+                let outside = Outside::Executable(word.clone(), candidates, without);
                 self.outside.push((field.within(node).place(), outside));
             }
         }

@@ -21,18 +21,30 @@ pub(crate) fn drop_ins_of(folders: &Folders, stem: &str, names: &[&str]) -> Vec<
 pub(crate) struct Before<'a> {
     generation: Option<&'a Generation>,
     records: BTreeMap<&'a str, &'a FileRecord>,
+    texts_alone: bool,
     units: BTreeMap<&'a str, Vec<usize>>,
 }
 
 impl<'a> Before<'a> {
     pub(crate) fn of(generation: Option<&'a Generation>) -> Before<'a> {
-        let mut before = Before { generation, records: BTreeMap::new(), units: BTreeMap::new() };
+        let mut before = Before {
+            generation,
+            records: BTreeMap::new(),
+            texts_alone: false,
+            units: BTreeMap::new(),
+        };
         let Some(generation) = generation else { return before };
         before.records = generation.files.iter().map(|record| (&*record.path, record)).collect();
         for (index, unit) in generation.units.iter().enumerate() {
             before.units.entry(&unit.at.file).or_default().push(index);
         }
         before
+    }
+
+    /// Drop-ins that were changed since are an operator's who has not asked for a reload yet: a
+    /// file with the same text is what it was.
+    pub(crate) fn by_texts_alone(self) -> Before<'a> {
+        Before { texts_alone: true, ..self }
     }
 
     /// What the file gave last time, if nothing about it changed.
@@ -55,11 +67,13 @@ impl<'a> Before<'a> {
             .filter_map(|index| generation.units.get(*index))
             .collect();
         let names: Vec<&str> = units.iter().map(|unit| unit.name.as_str()).collect();
-        let now = drop_ins(&names);
-        let same = now.len() == record.drop_ins.len()
-            && now.iter().zip(&record.drop_ins).all(|(path, (known, stamp))| {
-                path == known && files.stat(path).is_ok_and(|stat| stat.stamp == *stamp)
-            });
+        let are_same = |now: &[Arc<str>]| {
+            now.len() == record.drop_ins.len()
+                && now.iter().zip(&record.drop_ins).all(|(path, (known, stamp))| {
+                    path == known && files.stat(path).is_ok_and(|stat| stat.stamp == *stamp)
+                })
+        };
+        let same = self.texts_alone || are_same(&drop_ins(&names));
         let drafts = units.iter().map(|unit| Draft::of(generation, unit)).collect();
         same.then(|| (drafts, record.clone()))
     }

@@ -10,11 +10,11 @@ mod particular;
 mod run;
 
 pub use particular::{
-    Cgroup, Condition, ConditionKind, Directories, DirectoryKind, Ending, Input, Keep, KillMode,
-    MainPid, OomPolicy, Opening, Output, Particular, Privileges, Schedule, Stdio, Terminal,
+    Cgroup, Condition, ConditionKind, Directories, DirectoryKind, Ending, Input, KillMode, MainPid,
+    OomPolicy, Opening, Output, Particular, Privileges, Schedule, Stdio, Terminal,
 };
 
-pub use run::{EnvFile, ExecLine, Piece, Prefixes, Run};
+pub use run::{EnvFile, ExecLine, FdStore, Keep, Piece, Prefixes, Run};
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -116,10 +116,12 @@ pub enum DependencyKind {
     OnFailure,
     /// Pulls in while this unit is exited.
     OnSuccess,
+    /// Pulls in while the provider has a connection of this socket's. The loader's, not a key.
+    Accepts,
 }
 
 impl DependencyKind {
-    /// All of them.
+    /// All that have a key.
     pub const ALL: [DependencyKind; 12] = [
         DependencyKind::DependsOn,
         DependencyKind::DependsMs,
@@ -150,6 +152,7 @@ impl DependencyKind {
             DependencyKind::ReloadWith => "reload-with",
             DependencyKind::OnFailure => "on-failure",
             DependencyKind::OnSuccess => "on-success",
+            DependencyKind::Accepts => "accepts",
         }
     }
 

@@ -8,6 +8,7 @@ use crate::import::systemd::unit_name::{Suffix, UnitName};
 use crate::import::systemd::unit_text::UnitText;
 use crate::manifest::Manifest;
 use crate::name::Name;
+use crate::spec::DependencyKind;
 use crate::specifier::{self, Facts};
 use crate::yaml::{Node, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,10 +164,22 @@ pub(crate) fn unprovided(drafts: &[Draft], more: &[String]) -> Vec<String> {
         provided.extend(draft.provides.iter().map(Name::as_str));
     }
     let pulled = drafts.iter().flat_map(|draft| {
-        let edges = draft.dependencies.iter().filter(|edge| edge.kind.pulls_in());
+        // A template that calls its own kind at its failure would have no last instance.
+        let own = |target: &Name| same_template(target.as_str(), draft.name.as_str());
+        let edges = draft.dependencies.iter().filter(move |edge| {
+            edge.kind.pulls_in()
+                || edge.kind == DependencyKind::Accepts
+                || edge.kind.pulls_in_at_end() && !own(&edge.target)
+        });
         edges.map(|edge| edge.target.as_str()).chain(draft.activates.as_ref().map(Name::as_str))
     });
     let all: BTreeSet<&str> = pulled.chain(more.iter().map(String::as_str)).collect();
     let at = |target: &&str| target.contains('@') && !provided.contains(target);
     all.into_iter().filter(at).map(str::to_string).collect()
+}
+
+/// Both are instances of one template.
+fn same_template(one: &str, other: &str) -> bool {
+    let prefix = |name: &str| UnitName::of(name).template();
+    prefix(one).is_some_and(|template| Some(template) == prefix(other))
 }

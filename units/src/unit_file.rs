@@ -149,10 +149,12 @@ pub(crate) fn mean(
         if let Some((code, message)) = missing(context.files, &outside) {
             // It may come without this file being touched.
             record.again = true;
-            let warning = Diagnostic::warning(code, place, message);
-            record
-                .diagnostics
-                .push(warning.with_hint("until it is there, starting the unit fails"));
+            let without = match outside {
+                Outside::Executable(_, _, without) => without,
+                Outside::Directory(_) | Outside::File(_) => "starting the unit fails",
+            };
+            let hint = format!("until it is there, {without}");
+            record.diagnostics.push(Diagnostic::warning(code, place, message).with_hint(hint));
         }
     }
     let mut draft = meaning.draft?;
@@ -256,7 +258,7 @@ fn is_error(diagnostic: &Diagnostic) -> bool {
 
 fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String)> {
     match outside {
-        Outside::Executable(word, candidates) => {
+        Outside::Executable(word, candidates, _) => {
             let stats: Vec<Stat> =
                 candidates.iter().filter_map(|path| files.stat(path).ok()).collect();
             let regular = |stat: &&Stat| stat.kind == FileKind::Regular;

@@ -20,7 +20,7 @@ use crate::machine::event::RunId;
 use crate::machine::reason::{Reason, State};
 use crate::machine::{Machine, why};
 use crate::name::Name;
-use crate::spec::Kind;
+use crate::spec::{Kind, Run};
 use crate::time::Time;
 use crate::wall::Wall;
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,15 +125,15 @@ pub fn why(machine: &Machine, facts: &Facts, name: &Name) -> Result<Why, Failure
         degraded: detail.degraded,
         chain,
         needed_by: view.needs(unit),
+        activated_by: view.activated_by(unit),
         affects: view.affects(unit),
         detail: Some(detail),
     })
 }
 
 /// Answer of `graph` and `tree`.
-pub fn graph(machine: &Machine) -> Graph {
-    let facts = Facts::default();
-    let view = View::new(machine, &facts);
+pub fn graph(machine: &Machine, facts: &Facts) -> Graph {
+    let view = View::new(machine, facts);
     let generation = machine.generation();
     let node = |id: UnitId| {
         let unit = generation.unit(id)?;
@@ -144,6 +144,7 @@ pub fn graph(machine: &Machine) -> Graph {
             state: Some(machine.state(id)),
             degraded: view.degraded.contains(&id),
             needed: machine.is_needed(id),
+            reason: machine.reason(id).map(|why| reason(&why, facts, None)),
         })
     };
     let edges = |id: UnitId| {
@@ -154,6 +155,7 @@ pub fn graph(machine: &Machine) -> Graph {
                 target: generation.target(edge.target)?.name.to_string(),
                 to: edge.provider.and_then(|to| Some(generation.unit(to)?.name.to_string())),
                 kind: edge.kind,
+                optional: edge.optional,
             })
         })
     };
@@ -273,6 +275,9 @@ impl<'a> View<'a> {
             needed_by: self.needed_by(id),
             status: self.says(id),
             reason: why.map(|why| self.told(id, &why, pid)),
+            can_reload: unit.has_exec_reload,
+            remains: unit.kind != Kind::Oneshot
+                || Run::decode(&unit.run).is_none_or(|run| run.remain),
             file: unit.at.file.to_string(),
             source: unit.source.as_ref().map(Name::to_string),
         })
@@ -309,6 +314,8 @@ impl<'a> View<'a> {
                 needed_by: Vec::new(),
                 status: String::new(),
                 reason: None,
+                can_reload: false,
+                remains: true,
                 file: String::new(),
                 source: None,
             })
@@ -329,6 +336,7 @@ impl<'a> View<'a> {
             },
             degraded: unit.is_some_and(|unit| self.degraded.contains(&unit)),
             coincidental: self.coincidental.contains(&id),
+            reason: self.nobody(id).map(|why| reason(&why, self.facts, None)),
         })
     }
 
@@ -350,17 +358,21 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Why no unit stands behind a target.
+    fn nobody(&self, id: TargetId) -> Option<Reason> {
+        let target = self.machine.generation().target(id)?.name.clone();
+        match self.machine.graph().provider(id) {
+            Provider::Unit(_) => None,
+            Provider::Masked => Some(Reason::Masked { target }),
+            Provider::Nobody => Some(Reason::Missing { target }),
+        }
+    }
+
     /// A target that nobody provides, or that is masked.
     fn why_nobody(&self, name: &Name, state: State) -> Why {
-        let generation = self.machine.generation();
-        let masked = generation
-            .find_target(name.as_str())
-            .is_some_and(|target| self.machine.graph().provider(target) == Provider::Masked);
-        let target = name.clone();
-        let why = match masked {
-            true => Reason::Masked { target },
-            false => Reason::Missing { target },
-        };
+        let target = self.machine.generation().find_target(name.as_str());
+        let why = target.and_then(|target| self.nobody(target));
+        let why = why.unwrap_or_else(|| Reason::Missing { target: name.clone() });
         Why {
             schema: SCHEMA,
             target: name.to_string(),
@@ -377,6 +389,7 @@ impl<'a> View<'a> {
                 gives_up: None,
             }],
             needed_by: Vec::new(),
+            activated_by: Vec::new(),
             affects: Vec::new(),
             detail: None,
         }

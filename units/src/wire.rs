@@ -112,6 +112,7 @@ impl Generation {
         };
         unsound(!unit.provides.is_empty() && in_order(&unit.provides), "provides")?;
         unsound(in_order(&unit.wanted_by) && in_order(&unit.required_by), "wanted-by")?;
+        unsound(in_order(&unit.pulled_by), "pulled-by")?;
         unsound(unit.activates.is_none_or(|target| self.has(target)), "activates")?;
         unsound(unit.dependencies.len() <= limit::DEPENDENCIES, "too many dependencies")?;
         let known = unit.dependencies.iter().all(|edge| self.has(edge.target));

@@ -48,6 +48,33 @@ fn edges(generation: &Generation, unit: &Unit, kind: DependencyKind) -> Vec<Stri
     of_kind.map(|edge| generation.targets[edge.target.0 as usize].name.to_string()).collect()
 }
 
+/// A unit of systemd's kind has two names: either of them masks it.
+#[test]
+fn a_unit_file_of_systemd_is_masked_by_its_short_name_too() {
+    use groundstate_units::graph::Graph;
+    let memory = set(&[("db.service", DB), ("multi-user.yaml", GOAL)]);
+    let generation = memory.load(None).generation;
+    let id = generation
+        .unit_ids()
+        .find(|id| generation.unit(*id).unwrap().name.as_str() == "db.service");
+    for name in ["db", "db.service"] {
+        let mask = [groundstate_units::name::Name::new(name).unwrap()].into();
+        let (graph, _) = Graph::resolve(&generation, &Policy { mask, ..Policy::default() });
+        assert!(graph.is_masked(id.unwrap()), "by {name}");
+    }
+}
+
+/// The example of fleet's documentation: it goes with another service, and is brought in by it.
+#[test]
+fn a_service_installed_into_another_one_is_pulled_by_it_and_comes_after_it() {
+    let beside = "[Unit]\nBindsTo=db.service\nAfter=db.service\n[Service]\nExecStart=/bin/x\n\
+                  [Install]\nWantedBy=db.service\n";
+    let goal = "unit: multi-user\nwaits-for: db.service\n";
+    let memory = set(&[("db.service", DB), ("beside.service", beside), ("multi-user.yaml", goal)]);
+    assert_eq!(errors(&memory.load(None).generation), Vec::<String>::new());
+    assert_eq!(needed(&memory), ["beside.service", "db.service", "multi-user"]);
+}
+
 /// Which units the goal brings in, as the machine would find it.
 fn needed(memory: &Memory) -> Vec<String> {
     use groundstate_units::machine::Machine;
@@ -193,6 +220,18 @@ fn an_instance_is_asked_for_by_a_link_a_goal_or_its_template() {
 }
 
 #[test]
+fn who_is_called_at_a_failure_may_be_an_instance() {
+    let memory = set(&[
+        ("bad.service", "[Unit]\nOnFailure=alarm@%n.service\n[Service]\nExecStart=/bin/x\n"),
+        // It calls its own kind too, which ends with the first.
+        ("alarm@.service", "[Unit]\nOnFailure=alarm@%n.service\n[Service]\nExecStart=/bin/x %i\n"),
+    ]);
+    let loaded = memory.load(None);
+    assert!(!loaded.refused);
+    assert_eq!(names(&loaded.generation), ["alarm@bad.service.service", "bad.service"]);
+}
+
+#[test]
 fn templates_that_ask_for_ever_more_instances_come_to_an_end() {
     let memory =
         set(&[("a.yaml", "unit: a@\nwants: a@%ix, a@%iy\n"), ("b.yaml", "unit: b\nwants: a@1\n")]);
@@ -263,7 +302,7 @@ fn unchanged_files_are_not_read_again_and_a_new_link_counts() {
     memory.program("/bin/x");
     let first = memory.load(None).generation;
     let second = memory.load(Some(&first));
-    assert_eq!(second.parsed, 0, "{:?}", memory.read.borrow().len());
+    assert_eq!(second.parsed, 0, "{:?}", memory.read.lock().unwrap().len());
     assert_eq!(second.generation.units, first.units);
     memory.link(&format!("{UNITS}/multi-user.wants/db.service"), &format!("{UNITS}/db.service"));
     let third = memory.load(Some(&first));
@@ -290,4 +329,48 @@ fn files_of_systemd_can_be_checked_alone() {
     assert_eq!(errors(&generation), Vec::<String>::new());
     assert_eq!(names(&generation), ["web.service"]);
     assert_eq!(generation.policy, Policy::default());
+}
+
+/// Only a target waits for what is installed into it, see systemd.target(5); a native wanted-by
+/// says waits-for whatever its target is called.
+#[test]
+fn what_is_installed_into_a_service_is_pulled_in_by_it_and_not_waited_for() {
+    use groundstate_units::graph::Graph;
+    const SIDE: &str = "[Service]\nExecStart=/bin/x\n[Install]\nWantedBy=db.service site.target\n";
+    let memory = set(&[
+        ("db.service", DB),
+        ("side.service", SIDE),
+        ("site.target", "[Unit]\n"),
+        ("near.yaml", "unit: near\nwanted-by: db.service\n"),
+        ("multi-user.yaml", GOAL),
+    ]);
+    let generation = memory.load(None).generation;
+    let side = unit(&generation, "side.service");
+    assert_eq!(targets(&generation, &side.pulled_by), ["db.service"]);
+    assert_eq!(targets(&generation, &side.wanted_by), ["site.target"]);
+    let (graph, _) = Graph::resolve(&generation, &Policy::default());
+    let named = |from: &str| -> Vec<(DependencyKind, &str)> {
+        let from = generation.find_unit(from).unwrap();
+        let edges = graph
+            .edges(from)
+            .iter()
+            .filter_map(|edge| Some((edge.kind, generation.unit(edge.provider?)?.name.as_str())));
+        edges.collect()
+    };
+    let db = named("db.service");
+    assert!(db.contains(&(DependencyKind::Wants, "side.service")), "{db:?}");
+    assert!(!db.contains(&(DependencyKind::WaitsFor, "side.service")), "{db:?}");
+    assert!(db.contains(&(DependencyKind::WaitsFor, "near")), "{db:?}");
+    assert!(named("site.target").contains(&(DependencyKind::WaitsFor, "side.service")));
+}
+
+#[test]
+fn what_looks_like_a_unit_file_and_is_none_is_told() {
+    let mut memory = set(&[("multi-user.yaml", GOAL), ("/etc/groundstate/units/d.service/x", "")]);
+    memory.special(&format!("{UNITS}/fifo.service"));
+    memory.link(&format!("{UNITS}/masked.service"), "/dev/null");
+    memory.put(&format!("{UNITS}/empty.service"), "");
+    let told = memory::told(&memory.load(None).generation);
+    let want = ["d.service:1:1 warning ignored-file", "fifo.service:1:1 warning ignored-file"];
+    assert_eq!(told, want);
 }

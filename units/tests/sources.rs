@@ -11,6 +11,7 @@ use groundstate_units::load::{Loaded, Options, load, put};
 use groundstate_units::name::Name;
 use groundstate_units::source::{STATE, Source, directory, state};
 use memory::{Memory, told};
+use std::time::Duration;
 
 const SOURCES: &str = "/run/groundstate/sources";
 
@@ -97,12 +98,12 @@ fn a_put_takes_nothing_of_what_an_operator_has_edited_meanwhile() {
     memory.put("/etc/groundstate/units/a.yaml", "unit: a\nexec-start: /bin/x edited\n");
     memory.put("/etc/groundstate/units/b.yaml", "half a li");
     memory.put("/etc/groundstate/init.yaml", "sources: {fleet: {uid: 7}}\nmax-starting: 3\n");
-    memory.read.borrow_mut().clear();
+    memory.read.lock().unwrap().clear();
     let after = put_in(&mut memory, &before, set(&[("db.yaml", DB)], &["db"]));
     assert_eq!(units(&after.generation), ["a", "db"]);
     assert_eq!(after.generation.units[0].run, before.units[0].run);
     assert_eq!(after.generation.settings, before.settings);
-    let read = memory.read.borrow();
+    let read = memory.read.lock().unwrap();
     assert!(read.iter().all(|path| path.starts_with("/etc/") && !path.contains("groundstate")));
     drop(read);
     memory.remove("/etc/groundstate/units/b.yaml");
@@ -173,4 +174,81 @@ fn a_unit_that_claims_a_local_name_or_target_loses_it() {
     memory.remove("/etc/groundstate/units/a.yaml");
     let alone = load(&memory, &options(), Some(&after)).generation;
     assert_eq!(alone.units[0].source, Some(name("fleet")));
+}
+
+#[test]
+fn a_source_takes_nothing_from_one_before_it() {
+    let text = "sources:\n  alpha: {uid: 7}\n  beta: {uid: 8}\n";
+    let mut memory = Memory::new(&[("/etc/groundstate/init.yaml", text)]);
+    let mut put_as = |previous: &Generation, source: &str, text: &str| {
+        let files = set(&[("web.yaml", text)], &["web"]);
+        memory.put(&format!("{}/web.yaml", directory(SOURCES, &name(source))), text);
+        memory
+            .put(&format!("{}/{STATE}", directory(SOURCES, &name(source))), state(1, &files.roots));
+        let source = Source::of(name(source), 1, files, SOURCES, options().trust);
+        put(&memory, &options(), previous, source).generation
+    };
+    let nobody = Memory::new(&[("/etc/groundstate/init.yaml", text)]);
+    let empty = load(&nobody, &options(), None).generation;
+    for theirs in
+        ["unit: web\nexec-start: /bin/x 2\n", "unit: w\nprovides: web\nexec-start: /bin/x\n"]
+    {
+        let first = put_as(&empty, "alpha", "unit: web\nexec-start: /bin/x\n");
+        let both = put_as(&first, "beta", theirs);
+        let web = both.units.iter().find(|unit| unit.name.as_str() == "web").unwrap();
+        assert_eq!((&web.source, &web.fault), (&Some(name("alpha")), &None), "{theirs}");
+        let (graph, _) = Graph::resolve(&both, &both.policy);
+        let target = both.find_target("web").unwrap();
+        assert_eq!(graph.provider(target), Provider::Unit(both.find_unit("web").unwrap()));
+        assert_eq!(graph.broken(both.find_unit("web").unwrap()), None, "{theirs}");
+        assert_ne!(told(&both), [""; 0], "the other one is told");
+    }
+}
+
+fn start_timeout(generation: &Generation, unit: &str) -> Option<Duration> {
+    let found = generation.units.iter().find(|one| one.name.as_str() == unit);
+    found.unwrap().live.start_timeout
+}
+
+#[test]
+fn the_machines_drop_ins_are_laid_over_what_a_source_brings() {
+    let native = "/etc/groundstate/units/db.d/10-slow.yaml";
+    let imported = "/etc/groundstate/units/web.service.d/10-slow.conf";
+    let mut memory = local(&[]);
+    memory.put(native, "start-timeout: 7s\n");
+    memory.put(imported, "[Service]\nTimeoutStartSec=7s\n");
+    let of_template = "/etc/groundstate/units/job@.service.d/10-slow.conf";
+    memory.put(of_template, "[Service]\nTimeoutStartSec=7s\n");
+    let before = load(&memory, &options(), None).generation;
+    assert_eq!(told(&before).len(), 1, "db is nobody yet: {:?}", told(&before));
+    let service = "[Service]\nExecStart=/bin/x\n";
+    let files = |web: &str| {
+        let files = [("db.yaml", DB), ("web.service", web), ("job@.service", service)];
+        set(&files, &["db", "web.service", "job@1.service"])
+    };
+    let slow = |generation: &Generation, seconds: u64| {
+        for unit in ["db", "web.service"] {
+            assert_eq!(
+                start_timeout(generation, unit),
+                Some(Duration::from_secs(seconds)),
+                "{unit}"
+            );
+        }
+    };
+    let first = put_in(&mut memory, &before, files(service)).generation;
+    slow(&first, 7);
+    assert_eq!(start_timeout(&first, "job@1.service"), Some(Duration::from_secs(7)));
+    // Edited, and no reload asked for: what did not change is what it was.
+    memory.put(native, "start-timeout: 9s\n");
+    memory.put(imported, "[Service]\nTimeoutStartSec=9s\n");
+    slow(&put_in(&mut memory, &first, files(service)).generation, 7);
+    let reloaded = load(&memory, &options(), Some(&first)).generation;
+    slow(&reloaded, 9);
+    assert_eq!(told(&reloaded), [""; 0]);
+    memory.remove(native);
+    memory.remove(imported);
+    let usual = load(&memory, &options(), Some(&reloaded)).generation;
+    assert_eq!(start_timeout(&usual, "db"), Some(Duration::from_secs(60)));
+    assert_eq!(start_timeout(&usual, "web.service"), Some(Duration::from_secs(90)));
+    assert_eq!(start_timeout(&usual, "job@1.service"), Some(Duration::from_secs(7)));
 }

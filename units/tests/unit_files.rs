@@ -4,90 +4,18 @@
 
 mod memory;
 
-use groundstate_units::generation::{Generation, Unit};
+use groundstate_units::generation::Unit;
 use groundstate_units::key::Shape;
 use groundstate_units::key_table::KEYS;
-use groundstate_units::name::Name;
 use groundstate_units::spec::{
-    DependencyKind, Kind, Log, OnChange, Readiness, Restart, RestartLimit, Run,
+    DependencyKind, Kind, Log, OnChange, Readiness, Restart, RestartLimit,
+};
+use memory::card::{
+    DHCPCD, INSPIRCD, IRC_BOT, MADDY, NETIF, NETWORK_ONLINE, UNBOUND, mistakes, one, provides, run,
+    unit,
 };
 use memory::{Memory, told};
 use std::time::Duration;
-
-/// The design card's example units, as they stand there.
-const MADDY: &str = "\
-unit: maddy
-type: foreground-notified
-provides: imapd, smtpd
-depends-ms: network-online
-exec-start: /usr/bin/maddy run
-exec-reload: /bin/kill -USR1 $MAINPID
-exec-stop: /bin/kill -TERM $MAINPID
-";
-const NETWORK_ONLINE: &str = "\
-unit: network-online
-type: virtual
-provides: network-online
-depends-on: netif, dhcp, dns
-";
-const DHCPCD: &str = "\
-unit: dhcpcd
-provides: dhcp
-depends-on: netif
-...
-";
-const NETIF: &str = "\
-unit: netif
-provides: netif
-type: oneshot
-exec-start: /etc/my-script-to-set-up-interfaces-with-iproute2
-...
-";
-const UNBOUND: &str = "\
-unit: unbound
-provides: dns
-depends-on: netif
-...
-";
-const INSPIRCD: &str = "\
-unit: inspircd
-provides: ircd
-depends-ms: network-online
-...
-";
-const IRC_BOT: &str = "\
-name: irc-bot
-type: foreground-notified
-provides: irc-bot
-depends-ms: network-online
-waits-for: ircd
-ready-grep: ^connected to
-exec-start: /usr/local/bin/irc-bot -c /etc/irc-bot.conf
-exec-reload: /bin/kill -USR1 $MAINPID
-";
-
-fn unit<'g>(generation: &'g Generation, name: &str) -> &'g Unit {
-    let name = Name::new(name).unwrap();
-    generation.units.iter().find(|unit| unit.name == name).unwrap()
-}
-
-fn run(unit: &Unit) -> Run {
-    Run::decode(&unit.run).unwrap()
-}
-
-fn provides<'g>(generation: &'g Generation, unit: &Unit) -> Vec<&'g str> {
-    unit.provides.iter().map(|id| generation.targets[id.0 as usize].name.as_str()).collect()
-}
-
-/// A generation of one file.
-fn one(text: &str) -> Generation {
-    Memory::new(&[("/u/x.yaml", text)]).check("/u")
-}
-
-/// What is told about one file, without what is outside of it.
-fn mistakes(text: &str) -> Vec<String> {
-    told(&one(text)).into_iter().filter(|told| !told.contains("missing-executable")).collect()
-}
 
 #[track_caller]
 fn fine(text: &str) -> Unit {
@@ -380,6 +308,21 @@ fn what_is_allowed_and_seldom_meant_is_told_softly() {
             "e.yaml:4:11 warning shared-directory",
         ]
     );
+    memory.put("/u/a.yaml", "unit: a\nexec-start: /bin/x\nrestart: on-success\n");
+    memory.put("/u/b.yaml", "unit: b\ntype: timer\ntimer-calendar: '*-02-30'\nactivates: d\n");
+    assert_eq!(
+        told(&memory.check("/u"))[..2],
+        ["a.yaml:3:10 warning value", "b.yaml:3:17 warning value"]
+    );
+    memory.put(
+        "/u/a.yaml",
+        "unit: a\nexec-start: /bin/x\nrestart: on-success\nsuccess-status: [0]\n",
+    );
+    memory.put(
+        "/u/b.yaml",
+        "unit: b\ntype: timer\ntimer-calendar: ['*-02-29', '1980-01-01']\nactivates: d\n",
+    );
+    assert!(told(&memory.check("/u")).iter().all(|told| !told.ends_with("warning value")));
     memory.put("/u/a.yaml", "unit: t\ntype: timer\nactivates: d\n");
     assert!(told(&memory.check("/u")).contains(&"a.yaml:1:1 error missing-key".to_string()));
 }

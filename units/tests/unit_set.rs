@@ -4,61 +4,9 @@
 
 mod memory;
 
-use groundstate_units::generation::{Generation, Unit};
-use groundstate_units::name::Name;
-use groundstate_units::spec::Run;
+use groundstate_units::generation::Generation;
+use memory::card::{IRC_BOT, MADDY, NETIF, mistakes, one, provides, run, unit};
 use memory::{Memory, told};
-
-/// Three of the design card's example units.
-const IRC_BOT: &str = "\
-name: irc-bot
-type: foreground-notified
-provides: irc-bot
-depends-ms: network-online
-waits-for: ircd
-ready-grep: ^connected to
-exec-start: /usr/local/bin/irc-bot -c /etc/irc-bot.conf
-exec-reload: /bin/kill -USR1 $MAINPID
-";
-const MADDY: &str = "\
-unit: maddy
-type: foreground-notified
-provides: imapd, smtpd
-depends-ms: network-online
-exec-start: /usr/bin/maddy run
-exec-reload: /bin/kill -USR1 $MAINPID
-exec-stop: /bin/kill -TERM $MAINPID
-";
-const NETIF: &str = "\
-unit: netif
-provides: netif
-type: oneshot
-exec-start: /etc/my-script-to-set-up-interfaces-with-iproute2
-...
-";
-
-fn unit<'g>(generation: &'g Generation, name: &str) -> &'g Unit {
-    let name = Name::new(name).unwrap();
-    generation.units.iter().find(|unit| unit.name == name).unwrap()
-}
-
-fn run(unit: &Unit) -> Run {
-    Run::decode(&unit.run).unwrap()
-}
-
-fn provides<'g>(generation: &'g Generation, unit: &Unit) -> Vec<&'g str> {
-    unit.provides.iter().map(|id| generation.targets[id.0 as usize].name.as_str()).collect()
-}
-
-/// A generation of one file.
-fn one(text: &str) -> Generation {
-    Memory::new(&[("/u/x.yaml", text)]).check("/u")
-}
-
-/// What is told about one file, without what is outside of it.
-fn mistakes(text: &str) -> Vec<String> {
-    told(&one(text)).into_iter().filter(|told| !told.contains("missing-executable")).collect()
-}
 
 #[test]
 fn a_mistake_breaks_its_unit_and_no_other() {
@@ -245,7 +193,7 @@ fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
         ]
     );
     assert_eq!(loaded.generation.units.len(), 1);
-    assert!(!memory.read.borrow().iter().any(|path| path.contains("fifo")));
+    assert!(!memory.read.lock().unwrap().iter().any(|path| path.contains("fifo")));
     assert!(memory.load(Some(&loaded.generation)).refused, "the same mistake is refused again");
 }
 
@@ -300,6 +248,24 @@ fn who_and_what_is_missing_outside_is_a_warning() {
     );
     assert_eq!(generation.units[0].fault, None);
     assert!(run(&generation.units[0]).credentials.unwrap().ids.is_err());
+}
+
+#[test]
+fn of_a_program_that_is_missing_it_is_said_what_fails_without_it() {
+    let generation = one(
+        "unit: a\nexec-start: /x\nexec-start-post: -/x\nexec-stop: /x\nexec-stop-post: /x\nexec-reload: /x\n",
+    );
+    let hints: Vec<&str> = generation.diagnostics.iter().map(|it| it.hint.as_str()).collect();
+    assert_eq!(
+        hints,
+        [
+            "until it is there, starting the unit fails",
+            "until it is there, the unit does without it",
+            "until it is there, a stop does without it",
+            "until it is there, what it does after the end is left undone",
+            "until it is there, reloading the unit fails",
+        ]
+    );
 }
 
 #[test]

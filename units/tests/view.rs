@@ -81,6 +81,8 @@ fn a_unit_that_waits_names_what_it_waits_for() {
     assert_eq!(find(&status, "targets", "target", "shop")["coincidental"], true);
     let nowhere = find(&status, "targets", "target", "nowhere");
     assert_eq!(nowhere["unit"], Value::Null);
+    assert_eq!(nowhere["reason"]["kind"], "missing");
+    assert_eq!(site["reason"], Value::Null);
 }
 
 #[test]
@@ -129,6 +131,11 @@ fn why_goes_down_to_what_could_not_be_run() {
     assert_eq!(why["needed-by"][0]["unit"], "all");
     assert_eq!(why["needed-by"][0]["kind"], "waits-for");
     assert_eq!(why["affects"][0]["unit"], "all");
+
+    let why = view::why(&machine, &facts(3), &name("db")).unwrap();
+    let why = serde_json::to_value(why).unwrap();
+    let web = find(&why, "affects", "unit", "web");
+    assert_eq!((&web["state"], &web["reason"]["kind"]), (&json!("failed"), &json!("dependency")));
 }
 
 #[test]
@@ -156,18 +163,22 @@ fn a_masked_target_is_nobodys_and_says_so() {
     assert_eq!(why["chain"][0]["reason"]["kind"], "masked");
     let status = status(&machine, 3, &["db"]);
     assert_eq!(find(&status, "targets", "target", "db")["unit"], Value::Null);
+    assert_eq!(find(&status, "targets", "target", "db")["reason"]["kind"], "masked");
     assert_eq!(find(&status, "units", "unit", "db")["unit"], "db");
 }
 
 #[test]
 fn the_graph_has_every_unit_and_the_edges_to_nobody_too() {
     let machine = booted();
-    let graph = serde_json::to_value(view::graph(&machine)).unwrap();
+    let graph = serde_json::to_value(view::graph(&machine, &facts(3))).unwrap();
     assert_eq!(graph["goal"], json!(["all"]));
     assert_eq!(graph["nodes"].as_array().unwrap().len(), 4);
     let edges = graph["edges"].as_array().unwrap();
-    let wanted = json!({"from": "tools", "target": "nowhere", "to": null, "kind": "wants"});
+    let wanted = json!({"from": "tools", "target": "nowhere", "to": null, "kind": "wants",
+        "optional": false});
     assert!(edges.contains(&wanted), "{graph}");
+    let web = find(&graph, "nodes", "unit", "web");
+    assert_eq!((&web["state"], &web["reason"]["kind"]), (&json!("waiting"), &json!("on")));
 }
 
 #[test]
@@ -187,4 +198,17 @@ fn a_unit_between_two_tries_says_what_made_the_last_one_fail() {
     assert_eq!(reason["kind"], "backoff");
     let text = reason["text"].as_str().unwrap();
     assert!(text.ends_with("failure: its process exited with status 3"), "{text}");
+}
+
+#[test]
+fn why_names_the_trigger_that_brings_a_unit_in() {
+    let mut memory = Memory::new(&[]);
+    memory.put("/u/job.yaml", "unit: job\ntype: oneshot\nexec-start: /bin/job\n");
+    memory.put("/u/tick.yaml", "unit: tick\ntype: timer\ntimer-boot: 1h\nactivates: job\n");
+    let mut machine = Machine::new(Duration::from_secs(90));
+    let generation = Arc::new(memory.check("/u"));
+    machine.step(at(1), Event::Boot { generation, targets: vec![name("tick")] });
+    let why = serde_json::to_value(view::why(&machine, &facts(3), &name("job")).unwrap()).unwrap();
+    assert_eq!(why["state"], "disabled");
+    assert_eq!(why["activated-by"][0]["unit"], "tick");
 }

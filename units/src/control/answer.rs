@@ -27,7 +27,7 @@ pub use plan::{Changed, Plan, Told};
 pub use reason::{Cause, Reason};
 pub use report::{Report, Said, Spot};
 pub use status::{Overlay, SourceStatus, Status, System, TargetStatus, UnitStatus};
-pub use trigger::{SocketStatus, Sockets, TimerStatus, Timers};
+pub use trigger::{Accepts, BrokenOff, Connection, SocketStatus, Sockets, TimerStatus, Timers};
 pub use why::{Affected, Link, Need, Why};
 
 /// The number in every answer's `schema`.
@@ -78,6 +78,8 @@ mod tests {
             needed_by: vec![],
             status: String::new(),
             reason: None,
+            can_reload: false,
+            remains: true,
             file: String::new(),
             source: None,
         };

@@ -6,4 +6,5 @@
 pub mod answer;
 pub mod place;
 pub mod request;
+pub mod shown;
 pub mod source_set;

@@ -108,9 +108,11 @@ pub(super) fn collect(
         {
             missing.push((id, target, unit.at.line, None));
         }
-        if usable && !masked && is_enabled(generation, policy, unit) {
+        // Who wants a broken unit wants it all the same: a reload that breaks it is refused for that.
+        if !masked && is_enabled(generation, policy, unit) {
             collector.add_wanted(id, unit, DependencyKind::WaitsFor, &unit.wanted_by);
             collector.add_wanted(id, unit, DependencyKind::DependsMs, &unit.required_by);
+            collector.add_wanted(id, unit, DependencyKind::Wants, &unit.pulled_by);
         }
     }
     report_missing(generation, missing, faults);
@@ -150,6 +152,7 @@ impl Collector<'_> {
             | DependencyKind::OnFailure
             | DependencyKind::OnSuccess
             | DependencyKind::Conflicts => false,
+            DependencyKind::Accepts => true,
         };
         loud && !dependency.optional
             && !dependency.imported
@@ -170,7 +173,8 @@ impl Collector<'_> {
             | DependencyKind::RestartWith
             | DependencyKind::ReloadWith
             | DependencyKind::OnFailure
-            | DependencyKind::OnSuccess => {
+            | DependencyKind::OnSuccess
+            | DependencyKind::Accepts => {
                 if provider != Some(id) {
                     self.links.push(link);
                 }
@@ -195,8 +199,9 @@ impl Collector<'_> {
     }
 
     fn add_wanted(&mut self, id: UnitId, unit: &Unit, kind: DependencyKind, by: &[TargetId]) {
-        let providers: Vec<UnitId> = by.iter().filter_map(|t| self.provider(*t).unit()).collect();
-        for wanting in providers {
+        let providers = self.providers;
+        let provider = |target: &TargetId| providers.get(target.index())?.unit();
+        for wanting in by.iter().filter_map(provider) {
             for target in &unit.provides {
                 let provider = self.provider(*target).unit();
                 if wanting == id || provider == Some(wanting) {
@@ -247,6 +252,10 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
 }
 
 fn missing_hint(generation: &Generation, name: &str, kind: Option<DependencyKind>) -> String {
+    let unit = generation.find_unit(name).and_then(|unit| generation.unit(unit));
+    if let Some(target) = unit.and_then(|unit| generation.target(*unit.provides.first()?)) {
+        return format!("the unit of that name provides `{}`: name that", target.name);
+    }
     match (generation.nearest_target(name), kind) {
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, Some(_)) => format!("write `{name}?` if it may be missing"),

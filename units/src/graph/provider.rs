@@ -1,6 +1,7 @@
 //! Who is selected for each target: the one unmasked candidate, or of several the
 //! one the policy prefers. Never by file order, never by what happens to run.
-//! A source's unit never takes a target from the unit directories.
+//! A source's unit never takes a target from the unit directories, nor from a source whose
+//! name comes before its own: one controller can not stop what another one runs.
 
 use super::{Broken, Fault, Provider};
 use crate::diagnostic::Diagnostic;
@@ -41,6 +42,9 @@ pub(super) fn select(
 fn is_masked(generation: &Generation, policy: &Policy, id: UnitId) -> bool {
     let Some(unit) = generation.unit(id) else { return false };
     let names = || unit.provides.iter().filter_map(|target| generation.target(*target));
+    if unit.is_one && names().any(|target| policy.mask.contains(&target.name)) {
+        return true;
+    }
     if policy.mask.contains(&unit.name) {
         let named = generation.find_target(unit.name.as_str());
         let elsewhere = named.and_then(|target| generation.target(target)).is_some_and(|target| {
@@ -95,13 +99,15 @@ impl Selector<'_> {
         candidates.contains(&preferred).then_some(preferred)
     }
 
-    /// Units of a source that claim a target of the unit directories are broken.
+    /// Units of a source that claim a target of the unit directories, or of a source before
+    /// theirs, are broken.
     fn without_intruders(&mut self, target: &Target, candidates: Vec<UnitId>) -> Vec<UnitId> {
-        let is_local = |id: &UnitId| self.generation.unit(*id).is_some_and(|u| u.source.is_none());
-        let (local, foreign): (Vec<UnitId>, Vec<UnitId>) =
-            candidates.iter().partition(|id| is_local(id));
-        let Some(owner) = local.first().and_then(|id| self.generation.unit(*id)) else {
-            return foreign;
+        let source = |id: &UnitId| self.generation.unit(*id).map(|unit| &unit.source);
+        let first = candidates.iter().filter_map(source).min();
+        let (rightful, foreign): (Vec<UnitId>, Vec<UnitId>) =
+            candidates.iter().partition(|id| source(id) == first);
+        let Some(owner) = rightful.first().and_then(|id| self.generation.unit(*id)) else {
+            return rightful;
         };
         for id in foreign {
             let Some(unit) = self.generation.unit(id) else { continue };
@@ -113,7 +119,7 @@ impl Selector<'_> {
             let claims = Some(target.name.clone());
             self.broken.entry(id).or_insert(Broken { at: unit.at.clone(), message, claims });
         }
-        local
+        rightful
     }
 
     fn contested(&mut self, target: &Target, candidates: &[UnitId]) {

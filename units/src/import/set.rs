@@ -19,6 +19,10 @@ const GOAL: &str = "multi-user";
 /// Settles all of it.
 pub(crate) fn settle(drafts: &mut Vec<Draft>, settings: &Settings) {
     if drafts.iter().any(is_imported) {
+        for draft in drafts.iter_mut().filter(|draft| is_imported(draft)) {
+            draft.is_one = true;
+            pulled_by(draft);
+        }
         short_names(drafts);
         goal(drafts, settings);
         stand_ins(drafts, settings);
@@ -28,6 +32,17 @@ pub(crate) fn settle(drafts: &mut Vec<Draft>, settings: &Settings) {
 /// It is from a file of systemd's.
 pub(crate) fn is_imported(draft: &Draft) -> bool {
     Suffix::of(&draft.at.file).is_some()
+}
+
+/// What is installed into anything but a target is pulled in by it, and not waited for.
+fn pulled_by(draft: &mut Draft) {
+    let waits = |name: &Name| {
+        let suffix = name.as_str().rsplit_once('.').map(|(_, suffix)| suffix);
+        !matches!(suffix, Some("service" | "socket" | "mount" | "timer" | "path"))
+    };
+    let (waiting, pulling) = std::mem::take(&mut draft.wanted_by).into_iter().partition(waits);
+    draft.wanted_by = waiting;
+    draft.pulled_by.extend::<Vec<Name>>(pulling);
 }
 
 /// `nginx.service` is `nginx` too where nobody else is.

@@ -21,6 +21,7 @@ mod install;
 mod mount;
 mod process;
 pub mod replacement;
+mod restart;
 mod service;
 mod span;
 pub mod table;

@@ -13,6 +13,7 @@ use crate::imported_file;
 use crate::limit;
 use crate::name::Name;
 use crate::reuse::Before;
+use crate::spec::{DependencyKind, OnChange};
 use crate::template::{self, Body, Template};
 use crate::unit_file::{Context, UnitFile, mean};
 use std::collections::BTreeSet;
@@ -68,7 +69,18 @@ impl Set {
             self.instances(context, foreign, &wanted)
         };
         import::set::settle(&mut self.drafts, context.settings);
+        self.settle_places();
         most
+    }
+
+    /// A connection lives as long as its peers like: a new definition is for the next one.
+    fn settle_places(&mut self) {
+        let edges = self.drafts.iter().flat_map(|draft| &draft.dependencies);
+        let accepts = edges.filter(|edge| edge.kind == DependencyKind::Accepts);
+        let places: BTreeSet<Name> = accepts.map(|edge| edge.target.clone()).collect();
+        for draft in self.drafts.iter_mut().filter(|draft| places.contains(&draft.name)) {
+            draft.live.on_change = OnChange::Keep;
+        }
     }
 
     fn instances(

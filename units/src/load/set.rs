@@ -2,7 +2,7 @@
 
 use crate::assembly::Draft;
 use crate::diagnostic::Diagnostic;
-use crate::generation::{Fault, FileRecord, Generation};
+use crate::generation::{Fault, FileRecord, Generation, TargetId};
 use crate::import::systemd::Surroundings;
 use crate::limit;
 use crate::name::Name;
@@ -39,6 +39,32 @@ impl Set {
         }
     }
 
+    /// What a file with a mistake no longer says of who wants its units is as it was: else a
+    /// reload would take the mistake for the wish to stop them.
+    pub(super) fn remember_wishes(&mut self, previous: &Generation) {
+        let target = |id: &TargetId| Some(previous.target(*id)?.name.clone());
+        for draft in self.drafts.iter_mut().filter(|draft| draft.fault.is_some()) {
+            let known = previous.find_unit(draft.name.as_str()).and_then(|id| previous.unit(id));
+            let Some(known) = known.filter(|known| known.source == draft.source) else { continue };
+            let mut lost = false;
+            for (list, before) in [
+                (&mut draft.wanted_by, &known.wanted_by),
+                (&mut draft.required_by, &known.required_by),
+                (&mut draft.pulled_by, &known.pulled_by),
+            ] {
+                for name in before.iter().filter_map(target) {
+                    if !list.contains(&name) {
+                        list.push(name);
+                        lost = true;
+                    }
+                }
+            }
+            if lost {
+                draft.opt_in = known.opt_in;
+            }
+        }
+    }
+
     /// One unit name in two places: an error at each, and one broken unit of that name.
     pub(super) fn name_doubles(&mut self, found: &mut Vec<Diagnostic>) {
         let mut by_name: BTreeMap<Name, Vec<Draft>> = BTreeMap::new();
@@ -47,17 +73,21 @@ impl Set {
             by_name.entry(draft.name.clone()).or_default().push(draft);
         }
         for (name, mut drafts) in by_name {
-            if let Some(local) = drafts.iter().find(|draft| draft.source.is_none()) {
-                let at = local.at.clone();
-                let is_local = |draft: &Draft| draft.source.is_none();
-                for foreign in drafts.iter().filter(|draft| !is_local(draft)) {
-                    let message =
-                        format!("`{name}` is a unit of the unit directories; this one is left out");
+            // None, the unit directories, is before every source.
+            let first = drafts.iter().map(|draft| draft.source.clone()).min().flatten();
+            if let Some(owner) = drafts.iter().find(|draft| draft.source == first) {
+                let at = owner.at.clone();
+                let whose = match &first {
+                    None => "the unit directories".to_string(),
+                    Some(source) => format!("source {source}"),
+                };
+                for foreign in drafts.iter().filter(|draft| draft.source != first) {
+                    let message = format!("`{name}` is a unit of {whose}; this one is left out");
                     let error = Diagnostic::error("double-unit", foreign.at.clone(), message);
                     found.push(error.with_related(vec![at.clone()]));
                     contested.insert(foreign.at.file.clone());
                 }
-                drafts.retain(is_local);
+                drafts.retain(|draft| draft.source == first);
             }
             let places: Vec<_> = drafts.iter().map(|draft| draft.at.clone()).collect();
             let Some(mut draft) = drafts.pop() else { continue };

@@ -6,10 +6,11 @@ use super::phase::Phase;
 use crate::generation::TargetId;
 use crate::machine::reason::{Reason, State};
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Cell {
     // --- stored ---
     pub(super) phase: Phase,
@@ -20,7 +21,10 @@ pub(super) struct Cell {
     /// Its failures count for others until it is active again.
     pub(super) verdict: bool,
     /// The last failure.
-    pub(super) last: Option<Reason>,
+    pub(super) last: Option<Box<Reason>>,
+    /// The last failure was of the run for a connection. It is told until somebody connects again,
+    /// and no more than told: what is over is nobody's trouble.
+    pub(super) broke_off: bool,
     /// When the last failed run ended.
     pub(super) ended: Time,
     /// Since it became needed it has neither been active nor failed by itself.
@@ -60,6 +64,11 @@ pub(super) struct Cell {
 }
 
 impl Cell {
+    /// Of no unit.
+    pub(super) fn nobody() -> Cell {
+        Cell::new(Time::ZERO)
+    }
+
     pub(super) fn new(now: Time) -> Cell {
         Cell {
             phase: Phase::Idle,
@@ -67,6 +76,7 @@ impl Cell {
             recent: VecDeque::new(),
             verdict: false,
             last: None,
+            broke_off: false,
             ended: Time::ZERO,
             fresh: true,
             fired: false,
@@ -84,5 +94,19 @@ impl Cell {
             shown: State::Disabled,
             since: now,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generation::Unit;
+    use crate::machine::run::Run;
+
+    #[test]
+    fn what_is_kept_of_each_unit_stays_small() {
+        let sizes = [size_of::<Unit>(), size_of::<Cell>(), size_of::<Run>()];
+        let most = [224, 168, 168];
+        assert!(sizes.iter().zip(most).all(|(size, most)| *size <= most), "{sizes:?}");
     }
 }

@@ -8,9 +8,10 @@ use crate::machine::event::{Shutdown, Stage};
 use crate::machine::reason::Reason;
 use crate::spec::Exit;
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 
 /// An end under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Ending {
     pub(super) how: Shutdown,
     /// None: passed.
@@ -71,7 +72,12 @@ fn exit_code(reason: &Reason) -> u8 {
     match reason {
         Reason::Exit(Exit::Code(code)) => *code,
         Reason::Exit(Exit::Signal { signal, .. }) => 128u8.saturating_add(*signal),
-        Reason::Exec(failure) if failure.stage == Stage::Execve && failure.errno == ENOENT => 127,
+        Reason::Exec(failure)
+            if matches!(failure.stage, Stage::Execve | Stage::Interpreter)
+                && failure.errno == ENOENT =>
+        {
+            127
+        }
         Reason::Exec(_) => 126,
         Reason::OutOfMemory => 128 + 9,
         // There was nothing to do.

@@ -55,6 +55,8 @@ pub enum Stage {
     ExecLine,
     /// execve(2) itself.
     Execve,
+    /// The program is there, and the interpreter it names (`#!`, or an ELF loader) is not.
+    Interpreter,
     /// A trigger's listening socket.
     Listen,
     /// The notify socket can not be had.
@@ -83,6 +85,7 @@ impl Stage {
             Stage::EnvFile => "env-file",
             Stage::ExecLine => "exec line",
             Stage::Execve => "execve",
+            Stage::Interpreter => "interpreter",
             Stage::Listen => "listen",
             Stage::Notify => "notify",
         }
@@ -214,7 +217,7 @@ pub enum Event {
     Protocol(RunId, String),
     /// The kernel killed a process of the unit for want of memory.
     OutOfMemory(RunId),
-    /// A trigger fired.
+    /// A trigger fired; of a unit that is none: a connection was accepted for it.
     Fire(Name),
 
     // --- time ------------------------------------------------------------------

@@ -130,7 +130,7 @@ impl Machine {
     /// A run failed by itself; what is left of it is stopped before the next.
     fn failed(&mut self, now: Time, ix: Ix, failure: Failure, empty: bool, out: &mut Vec<Action>) {
         let expected = self.cell(ix).must && !self.planted(Mutant::ExpectedExitCounts);
-        let then = if expected { Then::Idle } else { Then::Fail(failure) };
+        let then = if expected { Then::Idle } else { Then::Fail(Box::new(failure)) };
         self.over(now, ix, then, empty, out);
     }
 
@@ -267,7 +267,7 @@ impl Machine {
             TimerKind::StartTimeout => {
                 let failure = Failure::new(Reason::StartTimeout);
                 let forgiven = self.cell(ix).must && self.planted(Mutant::StartTimeoutForgiven);
-                let then = if forgiven { Then::Idle } else { Then::Fail(failure) };
+                let then = if forgiven { Then::Idle } else { Then::Fail(Box::new(failure)) };
                 self.tell(now, ix, StopReason::StartTimeout, then, out);
             }
             TimerKind::Kill if self.planted(Mutant::NeverKills) => {}

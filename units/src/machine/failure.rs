@@ -9,11 +9,12 @@ use crate::limit;
 use crate::machine::reason::Reason;
 use crate::spec::{Exit, Kind, Live, Restart, RestartLimit, SuccessStatus};
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// One failure of one run, counted when the run is gone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) reason: Reason,
     /// Another try by itself would fail the same way: a missing file, a bad user.
@@ -107,7 +108,8 @@ impl Machine {
         cell.ended = now;
         cell.fresh = false;
         cell.verdict |= is_hopeless || cell.failures >= live.failure_verdict + late;
-        cell.last = Some(failure.reason.clone());
+        cell.last = Some(Box::new(failure.reason.clone()));
+        cell.broke_off = false;
         let failures = match cell.failures {
             _ if constant => 1,
             n if floorless => n.min(9),
@@ -170,7 +172,9 @@ impl Machine {
         if count {
             cell.failures = 0;
             cell.recent.clear();
-            cell.last = None;
+            if !cell.broke_off {
+                cell.last = None;
+            }
         }
         if matches!(cell.phase, Phase::Backoff(_) | Phase::Failed(_)) {
             self.set_phase(ix, Phase::Idle);

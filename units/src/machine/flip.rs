@@ -276,6 +276,7 @@ fn carry(
         cell.verdict = false;
         cell.recent.clear();
         cell.last = None;
+        cell.broke_off = false;
         if matches!(cell.phase, Phase::Backoff(_) | Phase::Failed(_)) {
             cell.phase = Phase::Idle;
         }
@@ -342,6 +343,7 @@ pub(super) fn is_same(one: (&Generation, &Unit), other: (&Generation, &Unit)) ->
         && same_targets(&a.provides, &b.provides)
         && same_targets(&a.wanted_by, &b.wanted_by)
         && same_targets(&a.required_by, &b.required_by)
+        && same_targets(&a.pulled_by, &b.pulled_by)
         && same_targets(a.activates.as_slice(), b.activates.as_slice())
         && dependencies(one) == dependencies(other)
 }

@@ -46,6 +46,7 @@ impl Machine {
         let cell = self.cell(ix);
         match occasion {
             Occasion::Fired => cell.fired && !self.planted(Mutant::FiringPullsNothing),
+            Occasion::Connected => self.is_connected(ix),
             Occasion::Failed => cell.verdict && !self.planted(Mutant::FailurePullsNothing),
             Occasion::Succeeded => {
                 let skipped_too = self.planted(Mutant::SkippedIsSuccess);

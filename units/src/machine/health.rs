@@ -82,7 +82,11 @@ impl Machine {
         named.extend(roots);
         for unit in self.generation.unit_ids().filter(|unit| self.cell(unit.0).needed) {
             let edges = self.graph.edges(unit).iter();
-            let edges = edges.filter(|edge| self.brings_in(unit, edge.kind));
+            let brings = |edge: &&crate::graph::Edge| {
+                let provider = edge.provider.unwrap_or(unit);
+                self.brings_in(unit, edge.kind, provider)
+            };
+            let edges = edges.filter(brings);
             named.extend(edges.map(|edge| edge.target));
         }
         let count = u32::try_from(self.generation.targets.len()).unwrap_or(u32::MAX);

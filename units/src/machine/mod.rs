@@ -10,7 +10,8 @@
 //! that may start, in order. Between the two, a change travels from neighbour to
 //! neighbour as one-step changes of counters ([`spread`]). What is needed at all is
 //! found by one search per change of goal, policy or generation ([`need`],
-//! [`ground`]); a generation is exchanged by one flip ([`flip`]).
+//! [`ground`]); a generation is exchanged by one flip ([`flip`]). All of it but the generation
+//! goes into bytes and comes back from them ([`kept`]).
 //!
 //! There is no clock, no recursion, no I/O, and nothing that depends on the order of
 //! memory: the same events give the same orders. Timers fire at [`Event::Tick`] only.
@@ -38,8 +39,8 @@
 //! Where the design leaves a choice:
 //! - *Optional hard dependencies*: `depends-on: t?` is no dependency while nobody
 //!   provides `t` or it is masked.
-//! - *A mask names a target*; it masks a whole unit where it is the unit's own name, or
-//!   where all the unit's targets are masked.
+//! - *A mask names a target*; it masks a whole unit where it is the unit's own name, where all
+//!   the unit's targets are masked, or where these are names of one thing (an imported unit's are).
 //! - *Failed is the shown state*: a provider on its way down makes its dependents wait; only
 //!   once it is down and failed are they failed (dependency).
 //! - *An unkillable run* is shown failed, opens waits-for and restart-with, and makes hard
@@ -85,6 +86,7 @@ mod failure;
 mod flip;
 mod ground;
 mod health;
+mod kept;
 pub mod mutant;
 pub mod need;
 mod notice;
@@ -118,6 +120,7 @@ use mutant::Mutant;
 use need::Wish;
 use phase::Phase;
 use reason::Refusal;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -128,12 +131,15 @@ use timer::{Key, Timers};
 type Ix = u32;
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// A mistake made on purpose, for the simulator to find.
     #[cfg(feature = "sim")]
+    #[serde(skip)]
     mutant: Option<Mutant>,
+    #[serde(skip)]
     generation: Arc<Generation>,
+    #[serde(skip)]
     graph: Arc<Graph>,
     policy: Policy,
     wish: Wish,
@@ -148,6 +154,7 @@ pub struct Machine {
     /// Names of the removed units that are still up, behind the generation's.
     ghosts: Vec<crate::name::Name>,
     /// Stands in for a cell that is not there.
+    #[serde(skip, default = "Cell::nobody")]
     nobody: Cell,
     runs: BTreeMap<RunId, Ix>,
     next_run: u64,
@@ -190,7 +197,7 @@ impl Machine {
             exit_code: None,
             cells: Vec::new(),
             ghosts: Vec::new(),
-            nobody: Cell::new(Time::ZERO),
+            nobody: Cell::nobody(),
             runs: BTreeMap::new(),
             next_run: 1,
             timers: Timers::default(),

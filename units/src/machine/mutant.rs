@@ -116,6 +116,10 @@ pub enum Mutant {
     PingUnheard,
     /// §6: a reload of its own that times out ends the unit.
     SlowReloadFails,
+    /// §8 accept: a connection brings nobody in.
+    ConnectionPullsNothing,
+    /// §8 accept: a connection outlives the run it is for.
+    ConnectionNeverEnds,
     /// §4 degraded: being active does not end the first start.
     FirstStartForEver,
     /// §4 degraded: a first start degrades.
@@ -188,6 +192,14 @@ pub enum Mutant {
     NoDelay,
     /// §6 delay: the next try never comes.
     BackoffForEver,
+    /// §10: a crash and resume forgets how often units have failed.
+    ResumeForgetsFailures,
+    /// §3 masks: of a unit that is one thing each name has to be masked by itself.
+    NamesApart,
+    /// imported wishes: what pulls a unit in waits for it too.
+    PullWaits,
+    /// imported wishes: what is installed into a unit is not pulled in by it.
+    PullForgotten,
 }
 
 impl Machine {
@@ -297,6 +309,8 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::ActivationNeverEnds, "§8: a success does not end the activation"),
     (Mutant::BesideOwnRun, "§5 may_start: a start beside what can not be killed of an earlier run"),
     (Mutant::RefusalTaken, "§7: a want that is refused stays in the overlay"),
+    (Mutant::ConnectionPullsNothing, "§8 accept: a connection brings nobody in"),
+    (Mutant::ConnectionNeverEnds, "§8 accept: a connection outlives the run it is for"),
     (Mutant::Moody, "§5: the order of starts follows something outside the machine"),
     (Mutant::SuccessFollowed, "§6: a oneshot that succeeded is run again"),
     (Mutant::GoalReplacesAll, "§5: a new goal replaces the runs that both goals need"),
@@ -306,6 +320,16 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::OneTimerATick, "of several timers due one fires"),
     (Mutant::NoDelay, "§6 delay: the next try comes at once"),
     (Mutant::BackoffForEver, "§6 delay: the next try never comes"),
+    (Mutant::ResumeForgetsFailures, "§10: a crash and resume forgets how often units have failed"),
+    (
+        Mutant::NamesApart,
+        "§3 masks: of a unit that is one thing each name has to be masked by itself",
+    ),
+    (Mutant::PullWaits, "imported wishes: what pulls a unit in waits for it too"),
+    (
+        Mutant::PullForgotten,
+        "imported wishes: what is installed into a unit is not pulled in by it",
+    ),
 ];
 
 /// For each invariant of the simulator, by its number, a mutant that it must kill by itself,
@@ -330,6 +354,7 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L16", Mutant::RestartLimitIgnored),
     ("L17", Mutant::SuccessFollowed),
     ("L18", Mutant::GoalReplacesAll),
+    ("L19", Mutant::ResumeForgetsFailures),
     ("L20", Mutant::RunIdTwice),
     ("L21", Mutant::AskingActs),
     ("L22", Mutant::NotedTwice),
@@ -339,6 +364,8 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L26", Mutant::RestartListsIgnored),
     ("L27", Mutant::FailurePullsNothing),
     ("L28", Mutant::ReloadsAlone),
+    ("L29", Mutant::ConnectionNeverEnds),
+    ("L30", Mutant::NamesApart),
 ];
 
 /// Something outside the machine, for [`Mutant::Moody`].

@@ -6,10 +6,11 @@ use crate::graph::Graph;
 use crate::name::Name;
 use crate::spec::DependencyKind;
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What the operator wishes: the goal and what was laid over it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
     /// Of `set-target`.
     pub goal: Vec<Name>,
@@ -35,13 +36,17 @@ pub(super) enum Occasion {
     Failed,
     /// Exited: on-success.
     Succeeded,
+    /// It has a connection that a socket accepted.
+    Connected,
 }
 
 impl Occasion {
+    /// The dependent's; of [`DependencyKind::Accepts`] it is the provider's.
     pub(super) fn of(kind: DependencyKind) -> Option<Occasion> {
         match kind {
             DependencyKind::OnFailure => Some(Occasion::Failed),
             DependencyKind::OnSuccess => Some(Occasion::Succeeded),
+            DependencyKind::Accepts => Some(Occasion::Connected),
             DependencyKind::DependsOn
             | DependencyKind::DependsMs
             | DependencyKind::WaitsFor
@@ -126,8 +131,13 @@ impl Need {
                 late.extend(graph.provider(target).unit().map(|activated| (unit, activated)));
             }
             for edge in graph.edges(unit) {
-                if Occasion::of(edge.kind).is_some_and(|occasion| stands(unit, occasion)) {
-                    late.extend(edge.provider.map(|provider| (unit, provider)));
+                let (Some(occasion), Some(provider)) = (Occasion::of(edge.kind), edge.provider)
+                else {
+                    continue;
+                };
+                let of_provider = occasion == Occasion::Connected;
+                if stands(if of_provider { provider } else { unit }, occasion) {
+                    late.insert((unit, provider));
                 }
             }
         }

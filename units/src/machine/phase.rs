@@ -8,9 +8,10 @@ use super::timer::TimerKind;
 use crate::machine::reason::Reason;
 use crate::spec::Exit;
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 
 /// Where a unit stands.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) enum Phase {
     /// Down, and nothing is known against a start.
     #[default]
@@ -28,7 +29,7 @@ pub(super) enum Phase {
 }
 
 /// A start under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Start {
     pub(super) began: Time,
     /// `start-timeout`.
@@ -40,7 +41,7 @@ pub(super) struct Start {
 }
 
 /// The three forms of active.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Form {
     /// Working.
     Running {
@@ -75,7 +76,7 @@ impl Form {
 }
 
 /// A stop under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Stop {
     pub(super) kill: Kill,
     /// `stop-timeout` has passed.
@@ -84,7 +85,7 @@ pub(super) struct Stop {
 }
 
 /// How far the stop has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kill {
     /// Told; KILL follows then.
     At(Option<Time>),
@@ -95,12 +96,12 @@ pub(super) enum Kill {
 }
 
 /// What comes when the run is gone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Then {
     /// Idle; a unit that is still needed starts again.
     Idle,
     /// The failure is counted.
-    Fail(Failure),
+    Fail(Box<Failure>),
     /// `restart: always` after a success: again after the delay, uncounted.
     Again,
 }

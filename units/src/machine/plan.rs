@@ -37,16 +37,23 @@ struct Draft {
 impl Machine {
     /// The plan of a wish, or its refusal. The machine itself is left alone.
     pub fn plan(&self, now: Time, wish: Event) -> Result<Plan, Refusal> {
+        self.plan_all(now, vec![wish])
+    }
+
+    /// The plan of wishes that are told one after the other at once, or the first refusal.
+    pub fn plan_all(&self, now: Time, wishes: Vec<Event>) -> Result<Plan, Refusal> {
         let mut dry = self.clone();
         let was_up = dry.names_up();
         let mut draft = Draft::default();
         // What is under way ends well, too.
         draft.take_up(&dry);
-        let outcome = dry.step(now, wish);
-        if let Some(refusal) = outcome.refused {
-            return Err(refusal);
+        for wish in wishes {
+            let outcome = dry.step(now, wish);
+            if let Some(refusal) = outcome.refused {
+                return Err(refusal);
+            }
+            draft.note(&dry, outcome.actions);
         }
-        draft.note(&dry, outcome.actions);
         let mut bound = dry.cells.len().saturating_mul(4).saturating_add(16);
         loop {
             let events = draft.events();

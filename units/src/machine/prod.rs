@@ -51,6 +51,7 @@ impl Machine {
 
     pub(super) fn retry(&mut self, names: &[Name]) -> Result<(), Refusal> {
         for ix in self.named(names)? {
+            self.cell_mut(ix).broke_off = false;
             self.forgive(ix, true);
         }
         Ok(())

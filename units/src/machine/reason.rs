@@ -196,6 +196,7 @@ impl fmt::Display for ExecFailure {
             Stage::Condition => return write!(f, "{path} is not so ({stage})"),
             Stage::Directory => write!(f, "cannot make {path} ({stage}): ")?,
             Stage::Root => write!(f, "cannot enter {path} ({stage}): ")?,
+            Stage::Stdio => write!(f, "cannot use {path} ({stage}): ")?,
             Stage::User | Stage::Group => write!(f, "cannot become {path} ({stage}): ")?,
             Stage::Limits | Stage::Controller | Stage::Schedule | Stage::Rights => {
                 write!(f, "cannot set {path} ({stage}): ")?;
@@ -204,9 +205,9 @@ impl fmt::Display for ExecFailure {
             Stage::Fork
             | Stage::Cgroup
             | Stage::Session
-            | Stage::Stdio
             | Stage::ExecLine
             | Stage::Execve
+            | Stage::Interpreter
             | Stage::Notify => write!(f, "cannot run {path} ({stage}): ")?,
         }
         match (self.stage, self.errno) {
@@ -216,6 +217,9 @@ impl fmt::Display for ExecFailure {
                 f.write_str("$MAINPID is asked for and there is no main process")
             }
             (Stage::ExecLine, ENOENT) => f.write_str("the line has no program"),
+            (Stage::Interpreter, ENOENT) => {
+                f.write_str("the interpreter it names (after #!, or its ELF loader) is not there")
+            }
             (_, EINTR) => f.write_str("killed before it was run"),
             (_, errno) => match errno::sentence(errno) {
                 Some(text) => f.write_str(text),

@@ -7,12 +7,13 @@ use crate::machine::event::RunId;
 use crate::name::Name;
 use crate::spec::{Kind, Live, Readiness};
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What a run was started as. Keys of class *live* follow the generation for as long as the run
 /// is not to stop; the rest stays.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Definition {
     pub(super) name: Name,
     pub(super) kind: Kind,
@@ -38,7 +39,7 @@ impl Definition {
 }
 
 /// A run that is up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) definition: Arc<Definition>,

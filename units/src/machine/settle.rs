@@ -162,6 +162,16 @@ impl Machine {
         };
         self.judge(ix);
         self.cell_mut(ix).must = false;
+        // Nobody can be connected again: a failed run is told, and not counted.
+        let then = match then {
+            then if !self.disconnected(ix) => then,
+            Then::Fail(failure) => {
+                let cell = self.cell_mut(ix);
+                (cell.last, cell.broke_off) = (Some(Box::new(failure.reason)), true);
+                Then::Idle
+            }
+            Then::Idle | Then::Again => Then::Idle,
+        };
         match then {
             _ if timed_out
                 && !self.cell(ix).needed
@@ -169,7 +179,7 @@ impl Machine {
             {
                 self.set_phase(ix, Phase::Failed(crate::machine::reason::Reason::StopTimeout));
             }
-            Then::Fail(failure) => self.count(now, ix, failure),
+            Then::Fail(failure) => self.count(now, ix, *failure),
             Then::Again => self.again(now, ix),
             Then::Idle => self.set_phase(ix, Phase::Idle),
         }

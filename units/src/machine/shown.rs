@@ -46,7 +46,7 @@ impl Machine {
             Phase::Starting(run, _) | Phase::Ready(run, _, _) if cell.must => {
                 self.loss(ix, run.lost.as_ref()?)
             }
-            Phase::Starting(_, _) => cell.last.clone().filter(|_| cell.failures > 0),
+            Phase::Starting(_, _) => cell.last.as_deref().cloned().filter(|_| cell.failures > 0),
             Phase::Ready(_, Form::Exited { skipped: Some(condition), .. }, _) => {
                 Some(Reason::Skipped { condition: condition.clone() })
             }
@@ -82,12 +82,13 @@ impl Machine {
             return Some(fault);
         }
         if cell.verdict {
-            return cell.last.clone();
+            return cell.last.as_deref().cloned();
         }
         if !cell.needed {
             let target = self.unit(ix)?.provides.first().copied()?;
             let target = self.generation.target(target)?.name.clone();
-            return self.graph.is_masked(UnitId(ix)).then_some(Reason::Masked { target });
+            let masked = self.graph.is_masked(UnitId(ix)).then_some(Reason::Masked { target });
+            return masked.or_else(|| cell.last.as_deref().cloned().filter(|_| cell.broke_off));
         }
         if cell.bad > 0 {
             return self.reason_by_dependency(ix);

@@ -54,7 +54,8 @@ pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
         | DependencyKind::Before
         | DependencyKind::ReloadWith
         | DependencyKind::OnFailure
-        | DependencyKind::OnSuccess => false,
+        | DependencyKind::OnSuccess
+        | DependencyKind::Accepts => false,
     }
 }
 
@@ -73,7 +74,8 @@ pub(super) fn spoils(kind: DependencyKind, facets: u16) -> bool {
         | DependencyKind::Conflicts
         | DependencyKind::ReloadWith
         | DependencyKind::OnFailure
-        | DependencyKind::OnSuccess => false,
+        | DependencyKind::OnSuccess
+        | DependencyKind::Accepts => false,
     }
 }
 

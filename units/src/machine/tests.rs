@@ -332,3 +332,50 @@ proptest! {
         }
     }
 }
+
+/// One in which something runs, something waits, and something has failed.
+fn busy() -> Machine {
+    let drafts = vec![
+        service("db", &[]),
+        service("web", &[(DependencyKind::DependsOn, "db")]),
+        unit("job", Kind::Oneshot, &[]),
+        unit(
+            "all",
+            Kind::Virtual,
+            &[(DependencyKind::WaitsFor, "web"), (DependencyKind::WaitsFor, "job")],
+        ),
+    ];
+    let (mut machine, _) = boot(drafts, "all");
+    let (db, job) = (run(&machine, "db"), run(&machine, "job"));
+    machine.step(at(1), Event::Executed(db));
+    machine.step(at(2), Event::Ended(job, Exit::Code(1)));
+    machine
+}
+
+#[test]
+fn a_machine_survives_the_way_through_bytes() {
+    let mut machine = busy();
+    let generation = machine.generation().clone();
+    let mut again = Machine::from_kept(&machine.keep(), generation.clone()).unwrap();
+    assert_eq!(format!("{again:?}"), format!("{machine:?}"));
+    let shutdown = || Event::Shutdown(Shutdown::Halt);
+    assert_eq!(again.step(at(3), shutdown()), machine.step(at(3), shutdown()));
+    assert!(Machine::from_kept(&machine.keep(), Arc::default()).is_none(), "of other units");
+    assert!(Machine::from_kept(b"", generation).is_none());
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_machine_is_decoded_without_a_panic(
+        damages in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6),
+    ) {
+        let machine = busy();
+        let mut bytes = machine.keep();
+        for (at, byte) in damages {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        // Whatever else these bytes say: no panic.
+        let _ = Machine::from_kept(&bytes, machine.generation().clone());
+    }
+}

@@ -4,10 +4,11 @@
 
 use super::Ix;
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Which deadline. Of one unit and one moment the earlier in this list comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum TimerKind {
     /// `ready-wait` is over.
     ReadyWait,
@@ -35,7 +36,7 @@ pub(super) enum TimerKind {
 pub(super) type Key = (u32, u32, Ix);
 
 /// All that is armed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Timers(BTreeSet<(Time, Key, TimerKind)>);
 
 impl Timers {

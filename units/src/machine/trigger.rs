@@ -1,12 +1,13 @@
 //! Triggers: what a firing does to the unit it activates, and when the activation
-//! ends.
+//! ends. A socket that accepts has *places* instead: units that are needed while a
+//! connection is theirs, each for one run.
 
 use super::failure;
 use super::mutant::Mutant;
 use super::phase::{Form, Phase};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
-use crate::spec::Kind;
+use crate::spec::{DependencyKind, Kind};
 use crate::time::Time;
 
 impl Machine {
@@ -23,6 +24,10 @@ impl Machine {
         if !matches!(cell.phase, Phase::Ready(_, _, _)) || cell.must || !cell.needed {
             return false;
         }
+        if self.places(trigger.0).next().is_some() {
+            // Who comes is let in, or turned away.
+            return true;
+        }
         let Some(ix) = self.activated(trigger.0) else { return false };
         let activated = self.cell(ix);
         match &activated.phase {
@@ -36,20 +41,90 @@ impl Machine {
         }
     }
 
+    /// Units of which each takes one connection of a socket.
+    fn places(&self, socket: Ix) -> impl Iterator<Item = Ix> {
+        let edges = self.graph.edges(UnitId(socket)).iter();
+        let accepts = edges.filter(|edge| edge.kind == DependencyKind::Accepts);
+        accepts.filter_map(|edge| edge.provider.map(|unit| unit.0))
+    }
+
+    /// Units of this socket of which each could take a connection now.
+    pub fn free_places(&self, socket: UnitId) -> impl Iterator<Item = UnitId> {
+        let free = |ix: &Ix| self.is_free(*ix) && !self.cell(*ix).broken;
+        self.places(socket.0).filter(free).map(UnitId)
+    }
+
+    /// A connection is this unit's, until its run is over.
+    pub fn has_connection(&self, unit: UnitId) -> bool {
+        self.is_connected(unit.0)
+    }
+
+    /// It runs for connections of a socket.
+    pub fn is_place(&self, unit: UnitId) -> bool {
+        self.graph.back(unit).iter().any(|back| back.kind == DependencyKind::Accepts)
+    }
+
+    /// A connection has been accepted for this unit, and its run has not ended.
+    pub(super) fn is_connected(&self, ix: Ix) -> bool {
+        self.cell(ix).fired && !self.is_trigger(ix) && !self.planted(Mutant::ConnectionPullsNothing)
+    }
+
+    fn is_trigger(&self, ix: Ix) -> bool {
+        self.unit(ix).is_some_and(|unit| unit.kind.is_trigger())
+    }
+
+    fn is_free(&self, ix: Ix) -> bool {
+        let cell = self.cell(ix);
+        cell.phase.run().is_none() && !cell.needed && !cell.fired
+    }
+
+    /// A connection came for this unit. Nobody it could come from, or the unit is taken: it
+    /// is nobody's.
+    fn connected(&mut self, ix: Ix) {
+        let listens = |socket: Ix| {
+            let cell = self.cell(socket);
+            let is_socket = self.unit(socket).is_some_and(|unit| unit.kind == Kind::Socket);
+            is_socket && matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must && cell.needed
+        };
+        let mut back = self.graph.back(UnitId(ix)).iter();
+        let accepted =
+            back.any(|back| back.kind == DependencyKind::Accepts && listens(back.dependent.0));
+        if accepted && self.is_free(ix) {
+            self.cell_mut(ix).fired = true;
+            self.cell_mut(ix).broke_off = false;
+            self.search_due = true;
+        }
+    }
+
+    /// A run is over: the connection it was for is, too. True: there was one.
+    pub(super) fn disconnected(&mut self, ix: Ix) -> bool {
+        let over = self.cell(ix).fired
+            && !self.is_trigger(ix)
+            && !self.planted(Mutant::ConnectionNeverEnds);
+        if over {
+            self.cell_mut(ix).fired = false;
+            self.search_due = true;
+        }
+        over
+    }
+
     /// The unit a trigger activates.
     pub(super) fn activated(&self, trigger: Ix) -> Option<Ix> {
         let target = self.unit(trigger)?.activates?;
         self.graph.provider(target).unit().map(|unit| unit.0)
     }
 
-    /// A trigger fired. One that is not needed and active can not.
+    /// A trigger fired. One that is not needed and active can not. Of a unit that is none: a
+    /// connection came for it.
     pub(super) fn fired(&mut self, now: Time, trigger: Ix) {
+        if !self.is_trigger(trigger) {
+            return self.connected(trigger);
+        }
         let cell = self.cell(trigger);
         let active = matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must;
-        let is_trigger = self.unit(trigger).is_some_and(|unit| unit.kind.is_trigger());
         let active = active || self.planted(Mutant::SleepingTriggerFires);
         let restarts = self.planted(Mutant::FiringRestarts);
-        if !is_trigger || !active || !cell.needed {
+        if !active || !cell.needed {
             return;
         }
         let Some(ix) = self.activated(trigger) else { return };
@@ -88,7 +163,7 @@ impl Machine {
     /// A socket's firing holds this unit: exit 0 is success.
     pub(super) fn is_served(&self, ix: Ix) -> bool {
         let is_socket = |ix: &Ix| self.unit(*ix).is_some_and(|unit| unit.kind == Kind::Socket);
-        self.firing(ix).iter().any(is_socket)
+        self.is_connected(ix) || self.firing(ix).iter().any(is_socket)
     }
 
     /// The run of an activated unit has succeeded.
@@ -96,6 +171,7 @@ impl Machine {
         if self.planted(Mutant::ActivationNeverEnds) {
             return;
         }
+        self.disconnected(ix);
         for trigger in self.firing(ix) {
             self.cell_mut(trigger).fired = false;
             self.search_due = true;

@@ -45,8 +45,11 @@ impl Machine {
     }
 
     /// A dependency of this kind makes the provider needed now, provided that the unit is.
-    pub fn brings_in(&self, unit: UnitId, kind: DependencyKind) -> bool {
-        let stands = |occasion| self.stands(unit.0, occasion);
+    pub fn brings_in(&self, unit: UnitId, kind: DependencyKind, provider: UnitId) -> bool {
+        let stands = |occasion| {
+            let of = if occasion == Occasion::Connected { provider } else { unit };
+            self.stands(of.0, occasion)
+        };
         kind.pulls_in() || Occasion::of(kind).is_some_and(stands)
     }
 
@@ -77,7 +80,7 @@ impl Machine {
 
     /// Its last failure, until it is forgiven.
     pub fn last_failure(&self, unit: UnitId) -> Option<&Reason> {
-        self.cell(unit.0).last.as_ref()
+        self.cell(unit.0).last.as_deref()
     }
 
     /// A trigger that has fired, and whose activation has not ended.
@@ -88,6 +91,11 @@ impl Machine {
     /// Its present run.
     pub fn run(&self, unit: UnitId) -> Option<RunId> {
         self.cell(unit.0).phase.run().map(|run| run.id)
+    }
+
+    /// It failed and is not tried again by itself.
+    pub fn has_failed_for_good(&self, unit: UnitId) -> bool {
+        matches!(self.cell(unit.0).phase, Phase::Failed(_))
     }
 
     /// Starting, active or stopping.

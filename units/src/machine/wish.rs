@@ -40,10 +40,30 @@ pub(super) fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
 
 impl Machine {
     /// What `-y` drops is a mask until the next boot.
-    fn effective(policy: &Policy, wish: &Wish) -> Policy {
+    pub(super) fn effective(policy: &Policy, wish: &Wish) -> Policy {
         let mut policy = policy.clone();
         policy.mask.extend(wish.drop.iter().cloned());
         policy
+    }
+
+    /// What the graph is to be resolved from: a broken rule of the graph is broken here, in what
+    /// it is told.
+    fn told_to_the_graph(&self, generation: &Arc<Generation>) -> Arc<Generation> {
+        let apart = self.planted(Mutant::NamesApart);
+        let waits = self.planted(Mutant::PullWaits);
+        if !apart && !waits && !self.planted(Mutant::PullForgotten) {
+            return Arc::clone(generation);
+        }
+        let mut other = Generation::clone(generation);
+        for unit in &mut other.units {
+            unit.is_one &= !apart;
+            if !apart {
+                let pulled = std::mem::take(&mut unit.pulled_by);
+                let named = unit.wanted_by.iter().chain(pulled.iter().filter(|_| waits));
+                unit.wanted_by = named.copied().collect();
+            }
+        }
+        Arc::new(other)
     }
 
     fn consider(&self, generation: &Arc<Generation>, policy: Policy, wish: Wish) -> Candidate {
@@ -52,7 +72,7 @@ impl Machine {
             (Arc::clone(&self.graph), Vec::new())
         } else {
             let effective = Machine::effective(&policy, &wish);
-            let (graph, faults) = Graph::resolve(generation, &effective);
+            let (graph, faults) = Graph::resolve(&self.told_to_the_graph(generation), &effective);
             (Arc::new(graph), faults)
         };
         let stands = |unit: UnitId, occasion: Occasion| {

@@ -7,7 +7,7 @@ use crate::machine::event::{Event, Stage};
 use crate::machine::reason::State;
 use crate::name::Name;
 use crate::sim::set::Set;
-use crate::spec::{Exit, Kind, Readiness};
+use crate::spec::{DependencyKind as D, Exit, Kind, Readiness};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -190,15 +190,46 @@ impl Oracle {
     /// The run succeeded: the activation ends.
     fn succeed(&mut self, unit: usize) {
         self.firing(unit).iter().for_each(|trigger| self.stored[trigger].fired = false);
+        self.disconnect(unit);
+    }
+
+    /// It has a connection that some socket accepted.
+    pub fn is_connected(&self, unit: usize) -> bool {
+        self.stored[unit].fired && self.unit(unit).is_some_and(|unit| !unit.kind.is_trigger())
+    }
+
+    /// A run is over, and with it its connection.
+    pub(super) fn disconnect(&mut self, unit: usize) -> bool {
+        let connected = self.is_connected(unit);
+        self.stored[unit].fired &= !connected;
+        connected
+    }
+
+    /// A connection came for a unit that is free.
+    fn connect(&mut self, unit: usize) {
+        let listening = self.active();
+        let accepted = self.graph.all().any(|(from, edge)| {
+            let is_socket = self.unit(from).is_some_and(|unit| unit.kind == Kind::Socket);
+            edge.kind == D::Accepts && edge.to == Some(unit) && is_socket && listening.has(from)
+        });
+        let it = &mut self.stored[unit];
+        it.fired |= accepted && it.run.is_none() && !self.needed.has(unit);
     }
 
     /// By a socket: exit 0 is success.
     fn served(&self, unit: usize) -> bool {
         let socket = |trigger: usize| self.unit(trigger).is_some_and(|it| it.kind == Kind::Socket);
-        self.firing(unit).iter().any(socket)
+        self.is_connected(unit) || self.firing(unit).iter().any(socket)
     }
 
     fn fire(&mut self, name: &Name) -> Option<()> {
+        let place = self.universe.unit(name);
+        if let Some(unit) =
+            place.filter(|it| self.unit(*it).is_some_and(|it| !it.kind.is_trigger()))
+        {
+            self.connect(unit);
+            return None;
+        }
         let trigger = self.universe.unit(name).filter(|unit| self.active().has(*unit))?;
         let unit = self.activates(trigger)?;
         let (now, stopping) = (self.now, self.must_stop());

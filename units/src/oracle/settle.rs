@@ -6,7 +6,7 @@ use crate::machine::event::{Event, RunId};
 
 use crate::machine::reason::State;
 use crate::policy::Policy;
-use crate::sim::graph::{Graph, Universe};
+use crate::sim::graph::{Edge, Graph, Universe};
 use crate::sim::set::Set;
 use crate::spec::{DependencyKind as D, Exit, Kind, Live, Restart, RestartLimit};
 use crate::time::Time;
@@ -83,7 +83,8 @@ impl Oracle {
 
     /// A unit may have come to an end, or from it, that brings others in.
     fn look_at_ends(&mut self) {
-        if self.graph.all().any(|(_, edge)| edge.kind.pulls_in_at_end()) {
+        let ends = |edge: &Edge| edge.kind.pulls_in_at_end() || edge.kind == D::Accepts;
+        if self.graph.all().any(|(_, edge)| ends(edge)) {
             self.renew_need();
         }
     }
@@ -224,6 +225,7 @@ impl Oracle {
     /// Nothing of the run is left: what its end counts as.
     pub(super) fn over(&mut self, unit: usize) {
         let (now, present) = (self.now, self.unit(unit).map(|unit| unit.live.clone()));
+        let connected = self.disconnect(unit);
         let it = &mut self.stored[unit];
         let (Some(run), Some(live)) = (it.run.take(), present) else {
             *it = Stored::default();
@@ -237,6 +239,7 @@ impl Oracle {
             _ if !self.needed.has(unit) => {
                 it.rest = if run.killed { Rest::Failed } else { it.rest };
             }
+            _ if connected => {}
             None if run.again => it.rest = Rest::Backoff(now.after(live.restart_delay)),
             None => {}
             Some(why) => {

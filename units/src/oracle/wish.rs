@@ -13,6 +13,10 @@ use crate::spec::{DependencyKind as D, OnChange};
 use std::sync::Arc;
 
 impl Oracle {
+    pub(crate) fn is_masked(&self, name: &Name) -> bool {
+        self.policy.mask.contains(name) || self.drop.contains(name)
+    }
+
     pub(super) fn provider(&self, name: &Name) -> Option<usize> {
         self.graph.provider[self.universe.target(name)?]
     }

@@ -11,6 +11,10 @@ impl Reader<'_> {
     pub(super) fn conditions(&mut self) -> Vec<Condition> {
         let mut all = Vec::new();
         for (class, assert) in [("condition", false), ("assert", true)] {
+            // Most units have none: there are dozens of keys to look for.
+            if !self.keys().iter().any(|key| key.starts_with(class)) {
+                continue;
+            }
             for kind in ConditionKind::ALL {
                 let key = format!("{class}-{}", kind.as_str());
                 let read = |text: &str| condition(*kind, text, assert);

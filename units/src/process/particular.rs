@@ -7,8 +7,8 @@ use crate::field::Field;
 use crate::limit;
 use crate::meaning::Reader;
 use crate::spec::{
-    Directories, DirectoryKind, Ending, ExecLine, Keep, KillMode, Kind, MainPid, OomPolicy,
-    Particular, Privileges,
+    Directories, DirectoryKind, Ending, ExecLine, FdStore, Keep, KillMode, Kind, MainPid,
+    OomPolicy, Particular, Privileges,
 };
 use crate::value::{self, Mistake, mistake};
 
@@ -39,12 +39,23 @@ impl Reader<'_> {
             main_pid: self.main_pid(kind),
             watchdog: self.value("watchdog", None, value::timeout),
             wait_file: self.paths("wait-file"),
+            fd_store: self.fd_store(),
             ignore_sigpipe: self.value("ignore-sigpipe", false, value::boolean),
             lenient: false,
         };
         let wanted = particular.is_any() || self.field("exec-stop").is_some();
         particular.lenient = self.manifest.imported && wanted;
         particular.is_any().then(|| Box::new(particular))
+    }
+
+    fn fd_store(&mut self) -> FdStore {
+        let most = self.number("fd-store-max", 0, limit::STORED).unwrap_or(0);
+        let keep = match self.choice("fd-store-preserve", &["no", "restart", "yes"]) {
+            Some(0) => Keep::No,
+            Some(2) => Keep::Yes,
+            Some(_) | None => Keep::Restart,
+        };
+        if most == 0 { FdStore::default() } else { FdStore { most, keep } }
     }
 
     /// Each of one value or a list; None where the key is not there.
@@ -122,7 +133,7 @@ impl Reader<'_> {
         let mut all = Vec::new();
         for kind in DirectoryKind::ALL {
             let key = kind.key();
-            let mode = self.value(&format!("{key}-mode"), 0o755, mode);
+            let mode = self.value(mode_key(kind), 0o755, mode);
             let Some(names) = self.words(key, relative) else { continue };
             if !names.is_empty() {
                 all.push(Directories { kind, names, mode });
@@ -246,6 +257,17 @@ pub(super) fn relative(text: &str) -> Result<String, Mistake> {
         return Ok(text.to_string());
     }
     mistake(format!("`{text}` is no relative path"), "a name, or names with `/` between; no `..`")
+}
+
+/// The key of their mode.
+const fn mode_key(kind: DirectoryKind) -> &'static str {
+    match kind {
+        DirectoryKind::Runtime => "runtime-dir-mode",
+        DirectoryKind::State => "state-dir-mode",
+        DirectoryKind::Cache => "cache-dir-mode",
+        DirectoryKind::Log => "log-dir-mode",
+        DirectoryKind::Config => "config-dir-mode",
+    }
 }
 
 #[cfg(test)]

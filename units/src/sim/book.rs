@@ -4,7 +4,7 @@
 //! either of them believes.
 
 use crate::machine::event::{Event, RunId};
-use crate::sim::graph::Graph;
+use crate::sim::graph::{Graph, Universe};
 use crate::sim::set::Set;
 use crate::spec::{DependencyKind, Exit, Kind};
 use crate::time::Time;
@@ -49,6 +49,8 @@ pub struct Book {
     pub failing: Set,
     /// Units whose last run ended as their restart-except says, and to whom nothing happened since.
     pub barred: Set,
+    /// Units for which a connection came since they were last started.
+    pub called: Set,
     /// After a failure, when it may start again at the earliest.
     pub quiet_until: BTreeMap<usize, Time>,
     /// By when all must be over, once the end has been asked for; and that it is.
@@ -127,10 +129,18 @@ impl Book {
         }
     }
 
+    /// A connection may have come.
+    pub fn call(&mut self, event: &Event, universe: &Universe) {
+        if let Event::Fire(name) = event {
+            self.called = self.called.or(universe.unit(name).into_iter().collect());
+        }
+    }
+
     /// A run begins.
     pub fn start(&mut self, now: Time, id: RunId, unit: usize, kind: Kind, graph: &Graph) {
         let to = |kinds: fn(DependencyKind) -> bool| -> Set { graph.to(unit, kinds) };
         self.orders += 1;
+        self.called = self.called.less(Set::EMPTY.with(unit));
         self.last.insert(unit, id);
         self.runs.insert(
             id,

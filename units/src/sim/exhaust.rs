@@ -108,6 +108,7 @@ fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D]) -> Sheet {
             edges: edges.map(|(to, edge)| (kinds[edge - 1], to, false)).collect(),
             wanted_by: Vec::new(),
             required_by: Vec::new(),
+            pulled_by: Vec::new(),
             activates: None,
             live,
             readiness: sheet::readiness(kind),
@@ -115,6 +116,7 @@ fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D]) -> Sheet {
             has_exec_reload: false,
             run_hash: 1,
             broken: false,
+            is_one: false,
         }
     };
     Sheet {
@@ -153,36 +155,44 @@ pub fn search(world: &Sheet, depth: usize, counts: &mut Counts) -> Result<(), St
         runs: BTreeMap::new(),
     };
     let boot = Event::Boot { generation, targets: top(1 << (units - 1)) };
-    let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut path = vec![(root.after(boot, &universe, counts).map_err(|e| e.to_string())?, 0)];
-    let mut names: Vec<String> = Vec::new();
-    // Depth first with its own stack: a node, and which of its events comes next.
-    while let Some((node, next)) = path.last_mut() {
-        let events =
-            if names.len() < depth { node.events(units, &universe, &top) } else { Vec::new() };
-        let Some(event) = events.get(*next).cloned() else {
-            path.pop();
-            names.pop();
-            continue;
-        };
-        *next += 1;
-        let name = format!("{event:?}");
-        let child = node.after(event, &universe, counts).map_err(|difference| {
-            format!("{world:?}\n{}\n{name}\n{difference}", names.join("\n"))
-        })?;
-        // Met before with as many events still to come: nothing new behind it.
-        let at = names.len() + 1;
-        let met = seen.entry(child.fingerprint()).or_insert(usize::MAX);
-        if *met == usize::MAX {
-            counts.states += 1;
+    let boot = root.after(&boot, &universe, counts)?;
+    let mut seen = BTreeSet::new();
+    // How each state that was met first was reached: by which event, from which other.
+    let mut trail: Vec<(Option<usize>, Event)> = Vec::new();
+    // Breadth first, so that each state is gone on from once, with the most events still to come.
+    let mut level = vec![(boot, None)];
+    for depth_left in (0..depth).rev() {
+        let mut next = Vec::new();
+        for (node, reached) in level {
+            for event in node.events(units, &universe, &top) {
+                let child = node.after(&event, &universe, counts).map_err(|difference| {
+                    let path = way(&trail, reached).join("\n");
+                    format!("{world:?}\n{path}\n{event:?}\n{difference}")
+                })?;
+                if !seen.insert(child.fingerprint()) {
+                    continue;
+                }
+                counts.states += 1;
+                if depth_left > 0 {
+                    trail.push((reached, event));
+                    next.push((child, Some(trail.len() - 1)));
+                }
+            }
         }
-        if *met > at {
-            *met = at;
-            path.push((child, 0));
-            names.push(name);
-        }
+        level = next;
     }
     Ok(())
+}
+
+/// The events that lead to a state, first one first.
+fn way(trail: &[(Option<usize>, Event)], mut at: Option<usize>) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Some((before, event)) = at.and_then(|at| trail.get(at)) {
+        names.push(format!("{event:?}"));
+        at = *before;
+    }
+    names.reverse();
+    names
 }
 
 impl Node {
@@ -223,18 +233,18 @@ impl Node {
     /// One event to both; errors where they differ.
     fn after(
         &self,
-        event: Event,
+        event: &Event,
         universe: &Universe,
         counts: &mut Counts,
     ) -> Result<Node, String> {
         let mut next = self.clone();
         counts.events += 1;
-        if event == Event::Tick {
+        if *event == Event::Tick {
             next.now = next.oracle.next_due().unwrap_or(next.now).max(next.now);
         }
         let (actions, refused) = next.subject.step(next.now, event.clone());
         let orders = compare::orders(universe, &actions);
-        let (deeds, law) = next.oracle.step(next.now, &event);
+        let (deeds, law) = next.oracle.step(next.now, event);
         if refused != law {
             return Err(format!("refused {refused}, by the law {law}"));
         }
@@ -242,7 +252,7 @@ impl Node {
         compare::same_orders(&orders, &deeds).map_err(same)?;
         compare::same_states(&next.oracle, &next.subject.see(universe)).map_err(same)?;
         counts.agreed += 1;
-        next.world(&event, &orders);
+        next.world(event, &orders);
         Ok(next)
     }
 

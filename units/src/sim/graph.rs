@@ -90,7 +90,9 @@ impl Graph {
         };
         let seen = |unit: &Unit| {
             let mut targets = unit.provides.iter().map(|t| &universe.targets[t.index()]);
-            !is_masked(&unit.name) && targets.any(|target| !is_masked(target))
+            let hidden = targets.clone().filter(|target| is_masked(target)).count();
+            let seen = if unit.is_one { hidden == 0 } else { targets.any(|it| !is_masked(it)) };
+            !is_masked(&unit.name) && seen
         };
         let unmasked: Set = each().filter(|(_, unit)| seen(unit)).map(|(me, _)| me).collect();
         let mut graph = Graph {
@@ -112,10 +114,15 @@ impl Graph {
             }
             graph.provider.push(preferred.or(open.iter().next()));
         }
-        for (me, unit) in each().filter(|(_, unit)| unit.fault.is_none()) {
+        for (me, unit) in each() {
             let disabled = any(unit, &|name| policy.disable.contains(name));
             let enabled = enabled_by_default || any(unit, &|name| policy.enable.contains(name));
-            graph.connect(me, unit, unmasked.has(me), enabled && !disabled);
+            if unit.fault.is_none() {
+                graph.connect(me, unit, unmasked.has(me));
+            }
+            if enabled && !disabled && unmasked.has(me) {
+                graph.install(me, unit);
+            }
         }
         for edges in &mut graph.edges {
             edges.sort();
@@ -130,7 +137,7 @@ impl Graph {
     }
 
     /// The edges that the lists of `me` say.
-    fn connect(&mut self, me: usize, unit: &Unit, unmasked: bool, enabled: bool) {
+    fn connect(&mut self, me: usize, unit: &Unit, unmasked: bool) {
         for dependency in &unit.dependencies {
             let (kind, target) = (dependency.kind, dependency.target.index());
             let (to, optional) = (self.provider[target], dependency.optional);
@@ -144,8 +151,16 @@ impl Graph {
                 _ => self.edges[me].push(Edge { to, kind, target, optional }),
             }
         }
-        let lists = [(&unit.wanted_by, D::WaitsFor), (&unit.required_by, D::DependsMs)];
-        for (list, kind) in lists.into_iter().filter(|_| enabled && unmasked) {
+    }
+
+    /// The edges that others have for `me`'s sake, broken or not.
+    fn install(&mut self, me: usize, unit: &Unit) {
+        let lists = [
+            (&unit.wanted_by, D::WaitsFor),
+            (&unit.required_by, D::DependsMs),
+            (&unit.pulled_by, D::Wants),
+        ];
+        for (list, kind) in lists {
             for from in list.iter().filter_map(|target| self.provider[target.index()]) {
                 for target in unit.provides.iter().map(|target| target.index()) {
                     let to = self.provider[target];

@@ -242,13 +242,14 @@ impl<'a> Runner<'a> {
         let live = about.and_then(|unit| self.oracle.unit(unit)).map(|unit| unit.live.clone());
         let live = live.unwrap_or_else(|| sheet::live(Kind::Virtual).into());
         let stops = about.is_some_and(|unit| self.oracle.must_stop().has(unit));
-        let expected = stops || ends.is_some_and(|exit| live.success_status.lists(exit));
+        // What was for a connection is over with it: what follows is a start of its own.
+        let served = about.is_some_and(|unit| self.oracle.is_connected(unit));
+        let expected = stops || served || ends.is_some_and(|e| live.success_status.lists(e));
         let over = about.and_then(|unit| self.book.of(unit)).is_none_or(|run| run.died || late);
-        if ends.is_some_and(|exit| live.restart_except.lists(exit)) && !over && !stops {
+        if ends.is_some_and(|exit| live.restart_except.lists(exit)) && !over && !(stops || served) {
             self.book.bar(&event);
         }
-        let delay = live.restart_delay.min(live.restart_delay_max);
-        self.book.fact(self.now, &event, expected, delay);
+        self.book.fact(self.now, &event, expected, live.restart_delay.min(live.restart_delay_max));
         let (actions, refused) = self.subject.step(self.now, event.clone());
         let orders = compare::orders(&self.universe, &actions);
         let after = self.subject.see(&self.universe);
@@ -304,6 +305,7 @@ impl<'a> Runner<'a> {
 
     /// The world does as told.
     fn carry_out(&mut self, event: &Event, orders: &[Order], after: &Seen) {
+        self.book.call(event, &self.universe);
         for order in orders {
             match order {
                 Order::Start(unit, id) => {

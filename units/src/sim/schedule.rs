@@ -8,8 +8,8 @@ use crate::name::Name;
 use crate::sim::chance::Chance;
 use crate::sim::fault::{FAULTS, Fault, Rates};
 use crate::sim::graph::Universe;
-use crate::sim::shape;
 use crate::sim::sheet::Sheet;
+use crate::sim::{place, shape};
 use crate::spec::DependencyKind as D;
 use crate::time::Time;
 use std::time::Duration;
@@ -180,12 +180,7 @@ impl Wish {
             Kindly::ReloadUnit => Event::ReloadUnit(vec![name(any(dice)?)]),
             Kindly::Retry => Event::Retry(vec![name(any(dice)?)]),
             Kindly::Fire => {
-                let triggers: Vec<usize> = sheet
-                    .units
-                    .iter()
-                    .filter(|(_, entry)| entry.activates.is_some())
-                    .map(|(unit, _)| *unit)
-                    .collect();
+                let triggers = place::that_fire(sheet);
                 Event::Fire(universe.units[dice.pick(&triggers)?].clone())
             }
             Kindly::Shutdown => Event::Shutdown(Shutdown::Exit(dice.below(3) as u8)),

@@ -6,6 +6,7 @@
 use crate::settings::Settings;
 use crate::sim::chance::Chance;
 use crate::sim::sheet::{EXTRA, Entry, Sheet, UNITS, live, readiness};
+use crate::sim::{foreign, place};
 use crate::spec::{
     DependencyKind as D, Kind, Live, OnChange, Readiness, Restart, RestartLimit, SuccessStatus,
 };
@@ -63,6 +64,14 @@ pub fn draw(seed: u64) -> World {
     if dice.percent(40) {
         sheet.rich = true;
         enrich(&mut sheet, &numbers, &mut dice);
+    }
+    let mut dice = Chance::of(seed, 5, 0);
+    if dice.percent(50) {
+        place::draw(&mut sheet, &numbers, &mut dice);
+    }
+    let mut dice = Chance::of(seed, 6, 0);
+    if dice.percent(30) {
+        foreign::draw(&mut sheet, &numbers, &mut dice);
     }
     World { sheet, shape, top: numbers.last().copied().unwrap_or(0) }
 }
@@ -153,6 +162,7 @@ pub fn entry(dice: &mut Chance, unit: usize, top: bool) -> Entry {
         edges: Vec::new(),
         wanted_by: Vec::new(),
         required_by: Vec::new(),
+        pulled_by: Vec::new(),
         activates: None,
         live,
         readiness: ready,
@@ -160,6 +170,7 @@ pub fn entry(dice: &mut Chance, unit: usize, top: bool) -> Entry {
         has_exec_reload: process && kind != Kind::Oneshot && dice.percent(30),
         run_hash: dice.draw() | 1,
         broken: false,
+        is_one: false,
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Entry {
     pub wanted_by: Vec<usize>,
     /// Target numbers.
     pub required_by: Vec<usize>,
+    /// Target numbers.
+    pub pulled_by: Vec<usize>,
     /// Target number.
     pub activates: Option<usize>,
     /// Keys of class live.
@@ -52,6 +54,8 @@ pub struct Entry {
     pub run_hash: u64,
     /// Its text is no unit.
     pub broken: bool,
+    /// Its targets are names of one thing.
+    pub is_one: bool,
 }
 
 /// A set of units with settings and policy.
@@ -72,6 +76,12 @@ pub struct Sheet {
     pub rich: bool,
 }
 
+/// Nobody behind it would be an error.
+fn is_loud(kind: DependencyKind) -> bool {
+    use DependencyKind as D;
+    matches!(kind, D::DependsOn | D::DependsMs | D::WaitsFor | D::RequiresActive | D::Accepts)
+}
+
 impl Sheet {
     /// The generation that a loader would make of it. Edges to targets that nobody
     /// provides any more are left out of it, but for optional ones and orderings.
@@ -84,11 +94,7 @@ impl Sheet {
                 candidates[*target].extend(id(*unit));
             }
         }
-        let targets = |list: &[usize]| list.iter().map(|t| TargetId(*t as u32)).collect();
-        let hard = |kind| {
-            use DependencyKind as D;
-            matches!(kind, D::DependsOn | D::DependsMs | D::WaitsFor | D::RequiresActive)
-        };
+        let targets = |list: &[usize]| list.iter().map(|t| TargetId(*t as u32)).collect::<Vec<_>>();
         let units = self.units.iter().map(|(unit, entry)| Unit {
             name: universe.units[*unit].clone(),
             at: place(*unit),
@@ -102,7 +108,7 @@ impl Sheet {
                 .edges
                 .iter()
                 .filter(|(kind, target, optional)| {
-                    *optional || !hard(*kind) || !candidates[*target].is_empty()
+                    *optional || !is_loud(*kind) || !candidates[*target].is_empty()
                 })
                 .map(|(kind, target, optional)| Dependency {
                     kind: *kind,
@@ -112,8 +118,9 @@ impl Sheet {
                     line: 1,
                 })
                 .collect(),
-            wanted_by: targets(&entry.wanted_by),
-            required_by: targets(&entry.required_by),
+            wanted_by: targets(&entry.wanted_by).into(),
+            required_by: targets(&entry.required_by).into(),
+            pulled_by: targets(&entry.pulled_by).into(),
             activates: entry
                 .activates
                 .filter(|target| !candidates[*target].is_empty())
@@ -124,11 +131,10 @@ impl Sheet {
             has_exec_reload: entry.has_exec_reload,
             run_hash: entry.run_hash,
             run: std::sync::Arc::default(),
-            fault: entry
-                .broken
-                .then(|| Fault { at: place(*unit), message: "drawn broken".to_string() }),
+            fault: entry.broken.then(|| Box::new(drawn_broken(place(*unit)))),
             source: None,
             opt_in: false,
+            is_one: entry.is_one,
         });
         let units = units.collect();
         let names = universe.targets.iter().zip(candidates);
@@ -162,6 +168,10 @@ impl Sheet {
 
 fn place(unit: usize) -> Place {
     Place { file: format!("u{unit:02}.yaml").into(), line: 1, column: 1 }
+}
+
+fn drawn_broken(at: Place) -> Fault {
+    Fault { at, message: "drawn broken".to_string() }
 }
 
 /// The settings every world begins with.

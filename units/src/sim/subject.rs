@@ -55,8 +55,9 @@ impl Subject {
         (outcome.actions, outcome.refused.is_some())
     }
 
-    /// Asks it all it can be asked; hands back the whole of it before and after, as digests.
-    pub fn ask(&mut self, now: Time) -> (u64, u64) {
+    /// Asks it all it can be asked, then goes on with the machine that a crash and a resume would
+    /// give; hands back the whole of it before, after the questions, and resumed, as digests.
+    pub fn ask(&mut self, now: Time) -> (u64, u64, u64) {
         let before = Digest::of(&self.machine);
         if self.acts {
             self.machine.step(now, Event::Shutdown(Shutdown::Halt));
@@ -69,8 +70,16 @@ impl Subject {
         for id in generation.unit_ids() {
             _ = (machine.why(id), machine.reason(id), machine.next_try(id), machine.since(id));
         }
-        _ = (view::graph(machine), machine.degraded(), machine.coincidental(), machine.system());
-        (before, Digest::of(machine))
+        _ = (
+            view::graph(machine, &view::Facts::default()),
+            machine.degraded(),
+            machine.coincidental(),
+            machine.system(),
+        );
+        let (asked, resumed) = (Digest::of(machine), machine.resumed());
+        let after = resumed.as_ref().map_or(0, Digest::of);
+        self.machine = resumed.unwrap_or_else(|| self.machine.clone());
+        (before, asked, after)
     }
 
     /// Its public answers.

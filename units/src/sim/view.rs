@@ -100,8 +100,9 @@ pub struct View<'a> {
     pub is: &'a Oracle,
     /// What was seen up to before the event's orders.
     pub book: &'a Book,
-    /// The whole of the machine before and after it was asked all it can be asked.
-    pub asked: Option<(u64, u64)>,
+    /// The whole of the machine before it was asked all it can be asked, after that, and after a
+    /// crash and a resume.
+    pub asked: Option<(u64, u64, u64)>,
 }
 
 /// What an invariant says: nothing, or what is wrong.

@@ -3,7 +3,7 @@
 //! none of it pays one byte, and so that the quick way of starting a process
 //! (see `init/src/spawn`) knows by one look that it will do.
 
-use super::{ExecLine, Log};
+use super::{ExecLine, FdStore, Keep, Log};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub struct Particular {
     pub watchdog: Option<Duration>,
     /// Paths that have to exist before the first command; looked for until the start times out.
     pub wait_file: Vec<String>,
+    /// Descriptors that init keeps for it.
+    pub fd_store: FdStore,
     /// SIGPIPE is ignored, not deadly.
     pub ignore_sigpipe: bool,
     /// From an imported file: a limit of its cgroup that can not be set is a warning, and its
@@ -285,18 +287,6 @@ impl DirectoryKind {
             DirectoryKind::Config => "CONFIGURATION_DIRECTORY",
         }
     }
-}
-
-/// `runtime-dir-keep`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Keep {
-    /// Removed at every stop.
-    #[default]
-    No,
-    /// Kept when the unit is started again.
-    Restart,
-    /// Kept.
-    Yes,
 }
 
 /// Scheduling. None: as init's own.

@@ -1,7 +1,7 @@
 //! What it takes to run a unit's processes: the keys of class *run*.
 
 use super::{
-    Credentials, DirectoryKind, Keep, Kind, Log, NotifyAccess, Particular, Readiness, ResourceLimit,
+    Credentials, DirectoryKind, Kind, Log, NotifyAccess, Particular, Readiness, ResourceLimit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -157,4 +157,25 @@ impl Run {
         let signal = self.particular.as_ref().and_then(|p| p.ending.reload_signal);
         !self.exec_reload.is_empty() || signal.is_some()
     }
+}
+
+/// `fd-store-*`: descriptors that a service hands to init and gets back from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FdStore {
+    /// How many at most; 0: none are taken.
+    pub most: u16,
+    /// Until when: the end of the run, of being needed, or of the unit.
+    pub keep: Keep,
+}
+
+/// `runtime-dir-keep`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Keep {
+    /// Removed at every stop.
+    #[default]
+    No,
+    /// Kept when the unit is started again.
+    Restart,
+    /// Kept.
+    Yes,
 }

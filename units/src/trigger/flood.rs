@@ -4,11 +4,14 @@
 
 use crate::limit;
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The firings of one trigger.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flood {
+    /// So many are too many.
+    most: u32,
     since: Time,
     count: u32,
     rests_until: Option<Time>,
@@ -16,18 +19,29 @@ pub struct Flood {
     rests: u32,
 }
 
+impl Default for Flood {
+    fn default() -> Flood {
+        Flood::of(limit::FIRINGS)
+    }
+}
+
 impl Flood {
+    /// So many within [`limit::FIRING_SPAN`] are a flood.
+    pub fn of(most: u32) -> Flood {
+        Flood { most, since: Time::ZERO, count: 0, rests_until: None, rests: 0 }
+    }
+
     /// It fired. True: it has to rest from now on.
     pub fn fired(&mut self, now: Time) -> bool {
         if now.since(self.since) > limit::FIRING_SPAN {
             // A span that was not filled: what came before is forgotten.
-            if self.count < limit::FIRINGS {
+            if self.count < self.most {
                 self.rests = 0;
             }
             (self.since, self.count) = (now, 0);
         }
         self.count = self.count.saturating_add(1);
-        if self.count < limit::FIRINGS {
+        if self.count < self.most {
             return false;
         }
         self.rests = self.rests.saturating_add(1);

@@ -10,7 +10,6 @@ pub mod address;
 pub mod calendar;
 mod elapse;
 pub mod flood;
-pub mod glob;
 mod normal;
 #[cfg(feature = "text")]
 mod reading;
@@ -92,8 +91,16 @@ pub struct Socket {
     pub accept: bool,
     /// Of those at once.
     pub max_connections: u32,
+    /// Of one address, or of one uid; 0: no limit of its own.
+    pub max_per_source: u32,
     /// SO_KEEPALIVE.
     pub keepalive: bool,
+    /// TCP_KEEPIDLE.
+    pub keepalive_time: Option<Duration>,
+    /// TCP_KEEPINTVL.
+    pub keepalive_interval: Option<Duration>,
+    /// TCP_KEEPCNT.
+    pub keepalive_probes: Option<u32>,
     /// TCP_NODELAY.
     pub nodelay: bool,
     /// SO_REUSEPORT.
@@ -112,10 +119,18 @@ pub struct Socket {
     pub priority: Option<u32>,
     /// SO_MARK.
     pub mark: Option<u32>,
+    /// IP_TOS, IPV6_TCLASS.
+    pub tos: Option<u32>,
+    /// IP_TTL, IPV6_UNICAST_HOPS.
+    pub ttl: Option<u32>,
+    /// TCP_CONGESTION.
+    pub congestion: Option<String>,
     /// SO_RCVBUF.
     pub receive_buffer: Option<u64>,
     /// SO_SNDBUF.
     pub send_buffer: Option<u64>,
+    /// F_SETPIPE_SZ of FIFOs.
+    pub pipe_size: Option<u64>,
     /// SO_PASSCRED.
     pub pass_credentials: bool,
     /// SO_PASSSEC.

@@ -4,12 +4,16 @@
 use super::address::{self, Address, Sort};
 use super::{Look, Socket, Timer, Timestamping, Trigger, V6Only, Watch, calendar, zone};
 use crate::account::Account;
+use crate::assembly::{Draft, Edge};
 use crate::diagnostic::Diagnostic;
 use crate::field::Field;
+use crate::import::systemd::UnitName;
 use crate::limit;
 use crate::meaning::{Outside, Reader};
-use crate::spec::{Credentials, Kind};
+use crate::name::Name;
+use crate::spec::{Credentials, DependencyKind, Kind};
 use crate::trigger::calendar::ZoneName;
+use crate::trigger::zone::Zone;
 use crate::value;
 use std::time::Duration;
 
@@ -85,16 +89,6 @@ impl Reader<'_> {
             self.found.push(Diagnostic::error("too-large", self.place(), message));
             listen.truncate(limit::TRIGGER_VALUES);
         }
-        let v6only = match self.choice("socket-v6only", &V6ONLY) {
-            Some(1) => V6Only::Both,
-            Some(2) => V6Only::Only,
-            Some(_) | None => V6Only::Default,
-        };
-        let timestamping = match self.choice("socket-timestamping", &TIMESTAMPING) {
-            Some(1) => Timestamping::Microseconds,
-            Some(2) => Timestamping::Nanoseconds,
-            Some(_) | None => Timestamping::Off,
-        };
         let count = |text: &str| value::count(text, 0, u32::MAX);
         let socket = Socket {
             listen,
@@ -102,12 +96,19 @@ impl Reader<'_> {
             mode: self.value("socket-mode", 0o666, value::mode),
             directory_mode: self.value("socket-directory-mode", 0o755, value::mode),
             backlog: self.value("socket-backlog", 4096, count),
-            v6only,
+            v6only: self.v6only(),
             fd_name: self.optional("socket-fd-name", fd_name),
             accept: self.yes("socket-accept", false),
             max_connections: self
                 .value("socket-max-connections", 64, |text| value::count(text, 1, 65_536)),
+            max_per_source: self.value("socket-max-connections-per-source", 0, |text| {
+                value::count(text, 0, 65_536)
+            }),
             keepalive: self.yes("socket-keepalive", false),
+            keepalive_time: self.optional("socket-keepalive-time", value::duration),
+            keepalive_interval: self.optional("socket-keepalive-interval", value::duration),
+            keepalive_probes: self
+                .optional("socket-keepalive-probes", |text| value::count(text, 1, 127)),
             nodelay: self.yes("socket-nodelay", false),
             reuse_port: self.yes("socket-reuse-port", false),
             free_bind: self.yes("socket-free-bind", false),
@@ -117,12 +118,16 @@ impl Reader<'_> {
             defer_accept: self.optional("socket-defer-accept", value::duration),
             priority: self.optional("socket-priority", count),
             mark: self.optional("socket-mark", count),
+            tos: self.optional("socket-tos", tos),
+            ttl: self.optional("socket-ttl", |text| value::count(text, 1, 255)),
+            congestion: self.optional("socket-congestion", congestion),
             receive_buffer: self.optional("socket-receive-buffer", value::size),
             send_buffer: self.optional("socket-send-buffer", value::size),
+            pipe_size: self.optional("socket-pipe-size", value::size),
             pass_credentials: self.yes("socket-pass-credentials", false),
             pass_security: self.yes("socket-pass-security", false),
             pass_packet_info: self.yes("socket-pass-packet-info", false),
-            timestamping,
+            timestamping: self.timestamping(),
             writable: self.yes("socket-writable", false),
             flush: self.yes("socket-flush", false),
             remove: self.yes("socket-remove", false),
@@ -130,6 +135,22 @@ impl Reader<'_> {
         };
         self.check_socket(&socket);
         socket
+    }
+
+    fn v6only(&mut self) -> V6Only {
+        match self.choice("socket-v6only", &V6ONLY) {
+            Some(1) => V6Only::Both,
+            Some(2) => V6Only::Only,
+            Some(_) | None => V6Only::Default,
+        }
+    }
+
+    fn timestamping(&mut self) -> Timestamping {
+        match self.choice("socket-timestamping", &TIMESTAMPING) {
+            Some(1) => Timestamping::Microseconds,
+            Some(2) => Timestamping::Nanoseconds,
+            Some(_) | None => Timestamping::Off,
+        }
     }
 
     fn check_socket(&mut self, socket: &Socket) {
@@ -141,24 +162,50 @@ impl Reader<'_> {
             let message = format!("`socket-symlinks` with {paths} paths to link to");
             field.error(&mut self.found, "value", message, "links lead to the one path");
         }
+        for key in ["socket-max-connections", "socket-max-connections-per-source"] {
+            if let Some(field) = self.field(key).filter(|_| !socket.accept) {
+                let message = format!("`{key}` without `socket-accept` changes nothing");
+                self.found.push(Diagnostic::warning("value", field.place(), message));
+            }
+        }
         if let Some(field) = self.field("socket-max-connections")
-            && !socket.accept
+            && socket.accept
+            && socket.max_connections > limit::PLACES
         {
-            let message = "`socket-max-connections` without `socket-accept` changes nothing";
+            let message = format!("no more than {} connections are served at once", limit::PLACES);
             self.found.push(Diagnostic::warning("value", field.place(), message));
         }
         if let Some(field) = self.field("socket-accept")
             && socket.accept
+            && socket.listen.iter().any(|one| !one.sort.connects())
         {
-            if socket.listen.iter().any(|one| !one.sort.connects()) {
-                let message = "`socket-accept` without connections to accept".to_string();
-                let hint = "listen-stream and listen-seqpacket have connections";
-                field.error(&mut self.found, "value", message, hint);
-            } else {
-                let message = "an instance for each connection is not possible yet".to_string();
-                let hint = "`socket-accept: no` hands the listening socket to the service";
-                field.error(&mut self.found, "unsupported", message, hint);
-            }
+            let message = "`socket-accept` without connections to accept".to_string();
+            let hint = "listen-stream and listen-seqpacket have connections";
+            field.error(&mut self.found, "value", message, hint);
+        }
+    }
+
+    /// A socket that accepts brings in an instance of a template for each connection: one unit
+    /// for each place there is, instead of the one it activates.
+    pub(crate) fn places(&mut self, draft: &mut Draft, socket: &Socket) {
+        let (Some(field), Some(template)) = (self.field("activates"), draft.activates.take())
+        else {
+            return;
+        };
+        let name = UnitName::of(template.as_str());
+        if !name.is_template() {
+            let message = format!("`{template}` is no template, and each connection wants its own");
+            let hint = "with `socket-accept`, `activates` names a template: `activates: echo@`";
+            return field.error(&mut self.found, "value", message, hint);
+        }
+        let line = field.place().line;
+        for number in 0..socket.max_connections.min(limit::PLACES) {
+            let Ok(target) = Name::new(&name.with_instance(&number.to_string()).to_string()) else {
+                continue;
+            };
+            // That there is no such template is said once.
+            let (kind, optional) = (DependencyKind::Accepts, number > 0);
+            draft.dependencies.push(Edge { kind, target, optional, imported: false, line });
         }
     }
 
@@ -197,14 +244,20 @@ impl Reader<'_> {
             "timer-unit-inactive",
         ];
         let mut calendars = Vec::new();
-        let mut zones = Vec::new();
+        let (mut zones, mut never) = (Vec::new(), Vec::new());
         for (calendar, field) in self.several("timer-calendar", calendar::parse) {
             if let ZoneName::Named(name) = &calendar.zone {
                 zones.push((field.place(), Outside::File(format!("{}/{name}", zone::DIRECTORY))));
             }
+            // From before the first year it may name, so that what is over is not meant.
+            if calendar.next(-1, &Zone::utc()).is_none() {
+                let message = "no day is like that: this calendar never comes";
+                never.push(Diagnostic::warning("value", field.place(), message));
+            }
             calendars.push(calendar);
         }
         self.outside.append(&mut zones);
+        self.found.append(&mut never);
         let timer = Timer {
             calendar: calendars,
             boot: self.spans("timer-boot"),
@@ -270,6 +323,27 @@ fn fd_name(text: &str) -> Result<String, value::Mistake> {
     }
     let hint = "1 to 255 printable ASCII characters, without a colon";
     value::mistake(format!("`{text}` can not be the name of a descriptor"), hint)
+}
+
+/// The byte of IP, by number or by the words systemd.socket(5) has for it.
+fn tos(text: &str) -> Result<u32, value::Mistake> {
+    match text {
+        "low-delay" => Ok(0x10),
+        "throughput" => Ok(0x08),
+        "reliability" => Ok(0x04),
+        "low-cost" => Ok(0x02),
+        _ => value::count(text, 0, 255),
+    }
+}
+
+/// The name of an algorithm (TCP_CA_NAME_MAX is 16 with the ending NUL).
+fn congestion(text: &str) -> Result<String, value::Mistake> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if (1..=15).contains(&text.len()) && text.chars().all(fits) {
+        return Ok(text.to_string());
+    }
+    let hint = "those there are stand in /proc/sys/net/ipv4/tcp_available_congestion_control";
+    value::mistake(format!("`{text}` is no algorithm's name"), hint)
 }
 
 /// The name of a network interface (IFNAMSIZ is 16 with the ending NUL).

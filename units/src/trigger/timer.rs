@@ -4,6 +4,7 @@
 use super::Timer;
 use super::calendar::ZoneName;
 use super::zone::Zone;
+use crate::limit;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -49,8 +50,10 @@ impl Timer {
         // A time of the past that was not fired at is made up for once: the next search begins
         // at the firing. A clock that was put back does not wait until it is there again.
         let base = history.fired_wall.unwrap_or(history.active_wall).min(wall);
+        let pace = history.fired_wall.map_or(Duration::ZERO, |_| limit::TIMER_PACE);
+        let earliest = base.saturating_add(micros(pace));
         let next = |calendar: &super::calendar::Calendar| {
-            let at = calendar.next(base, zone(&calendar.zone)?)?;
+            let at = calendar.next(base, zone(&calendar.zone)?)?.max(earliest);
             let late = micros(self.late(seed, at));
             Some(at.saturating_add(late))
         };
@@ -87,7 +90,8 @@ impl Timer {
             .filter_map(|(spans, base)| Some((spans, base?)))
             .flat_map(|(spans, base)| spans.iter().map(move |span| base.after(*span)))
             .map(|at| self.delayed(at, seed));
-        once.chain(again).min()
+        let earliest = history.fired.map_or(Time::ZERO, |fired| fired.after(limit::TIMER_PACE));
+        once.chain(again).min().map(|at| at.max(earliest))
     }
 
     fn delayed(&self, at: Time, seed: u64) -> Time {
@@ -162,6 +166,25 @@ mod tests {
         // The unit was still up: nothing came of the firing but the next one.
         history.fired = Some(at(71));
         assert_eq!(due(&timer, 0, &history).mono, Some(at(81)));
+    }
+
+    #[test]
+    fn spans_of_nothing_keep_a_pace() {
+        let nothing = || vec![Duration::from_micros(1)];
+        let timer = Timer { active: nothing(), unit_active: nothing(), ..Timer::default() };
+        let mut history = History { active: at(5), ..History::default() };
+        let first = due(&timer, 0, &history).mono.unwrap();
+        assert_eq!(first, at(5).after(Duration::from_micros(1)), "the first is not held back");
+        // The unit is up for ever: every firing is for nothing.
+        (history.fired, history.unit_active) = (Some(first), Some(first));
+        assert_eq!(due(&timer, 0, &history).mono, Some(first.after(limit::TIMER_PACE)));
+        let calendar = vec![calendar::parse("*:*:0/0.001").unwrap()];
+        let timer = Timer { calendar, ..Timer::default() };
+        let fired = HOUR;
+        let history = History { fired_wall: Some(fired), ..History::default() };
+        let pace = micros(limit::TIMER_PACE);
+        assert_eq!(due(&timer, fired, &history).wall, Some(fired + pace));
+        assert_eq!(due(&timer, fired - HOUR / 2, &history).wall, Some(fired - HOUR / 2 + pace));
     }
 
     #[test]

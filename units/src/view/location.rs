@@ -14,10 +14,14 @@ pub fn located(machine: &Machine, name: &Name) -> Result<Located, Failure> {
     let (units, _) = View::new(machine, &facts).chosen(std::slice::from_ref(name))?;
     let unit = units.first().and_then(|unit| machine.generation().unit(*unit));
     let unit = unit.ok_or_else(|| unknown(machine, name))?;
+    let records = machine.generation().records();
+    let record = records.iter().find(|it| it.path == unit.at.file && it.source == unit.source);
+    let drop_ins = record.into_iter().flat_map(|record| &record.drop_ins);
     Ok(Located {
         schema: SCHEMA,
         unit: unit.name.to_string(),
         file: unit.at.file.to_string(),
         line: unit.at.line,
+        drop_ins: drop_ins.map(|(path, _)| path.to_string()).collect(),
     })
 }

@@ -61,7 +61,7 @@ impl View<'_> {
     ) -> impl Iterator<Item = (UnitId, DependencyKind)> + '_ {
         let back = self.machine.graph().back(unit).iter();
         back.filter(|back| self.machine.is_needed(back.dependent))
-            .filter(|back| self.machine.brings_in(back.dependent, back.kind))
+            .filter(move |back| self.machine.brings_in(back.dependent, back.kind, unit))
             .map(|back| (back.dependent, back.kind))
     }
 
@@ -135,15 +135,22 @@ impl View<'_> {
                 }
             }
         }
-        let shown = affected.into_iter().take(AFFECTS);
-        shown
-            .filter_map(|id| {
-                Some(Affected {
-                    unit: self.machine.generation().unit(id)?.name.to_string(),
-                    state: self.machine.state(id),
-                    degraded: self.degraded.contains(&id),
-                })
-            })
-            .collect()
+        affected.into_iter().take(AFFECTS).filter_map(|id| self.affected(id)).collect()
+    }
+
+    /// Triggers whose firing brings this unit in.
+    pub(super) fn activated_by(&self, unit: UnitId) -> Vec<Affected> {
+        let units = self.machine.generation().unit_ids();
+        let triggers = units.filter(|trigger| self.machine.activates(*trigger) == Some(unit));
+        triggers.take(AFFECTS).filter_map(|id| self.affected(id)).collect()
+    }
+
+    fn affected(&self, id: UnitId) -> Option<Affected> {
+        Some(Affected {
+            unit: self.machine.generation().unit(id)?.name.to_string(),
+            state: self.machine.state(id),
+            degraded: self.degraded.contains(&id),
+            reason: self.machine.reason(id).map(|why| self.told(id, &why, None)),
+        })
     }
 }

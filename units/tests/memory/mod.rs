@@ -3,11 +3,13 @@
 
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
+pub(crate) mod card;
+
 use groundstate_units::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::generation::{Generation, Stamp};
 use groundstate_units::load::{Loaded, Options, load};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 #[derive(Clone)]
 struct File {
@@ -20,10 +22,10 @@ pub(crate) struct Memory {
     files: BTreeMap<String, File>,
     clock: i64,
     pub(crate) backwards: bool,
-    pub(crate) read: RefCell<Vec<String>>,
+    pub(crate) read: Mutex<Vec<String>>,
     /// This path changes each time it is looked at.
     pub(crate) restless: Option<String>,
-    looks: RefCell<i64>,
+    looks: Mutex<i64>,
     links: BTreeMap<String, String>,
 }
 
@@ -111,9 +113,10 @@ impl Files for Memory {
 
     fn stat(&self, path: &str) -> Result<Stat, Problem> {
         if self.restless.as_deref() == Some(path) {
-            *self.looks.borrow_mut() += 1;
+            let mut looks = self.looks.lock().unwrap();
+            *looks += 1;
             let mut stat = self.files.get(path).unwrap().stat;
-            stat.stamp.modified += *self.looks.borrow();
+            stat.stamp.modified += *looks;
             return Ok(stat);
         }
         match self.files.get(path) {
@@ -135,7 +138,7 @@ impl Files for Memory {
         if stat.kind != FileKind::Regular {
             return Err(Problem::Kind(stat.kind));
         }
-        self.read.borrow_mut().push(path.to_string());
+        self.read.lock().unwrap().push(path.to_string());
         let bytes = &self.files[path].bytes;
         if bytes.len() > limit {
             return Err(Problem::TooLarge);

@@ -9,7 +9,7 @@ pub struct Blame {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// Units that have been started, by name.
+    /// Units that have been started, or have failed for the sake of another; by name.
     #[serde(default)]
     pub units: Vec<Timing>,
 }
@@ -23,12 +23,16 @@ pub struct Timing {
     /// When it became needed, or was next tried.
     #[serde(default)]
     pub waited_from_us: u64,
-    /// When it was started.
+    /// When it was started; null: never, it failed for the sake of another.
     #[serde(default)]
-    pub started_us: u64,
+    pub started_us: Option<u64>,
     /// When it became ready; null: not yet.
     #[serde(default)]
     pub ready_us: Option<u64>,
+    /// When it had first failed so that what waits for it went on; null: it had not, or was ready
+    /// before.
+    #[serde(default)]
+    pub failed_us: Option<u64>,
     /// The provider whose becoming ready let it start.
     #[serde(default)]
     pub after: Option<String>,

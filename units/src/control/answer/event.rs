@@ -23,7 +23,7 @@ pub struct Event {
     /// Which run.
     #[serde(default)]
     pub run: Option<u64>,
-    /// `state`; for init itself `boot`, `set-target`, `reload`, `crash` …
+    /// `state`; of a trigger `fire`; for init itself `boot`, `set-target`, `reload`, `crash` …
     #[serde(default)]
     pub event: String,
     /// The state before.

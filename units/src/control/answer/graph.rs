@@ -1,6 +1,7 @@
 //! `graph` and `tree`: units and edges.
 //! See [`super`].
 
+use super::Reason;
 use crate::machine::reason::State;
 use crate::spec::{DependencyKind, Kind};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,9 @@ pub struct Node {
     /// See [`super::UnitStatus::needed`].
     #[serde(default)]
     pub needed: bool,
+    /// See [`super::UnitStatus::reason`]; null offline.
+    #[serde(default)]
+    pub reason: Option<Reason>,
 }
 
 /// One edge of a [`Graph`].
@@ -58,4 +62,7 @@ pub struct Edge {
     pub to: Option<String>,
     /// In which list.
     pub kind: DependencyKind,
+    /// Written `t?`: it may be missing.
+    #[serde(default)]
+    pub optional: bool,
 }

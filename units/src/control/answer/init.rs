@@ -49,6 +49,9 @@ pub struct Pong {
     /// When it began.
     #[serde(default)]
     pub boot: String,
+    /// What it is in charge of: `machine`, `container` or `supervisor`.
+    #[serde(default)]
+    pub mode: String,
     /// `seq` of the latest event.
     #[serde(default)]
     pub seq: u64,
@@ -168,6 +171,7 @@ pub struct Whose {
 
 /// Answer of `cat`: init has no text, only the place of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Located {
     /// [`super::SCHEMA`].
     #[serde(default)]
@@ -180,4 +184,7 @@ pub struct Located {
     /// The line it begins at.
     #[serde(default)]
     pub line: u32,
+    /// What was laid over it, in order.
+    #[serde(default)]
+    pub drop_ins: Vec<String>,
 }

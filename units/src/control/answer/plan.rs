@@ -47,7 +47,7 @@ pub struct Changed {
 }
 
 /// Answer of `restart`, `reload-unit`, `kill`, `retry`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// [`super::SCHEMA`].
     #[serde(default)]
@@ -55,4 +55,7 @@ pub struct Told {
     /// The units that were told.
     #[serde(default)]
     pub units: Vec<String>,
+    /// Of these, to be restarted, those that were not up: each starts as soon as it may.
+    #[serde(default)]
+    pub idle: Vec<String>,
 }

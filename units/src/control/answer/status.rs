@@ -161,12 +161,22 @@ pub struct UnitStatus {
     /// Why it is not simply running.
     #[serde(default)]
     pub reason: Option<Reason>,
+    /// It can be told to take in its configuration anew.
+    #[serde(default)]
+    pub can_reload: bool,
+    /// Exited, it counts as up: all but a oneshot with `remain: no`.
+    #[serde(default = "yes")]
+    pub remains: bool,
     /// The file of its definition; may be empty for built-in units.
     #[serde(default)]
     pub file: String,
     /// The source it came from.
     #[serde(default)]
     pub source: Option<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// One target of a [`Status`].
@@ -184,4 +194,7 @@ pub struct TargetStatus {
     /// Up only because of another target of its provider.
     #[serde(default)]
     pub coincidental: bool,
+    /// Why it has no provider: it is `masked`, or `missing`. Null where it has one.
+    #[serde(default)]
+    pub reason: Option<Reason>,
 }

@@ -60,7 +60,55 @@ pub struct SocketStatus {
     /// init waits for somebody to connect; false: what it activates is up, or it is not active.
     #[serde(default)]
     pub waits: bool,
-    /// The target it brings in.
+    /// It fired too often, or there was no descriptor for a connection: until then it takes
+    /// none. RFC 3339; null: it does not rest.
+    #[serde(default, rename = "rests-until")]
+    pub rests_until: Option<String>,
+    /// The target it brings in; with `socket-accept` the template of the instances.
     #[serde(default)]
     pub activates: Option<String>,
+    /// What has become of its connections; null: it accepts none.
+    #[serde(default)]
+    pub accepts: Option<Accepts>,
+}
+
+/// Connections that init accepts itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepts {
+    /// So many may be open at once.
+    pub most: u32,
+    /// Since it listens.
+    pub accepted: u64,
+    /// Of those turned away.
+    pub refused: u64,
+    /// Of those whose run failed.
+    #[serde(default)]
+    pub failed: u64,
+    /// The last of them; null: there was none.
+    #[serde(default, rename = "last-failure")]
+    pub last_failure: Option<BrokenOff>,
+    /// Those that are open.
+    pub connections: Vec<Connection>,
+}
+
+/// A connection whose run failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenOff {
+    /// The unit it was served by.
+    pub unit: String,
+    /// From where.
+    pub peer: String,
+    /// When the run was over.
+    pub time: String,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// One that is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// The unit it is served by.
+    pub unit: String,
+    /// From where: an address and a port, or a uid and a pid.
+    pub peer: String,
 }

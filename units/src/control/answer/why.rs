@@ -29,6 +29,9 @@ pub struct Why {
     /// Who needs it: pulling edges into it, from the nearest to the goal.
     #[serde(default)]
     pub needed_by: Vec<Need>,
+    /// Triggers that bring it in when they fire: what waits for an hour, a connection, a file.
+    #[serde(default)]
+    pub activated_by: Vec<Affected>,
     /// Needed units that are not active, or degraded, because of it.
     #[serde(default)]
     pub affects: Vec<Affected>,
@@ -77,7 +80,7 @@ pub struct Need {
     pub source: Option<String>,
 }
 
-/// One unit of [`Why::affects`].
+/// One unit of [`Why::affects`], or of [`Why::activated_by`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Affected {
     /// Its name.
@@ -87,4 +90,7 @@ pub struct Affected {
     /// See [`UnitStatus::degraded`].
     #[serde(default)]
     pub degraded: bool,
+    /// See [`UnitStatus::reason`].
+    #[serde(default)]
+    pub reason: Option<Reason>,
 }

@@ -136,3 +136,14 @@ fn write<'a>(this: &mut Conversion<'a>, option: &'a UnitOption, command: &Comman
     line.push_str(&words.join(" "));
     line
 }
+
+/// A bus that would have systemd start what is asked for: nobody answers.
+pub(super) fn tell_bus(this: &mut Conversion<'_>) {
+    for option in this.all("Service", "ExecStart") {
+        if option.value.split_whitespace().any(|word| word == "--systemd-activation") {
+            let message = "--systemd-activation: what is first asked for over the bus is not \
+                           started, as nobody here is org.freedesktop.systemd1";
+            this.warn(option, "systemd-activation", message, "let the goal want those services");
+        }
+    }
+}

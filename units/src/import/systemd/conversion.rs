@@ -2,17 +2,19 @@
 //! here values are turned, collected, checked against the native key table, and what is
 //! left out is told. What takes more than one directive is in the files beside this one.
 
+use super::entries::Held;
 use super::fate::Fate;
 use super::span;
 use super::unit_name::{Suffix, UnitName};
 use super::unit_text::{UnitOption, UnitText};
 use super::{dependency, implied, install, mount, service, trigger, word};
-use crate::diagnostic::Severity;
+use crate::diagnostic::{Place, Severity};
 use crate::manifest::Manifest;
 use crate::name::Name;
 use crate::spec::Kind;
 use crate::specifier::{self, Facts};
 use crate::yaml::Spot;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a unit is imported with.
@@ -35,6 +37,9 @@ pub struct Imported {
     pub default_instance: Option<String>,
     /// `Also=`.
     pub also: Vec<String>,
+    /// How many assignments were looked at, each as often as it was.
+    #[cfg(test)]
+    pub(crate) walked: usize,
 }
 
 /// Imports a unit: its file's text and those of its drop-ins, in order. A name that is a
@@ -54,13 +59,22 @@ pub fn convert(
         around,
         kind: Kind::Virtual,
         manifest: Manifest::imported(file.clone(), at),
+        by_directive: BTreeMap::new(),
+        held: Held::default(),
         fates: Vec::new(),
+        told: BTreeSet::new(),
         weaker: Vec::new(),
         default_instance: None,
         also: Vec::new(),
+        #[cfg(test)]
+        walked: std::cell::Cell::new(0),
     };
     for text in texts {
         conversion.manifest.diagnostics.extend(text.found.iter().cloned());
+    }
+    for option in conversion.options.iter().copied() {
+        let directive = (option.section.as_ref(), option.name.as_str());
+        conversion.by_directive.entry(directive).or_default().push(option);
     }
     conversion.run(texts);
     Imported {
@@ -68,19 +82,30 @@ pub fn convert(
         fates: conversion.fates,
         default_instance: conversion.default_instance,
         also: conversion.also,
+        #[cfg(test)]
+        walked: conversion.walked.get(),
     }
 }
 
 pub(super) struct Conversion<'a> {
     pub(super) name: &'a UnitName,
     pub(super) options: Vec<&'a UnitOption>,
+    /// The same by section and name, in order.
+    by_directive: BTreeMap<(&'a str, &'a str), Vec<&'a UnitOption>>,
     pub(super) around: &'a Surroundings,
     pub(super) kind: Kind,
     pub(super) manifest: Manifest,
+    /// What lists and maps of the manifest hold already.
+    pub(super) held: Held,
     pub(super) fates: Vec<Fate>,
+    /// Where those of which there is a fate stand.
+    pub(super) told: BTreeSet<Place>,
     pub(super) weaker: Vec<&'a UnitOption>,
     pub(super) default_instance: Option<String>,
     pub(super) also: Vec<String>,
+    /// Assignments that were looked at, each time counted.
+    #[cfg(test)]
+    pub(super) walked: std::cell::Cell<usize>,
 }
 
 impl<'a> Conversion<'a> {
@@ -117,6 +142,11 @@ impl<'a> Conversion<'a> {
         self.manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
     }
 
+    /// Its name in its own values: a template's are filled in for each instance.
+    pub(super) fn own(&self) -> UnitName {
+        if self.name.is_template() { self.name.with_instance("%i") } else { self.name.clone() }
+    }
+
     fn read_name(&mut self) {
         match Name::new(&native_name(&self.name.to_string())) {
             Ok(name) => self.manifest.name = Some(name),
@@ -138,13 +168,16 @@ impl<'a> Conversion<'a> {
 
     /// All assignments of a directive, empty ones too.
     pub(super) fn all_with_resets(&self, section: &str, name: &str) -> Vec<&'a UnitOption> {
-        let same = |option: &&&UnitOption| option.section == section && option.name == name;
-        self.options.iter().filter(same).copied().collect()
+        let found = self.by_directive.get(&(section, name)).cloned().unwrap_or_default();
+        #[cfg(test)]
+        self.walked.set(self.walked.get() + found.len());
+        found
     }
 
     /// The assignment of a directive that counts: the last.
     pub(super) fn last(&self, section: &str, name: &str) -> Option<&'a UnitOption> {
-        self.all(section, name).last().copied()
+        let last = self.by_directive.get(&(section, name))?.last().copied();
+        last.filter(|option| !option.value.is_empty())
     }
 
     /// Its value.
@@ -181,8 +214,9 @@ impl<'a> Conversion<'a> {
         for option in options {
             match word::split(&option.value) {
                 Ok(found) => {
+                    let mut spots = option.spots();
                     for word in found {
-                        let at = option.spot(word.offset);
+                        let at = spots.at(word.offset);
                         let text = self.expand(option, &word.text);
                         words.extend(text.map(|text| (text, *option, at)));
                     }

@@ -6,6 +6,7 @@ use super::replacement;
 use super::unit_name::{Suffix, UnitName, unescape_path};
 use super::unit_text::UnitOption;
 use crate::key;
+use crate::mount_name;
 use crate::name::Name;
 use crate::yaml::Spot;
 use std::collections::BTreeSet;
@@ -149,7 +150,7 @@ impl Order {
         let service = this.name.suffix == Some(Suffix::Service);
         for suffix in [Suffix::Socket, Suffix::Timer, Suffix::Path].into_iter().filter(|_| service)
         {
-            self.after.insert(this.name.with_suffix(suffix));
+            self.after.insert(this.own().with_suffix(suffix));
         }
         for other in sockets(this) {
             self.after.insert(other.name);
@@ -231,8 +232,7 @@ fn wanted(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName
             continue;
         }
         if other.option.name == "Upholds" {
-            let message = "Upholds=: what it names follows its own restart policy";
-            this.warn(other.option, "dropped", message, "");
+            this.warn(other.option, "dropped", &upholds("Upholds"), "");
         }
         if order.after.contains(&other.name) {
             this.add("waits-for", &other.target(true), Some(other.option), other.at);
@@ -241,6 +241,11 @@ fn wanted(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName
             this.add("wants", &other.target(false), Some(other.option), other.at);
         }
     }
+}
+
+/// What is said of who keeps up others.
+pub(super) fn upholds(directive: &str) -> String {
+    format!("{directive}=: what it brings in is started again as its own Restart= says")
 }
 
 /// What is restarted or reloaded with others, and what a failure brings in.
@@ -252,8 +257,14 @@ fn with(this: &mut Conversion<'_>) {
         (["OnSuccess", "-"], "on-success"),
     ] {
         for other in others(this, &directives) {
-            if is_native(this, &other, key) {
-                this.add(key, &other.target(false), Some(other.option), other.at);
+            if !is_native(this, &other, key) {
+                continue;
+            }
+            this.add(key, &other.target(false), Some(other.option), other.at);
+            if other.option.name == "StopPropagatedFrom" {
+                let message = "StopPropagatedFrom=: it is stopped with what it names, and started \
+                               again while it is needed itself";
+                this.warn(other.option, "dropped", message, "");
             }
         }
     }
@@ -270,15 +281,16 @@ fn conflicts(this: &mut Conversion<'_>) {
     }
 }
 
+/// `RequiresMountsFor=`, and `WantsMountsFor=`, which waits for a mount and can do without.
 fn mounts(this: &mut Conversion<'_>) {
-    for directive in ["RequiresMountsFor", "WantsMountsFor"] {
-        let options = this.all("Unit", directive);
-        for (path, option, at) in this.words(&options) {
-            if key::find("needs-path").is_some() {
-                this.add("needs-path", &path, Some(option), at);
-            } else {
-                this.add("depends-ms", "local-fs.target?", Some(option), at);
-            }
+    let options = this.all("Unit", "RequiresMountsFor");
+    for (path, option, at) in this.words(&options) {
+        this.add("needs-path", &path, Some(option), at);
+    }
+    let options = this.all("Unit", "WantsMountsFor");
+    for (path, option, at) in this.words(&options) {
+        for target in mount_name::names(&path) {
+            this.add("waits-for", &format!("{target}?"), Some(option), at);
         }
     }
 }

@@ -9,17 +9,18 @@ use super::table::{self, Directive, How};
 use super::unit_text::UnitOption;
 use crate::diagnostic::Severity;
 use crate::key;
+use crate::limit;
+use std::collections::BTreeSet;
 
 impl<'a> Conversion<'a> {
     pub(super) fn apply_rows(&mut self) {
         let options = self.options.clone();
-        let mut seen: Vec<(&str, &str)> = Vec::new();
+        let mut seen: BTreeSet<(&str, &str)> = BTreeSet::new();
         for option in options {
-            let directive = (option.section.as_str(), option.name.as_str());
-            if seen.contains(&directive) {
+            let directive = (option.section.as_ref(), option.name.as_str());
+            if !seen.insert(directive) {
                 continue;
             }
-            seen.push(directive);
             if !table::SECTIONS.contains(&directive.0) || directive.1.starts_with("X-") {
                 continue;
             }
@@ -39,16 +40,22 @@ impl<'a> Conversion<'a> {
     }
 
     pub(super) fn unknown(&mut self, option: &'a UnitOption) {
+        // The search for what was meant is dear, and may be for what nobody is told.
+        let full = self.manifest.diagnostics.len() >= limit::DIAGNOSTICS_PER_FILE;
+        if !self.fate(option, Outcome::Lost("unknown".to_string())) || full {
+            return;
+        }
         let known = table::rows().map(|row| row.name);
-        let hint = match key::nearest(&option.name, known) {
-            Some(near) => format!("did you mean {near}=?"),
-            None => String::new(),
+        let elsewhere = table::rows().find(|row| row.name == option.name).map(|row| row.section);
+        let hint = match (elsewhere, key::nearest(&option.name, known)) {
+            (Some("Process"), _) => "it is one of a unit that runs processes".to_string(),
+            (Some(section), _) => format!("systemd knows it in [{section}] alone"),
+            (None, Some(near)) => format!("did you mean {near}=?"),
+            (None, None) => String::new(),
         };
         let message = format!("unknown directive {}= in [{}]", option.name, option.section);
-        if self.fate(option, Outcome::Lost("unknown".to_string())) {
-            self.tell(Severity::Warning, "unknown-directive", option.at, &message, &hint);
-            self.file_of_last(option);
-        }
+        self.tell(Severity::Warning, "unknown-directive", option.at, &message, &hint);
+        self.file_of_last(option);
     }
 
     pub(super) fn apply(&mut self, row: &Directive, options: &[&'a UnitOption]) {

@@ -9,6 +9,16 @@ use crate::key::{self, Key, Shape};
 use crate::limit;
 use crate::manifest::Entry;
 use crate::yaml::{Node, Pair, Scalar, Spot, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the lists and maps of a manifest hold, to look it up without a walk.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Texts in lists, by key.
+    texts: BTreeMap<&'static str, BTreeSet<String>>,
+    /// Of each name in a map: which pair it is.
+    pairs: BTreeMap<(&'static str, String), usize>,
+}
 
 impl<'a> Conversion<'a> {
     /// The native key of that name, if there is one and this type takes it. What it means
@@ -53,7 +63,7 @@ impl<'a> Conversion<'a> {
             return false;
         }
         let node = scalar(option.value_at(), text);
-        self.manifest.entries.retain(|entry| entry.key.name != key);
+        self.take_away(known);
         self.manifest.entries.push(Entry {
             key: known,
             file: option.file.clone(),
@@ -93,17 +103,26 @@ impl<'a> Conversion<'a> {
         };
         match self.manifest.entries.iter_mut().find(|entry| entry.key.name == key) {
             Some(Entry { node: Node { value: Value::List(list), .. }, .. }) => {
-                if list.len() < limit::DEPENDENCIES && !list.iter().any(|known| same(known, text)) {
+                let held = self.held.texts.entry(known.name).or_default();
+                if list.len() < limit::DEPENDENCIES && held.insert(text.to_string()) {
                     list.push(node);
                 }
             }
             Some(_) => {}
             None => {
+                self.held.texts.insert(known.name, BTreeSet::from([text.to_string()]));
                 let node = Node { at, value: Value::List(vec![node]) };
                 self.manifest.entries.push(Entry { key: known, file, at: key_at, node });
             }
         }
         true
+    }
+
+    /// No entry of this key any more.
+    fn take_away(&mut self, key: &'static Key) {
+        self.manifest.entries.retain(|entry| entry.key.name != key.name);
+        self.held.texts.remove(key.name);
+        self.held.pairs.retain(|(name, _), _| *name != key.name);
     }
 
     /// A whole list; it may be empty.
@@ -112,7 +131,8 @@ impl<'a> Conversion<'a> {
         let at = option.value_at();
         let list = texts.iter().map(|text| scalar(at, text)).collect();
         let node = Node { at, value: Value::List(list) };
-        self.manifest.entries.retain(|entry| entry.key.name != key);
+        self.take_away(known);
+        self.held.texts.insert(known.name, texts.iter().cloned().collect());
         let (file, key_at) = (option.file.clone(), option.at);
         self.manifest.entries.push(Entry { key: known, file, at: key_at, node });
         self.fate(option, Outcome::Kept(key.to_string()));
@@ -156,9 +176,15 @@ impl<'a> Conversion<'a> {
         let pair = Pair { key: name.to_string(), at: option.at, node };
         let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
         if let Some(Entry { node: Node { value: Value::Map(pairs), .. }, .. }) = entry {
-            pairs.retain(|known| known.key != name);
-            pairs.push(pair);
+            let index = self.held.pairs.get(&(known.name, name.to_string())).copied();
+            if let Some(old) = index.and_then(|index| pairs.get_mut(index)) {
+                *old = pair;
+            } else {
+                self.held.pairs.insert((known.name, name.to_string()), pairs.len());
+                pairs.push(pair);
+            }
         } else {
+            self.held.pairs.insert((known.name, name.to_string()), 0);
             let node = Node { at: option.value_at(), value: Value::Map(vec![pair]) };
             let (file, at) = (option.file.clone(), option.at);
             self.manifest.entries.push(Entry { key: known, file, at, node });
@@ -168,8 +194,4 @@ impl<'a> Conversion<'a> {
 
 fn scalar(at: Spot, text: &str) -> Node {
     Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) }
-}
-
-fn same(node: &Node, text: &str) -> bool {
-    node.scalar().is_some_and(|scalar| scalar.text == text)
 }

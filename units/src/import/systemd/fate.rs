@@ -1,6 +1,7 @@
 //! What became of each directive: the report of `initctl convert`.
 
 use crate::diagnostic::Place;
+use std::sync::Arc;
 
 /// What became of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fate {
     /// Its section.
-    pub section: String,
+    pub section: Arc<str>,
     /// Its name.
     pub name: String,
     /// As written.

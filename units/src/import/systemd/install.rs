@@ -2,7 +2,7 @@
 //! a template is enabled with. And the targets it provides.
 
 use super::conversion::{Conversion, native_name};
-use super::dependency::native_target;
+use super::dependency::{native_target, upholds};
 use super::fate::Outcome;
 use super::unit_name::{Suffix, UnitName};
 use crate::name::Name;
@@ -19,6 +19,9 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
                 this.lose(option, "a device does not start units");
             } else if Name::new(&native_target(&word)).is_ok() || this.name.is_template() {
                 this.add(key, &native_target(&word), Some(option), at);
+                if directive == "UpheldBy" {
+                    this.warn(option, "dropped", &upholds(directive), "");
+                }
             } else {
                 this.lose(option, "it names no unit");
             }
@@ -41,15 +44,20 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
 /// Its name and aliases, and for services and targets the same without the suffix.
 fn provides(this: &mut Conversion<'_>, suffix: Suffix) {
     let at = this.manifest.at;
-    let own = this.name.to_string();
-    let mut names = vec![(own, None, at)];
+    let own = this.own();
+    let mut names = vec![(own.to_string(), None, at)];
     let options = this.all("Install", "Alias");
     for (word, option, at) in this.words(&options) {
         let alias = UnitName::of(&word);
         if alias.suffix == Some(suffix)
             && (this.name.is_template() || Name::new(&native_name(&word)).is_ok())
         {
-            names.push((word, Some(option), at));
+            // `b@.service` is what each instance of `a@.service` is called too.
+            let named = match &own.instance {
+                Some(instance) if alias.is_template() => alias.with_instance(instance).to_string(),
+                Some(_) | None => word,
+            };
+            names.push((named, Some(option), at));
         } else {
             this.lose(option, "an alias is a unit's name of the same kind");
         }

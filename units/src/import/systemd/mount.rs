@@ -82,7 +82,9 @@ pub(super) fn mount(this: &mut Conversion<'_>) {
         line.extend(["-o".to_string(), quote(&options)]);
     }
     line.extend([quote(&what), quote(&place)]);
-    this.put_default("exec-start-pre", &format!("/bin/mkdir -p {}", quote(&place)));
+    let mode = value(this, "Mount", "DirectoryMode", "exec-start-pre");
+    let mode = mode.map(|mode| format!("-m {} ", quote(&mode))).unwrap_or_default();
+    this.put_default("exec-start-pre", &format!("/bin/mkdir -p {mode}{}", quote(&place)));
     this.put_default("exec-start", &line.join(" "));
     let mut undo = vec!["/bin/umount".to_string()];
     for (name, flag) in [("LazyUnmount", "-l"), ("ForceUnmount", "-f")] {
@@ -90,9 +92,6 @@ pub(super) fn mount(this: &mut Conversion<'_>) {
             undo.push(flag.to_string());
         }
         value(this, "Mount", name, "exec-stop");
-    }
-    if let Some(option) = this.last("Mount", "DirectoryMode") {
-        this.leave_out(option, "a mount point is made as mkdir makes it");
     }
     undo.push(quote(&place));
     this.put_default("exec-stop", &undo.join(" "));

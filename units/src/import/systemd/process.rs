@@ -9,6 +9,8 @@ use crate::key;
 use std::collections::BTreeSet;
 
 const SECTION: &str = "Service";
+/// Characters of `ut_id`, utmp(5).
+const UTMP_ID: usize = 4;
 
 pub(super) fn convert(this: &mut Conversion<'_>) {
     environment(this);
@@ -17,6 +19,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
     capabilities(this);
     umask(this);
     output(this);
+    utmp_id(this);
     groups(this);
     scheduling(this);
 }
@@ -72,6 +75,17 @@ fn umask(this: &mut Conversion<'_>) {
         Some(bits) => drop(this.put("umask", &format!("{bits:03o}"), option)),
         None => this.lose(option, "it is no umask"),
     }
+}
+
+/// systemd.exec(5): of a longer one the last four characters are used.
+fn utmp_id(this: &mut Conversion<'_>) {
+    let Some(option) = this.last(SECTION, "UtmpIdentifier") else { return };
+    let Some(text) = this.expand(option, &option.value) else { return };
+    let skipped = text.chars().count().saturating_sub(UTMP_ID);
+    // What a template's specifiers will make of it is not known yet.
+    let id: String =
+        if this.name.is_template() { text } else { text.chars().skip(skipped).collect() };
+    this.put("utmp-id", &id, option);
 }
 
 /// systemd's output goes to the journal; ours to the logger, which is the same to a unit.
@@ -200,8 +214,8 @@ fn groups(this: &mut Conversion<'_>) {
             let numbered = device
                 .split_once(':')
                 .is_some_and(|(a, b)| a.bytes().chain(b.bytes()).all(|byte| byte.is_ascii_digit()));
-            if !numbered {
-                this.lose(option, "a device is named by its number here, as 8:0");
+            if !numbered && !device.starts_with('/') {
+                this.lose(option, "a device is named by its path, or its number as 8:0");
             } else {
                 this.add_line("cgroup-io-max", &format!("{device} {word}={}", most.trim()), option);
             }

@@ -1,16 +1,16 @@
-//! `.service`: the type, the commands, when it is started again, how long things may take.
+//! `.service`: the type, the commands, how long things may take; when it is started again is
+//! in `restart.rs`, what its processes find themselves in in `process.rs`.
 //! systemd's defaults are written out where they are not the native ones.
 
-use super::command;
 use super::conversion::Conversion;
 use super::span::{self, Span};
+use super::{command, restart};
 use crate::exec_line;
 use crate::key;
+use crate::limit;
 use crate::spec::Kind;
 
 const SECTION: &str = "Service";
-/// Ends of a daemon that systemd counts as clean besides exit 0 (systemd.service(5), `Restart=`).
-const CLEAN_SIGNALS: [&str; 4] = ["HUP", "INT", "TERM", "PIPE"];
 
 pub(super) fn convert(this: &mut Conversion<'_>) {
     let starts = this.all(SECTION, "ExecStart").len();
@@ -37,10 +37,10 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
     }
     commands(this, &kind, starts);
     readiness(this, &kind);
-    restart(this, &kind);
-    success(this, &kind);
+    restart::convert(this, &kind);
     timeouts(this, &kind);
     kill(this);
+    store(this);
     // systemd.exec(5): processes begin with SIGPIPE ignored unless the unit says otherwise.
     if this.last(SECTION, "IgnoreSIGPIPE").is_none() {
         this.put_default("ignore-sigpipe", "yes");
@@ -94,6 +94,22 @@ fn commands(this: &mut Conversion<'_>, kind: &str, starts: usize) {
     if kind != "oneshot" {
         this.unlist("exec-start");
     }
+    command::tell_bus(this);
+}
+
+/// Descriptors that init keeps: systemd has no limit to their number.
+fn store(this: &mut Conversion<'_>) {
+    let Some(option) = this.last(SECTION, "FileDescriptorStoreMax") else { return };
+    match option.value.parse::<u32>() {
+        Ok(most) if most > limit::STORED => {
+            let message =
+                format!("FileDescriptorStoreMax=: no more than {} are kept", limit::STORED);
+            this.warn(option, "dropped", &message, "");
+            this.put("fd-store-max", &limit::STORED.to_string(), option);
+        }
+        Ok(most) => drop(this.put("fd-store-max", &most.to_string(), option)),
+        Err(_) => this.lose(option, "it is no number"),
+    }
 }
 
 fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
@@ -136,8 +152,12 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
         let guess = this.flag(SECTION, "GuessMainPID", true);
         this.put_default("main-pid", if guess { "guess" } else { "none" });
     }
-    if let Some(option) = this.last(SECTION, "GuessMainPID") {
-        this.leave_out(option, "a main process is never guessed");
+    match this.last(SECTION, "GuessMainPID") {
+        Some(option) if this.manifest.entry("main-pid").is_some() => {
+            this.fate(option, super::fate::Outcome::Kept("main-pid".to_string()));
+        }
+        Some(option) => this.leave_out(option, "init knows the main process"),
+        None => {}
     }
     if let Some(option) = this.last(SECTION, "WatchdogSec") {
         match span::parse(&option.value) {
@@ -162,207 +182,6 @@ fn remain(this: &mut Conversion<'_>, kind: &str) {
         None => {}
     }
 }
-
-fn restart(this: &mut Conversion<'_>, kind: &str) {
-    let said = this.last(SECTION, "Restart");
-    let word = said.map_or("no", |option| option.value.as_str());
-    let native = match word {
-        "no" => "never",
-        "on-success" | "on-failure" | "on-abnormal" | "on-watchdog" | "on-abort" | "always" => word,
-        _ => {
-            if let Some(option) = said {
-                this.refuse(option, &format!("Restart={word}: no such value"), "");
-            }
-            return;
-        }
-    };
-    if let (Some(option), "oneshot", "always" | "on-success") = (said, kind, native) {
-        let message = format!("Restart={word} of a oneshot: it would never be done");
-        return this.refuse(option, &message, "systemd refuses this too");
-    }
-    match said {
-        Some(option) => {
-            if !this.put("restart", native, option) {
-                let near = if native == "on-watchdog" { "never" } else { "on-failure" };
-                this.put_default("restart", near);
-            }
-        }
-        None => this.put_default("restart", native),
-    }
-    if native == "never" {
-        for name in ["RestartSec", "RestartMaxDelaySec"] {
-            if let Some(option) = this.last(SECTION, name) {
-                this.leave_out(option, "it is never started again by itself");
-            }
-        }
-    } else {
-        restart_delay(this);
-    }
-    restart_limit(this);
-    for (name, key) in
-        [("RestartPreventExitStatus", "restart-except"), ("RestartForceExitStatus", "restart-also")]
-    {
-        statuses(this, name, key);
-    }
-    for name in ["RestartMode", "ExitType", "TimeoutStartFailureMode", "TimeoutStopFailureMode"] {
-        let usual = ["normal", "main", "terminate"];
-        if let Some(option) = this.last(SECTION, name) {
-            if usual.contains(&option.value.as_str()) {
-                this.leave_out(option, "it is always so");
-            } else {
-                this.lose(option, "not supported yet");
-            }
-        }
-    }
-}
-
-/// One delay for each retry: systemd does not lengthen it unless told.
-fn restart_delay(this: &mut Conversion<'_>) {
-    let option = this.last(SECTION, "RestartSec");
-    let micros = match option.map(|option| span::parse(&option.value)) {
-        None => 100_000,
-        Some(Some(Span::Micros(micros))) => micros,
-        Some(_) => {
-            if let Some(option) = option {
-                this.lose(option, "it is no span of time");
-            }
-            100_000
-        }
-    };
-    let delay = span::native(micros);
-    match option {
-        Some(option) => drop(this.put("restart-delay", &delay, option)),
-        None => this.put_default("restart-delay", &delay),
-    }
-    let most = this.last(SECTION, "RestartMaxDelaySec");
-    match most.map(|most| (most, span::parse(&most.value))) {
-        Some((most, Some(Span::Micros(micros)))) => {
-            this.put("restart-delay-max", &span::native(micros), most);
-        }
-        _ => this.put_default("restart-delay-max", &delay),
-    }
-}
-
-fn restart_limit(this: &mut Conversion<'_>) {
-    let either = |this: &Conversion<'_>, names: [(&'static str, &'static str); 3]| {
-        names.into_iter().find_map(|(section, name)| {
-            Some((section, name)).filter(|_| this.last(section, name).is_some())
-        })
-    };
-    let interval = either(
-        this,
-        [
-            ("Unit", "StartLimitIntervalSec"),
-            ("Unit", "StartLimitInterval"),
-            (SECTION, "StartLimitInterval"),
-        ],
-    );
-    let burst =
-        either(this, [("Unit", "StartLimitBurst"), (SECTION, "StartLimitBurst"), (SECTION, "-")]);
-    let interval = interval.and_then(|(section, name)| this.last(section, name));
-    let burst = burst.and_then(|(section, name)| this.last(section, name));
-    let span = interval.map_or(Some(Span::Micros(10_000_000)), |option| span::parse(&option.value));
-    let count = burst.map_or(Some(5), |option| option.value.parse::<u32>().ok());
-    let limit = match (span, count) {
-        (Some(Span::Micros(0)), _) | (_, Some(0)) => "none".to_string(),
-        (Some(Span::Micros(micros)), Some(count)) => format!("{count}/{}", span::native(micros)),
-        (Some(Span::Infinite), Some(count)) => format!("{count}"),
-        _ => {
-            for option in [interval, burst].into_iter().flatten() {
-                this.lose(option, "it can not be read");
-            }
-            "5/10s".to_string()
-        }
-    };
-    match interval.or(burst) {
-        Some(option) => drop(this.put("restart-limit", &limit, option)),
-        None => this.put_default("restart-limit", &limit),
-    }
-    if let (Some(_), Some(burst)) = (interval, burst) {
-        this.fate(burst, super::fate::Outcome::Kept("restart-limit".to_string()));
-    }
-    for section in ["Unit", SECTION] {
-        if let Some(option) = this.last(section, "StartLimitAction") {
-            if option.value == "none" {
-                this.leave_out(option, "it asks for nothing");
-            } else {
-                this.lose(option, "a failure of this unit does not end the system");
-            }
-        }
-    }
-}
-
-/// What systemd counts as a success besides.
-fn success(this: &mut Conversion<'_>, kind: &str) {
-    let said = this.last(SECTION, "SuccessExitStatus").is_some();
-    let daemon = !matches!(kind, "oneshot");
-    if !daemon && !said {
-        return;
-    }
-    let at = this.manifest.at;
-    this.add("success-status", "0", None, at);
-    for signal in CLEAN_SIGNALS.into_iter().filter(|_| daemon) {
-        this.add("success-status", signal, None, at);
-    }
-    statuses(this, "SuccessExitStatus", "success-status");
-}
-
-/// A list of exit statuses by number or name, and signals.
-fn statuses(this: &mut Conversion<'_>, name: &str, key: &str) {
-    let options = this.all(SECTION, name);
-    for (word, option, at) in this.words(&options) {
-        if let Some(text) = status(&word) {
-            this.add(key, &text, Some(option), at);
-        } else {
-            let message = format!("{name}=: `{word}` is neither an exit status nor a signal");
-            this.warn(option, "dropped", &message, "");
-        }
-    }
-}
-
-fn status(word: &str) -> Option<String> {
-    if word.bytes().all(|byte| byte.is_ascii_digit()) && !word.is_empty() {
-        return word.parse::<u8>().ok().map(|number| number.to_string());
-    }
-    if let Some((_, number)) = EXIT_STATUSES.iter().find(|(name, _)| *name == word) {
-        return Some(number.to_string());
-    }
-    let signal = word.strip_prefix("SIG").unwrap_or(word);
-    crate::signal::number(signal).map(|_| signal.to_string())
-}
-
-/// Names of exit statuses: systemd.exec(5), "PROCESS EXIT CODES", and sysexits(3).
-const EXIT_STATUSES: [(&str, u8); 29] = [
-    ("SUCCESS", 0),
-    ("FAILURE", 1),
-    ("INVALIDARGUMENT", 2),
-    ("NOTIMPLEMENTED", 3),
-    ("NOPERMISSION", 4),
-    ("NOTINSTALLED", 5),
-    ("NOTCONFIGURED", 6),
-    ("NOTRUNNING", 7),
-    ("USAGE", 64),
-    ("DATAERR", 65),
-    ("NOINPUT", 66),
-    ("NOUSER", 67),
-    ("NOHOST", 68),
-    ("UNAVAILABLE", 69),
-    ("SOFTWARE", 70),
-    ("OSERR", 71),
-    ("OSFILE", 72),
-    ("CANTCREAT", 73),
-    ("IOERR", 74),
-    ("TEMPFAIL", 75),
-    ("PROTOCOL", 76),
-    ("NOPERM", 77),
-    ("CONFIG", 78),
-    ("CHDIR", 200),
-    ("NICE", 201),
-    ("FDS", 202),
-    ("EXEC", 203),
-    ("USER", 217),
-    ("EXCEPTION", 255),
-];
 
 fn timeouts(this: &mut Conversion<'_>, kind: &str) {
     let start = if kind == "oneshot" { "none" } else { "90s" };

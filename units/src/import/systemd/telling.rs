@@ -2,6 +2,7 @@
 
 use super::conversion::Conversion;
 use super::fate::{Fate, Outcome};
+use super::span;
 use super::table::{self, Grade};
 use super::unit_text::{UnitOption, UnitText};
 use crate::diagnostic::{Diagnostic, Severity};
@@ -15,9 +16,14 @@ impl<'a> Conversion<'a> {
             Grade::Free => {
                 self.fate(option, Outcome::Silent);
             }
+            // `PrivateTmp=no`: nothing was to be taken away.
+            Grade::Sandbox if span::boolean(&option.value) == Some(false) => {
+                self.leave_out(option, "it asks for nothing");
+            }
             Grade::Sandbox => {
-                self.weaker.push(option);
-                self.fate(option, Outcome::Weaker("not supported yet".to_string()));
+                if self.fate(option, Outcome::Weaker("not supported yet".to_string())) {
+                    self.weaker.push(option);
+                }
             }
             Grade::Plain => {
                 let outcome = Outcome::Lost("not supported yet".to_string());
@@ -55,8 +61,10 @@ impl<'a> Conversion<'a> {
     /// Notes what became of a directive. Only the first word about one counts. False: it is
     /// not the first.
     pub(super) fn fate(&mut self, option: &UnitOption, outcome: Outcome) -> bool {
+        #[cfg(test)]
+        self.walked.set(self.walked.get() + 1);
         let at = option.place();
-        if self.fates.iter().any(|fate| fate.at == at) {
+        if !self.told.insert(at.clone()) {
             return false;
         }
         self.fates.push(Fate {

@@ -6,6 +6,8 @@ use super::unit_name::UnitName;
 use super::unit_text;
 use crate::diagnostic::Severity;
 
+mod growth;
+
 fn import(name: &str, text: &str) -> Imported {
     let texts = [unit_text::parse(&name.into(), text.as_bytes()).unwrap()];
     convert(&UnitName::of(name), &name.into(), &texts, &Surroundings::default())
@@ -65,7 +67,7 @@ fn a_list_is_added_up_and_emptied_by_an_empty_assignment() {
         "Environment=A=1 'B=x y'\nEnvironment=A=2\nEnvironmentFile=/a\nEnvironmentFile=\nEnvironmentFile=-/b\n",
     );
     let env = [values(&web, "env"), values(&web, "env-default")].concat();
-    assert_eq!(env, ["B=x y", "A=2"]);
+    assert_eq!(env, ["A=2", "B=x y"]);
     assert_eq!(values(&web, "env-file"), ["-/b"]);
 }
 
@@ -211,6 +213,15 @@ fn unknown_directives_and_values_are_told_at_their_line() {
 }
 
 #[test]
+fn a_directive_in_the_wrong_section_is_told_where_it_belongs() {
+    let told = |file: &str, text: &str| import(file, text).manifest.diagnostics[0].hint.clone();
+    let web = "[Service]\nExecStart=/bin/x\nStartLimitIntervalSec=30\n";
+    assert_eq!(told("a.service", web), "systemd knows it in [Unit] alone");
+    let path = "[Path]\nPathExists=/x\nUser=www\n";
+    assert_eq!(told("a.path", path), "it is one of a unit that runs processes");
+}
+
+#[test]
 fn a_unit_that_runs_nothing_is_refused_unless_it_only_stops() {
     assert_eq!(said(&import("a.service", "[Service]\nUser=x\n"), Severity::Error).len(), 1);
     let stops =
@@ -317,4 +328,69 @@ proptest::proptest! {
         let settings = crate::settings::Settings::default();
         crate::meaning::read(imported.manifest, &settings, &crate::account::Accounts::default());
     }
+}
+
+#[test]
+fn what_asks_for_no_wall_is_not_weaker_without_one() {
+    clean(&service("PrivateTmp=no\nProtectSystem=false\n"));
+    assert_eq!(said(&service("PrivateTmp=yes\n"), Severity::Warning).len(), 1);
+    assert_eq!(said(&service("PrivateTmp=no\nPrivateTmp=yes\n"), Severity::Warning).len(), 1);
+}
+
+#[test]
+fn of_a_long_id_the_last_four_characters_are_used() {
+    let text = "[Service]\nExecStart=/bin/getty\nUtmpIdentifier=%I\n";
+    for (name, id) in [("getty@ttyS0.service", "tyS0"), ("getty@tty1.service", "tty1")] {
+        let one = import(name, text);
+        clean(&one);
+        assert_eq!(values(&one, "utmp-id"), [id]);
+    }
+}
+
+#[test]
+fn a_bus_that_asks_systemd_to_start_services_is_told() {
+    let bus = service("ExecStart=\nExecStart=/usr/bin/dbus-daemon --system --systemd-activation\n");
+    assert_eq!(said(&bus, Severity::Warning)[0].0, 4);
+}
+
+#[test]
+fn a_delay_grows_in_steps_only_where_doubling_is_the_same() {
+    let base = "Restart=on-failure\nRestartSec=1s\n";
+    let alone = service(&format!("{base}RestartMaxDelaySec=8s\n"));
+    clean(&alone);
+    assert_eq!(values(&alone, "restart-delay-max"), ["1s"], "systemd passes it over");
+    let same = service(&format!("{base}RestartMaxDelaySec=8s\nRestartSteps=3\n"));
+    clean(&same);
+    assert_eq!(values(&same, "restart-delay-max"), ["8s"]);
+    let other = service(&format!("{base}RestartMaxDelaySec=9s\nRestartSteps=3\n"));
+    assert_eq!(values(&other, "restart-delay-max"), ["9s"]);
+    assert_eq!(said(&other, Severity::Warning)[0].0, 6);
+}
+
+#[test]
+fn what_is_only_nearly_so_is_said_at_its_line() {
+    let text =
+        "[Unit]\nUpholds=a.service\nStopPropagatedFrom=b.service\n[Install]\nUpheldBy=c.target\n";
+    let web = service(text);
+    let lines: Vec<u32> = said(&web, Severity::Warning).iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [4, 5, 7]);
+    assert_eq!(values(&web, "wants"), ["a.service"]);
+    assert_eq!(values(&web, "restart-with"), ["b.service"]);
+    assert_eq!(values(&web, "wanted-by"), ["c.target"]);
+}
+
+#[test]
+fn a_wanted_mount_is_waited_for_and_may_be_missing() {
+    let web = service("[Unit]\nWantsMountsFor=/var/lib/a-b\n");
+    clean(&web);
+    let mounts = ["var.mount?", "var-lib.mount?", "var-lib-a_x2db.mount?"];
+    assert_eq!(values(&web, "waits-for"), mounts);
+}
+
+#[test]
+fn a_store_of_any_size_is_taken_as_far_as_there_is_one() {
+    let web = service("FileDescriptorStoreMax=4224\n");
+    assert_eq!(values(&web, "fd-store-max"), ["512"]);
+    assert_eq!(said(&web, Severity::Warning)[0].0, 3);
+    assert_eq!(values(&service("FileDescriptorStoreMax=4\n"), "fd-store-max"), ["4"]);
 }

@@ -19,7 +19,7 @@ fn activation(this: &mut Conversion<'_>, kind: Kind, section: &str, directive: &
             // One instance a connection: the template of the same name.
             Some(this.name.with_instance("").with_suffix(Suffix::Service).to_string())
         }
-        None => Some(this.name.with_suffix(Suffix::Service).to_string()),
+        None => Some(this.own().with_suffix(Suffix::Service).to_string()),
     };
     let Some(target) = target.map(|target| native_name(&target)) else { return };
     match said {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// One assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitOption {
-    /// Of the `[Section]` it stands in.
-    pub section: String,
+    /// Of the `[Section]` it stands in. One text for all of a section, however long its name.
+    pub section: Arc<str>,
     /// Before the `=`.
     pub name: String,
     /// Behind it, continued lines joined; nothing else is undone.
@@ -29,10 +29,12 @@ pub struct UnitOption {
 impl UnitOption {
     /// Where byte `offset` of the value stands in the file.
     pub fn spot(&self, offset: usize) -> Spot {
-        let part = self.parts.iter().rev().find(|(start, _)| *start <= offset);
-        let Some((start, spot)) = part else { return self.at };
-        let before = self.value.get(*start..offset).unwrap_or_default();
-        Spot { line: spot.line, column: spot.column.saturating_add(number(before.chars().count())) }
+        self.spots().at(offset)
+    }
+
+    /// Where bytes of the value stand, for who asks for many.
+    pub fn spots(&self) -> Spots<'_> {
+        Spots { text: &self.value, parts: &self.parts, reached: None }
     }
 
     /// Where the value begins.
@@ -43,6 +45,35 @@ impl UnitOption {
     /// Where the name begins, with the file.
     pub fn place(&self) -> Place {
         self.at.of(&self.file)
+    }
+}
+
+/// Places in a text that is joined out of lines. Asked for bytes in their order it looks at each
+/// part and each character once.
+#[derive(Clone, Debug)]
+pub struct Spots<'a> {
+    text: &'a str,
+    parts: &'a [(usize, Spot)],
+    /// A byte and where it stands; `parts` begins with the one it is in.
+    reached: Option<(usize, Spot)>,
+}
+
+impl Spots<'_> {
+    /// Where byte `offset` stands. Before one that was asked for already: where that one does.
+    pub fn at(&mut self, offset: usize) -> Spot {
+        while let [_, next, ..] = self.parts
+            && next.0 <= offset
+        {
+            self.parts = self.parts.get(1..).unwrap_or_default();
+            self.reached = None;
+        }
+        let first = self.parts.first().copied().unwrap_or((0, Spot { line: 1, column: 1 }));
+        let (from, spot) = self.reached.unwrap_or(first);
+        let between = self.text.get(from..offset).unwrap_or_default();
+        let column = spot.column.saturating_add(number(between.chars().count()));
+        let spot = Spot { line: spot.line, column };
+        self.reached = Some((offset.max(from), spot));
+        spot
     }
 }
 
@@ -121,16 +152,13 @@ impl Line {
     }
 
     fn spot(&self, offset: usize) -> Spot {
-        let part = self.parts.iter().rev().find(|(start, _)| *start <= offset);
-        let Some((start, spot)) = part else { return Spot { line: 1, column: 1 } };
-        let before = self.text.get(*start..offset).unwrap_or_default();
-        Spot { line: spot.line, column: spot.column.saturating_add(number(before.chars().count())) }
+        Spots { text: &self.text, parts: &self.parts, reached: None }.at(offset)
     }
 }
 
 struct Reader<'a> {
     file: &'a Arc<str>,
-    section: Option<String>,
+    section: Option<Arc<str>>,
     read: UnitText,
     fatal: Option<Diagnostic>,
 }
@@ -146,7 +174,7 @@ impl Reader<'_> {
         if let Some(inner) = text.strip_prefix('[') {
             match inner.strip_suffix(']') {
                 Some(name) => {
-                    self.section = Some(name.to_string());
+                    self.section = Some(Arc::from(name));
                     self.read.sections.push((name.to_string(), at));
                 }
                 None => {
@@ -209,7 +237,7 @@ mod tests {
 
     fn triples(text: &str) -> Vec<(String, String, String)> {
         let options = read(text).options.into_iter();
-        options.map(|option| (option.section, option.name, option.value)).collect()
+        options.map(|option| (option.section.to_string(), option.name, option.value)).collect()
     }
 
     #[track_caller]
@@ -241,6 +269,11 @@ mod tests {
         assert_eq!((option[0].at, option[0].value_at()), (at(2, 3), at(2, 10)));
         let offset = option[1].value.find("cd").unwrap();
         assert_eq!(option[1].spot(offset), at(7, 5));
+        let mut spots = option[1].spots();
+        assert_eq!(
+            [0, 1, offset, offset + 1].map(|at| spots.at(at)),
+            [at(5, 3), at(5, 4), at(7, 5), at(7, 6)]
+        );
     }
 
     fn at(line: u32, column: u32) -> Spot {

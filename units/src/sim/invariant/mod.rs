@@ -1,9 +1,8 @@
 //! The invariants, checked after every event: one function each, named by its number
 //! and its rule. They judge by what the simulator saw ([`crate::sim::book`]) and by
 //! the machine's public answers; who provides what, and who is needed, is taken from
-//! the oracle's brute-force sets. L15–L17 hold of whole schedules ([`whole`]), L19
-//! belongs to the resume of PID 1. That each finds something is shown by the program
-//! `mutants`.
+//! the oracle's brute-force sets. L15–L17 hold of whole schedules ([`whole`]). That each
+//! finds something is shown by the program `mutants`.
 
 pub mod bound;
 pub mod run;
@@ -34,6 +33,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L13 no ABA", run::l13_no_aba),
     ("L14 limiter", bound::l14_limiter),
     ("L18 no needless action", stop::l18_no_needless_action),
+    ("L19 crash-consistent", run::l19_crash_consistent),
     ("L20 conservation", run::l20_conservation),
     ("L21 read-only", run::l21_read_only),
     ("L22 cost", bound::l22_cost),
@@ -43,6 +43,8 @@ pub const ALL: &[(&str, Check)] = &[
     ("L26 restart-except", bound::l26_barred),
     ("L27 ends bring in", state::l27_ends_bring_in),
     ("L28 reload-with", run::l28_reload_with),
+    ("L29 one run a connection", start::l29_one_run_a_connection),
+    ("L30 one thing masked", start::l30_one_thing_masked),
 ];
 
 /// The names of all, those over whole schedules ([`whole`]) too.

@@ -89,10 +89,20 @@ pub fn l20_conservation(view: &View) -> Verdict {
     Ok(())
 }
 
+/// L19: after a crash and a resume it is the same machine.
+pub fn l19_crash_consistent(view: &View) -> Verdict {
+    match view.asked {
+        Some((_, after, resumed)) if after != resumed => {
+            Err("a crash and a resume have changed something".to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// L21: asking changes nothing, whatever is asked.
 pub fn l21_read_only(view: &View) -> Verdict {
     match view.asked {
-        Some((before, after)) if before != after => {
+        Some((before, after, _)) if before != after => {
             Err("plan, why or another question changed something".to_string())
         }
         _ => Ok(()),

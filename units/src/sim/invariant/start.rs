@@ -40,7 +40,7 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                     alive.is_none_or(|to| to == unit || down(to))
                 }
                 D::Wants | D::Before | D::RestartWith => true,
-                D::ReloadWith | D::OnFailure | D::OnSuccess => true,
+                D::ReloadWith | D::OnFailure | D::OnSuccess | D::Accepts => true,
             };
             let anew = edge.to.is_some_and(|to| view.started().any(|started| started == to));
             let before = edge.to.map(|to| view.before.state(to));
@@ -67,6 +67,45 @@ pub fn l02_minimal_set(view: &View) -> Verdict {
         let state = view.after.state(unit);
         if !matches!(state, State::Disabled | State::Stopping | State::Failed) {
             return Err(format!("{} is {} and not needed", view.name(unit), state.as_str()));
+        }
+    }
+    Ok(())
+}
+
+/// L29: a unit that nothing but a socket's connections bring in runs once for each.
+pub fn l29_one_run_a_connection(view: &View) -> Verdict {
+    let called = |unit: usize| {
+        view.book.called.has(unit)
+            || matches!(view.event, Event::Fire(name) if name.as_str() == view.name(unit))
+    };
+    for unit in view.started().filter(|unit| !called(*unit)) {
+        let edges = || view.is.graph.all().filter(|(_, edge)| edge.to == Some(unit));
+        let accepted = edges().any(|(_, edge)| edge.kind == D::Accepts);
+        let otherwise = edges().any(|(from, edge)| {
+            let brings_in = edge.kind != D::Accepts && view.is.brings_in(from, edge);
+            brings_in && view.is.needed.has(from)
+        });
+        let fired = view.is.stored.iter().enumerate().any(|(trigger, it)| {
+            let activates = view.is.unit(trigger).and_then(|unit| unit.activates);
+            it.fired && activates.is_some_and(|to| view.is.graph.provider[to.index()] == Some(unit))
+        });
+        let provides =
+            |to: &Option<usize>| to.is_some_and(|to| view.is.graph.provider[to] == Some(unit));
+        let root = view.is.roots().0.iter().any(provides);
+        if accepted && !otherwise && !fired && !root {
+            return Err(format!("{} is started and nobody has connected", view.name(unit)));
+        }
+    }
+    Ok(())
+}
+
+/// L30: what is one thing under many names is not started while one of them is masked.
+pub fn l30_one_thing_masked(view: &View) -> Verdict {
+    for unit in view.started() {
+        let Some(definition) = view.is.unit(unit).filter(|unit| unit.is_one) else { continue };
+        let mut names = definition.provides.iter().map(|t| &view.is.universe.targets[t.index()]);
+        if let Some(name) = names.find(|name| view.is.is_masked(name)) {
+            return Err(format!("{} is started and {name} is masked", view.name(unit)));
         }
     }
     Ok(())

@@ -29,7 +29,7 @@ pub(super) const ROWS: &[Directive] = &[
     row("Unit", "PropagateReloadFrom", "reload-with", Special),
     row("Unit", "StopPropagatedFrom", "restart-with", Special),
     row("Unit", "RequiresMountsFor", "needs-path", Special),
-    row("Unit", "WantsMountsFor", "needs-path", Special),
+    row("Unit", "WantsMountsFor", "waits-for", Special),
     row("Unit", "DefaultDependencies", "", Special),
     row("Unit", "StartLimitIntervalSec", "restart-limit", Special),
     row("Unit", "StartLimitInterval", "restart-limit", Special),

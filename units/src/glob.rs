@@ -1,11 +1,15 @@
-//! One part of a path pattern against one name: `*`, `?`, `[a-z]`, `[!a-z]`, `\` before
-//! what is meant as it stands (glob(7)). A dot at the beginning has to be written.
+//! Patterns of names: `*`, `?`, `[a-z]`, `[!a-z]`, `\` before what is meant as it stands,
+//! as glob(7) has them, with no limit on what a name is: the way through a path, part by
+//! part, is gone by who reads directories.
 
-/// The name matches the pattern. Costs at most the product of both lengths.
+/// A name of a file: a dot at its beginning has to be written.
+pub fn matches_file(pattern: &str, name: &str) -> bool {
+    let hidden = name.starts_with('.');
+    (!hidden || pattern.starts_with('.') || pattern.starts_with("\\.")) && matches(pattern, name)
+}
+
+/// The whole text matches. Costs at most the product of both lengths.
 pub fn matches(pattern: &str, name: &str) -> bool {
-    if name.starts_with('.') && !pattern.starts_with('.') && !pattern.starts_with("\\.") {
-        return false;
-    }
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut from) = (0, 0);
@@ -85,8 +89,8 @@ mod tests {
         for (pattern, name, expected) in [
             ("*", "abc", true),
             ("*", "", true),
-            ("*", ".abc", false),
-            (".*", ".abc", true),
+            ("*", ".abc", true),
+            ("*******b", "aaaaaaaaaaaaaaaaaaaaaaaa", false),
             ("*.job", "a.job", true),
             ("*.job", "a.job.x", false),
             ("a*b*c", "axxbxxbxc", true),
@@ -103,6 +107,15 @@ mod tests {
             ("**a", "bca", true),
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_hidden_file_is_named_by_its_dot() {
+        for (pattern, name, expected) in
+            [("*", ".abc", false), (".*", ".abc", true), ("\\.*", ".abc", true), ("*", "abc", true)]
+        {
+            assert_eq!(matches_file(pattern, name), expected, "{pattern} {name}");
         }
     }
 

@@ -1,0 +1,237 @@
+//! `.service`: what counts as a failure, and when it is started again. systemd's defaults are
+//! written out where they are not the native ones.
+
+use super::conversion::Conversion;
+use super::fate::Outcome;
+use super::span::{self, Span};
+
+const SECTION: &str = "Service";
+/// Ends of a daemon that systemd counts as clean besides exit 0 (systemd.service(5), `Restart=`).
+const CLEAN_SIGNALS: [&str; 4] = ["HUP", "INT", "TERM", "PIPE"];
+
+pub(super) fn convert(this: &mut Conversion<'_>, kind: &str) {
+    restart(this, kind);
+    success(this, kind);
+}
+
+fn restart(this: &mut Conversion<'_>, kind: &str) {
+    let said = this.last(SECTION, "Restart");
+    let word = said.map_or("no", |option| option.value.as_str());
+    let native = match word {
+        "no" => "never",
+        "on-success" | "on-failure" | "on-abnormal" | "on-watchdog" | "on-abort" | "always" => word,
+        _ => {
+            if let Some(option) = said {
+                this.refuse(option, &format!("Restart={word}: no such value"), "");
+            }
+            return;
+        }
+    };
+    if let (Some(option), "oneshot", "always" | "on-success") = (said, kind, native) {
+        let message = format!("Restart={word} of a oneshot: it would never be done");
+        return this.refuse(option, &message, "systemd refuses this too");
+    }
+    match said {
+        Some(option) => {
+            if !this.put("restart", native, option) {
+                let near = if native == "on-watchdog" { "never" } else { "on-failure" };
+                this.put_default("restart", near);
+            }
+        }
+        None => this.put_default("restart", native),
+    }
+    if native == "never" {
+        for name in ["RestartSec", "RestartMaxDelaySec", "RestartSteps"] {
+            if let Some(option) = this.last(SECTION, name) {
+                this.leave_out(option, "it is never started again by itself");
+            }
+        }
+    } else {
+        restart_delay(this);
+    }
+    restart_limit(this);
+    for (name, key) in
+        [("RestartPreventExitStatus", "restart-except"), ("RestartForceExitStatus", "restart-also")]
+    {
+        statuses(this, name, key);
+    }
+    for name in ["RestartMode", "ExitType", "TimeoutStartFailureMode", "TimeoutStopFailureMode"] {
+        let usual = ["normal", "main", "terminate"];
+        if let Some(option) = this.last(SECTION, name) {
+            if usual.contains(&option.value.as_str()) {
+                this.leave_out(option, "it is always so");
+            } else {
+                this.lose(option, "not supported yet");
+            }
+        }
+    }
+}
+
+/// One delay for each retry: systemd does not lengthen it unless told.
+fn restart_delay(this: &mut Conversion<'_>) {
+    let option = this.last(SECTION, "RestartSec");
+    let micros = match option.map(|option| span::parse(&option.value)) {
+        None => 100_000,
+        Some(Some(Span::Micros(micros))) => micros,
+        Some(_) => {
+            if let Some(option) = option {
+                this.lose(option, "it is no span of time");
+            }
+            100_000
+        }
+    };
+    let delay = span::native(micros);
+    match option {
+        Some(option) => drop(this.put("restart-delay", &delay, option)),
+        None => this.put_default("restart-delay", &delay),
+    }
+    longer(this, micros);
+}
+
+/// The delay of the later retries. systemd lets it grow by the same factor for that many steps;
+/// here it doubles until it is long enough.
+fn longer(this: &mut Conversion<'_>, first: u64) {
+    let most = this.last(SECTION, "RestartMaxDelaySec");
+    let steps = this.last(SECTION, "RestartSteps");
+    let count = steps.and_then(|option| option.value.parse::<u32>().ok()).unwrap_or(0);
+    let longest = most.and_then(|option| span::parse(&option.value));
+    match (most, longest, steps) {
+        (Some(most), Some(Span::Micros(longest)), Some(steps)) if count > 0 && longest > first => {
+            this.put("restart-delay-max", &span::native(longest), most);
+            let doubled = 1u64.checked_shl(count).and_then(|factor| first.checked_mul(factor));
+            if doubled == Some(longest) {
+                this.fate(steps, Outcome::Kept("restart-delay-max".to_string()));
+            } else {
+                this.lose(steps, "the delay doubles with each failure up to RestartMaxDelaySec=");
+            }
+        }
+        _ => {
+            this.put_default("restart-delay-max", &span::native(first));
+            let why = "the one without a use for the other changes nothing";
+            for option in [most, steps].into_iter().flatten() {
+                this.leave_out(option, why);
+            }
+        }
+    }
+}
+
+fn restart_limit(this: &mut Conversion<'_>) {
+    let either = |this: &Conversion<'_>, names: [(&'static str, &'static str); 3]| {
+        names.into_iter().find_map(|(section, name)| {
+            Some((section, name)).filter(|_| this.last(section, name).is_some())
+        })
+    };
+    let interval = either(
+        this,
+        [
+            ("Unit", "StartLimitIntervalSec"),
+            ("Unit", "StartLimitInterval"),
+            (SECTION, "StartLimitInterval"),
+        ],
+    );
+    let burst =
+        either(this, [("Unit", "StartLimitBurst"), (SECTION, "StartLimitBurst"), (SECTION, "-")]);
+    let interval = interval.and_then(|(section, name)| this.last(section, name));
+    let burst = burst.and_then(|(section, name)| this.last(section, name));
+    let span = interval.map_or(Some(Span::Micros(10_000_000)), |option| span::parse(&option.value));
+    let count = burst.map_or(Some(5), |option| option.value.parse::<u32>().ok());
+    let limit = match (span, count) {
+        (Some(Span::Micros(0)), _) | (_, Some(0)) => "none".to_string(),
+        (Some(Span::Micros(micros)), Some(count)) => format!("{count}/{}", span::native(micros)),
+        (Some(Span::Infinite), Some(count)) => format!("{count}"),
+        _ => {
+            for option in [interval, burst].into_iter().flatten() {
+                this.lose(option, "it can not be read");
+            }
+            "5/10s".to_string()
+        }
+    };
+    match interval.or(burst) {
+        Some(option) => drop(this.put("restart-limit", &limit, option)),
+        None => this.put_default("restart-limit", &limit),
+    }
+    if let (Some(_), Some(burst)) = (interval, burst) {
+        this.fate(burst, Outcome::Kept("restart-limit".to_string()));
+    }
+    for section in ["Unit", SECTION] {
+        if let Some(option) = this.last(section, "StartLimitAction") {
+            if option.value == "none" {
+                this.leave_out(option, "it asks for nothing");
+            } else {
+                this.lose(option, "a failure of this unit does not end the system");
+            }
+        }
+    }
+}
+
+/// What systemd counts as a success besides.
+fn success(this: &mut Conversion<'_>, kind: &str) {
+    let said = this.last(SECTION, "SuccessExitStatus").is_some();
+    let daemon = !matches!(kind, "oneshot");
+    if !daemon && !said {
+        return;
+    }
+    let at = this.manifest.at;
+    this.add("success-status", "0", None, at);
+    for signal in CLEAN_SIGNALS.into_iter().filter(|_| daemon) {
+        this.add("success-status", signal, None, at);
+    }
+    statuses(this, "SuccessExitStatus", "success-status");
+}
+
+/// A list of exit statuses by number or name, and signals.
+fn statuses(this: &mut Conversion<'_>, name: &str, key: &str) {
+    let options = this.all(SECTION, name);
+    for (word, option, at) in this.words(&options) {
+        if let Some(text) = status(&word) {
+            this.add(key, &text, Some(option), at);
+        } else {
+            let message = format!("{name}=: `{word}` is neither an exit status nor a signal");
+            this.warn(option, "dropped", &message, "");
+        }
+    }
+}
+
+fn status(word: &str) -> Option<String> {
+    if word.bytes().all(|byte| byte.is_ascii_digit()) && !word.is_empty() {
+        return word.parse::<u8>().ok().map(|number| number.to_string());
+    }
+    if let Some((_, number)) = EXIT_STATUSES.iter().find(|(name, _)| *name == word) {
+        return Some(number.to_string());
+    }
+    let signal = word.strip_prefix("SIG").unwrap_or(word);
+    crate::signal::number(signal).map(|_| signal.to_string())
+}
+
+/// Names of exit statuses: systemd.exec(5), "PROCESS EXIT CODES", and sysexits(3).
+const EXIT_STATUSES: [(&str, u8); 29] = [
+    ("SUCCESS", 0),
+    ("FAILURE", 1),
+    ("INVALIDARGUMENT", 2),
+    ("NOTIMPLEMENTED", 3),
+    ("NOPERMISSION", 4),
+    ("NOTINSTALLED", 5),
+    ("NOTCONFIGURED", 6),
+    ("NOTRUNNING", 7),
+    ("USAGE", 64),
+    ("DATAERR", 65),
+    ("NOINPUT", 66),
+    ("NOUSER", 67),
+    ("NOHOST", 68),
+    ("UNAVAILABLE", 69),
+    ("SOFTWARE", 70),
+    ("OSERR", 71),
+    ("OSFILE", 72),
+    ("CANTCREAT", 73),
+    ("IOERR", 74),
+    ("TEMPFAIL", 75),
+    ("PROTOCOL", 76),
+    ("NOPERM", 77),
+    ("CONFIG", 78),
+    ("CHDIR", 200),
+    ("NICE", 201),
+    ("FDS", 202),
+    ("EXEC", 203),
+    ("USER", 217),
+    ("EXCEPTION", 255),
+];

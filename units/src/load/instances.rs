@@ -1,0 +1,162 @@
+//! Instances of templates that are asked for while the system runs: `initctl want x@y`.
+//!
+//! Which instances are wanted is an input of the load like any other, so the answer is a
+//! generation: the one in force with the instances wanted now, and without those that nobody
+//! asks for any more. Only templates are read, and of them only those that are still what the
+//! last load saw: edits that nobody has loaded yet take effect with a reload alone.
+
+use super::set::Set;
+use super::source::listed;
+use super::{Loaded, Loader, Options, around, wanted};
+use crate::assembly::Draft;
+use crate::files::Files;
+use crate::foreign::Foreign;
+use crate::generation::Generation;
+use crate::imported_file;
+use crate::machine::reason::Refusal;
+use crate::name::Name;
+use crate::reuse::drop_ins_of;
+use crate::source::Overlaid;
+use crate::template::{self, Body, Template};
+use crate::unit_file::{self, Context, UnitFile};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// See the module. [`Options::wanted`] has all that is asked for from outside the unit files.
+///
+/// # Errors
+/// A wanted instance's template is not what was loaded, or there would be too many instances.
+pub fn instances(
+    files: &dyn Files,
+    options: &Options,
+    previous: &Generation,
+) -> Result<Loaded, Refusal> {
+    let mut loader = Loader { files, options, found: Vec::new(), refused: false };
+    let settings = previous.settings.clone();
+    let (accounts, _) = loader.accounts();
+    // What is wrong with a directory or a source is told by a reload.
+    let mut silent = Loader { files, options, found: Vec::new(), refused: false };
+    let folders = silent.folders(&settings);
+    let sources = silent.sources(&settings, None, &mut Set::default());
+    let overlaid = Overlaid { below: files, sources: &sources };
+    let (accounts, trust) = (&accounts, options.trust);
+    let context = Context { files: &overlaid, settings: &settings, accounts, trust };
+    let mut set = Set { around: around(files), ..Set::default() };
+    set.carry(previous, |_| true);
+    let mut shelf = Shelf::of(previous);
+    for found in &folders.files {
+        if !shelf.may_hold_templates(&found.path) {
+            continue;
+        }
+        let drop_ins = |names: &[&str]| drop_ins_of(&folders, &found.stem, names);
+        shelf.offer(unit_file::load(&context, &found.path, &drop_ins), None, &mut set);
+    }
+    shelf.offer_imported(&context, &folders.foreign, None, &mut set);
+    for source in &sources {
+        let (foreign, native) = listed(&context, source, &folders);
+        for found in &native {
+            if !shelf.may_hold_templates(&found.path) {
+                continue;
+            }
+            let drop_ins = |names: &[&str]| drop_ins_of(&folders, &found.stem, names);
+            let file = unit_file::load(&context, &found.path, &drop_ins);
+            shelf.offer(file, Some(&source.name), &mut set);
+        }
+        shelf.offer_imported(&context, &foreign, Some(&source.name), &mut set);
+    }
+    set.drafts.retain(|draft| !shelf.made.iter().any(|template| is_made_of(draft, template)));
+    let wanted = wanted(options, &settings, &previous.policy);
+    if let Some(most) = set.settle(&context, &folders.foreign, &wanted) {
+        let hint = "instances nobody wants go with the next reload";
+        return Err(refusal("too-large", most.message, hint));
+    }
+    if let Some(file) = shelf.missed(&set, &wanted) {
+        let message = format!("{file} has changed since it was loaded");
+        return Err(refusal("changed", message, "`initctl reload` first"));
+    }
+    set.remember_wishes(previous);
+    Ok(loader.finish(&overlaid, set, settings.clone(), previous.policy.clone()))
+}
+
+fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
+    Refusal { kind: kind.to_string(), message, hint: hint.to_string() }
+}
+
+/// The draft is an instance of the template.
+fn is_made_of(draft: &Draft, template: &Template) -> bool {
+    let line = match &template.body {
+        Body::Native(manifest) => manifest.at.line == draft.at.line,
+        Body::Imported { .. } => true,
+    };
+    line && draft.at.file == *template.file()
+}
+
+/// The templates that were found, and which of them may be used.
+struct Shelf<'g> {
+    previous: &'g Generation,
+    /// Positions in the generation's records, by path.
+    known: BTreeMap<&'g str, usize>,
+    made: Vec<Template>,
+    changed: Vec<Template>,
+}
+
+impl<'g> Shelf<'g> {
+    fn of(previous: &'g Generation) -> Shelf<'g> {
+        let records = previous.files.iter().enumerate();
+        let known = records.map(|(index, record)| (&*record.path, index)).collect();
+        Shelf { previous, known, made: Vec::new(), changed: Vec::new() }
+    }
+
+    /// A file with a template in it is read by every load; of a new one nothing is known.
+    fn may_hold_templates(&self, path: &str) -> bool {
+        let record = self.known.get(path).and_then(|index| self.previous.files.get(*index));
+        record.is_none_or(|record| record.again)
+    }
+
+    fn offer_imported(
+        &mut self,
+        context: &Context<'_>,
+        foreign: &Foreign,
+        source: Option<&Name>,
+        set: &mut Set,
+    ) {
+        for file in foreign.files.iter().filter(|file| file.name.is_template()) {
+            let loaded = imported_file::load(context, file, foreign, &set.around);
+            set.templates.add_aliases(&file.name, &foreign.aliases_of(&file.name));
+            self.offer(loaded, source, set);
+        }
+    }
+
+    fn offer(&mut self, file: UnitFile, source: Option<&Name>, set: &mut Set) {
+        let UnitFile { mut record, templates, .. } = file;
+        if templates.is_empty() {
+            return;
+        }
+        let known = self.known.get(&*record.path).and_then(|at| self.previous.files.get(*at));
+        let same = known
+            .is_none_or(|known| known.stamp == record.stamp && known.drop_ins == record.drop_ins);
+        if known.is_none() {
+            // The file's other units are not in force before a reload.
+            record.again = true;
+            record.source = source.cloned();
+            set.records.push(record);
+        }
+        for mut template in templates {
+            template.source = source.cloned();
+            if same {
+                set.templates.add(template.clone());
+                self.made.push(template);
+            } else {
+                self.changed.push(template);
+            }
+        }
+    }
+
+    /// The file of a changed template of which an instance is still asked for.
+    fn missed(&self, set: &Set, wanted: &[String]) -> Option<Arc<str>> {
+        let mut changed = template::Templates::default();
+        self.changed.iter().for_each(|template| changed.add(template.clone()));
+        let asked = template::unprovided(&set.drafts, wanted);
+        asked.iter().find_map(|target| Some(changed.of(target)?.0.file().clone()))
+    }
+}

@@ -1,0 +1,62 @@
+//! The files of a source: which are there, and what they give under the drop-ins of the unit
+//! directories: the operator of the machine has the last word.
+
+use super::set::Set;
+use crate::folder::{self, Folders, Found};
+use crate::foreign::Foreign;
+use crate::import::systemd::Suffix;
+use crate::reuse::{Before, drop_ins_of};
+use crate::source::Source;
+use crate::unit_file::{self, Context, UnitFile};
+
+/// Reads the files of a source. What is wrong in one breaks its own units.
+pub(super) fn read_source(
+    context: &Context<'_>,
+    source: &Source,
+    folders: &Folders,
+    before: &Before<'_>,
+    set: &mut Set,
+) {
+    set.revisions.push((source.name.clone(), source.revision));
+    set.roots.push((source.name.clone(), source.roots.clone()));
+    let (foreign, native) = listed(context, source, folders);
+    for found in native {
+        let drop_ins = |names: &[&str]| drop_ins_of(folders, &found.stem, names);
+        if let Some((drafts, record)) = before.unchanged(context.files, &found, &drop_ins) {
+            set.drafts.extend(drafts);
+            set.records.push(record);
+            continue;
+        }
+        let UnitFile { mut drafts, mut record, templates, .. } =
+            unit_file::load(context, &found.path, &drop_ins);
+        for mut template in templates {
+            template.source = Some(source.name.clone());
+            set.templates.add(template);
+        }
+        drafts.iter_mut().for_each(|draft| draft.source = Some(source.name.clone()));
+        record.source = Some(source.name.clone());
+        set.parsed += 1;
+        set.drafts.extend(drafts);
+        set.records.push(record);
+    }
+    set.read_imported(context, &foreign, before, Some(&source.name));
+}
+
+/// The files of a source: those of systemd with the directories' drop-ins, and native ones.
+pub(super) fn listed(
+    context: &Context<'_>,
+    source: &Source,
+    folders: &Folders,
+) -> (Foreign, Vec<Found>) {
+    let (mut foreign, mut native) = (folders.foreign.drop_ins_alone(), Vec::new());
+    for path in source.paths() {
+        let (directory, name) = path.rsplit_once('/').unwrap_or((".", path));
+        if Suffix::of(name).is_some() {
+            foreign.note(context.files, directory, name, false);
+        } else {
+            native.push(Found { path: path.clone(), stem: folder::stem(path).to_string() });
+        }
+    }
+    foreign.settle();
+    (foreign, native)
+}
