@@ -21,6 +21,7 @@ use crate::signals::Signals;
 use crate::spawn::{Base, Null, Spawner};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
+use crate::upgrade::Lineage;
 use crate::voice::{Level, Voice};
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
@@ -40,17 +41,14 @@ impl Init {
         complaints.extend(boot::duties(mode));
         let reserve = File::open("/dev/null").ok();
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
-        let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
-        if let Some(level) = kernel.level {
-            voice.quieten(level);
-        }
+        let voice = Voice::of(mode, kernel.level);
         let (paths, no_runtime) = Paths::find(&options);
         complaints.extend(no_runtime.map(|why| format!("{why}: there will be no control socket")));
         let poll = Poll::new()?;
         // The rest is made while the loader is at work.
         let asked = options.target.iter().chain(&kernel.target).cloned().collect();
         let loading = loader::send(poll.registry(), &Errand::at_boot(&paths, mode, asked));
-        let (signals, deaf) = Signals::listen(poll.registry(), token::SIGNALS);
+        let (signals, deaf) = Signals::listen(poll.registry(), token::SIGNALS)?;
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));
         let (record, no_record) = record(&options);
@@ -102,6 +100,7 @@ impl Init {
             shell: None,
             shell_again: None,
             kernel_target: kernel.target,
+            lineage: Lineage::begins(),
             options,
         };
         init.complain(&complaints, no_cgroups.as_deref());
@@ -109,6 +108,7 @@ impl Init {
         init.make_sockets();
         init.loading_at_boot(loading);
         init.start_logger_early();
+        init.arm(0);
         Ok(init)
     }
 
@@ -121,7 +121,7 @@ impl Init {
         }
     }
 
-    fn watch_tracker(&self) -> io::Result<()> {
+    pub(crate) fn watch_tracker(&self) -> io::Result<()> {
         let Some(descriptor) = self.tracker.descriptor() else { return Ok(()) };
         let source = descriptor.as_raw_fd();
         let registry = self.poll.registry();

@@ -3,6 +3,7 @@
 
 use groundstate_units::time::Time;
 use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -22,16 +23,17 @@ pub(crate) fn wall() -> Duration {
 /// The monotonic clock on the wall. The difference of the two is kept: read anew each time
 /// it would vary with what passes between the readings, and the same point would be shown
 /// a millisecond sooner or later.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OnTheWall {
     difference: Cell<Duration>,
 }
 
 impl OnTheWall {
-    /// The wall clock at `now`, which is about now.
-    pub(crate) fn at(&self, now: Time) -> Duration {
-        let since_zero = now.since(Time::ZERO);
-        let fresh = wall().saturating_sub(since_zero);
+    /// The wall clock at that point, which is about now.
+    pub(crate) fn at(&self, point: Time) -> Duration {
+        let since_zero = point.since(Time::ZERO);
+        // Both are read here: a turn may have begun long ago.
+        let fresh = wall().saturating_sub(now().since(Time::ZERO));
         if fresh.abs_diff(self.difference.get()) > SLACK {
             self.difference.set(fresh);
         }

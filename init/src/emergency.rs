@@ -75,6 +75,7 @@ impl Init {
             place: None,
             take_terminal: true,
             is_awaited: false,
+            begun: None,
         })
         .map_err(|failure| format!("{}: {}", failure.path, failure.errno))?;
         let child = self.spawner.spawn(prepared);

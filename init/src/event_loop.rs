@@ -9,6 +9,7 @@ use crate::boot::{Mode, limits::OpenFiles};
 use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::Control;
+use crate::foreign;
 use crate::history::History;
 use crate::limit;
 use crate::loader::Loader;
@@ -22,23 +23,25 @@ use crate::run::table::Runs;
 use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
-use crate::sys::{Pid, memory};
+use crate::sys::{Pid, memory, signal};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
+use crate::upgrade::Lineage;
 use crate::voice::{Level, Voice};
 use groundstate_units::control::{answer::System, place};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::{Event, Shutdown};
 use groundstate_units::time::Time;
 use mio::{Events, Poll, Token};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-/// Tokens of the poll: signals come first, connections, and what runs are watched by, last.
+/// Tokens of the poll: connections, and what runs are watched by, come last.
 pub(crate) mod token {
-    /// Signal pipes.
+    /// Signals.
     pub(crate) const SIGNALS: usize = 0;
     /// The control socket.
     pub(crate) const CONTROL: usize = 100;
@@ -57,6 +60,7 @@ pub(crate) mod token {
 }
 
 /// Numbers for what is watched for runs: each used once until they come round.
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Tokens(usize);
 
 impl Default for Tokens {
@@ -131,6 +135,8 @@ pub(crate) struct Init {
     pub(crate) shell_again: Option<Time>,
     /// Goal of the kernel command line.
     pub(crate) kernel_target: Option<groundstate_units::name::Name>,
+    /// The images of this init before, now and next.
+    pub(crate) lineage: Lineage,
 }
 
 impl Init {
@@ -141,17 +147,18 @@ impl Init {
 
     /// Until the end.
     pub(crate) fn run(mut self) -> shutdown::End {
+        foreign::begin();
         let mut events = Events::with_capacity(256);
         loop {
             self.wait(&mut events);
             self.now = clock::now();
             self.wakeups = self.wakeups.saturating_add(1);
             self.sort(&events);
-            self.turn();
+            self.guarded_turn();
+            self.go_on_as_another();
             if let Some(end) = self.ending.reached() {
                 self.leave();
-                // The handlers stay, and write into pipes: without a reader each write would
-                // raise SIGPIPE, whose handler writes again, without an end.
+                // The handlers stay, and write into their pipe, which keeps its reader.
                 std::mem::forget(self.signals);
                 return shutdown::End { how: end, mode: self.mode, outer: self.outer };
             }
@@ -167,7 +174,33 @@ impl Init {
     }
 
     fn wait(&mut self, events: &mut Events) {
-        let deadline = [
+        self.voice.flush();
+        self.keep_state();
+        let (deadline, now) = (self.deadline(), clock::now());
+        let more = self.more_to_reap
+            || self.tracker.has_more()
+            || self.triggers.has_more()
+            || self.notify.as_ref().is_some_and(Notify::has_more)
+            || self.control.as_ref().is_some_and(Control::has_more);
+        let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
+        signal::children_are_told(true);
+        let polled = self.poll_or_prepare(events, timeout);
+        signal::children_are_told(false);
+        if let Err(error) = polled
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            self.say(Level::Error, format_args!("cannot wait for events: {error}"));
+            // Not to spin: the kernel is out of memory at most for a moment.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let quiet = !more && deadline.is_none_or(|at| at > clock::now());
+        self.lineage.undisturbed =
+            quiet && events.iter().all(|event| event.token() == Token(token::SIGNALS));
+    }
+
+    /// When something is due in time.
+    fn deadline(&self) -> Option<Time> {
+        let all = [
             self.machine.next_deadline(),
             self.runs_deadline(),
             self.loader.deadline(),
@@ -175,24 +208,28 @@ impl Init {
             self.shell_again,
             self.outer.deadline(),
             self.triggers.deadline(),
+            self.lineage.deadline(),
             self.control.as_ref().and_then(Control::next_deadline),
             self.logger.as_ref().and_then(logger::Handle::deadline),
-        ]
-        .into_iter()
-        .flatten()
-        .min();
-        let now = clock::now();
-        let more = self.more_to_reap
-            || self.notify.as_ref().is_some_and(|notify| notify.ready)
-            || self.control.as_ref().is_some_and(Control::has_more);
-        let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
-        if let Err(error) = self.poll.poll(events, timeout)
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            self.say(Level::Error, format_args!("cannot wait for events: {error}"));
-            // Not to spin: the kernel is out of memory at most for a moment.
-            std::thread::sleep(Duration::from_millis(10));
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    /// Waits; as long as there is nothing to wait for but time, what is needed next is prepared.
+    fn poll_or_prepare(
+        &mut self,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        let idle = timeout.is_none_or(|timeout| timeout > limit::IDLE_MOMENT);
+        while idle && self.tracker.has_work_ahead() {
+            self.poll.poll(events, Some(Duration::ZERO))?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+            self.tracker.work_ahead();
         }
+        self.poll.poll(events, timeout)
     }
 
     /// Notes who is ready; nothing is read yet.
@@ -222,12 +259,14 @@ impl Init {
         self.report_ready(token);
         self.pidfd_ready(token);
         self.trigger_ready(token);
+        self.kept_ready(token);
         self.ready_pipe(token);
     }
 
     /// One turn, in the order the decisions depend on.
-    fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         let asked = self.signals.take();
+        self.lineage.undisturbed &= asked.iter().all(|asked| *asked == Asked::Reap);
         self.settle();
         self.hear();
         self.settle();
@@ -254,12 +293,14 @@ impl Init {
         self.settle();
         self.attend();
         self.settle();
+        self.tidy_store();
         self.after();
     }
 
     fn on_time(&mut self) {
         self.runs_due();
         self.loader_due();
+        self.upgrade_due();
         self.triggers_due();
         let now = self.now;
         if self.shell_again.take_if(|at| *at <= now).is_some() {
@@ -302,6 +343,7 @@ impl Init {
         if let Some(control) = &mut self.control {
             control.flush(now);
         }
+        foreign::close_left();
         if let Some(logger) = &mut self.logger {
             logger.flush(now);
         }
@@ -310,9 +352,10 @@ impl Init {
             let _ = record.flush();
         }
         self.tell_outside();
-        if self.said.is_some() && self.boot_turns > 0 {
-            // What the last turn of a boot needs, the first quiet one does not.
-            self.boot_turns -= 1;
+        let boots = self.said.is_some() && self.boot_turns > 0;
+        if (boots || self.lineage.undisturbed) && !self.ending.is_under_way() {
+            // What a boot needs of the program, or a burst that has been kept, quiet does not.
+            self.boot_turns = self.boot_turns.saturating_sub(1);
             memory::forget_program();
         }
         self.outer.flush();
@@ -348,6 +391,8 @@ impl Init {
             return;
         }
         let ready = if self.said.is_none() { "READY=1\n" } else { "" };
+        self.facts.shrink_to_fit();
+        self.spawner.give_back();
         memory::give_back();
         self.said = Some(system);
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));

@@ -4,12 +4,14 @@
 //! caused it. Who reads it (`initctl events`) may come late and may miss lines that
 //! have fallen out: the numbers show it.
 
+use crate::journal::carried;
 use crate::limit;
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::reason::{Reason, State};
 use groundstate_units::name::Name;
 use groundstate_units::time::Time;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -22,8 +24,10 @@ pub(crate) struct Entry {
     pub(crate) wall: Duration,
     /// CLOCK_MONOTONIC.
     pub(crate) at: Time,
-    /// `state`; for init itself `boot`, `set-target` …
+    /// `state`, `fire`; for init itself `boot`, `set-target` …
     pub(crate) event: &'static str,
+    /// The trigger that fired.
+    pub(crate) trigger: Option<Name>,
     /// What changed; None: nothing but init itself was concerned.
     pub(crate) note: Option<Note>,
     /// The line this one follows from.
@@ -31,6 +35,7 @@ pub(crate) struct Entry {
 }
 
 /// The same as it is kept: thousands of them are.
+#[derive(Serialize, Deserialize)]
 struct Kept {
     /// Nanoseconds.
     wall: u64,
@@ -40,17 +45,37 @@ struct Kept {
     said: Said,
 }
 
+/// One of a known few.
+type Word = &'static str;
+
+#[derive(Serialize, Deserialize)]
 enum Said {
     /// init itself was concerned.
-    Own(&'static str),
+    Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
     /// A unit was. The run is 0 where none is meant.
     Unit { name: Name, run: u64, from: State, to: State, reason: Option<Box<Reason>> },
+    /// A trigger fired, and something came of it.
+    Fired(Name),
+}
+
+/// What a step was about, where that is a line too.
+#[derive(Debug)]
+pub(crate) enum Occasion {
+    /// init itself; one of a known few words.
+    Own(&'static str),
+    /// This trigger fired; a line only where something came of it.
+    Fired(Name),
 }
 
 impl Kept {
     fn entry(&self, seq: u64) -> Entry {
+        let mut trigger = None;
         let (event, note) = match &self.said {
             Said::Own(event) => (*event, None),
+            Said::Fired(name) => {
+                trigger = Some(name.clone());
+                ("fire", None)
+            }
             Said::Unit { name, run, from, to, reason } => {
                 let run = (*run != 0).then_some(RunId(*run));
                 let reason = reason.as_deref().cloned();
@@ -58,12 +83,13 @@ impl Kept {
             }
         };
         let cause = (self.cause != 0).then_some(self.cause);
-        Entry { seq, wall: Duration::from_nanos(self.wall), at: self.at, event, note, cause }
+        let wall = Duration::from_nanos(self.wall);
+        Entry { seq, wall, at: self.at, event, trigger, note, cause }
     }
 }
 
 /// The last [`limit::EVENTS`] lines.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct History {
     kept: VecDeque<Kept>,
     last: u64,
@@ -85,17 +111,22 @@ impl History {
         kept.map(move |(at, kept)| kept.entry(fallen_out.saturating_add(at as u64 + 1)))
     }
 
-    /// What one step changed. `own`: the step was about init itself, which is a line too, and
-    /// the cause of the changes. Else `about` is the run it was about: its last line is the
-    /// cause of the first change, and the first change the cause of the others.
+    /// What one step changed. What `occasion` says is a line too, and the cause of the changes.
+    /// `about` is the run the step was about: its last line is the cause of the first line here,
+    /// and the first line the cause of the others.
     pub(crate) fn add(
         &mut self,
         at: Time,
         wall: Duration,
-        own: Option<&'static str>,
+        occasion: Option<Occasion>,
         about: Option<RunId>,
-        notes: impl IntoIterator<Item = Note>,
+        notes: Vec<Note>,
     ) {
+        let occasion = match occasion {
+            Some(Occasion::Own(word)) => Some(Said::Own(word)),
+            Some(Occasion::Fired(name)) => (!notes.is_empty()).then_some(Said::Fired(name)),
+            None => None,
+        };
         let mut cause = about.and_then(|run| self.of_run.get(&run).copied());
         let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         let mut first = true;
@@ -104,7 +135,7 @@ impl History {
             let run = run.map_or(0, |run| run.0);
             Said::Unit { name, run, from, to, reason: reason.map(Box::new) }
         });
-        for said in own.map(Said::Own).into_iter().chain(changes) {
+        for said in occasion.into_iter().chain(changes) {
             self.last = self.last.saturating_add(1);
             if let Said::Unit { run: run @ 1.., .. } = &said {
                 self.of_run.insert(RunId(*run), self.last);
@@ -150,6 +181,24 @@ mod tests {
         add(&mut history, Some(2), vec![note(2), note(3)]);
         let causes: Vec<_> = history.after(0).map(|entry| (entry.seq, entry.cause)).collect();
         assert_eq!(causes, [(1, None), (2, Some(1)), (3, Some(2)), (4, Some(3))]);
+    }
+
+    #[test]
+    fn what_a_trigger_started_follows_from_its_firing() {
+        let mut history = History::default();
+        add(&mut history, None, vec![note(1)]);
+        let fired = |history: &mut History, notes| {
+            let name = Name::new("tick").expect("a name");
+            let fired = Some(Occasion::Fired(name));
+            history.add(Time::ZERO, Duration::ZERO, fired, Some(RunId(1)), notes);
+        };
+        fired(&mut history, vec![note(2)]);
+        fired(&mut history, Vec::new());
+        let lines: Vec<_> = history.after(1).collect();
+        let told: Vec<_> = lines.iter().map(|line| (line.event, line.cause)).collect();
+        assert_eq!(told, [("fire", Some(1)), ("state", Some(2))]);
+        let trigger = lines.first().and_then(|line| line.trigger.as_ref());
+        assert_eq!(trigger.map(Name::as_str), Some("tick"));
     }
 
     #[test]

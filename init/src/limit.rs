@@ -21,10 +21,18 @@ pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(250);
 /// Datagrams of the notify socket read in one turn.
 pub(crate) const NOTIFICATIONS_A_TURN: usize = 1024;
+/// In a burst of starts the notify socket is read each time after as many.
+pub(crate) const STARTS_BETWEEN_FETCHES: usize = 4;
 /// Bytes of one datagram; longer ones are dropped.
 pub(crate) const NOTIFICATION: usize = 8192;
 /// Bytes of a STATUS= text that are kept.
 pub(crate) const STATUS_TEXT: usize = 1024;
+/// With less time than this until something is due nothing is prepared.
+pub(crate) const IDLE_MOMENT: Duration = Duration::from_millis(1);
+/// Cgroups made ahead for units that wait.
+pub(crate) const CGROUPS_AHEAD: usize = 256;
+/// Reads of what the kernel tells of cgroups in one turn: all that its queue holds by default.
+pub(crate) const WATCHES_READ_A_TURN: usize = 128;
 /// Children reaped in one turn.
 pub(crate) const REAPS_A_TURN: usize = 1024;
 /// Lines of the event log kept in memory.
@@ -33,6 +41,8 @@ pub(crate) const EVENTS: usize = 4096;
 pub(crate) const LOADER: Duration = Duration::from_secs(30);
 /// Memory the loader may use, bytes of address space.
 pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
+/// Threads the loader reads unit files with.
+pub(crate) const LOADER_HANDS: usize = 4;
 /// CPU seconds the loader may use.
 pub(crate) const LOADER_CPU: u64 = 60;
 /// An exit of a starting run with `ready-grep` waits this long for its last lines.
@@ -61,6 +71,8 @@ pub(crate) const OUTER_WAITING: usize = 16;
 pub(crate) const OUTER_PAUSE: Duration = Duration::from_millis(10);
 /// File descriptors init asks for itself.
 pub(crate) const OPEN_FILES: u64 = 65_536;
+/// Reads of one ready-fd in one turn, of a KiB each.
+pub(crate) const READY_READS_A_TURN: usize = 16;
 /// The longest pause between two looks for a pid file.
 pub(crate) const PID_FILE_PAUSE: Duration = Duration::from_millis(100);
 /// The logger has this long to write what it has, at the end.
@@ -71,19 +83,41 @@ pub(crate) const SHELL_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const DESCRIPTORS: usize = 4;
 /// Loads that wait for the one under way.
 pub(crate) const LOADS_WAITING: usize = 64;
+/// Of those, asked for by one uid other than root.
+pub(crate) const LOADS_OF_A_UID: usize = 16;
+/// Of those, kept for root.
+pub(crate) const LOADS_FOR_ROOT: usize = 8;
 /// Requests of one client that wait for an answer; more are not read before.
 pub(crate) const REQUESTS_PENDING: usize = 64;
 /// Bytes of a page of memory; the unit of /proc/PID/statm on the machines init is built for.
 pub(crate) const PAGE: u64 = 4096;
+/// Children that close descriptors which others have passed; each may wait for ever.
+pub(crate) const CLOSERS: usize = 16;
+/// Such descriptors that wait for a child to close them; with more none are taken.
+pub(crate) const DESCRIPTORS_LEFT: usize = 1024;
 /// Descriptors of all socket units together: each clone of PID 1 copies the table they are in.
 pub(crate) const SOCKETS: usize = 1024;
+/// Descriptors kept for all units together: each clone of PID 1 copies the table they are in.
+pub(crate) const STORED: usize = 1024;
+/// Bytes of the name of one.
+pub(crate) const FD_NAME: usize = 255;
+/// Bytes of the names of those of one unit, each with what parts it from the next.
+pub(crate) const STORED_NAMES: usize = 64 * 1024;
+/// Bytes of LISTEN_FDNAMES: what execve(2) takes of one variable (MAX_ARG_STRLEN), less its name.
+pub(crate) const LISTEN_NAMES: usize = 128 * 1024 - 16;
+/// Ends of stored descriptors heard of at a time.
+pub(crate) const ENDS_AT_A_TIME: usize = 64;
+/// Accepted connections that wait until their unit is started, of all sockets together.
+pub(crate) const CONNECTIONS_HELD: usize = 256;
 /// The pause before a lookout that has ended is replaced; twice as long each time …
 pub(crate) const LOOKOUT_DELAY: Duration = Duration::from_millis(100);
 /// … up to this …
 pub(crate) const LOOKOUT_DELAY_MAX: Duration = Duration::from_secs(60);
 /// … until one has lived this long.
 pub(crate) const LOOKOUT_STEADY: Duration = Duration::from_secs(60);
-/// Orders that wait until a lookout takes them.
+/// Reports of one lookout heard in one turn.
+pub(crate) const REPORTS_A_TURN: usize = 256;
+/// Orders that wait until a lookout takes them; one that lets more wait is replaced.
 pub(crate) const LOOKOUT_UNSENT: usize = 16_384;
 /// Between two looks at paths that can not be watched.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -95,3 +129,27 @@ pub(crate) const CHILDREN_LOOKED_AT: usize = 4;
 pub(crate) const CHILDREN_UNKNOWN_MOST: usize = 4096;
 /// Turns of the loop, from the one in which the boot has settled, that still belong to it.
 pub(crate) const BOOT_TURNS: u8 = 4;
+/// A binary that is to be gone on as has this long to read the state.
+pub(crate) const UPGRADE_TRIAL: Duration = Duration::from_secs(10);
+/// Bytes of what it says when it can not.
+pub(crate) const UPGRADE_REASON: usize = 1024;
+/// The binary before it is kept this long.
+pub(crate) const UPGRADE_PROBATION: Duration = Duration::from_secs(60);
+/// Bytes of the state that one image of init leaves to the next.
+pub(crate) const STATE: u64 = 1 << 30;
+/// Between two turns the state is kept after this many times what it cost the last time.
+pub(crate) const KEEPING: u32 = 20;
+/// It is kept from so long after the beginning on.
+pub(crate) const KEEPING_BEGINS: Duration = Duration::from_millis(10);
+/// Something that happens after a rest is kept so much later, with what follows from it.
+pub(crate) const KEEPING_PAUSE: Duration = Duration::from_millis(5);
+/// The same while everything is being stopped.
+pub(crate) const KEEPING_AT_THE_END: Duration = Duration::from_millis(100);
+/// Who writes the state has this long.
+pub(crate) const KEEPING_LONGEST: Duration = Duration::from_secs(10);
+/// A state that could not be kept is tried again after this.
+pub(crate) const KEEPING_AGAIN: Duration = Duration::from_secs(1);
+/// An image that has lived so long has not crashed at its beginning.
+pub(crate) const STEADY: Duration = Duration::from_millis(250);
+/// Crashes in a row at the beginning, and no more: then nothing is tried any more.
+pub(crate) const CRASHES_IN_A_ROW: u32 = 3;

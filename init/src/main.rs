@@ -1,5 +1,6 @@
 //! PID 1: facts in, deeds out. The chapters: what was asked ([`options`]), what init is
-//! ([`boot`]), the loop ([`event_loop`]), the end ([`shutdown`]).
+//! ([`boot`]), the loop ([`event_loop`]), going on as another image of the program ([`upgrade`],
+//! [`resume`]), the end ([`shutdown`]).
 
 mod begin;
 mod boot;
@@ -8,35 +9,56 @@ mod clock;
 mod control;
 mod emergency;
 mod event_loop;
+mod foreign;
 mod history;
+mod journal;
 mod limit;
 mod loader;
 mod logger;
+mod mounted;
 mod notify;
 mod options;
 mod outer;
 mod paths;
 mod process;
+mod reconcile;
 mod record;
+mod replay;
 mod rest;
+mod resume;
 mod run;
 mod shutdown;
 mod signals;
 mod spawn;
 mod step;
+mod store;
 mod sys;
 mod timings;
 mod trigger;
+mod upgrade;
 mod voice;
 
 fn main() -> std::process::ExitCode {
     let options = options::Options::parse(std::env::args_os().skip(1));
+    if let Some(numbers) = &options.check {
+        return resume::check(numbers);
+    }
     let mode = boot::Mode::find(options.container);
     if let Some(answered) = options.answer(mode) {
         return answered;
     }
     boot::hush_panics(mode);
-    match event_loop::Init::new(options, mode) {
+    if let Some(numbers) = options.rescue.clone() {
+        return match event_loop::Init::rescue(options, mode, &numbers) {
+            Ok(init) => init.run().carry_out().into(),
+            Err(error) => boot::nothing_left(mode, &error).carry_out().into(),
+        };
+    }
+    let begun = match options.resume.clone() {
+        Some(numbers) => event_loop::Init::resume(options, mode, &numbers),
+        None => event_loop::Init::new(options, mode),
+    };
+    match begun {
         Ok(init) => {
             let mut end = init.run();
             end.carry_out().into()

@@ -29,6 +29,12 @@ pub(crate) struct Options {
     pub(crate) exit_with: Option<Name>,
     /// `--record FILE`.
     pub(crate) record: Option<String>,
+    /// `--resume=NUMBERS`: an earlier image of this process has left its state.
+    pub(crate) resume: Option<String>,
+    /// `--rescue=NUMBERS`: an earlier image of this process has crashed.
+    pub(crate) rescue: Option<String>,
+    /// `--check-resume=NUMBERS`: only to say whether that state can be read.
+    pub(crate) check: Option<String>,
     /// Words that mean nothing here, with what was wrong with each.
     pub(crate) unknown: Vec<String>,
     /// `--version` or `--help`: say this and end.
@@ -110,6 +116,9 @@ impl Options {
                 | "--policy"
                 | "--exit-with"
                 | "--record"
+                | "--resume"
+                | "--rescue"
+                | "--check-resume"
         )
     }
 
@@ -121,6 +130,9 @@ impl Options {
             "--log-dir" => self.log_dir = Some(value),
             "--policy" => self.policy = Some(value),
             "--record" => self.record = Some(value),
+            "--resume" => self.resume = Some(value),
+            "--rescue" => self.rescue = Some(value),
+            "--check-resume" => self.check = Some(value),
             "--target" | "--exit-with" => match Name::new(&value) {
                 Ok(name) if key == "--target" => self.target = Some(name),
                 Ok(name) => self.exit_with = Some(name),

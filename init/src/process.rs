@@ -104,6 +104,15 @@ pub(crate) fn children() -> Vec<i32> {
     }
 }
 
+/// It is another program than this one. False: it is this one still, or nobody can tell.
+pub(crate) fn runs_another_program(pid: Pid) -> bool {
+    let program = |process: &str| std::fs::read_link(format!("/proc/{process}/exe")).ok();
+    match (program(&pid.to_string()), program("self")) {
+        (Some(its), Some(own)) => its != own,
+        _ => false,
+    }
+}
+
 /// Its ancestors, parent first, as far as this pid namespace goes.
 pub(crate) fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
     let parent = |pid: Pid| stat(pid).map(|s| Pid::from_raw(s.parent)).filter(|p| p.as_raw() > 0);

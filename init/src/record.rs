@@ -35,6 +35,17 @@ impl Record {
         Ok(Record { to: BufWriter::new(File::create(path)?) })
     }
 
+    /// The open file, with all that was written in it; another image of init goes on with it.
+    pub(crate) fn file(&mut self) -> io::Result<&File> {
+        self.to.flush()?;
+        Ok(self.to.get_ref())
+    }
+
+    /// Goes on with the file of an earlier image.
+    pub(crate) fn go_on(file: File) -> Record {
+        Record { to: BufWriter::new(file) }
+    }
+
     /// One step.
     pub(crate) fn write(&mut self, now: Time, event: &Event, outcome: &Outcome) -> io::Result<()> {
         let line = Line { now, event, actions: &outcome.actions, refused: &outcome.refused };

@@ -7,20 +7,24 @@
 use crate::boot::Mode;
 use crate::clock;
 use crate::event_loop::Init;
+use crate::journal::notes::{Kind, Wished};
 use crate::limit;
 use crate::outer::Outer;
 use crate::rest;
-use crate::sys::{process, signal, wait};
+use crate::sys::{notes, process, signal, wait};
 use crate::voice::Level;
+use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::{Event, Shutdown};
 use groundstate_units::time::Time;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::signal::{SigSet, Signal};
+use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::time::Duration;
 
 /// How far the end is.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ending {
     /// Asked for.
     asked: Option<Shutdown>,
@@ -50,9 +54,23 @@ impl Ending {
 const KILL: u8 = 9;
 
 impl Init {
+    /// Init whose end is to be that of nobody's target goes on for ever: that is said.
+    pub(crate) fn mind_exit_with(&mut self, generation: &Generation) {
+        let Some(name) = &generation.settings.exit_with else { return };
+        let target = generation.find_target(name.as_str()).and_then(|id| generation.target(id));
+        let provided = target.is_some_and(|target| !target.candidates.is_empty());
+        if !provided && generation.find_unit(name.as_str()).is_none() {
+            let what = "nobody provides it, so nothing ends init by itself";
+            self.say(Level::Warning, format_args!("exit-with {name}: {what}"));
+        }
+    }
+
     /// Begins, or changes its mind about how: a reboot may become a poweroff.
     pub(crate) fn shut_down(&mut self, how: Shutdown) {
         self.settle();
+        if let Ok(text) = postcard::to_allocvec(&Wished::End(how)) {
+            notes::put_text(Kind::Wished, &text);
+        }
         self.ending.asked = Some(how);
         self.outer.say("STOPPING=1\nSTATUS=stopping\n");
         self.say(Level::Info, format_args!("{}", name(how, self.mode)));
@@ -62,7 +80,8 @@ impl Init {
 
     /// The machine has nothing left to do. The logger writes what it has, then it is over.
     pub(crate) fn finish(&mut self, how: Shutdown) {
-        self.ending.asked = Some(how);
+        // The machine knows how the end began; who asked last says how it ends.
+        let how = *self.ending.asked.get_or_insert(how);
         let now = self.now;
         self.say(Level::Info, format_args!("every unit is down"));
         if self.logger.as_mut().is_some_and(|logger| logger.finish(now)) {
@@ -139,17 +158,22 @@ fn kill_rest(patience: Duration) {
         rest::end(patience);
         0
     };
+    for _ in 0..limit::REAPS_A_TURN {
+        if !matches!(wait::reap_any(), Ok(Some(_))) {
+            break;
+        }
+    }
+    let asked = signal::kill_everybody(0);
+    if asked.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)) {
+        // Nobody is left.
+        return;
+    }
     let Ok(child) = process::fork(&[], work) else { return kill_all() };
     let until = clock::now().after(patience.saturating_add(limit::KILL_REST));
     while clock::now() < until {
-        match wait::peek() {
-            Ok(Some(ended)) => {
-                // It was there a moment ago, and only we reap.
-                let _ = wait::reap(ended.pid);
-                if ended.pid == child {
-                    return;
-                }
-            }
+        match wait::reap_any() {
+            Ok(Some(ended)) if ended.pid == child => return,
+            Ok(Some(_)) => {}
             Ok(None) | Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
     }
@@ -167,11 +191,8 @@ fn kill_all() {
 fn reap_for(patience: Duration) {
     let until = clock::now().after(patience);
     while clock::now() < until {
-        match wait::peek() {
-            Ok(Some(ended)) => {
-                // It was there a moment ago, and only we reap.
-                let _ = wait::reap(ended.pid);
-            }
+        match wait::reap_any() {
+            Ok(Some(_)) => {}
             Ok(None) if signal::kill_everybody(0).is_err() => return,
             Ok(None) | Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -245,6 +266,27 @@ pub(crate) fn park() -> ! {
     loop {
         reap_for(Duration::from_secs(1));
         std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Reaps, and does nothing else, until a signal asks for the end. Signals are blocked when this is
+/// called: those of PID 1 that are not, and that nobody handles, the kernel throws away.
+pub(crate) fn reap_until_asked() -> Shutdown {
+    let mut awaited = SigSet::empty();
+    let all = [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGPWR];
+    all.into_iter().for_each(|signal| awaited.add(signal));
+    // Blocked already after a crash.
+    let _ = awaited.thread_block();
+    loop {
+        while matches!(wait::reap_any(), Ok(Some(_))) {}
+        match awaited.wait() {
+            Ok(Signal::SIGTERM) => return Shutdown::Halt,
+            Ok(Signal::SIGINT) => return Shutdown::Reboot,
+            Ok(Signal::SIGPWR) => return Shutdown::Poweroff,
+            Ok(_) => {}
+            // Not to spin.
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
     }
 }
 

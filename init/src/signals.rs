@@ -1,13 +1,12 @@
-//! Signals as readable pipes, by signal-hook's low-level registration. Handlers only
-//! write a byte; what a signal means is decided by who reads.
+//! What signals mean to init. They are caught by signal-hook's low-level registration; the
+//! handlers only ring the bell of [`crate::sys::bell`].
 
+use crate::sys::bell::{self, Bell};
+use crate::sys::fault::FAULTS;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::unistd::{pipe2, read};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 /// glibc's first real-time signal: the kernel's 32 and 33 are its own, see signal(7).
 const RTMIN: i32 = 34;
@@ -53,78 +52,64 @@ const MEANINGS: [(i32, Asked); 15] = [
     (libc::SIGVTALRM, Asked::Noted(libc::SIGVTALRM)),
 ];
 
-struct Listened {
+/// The bell they ring, and whether the poll says that it has.
+pub(crate) struct Signals {
+    bell: Bell,
     token: Token,
-    pipe: OwnedFd,
-    asked: Asked,
     ready: bool,
 }
 
-/// The pipes.
-pub(crate) struct Signals {
-    listened: Vec<Listened>,
-}
-
 impl Signals {
-    /// Listens; tokens are taken from `first` on. A signal that can not be had is
-    /// left out: returned with the reason.
-    pub(crate) fn listen(registry: &Registry, first: usize) -> (Signals, Vec<(i32, io::Error)>) {
-        let mut listened = Vec::new();
-        let mut missing = Vec::new();
-        for (at, (signal, asked)) in MEANINGS.into_iter().enumerate() {
-            let token = Token(first.saturating_add(at));
-            match Signals::one(registry, token, signal) {
-                Ok(pipe) => listened.push(Listened { token, pipe, asked, ready: true }),
-                Err(error) => missing.push((signal, error)),
-            }
-        }
+    /// Listens. A signal that can not be had is left out: returned with the reason.
+    pub(crate) fn listen(
+        registry: &Registry,
+        token: usize,
+    ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
+        let listening = Signals::listen_held(registry, token)?;
         // Whoever started us may have had signals blocked, and blocking survives an exec.
         crate::sys::signal::unblock_all();
-        (Signals { listened }, missing)
+        Ok(listening)
     }
 
-    fn one(registry: &Registry, token: Token, signal: i32) -> io::Result<OwnedFd> {
-        let (read_end, write_end) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        registry.register(&mut SourceFd(&read_end.as_raw_fd()), token, Interest::READABLE)?;
-        signal_hook::low_level::pipe::register(signal, write_end)?;
-        Ok(read_end)
+    /// The same with the mask left as it is.
+    pub(crate) fn listen_held(
+        registry: &Registry,
+        token: usize,
+    ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
+        let bell = Bell::hang()?;
+        let token = Token(token);
+        let mut source = SourceFd(&bell.descriptor().as_raw_fd());
+        registry.register(&mut source, token, Interest::READABLE)?;
+        let deaf = |(signal, _)| bell.listen(signal).err().map(|error| (signal, error));
+        let missing = MEANINGS.into_iter().filter_map(deaf).collect();
+        Ok((Signals { bell, token, ready: true }, missing))
     }
 
-    /// The poll says this token is readable; false when it is none of ours.
+    /// What has come and was not taken yet, as the bell has it; it counts as taken.
+    pub(crate) fn rung(&mut self) -> u64 {
+        self.bell.take()
+    }
+
+    /// The poll says this token is readable; false when it is not ours.
     pub(crate) fn readable(&mut self, token: Token) -> bool {
-        match self.listened.iter_mut().find(|one| one.token == token) {
-            Some(one) => {
-                one.ready = true;
-                true
-            }
-            None => false,
-        }
+        self.ready |= token == self.token;
+        token == self.token
     }
 
     /// What was asked since the last call, each once however often the signal came.
     pub(crate) fn take(&mut self) -> Vec<Asked> {
+        if !std::mem::take(&mut self.ready) && !Bell::has_rung() {
+            return Vec::new();
+        }
+        let rung = self.bell.take();
         let mut asked = Vec::new();
-        for one in &mut self.listened {
-            if std::mem::take(&mut one.ready) && drain(&one.pipe) && !asked.contains(&one.asked) {
-                asked.push(one.asked);
+        for (signal, meaning) in MEANINGS {
+            if rung & bell::bit(signal) != 0 && !asked.contains(&meaning) {
+                asked.push(meaning);
             }
         }
+        let sent = FAULTS.into_iter().filter(|fault| rung & bell::bit(*fault) != 0);
+        asked.extend(sent.map(Asked::Noted));
         asked
     }
-}
-
-/// Empties the pipe; true when there was something in it.
-fn drain(pipe: &OwnedFd) -> bool {
-    let mut some = false;
-    let mut bytes = [0u8; 4096];
-    // A pipe holds 64 KiB: it is empty after 16 reads, or the rest says the same again.
-    for _ in 0..32 {
-        match read(pipe, &mut bytes) {
-            Ok(0) => break,
-            Ok(_) => some = true,
-            Err(Errno::EINTR) => {}
-            Err(_) => break,
-        }
-    }
-    some
 }

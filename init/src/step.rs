@@ -2,6 +2,9 @@
 
 use crate::clock;
 use crate::event_loop::Init;
+use crate::history::Occasion;
+use crate::journal::notes::{Kind, Wished};
+use crate::sys::{fault, notes};
 use crate::voice::Level;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
@@ -20,13 +23,17 @@ impl Init {
     /// A wish of somebody who wants to know whether it was refused.
     pub(crate) fn wish(&mut self, event: Event) -> Result<(), Refusal> {
         self.settle();
+        note_wish(&event);
         let refused = self.step(event);
         self.settle();
         refused.map_or(Ok(()), Err)
     }
 
     fn step(&mut self, event: Event) -> Option<Refusal> {
-        let (word, about) = (word(&event), run_of(&event));
+        if matches!(event, Event::Fire(_)) {
+            note_wish(&event);
+        }
+        let (occasion, about) = self.occasion(&event);
         let kept = self.record.is_some().then(|| event.clone());
         let now = self.now;
         let machine = AssertUnwindSafe(&mut self.machine);
@@ -35,7 +42,8 @@ impl Init {
             machine.0.step(now, event)
         });
         let Ok(outcome) = stepped else {
-            // The last line of defence: what was decided so far holds, this event is lost.
+            fault::by_panic();
+            // Nothing was kept: what was decided so far holds, this event is lost.
             self.say(Level::Error, format_args!("a bug in init: an event could not be dealt with"));
             return None;
         };
@@ -49,12 +57,32 @@ impl Init {
         let Outcome { actions, refused } = outcome;
         let notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
         self.timings.add(self.now, &notes);
-        let word = word.filter(|_| refused.is_none());
-        self.history.add(self.now, clock::wall(), word, about, notes);
+        let occasion = occasion.filter(|_| refused.is_none());
+        self.history.add(self.now, clock::wall(), occasion, about, notes);
         for action in actions {
             self.carry_out(action);
         }
+        self.let_go(about);
         refused
+    }
+
+    /// What the event is in the event log, and the run it is about.
+    fn occasion(&self, event: &Event) -> (Option<Occasion>, Option<RunId>) {
+        let Event::Fire(name) = event else {
+            return (word(event).map(Occasion::Own), event.run());
+        };
+        let trigger = self.machine.generation().find_unit(name.as_str());
+        let run = trigger.and_then(|trigger| self.machine.run(trigger));
+        (Some(Occasion::Fired(name.clone())), run)
+    }
+
+    /// A run that the machine has nothing more to say to is not kept: it may be its unit's last.
+    fn let_go(&mut self, about: Option<RunId>) {
+        let Some(run) = about else { return };
+        let has_ended = self.runs.get(run).is_some_and(|running| running.procedure.has_ended());
+        if has_ended && self.machine.name_of_run(run).is_none() {
+            self.forget_run(run);
+        }
     }
 
     fn carry_out(&mut self, action: Action) {
@@ -74,8 +102,32 @@ impl Init {
         }
     }
 
+    /// A cgroup is made in good time for a unit that waits.
+    fn prepare(&mut self, note: &Note) {
+        match note.to {
+            State::Waiting => {
+                let generation = self.machine.generation();
+                let unit = generation.find_unit(note.unit.as_str());
+                let unit = unit.and_then(|unit| generation.unit(unit));
+                if unit.is_some_and(|unit| unit.kind.has_process()) {
+                    self.tracker.announce(&note.unit);
+                }
+            }
+            // Its start has taken it.
+            State::Starting => {}
+            State::Disabled
+            | State::Running
+            | State::Reloading
+            | State::Exited
+            | State::Failed
+            | State::Stopping => self.tracker.withdraw(&note.unit),
+        }
+    }
+
     fn noted(&mut self, note: &Note) {
         self.timers_noted(note);
+        self.connections_noted(note);
+        self.prepare(note);
         if note.to.is_active()
             && let Some(running) = note.run.and_then(|run| self.runs.get_mut(run))
         {
@@ -104,6 +156,15 @@ fn note_of(action: &Action) -> Option<&Note> {
     if let Action::Note(note) = action { Some(note) } else { None }
 }
 
+/// A wish that is small is noted before it has an effect, and so is what a trigger wishes; a new
+/// set of units is kept soon.
+fn note_wish(event: &Event) {
+    let is_small = !matches!(event, Event::Boot { .. } | Event::Reload { .. });
+    if is_small && let Ok(text) = postcard::to_allocvec(&Wished::Event(event.clone())) {
+        notes::put_text(Kind::Wished, &text);
+    }
+}
+
 /// The word in the event log for an event that is about init itself.
 #[allow(clippy::wildcard_enum_match_arm, reason = "all others are about a run, or time")]
 fn word(event: &Event) -> Option<&'static str> {
@@ -121,39 +182,4 @@ fn word(event: &Event) -> Option<&'static str> {
         Event::Shutdown(_) => "shutdown",
         _ => return None,
     })
-}
-
-/// The run an event is about.
-fn run_of(event: &Event) -> Option<RunId> {
-    match event {
-        Event::Executed(run)
-        | Event::Ready(run)
-        | Event::Reloading(run)
-        | Event::Reloaded(run, _)
-        | Event::Stopping(run)
-        | Event::Status(run, _)
-        | Event::ExtendTimeout(run, _)
-        | Event::WatchdogEvery(run, _)
-        | Event::WatchdogPing(run)
-        | Event::WatchdogTrigger(run)
-        | Event::Exited(run, _)
-        | Event::Ended(run, _)
-        | Event::Gone(run)
-        | Event::Skipped(run, _)
-        | Event::StartFailed(run, _)
-        | Event::Protocol(run, _)
-        | Event::OutOfMemory(run) => Some(*run),
-        Event::Boot { .. }
-        | Event::SetGoal(_)
-        | Event::Want { .. }
-        | Event::Unwant(_)
-        | Event::SetPolicy(_)
-        | Event::Reload { .. }
-        | Event::Restart(_)
-        | Event::ReloadUnit(_)
-        | Event::Retry(_)
-        | Event::Shutdown(_)
-        | Event::Fire(_)
-        | Event::Tick => None,
-    }
 }

@@ -7,19 +7,22 @@ use groundstate_units::machine::action::Note;
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 use groundstate_units::time::Time;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Start {
     waited_from: Time,
     started: Option<Time>,
     ready: Option<Time>,
     after: Option<Name>,
+    /// When it had failed so that what waits for it went on, before it was ever ready.
+    failed: Option<Time>,
 }
 
 /// The latest start of each unit.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Timings {
     of: BTreeMap<Name, Start>,
 }
@@ -36,9 +39,7 @@ impl Timings {
             match note.to {
                 State::Waiting if note.from != State::Waiting => {
                     // A start that failed is part of the wait for the one that succeeds.
-                    let unready = self.of.get(&note.unit).filter(|start| start.ready.is_none());
-                    let waited_from = unready.map_or(now, |start| start.waited_from);
-                    let fresh = Start { waited_from, started: None, ready: None, after: None };
+                    let fresh = self.fresh(now, &note.unit);
                     self.of.insert(note.unit.clone(), fresh);
                 }
                 State::Starting => self.started(now, note, opener),
@@ -54,26 +55,36 @@ impl Timings {
                         .filter(|start| start.ready.is_some())
                         .map(|start| self.of.insert(note.unit.clone(), start));
                 }
+                State::Failed => {
+                    let fresh = self.fresh(now, &note.unit);
+                    let start = self.of.entry(note.unit.clone()).or_insert(fresh);
+                    if start.ready.is_none() {
+                        start.failed.get_or_insert(now);
+                    }
+                }
                 State::Waiting
                 | State::Running
                 | State::Reloading
                 | State::Exited
-                | State::Failed
                 | State::Stopping => {}
             }
         }
+    }
+
+    /// A new start of a unit. What it has gone through without having been ready is part of it.
+    fn fresh(&self, now: Time, unit: &Name) -> Start {
+        let unready = self.of.get(unit).filter(|start| start.ready.is_none());
+        let waited_from = unready.map_or(now, |start| start.waited_from);
+        let failed = unready.and_then(|start| start.failed);
+        Start { waited_from, started: None, ready: None, after: None, failed }
     }
 
     fn started(&mut self, now: Time, note: &Note, opener: Option<&Name>) {
         if note.from == State::Starting {
             return;
         }
-        let waited_from = match self.of.get(&note.unit) {
-            Some(start) if start.ready.is_none() => start.waited_from,
-            _ => now,
-        };
         let after = opener.filter(|opener| **opener != note.unit).cloned();
-        let start = Start { waited_from, started: Some(now), ready: None, after };
+        let start = Start { started: Some(now), after, ..self.fresh(now, &note.unit) };
         self.of.insert(note.unit.clone(), start);
     }
 
@@ -82,15 +93,17 @@ impl Timings {
         self.of.retain(|name, _| generation.find_unit(name.as_str()).is_some());
     }
 
-    /// Those that have been started, by name.
+    /// Those that have been started, or have failed for the sake of another, by name.
     pub(crate) fn shown(&self) -> Vec<Timing> {
         let micros = |time: Time| time.as_nanos() / 1000;
         let shown = |(name, start): (&Name, &Start)| {
+            start.started.or(start.failed)?;
             Some(Timing {
                 unit: name.to_string(),
                 waited_from_us: micros(start.waited_from),
-                started_us: micros(start.started?),
+                started_us: start.started.map(micros),
                 ready_us: start.ready.map(micros),
+                failed_us: start.failed.map(micros),
                 after: start.after.as_ref().map(Name::to_string),
             })
         };
@@ -118,7 +131,25 @@ mod tests {
         }
         let shown = timings.shown();
         let db = shown.first().expect("one unit");
-        assert_eq!((db.waited_from_us, db.started_us, db.ready_us), (1, 7, Some(9)));
+        assert_eq!((db.waited_from_us, db.started_us, db.ready_us), (1, Some(7), Some(9)));
+        assert_eq!(db.failed_us, Some(6));
+    }
+
+    #[test]
+    fn what_failed_for_the_sake_of_another_was_never_started_and_has_its_time() {
+        let mut timings = Timings::default();
+        let at = Time::from_nanos;
+        timings.add(at(1_000), &[note("web", State::Disabled, State::Waiting)]);
+        timings.add(at(4_000), &[note("web", State::Waiting, State::Failed)]);
+        let shown = timings.shown();
+        let web = shown.first().expect("one unit");
+        assert_eq!((web.started_us, web.failed_us, web.ready_us), (None, Some(4), None));
+        // It was ready before: nothing waited for this failure.
+        timings.add(at(5_000), &[note("db", State::Disabled, State::Starting)]);
+        timings.add(at(6_000), &[note("db", State::Starting, State::Running)]);
+        timings.add(at(9_000), &[note("db", State::Running, State::Failed)]);
+        let shown = timings.shown();
+        assert_eq!(shown.first().map(|db| (db.ready_us, db.failed_us)), Some((Some(6), None)));
     }
 
     fn note(unit: &str, from: State, to: State) -> Note {
@@ -147,9 +178,9 @@ mod tests {
         timings.add(at(9_000), &[note("web", State::Starting, State::Running)]);
         let shown = timings.shown();
         let web = shown.last().expect("two units");
-        assert_eq!((web.waited_from_us, web.started_us, web.ready_us), (1, 5, Some(9)));
+        assert_eq!((web.waited_from_us, web.started_us, web.ready_us), (1, Some(5), Some(9)));
         assert_eq!(web.after.as_deref(), Some("db"));
         let db = shown.first().expect("two units");
-        assert_eq!((db.started_us, db.ready_us, &db.after), (1, Some(5), &None));
+        assert_eq!((db.started_us, db.ready_us, &db.after), (Some(1), Some(5), &None));
     }
 }

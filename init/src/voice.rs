@@ -3,6 +3,7 @@
 //! On a machine to the console (the kernel log where there is none), elsewhere to
 //! stderr. What units print is the logger's and never comes through here.
 
+use crate::boot;
 use crate::limit;
 use groundstate_units::time::Time;
 use nix::fcntl::{OFlag, open};
@@ -72,9 +73,20 @@ pub(crate) struct Voice {
     allowance: u32,
     counted_from: Time,
     dropped: u64,
+    /// Whole lines that are not written yet, at most PIPE_BUF bytes.
+    unsaid: Vec<u8>,
+    is_terminal: bool,
 }
 
 impl Voice {
+    /// Of an init of this kind, saying what matters at least this much.
+    pub(crate) fn of(mode: boot::Mode, least: Option<Level>) -> Voice {
+        let mut voice =
+            if mode == boot::Mode::Machine { Voice::console() } else { Voice::stderr() };
+        voice.least = least.unwrap_or(voice.least);
+        voice
+    }
+
     /// To stderr.
     pub(crate) fn stderr() -> Voice {
         Voice::with(stderr_outlet())
@@ -93,18 +105,21 @@ impl Voice {
     }
 
     fn with(outlet: Outlet) -> Voice {
+        let is_terminal = match &outlet {
+            Outlet::Own(fd) => nix::unistd::isatty(fd.as_fd()).unwrap_or(false),
+            Outlet::Kernel(_) | Outlet::File | Outlet::Socket | Outlet::Shared | Outlet::None => {
+                false
+            }
+        };
         Voice {
             outlet,
+            unsaid: Vec::new(),
+            is_terminal,
             least: Level::Info,
             allowance: limit::LINES_AT_ONCE,
             counted_from: Time::ZERO,
             dropped: 0,
         }
-    }
-
-    /// Says only what matters at least this much.
-    pub(crate) fn quieten(&mut self, least: Level) {
-        self.least = least;
     }
 
     /// One line, without its newline. Control characters are shown as `?`.
@@ -139,44 +154,61 @@ impl Voice {
     }
 
     fn put(&mut self, level: Level, text: &str) {
-        let stderr = std::io::stderr();
         // A line longer than PIPE_BUF could block in the middle on an inherited pipe.
         let mut line = format!("groundstate: {text}").into_bytes();
         line.truncate(libc::PIPE_BUF - 8);
-        line.push(b'\n');
+        line.extend_from_slice(if self.is_terminal { b"\r\n" } else { b"\n" });
         // What can not be said is lost: there is nobody to tell.
         match &self.outlet {
-            Outlet::Own(fd) => {
-                if line.last() == Some(&b'\n') && nix::unistd::isatty(fd.as_fd()).unwrap_or(false) {
-                    line.pop();
-                    line.extend_from_slice(b"\r\n");
+            Outlet::Own(_) | Outlet::File | Outlet::Shared => {
+                if self.unsaid.len() + line.len() > libc::PIPE_BUF {
+                    self.flush();
                 }
-                let _ = write(fd, &line);
+                self.unsaid.append(&mut line);
             }
             Outlet::Kernel(fd) => {
                 let mut with = format!("<{}>", level.priority()).into_bytes();
                 with.append(&mut line);
                 let _ = write(fd, &with);
             }
-            Outlet::File => {
-                let _ = write(stderr.as_fd(), &line);
-            }
             Outlet::Socket => {
                 let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-                let _ = send(stderr.as_fd().as_raw_fd(), &line, how);
-            }
-            Outlet::Shared => {
-                if writable(stderr.as_fd()) {
-                    let _ = write(stderr.as_fd(), &line);
-                }
+                let _ = send(std::io::stderr().as_fd().as_raw_fd(), &line, how);
             }
             Outlet::None => {}
         }
     }
+
+    /// Writes what was said. Before each wait: a burst of lines is one write and not hundreds.
+    pub(crate) fn flush(&mut self) {
+        if self.unsaid.is_empty() {
+            return;
+        }
+        let stderr = std::io::stderr();
+        match &self.outlet {
+            Outlet::Own(fd) => {
+                let _ = write(fd, &self.unsaid);
+            }
+            Outlet::File => {
+                let _ = write(stderr.as_fd(), &self.unsaid);
+            }
+            Outlet::Shared => {
+                if writable(stderr.as_fd()) {
+                    let _ = write(stderr.as_fd(), &self.unsaid);
+                }
+            }
+            Outlet::Kernel(_) | Outlet::Socket | Outlet::None => {}
+        }
+        self.unsaid.clear();
+    }
 }
 
-/// O_NONBLOCK belongs to the open file, which others share: so stderr is opened anew
-/// where that gives a file of our own, and left as it is where it would not.
+impl Drop for Voice {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
 fn stderr_outlet() -> Outlet {
     let stderr = std::io::stderr();
     let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };

@@ -7,7 +7,6 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{sethostname, write};
 use std::fs;
-use std::io::Read;
 
 /// See machine-id(5).
 const MACHINE_ID: &str = "/etc/machine-id";
@@ -38,14 +37,7 @@ fn machine_id() -> Result<(), String> {
     if fs::read_to_string(MACHINE_ID).is_ok_and(|text| is_id(text.trim())) {
         return Ok(());
     }
-    let mut bytes = [0u8; 16];
-    let read = fs::File::open("/dev/urandom").and_then(|mut from| from.read_exact(&mut bytes));
-    read.map_err(|error| format!("cannot make a machine-id: {error}"))?;
-    // RFC 4122: version 4, variant 1.
-    let [_, _, _, _, _, _, six, _, eight, ..] = &mut bytes;
-    *six = (*six & 0x0f) | 0x40;
-    *eight = (*eight & 0x3f) | 0x80;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = new_id()?;
     if put(MACHINE_ID, &text).is_ok() {
         return Ok(());
     }
@@ -58,6 +50,16 @@ fn machine_id() -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// A random UUID as the kernel makes them, see random(4). Not from /dev/urandom: a first read of that
+/// early in a boot waits, a second and more, until the kernel has gathered entropy (Linux 5.18 and
+/// later), and an id has to be unique, not secret.
+fn new_id() -> Result<String, String> {
+    let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid");
+    let uuid = uuid.map_err(|error| format!("cannot make a machine-id: {error}"))?;
+    let text = uuid.trim().replace('-', "");
+    is_id(&text).then_some(text).ok_or_else(|| format!("cannot make a machine-id of {uuid:?}"))
 }
 
 fn put(path: &str, text: &str) -> nix::Result<()> {
@@ -75,6 +77,13 @@ fn is_id(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_machine_id_is_one_and_not_the_last_one() {
+        let id = new_id().unwrap();
+        assert!(is_id(&id), "{id}");
+        assert_ne!(id, new_id().unwrap());
+    }
 
     #[test]
     fn only_thirty_two_hexadecimal_digits_are_a_machine_id() {

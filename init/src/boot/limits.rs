@@ -2,9 +2,10 @@
 
 use crate::limit;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
 
 /// RLIMIT_NOFILE, soft and hard; `None` where it could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenFiles {
     /// What init was given.
     pub(crate) given: Option<(u64, u64)>,

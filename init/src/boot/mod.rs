@@ -9,9 +9,11 @@ pub(crate) mod kernel_line;
 pub(crate) mod limits;
 mod mounts;
 
+use crate::outer::Outer;
 use crate::sys::{process, terminal};
 use crate::voice::{Level, Voice};
 use crate::{clock, shutdown};
+use groundstate_units::machine::event::Shutdown;
 use nix::fcntl::{OFlag, open};
 use nix::sys::reboot::set_cad_enabled;
 use nix::sys::stat::Mode as FileMode;
@@ -32,6 +34,15 @@ pub(crate) enum Mode {
 const INITIAL_PIDS: &str = "pid:[4026531836]";
 
 impl Mode {
+    /// The word of the control socket.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Mode::Machine => "machine",
+            Mode::Container => "container",
+            Mode::Supervisor => "supervisor",
+        }
+    }
+
     /// By pid, `--container`, and the pid namespace. Mounts /proc where there is none:
     /// without it the two PID 1s can not be told apart.
     pub(crate) fn find(container: bool) -> Mode {
@@ -65,6 +76,22 @@ pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::Ex
         shutdown::park();
     }
     std::process::ExitCode::from(70)
+}
+
+/// It has crashed, and can not go on: whatever runs, runs on, and what ends is reaped. An init that
+/// ended would take everything with it: it does when it is asked to by a signal, and only then.
+pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End {
+    let mut voice = Voice::of(mode, None);
+    let text = "init has crashed and can not go on: services run on, nobody looks after them";
+    let way = match mode {
+        Mode::Machine | Mode::Container => "SIGTERM, SIGINT and SIGPWR end everything",
+        Mode::Supervisor => "SIGTERM ends init alone",
+    };
+    voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {error}"));
+    voice.flush();
+    let how = shutdown::reap_until_asked();
+    let how = if mode == Mode::Machine { how } else { Shutdown::Exit(0) };
+    shutdown::End { how, mode, outer: Outer::at(None) }
 }
 
 /// A panic is one line, and never waits for whoever reads it: no backtrace, whatever the

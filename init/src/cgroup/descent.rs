@@ -9,11 +9,12 @@
 
 use crate::process::{self, Stat};
 use crate::sys::{Pid, signal};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The children of init that belong to one run.
-#[derive(Debug, Default)]
-pub(super) struct Family {
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Family {
     /// Children of init, started or left, each with the moment it began.
     heads: BTreeMap<i32, u64>,
     /// Sessions and process groups of theirs. A number stays theirs as long as anybody is in it.

@@ -2,10 +2,11 @@
 //! The rest of [`Tracker`] is in [`super::tracker`].
 
 use super::controller::{self, Wish};
+use super::descent::Family;
 use super::group;
-use super::tracker::Tracker;
+use super::tracker::{Tracked, Tracker};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
-use nix::sys::inotify::AddWatchFlags;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
@@ -85,7 +86,7 @@ impl Tracker {
         match (&self.hierarchy, &tracked.cgroup) {
             (Some(hierarchy), Some(name)) => group::processes(hierarchy.as_fd(), name),
             (Some(_), None) => BTreeSet::new(),
-            (None, _) => tracked.family.living(),
+            (None, _) => self.families.get(&run).map(Family::living).unwrap_or_default(),
         }
     }
 
@@ -99,7 +100,51 @@ impl Tracker {
         let path = format!("{}/{name}/memory.events", hierarchy.path);
         if let Ok(watch) = inotify.add_watch(path.as_str(), AddWatchFlags::IN_MODIFY) {
             self.memory_watches.insert(watch, run);
+            if let Some(tracked) = self.runs.get_mut(&run) {
+                tracked.counts_memory = true;
+            }
         }
+    }
+
+    /// What is known of the run.
+    pub(crate) fn of(&self, run: RunId) -> (Option<&Tracked>, Option<&Family>) {
+        (self.runs.get(&run), self.families.get(&run))
+    }
+
+    /// All runs it knows of.
+    pub(crate) fn known(&self) -> impl Iterator<Item = RunId> {
+        self.runs.keys().chain(self.families.keys()).copied()
+    }
+
+    /// What was known of a run before this init went on as another image.
+    pub(crate) fn know_again(&mut self, run: RunId, of_it: (Option<Tracked>, Option<Family>)) {
+        let (tracked, family) = of_it;
+        if let Some(tracked) = tracked {
+            self.children.extend(tracked.children.iter().map(|child| (*child, run)));
+            self.runs.insert(run, tracked);
+        }
+        self.families.extend(family.map(|family| (run, family)));
+    }
+
+    /// After this init has gone on as another image: what the kernel was asked to tell is asked
+    /// anew, and what was waited for is looked at.
+    pub(crate) fn rewatch(&mut self) {
+        if let Some(hierarchy) = &mut self.hierarchy {
+            hierarchy.is_ours = true;
+        }
+        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
+        self.inotify = self.hierarchy.as_ref().and_then(|_| Inotify::init(flags).ok());
+        let counting = self.runs.iter().filter(|(_, tracked)| tracked.counts_memory);
+        let counting: Vec<(RunId, Box<str>)> =
+            counting.filter_map(|(run, tracked)| Some((*run, tracked.cgroup.clone()?))).collect();
+        for (run, name) in counting {
+            self.watch_memory(run, &name);
+            self.short.insert(run);
+        }
+        for name in std::mem::take(&mut self.leftovers) {
+            self.discard(name);
+        }
+        self.look_again = true;
     }
 
     /// Runs in which the kernel has killed for want of memory since the last time.

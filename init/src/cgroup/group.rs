@@ -17,6 +17,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const PROCS: u64 = 1024 * 1024;
 /// Cgroups a service may have made below its own and that are looked after.
 const NESTED: usize = 1024;
+/// Cgroups of runs, and what these have made below, that are looked through after a crash.
+const MOST: usize = 262_144;
 /// Bytes of a unit's name that its cgroup's name keeps; with the number of the run it stays below
 /// the 255 of a file name.
 const NAME: usize = 200;
@@ -64,10 +66,28 @@ pub(super) fn make_for(
     Err(last)
 }
 
-/// The number of the run in such a name.
-pub(super) fn run_of(name: &str) -> Option<u64> {
-    let (_, number) = name.rsplit_once('.')?;
-    number.split('-').next()?.parse().ok()
+/// What the end of a cgroup's name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    /// It was made for this run.
+    Run(RunId),
+    /// It was made ahead, as the one of that number.
+    Ahead(u64),
+}
+
+/// The number in such a name.
+pub(super) fn number_of(name: &str) -> Option<Number> {
+    let (_, end) = name.rsplit_once('.')?;
+    match end.strip_prefix('a') {
+        Some(number) => number.parse().ok().map(Number::Ahead),
+        None => end.split('-').next()?.parse().ok().map(|run| Number::Run(RunId(run))),
+    }
+}
+
+/// The name of one that is made ahead.
+pub(super) fn name_ahead(unit: &str, number: u64) -> String {
+    let unit: String = unit.chars().take(NAME).collect();
+    format!("{unit}.a{number}")
 }
 
 /// A descriptor of it that a process can be cloned into.
@@ -163,8 +183,18 @@ pub(super) fn clear(parent: BorrowedFd<'_>) {
     }
 }
 
+/// All cgroups below this one, parents first.
+pub(super) fn below(parent: BorrowedFd<'_>) -> Vec<String> {
+    let all = tree_of(parent, ".", MOST).into_iter();
+    all.filter_map(|path| path.strip_prefix("./").map(str::to_string)).collect()
+}
+
 /// It and all cgroups below it, parents first, at most [`NESTED`].
 fn tree(parent: BorrowedFd<'_>, name: &str) -> Vec<String> {
+    tree_of(parent, name, NESTED)
+}
+
+fn tree_of(parent: BorrowedFd<'_>, name: &str, most: usize) -> Vec<String> {
     let mut found = vec![name.to_string()];
     let mut next = 0;
     while let Some(path) = found.get(next).cloned() {
@@ -178,7 +208,7 @@ fn tree(parent: BorrowedFd<'_>, name: &str) -> Vec<String> {
             if let (true, Ok(name)) = (below, entry.file_name().to_str())
                 && name != "."
                 && name != ".."
-                && found.len() < NESTED
+                && found.len() < most
             {
                 found.push(format!("{path}/{name}"));
             }

@@ -2,13 +2,16 @@
 //! this process is in. cgroups(7), Documentation/admin-guide/cgroup-v2.rst.
 
 use super::group;
+use crate::journal::carried;
 use crate::process;
 use crate::sys::launch;
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, open, openat};
+use nix::fcntl::{OFlag, open, openat};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -18,11 +21,13 @@ const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const NEIGHBOURS: u32 = 64;
 
 /// Our directory.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hierarchy {
     /// Locked as long as we use it: another init below the same cgroup takes another name.
-    directory: Flock<OwnedFd>,
+    #[serde(with = "carried")]
+    directory: File,
     /// The cgroup it is made in: init's own.
+    #[serde(with = "carried")]
     pub(super) base: OwnedFd,
     /// Its name there.
     pub(super) name: String,
@@ -30,6 +35,9 @@ pub(super) struct Hierarchy {
     pub(super) path: String,
     /// Its path as /proc/PID/cgroup shows it, without a slash at the end.
     pub(super) shown: String,
+    /// It ends with this value. What was only read of another image's state ends nothing.
+    #[serde(skip)]
+    pub(super) is_ours: bool,
 }
 
 impl AsFd for Hierarchy {
@@ -41,6 +49,9 @@ impl AsFd for Hierarchy {
 impl Drop for Hierarchy {
     /// What is empty goes; what is not is left for whoever comes next.
     fn drop(&mut self) {
+        if !self.is_ours {
+            return;
+        }
         group::clear(self.directory.as_fd());
         let _ = std::fs::remove_dir(&self.path);
     }
@@ -107,14 +118,15 @@ fn claim(base: &str, own: &str) -> io::Result<Hierarchy> {
             Err(error) => return Err(error.into()),
         };
         let directory = openat(&base_fd, name.as_str(), flags, Mode::empty())?;
-        let Ok(directory) = Flock::lock(directory, FlockArg::LockExclusiveNonblock) else {
+        let directory = File::from(directory);
+        if directory.try_lock().is_err() {
             continue;
-        };
+        }
         if made || !group::is_populated(directory.as_fd(), ".")? {
             group::clear(directory.as_fd());
             let path = format!("{base}/{name}");
             let shown = format!("{own}/{name}");
-            return Ok(Hierarchy { directory, base: base_fd, name, path, shown });
+            return Ok(Hierarchy { directory, base: base_fd, name, path, shown, is_ours: true });
         }
     }
     Err(io::Error::other("other inits hold every name"))

@@ -3,6 +3,9 @@
 
 use super::group;
 use super::tracker::Tracker;
+use crate::sys::Pid;
+use groundstate_units::machine::event::RunId;
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 
 /// Cgroups that could not be removed yet and are remembered.
@@ -25,5 +28,92 @@ impl Tracker {
                 self.unwatch(&name);
             }
         }
+    }
+
+    /// There are cgroups.
+    pub(crate) fn has_cgroups(&self) -> bool {
+        self.hierarchy.is_some()
+    }
+
+    /// After a crash: cgroups of runs that are in no state that was kept.
+    pub(crate) fn unknown_cgroups(&self) -> Vec<String> {
+        let Some(hierarchy) = &self.hierarchy else { return Vec::new() };
+        let known = |name: &str| {
+            let of_runs = self.runs.values().filter_map(|tracked| tracked.cgroup.as_deref());
+            let mut all = of_runs.chain(self.leftovers.iter().map(|left| &**left));
+            // Itself, what it is in, and what a service has made in its own.
+            all.any(|one| {
+                one == name
+                    || one.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'))
+                    || name.strip_prefix(one).is_some_and(|rest| rest.starts_with('/'))
+            })
+        };
+        let found = group::below(hierarchy.as_fd());
+        let alive = |name: &String| group::is_populated(hierarchy.as_fd(), name).unwrap_or(false);
+        found.into_iter().filter(|name| !known(name)).filter(alive).collect()
+    }
+
+    /// The cgroup below ours in which a process is that was started for this run.
+    pub(crate) fn cgroup_for(&self, pid: Pid, run: RunId) -> Option<String> {
+        let below = self.below(pid)?;
+        let ends = below.match_indices('/').map(|(at, _)| at).chain([below.len()]);
+        let mut names = ends.filter_map(|end| below.get(..end));
+        let is_it = |name: &&str| match group::number_of(name) {
+            Some(group::Number::Run(of)) => of == run,
+            Some(group::Number::Ahead(_)) => true,
+            None => false,
+        };
+        names.find(is_it).map(str::to_string)
+    }
+
+    /// Those of [`Tracker::unknown_cgroups`] that may be of these runs.
+    pub(crate) fn unknown_cgroups_of(&self, runs: &BTreeSet<RunId>) -> BTreeSet<String> {
+        let may_be = |name: &String| match group::number_of(name) {
+            Some(group::Number::Run(run)) => runs.contains(&run),
+            Some(group::Number::Ahead(_)) => true,
+            None => false,
+        };
+        self.unknown_cgroups().into_iter().filter(may_be).collect()
+    }
+
+    /// A process that was started for this run of a unit by an image before this one is, or was, in
+    /// its cgroup; these are others'.
+    pub(crate) fn take_up(&mut self, run: RunId, pid: Pid, unit: &str, others: &BTreeSet<String>) {
+        let left = |tracker: &Tracker| {
+            // It has ended; what it left tells where it was.
+            let mut names = tracker.unknown_cgroups_of(&BTreeSet::from([run])).into_iter();
+            names.find(|name| {
+                !others.contains(name)
+                    && match group::number_of(name) {
+                        Some(group::Number::Ahead(number)) => {
+                            *name == group::name_ahead(unit, number)
+                        }
+                        of => of.is_some(),
+                    }
+            })
+        };
+        let name = self.cgroup_for(pid, run).or_else(|| left(self));
+        if let Some(group::Number::Ahead(number)) = name.as_deref().and_then(group::number_of) {
+            self.was_made_ahead(number, run);
+        }
+        let tracked = self.runs.entry(run).or_default();
+        if tracked.cgroup.is_none() {
+            tracked.cgroup = name.map(String::into_boxed_str);
+        }
+        tracked.entered = tracked.cgroup.is_some();
+    }
+
+    /// Kills all in it; it goes as soon as it is empty.
+    pub(crate) fn kill_unknown(&mut self, name: &str) {
+        if let Some(hierarchy) = &self.hierarchy {
+            // What can not be killed shows by its cgroup staying.
+            let _ = group::kill(hierarchy.as_fd(), name);
+        }
+        self.discard(name.into());
+    }
+
+    /// Whatever is waited for is looked at in the next turn.
+    pub(crate) fn look_again(&mut self) {
+        self.look_again = true;
     }
 }

@@ -5,6 +5,7 @@
 //! [`Tracker`] is the whole interface. What it is not: the reaping and the deciding. How a
 //! child gets into its cgroup is in [`crate::sys::launch`].
 
+mod ahead;
 mod controller;
 mod descent;
 mod furnishing;
@@ -15,6 +16,8 @@ mod leftover;
 mod tests;
 mod tracker;
 mod tracking;
+mod watches;
 
 pub(crate) use controller::Wish;
-pub(crate) use tracker::Tracker;
+pub(crate) use descent::Family;
+pub(crate) use tracker::{Tracked, Tracker};

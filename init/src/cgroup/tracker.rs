@@ -1,9 +1,10 @@
 //! The table of runs and their processes.
 //!
-//! Cost, with cgroups: a start makes a directory (20 µs) and opens it; an end removes it (19 µs),
+//! Cost, with cgroups: a start makes a directory (20 µs; [`super::ahead`] for units that wait) and opens it; an end removes it (19 µs),
 //! which is also the question whether anything is left in it. A watch (8 µs) is set only for a run somebody waits for, so it
 //! costs nothing at boot. All watches are behind one descriptor; none is kept open for a run.
 
+use super::ahead::Ahead;
 use super::controller::Wish;
 use super::descent::Family;
 use super::group;
@@ -13,38 +14,47 @@ use crate::process;
 use crate::spawn::Place;
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use nix::sys::inotify::{InitFlags, Inotify, WatchDescriptor};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 /// One run.
-#[derive(Debug, Default)]
-pub(super) struct Tracked {
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Tracked {
     /// Its cgroup, below ours; none where there are no cgroups.
     pub(super) cgroup: Option<Box<str>>,
     /// A process was put into it.
-    entered: bool,
+    pub(super) entered: bool,
     /// Somebody waits for it to empty.
     waited_for: bool,
     /// How often the kernel has killed in it for want of memory, as far as was told.
     pub(super) kills: u64,
+    /// It is told of what happens to its memory.
+    pub(super) counts_memory: bool,
     /// Children of ours, not reaped.
-    children: Vec<i32>,
-    /// Used where there are no cgroups.
-    pub(super) family: Family,
+    pub(super) children: Vec<i32>,
 }
 
 /// Which processes belong to which run.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Tracker {
     pub(super) hierarchy: Option<Hierarchy>,
+    #[serde(skip)]
     pub(super) inotify: Option<Inotify>,
+    #[serde(skip)]
     pub(super) runs: BTreeMap<RunId, Tracked>,
-    children: BTreeMap<i32, RunId>,
-    watches: BTreeMap<WatchDescriptor, Box<str>>,
+    /// Of each run, where there are no cgroups.
+    #[serde(skip)]
+    pub(super) families: BTreeMap<RunId, Family>,
+    #[serde(skip)]
+    pub(super) children: BTreeMap<i32, RunId>,
+    #[serde(skip)]
+    pub(super) watches: BTreeMap<WatchDescriptor, Box<str>>,
     /// Their `memory.events`.
+    #[serde(skip)]
     pub(super) memory_watches: BTreeMap<WatchDescriptor, RunId>,
     /// Runs in which the kernel has killed for want of memory.
     pub(super) short: BTreeSet<RunId>,
@@ -53,7 +63,11 @@ pub(crate) struct Tracker {
     /// Cgroups of runs that are forgotten, but could not be removed.
     pub(super) leftovers: BTreeSet<Box<str>>,
     /// A run that is waited for has to be looked at although no watch will tell.
-    look_again: bool,
+    pub(super) look_again: bool,
+    /// The kernel may have more to tell than was read in one turn.
+    pub(super) more: bool,
+    /// For units that wait.
+    pub(super) ahead: Ahead,
 }
 
 impl Tracker {
@@ -79,6 +93,7 @@ impl Tracker {
             hierarchy,
             inotify,
             runs: BTreeMap::new(),
+            families: BTreeMap::new(),
             children: BTreeMap::new(),
             watches: BTreeMap::new(),
             memory_watches: BTreeMap::new(),
@@ -86,6 +101,8 @@ impl Tracker {
             complaints: Vec::new(),
             leftovers: BTreeSet::new(),
             look_again: false,
+            more: false,
+            ahead: Ahead::default(),
         }
     }
 
@@ -111,6 +128,11 @@ impl Tracker {
         unit: &str,
         wish: Wish<'_>,
     ) -> Result<Option<Place>, ExecFailure> {
+        let has_one = self.runs.get(&run).is_some_and(|tracked| tracked.cgroup.is_some());
+        let ahead = match wish.slice().is_empty() && !has_one {
+            true => self.take_ahead(unit, run),
+            false => None,
+        };
         let Some(hierarchy) = &self.hierarchy else {
             self.runs.entry(run).or_default();
             let none = io::Error::from_raw_os_error(libc::ENODEV);
@@ -119,13 +141,16 @@ impl Tracker {
             }
             return Ok(None);
         };
-        let tracked = self.runs.entry(run).or_default();
         let parent = hierarchy.as_fd();
-        let name = match &tracked.cgroup {
-            Some(name) => Ok(name.clone()),
-            None => group::make_for(parent, wish.slice(), unit, run).map(String::into_boxed_str),
+        let name = match (&self.runs.entry(run).or_default().cgroup, ahead) {
+            (Some(name), _) => Ok(name.clone()),
+            (None, Some(name)) => Ok(name),
+            (None, None) => {
+                group::make_for(parent, wish.slice(), unit, run).map(String::into_boxed_str)
+            }
         };
         let opened = name.and_then(|name| Ok((group::open(parent, &name)?, name)));
+        let tracked = self.runs.entry(run).or_default();
         match opened {
             Ok((directory, name)) => {
                 tracked.cgroup = Some(name.clone());
@@ -150,17 +175,15 @@ impl Tracker {
         tracked.children.push(pid.as_raw());
         self.children.insert(pid.as_raw(), run);
         if self.hierarchy.is_none() {
-            for tracked in self.runs.values_mut() {
-                tracked.family.not_ours(pid);
+            for family in self.families.values_mut() {
+                family.not_ours(pid);
             }
-            if let Some(tracked) = self.runs.get_mut(&run) {
-                tracked.family.add(pid);
-            }
+            self.families.entry(run).or_default().add(pid);
         }
     }
 
-    /// A child has ended and is about to be reaped: call this first, whoever it is. Gives its run
-    /// if it was started for one.
+    /// A child has ended and was reaped: call this before the next clone, whoever it is. Gives its
+    /// run if it was started for one.
     pub(crate) fn ended(&mut self, pid: Pid) -> Option<RunId> {
         let run = self.children.remove(&pid.as_raw());
         if let Some(tracked) = run.and_then(|run| self.runs.get_mut(&run)) {
@@ -168,8 +191,8 @@ impl Tracker {
         }
         if self.hierarchy.is_none() {
             self.look_again = true;
-            let removed =
-                self.runs.iter_mut().find_map(|(run, t)| Some((*run, t.family.remove(pid)?)));
+            let mut families = self.families.iter_mut();
+            let removed = families.find_map(|(run, family)| Some((*run, family.remove(pid)?)));
             self.adopt(pid, removed);
         }
         run
@@ -179,19 +202,19 @@ impl Tracker {
     /// process has just ended, and when that process began.
     fn adopt(&mut self, reaped: Pid, ended: Option<(RunId, u64)>) {
         for pid in process::children() {
-            let known = |tracked: &Tracked| tracked.family.leads(pid);
+            let known = |family: &Family| family.leads(pid);
             if pid == reaped.as_raw()
                 || wait::is_made(Pid::from_raw(pid))
-                || self.runs.values().any(known)
+                || self.families.values().any(known)
             {
                 continue;
             }
             let Some(stat) = process::stat(Pid::from_raw(pid)) else { continue };
-            let band = self.runs.iter().find(|(_, t)| t.family.has(&stat)).map(|(run, _)| *run);
+            let band = self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
             let left = ended.filter(|(_, began)| stat.began >= *began).map(|(run, _)| run);
-            let owner = band.or(left).and_then(|run| self.runs.get_mut(&run));
+            let owner = band.or(left).and_then(|run| self.families.get_mut(&run));
             if let Some(owner) = owner {
-                owner.family.add(Pid::from_raw(pid));
+                owner.add(Pid::from_raw(pid));
             }
         }
     }
@@ -202,24 +225,30 @@ impl Tracker {
         if let Some(run) = self.children.get(&pid.as_raw()) {
             return Some(*run);
         }
-        if let Some(hierarchy) = &self.hierarchy {
-            let path = process::cgroup(pid)?;
-            let below = path.strip_prefix(&hierarchy.shown)?.strip_prefix('/')?;
+        if self.hierarchy.is_some() {
+            let below = self.below(pid)?;
             let ends = below.match_indices('/').map(|(at, _)| at).chain([below.len()]);
             let mut names = ends.filter_map(|end| below.get(..end));
             return names.find_map(|name| self.run_in(name));
         }
         let stat = process::stat(pid)?;
         let has = |stat: &process::Stat| -> Option<RunId> {
-            self.runs.iter().find(|(_, t)| t.family.has(stat)).map(|(run, _)| *run)
+            self.families.iter().find(|(_, f)| f.has(stat)).map(|(run, _)| *run)
         };
         has(&stat)
             .or_else(|| process::ancestors(pid).find_map(|parent| has(&process::stat(parent)?)))
     }
 
+    /// The path of its cgroup, below ours.
+    pub(super) fn below(&self, pid: Pid) -> Option<String> {
+        let path = process::cgroup(pid)?;
+        let below = path.strip_prefix(&self.hierarchy.as_ref()?.shown)?.strip_prefix('/')?;
+        Some(below.to_string())
+    }
+
     /// Whose cgroup has this name, by what such a name ends in.
     fn run_in(&self, name: &str) -> Option<RunId> {
-        let run = RunId(group::run_of(name)?);
+        let run = self.run_of(name)?;
         let tracked = self.runs.get(&run)?;
         (tracked.cgroup.as_deref() == Some(name)).then_some(run)
     }
@@ -243,59 +272,26 @@ impl Tracker {
         if !tracked.children.is_empty() {
             return false;
         }
-        let Some(hierarchy) = &self.hierarchy else { return tracked.family.is_empty() };
+        let Some(hierarchy) = &self.hierarchy else {
+            return self.families.get(&run).is_none_or(Family::is_empty);
+        };
         let Some(name) = &tracked.cgroup else { return true };
         if group::remove_leaf(hierarchy.as_fd(), name) {
             // Made again should there be another process to put into it.
             let name = tracked.cgroup.take();
             tracked.entered = false;
-            name.iter().for_each(|name| self.unwatch(name));
+            if let Some(name) = &name {
+                self.unwatch(name);
+                self.give_up(name);
+            }
             return true;
         }
         group::is_populated(hierarchy.as_fd(), name).is_ok_and(|populated| !populated)
     }
 
-    fn watch(&mut self, run: RunId) {
-        let Some(name) = self.runs.get(&run).and_then(|tracked| tracked.cgroup.clone()) else {
-            return;
-        };
-        self.watch_cgroup(&name);
-    }
-
-    pub(super) fn watch_cgroup(&mut self, name: &str) {
-        if self.watches.values().any(|watched| **watched == *name) {
-            return;
-        }
-        let (Some(hierarchy), Some(inotify)) = (&self.hierarchy, &self.inotify) else {
-            self.look_again = true;
-            return;
-        };
-        let path = format!("{}/{name}/cgroup.events", hierarchy.path);
-        match inotify.add_watch(path.as_str(), AddWatchFlags::IN_MODIFY) {
-            Ok(watch) => {
-                self.watches.insert(watch, name.into());
-            }
-            // Too many watches: asked again after each round of reaping.
-            Err(_) => self.look_again = true,
-        }
-    }
-
     /// The runs that were waited for and of which nothing is left now. Never waits.
     pub(crate) fn emptied(&mut self) -> Vec<RunId> {
-        let mut touched = BTreeSet::new();
-        let inotify = self.inotify.as_ref().filter(|_| !self.watches.is_empty());
-        while let Some(Ok(events)) = inotify.map(Inotify::read_events) {
-            for event in events {
-                if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                    self.look_again = true;
-                }
-                touched.extend(self.watches.get(&event.wd).cloned());
-                self.short.extend(self.memory_watches.get(&event.wd).copied());
-                if event.mask.contains(AddWatchFlags::IN_IGNORED) {
-                    self.memory_watches.remove(&event.wd);
-                }
-            }
-        }
+        let touched = self.heard();
         for name in &touched {
             if self.leftovers.contains(name) {
                 self.discard(name.clone());
@@ -309,6 +305,11 @@ impl Tracker {
         };
         due.retain(|run| self.runs.get(run).is_some_and(|tracked| tracked.waited_for));
         due.into_iter().filter(|run| self.is_empty(*run)).collect()
+    }
+
+    /// There is a process of the run, as far as can be told.
+    pub(crate) fn has_processes(&mut self, run: RunId) -> bool {
+        !self.look(run)
     }
 
     /// Sends `signal` to every process of the run but `except`.
@@ -327,7 +328,11 @@ impl Tracker {
                     }
                 }
             }
-            (None, _) => tracked.family.signal(signal, except),
+            (None, _) => {
+                if let Some(family) = self.families.get(&run) {
+                    family.signal(signal, except);
+                }
+            }
         }
     }
 
@@ -350,20 +355,14 @@ impl Tracker {
     /// The run is over (or is given up as unkillable): its cgroup goes as soon as it is empty.
     pub(crate) fn forget(&mut self, run: RunId) {
         let Some(tracked) = self.runs.remove(&run) else { return };
+        self.families.remove(&run);
         self.memory_watches.retain(|_, of| *of != run);
         for pid in tracked.children {
             self.children.remove(&pid);
         }
         if let Some(name) = tracked.cgroup {
+            self.give_up(&name);
             self.discard(name);
-        }
-    }
-
-    pub(super) fn unwatch(&mut self, name: &str) {
-        let found = self.watches.iter().find(|(_, watched)| ***watched == *name).map(|(w, _)| *w);
-        if let (Some(watch), Some(inotify)) = (found, &self.inotify) {
-            let _ = inotify.rm_watch(watch);
-            self.watches.remove(&watch);
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::client::{Caller, Client, Line as Input};
 use super::source;
 use crate::event_loop::Init;
+use crate::foreign::{self, Foreign};
 use crate::limit;
 use crate::loader::{Asker, Purpose};
 use crate::voice::Level;
@@ -16,7 +17,6 @@ use groundstate_units::machine::reason::Refusal;
 use groundstate_units::name::Name;
 use groundstate_units::view;
 use serde::Serialize;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use std::time::Duration;
 const TERM: u8 = 15;
 
 /// An answer, as the JSON of its `ok`; none yet for what is answered later.
-pub(super) type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
+pub(crate) type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
 
 /// Answers of different types through one door.
-pub(super) mod erased {
+pub(crate) mod erased {
     use super::{Line, Serialize};
 
     /// One that can be written as a line.
@@ -50,12 +50,12 @@ pub(super) fn line(answer: &impl Serialize) -> Vec<u8> {
     line
 }
 
-pub(super) fn failed(id: u64, failure: Failure) -> Vec<u8> {
+pub(crate) fn failed(id: u64, failure: Failure) -> Vec<u8> {
     line(&Line::<()>::error(id, failure))
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "the last word of most verbs")]
-pub(super) fn now(answer: impl Serialize + 'static) -> Answered {
+pub(crate) fn now(answer: impl Serialize + 'static) -> Answered {
     Ok(Some(Box::new(answer)))
 }
 
@@ -66,6 +66,11 @@ pub(super) fn refused(refusal: Refusal) -> Failure {
 impl Init {
     /// Takes connections and serves what they ask, each its share of the turn.
     pub(crate) fn serve(&mut self) {
+        self.serve_all();
+        foreign::close_left();
+    }
+
+    fn serve_all(&mut self) {
         let now = self.now;
         let settings = &self.machine.generation().settings;
         let owners: Vec<u32> = settings.sources.values().copied().collect();
@@ -98,7 +103,7 @@ impl Init {
         }
     }
 
-    fn request(&mut self, number: usize, text: &[u8], passed: Vec<OwnedFd>) {
+    fn request(&mut self, number: usize, text: &[u8], passed: Vec<Foreign>) {
         let Some(caller) = self.caller(number) else { return };
         let answer = match Request::parse(text) {
             Err(Malformed { id, kind, message, hint }) => {
@@ -108,7 +113,7 @@ impl Init {
                 let asker = Asker { client: number, id: request.id };
                 match self.answer(asker, caller, request.verb, passed) {
                     Ok(answer) => answer.map(|answer| answer.line(asker.id)),
-                    Err(failure) => Some(failed(asker.id, failure)),
+                    Err(failure) => Some(failed(asker.id, self.too_early(failure))),
                 }
             }
         };
@@ -117,7 +122,17 @@ impl Init {
         }
     }
 
-    fn caller(&self, number: usize) -> Option<Caller> {
+    /// Before the first load nobody provides anything: that is no mistake of who asks.
+    fn too_early(&self, failure: Failure) -> Failure {
+        if failure.kind != Failure::UNKNOWN_TARGET || self.machine.generation().number > 0 {
+            return failure;
+        }
+        let text = "the unit files are still being read";
+        Failure::new(Failure::BUSY, text, "ask again in a moment")
+    }
+
+    /// Who made this connection.
+    pub(crate) fn caller(&self, number: usize) -> Option<Caller> {
         self.control.as_ref()?.clients.get(&number).map(|client| client.caller)
     }
 
@@ -125,7 +140,7 @@ impl Init {
         self.control.as_mut()?.clients.get_mut(&number)
     }
 
-    pub(super) fn queue(&mut self, number: usize, line: &[u8]) {
+    pub(crate) fn queue(&mut self, number: usize, line: &[u8]) {
         if let Some(client) = self.client(number) {
             client.queue(line);
         }
@@ -158,7 +173,7 @@ impl Init {
         asker: Asker,
         caller: Caller,
         verb: Verb,
-        passed: Vec<OwnedFd>,
+        passed: Vec<Foreign>,
     ) -> Answered {
         self.allowed(caller, &verb)?;
         match verb {
@@ -168,9 +183,9 @@ impl Init {
             Verb::Plan { reload: true, .. } => self.later(asker, Purpose::Plan { asker }),
             Verb::Plan { targets, want, drop, .. } => {
                 let want = want.into_iter().map(|name| (name, None)).collect();
-                now(self.show_plan(Event::SetGoal(Goal { targets, want, drop }))?)
+                self.plan_change(asker, Event::SetGoal(Goal { targets, want, drop }))
             }
-            Verb::Graph {} => now(view::graph(&self.machine)),
+            Verb::Graph {} => now(view::graph(&self.machine, &self.shown_by())),
             Verb::Timers {} => now(self.show_timers()),
             Verb::Sockets {} => now(self.show_sockets()),
             Verb::Blame {} => now(self.show_blame()),
@@ -186,21 +201,18 @@ impl Init {
             Verb::Stats {} => now(self.stats()),
             Verb::SetTarget { targets, want, drop } => {
                 let want = want.into_iter().map(|name| (name, None)).collect();
-                self.change(Event::SetGoal(Goal { targets, want, drop }))
+                self.change(asker, Event::SetGoal(Goal { targets, want, drop }))
             }
             Verb::Want { target, for_ms } => {
                 let until = for_ms.map(|span| self.now.after(Duration::from_millis(span)));
-                self.change(Event::Want { target, until })
+                self.change(asker, Event::Want { target, until })
             }
-            Verb::Unwant { target } => self.change(Event::Unwant(target)),
-            Verb::Policy { policy } => self.change(Event::SetPolicy(policy)),
+            Verb::Unwant { target } => self.change(asker, Event::Unwant(target)),
+            Verb::Policy { policy } => self.change(asker, Event::SetPolicy(policy)),
             Verb::Reload { no_restart } => {
                 self.later(asker, Purpose::Reload { no_restart, asker: Some(asker) })
             }
-            Verb::Restart { targets } => {
-                let units = self.units_of(&targets)?;
-                self.tell(units, Event::Restart(targets))
-            }
+            Verb::Restart { targets } => self.restart_units(targets),
             Verb::ReloadUnit { targets } => {
                 let units = self.units_of(&targets)?;
                 self.tell(units, Event::ReloadUnit(targets))
@@ -215,7 +227,7 @@ impl Init {
             Verb::SourcePut { source, plan } => self.put_source(asker, source, plan, passed),
             Verb::SourceDrop { source, plan } => self.drop_source(asker, source, plan),
             Verb::SourceList {} => now(self.list_sources(caller)),
-            Verb::Upgrade { .. } => Err(unsupported("upgrade")),
+            Verb::Upgrade { binary } => self.begin_upgrade(asker, binary),
             Verb::Poweroff {} => self.end(Shutdown::Poweroff),
             Verb::Reboot {} => self.end(Shutdown::Reboot),
             Verb::Halt {} => self.end(Shutdown::Halt),
@@ -223,14 +235,14 @@ impl Init {
         }
     }
 
-    fn remember(&mut self, asker: Asker) {
+    pub(crate) fn remember(&mut self, asker: Asker) {
         if let Some(client) = self.client(asker.client) {
             client.pending.push(asker.id);
         }
     }
 
     /// Takes the answer of something that was remembered; false: nobody waits for it any more.
-    pub(super) fn recall(&mut self, asker: Asker) -> bool {
+    pub(crate) fn recall(&mut self, asker: Asker) -> bool {
         let Some(client) = self.client(asker.client) else { return false };
         let before = client.pending.len();
         client.pending.retain(|id| *id != asker.id);
@@ -247,23 +259,36 @@ impl Init {
         Ok(None)
     }
 
-    /// A wish: planned, then granted or refused as a whole.
-    fn change(&mut self, event: Event) -> Answered {
-        let plan = self.show_plan(event.clone())?;
-        self.wish(event).map_err(refused)?;
-        let generation = self.machine.generation().number;
-        now(Changed { schema: 1, generation, plan, diagnostics: Vec::new() })
-    }
-
     fn tell(&mut self, units: Vec<String>, event: Event) -> Answered {
         self.wish(event).map_err(refused)?;
-        now(Told { schema: 1, units })
+        now(Told { schema: 1, units, ..Told::default() })
+    }
+
+    /// A new run instead of the present one. What is down and needed is tried again; for what is
+    /// down and not needed there is nothing that could be done.
+    fn restart_units(&mut self, targets: Vec<Name>) -> Answered {
+        let units = self.units_of(&targets)?;
+        let mut idle = Vec::new();
+        for (target, unit) in targets.iter().zip(&units) {
+            let id = self.unit_of(target)?;
+            if self.machine.run(id).is_some() {
+                continue;
+            }
+            if !self.machine.is_needed(id) && !self.machine.graph().is_masked(id) {
+                let text = format!("{unit} is not up, and nothing needs it");
+                let hint = format!("`initctl want {target}` starts it");
+                return Err(Failure::new("not-running", text, hint));
+            }
+            idle.push(unit.clone());
+        }
+        self.wish(Event::Restart(targets)).map_err(refused)?;
+        now(Told { schema: 1, units, idle })
     }
 
     /// The end, told before it comes.
     fn end(&mut self, how: Shutdown) -> Answered {
         self.shut_down(how);
-        now(Told { schema: 1, units: Vec::new() })
+        now(Told { schema: 1, ..Told::default() })
     }
 
     /// A signal for the present runs of these units; all are known, or none is signalled.
@@ -273,17 +298,21 @@ impl Init {
             return Err(Failure::new(Failure::USAGE, text, "`kill -l` lists them"));
         }
         let units = self.units_of(names)?;
+        let mut runs = Vec::new();
         for unit in &units {
-            let run = Name::new(unit).ok().and_then(|name| self.runs.latest(&name));
-            let Some(run) = run else {
+            let latest = Name::new(unit).ok().and_then(|name| self.runs.latest(&name));
+            let Some(run) = latest.filter(|run| self.tracker.has_processes(*run)) else {
                 let text = format!("{unit} has no process");
                 return Err(Failure::new("not-running", text, "`initctl status` shows what runs"));
             };
+            runs.push(run);
+        }
+        for run in runs {
             if all || !self.signal_main(run, number) {
                 self.tracker.signal(run, number, None);
             }
         }
-        now(Told { schema: 1, units })
+        now(Told { schema: 1, units, ..Told::default() })
     }
 
     /// A load that was asked for was refused.
@@ -351,10 +380,6 @@ impl Init {
         };
         self.queue(asker.client, &line);
     }
-}
-
-fn unsupported(what: &str) -> Failure {
-    Failure::new(Failure::UNSUPPORTED, format!("{what}: not in this release"), "")
 }
 
 fn stopping() -> Failure {

@@ -1,16 +1,19 @@
 //! One connection to the control socket: lines in, lines out, never waiting for either.
 
+use crate::foreign::{self, Foreign};
+use crate::journal::carried;
 use crate::limit;
 use crate::sys::socket;
 use groundstate_units::limit::REQUEST_LINE;
 use groundstate_units::time::Time;
 use mio::net::UnixStream;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 
 /// Who connected, as the kernel told at that moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Caller {
     /// Effective uid.
     pub(crate) uid: u32,
@@ -23,7 +26,7 @@ pub(crate) struct Caller {
 /// What reading gave.
 pub(crate) enum Line {
     /// A whole line, without its newline, and what was passed along with it.
-    Whole(Vec<u8>, Vec<OwnedFd>),
+    Whole(Vec<u8>, Vec<Foreign>),
     /// Longer than a request may be. The connection is of no more use.
     TooLong,
     /// None for now.
@@ -31,7 +34,9 @@ pub(crate) enum Line {
 }
 
 /// One connection.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Client {
+    #[serde(with = "carried")]
     stream: UnixStream,
     /// Who.
     pub(crate) caller: Caller,
@@ -39,7 +44,7 @@ pub(crate) struct Client {
     /// Bytes taken out of `input` so far.
     taken: u64,
     /// Descriptors that came, each with the place in the stream of its message's last byte.
-    passed: VecDeque<(u64, OwnedFd)>,
+    passed: VecDeque<(u64, Foreign)>,
     output: Vec<u8>,
     sent: usize,
     /// When the client last did something: sent bytes or read some.
@@ -113,8 +118,9 @@ impl Client {
     }
 
     /// The next line. Reads at most one request's length beyond it. With `takes` descriptors
-    /// that are passed along are received; else the kernel throws them away, so that nobody
-    /// who may not put anything can hand PID 1 a descriptor whose closing takes long.
+    /// that are passed along are kept for it, else they are closed at once. They are taken
+    /// in any case: the kernel closes what finds no room within the same call, and waits as
+    /// long as the sender's SO_LINGER says.
     pub(crate) fn line(&mut self, now: Time, takes: bool) -> Line {
         loop {
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
@@ -154,7 +160,7 @@ impl Client {
     }
 
     /// The first bytes of what came, with the descriptors that came among them.
-    fn take(&mut self, count: usize) -> (Vec<u8>, Vec<OwnedFd>) {
+    fn take(&mut self, count: usize) -> (Vec<u8>, Vec<Foreign>) {
         let bytes: Vec<u8> = self.input.drain(..count.min(self.input.len())).collect();
         self.taken = self.taken.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         let mut passed = Vec::new();
@@ -165,16 +171,19 @@ impl Client {
     }
 
     fn receive(&mut self, bytes: &mut [u8], takes: bool) -> io::Result<usize> {
-        if !takes {
-            return self.stream.read(bytes);
-        }
         // One call never goes on behind the message that a descriptor came with: unix(7).
-        let received = socket::receive(self.stream.as_fd(), bytes)?;
+        let full = !self.caller.trusted && foreign::is_full();
+        let receive = if full { socket::receive_bytes } else { socket::receive };
+        let received = receive(self.stream.as_fd(), bytes)?;
         let end = self.taken.saturating_add(
             u64::try_from(self.input.len().saturating_add(received.length)).unwrap_or(u64::MAX),
         );
-        let room = limit::DESCRIPTORS.saturating_sub(self.passed.len());
-        self.passed.extend(received.fds.into_iter().take(room).map(|fd| (end, fd)));
+        let most = if takes { limit::DESCRIPTORS } else { 0 };
+        let room = most.saturating_sub(self.passed.len());
+        let mut passed = Foreign::all(received.fds);
+        // Of use is memory alone; whatever else is kept here other children have copies of.
+        passed.retain(Foreign::is_keepable);
+        self.passed.extend(passed.into_iter().take(room).map(|fd| (end, fd)));
         Ok(received.length)
     }
 

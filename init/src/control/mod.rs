@@ -5,17 +5,20 @@
 
 pub(crate) mod answer;
 pub(crate) mod client;
+mod instance;
 mod show;
 mod source;
 mod stream;
 
 use crate::event_loop::token;
+use crate::journal::carried;
 use crate::limit;
 use client::{Caller, Client};
 use groundstate_units::time::Time;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use nix::sys::socket::{getsockopt, sockopt};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions, set_permissions};
 use std::io::{self, ErrorKind};
@@ -27,7 +30,9 @@ const FULL: &[u8] = br#"{"v":1,"id":0,"error":{"kind":"busy","message":"too many
 "#;
 
 /// The listening socket and all connections.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Control {
+    #[serde(with = "carried")]
     listener: UnixListener,
     path: String,
     /// Connections by token.
@@ -36,11 +41,15 @@ pub(crate) struct Control {
     ready: bool,
     /// Given up when there is no descriptor left: root can then still ask, one at a time, and
     /// others are turned away instead of being called ready by the kernel for ever.
+    #[serde(with = "carried")]
     reserve: Option<File>,
     rests_until: Option<Time>,
     own_uid: u32,
     /// Connections refused or cut off.
     pub(crate) refused: u64,
+    /// The path goes with this value; not with what was only read of another image's state.
+    #[serde(skip)]
+    is_ours: bool,
 }
 
 impl Control {
@@ -60,7 +69,20 @@ impl Control {
             rests_until: None,
             own_uid: nix::unistd::geteuid().as_raw(),
             refused: 0,
+            is_ours: true,
         })
+    }
+
+    /// The same sockets in an init that has gone on as another image.
+    pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
+        (self.ready, self.is_ours) = (true, true);
+        registry.register(&mut self.listener, Token(token::CONTROL), Interest::READABLE)?;
+        for (number, client) in &mut self.clients {
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            client.readable = true;
+            registry.register(client.stream(), Token(*number), interest)?;
+        }
+        Ok(())
     }
 
     /// The same at the same path, which somebody may have removed or replaced.
@@ -78,6 +100,11 @@ impl Control {
             client.readable = true;
             client.dead |= gone;
         }
+    }
+
+    /// Connections that nobody is at the other end of any more, and that are not closed yet.
+    pub(crate) fn gone(&self) -> usize {
+        self.clients.values().filter(|client| client.dead).count()
     }
 
     /// Somebody is to be served without the poll having to say so.
@@ -211,8 +238,10 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Left behind where it can not be removed: the next start replaces it.
-        let _ = std::fs::remove_file(&self.path);
+        if self.is_ours {
+            // Left behind where it can not be removed: the next start replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

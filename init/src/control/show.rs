@@ -1,5 +1,6 @@
 //! What init shows of itself and of the machine: the answers that only read.
 
+use super::Control;
 use crate::event_loop::Init;
 use crate::history::Entry;
 use crate::limit;
@@ -24,7 +25,7 @@ pub(super) fn event(entry: &Entry, facts: &Facts) -> Shown {
         seq: entry.seq,
         time: wall(entry.wall).to_string(),
         mono_us: entry.at.as_nanos() / 1000,
-        unit: note.map(|note| note.unit.to_string()),
+        unit: note.map(|note| &note.unit).or(entry.trigger.as_ref()).map(Name::to_string),
         run: note.and_then(|note| note.run).map(|run| run.0),
         event: entry.event.to_string(),
         from: note.map(|note| note.from),
@@ -75,6 +76,7 @@ impl Init {
             version: env!("CARGO_PKG_VERSION").to_string(),
             pid: std::process::id(),
             boot: self.shown_by().wall_of(self.booted),
+            mode: self.mode.as_str().to_string(),
             seq: self.history.last(),
             paths: Paths {
                 config: self.paths.config.0.clone(),
@@ -95,11 +97,13 @@ impl Init {
             .unwrap_or(0);
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let fds = std::fs::read_dir("/proc/self/fd").map_or(0, |dir| count(dir.count()));
+        // Connections that were closed at the other end go with the end of this turn.
+        let gone = count(self.control.as_ref().map_or(0, Control::gone));
         Stats {
             schema: SCHEMA,
-            crashes: 0,
+            crashes: self.lineage.crashes,
             // One of them is the directory being read.
-            fds: fds.saturating_sub(1),
+            fds: fds.saturating_sub(1).saturating_sub(gone),
             rss: pages.saturating_mul(limit::PAGE),
             wakeups: self.wakeups,
             units: count(self.machine.generation().units.len()),
@@ -108,15 +112,21 @@ impl Init {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only a reload brings other units")]
     pub(super) fn show_plan(&self, wish: Event) -> Result<Plan, Failure> {
-        let next = match &wish {
+        self.show_plans(vec![wish])
+    }
+
+    /// What these would do, one after the other.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only a reload brings other units")]
+    pub(super) fn show_plans(&self, wishes: Vec<Event>) -> Result<Plan, Failure> {
+        let brought = wishes.iter().filter_map(|wish| match wish {
             Event::Reload { generation, .. } => Some(generation.clone()),
             _ => None,
-        };
+        });
+        let next: Vec<_> = brought.collect();
         let mut generations = vec![self.machine.generation().as_ref()];
-        generations.extend(next.as_deref());
-        let plan = self.machine.plan(self.now, wish);
+        generations.extend(next.iter().map(AsRef::as_ref));
+        let plan = self.machine.plan_all(self.now, wishes);
         plan.map(|plan| view::plan(&plan, &generations))
             .map_err(|r| Failure::new(&r.kind, r.message, r.hint))
     }
@@ -145,8 +155,8 @@ impl Init {
             now: self.now,
             wall: self.on_the_wall.at(self.now),
             booted: self.booted,
-            crashes: 0,
-            resumed: None,
+            crashes: self.lineage.crashes,
+            resumed: self.lineage.resumed,
             tracking: self.tracker.tracking().as_str().to_string(),
             main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
             waits: std::collections::BTreeMap::new(),
@@ -172,7 +182,7 @@ impl Init {
                 "child"
             }
         });
-        let targets = running.map(|running| &running.targets).into_iter().flatten();
+        let targets = running.into_iter().flat_map(|running| running.targets.iter());
         Whose {
             schema: 1,
             pid: u32::try_from(pid).unwrap_or(0),

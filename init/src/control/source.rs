@@ -4,6 +4,7 @@
 use super::answer::{Answered, failed, line, refused};
 use super::client::Caller;
 use crate::event_loop::Init;
+use crate::foreign::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::sys::memfd;
 use crate::voice::Level;
@@ -15,7 +16,6 @@ use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::Refusal;
 use groundstate_units::name::Name;
 use groundstate_units::settings::Settings;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The settings name this uid for the source in question; of a list, for any.
@@ -51,7 +51,7 @@ impl Init {
         asker: Asker,
         source: Name,
         plan: bool,
-        passed: Vec<OwnedFd>,
+        passed: Vec<Foreign>,
     ) -> Answered {
         self.known_source(&source)?;
         let mut passed = passed.into_iter();

@@ -9,10 +9,22 @@ use crate::paths::Paths;
 use groundstate_units::control::place;
 use groundstate_units::folder::Trust;
 use groundstate_units::generation::Generation;
-use groundstate_units::load::{Loaded, Options, load};
+use groundstate_units::load::{self, Loaded, Options};
 use groundstate_units::name::Name;
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+
+/// What of the generation in force is made anew.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// Everything.
+    Whole,
+    /// Only the files of this source are new: they are in the sealed memfd. None: it is to hold
+    /// nothing.
+    Source(&'a Name, Option<BorrowedFd<'a>>),
+    /// Only the instances of templates.
+    Instances,
+}
 
 /// What the child is sent for.
 pub(crate) struct Errand<'a> {
@@ -25,9 +37,8 @@ pub(crate) struct Errand<'a> {
     /// Files that others own or can write are refused. Not in a container, whose files are
     /// often made under other ids than they are read with.
     pub(crate) strict: bool,
-    /// Only the files of this source are new: they are in the sealed memfd. None: it is to hold
-    /// nothing.
-    pub(crate) put: Option<(&'a Name, Option<&'a OwnedFd>)>,
+    /// What is to be made anew.
+    pub(crate) part: Part<'a>,
     /// What the operator asks for, which may be instances of templates.
     pub(crate) wanted: Vec<Name>,
 }
@@ -37,7 +48,7 @@ impl Errand<'_> {
     pub(crate) fn of(paths: &Paths, mode: Mode) -> Errand<'static> {
         let strict = mode != Mode::Container;
         let (paths, wanted) = (paths.clone(), Vec::new());
-        Errand { paths, previous: None, identity: false, strict, put: None, wanted }
+        Errand { paths, previous: None, identity: false, strict, part: Part::Whole, wanted }
     }
 
     /// The same at boot.
@@ -65,12 +76,21 @@ pub(super) fn run(errand: &Errand<'_>) -> Delivery {
         ..Options::system(nix::unistd::geteuid().as_raw())
     };
     let previous = errand.previous.as_deref().map(Generation::unpacked);
-    if let (Some((source, body)), Some(previous)) = (errand.put, &previous) {
-        return match put::run(&options, previous, source, body) {
-            Ok(generation) => Delivery { generation, ..Delivery::default() },
-            Err(refusal) => Delivery { refusal: Some(refusal), ..Delivery::default() },
-        };
+    let changed = match (errand.part, &previous) {
+        (Part::Source(source, body), Some(previous)) => {
+            Some(put::run(&options, previous, source, body))
+        }
+        (Part::Instances, Some(previous)) => {
+            let loaded = load::instances(&Disk, &options, previous);
+            Some(loaded.map(|loaded| loaded.generation))
+        }
+        (Part::Whole | Part::Source(_, _) | Part::Instances, _) => None,
+    };
+    match changed {
+        Some(Ok(generation)) => return Delivery { generation, ..Delivery::default() },
+        Some(Err(refusal)) => return Delivery { refusal: Some(refusal), ..Delivery::default() },
+        None => {}
     }
-    let Loaded { refused, generation, .. } = load(&Disk, &options, previous.as_ref());
-    Delivery { notes, refused, refusal: None, generation }
+    let Loaded { refused, generation, .. } = load::load(&Disk, &options, previous.as_ref());
+    Delivery { notes, refused, refusal: None, generation, memory: None }
 }

@@ -1,6 +1,7 @@
 //! The file system as the loader reads it. In the loader child alone: a disk may hang.
 //! Which files are let in is decided in `groundstate_units`.
 
+use super::hands;
 use groundstate_units::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::generation::Stamp;
 use std::fs::{File, Metadata, OpenOptions};
@@ -36,6 +37,10 @@ impl Files for Disk {
 
     fn link(&self, path: &str) -> Option<String> {
         std::fs::read_link(path).ok().map(|target| target.to_string_lossy().into_owned())
+    }
+
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        hands::each(hands::count(), count, work);
     }
 
     fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {

@@ -6,18 +6,24 @@
 
 pub(crate) mod child;
 pub(crate) mod disk;
+mod hands;
+mod origin;
 pub(crate) mod parcel;
+mod purpose;
 mod put;
+mod queue;
 mod store;
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
+use crate::foreign;
+use crate::journal::carried;
 use crate::limit;
 use crate::logger;
 use crate::spawn::{Base, Passed};
 use crate::sys::{Pid, process, signal};
 use crate::voice::Level;
-use child::Errand;
+use child::{Errand, Part};
 use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::generation::Generation;
 use groundstate_units::graph::Provider;
@@ -28,63 +34,18 @@ use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
 use mio::Registry;
 use nix::sys::resource::Resource;
+use origin::Origin;
 use parcel::{Delivery, Parcel};
-use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+pub(crate) use purpose::{Asker, Purpose};
+use queue::{Queue, Rank};
+use serde::{Deserialize, Serialize};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Who asked over the control socket, and with which id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asker {
-    /// The connection.
-    pub(crate) client: usize,
-    /// The request.
-    pub(crate) id: u64,
-}
-
-/// What a load is for.
-#[derive(Debug)]
-pub(crate) enum Purpose {
-    /// The first generation.
-    Boot,
-    /// A new generation, to be taken.
-    Reload {
-        /// Changed units keep their run.
-        no_restart: bool,
-        /// Nobody, where a signal asked.
-        asker: Option<Asker>,
-    },
-    /// A new generation, to be planned with and forgotten.
-    Plan {
-        /// Who wants to see it.
-        asker: Asker,
-    },
-    /// The present generation with other files of one source.
-    Put {
-        /// The controller.
-        asker: Asker,
-        /// Which.
-        source: Name,
-        /// The plan is to be answered too.
-        plan: bool,
-        /// The sealed memfd; None: it is to hold nothing.
-        body: Option<OwnedFd>,
-    },
-}
-
-impl Purpose {
-    /// Who waits for an answer.
-    fn asker(&self) -> Option<Asker> {
-        match self {
-            Purpose::Boot => None,
-            Purpose::Reload { asker, .. } => *asker,
-            Purpose::Plan { asker } | Purpose::Put { asker, .. } => Some(*asker),
-        }
-    }
-}
-
 /// One at work.
+#[derive(Serialize, Deserialize)]
 struct Working {
+    #[serde(with = "carried::pid")]
     pid: Pid,
     parcel: Parcel,
     deadline: Time,
@@ -93,10 +54,12 @@ struct Working {
 }
 
 /// At most one at work, and those that wait.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Loader {
     working: Option<Working>,
-    waiting: VecDeque<Purpose>,
+    waiting: Queue,
+    /// Where the generation in force came from.
+    pub(crate) origin: Origin,
 }
 
 impl Loader {
@@ -114,7 +77,10 @@ impl Loader {
 /// Forks the child.
 pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<(Pid, Parcel)> {
     let (parcel, wrapping) = Parcel::new(registry)?;
-    let body = errand.put.and_then(|(_, body)| body).map(OwnedFd::as_fd);
+    let body = match errand.part {
+        Part::Source(_, body) => body,
+        Part::Whole | Part::Instances => None,
+    };
     let kept: Vec<BorrowedFd<'_>> = [wrapping.as_fd()].into_iter().chain(body).collect();
     let pid = process::fork(&kept, || {
         // Limits that can not be set leave the deadline.
@@ -150,28 +116,30 @@ impl Init {
     /// Begins a load, or lets it wait for the one under way.
     pub(crate) fn load(&mut self, purpose: Purpose) {
         if self.loader.working.is_some() {
-            // Signals that come during a load are one more load.
-            let by_signal =
-                |purpose: &Purpose| matches!(purpose, Purpose::Reload { asker: None, .. });
-            let waiting = &mut self.loader.waiting;
-            if by_signal(&purpose) && waiting.iter().any(by_signal) {
-                return;
-            }
-            if waiting.len() < limit::LOADS_WAITING {
-                waiting.push_back(purpose);
-            } else if let Some(asker) = purpose.asker() {
+            let rank = self.rank_of(&purpose);
+            self.drop_unasked_loads();
+            if let Err(purpose) = self.loader.waiting.push(rank, purpose)
+                && let Some(asker) = purpose.asker()
+            {
                 self.turn_away(asker);
             }
             return;
         }
-        let put = match &purpose {
-            Purpose::Put { source, body, .. } => Some((source, body.as_ref())),
-            Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => None,
+        let part = match &purpose {
+            Purpose::Put { source, body, .. } => {
+                Part::Source(source, body.as_ref().map(AsFd::as_fd))
+            }
+            Purpose::Instances { .. } => Part::Instances,
+            Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => Part::Whole,
         };
         let previous = Some(self.machine.generation().clone());
         let wish = self.machine.wish();
-        let wanted = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
-        let errand = Errand { previous, put, wanted, ..Errand::of(&self.paths, self.mode) };
+        let mut wanted: Vec<Name> = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
+        if let Purpose::Instances { wish, .. } = &purpose {
+            wanted.extend(self.machine.policy().enable.iter().cloned());
+            wanted.extend(self.instances_of(wish));
+        }
+        let errand = Errand { previous, part, wanted, ..Errand::of(&self.paths, self.mode) };
         let sent = send(self.poll.registry(), &errand);
         self.loading(purpose, sent);
     }
@@ -204,10 +172,38 @@ impl Init {
             Exit::Signal { signal, .. } => Err(format!("signal {signal} ended the loader")),
         };
         self.loaded(purpose, brought);
-        if let Some(next) = self.loader.waiting.pop_front() {
+        self.drop_unasked_loads();
+        // One that can not begin is answered at once, and no end of it brings the next one.
+        while self.loader.working.is_none()
+            && let Some(next) = self.loader.waiting.pop()
+        {
             self.load(next);
         }
         true
+    }
+
+    fn rank_of(&self, purpose: &Purpose) -> Rank {
+        let Some(caller) = purpose.asker().and_then(|asker| self.caller(asker.client)) else {
+            return Rank::Trusted;
+        };
+        match purpose {
+            _ if caller.trusted => Rank::Trusted,
+            Purpose::Put { .. } => Rank::Owner(caller.uid),
+            Purpose::Boot
+            | Purpose::Reload { .. }
+            | Purpose::Plan { .. }
+            | Purpose::Instances { .. } => Rank::Reader(caller.uid),
+        }
+    }
+
+    fn drop_unasked_loads(&mut self) {
+        let Init { loader, control, .. } = self;
+        let clients = control.as_ref().map(|control| &control.clients);
+        let waits = |asker: Asker| {
+            let client = clients.and_then(|clients| clients.get(&asker.client));
+            client.is_some_and(|client| !client.dead && client.pending.contains(&asker.id))
+        };
+        loader.waiting.drop_unasked(waits);
     }
 
     /// The deadline has come. A loader that can not even be killed (a dead file system) is
@@ -231,7 +227,7 @@ impl Init {
                 return self.not_loaded(purpose, Vec::new(), &why);
             }
         };
-        let Delivery { notes, refused, refusal, mut generation } = delivery;
+        let Delivery { notes, refused, refusal, mut generation, memory } = delivery;
         for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
         }
@@ -239,6 +235,8 @@ impl Init {
             return self.not_loaded(purpose, generation.diagnostics, "the unit files were refused");
         }
         generation.number = self.machine.generation().number.saturating_add(1);
+        let number = generation.number;
+        self.loader.origin.delivered(number, memory);
         if self.options.exit_with.is_some() {
             generation.settings.exit_with.clone_from(&self.options.exit_with);
         }
@@ -256,6 +254,10 @@ impl Init {
                 Some(refusal) => self.refuse_source(asker, refusal),
                 None => self.take_source(asker, &source, plan, generation),
             },
+            Purpose::Instances { asker, wish, dry } => match refusal {
+                Some(refusal) => self.refuse_source(asker, refusal),
+                None => self.take_instances(asker, *wish, dry, generation),
+            },
         }
     }
 
@@ -269,7 +271,9 @@ impl Init {
                     self.refuse_load(asker, &diagnostics, why);
                 }
             }
-            Purpose::Plan { asker } | Purpose::Put { asker, .. } => {
+            Purpose::Plan { asker }
+            | Purpose::Put { asker, .. }
+            | Purpose::Instances { asker, .. } => {
                 self.refuse_load(asker, &diagnostics, why);
             }
         }
@@ -291,6 +295,7 @@ impl Init {
     fn boot(&mut self, generation: Generation) {
         let generation = Arc::new(generation);
         self.settle_in(&generation.settings);
+        self.mind_exit_with(&generation);
         let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
         let asked = match &targets {
             Some(target) => target.clone(),
@@ -379,7 +384,9 @@ impl Init {
     pub(crate) fn child_ended(&mut self, pid: Pid, exit: Exit) {
         let now = self.now;
         if !self.loader_ended(pid, exit)
+            && !foreign::closer_ended(pid)
             && !self.shell_ended(pid)
+            && !self.trial_ended(pid, exit)
             && !self.trigger_child_ended(pid)
             && let Some(logger) = &mut self.logger
         {

@@ -3,6 +3,7 @@
 //! the child has ended, and decodes it totally.
 
 use crate::event_loop::token;
+use crate::journal::carried;
 use crate::sys::memfd;
 use groundstate_units::generation::Generation;
 use groundstate_units::limit::GENERATION;
@@ -27,6 +28,8 @@ pub(crate) struct Delivery {
     pub(crate) refusal: Option<Refusal>,
     /// What was read.
     pub(crate) generation: Generation,
+    /// Where it came in.
+    pub(crate) memory: Option<OwnedFd>,
 }
 
 /// The same on its way; the generation has an encoding of its own, with a proof.
@@ -39,12 +42,14 @@ struct Wire {
 }
 
 /// PID 1's end.
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Parcel {
     /// To be sealed by the child.
-    Memory(OwnedFd),
+    Memory(#[serde(with = "carried")] OwnedFd),
     /// Length, then bytes.
     Pipe {
         /// Non-blocking.
+        #[serde(with = "carried")]
         from: File,
         /// Read so far.
         bytes: Vec<u8>,
@@ -91,12 +96,7 @@ impl Parcel {
     pub(crate) fn open(mut self) -> Result<Delivery, String> {
         self.read_some();
         let bytes = match self {
-            Parcel::Memory(memory) => {
-                if !memfd::is_sealed(&memory) {
-                    return Err("it is not sealed".to_string());
-                }
-                read_memory(&File::from(memory), GENERATION).map_err(|error| error.to_string())?
-            }
+            Parcel::Memory(memory) => return unwrap(memory),
             Parcel::Pipe { bytes, .. } => {
                 let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it is cut short")?;
                 if usize::try_from(u64::from_le_bytes(*length)) != Ok(rest.len()) {
@@ -105,18 +105,37 @@ impl Parcel {
                 rest.to_vec()
             }
         };
-        let (wire, rest) =
-            postcard::take_from_bytes::<Wire>(&bytes).map_err(|error| error.to_string())?;
-        if !rest.is_empty() {
-            return Err("it is longer than it says".to_string());
-        }
-        drop(bytes);
-        let mut generation =
-            Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
-        generation.pack();
-        let Wire { notes, refused, refusal, .. } = wire;
-        Ok(Delivery { notes, refused, refusal, generation })
+        decode(&bytes)
     }
+
+    /// The poll tells of a pipe.
+    pub(crate) fn rewatch(&self, registry: &Registry) -> io::Result<()> {
+        let Parcel::Pipe { from, .. } = self else { return Ok(()) };
+        let at = Token(token::LOADER);
+        registry.register(&mut SourceFd(&from.as_raw_fd()), at, Interest::READABLE)
+    }
+}
+
+/// What a sealed memfd holds.
+pub(crate) fn unwrap(memory: OwnedFd) -> Result<Delivery, String> {
+    if !memfd::is_sealed(&memory) {
+        return Err("it is not sealed".to_string());
+    }
+    let memory = File::from(memory);
+    let bytes = read_memory(&memory, GENERATION).map_err(|error| error.to_string())?;
+    Ok(Delivery { memory: Some(memory.into()), ..decode(&bytes)? })
+}
+
+fn decode(bytes: &[u8]) -> Result<Delivery, String> {
+    let (wire, rest) =
+        postcard::take_from_bytes::<Wire>(bytes).map_err(|error| error.to_string())?;
+    if !rest.is_empty() {
+        return Err("it is longer than it says".to_string());
+    }
+    let mut generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
+    generation.pack();
+    let Wire { notes, refused, refusal, .. } = wire;
+    Ok(Delivery { notes, refused, refusal, generation, memory: None })
 }
 
 /// Read into our own memory: nothing is mapped that somebody else made.

@@ -13,7 +13,7 @@ use groundstate_units::name::Name;
 use groundstate_units::source::Source;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
 
 fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
     Refusal { kind: kind.to_string(), message, hint: hint.to_string() }
@@ -24,7 +24,7 @@ pub(super) fn run(
     options: &Options,
     previous: &Generation,
     name: &Name,
-    body: Option<&OwnedFd>,
+    body: Option<BorrowedFd<'_>>,
 ) -> Result<Generation, Refusal> {
     let set = match body {
         Some(body) => wanted(body)?,
@@ -55,9 +55,9 @@ pub(super) fn run(
     Ok(generation)
 }
 
-fn wanted(body: &OwnedFd) -> Result<SourceSet, Refusal> {
+fn wanted(body: BorrowedFd<'_>) -> Result<SourceSet, Refusal> {
     let unreadable =
         |error: io::Error| refusal("protocol", format!("the memfd can not be read: {error}"), "");
-    let memory = File::from(body.try_clone().map_err(unreadable)?);
+    let memory = File::from(body.try_clone_to_owned().map_err(unreadable)?);
     SourceSet::parse(&read_memory(&memory, limit::SOURCE_BYTES).map_err(unreadable)?)
 }

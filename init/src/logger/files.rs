@@ -32,8 +32,10 @@ pub(crate) enum Job {
     History(History),
 }
 
+/// Hears that files have begun not to be written: whose was the first, and why.
+type Tell = Box<dyn Fn(&Name, &str) + Send>;
+
 /// Open files and troubles.
-#[derive(Debug)]
 pub(crate) struct Files {
     settings: Settings,
     keeping: Keeping,
@@ -41,6 +43,7 @@ pub(crate) struct Files {
     open: BTreeMap<Name, Open>,
     troubles: BTreeMap<Name, Trouble>,
     clock: u64,
+    tell: Tell,
 }
 
 #[derive(Debug)]
@@ -60,10 +63,10 @@ struct Trouble {
 
 impl Files {
     /// Nothing is opened before the first line.
-    pub(crate) fn new(settings: Settings) -> Files {
+    pub(crate) fn new(settings: Settings, tell: Tell) -> Files {
         let keeping = keeping(&settings);
         let (open, troubles) = (BTreeMap::new(), BTreeMap::new());
-        Files { settings, keeping, dir: None, open, troubles, clock: 0 }
+        Files { settings, keeping, dir: None, open, troubles, clock: 0, tell }
     }
 
     /// Does one job.
@@ -143,6 +146,9 @@ impl Files {
     }
 
     fn trouble(&mut self, unit: &Name, lost: u64, why: &str, rest: Option<Instant>) {
+        if self.troubles.is_empty() {
+            (self.tell)(unit, why);
+        }
         if self.troubles.len() >= limit::UNITS && !self.troubles.contains_key(unit) {
             self.troubles.pop_first();
         }

@@ -15,34 +15,39 @@ use super::link::Link;
 use super::message::{Order, Report, RunLog, Settings};
 use super::stash::{ReadEnd, Stash};
 use super::{limit, process};
+use crate::journal::carried;
 use crate::sys::{self, Pid};
 use groundstate_units::limit::READY_GREP;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// PID 1's side of the logger.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handle {
     settings: Settings,
     files_open: bool,
+    #[serde(with = "carried")]
     listener: Option<OwnedFd>,
-    link: Option<Link>,
+    pub(super) link: Option<Link>,
     /// When to start the next one, if none is there.
     start_at: Option<Time>,
     /// The pause before the next start.
     delay: Duration,
-    stash: Stash,
+    pub(super) stash: Stash,
     /// Runs whose pipe is not known to be at its end.
-    runs: BTreeMap<RunId, RunLog>,
+    #[serde(skip)]
+    pub(super) runs: BTreeMap<RunId, Box<RunLog>>,
     /// Those of them the present logger has not been told.
-    untold: BTreeSet<RunId>,
+    pub(super) untold: BTreeSet<RunId>,
     /// Read ends of this turn.
-    fresh: Vec<ReadEnd>,
+    pub(super) fresh: Vec<ReadEnd>,
     /// Ends seen since the stash was last packed.
     dead: usize,
     finishing: bool,
@@ -125,12 +130,16 @@ impl Handle {
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let mut bytes = 0;
-        log.targets.retain(|target| {
+        let fits = |target: &&Name| {
             bytes += target.as_str().len();
             bytes <= limit::TARGET_NAMES
-        });
+        };
+        let told = log.targets.iter().take_while(fits).count();
+        if let Some(told) = log.targets.get(..told).filter(|told| told.len() < log.targets.len()) {
+            log.targets = told.into();
+        }
         self.fresh.push(ReadEnd { run: log.run, fd: read });
-        self.runs.insert(log.run, log);
+        self.runs.insert(log.run, Box::new(log));
         Ok(write)
     }
 
@@ -170,7 +179,8 @@ impl Handle {
         while !rest.is_empty() {
             let (mut logs, mut fds, mut bytes, mut taken) = (Vec::new(), Vec::new(), 0, 0);
             for end in rest {
-                let log = self.runs.get(&end.run).filter(|log| self.untold.contains(&log.run));
+                let log = self.runs.get(&end.run).map(Box::as_ref);
+                let log = log.filter(|log| self.untold.contains(&log.run));
                 let size = log.map_or(0, size);
                 if !logs.is_empty() && bytes + size > limit::MESSAGE {
                     break;
@@ -228,7 +238,7 @@ impl Handle {
                     }
                 }
                 Report::Ended(run) => self.over(run),
-                Report::Drained(_) | Report::Finished | Report::Pong(_) => {}
+                Report::Drained(_) | Report::Finished | Report::Pong(_) | Report::Trouble(..) => {}
             }
             reports.push(report);
         }

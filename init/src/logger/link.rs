@@ -3,19 +3,23 @@
 
 use super::limit;
 use super::message::{Order, Report, decode, encode};
+use crate::journal::carried;
 use crate::sys::{Pid, signal, socket};
 use groundstate_units::time::Time;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A process and a socket.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Link {
     /// The process.
+    #[serde(with = "carried::pid")]
     pub(crate) pid: Pid,
     /// When it was started.
     pub(crate) started: Time,
+    #[serde(with = "carried")]
     socket: OwnedFd,
     /// When the ping was sent that has no answer yet.
     asked: Option<Time>,
@@ -82,6 +86,11 @@ impl Link {
         self.order(&Order::Ping(self.pings));
         self.said = false;
         self.asked = Some(now);
+    }
+
+    /// Its answer may have come to an image that has crashed.
+    pub(crate) fn owes_nothing(&mut self) {
+        self.asked = None;
     }
 
     /// When it counts as silent, if it owes an answer.

@@ -8,6 +8,7 @@ use groundstate_units::settings::Echo;
 use groundstate_units::spec::Log;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::sync::Arc;
 
 /// What the logger has to know about one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +18,7 @@ pub(crate) struct RunLog {
     /// Its unit.
     pub(crate) unit: Name,
     /// Its targets, the one shown by echo first.
-    pub(crate) targets: Vec<Name>,
+    pub(crate) targets: Arc<[Name]>,
     /// Where its output goes: file, kmsg, syslog or console.
     pub(crate) log: Log,
     /// The name its lines bear in the system's log and the kernel's; empty: its unit's.
@@ -74,6 +75,8 @@ pub(crate) enum Report {
     Pong(u64),
     /// To [`Order::Finish`].
     Finished,
+    /// Log files can not be written: whose was the first, and why.
+    Trouble(Name, String),
 }
 
 /// The bytes of a message.

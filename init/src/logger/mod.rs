@@ -9,6 +9,7 @@
 //!
 //! The stored form of a line is `groundstate_units::log_line`.
 
+mod again;
 mod answers;
 mod clients;
 mod file;

@@ -6,11 +6,16 @@ use super::lane::{Lane, Lines, Room};
 use super::limit;
 use super::message::Settings;
 use super::outlet::{Records, Terminal};
+use groundstate_units::name::Name;
 use groundstate_units::settings::Echo;
 use groundstate_units::spec::Log;
 use mio::Waker;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Instant;
+
+/// Whose file can not be written, and why.
+type Trouble = (Name, String);
 
 /// All ways out.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub(crate) struct Out {
     syslog: Option<Lane<Arc<Lines>>>,
     /// Lines init's stdout or the console lacks because they stood still.
     dropped: u64,
+    /// What the lane of files can not do.
+    told: (SyncSender<Trouble>, Receiver<Trouble>),
 }
 
 impl Out {
@@ -40,7 +47,13 @@ impl Out {
             kernel: None,
             syslog: None,
             dropped: 0,
+            told: mpsc::sync_channel(1),
         }
+    }
+
+    /// Files have begun not to be written: whose, and why.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.told.1.try_recv().ok()
     }
 
     /// Whether lines with this policy may be read now.
@@ -93,7 +106,14 @@ impl Out {
 
     fn start_files(&mut self) {
         if self.files.is_none() {
-            let mut files = Files::new(self.settings.clone());
+            let waker = Arc::clone(&self.waker);
+            let told = self.told.0.clone();
+            let tell = move |unit: &Name, why: &str| {
+                // One that is not heard yet says enough; so does a logger that has ended.
+                let _ = told.try_send((unit.clone(), why.to_string()));
+                let _ = waker.wake();
+            };
+            let mut files = Files::new(self.settings.clone(), Box::new(tell));
             let waker = Arc::clone(&self.waker);
             // Without a thread there are no files yet; the next lines try again.
             self.files = Lane::start("log-files", waker, move |job| files.take(job)).ok();

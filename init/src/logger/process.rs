@@ -136,6 +136,7 @@ impl Logger {
                 }
             }
             wait = self.read_some();
+            self.reports.extend(self.out.trouble().map(|(unit, why)| Report::Trouble(unit, why)));
             self.send_reports();
         }
         self.end();

@@ -7,10 +7,13 @@
 //! read is not decided here; see [`super::handle`].
 
 use super::{limit, message};
+use crate::journal::carried;
 use crate::sys::socket;
 use groundstate_units::machine::event::RunId;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -18,18 +21,21 @@ use std::os::fd::{AsFd, OwnedFd};
 const MEMORY: usize = 8 * 1024 * 1024;
 
 /// One run's read end.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReadEnd {
     /// Whose.
     pub(crate) run: RunId,
     /// Non-blocking, close-on-exec.
+    #[serde(with = "carried")]
     pub(crate) fd: OwnedFd,
 }
 
 /// The messages under way between two sockets of ours.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Stash {
+    #[serde(with = "carried")]
     into: OwnedFd,
+    #[serde(with = "carried")]
     out: OwnedFd,
     /// Messages in it.
     messages: usize,
@@ -111,6 +117,25 @@ impl Stash {
         let runs: Vec<RunId> =
             buffer.get(..got.length).and_then(|b| message::decode(b).ok()).unwrap_or_default();
         runs.into_iter().zip(got.fds).map(|(run, fd)| ReadEnd { run, fd }).collect()
+    }
+
+    /// After a crash: what is in it is not what was written down. Gives the runs it is about.
+    pub(crate) fn recount(&mut self) -> BTreeSet<RunId> {
+        let mut ends = Vec::new();
+        (self.messages, self.held) = (usize::MAX, 0);
+        loop {
+            let taken = self.take();
+            if self.messages == 0 {
+                break;
+            }
+            ends.extend(taken);
+        }
+        let runs = ends.iter().map(|end| end.run).collect();
+        while !ends.is_empty() {
+            let rest = ends.split_off(ends.len().min(limit::FDS_A_MESSAGE));
+            self.put(std::mem::replace(&mut ends, rest));
+        }
+        runs
     }
 
     /// Forgets the read ends of runs that are over, and packs the rest into full messages.

@@ -7,6 +7,7 @@ use super::{files, limit};
 use groundstate_units::name::Name;
 use groundstate_units::spec::Log;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One unit.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub(crate) struct Unit {
     /// Its name.
     pub(crate) name: Name,
     /// Those of its latest run, the one shown first.
-    pub(crate) targets: Vec<Name>,
+    pub(crate) targets: Arc<[Name]>,
     /// The name its lines bear elsewhere; empty: its own.
     pub(crate) tag: String,
     /// Its last lines.
@@ -43,7 +44,7 @@ impl Units {
             None => self.add(&log.unit),
         };
         if let Some(unit) = self.by_number.get_mut(&number) {
-            unit.targets.clone_from(&log.targets);
+            unit.targets = log.targets.clone();
             unit.tag.clone_from(&log.tag);
             unit.in_file = log.log == Log::File;
             unit.runs += 1;
@@ -58,7 +59,7 @@ impl Units {
         let number = self.next;
         self.next += 1;
         let tail = Tail::default();
-        let (name, targets) = (name.clone(), Vec::new());
+        let (name, targets) = (name.clone(), Arc::new([]));
         self.by_name.insert(name.clone(), number);
         self.by_number.insert(
             number,

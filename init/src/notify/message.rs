@@ -2,10 +2,11 @@
 //! Pure: bytes in, statements out. Words that are not known are passed over.
 
 use crate::limit;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One line of a datagram.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Statement {
     /// READY=1
     Ready,
@@ -27,6 +28,14 @@ pub(crate) enum Statement {
     ExtendTimeout(Duration),
     /// ERRNO=…
     Errno(i32),
+    /// FDSTORE=1: the descriptors that came along are to be kept.
+    Store,
+    /// FDSTOREREMOVE=1: those of the name are not.
+    StoreRemove,
+    /// FDNAME=…: what they are called.
+    StoreName(String),
+    /// FDPOLL=0: kept whoever is at the other end.
+    StoreUnwatched,
 }
 
 /// All statements of a datagram in its order. READY is put after RELOADING and
@@ -52,9 +61,20 @@ fn statement(line: &[u8]) -> Option<Statement> {
         },
         b"WATCHDOG_USEC" => micros(value).map(Statement::WatchdogEvery),
         b"EXTEND_TIMEOUT_USEC" => micros(value).map(Statement::ExtendTimeout),
+        b"FDSTORE" => (value == b"1").then_some(Statement::Store),
+        b"FDSTOREREMOVE" => (value == b"1").then_some(Statement::StoreRemove),
+        b"FDNAME" => fd_name(value).map(Statement::StoreName),
+        b"FDPOLL" => (value == b"0").then_some(Statement::StoreUnwatched),
         b"ERRNO" => number(value).and_then(|n| i32::try_from(n).ok()).map(Statement::Errno),
         _ => None,
     }
+}
+
+/// As sd_listen_fds_with_names(3) has them: ASCII without control characters and colons.
+fn fd_name(value: &[u8]) -> Option<String> {
+    let fits = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b':';
+    let text = std::str::from_utf8(value).ok()?;
+    (value.len() <= limit::FD_NAME && value.iter().all(fits)).then(|| text.to_string())
 }
 
 fn number(value: &[u8]) -> Option<u64> {

@@ -1,12 +1,14 @@
 //! The notify socket: datagrams with the sender's credentials, checked by the kernel.
 //!
 //! Whose run a sender belongs to, and whether it may speak for it, is decided where
-//! the runs are known. File descriptors that come along (BARRIER=1, FDSTORE=1) are
-//! held until the datagram is dealt with and then closed: that is what a barrier
-//! waits for, and nothing is stored.
+//! the runs are known. File descriptors that come along (BARRIER=1) are held until the
+//! datagram is dealt with and then closed: that is what a barrier waits for. Those of
+//! FDSTORE=1 are kept for units that ask for it ([`crate::store`]).
 
 pub(crate) mod message;
 
+use crate::foreign::{self, Foreign};
+use crate::journal::carried;
 use crate::limit;
 use crate::sys::socket::{self, Received};
 use message::{Statement, statements};
@@ -19,26 +21,44 @@ use nix::sys::socket::{
 };
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
 use nix::unistd::unlink;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// One datagram. Its file descriptors are closed when it is dropped.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Datagram {
     /// The sender's pid as the kernel saw it; 0: of another pid namespace.
     pub(crate) pid: i32,
     /// What it says.
     pub(crate) statements: Vec<Statement>,
-    _passed: Vec<OwnedFd>,
+    /// What came along and may be kept.
+    pub(crate) passed: Vec<Foreign>,
+}
+
+impl Datagram {
+    /// One that an image before this one had read. What came along with it is gone.
+    pub(crate) fn again(pid: i32, bytes: &[u8]) -> Datagram {
+        Datagram { pid, statements: statements(bytes), passed: Vec::new() }
+    }
 }
 
 /// The socket.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Notify {
+    #[serde(with = "carried")]
     socket: OwnedFd,
     path: String,
     /// There may be more to read.
     pub(crate) ready: bool,
     /// Datagrams that said nothing usable: too long, without credentials.
     pub(crate) dropped: u64,
+    /// Read and not heard yet, at most a turn's worth.
+    waiting: VecDeque<Datagram>,
+    /// The path goes with this value; not with what was only read of another image's state.
+    #[serde(skip)]
+    is_ours: bool,
 }
 
 impl Notify {
@@ -51,7 +71,14 @@ impl Notify {
         let name = bound.as_abstract().and_then(|name| std::str::from_utf8(name).ok());
         let path = format!("@{}", name.ok_or(Errno::EADDRNOTAVAIL)?);
         registry.register(&mut SourceFd(&opened.as_raw_fd()), token, Interest::READABLE)?;
-        Ok(Notify { socket: opened, path, ready: true, dropped: 0 })
+        Ok(Notify {
+            socket: opened,
+            path,
+            ready: true,
+            dropped: 0,
+            waiting: VecDeque::new(),
+            is_ours: true,
+        })
     }
 
     fn open() -> io::Result<OwnedFd> {
@@ -76,7 +103,20 @@ impl Notify {
         let everyone = Mode::from_bits_truncate(0o666);
         fchmodat(nix::fcntl::AT_FDCWD, path, everyone, FchmodatFlags::FollowSymlink)?;
         registry.register(&mut SourceFd(&opened.as_raw_fd()), token, Interest::READABLE)?;
-        Ok(Notify { socket: opened, path: path.to_string(), ready: true, dropped: 0 })
+        Ok(Notify {
+            socket: opened,
+            path: path.to_string(),
+            ready: true,
+            dropped: 0,
+            waiting: VecDeque::new(),
+            is_ours: true,
+        })
+    }
+
+    /// The same socket in an init that has gone on as another image.
+    pub(crate) fn rewatch(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        (self.ready, self.is_ours) = (true, true);
+        registry.register(&mut SourceFd(&self.socket.as_raw_fd()), token, Interest::READABLE)
     }
 
     /// Where services send to.
@@ -84,10 +124,38 @@ impl Notify {
         &self.path
     }
 
+    /// Reads what is there, to be heard in the next turn: in a burst of starts whoever is ready
+    /// would wait for room in the socket's queue, which by default holds ten.
+    pub(crate) fn fetch(&mut self) {
+        self.read_ahead();
+        foreign::close_left();
+    }
+
+    fn read_ahead(&mut self) {
+        while self.waiting.len() < limit::NOTIFICATIONS_A_TURN {
+            match self.once(true) {
+                Ok(Some(datagram)) => self.waiting.push_back(datagram),
+                Ok(None) => self.dropped = self.dropped.saturating_add(1),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// There may be something to hear.
+    pub(crate) fn has_more(&self) -> bool {
+        self.ready || !self.waiting.is_empty()
+    }
+
     /// The next datagram, or none for now.
     pub(crate) fn receive(&mut self) -> Option<Datagram> {
+        let fetched = self.waiting.pop_front();
+        if fetched.is_some() {
+            return fetched;
+        }
+        // Heard to the end: what it took to keep them goes.
+        self.waiting = VecDeque::new();
         for _ in 0..limit::NOTIFICATIONS_A_TURN {
-            match self.once() {
+            match self.once(false) {
                 Ok(Some(datagram)) => return Some(datagram),
                 Ok(None) => self.dropped = self.dropped.saturating_add(1),
                 Err(_) => {
@@ -99,22 +167,57 @@ impl Notify {
         None
     }
 
-    /// One datagram; `None` for one that is of no use.
-    fn once(&self) -> io::Result<Option<Datagram>> {
+    /// What was read and not heard yet.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Datagram> {
+        std::mem::take(&mut self.waiting).into()
+    }
+
+    /// One datagram; `None` for one that is of no use. `ahead`: it is heard in the next turn.
+    fn once(&self, ahead: bool) -> io::Result<Option<Datagram>> {
         let mut bytes = [0u8; limit::NOTIFICATION];
+        let (socket, with_fds) = (self.socket.as_fd(), !foreign::is_full());
         let Received { length, truncated, fds, peer } =
-            socket::receive(self.socket.as_fd(), &mut bytes)?;
+            socket::receive_noted(socket, &mut bytes, with_fds, ahead)?;
+        let mut passed = Foreign::all(fds);
         let Some(peer) = peer.filter(|_| !truncated) else { return Ok(None) };
         let statements = statements(bytes.get(..length).unwrap_or_default());
-        Ok(Some(Datagram { pid: peer.pid.as_raw(), statements, _passed: fds }))
+        // Before it is known whose it is others are cloned, with copies of what is kept here.
+        passed.retain(Foreign::is_keepable);
+        Ok(Some(Datagram { pid: peer.pid.as_raw(), statements, passed }))
     }
 }
 
 impl Drop for Notify {
     fn drop(&mut self) {
         // Left behind where it can not be removed: the next start replaces it.
-        if !self.path.starts_with('@') {
+        if self.is_ours && !self.path.starts_with('@') {
             let _ = unlink(self.path.as_str());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn what_was_fetched_early_is_heard_first_and_in_order() {
+        let poll = mio::Poll::new().unwrap();
+        let path = std::env::temp_dir().join(format!("gs-notify-{}", std::process::id()));
+        let mut notify = Notify::bind(poll.registry(), Token(0), path.to_str().unwrap()).unwrap();
+        let service = UnixDatagram::unbound().unwrap();
+        let say = |text: &str| service.send_to(text.as_bytes(), &path).map(drop).unwrap();
+        say("STATUS=a");
+        say("STATUS=b");
+        notify.fetch();
+        say("READY=1");
+        notify.ready = false;
+        assert!(notify.has_more());
+        let heard: Vec<Statement> =
+            std::iter::from_fn(|| notify.receive()).flat_map(|d| d.statements).collect();
+        let status = |text: &str| Statement::Status(text.to_string());
+        assert_eq!(heard, [status("a"), status("b"), Statement::Ready]);
+        assert!(!notify.has_more());
     }
 }

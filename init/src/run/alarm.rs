@@ -4,9 +4,12 @@
 
 use super::procedure::{Alarm, Procedure};
 use crate::event_loop::Init;
+use crate::limit;
 use groundstate_units::machine::event::RunId;
-use std::io::Read;
-use std::os::fd::OwnedFd;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+use nix::errno::Errno;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 impl Init {
@@ -61,30 +64,59 @@ impl Init {
     pub(crate) fn ready_pipe(&mut self, token: usize) {
         let Some(run) = self.runs.watched(token) else { return };
         let Some(running) = self.runs.get_mut(run) else { return };
-        let Some((at, pipe)) = running.ready_pipe.take() else { return };
-        if at != token {
-            running.ready_pipe = Some((at, pipe));
-            return;
-        }
-        match line_in(&pipe) {
+        let Some(ready) = running.ready_pipe.take_if(|ready| ready.token == token) else { return };
+        match line_in(&ready.pipe) {
             Some(true) => {
                 self.runs.unwatch(token);
                 self.course(run, Procedure::ready);
             }
             // Closed without a line: it will never be ready by this, and its timeout tells.
             Some(false) => self.runs.unwatch(token),
-            None => running.ready_pipe = Some((at, pipe)),
+            None => {
+                // Told anew of what was left in it; of nothing, if there is nothing.
+                let source = &mut SourceFd(&ready.pipe.as_raw_fd());
+                let _ = self.poll.registry().reregister(source, Token(token), Interest::READABLE);
+                running.ready_pipe = Some(ready);
+            }
         }
     }
 }
 
-/// Whether there was the end of a line; None: not yet.
+/// Whether there was the end of a line; None: not yet. The poll tells of each arrival once, so
+/// that what is there is read to its end, but for a share of a turn.
 fn line_in(pipe: &OwnedFd) -> Option<bool> {
-    let mut bytes = [0u8; 256];
-    let mut file = std::fs::File::from(pipe.try_clone().ok()?);
-    match file.read(&mut bytes) {
-        Ok(0) => Some(false),
-        Ok(length) if bytes.get(..length).is_some_and(|read| read.contains(&b'\n')) => Some(true),
-        Ok(_) | Err(_) => None,
+    let mut bytes = [0u8; 1024];
+    for _ in 0..limit::READY_READS_A_TURN {
+        match nix::unistd::read(pipe, &mut bytes) {
+            Ok(0) => return Some(false),
+            Ok(length) if bytes.get(..length).is_some_and(|read| read.contains(&b'\n')) => {
+                return Some(true);
+            }
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_line_is_found_however_long_what_stands_before_it() {
+        let (read, mut write) = std::io::pipe().unwrap();
+        let read = OwnedFd::from(read);
+        nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))
+            .unwrap();
+        assert_eq!(line_in(&read), None);
+        write.write_all(&[b'x'; 3_000]).unwrap();
+        write.write_all(b"\n").unwrap();
+        assert_eq!(line_in(&read), Some(true));
+        write.write_all(&[b'x'; 3_000]).unwrap();
+        assert_eq!(line_in(&read), None);
+        drop(write);
+        assert_eq!(line_in(&read), Some(false));
     }
 }

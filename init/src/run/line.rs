@@ -2,9 +2,10 @@
 //! whether the program was executed.
 
 use super::procedure::{Deed, Part, Procedure};
-use super::table::{Main, Started};
+use super::table::{Main, ReadyPipe, Started};
 use crate::cgroup::Wish;
 use crate::event_loop::Init;
+use crate::journal::notes::{self, Begun};
 use crate::limit;
 use crate::logger;
 use crate::spawn::{Child, Place, Prepared, Request, Verdict};
@@ -19,9 +20,13 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 
 impl Init {
     pub(super) fn spawn_line(&mut self, run: RunId, part: Part) -> Vec<Deed> {
+        if self.take_up(run, part) {
+            return Vec::new();
+        }
         match self.try_spawn(run, part) {
             Ok(()) => Vec::new(),
             Err(failure) => match self.runs.get_mut(run) {
@@ -46,13 +51,23 @@ impl Init {
         let first = !std::mem::replace(&mut running.begun, true);
         let (targets, main_pid) =
             (running.targets.clone(), running.main.as_ref().map(|main| Pid::from_raw(main.pid())));
-        let extra = extra(&running.procedure, part);
+        let mut extra = extra(&running.procedure, part);
+        extra.extend(self.remote_of(&name));
         let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
         // The main process alone is to take them, and each start of it.
         let listen = if starts { self.sockets_of(&name) } else { Vec::new() };
+        if starts && listen.is_empty() && self.is_place(&name) {
+            // Asked for by somebody who has no connection for it.
+            return Err(fail(Stage::Listen, &std::io::Error::from_raw_os_error(libc::ENOTCONN)));
+        }
         let stdio =
             self.stdio(&name, &targets, &spec, log, starts.then_some(&listen)).map_err(stdio)?;
+        let mut listen = listen;
+        if starts {
+            listen.extend(self.kept_for(&name));
+        }
+        let output = self.logger.as_ref().and_then(|logger| logger.read_end(run)).unwrap_or(-1);
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec)?;
         self.base.limits = self.open_files.of_children();
@@ -74,8 +89,12 @@ impl Init {
                 && (matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_))
                     || spec.particular.is_some()
                     || !spec.exec_start_post.is_empty()),
+            begun: Some(Begun { run, part, slot: 0, output, unit: notes::unit(name.as_str()) }),
         })?;
         let child = self.spawner.spawn(prepared)?;
+        if part == Part::Start(spec.exec_start.len().saturating_sub(1)) {
+            self.connection_handed(&name);
+        }
         self.keep(run, part, &spec, child);
         Ok(())
     }
@@ -92,7 +111,7 @@ impl Init {
     }
 
     /// The child is looked after from now on.
-    fn keep(&mut self, run: RunId, part: Part, spec: &Run, child: Child) {
+    pub(crate) fn keep(&mut self, run: RunId, part: Part, spec: &Run, child: Child) {
         let (pid, token) = (child.pid.as_raw(), self.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
@@ -107,7 +126,7 @@ impl Init {
         }
         if let Some(running) = self.runs.get_mut(run) {
             let report = child.report;
-            running.reports.push(Started { token: token.0, pid, part, report });
+            running.report(Started { token: token.0, pid, part, report });
             if matches!(part, Part::Condition(_) | Part::Pre(_) | Part::Start(_)) {
                 running.current = Some(pid);
             }
@@ -140,7 +159,7 @@ impl Init {
     fn helper_output(
         &mut self,
         name: &Name,
-        targets: &[Name],
+        targets: &Arc<[Name]>,
         spec: &Run,
         log: Log,
     ) -> std::io::Result<Rc<OwnedFd>> {
@@ -153,7 +172,7 @@ impl Init {
     fn stdio(
         &mut self,
         name: &Name,
-        targets: &[Name],
+        targets: &Arc<[Name]>,
         spec: &Run,
         log: Rc<OwnedFd>,
         listen: Option<&Vec<(String, Rc<OwnedFd>)>>,
@@ -195,7 +214,11 @@ impl Init {
         let token = self.tokens.next();
         let mut source = SourceFd(&read.as_raw_fd());
         self.poll.registry().register(&mut source, token, Interest::READABLE)?;
-        running.ready_pipe = Some((token.0, read));
+        let ready = ReadyPipe { token: token.0, pipe: read };
+        // Of an earlier line of the same start: what it says counts no more.
+        if let Some(before) = running.ready_pipe.replace(ready) {
+            self.runs.unwatch(before.token);
+        }
         self.runs.watch(token.0, run);
         Ok(Some(Rc::new(write)))
     }
@@ -221,13 +244,13 @@ impl Init {
     pub(crate) fn report_ready(&mut self, token: usize) -> bool {
         let Some(run) = self.runs.watched(token) else { return true };
         let Some(running) = self.runs.get_mut(run) else { return true };
-        let found = running.reports.iter_mut().enumerate().find(|(_, s)| s.token == token);
-        let Some((at, started)) = found else { return true };
+        let found = running.reports.iter_mut().find(|started| started.token == token);
+        let Some(started) = found else { return true };
         let part = started.part;
         match started.report.verdict() {
             Verdict::Pending => return false,
             Verdict::Executed => {
-                running.reports.swap_remove(at);
+                running.reported(|started| started.token == token);
                 self.runs.unwatch(token);
                 self.course(run, |procedure| procedure.executed(part));
             }
@@ -242,6 +265,11 @@ impl Init {
     /// and the table of descriptors, which each clone copies.
     fn remember_report(&mut self, latest: usize) {
         self.reports.push_back(latest);
+        if latest.is_multiple_of(limit::STARTS_BETWEEN_FETCHES)
+            && let Some(notify) = &mut self.notify
+        {
+            notify.fetch();
+        }
         if self.reports.len() > limit::CHILDREN_UNKNOWN {
             self.look_at_reports(limit::CHILDREN_LOOKED_AT);
         }
@@ -272,7 +300,7 @@ impl Init {
         &mut self,
         run: RunId,
         name: &Name,
-        targets: &[Name],
+        targets: &Arc<[Name]>,
         spec: &Run,
     ) -> std::io::Result<Rc<OwnedFd>> {
         self.output_to(run, name, targets, spec, spec.log)
@@ -282,16 +310,17 @@ impl Init {
         &mut self,
         run: RunId,
         name: &Name,
-        targets: &[Name],
+        targets: &Arc<[Name]>,
         spec: &Run,
         log: Log,
     ) -> std::io::Result<Rc<OwnedFd>> {
+        let null = &self.null.output;
         match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
                 let told = logger::RunLog {
                     run,
                     unit: name.clone(),
-                    targets: targets.to_vec(),
+                    targets: targets.clone(),
                     log,
                     tag: spec
                         .particular
@@ -300,7 +329,11 @@ impl Init {
                         .unwrap_or_default(),
                     ready_grep: spec.ready_grep.clone(),
                 };
-                let pipe = logger.pipe_for(told).map(Rc::new);
+                let pipe = match self.lineage.started.output_of(run) {
+                    Some(read) => logger.pipe_again(told, read).or_else(|_| null.try_clone()),
+                    None => logger.pipe_for(told),
+                };
+                let pipe = pipe.map(Rc::new);
                 // A table that grew in a burst of starts would make each clone dearer.
                 logger.pass_on(self.now);
                 pipe

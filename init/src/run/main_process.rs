@@ -109,7 +109,7 @@ impl Init {
         if let Some(running) = self.runs.get_mut(run) {
             running.current = None;
             let pause = Duration::from_millis(5);
-            running.search = Some(Search { at, pause, wrong_since: None });
+            running.search = Some(Box::new(Search { at, pause, wrong_since: None }));
             self.runs.time(run);
         }
         self.look_for_pid_file(run);
@@ -180,11 +180,14 @@ impl Init {
             );
             Main::Other { pid, pidfd, token: token.0 }
         });
+        let is_watched = matches!(running.main, Some(Main::Other { .. }));
         if let Some(Main::Other { pid, token, .. }) = before {
             self.runs.abandon(pid, token);
         }
         self.runs.adopt(pid, run);
-        self.runs.watch(token.0, run);
+        if is_watched {
+            self.runs.watch(token.0, run);
+        }
         Ok(())
     }
 

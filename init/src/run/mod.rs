@@ -14,8 +14,11 @@ mod reap;
 pub(crate) mod table;
 
 use crate::event_loop::Init;
+use crate::journal;
 use crate::limit;
 use crate::logger;
+use crate::sys::notes;
+use crate::voice::Level;
 use groundstate_units::generation::UnitId;
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
@@ -23,8 +26,8 @@ use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
 use groundstate_units::time::Time;
 use procedure::{Deed, Part, Procedure};
-use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::collections::VecDeque;
+use std::sync::Arc;
 use table::Running;
 
 impl Init {
@@ -52,9 +55,8 @@ impl Init {
         }
         self.forget_runs_of(name);
         let target = |id| generation.target(id).map(|target| target.name.clone());
-        let targets: Vec<Name> = unit.provides.iter().filter_map(|id| target(*id)).collect();
-        let live = &unit.live;
-        let procedure = Procedure::new(run, &spec, live.stop_signal, &live.success_status);
+        let targets: Arc<[Name]> = unit.provides.iter().filter_map(|id| target(*id)).collect();
+        let procedure = Procedure::new(run, &spec, &unit.live);
         let output = match self.output(run, name, &targets, &spec) {
             Ok(output) => output,
             Err(error) => {
@@ -63,26 +65,8 @@ impl Init {
                 return;
             }
         };
-        let running = Running {
-            name: name.clone(),
-            definition: unit.run.clone(),
-            notify_access: spec.notify_access,
-            pid_file: spec.pid_file.as_deref().map(Box::from),
-            spec: Some(Rc::new(spec)),
-            targets,
-            procedure,
-            lines: Vec::with_capacity(1),
-            current: None,
-            main: None,
-            last_main: 0,
-            reports: Vec::new(),
-            output: Some(output),
-            begun: false,
-            alarms: BTreeMap::new(),
-            ready_pipe: None,
-            search: None,
-            drains_until: None,
-        };
+        let running =
+            Running::new(name.clone(), unit.run.clone(), spec, targets, procedure, output);
         self.runs.insert(run, running);
         self.course(run, Procedure::begin);
     }
@@ -130,7 +114,8 @@ impl Init {
     }
 
     /// The run is over.
-    fn forget_run(&mut self, run: RunId) {
+    pub(crate) fn forget_run(&mut self, run: RunId) {
+        self.idle.remove(&run);
         if self.runs.remove(run).is_some() {
             self.tracker.forget(run);
             self.history.forget(run);
@@ -155,10 +140,17 @@ impl Init {
         let Some(logger) = &mut self.logger else { return };
         for report in logger.reports(now) {
             match report {
-                logger::Report::Ready(run) => self.ready(run),
+                logger::Report::Ready(run) => {
+                    notes::put_text(journal::notes::Kind::Seen, &run.0.to_ne_bytes());
+                    self.ready(run);
+                }
                 logger::Report::Drained(run) => self.drained(run),
                 logger::Report::Ended(_) | logger::Report::Pong(_) => {}
                 logger::Report::Finished => self.log_is_finished = true,
+                logger::Report::Trouble(unit, why) => {
+                    let text = format_args!("log files are not written (first {unit}'s): {why}");
+                    self.say(Level::Warning, text);
+                }
             }
         }
     }
@@ -182,7 +174,7 @@ impl Init {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let due = self.runs.due(now);
         for run in &due {
-            let search = self.runs.get(*run).and_then(|running| running.search);
+            let search = self.runs.get(*run).and_then(|running| running.search.as_ref());
             if is_due(search.map(|search| search.at)) {
                 self.look_for_pid_file(*run);
             }
@@ -200,8 +192,11 @@ impl Init {
         if self.stop_trigger(run, nothing_left) {
             return;
         }
-        if let Some(running) = self.runs.get_mut(run) {
-            running.search = None;
+        match self.runs.get_mut(run) {
+            Some(running) => running.search = None,
+            // It was skipped: nothing of it was ever begun, and no exec-stop has anything to end.
+            None if !nothing_left => self.facts.push_back(Event::Gone(run)),
+            None => {}
         }
         self.course(run, |procedure| procedure.stop(reason, nothing_left));
     }

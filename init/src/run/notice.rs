@@ -2,11 +2,12 @@
 //!
 //! The sender is known by its pid alone, as the kernel gives it: it is looked up among
 //! the processes init started, which works even when the sender has ended (a pid is
-//! not used again before it is reaped), and else among the members of the cgroups.
+//! not used again before it is reaped, and what was said before that is heard first), and else among the members of the cgroups.
 
 use super::procedure::{Part, Procedure};
 use super::table::Main;
 use crate::event_loop::Init;
+use crate::foreign;
 use crate::limit;
 use crate::notify::Datagram;
 use crate::notify::message::Statement;
@@ -14,14 +15,33 @@ use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::spec::NotifyAccess;
 
+/// Whether one may speak that is the main process, or that init has started.
+fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
+    match access {
+        NotifyAccess::None => false,
+        NotifyAccess::Main => is_main,
+        NotifyAccess::Exec => is_main || is_started,
+        NotifyAccess::All => true,
+    }
+}
+
 impl Init {
-    /// Reads what has been said, up to a turn's worth; puts it to the runs by unit name.
+    /// Reads what has been said, up to a turn's worth.
     pub(crate) fn hear(&mut self) {
-        let mut heard = Vec::new();
+        let mut datagrams = Vec::new();
         for _ in 0..limit::NOTIFICATIONS_A_TURN {
             let Some(datagram) = self.notify.as_mut().and_then(|notify| notify.receive()) else {
                 break;
             };
+            datagrams.push(datagram);
+        }
+        self.hear_these(datagrams);
+    }
+
+    /// Puts what has been said to the runs by unit name.
+    pub(crate) fn hear_these(&mut self, datagrams: Vec<Datagram>) {
+        let mut heard = Vec::new();
+        for datagram in datagrams {
             match self.speaker(&datagram) {
                 Some(run) => {
                     let name = self.runs.get(run).map(|running| running.name.clone());
@@ -31,12 +51,15 @@ impl Init {
             }
         }
         heard.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        for (_, run, datagram) in heard {
+        for (_, run, mut datagram) in heard {
+            let passed = std::mem::take(&mut datagram.passed);
+            // What is not kept of them is closed here: what BARRIER=1 waits for.
+            self.keep_descriptors(run, &datagram.statements, passed);
             for statement in &datagram.statements {
                 self.understand(run, statement);
             }
-            // Here the descriptors that came with it are closed: what BARRIER=1 waits for.
         }
+        foreign::close_left();
     }
 
     /// For which run the sender may speak.
@@ -46,17 +69,19 @@ impl Init {
             return None;
         }
         let known = self.runs.of(pid);
+        if known.is_none()
+            && let Some((run, part)) = self.runs.last_spoke(pid)
+        {
+            let running = self.runs.get(run)?;
+            let is_main = matches!(part, Part::Main | Part::Start(_));
+            return allows(running.notify_access, is_main, true).then_some(run);
+        }
         let run = known.or_else(|| self.tracker.whose(Pid::from_raw(pid)))?;
         let running = self.runs.get(run)?;
         let is_main = running.main.as_ref().is_some_and(|main| main.pid() == pid);
         let part = running.line(pid);
-        let may = match running.notify_access {
-            NotifyAccess::None => false,
-            NotifyAccess::Main => is_main || matches!(part, Some(Part::Start(_))),
-            NotifyAccess::Exec => is_main || part.is_some(),
-            NotifyAccess::All => true,
-        };
-        may.then_some(run)
+        let is_main = is_main || matches!(part, Some(Part::Start(_)));
+        allows(running.notify_access, is_main, part.is_some()).then_some(run)
     }
 
     fn understand(&mut self, run: RunId, statement: &Statement) {
@@ -72,6 +97,11 @@ impl Init {
             Statement::ExtendTimeout(span) => Event::ExtendTimeout(run, *span),
             // Its exit will say what went wrong.
             Statement::Errno(_) => return,
+            // Said of what came along, all together.
+            Statement::Store
+            | Statement::StoreRemove
+            | Statement::StoreName(_)
+            | Statement::StoreUnwatched => return,
         };
         self.facts.push_back(tell);
     }

@@ -3,10 +3,11 @@
 //! process belongs to the run ([`super`] asks that).
 
 use crate::limit;
+use crate::mounted::open_here;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{Mode, SFlag, fstat};
-use nix::unistd::{read, unlink};
+use nix::fcntl::OFlag;
+use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::{UnlinkatFlags, read, unlinkat};
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,18 +20,15 @@ pub(crate) enum Said {
     Wrong(&'static str),
 }
 
-/// Reads it. No link is followed, nothing that could block is opened for long, and no
+/// Reads it. No link is followed, no file system is asked that need not answer, and no
 /// more than [`limit::PID_FILE`] bytes are looked at.
 pub(crate) fn look(path: &str) -> Said {
-    let how = OFlag::O_RDONLY
-        | OFlag::O_NOFOLLOW
-        | OFlag::O_NONBLOCK
-        | OFlag::O_NOCTTY
-        | OFlag::O_CLOEXEC;
-    let file = match open(path, how, Mode::empty()) {
+    let how = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = match open_here(path, how) {
         Ok(file) => file,
         Err(Errno::ENOENT) => return Said::Nothing,
         Err(Errno::ELOOP) => return Said::Wrong("is a symbolic link"),
+        Err(Errno::EXDEV) => return Said::Wrong("is on a file system that need not answer"),
         Err(_) => return Said::Wrong("can not be opened"),
     };
     let regular = fstat(&file).is_ok_and(|status| {
@@ -66,7 +64,10 @@ fn meaning(bytes: &[u8]) -> Said {
 
 /// Removes what an earlier run left.
 pub(crate) fn remove(path: &str) -> Result<(), Errno> {
-    match unlink(path) {
+    let Some((parent, name)) = path.rsplit_once('/') else { return Err(Errno::EINVAL) };
+    let removed = open_here(&format!("{parent}/"), OFlag::O_PATH | OFlag::O_DIRECTORY)
+        .and_then(|parent| unlinkat(&parent, name, UnlinkatFlags::NoRemoveDir));
+    match removed {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
         Err(error) => Err(error),
     }
@@ -75,6 +76,7 @@ pub(crate) fn remove(path: &str) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::stat::Mode;
 
     #[test]
     fn only_one_number_above_one_is_a_pid() {

@@ -19,13 +19,19 @@ mod start;
 
 pub(crate) use deed::{Alarm, Deed, Part, Whom};
 
+use crate::journal::carried;
 use plan::Plan;
 
 use groundstate_units::machine::event::{Event, ExecFailure, RunId};
-use groundstate_units::spec::{Exit, Kind, Particular, Run, SuccessStatus};
+use groundstate_units::spec::{Exit, Kind, Live, Particular, Run};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One of a known few.
+type Word = &'static str;
 
 /// Where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Step {
     /// Others start first.
     Idle,
@@ -48,12 +54,13 @@ enum Step {
 }
 
 /// The course of one run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Procedure {
     run: RunId,
     plan: Plan,
     stop_signal: u8,
-    success: SuccessStatus,
+    /// As at its start.
+    live: Arc<Live>,
     step: Step,
     main_alive: bool,
     /// It is up without a main process.
@@ -66,15 +73,16 @@ pub(crate) struct Procedure {
     exit_told: bool,
     gone_told: bool,
     stopping: bool,
-    failure: Option<ExecFailure>,
+    failure: Option<Box<ExecFailure>>,
     /// Why it is skipped.
-    skipped: Option<String>,
+    skipped: Option<Box<str>>,
     /// The main process has ended; whether it left something is being looked at.
     ended: Option<Exit>,
     /// How the main process ended, for those who ask at the very end.
     exit: Option<Exit>,
     /// Why it ended, where its exit does not tell.
-    result: Option<&'static str>,
+    #[serde(deserialize_with = "carried::word::maybe")]
+    result: Option<Word>,
     /// A oneshot that does not remain has done its work, and is ending by itself.
     closing: bool,
     /// What lives on is none of its business any more.
@@ -91,12 +99,12 @@ type Deeds = Vec<Deed>;
 
 impl Procedure {
     /// Of a unit with a process.
-    pub(crate) fn new(run: RunId, spec: &Run, stop_signal: u8, success: &SuccessStatus) -> Self {
+    pub(crate) fn new(run: RunId, spec: &Run, live: &Arc<Live>) -> Self {
         Procedure {
             run,
             plan: Plan::new(spec),
-            stop_signal,
-            success: success.clone(),
+            stop_signal: live.stop_signal,
+            live: live.clone(),
             step: Step::Up,
             main_alive: false,
             headless: false,

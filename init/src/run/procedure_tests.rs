@@ -3,6 +3,7 @@
 use super::*;
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::Stage;
+use groundstate_units::settings::Settings;
 use groundstate_units::spec::ExecLine;
 
 const RUN: RunId = RunId(7);
@@ -22,8 +23,12 @@ fn unit(kind: Kind, [pre, start, stop, reload]: [usize; 4]) -> Run {
     }
 }
 
+fn live(kind: Kind) -> Arc<Live> {
+    Arc::new(Live::standard(kind, &Settings::default()))
+}
+
 fn course(kind: Kind, lines: [usize; 4]) -> Procedure {
-    Procedure::new(RUN, &unit(kind, lines), 15, &SuccessStatus::default())
+    Procedure::new(RUN, &unit(kind, lines), &live(kind))
 }
 
 /// One whose only line runs and counts as ready.
@@ -138,7 +143,7 @@ fn a_program_that_can_not_be_executed_is_told_when_nothing_is_left() {
 fn the_last_lines_are_read_before_the_exit_of_a_run_that_waits_for_one() {
     let mut spec = unit(Kind::ForegroundSupervised, [0, 1, 0, 0]);
     spec.ready_grep = Some("up".to_string());
-    let mut run = Procedure::new(RUN, &spec, 15, &SuccessStatus::default());
+    let mut run = Procedure::new(RUN, &spec, &live(spec.kind));
     run.begin();
     run.executed(Part::Start(0));
     assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Drain]);

@@ -1,18 +1,19 @@
-//! Children that have ended: looked at first, taken out of the tables, then reaped, for
-//! from that moment the pid may be somebody else's. Orphans that came to init are reaped
-//! like all others and belong to nobody.
+//! Children that have ended: reaped and at once taken out of the tables, for from that moment
+//! the pid may be somebody else's (nothing is cloned in between). Orphans that came to init are
+//! reaped like all others and belong to nobody.
 
 use super::procedure::{Deed, Part};
 use crate::event_loop::Init;
 use crate::limit;
 use crate::spawn::Verdict;
+use crate::sys::wait::Ended;
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use groundstate_units::spec::Exit;
 
 /// What was reaped in one turn.
-struct Reaped {
+pub(crate) struct Reaped {
     name: Name,
     run: RunId,
     part: Part,
@@ -21,37 +22,46 @@ struct Reaped {
 }
 
 impl Init {
-    /// Reaps what has ended: whose it was is told in order of the units' names.
+    /// Reaps what has ended.
     pub(crate) fn reap(&mut self) {
-        let mut reaped: Vec<Reaped> = Vec::new();
-        let mut strangers = false;
+        let mut ends = Vec::new();
         self.more_to_reap = true;
         for _ in 0..limit::REAPS_A_TURN {
-            let Ok(Some(ended)) = wait::peek() else {
+            let Ok(Some(ended)) = wait::reap_any() else {
                 self.more_to_reap = false;
                 break;
             };
-            self.tracker.ended(ended.pid);
-            match self.owned(ended.pid, ended.exit) {
-                Some(one) => reaped.push(one),
-                None => strangers = true,
+            if self.writer_ended(ended.pid, ended.exit) {
+                continue;
             }
-            if !matches!(wait::reap(ended.pid), Ok(Some(_))) {
-                self.more_to_reap = false;
-                break;
-            }
-            self.child_ended(ended.pid, ended.exit);
+            self.lineage.undisturbed = false;
+            ends.push(self.let_go_of(ended));
         }
+        self.tell_ends(ends, true);
+    }
+
+    /// Takes a process out of all tables; gives whose it was, if it was a unit's.
+    pub(crate) fn let_go_of(&mut self, ended: Ended) -> Option<Reaped> {
+        self.tracker.ended(ended.pid);
+        let owned = self.owned(ended.pid, ended.exit);
+        self.child_ended(ended.pid, ended.exit);
+        owned
+    }
+
+    /// Whose they were is told in order of the units' names. `listens`: others may still have
+    /// something to say that counts before.
+    pub(crate) fn tell_ends(&mut self, ends: Vec<Option<Reaped>>, listens: bool) {
+        let strangers = ends.iter().any(Option::is_none);
+        let mut reaped: Vec<Reaped> = ends.into_iter().flatten().collect();
         reaped.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
-        for Reaped { run, part, exit, verdict, .. } in reaped {
-            match verdict {
-                Some(Verdict::Failed(failure)) => {
-                    self.course(run, |procedure| procedure.not_executed(part, failure));
-                    continue;
-                }
-                Some(Verdict::Executed) => self.course(run, |procedure| procedure.executed(part)),
-                Some(Verdict::Pending) | None => {}
-            }
+        reaped.retain_mut(|one| self.was_executed(one));
+        if listens && !reaped.is_empty() {
+            // Some ended after this turn has listened: what they said before counts before.
+            self.hear();
+            self.settle();
+        }
+        self.runs.forget_ended();
+        for Reaped { run, part, exit, .. } in reaped {
             // Perhaps by the kernel, for want of memory.
             let killed = matches!(exit, Exit::Signal { signal: 9, .. });
             if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.has_killed(run)
@@ -67,17 +77,31 @@ impl Init {
         }
     }
 
+    /// What its report says of its beginning is told first. False: it was not executed at all.
+    fn was_executed(&mut self, one: &mut Reaped) -> bool {
+        let (run, part) = (one.run, one.part);
+        match one.verdict.take() {
+            Some(Verdict::Failed(failure)) => {
+                self.course(run, |procedure| procedure.not_executed(part, failure));
+                return false;
+            }
+            Some(Verdict::Executed) => self.course(run, |procedure| procedure.executed(part)),
+            Some(Verdict::Pending) | None => {}
+        }
+        true
+    }
+
     /// Takes the process out of the tables; nothing if it is no unit's.
     fn owned(&mut self, pid: Pid, exit: Exit) -> Option<Reaped> {
         let run = self.runs.of(pid.as_raw())?;
         let running = self.runs.get_mut(run)?;
-        let at = running.reports.iter().position(|started| started.pid == pid.as_raw());
-        let started = at.map(|at| running.reports.swap_remove(at));
+        let started = running.reported(|started| started.pid == pid.as_raw());
         if let Some(started) = &started {
             self.runs.unwatch(started.token);
         }
         let verdict = started.map(|mut started| started.report.at_exit());
         let (run, part) = self.runs.disown(pid.as_raw())?;
+        self.runs.has_ended(pid.as_raw(), run, part);
         let name = self.runs.get(run)?.name.clone();
         Some(Reaped { name, run, part, exit, verdict })
     }

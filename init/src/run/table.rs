@@ -2,11 +2,13 @@
 //! found again from the machine's runs and the cgroups.
 
 use super::procedure::{Alarm, Part, Procedure};
+use crate::journal::carried;
 use crate::spawn::Report;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{NotifyAccess, Run};
 use groundstate_units::time::Time;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The main process of a run.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Main {
     /// Init's own child: its pid is its own until it is reaped.
     Child(i32),
@@ -24,6 +26,7 @@ pub(crate) enum Main {
         /// Its pid.
         pid: i32,
         /// The process itself.
+        #[serde(with = "carried")]
         pidfd: OwnedFd,
         /// Of the poll.
         token: usize,
@@ -40,7 +43,7 @@ impl Main {
 }
 
 /// The search for a pid file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Search {
     /// The next look.
     pub(crate) at: Time,
@@ -51,6 +54,7 @@ pub(crate) struct Search {
 }
 
 /// A child that was cloned.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Started {
     /// Its number, by which the poll knows it too.
     pub(crate) token: usize,
@@ -62,20 +66,32 @@ pub(crate) struct Started {
     pub(crate) report: Report,
 }
 
+/// Where a program writes that it is ready.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReadyPipe {
+    /// Of the poll.
+    pub(crate) token: usize,
+    /// The end that is read.
+    #[serde(with = "carried")]
+    pub(crate) pipe: OwnedFd,
+}
+
 /// One run.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Running {
     /// Its unit.
     pub(crate) name: Name,
     /// What it was started with: [`Run`], encoded, as in its generation.
     pub(crate) definition: Arc<[u8]>,
     /// The same decoded, while lines of its start are still to be run.
+    #[serde(skip)]
     pub(crate) spec: Option<Rc<Run>>,
     /// Who may speak for it.
     pub(crate) notify_access: NotifyAccess,
     /// Where its main process will be named.
     pub(crate) pid_file: Option<Box<str>>,
     /// Its unit's targets when it was started, for the log.
-    pub(crate) targets: Vec<Name>,
+    pub(crate) targets: Arc<[Name]>,
     /// How far it is.
     pub(crate) procedure: Procedure,
     /// Processes init started for it that are not reaped yet.
@@ -89,23 +105,71 @@ pub(crate) struct Running {
     /// Children not known to have become their program.
     pub(crate) reports: Vec<Started>,
     /// The write end of its output, while lines of its start are still to be run.
+    #[serde(with = "carried")]
     pub(crate) output: Option<Rc<OwnedFd>>,
     /// Its first process was started, and asked for its conditions.
     pub(crate) begun: bool,
     /// What it waits for in time.
     pub(crate) alarms: BTreeMap<Alarm, Time>,
     /// The pipe of its `ready-fd`, and its token of the poll.
-    pub(crate) ready_pipe: Option<(usize, OwnedFd)>,
+    pub(crate) ready_pipe: Option<ReadyPipe>,
     /// Under way while its pid file is looked for.
-    pub(crate) search: Option<Search>,
+    pub(crate) search: Option<Box<Search>>,
     /// Until when the logger may take to read the last lines.
     pub(crate) drains_until: Option<Time>,
 }
 
 impl Running {
+    /// One of which nothing has happened yet.
+    pub(crate) fn new(
+        name: Name,
+        definition: Arc<[u8]>,
+        spec: Run,
+        targets: Arc<[Name]>,
+        procedure: Procedure,
+        output: Rc<OwnedFd>,
+    ) -> Running {
+        Running {
+            name,
+            definition,
+            notify_access: spec.notify_access,
+            pid_file: spec.pid_file.as_deref().map(Box::from),
+            spec: Some(Rc::new(spec)),
+            targets,
+            procedure,
+            lines: Vec::with_capacity(1),
+            current: None,
+            main: None,
+            last_main: 0,
+            reports: Vec::new(),
+            output: Some(output),
+            begun: false,
+            alarms: BTreeMap::new(),
+            ready_pipe: None,
+            search: None,
+            drains_until: None,
+        }
+    }
+
     /// What it was started with. None: the bytes are damaged, which they were not at the start.
     pub(crate) fn spec(&self) -> Option<Rc<Run>> {
         self.spec.clone().or_else(|| Run::decode(&self.definition).map(Rc::new))
+    }
+
+    /// A child is cloned for it. There is one at a time of most runs, and none most of the time.
+    pub(crate) fn report(&mut self, started: Started) {
+        self.reports.reserve_exact(1);
+        self.reports.push(started);
+    }
+
+    /// What was reported by the child of which this is so is known.
+    pub(crate) fn reported(&mut self, is_it: impl Fn(&Started) -> bool) -> Option<Started> {
+        let at = self.reports.iter().position(is_it)?;
+        let started = self.reports.swap_remove(at);
+        if self.reports.is_empty() {
+            self.reports = Vec::new();
+        }
+        Some(started)
     }
 
     /// It is its unit's, and was started for it by init.
@@ -115,7 +179,7 @@ impl Running {
 
     /// When it has something due that the machine does not know of.
     fn due(&self) -> Option<Time> {
-        let search = self.search.map(|search| search.at);
+        let search = self.search.as_ref().map(|search| search.at);
         let alarm = self.alarms.values().min().copied();
         [search, self.drains_until, alarm].into_iter().flatten().min()
     }
@@ -124,6 +188,8 @@ impl Running {
 /// All of them. One of a unit at a time, but for what is being removed.
 #[derive(Default)]
 pub(crate) struct Runs {
+    /// What services left for their next runs.
+    pub(crate) store: crate::store::Store,
     by_id: BTreeMap<RunId, Box<Running>>,
     /// The latest of each unit.
     by_name: BTreeMap<Name, RunId>,
@@ -132,9 +198,36 @@ pub(crate) struct Runs {
     by_token: BTreeMap<usize, RunId>,
     /// Those that have, or had, something due in time.
     timed: BTreeSet<RunId>,
+    /// Whose processes were reaped just now: what they said before is still to be heard.
+    ended: BTreeMap<i32, (RunId, Part)>,
 }
 
 impl Runs {
+    /// Those of an earlier image of this init.
+    pub(crate) fn again(all: BTreeMap<RunId, Running>, store: crate::store::Store) -> Runs {
+        let mut runs = Runs { store, ..Runs::default() };
+        for (id, running) in all {
+            let main = running.main.as_ref();
+            let pids = running.lines.iter().map(|(pid, _)| *pid).chain(main.map(Main::pid));
+            runs.by_pid.extend(pids.map(|pid| (pid, id)));
+            let watched = main.and_then(|main| match main {
+                Main::Other { token, .. } => Some(*token),
+                Main::Child(_) => None,
+            });
+            let ready = running.ready_pipe.as_ref().map(|ready| ready.token);
+            let reports = running.reports.iter().map(|started| started.token);
+            runs.by_token.extend(reports.chain(watched).chain(ready).map(|token| (token, id)));
+            runs.timed.insert(id);
+            runs.insert(id, running);
+        }
+        runs
+    }
+
+    /// In order of their ids.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (RunId, &mut Running)> {
+        self.by_id.iter_mut().map(|(run, running)| (*run, &mut **running))
+    }
+
     /// The poll watches this for the run.
     pub(crate) fn watch(&mut self, token: usize, run: RunId) {
         self.by_token.insert(token, run);
@@ -221,6 +314,21 @@ impl Runs {
         }
     }
 
+    /// The process is reaped; what it said last counts until [`Runs::forget_ended`].
+    pub(crate) fn has_ended(&mut self, pid: i32, run: RunId, part: Part) {
+        self.ended.insert(pid, (run, part));
+    }
+
+    /// For whom a process spoke that was reaped just now.
+    pub(crate) fn last_spoke(&self, pid: i32) -> Option<(RunId, Part)> {
+        self.ended.get(&pid).copied()
+    }
+
+    /// Their last words are heard: their pids mean nothing any more.
+    pub(crate) fn forget_ended(&mut self) {
+        self.ended = BTreeMap::new();
+    }
+
     /// It is over.
     pub(crate) fn remove(&mut self, run: RunId) -> Option<Box<Running>> {
         let running = self.by_id.remove(&run)?;
@@ -230,6 +338,9 @@ impl Runs {
         }
         for started in &running.reports {
             self.by_token.remove(&started.token);
+        }
+        if let Some(ready) = &running.ready_pipe {
+            self.by_token.remove(&ready.token);
         }
         if let Some(main) = &running.main {
             self.by_pid.remove(&main.pid());
@@ -266,5 +377,38 @@ impl Runs {
             by_id.get(run).and_then(|running| running.due()).is_some_and(|at| at <= now)
         };
         timed.iter().filter(is_due).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::settings::Settings;
+    use groundstate_units::spec::{Kind, Live};
+    use std::fs::File;
+
+    #[test]
+    fn nothing_is_watched_for_a_run_that_is_over() {
+        let (mut runs, run) = (Runs::default(), RunId(7));
+        let null = || OwnedFd::from(File::open("/dev/null").unwrap());
+        let kind = Kind::ForegroundSupervised;
+        let (spec, live) = (Run::of(kind), Arc::new(Live::standard(kind, &Settings::default())));
+        let procedure = Procedure::new(run, &spec, &live);
+        let (name, none) = (Name::new("tested").unwrap(), Arc::from([]));
+        let mut running = Running::new(name, Arc::from([]), spec, none, procedure, Rc::new(null()));
+        running.ready_pipe = Some(ReadyPipe { token: 1, pipe: null() });
+        running.main = Some(Main::Other { pid: 42, pidfd: null(), token: 2 });
+        runs.insert(run, running);
+        runs.own(41, run, Part::Start(0));
+        runs.adopt(42, run);
+        runs.watch(1, run);
+        runs.watch(2, run);
+        runs.remove(run);
+        assert!(runs.by_token.is_empty() && runs.by_pid.is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_of_each_run_stays_small() {
+        assert!(size_of::<Running>() <= 384, "{}", size_of::<Running>());
     }
 }

@@ -6,7 +6,7 @@ use super::pattern;
 use groundstate_units::account::Accounts;
 use groundstate_units::comparison::{Comparison, compare_versions};
 use groundstate_units::spec::{Condition, ConditionKind};
-use groundstate_units::{capability, value};
+use groundstate_units::{capability, glob, value};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::sys::utsname::uname;
 use nix::unistd::{Uid, getgid, getgroups};
@@ -225,7 +225,7 @@ fn is_host(argument: &str) -> bool {
         return text("/etc/machine-id").trim().eq_ignore_ascii_case(argument);
     }
     let name = uname().ok().and_then(|name| name.nodename().to_str().map(str::to_ascii_lowercase));
-    name.is_some_and(|name| pattern::matches(&argument.to_ascii_lowercase(), &name))
+    name.is_some_and(|name| glob::matches(&argument.to_ascii_lowercase(), &name))
 }
 
 /// systemd's names for what uname(2) says.
@@ -305,7 +305,7 @@ fn is_release(argument: &str) -> bool {
     };
     match Comparison::parse(argument) {
         (Some(comparison), version) => comparison.holds(compare_versions(release, version)),
-        (None, pattern) => pattern::matches(pattern, release),
+        (None, pattern) => glob::matches(pattern, release),
     }
 }
 

@@ -22,8 +22,65 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The terminal that is meant where none is named.
 pub(super) const CONSOLE: &str = "/dev/console";
 
+/// Which of a unit's streams could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// 0.
+    Input = 1,
+    /// 1.
+    Output,
+    /// 2.
+    Error,
+    /// The terminal of any of them.
+    Terminal,
+}
+
+impl Stream {
+    /// The file behind the stream of that number; None: there is none.
+    pub(super) fn path(number: u32, stdio: &Stdio) -> Option<&str> {
+        const ALL: [Stream; 4] = [Stream::Input, Stream::Output, Stream::Error, Stream::Terminal];
+        let stream = ALL.into_iter().find(|stream| *stream as u32 == number)?;
+        match (stream, &stdio.input, &stdio.output, &stdio.error) {
+            (Stream::Terminal, ..) => Some(terminal_path(stdio)),
+            (Stream::Input, Input::File(path), ..)
+            | (Stream::Output, _, Output::File { path, .. }, _)
+            | (Stream::Error, .., Output::File { path, .. }) => Some(path),
+            (Stream::Input | Stream::Output | Stream::Error, ..) => None,
+        }
+    }
+}
+
+fn terminal_path(stdio: &Stdio) -> &str {
+    if stdio.tty.path.is_empty() { CONSOLE } else { &stdio.tty.path }
+}
+
 /// Opens what is to be opened and puts it in place.
-pub(super) fn arrange(stdio: &Stdio, owner: Owner) -> io::Result<()> {
+pub(super) fn arrange(stdio: &Stdio, owner: Owner) -> Result<(), (Stream, io::Error)> {
+    arrange_terminal(stdio, owner).map_err(|error| (Stream::Terminal, error))?;
+    let of = |stream: Stream| move |error: io::Error| (stream, error);
+    if let Input::File(path) = &stdio.input {
+        let file = open_file(path, OFlag::O_RDONLY, owner);
+        file.and_then(|file| Ok(dup2_stdin(file)?)).map_err(of(Stream::Input))?;
+    }
+    if let Output::File { path, opening } = &stdio.output {
+        let file = open_output(path, *opening, true, owner);
+        file.and_then(|file| Ok(dup2_stdout(file)?)).map_err(of(Stream::Output))?;
+    }
+    if let Output::File { path, opening } = &stdio.error {
+        // One file for both is opened once: neither writes over the other's lines.
+        let same = matches!(&stdio.output, Output::File { path: other, .. } if other == path);
+        let done = if same {
+            dup2_stderr(io::stdout()).map_err(io::Error::from)
+        } else {
+            let file = open_output(path, *opening, true, owner);
+            file.and_then(|file| Ok(dup2_stderr(file)?))
+        };
+        done.map_err(of(Stream::Error))?;
+    }
+    Ok(())
+}
+
+fn arrange_terminal(stdio: &Stdio, owner: Owner) -> io::Result<()> {
     if stdio.has_terminal() || stdio.tty.reset || stdio.tty.hangup {
         let terminal = open_terminal(stdio, owner)?;
         if let Input::Terminal { .. } = stdio.input {
@@ -34,21 +91,6 @@ pub(super) fn arrange(stdio: &Stdio, owner: Owner) -> io::Result<()> {
         }
         if stdio.error == Output::Terminal {
             dup2_stderr(&terminal)?;
-        }
-    }
-    if let Input::File(path) = &stdio.input {
-        dup2_stdin(open_file(path, OFlag::O_RDONLY, owner)?)?;
-    }
-    if let Output::File { path, opening } = &stdio.output {
-        dup2_stdout(open_output(path, *opening, true, owner)?)?;
-    }
-    if let Output::File { path, opening } = &stdio.error {
-        // One file for both is opened once: neither writes over the other's lines.
-        let same = matches!(&stdio.output, Output::File { path: other, .. } if other == path);
-        if same {
-            dup2_stderr(io::stdout())?;
-        } else {
-            dup2_stderr(open_output(path, *opening, true, owner)?)?;
         }
     }
     Ok(())
@@ -122,10 +164,7 @@ fn open_with_care(path: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
 }
 
 fn open_terminal(stdio: &Stdio, owner: Owner) -> io::Result<OwnedFd> {
-    let path = match stdio.tty.path.as_str() {
-        "" => CONSOLE,
-        path => path,
-    };
+    let path = terminal_path(stdio);
     // A serial line without a carrier would be waited for.
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let mut line = open(path, flags, Mode::empty())?;

@@ -237,4 +237,46 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&canary).unwrap(), "sings");
         remove(DirectoryKind::Runtime, &name).unwrap();
     }
+
+    /// Each turn makes and removes; a hundred times as many were run by hand.
+    const TURNS: usize = 500;
+
+    #[test]
+    fn who_exchanges_a_directory_for_a_link_in_time_gains_nothing() {
+        let scratch = Scratch::new("race");
+        let canary = scratch.0.join("canary");
+        std::fs::create_dir(&canary).unwrap();
+        std::fs::write(canary.join("song"), "sings").unwrap();
+        std::fs::set_permissions(&canary, PermissionsExt::from_mode(0o711)).unwrap();
+        let (place, aside) = (scratch.0.join("unit"), scratch.0.join("aside"));
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let (mut made, mut refused) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                    // Whichever of the two is not there is of no concern.
+                    let _ = std::fs::rename(&place, &aside);
+                    let _ = symlink(&canary, &place);
+                    let _ = std::fs::remove_file(&place);
+                    let _ = std::fs::remove_dir_all(&aside);
+                }
+            });
+            let mut turn = 0;
+            // Some of either kind, or the race was not run.
+            while turn < TURNS || made == 0 || refused == 0 {
+                turn += 1;
+                for name in ["unit", "unit/song"] {
+                    match scratch.make(name, 0o700, Owner::default()) {
+                        Ok(()) => made += 1,
+                        Err(_) => refused += 1,
+                    }
+                }
+                let _ = remove(DirectoryKind::Runtime, &format!("{}/unit", scratch.1));
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        let there = std::fs::metadata(&canary).unwrap();
+        assert_eq!(there.permissions().mode() & 0o7777, 0o711);
+        assert_eq!(std::fs::read_to_string(canary.join("song")).unwrap(), "sings");
+    }
 }

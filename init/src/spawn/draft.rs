@@ -6,6 +6,7 @@ use super::env_file;
 use super::environment::{Environment, Passed};
 use super::outfit::Outfit;
 use super::prepared::{Request, Said};
+use crate::limit;
 use crate::sys::child::Step;
 use crate::sys::orders::{Limit, Orders, Rights};
 use groundstate_units::exec_line::{Unexpanded, expand};
@@ -190,7 +191,11 @@ fn last(request: &Request<'_>) -> Vec<(String, String)> {
     if !request.listen.is_empty() {
         let names: Vec<_> = request.listen.iter().map(|(name, _)| name.as_str()).collect();
         say("LISTEN_FDS", names.len().to_string());
-        say("LISTEN_FDNAMES", names.join(":"));
+        let names = names.join(":");
+        // The kernel refuses a program one variable of which is longer: unnamed they still come.
+        if names.len() <= limit::LISTEN_NAMES {
+            say("LISTEN_FDNAMES", names);
+        }
     }
     if let Some(particular) = request.run.particular.as_deref() {
         for directories in &particular.directories {

@@ -28,6 +28,7 @@ pub(crate) use outfit::put_off;
 pub(crate) use prepared::{Base, Place, Prepared, Request};
 pub(crate) use report::{Report, Verdict};
 pub(crate) use spawner::Child;
+pub(crate) use spawner::Kept as KeptGround;
 pub(crate) use spawner::Spawner;
 #[cfg(test)]
 pub(crate) use spawner::Way;

@@ -41,7 +41,7 @@ impl Outfit {
         }
         self.make_directories()?;
         descriptor::arrange(&self.particular.stdio, self.owner)
-            .map_err(|error| broken(Step::Stdio, &error, 0))?;
+            .map_err(|(stream, error)| broken(Step::Stdio, &error, stream as u32))?;
         self.schedule().map_err(|(error, index)| broken(Step::Schedule, &error, index))?;
         if self.particular.ignore_sigpipe {
             schedule::ignore_sigpipe();

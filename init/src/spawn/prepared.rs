@@ -2,15 +2,18 @@
 //! identity, descriptors. A unit with env-files leaves the words and the environment to the
 //! child (see [`super::draft`]), one that asks for the uncommon its [`super::outfit`] too.
 
+use super::descriptor::Stream;
 use super::directory;
 use super::draft::{Broken, Draft};
 use super::environment::Passed;
 use super::outfit::SCHEDULING;
+use crate::journal::notes::Begun;
 use crate::sys::Pid;
-use crate::sys::child::Step;
+use crate::sys::child::{Step, WITHOUT_INTERPRETER};
 use crate::sys::orders::{Limit, Orders};
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{ExecLine, Ids, Particular, Piece, Run};
+use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -66,6 +69,8 @@ pub(crate) struct Request<'a> {
     pub take_terminal: bool,
     /// Something else begins once it has become its program: that is to be known at once.
     pub is_awaited: bool,
+    /// What an image that goes on after a crash is to know of it; the slot is filled in.
+    pub begun: Option<Begun>,
 }
 
 /// A process ready to be cloned.
@@ -77,6 +82,7 @@ pub(crate) struct Prepared {
     pub(super) place: Option<Place>,
     pub(super) take_terminal: bool,
     pub(super) is_awaited: bool,
+    pub(super) begun: Option<Begun>,
     pub(super) work: Work,
     pub(super) said: Said,
 }
@@ -91,7 +97,7 @@ pub(super) enum Work {
 }
 
 /// What a failure calls things.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Said {
     unit: String,
     program: String,
@@ -100,6 +106,13 @@ pub(super) struct Said {
     limits: Vec<u32>,
     env_files: Vec<String>,
     particular: Option<Box<Particular>>,
+}
+
+impl Said {
+    /// Of a child that an image before this one has cloned.
+    pub(super) fn of(unit: &str) -> Said {
+        Said { unit: unit.to_string(), ..Said::default() }
+    }
 }
 
 impl Prepared {
@@ -123,6 +136,7 @@ impl Prepared {
             place: request.place,
             take_terminal: request.take_terminal,
             is_awaited: request.is_awaited,
+            begun: request.begun,
             work,
             said,
         })
@@ -179,7 +193,7 @@ impl Said {
             Step::Begin => (Stage::Fork, self.program.clone()),
             Step::Cgroup => (Stage::Cgroup, self.unit.clone()),
             Step::Session => (Stage::Session, self.program.clone()),
-            Step::Stdio => (Stage::Stdio, self.program.clone()),
+            Step::Stdio => (Stage::Stdio, self.stream(detail)),
             Step::Condition => (Stage::Condition, self.condition(index)),
             Step::Assert => (Stage::Assert, self.condition(index)),
             Step::Directory => (Stage::Directory, self.directory(index)),
@@ -196,6 +210,9 @@ impl Said {
             Step::Group => (Stage::Group, self.who.clone()),
             Step::User => (Stage::User, self.who.clone()),
             Step::WorkingDir => (Stage::WorkingDir, self.dir.clone()),
+            Step::Execve if detail == WITHOUT_INTERPRETER && errno == libc::ENOENT => {
+                (Stage::Interpreter, self.program.clone())
+            }
             Step::Execve => (Stage::Execve, self.program.clone()),
         };
         ExecFailure { stage, errno, path }
@@ -211,6 +228,13 @@ impl Said {
     fn directory(&self, index: usize) -> String {
         let directories = self.particular.iter().flat_map(|p| p.directories.iter());
         directories.flat_map(directory::paths).nth(index).unwrap_or_default()
+    }
+
+    /// The file or terminal; where it is no file that is missing, the program.
+    fn stream(&self, number: u32) -> String {
+        let stdio = self.particular.as_ref().map(|particular| &particular.stdio);
+        let path = stdio.and_then(|stdio| Stream::path(number, stdio));
+        path.unwrap_or(&self.program).to_string()
     }
 
     fn root(&self) -> String {

@@ -5,11 +5,13 @@
 
 use super::prepared::Said;
 use super::spawner::Ground;
+use crate::journal::carried;
 use crate::sys::Pid;
 use crate::sys::board::SlotId;
 use crate::sys::child::Step;
 use crate::sys::launch::Shared;
 use groundstate_units::machine::event::ExecFailure;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
@@ -29,18 +31,33 @@ pub(crate) enum Verdict {
 
 /// The report of one child. Poll its pipe; when it is readable ask [`Report::verdict`]; without
 /// one ask now and then. When the child's end comes first ask [`Report::at_exit`]. Then drop it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
-    pub(super) ground: Rc<RefCell<Ground>>,
+    /// None: of an earlier image of init, and not yet attached.
+    #[serde(skip)]
+    pub(super) ground: Option<Rc<RefCell<Ground>>>,
     pub(super) slot: SlotId,
+    #[serde(with = "carried::pid")]
     pub(super) pid: Pid,
+    #[serde(skip)]
     pub(super) memory: Option<Shared>,
+    #[serde(with = "carried")]
     pub(super) pipe: Option<File>,
     pub(super) said: Said,
     pub(super) decided: bool,
 }
 
 impl Report {
+    /// Where its child writes.
+    pub(crate) fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    /// The child of an earlier image is on the same ground.
+    pub(super) fn attach(&mut self, ground: &Rc<RefCell<Ground>>) {
+        self.ground = (self.slot != SlotId::NONE).then(|| ground.clone());
+    }
+
     /// For the poll.
     pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
@@ -48,10 +65,10 @@ impl Report {
 
     /// Never waits. Anything but `Pending` is final.
     pub(crate) fn verdict(&mut self) -> Verdict {
-        let decided = match (&mut self.pipe, &self.memory) {
+        let decided = match (&mut self.pipe, &self.ground) {
             (Some(pipe), _) => matches!(pipe.read(&mut [0; 1]), Ok(0)),
-            (None, Some(memory)) => memory.is_over(),
-            (None, None) => false,
+            (None, Some(ground)) => ground.borrow().has_left(self.slot),
+            (None, None) => self.slot == SlotId::NONE,
         };
         if decided { self.at_exit() } else { Verdict::Pending }
     }
@@ -59,7 +76,8 @@ impl Report {
     /// The child has ended (waitid said so): never `Pending`.
     pub(crate) fn at_exit(&mut self) -> Verdict {
         self.decided = true;
-        let progress = self.ground.borrow().progress(self.slot);
+        let Some(ground) = &self.ground else { return Verdict::Executed };
+        let progress = ground.borrow().progress(self.slot);
         match (progress.errno, progress.step) {
             (Some(errno), step) => {
                 Verdict::Failed(self.said.failure((step, errno, progress.detail)))
@@ -76,6 +94,8 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         let memory = self.memory.take();
-        self.ground.borrow_mut().close(self.slot, self.pid, memory, self.decided);
+        if let Some(ground) = &self.ground {
+            ground.borrow_mut().close(self.slot, self.pid, memory, self.decided);
+        }
     }
 }

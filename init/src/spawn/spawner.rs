@@ -1,14 +1,16 @@
 //! Clones children, and keeps what they may still look at.
 
-use super::prepared::{Prepared, Work};
+use super::prepared::{Prepared, Said, Work};
 use super::report::Report;
+use crate::journal::notes::Begun;
 use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::Step;
 use crate::sys::launch::Shared;
 use crate::sys::orders::Frame;
-use crate::sys::{Pid, launch, process, signal};
+use crate::sys::{Pid, inherit, launch, process, signal};
 use groundstate_units::machine::event::ExecFailure;
 use nix::fcntl::OFlag;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
@@ -47,6 +49,10 @@ pub(crate) struct Ground {
 const STACKS: usize = 64;
 
 impl Ground {
+    pub(super) fn has_left(&self, slot: SlotId) -> bool {
+        self.board.has_left(slot)
+    }
+
     pub(super) fn progress(&self, slot: SlotId) -> Progress {
         self.board.progress(slot)
     }
@@ -84,6 +90,14 @@ impl Ground {
     }
 }
 
+/// What an init that goes on as another image keeps of it: the memory, and the children of
+/// which no report tells any more.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Kept {
+    memory: RawFd,
+    orphans: Vec<(SlotId, i32)>,
+}
+
 /// Starts processes. One in PID 1.
 #[derive(Debug)]
 pub(crate) struct Spawner {
@@ -100,12 +114,63 @@ impl Spawner {
         Spawner::with(way)
     }
 
+    /// What is to be kept; None: it can not be (there are no memfds here).
+    pub(crate) fn keep(&self) -> Option<Kept> {
+        let ground = self.ground.borrow();
+        let memory = ground.board.memory()?.as_raw_fd();
+        let orphans = ground.orphans.iter().map(|(slot, pid, _)| (*slot, pid.as_raw())).collect();
+        Some(Kept { memory, orphans })
+    }
+
+    /// The spawner of an earlier image, with the reports of its children.
+    pub(crate) fn again<'a>(
+        kept: Kept,
+        reports: impl Iterator<Item = &'a mut Report>,
+    ) -> io::Result<Spawner> {
+        let reports: Vec<&mut Report> = reports.collect();
+        let orphans: Vec<_> =
+            kept.orphans.into_iter().map(|(slot, pid)| (slot, Pid::from_raw(pid), None)).collect();
+        let used: Vec<SlotId> = orphans
+            .iter()
+            .map(|(slot, _, _)| *slot)
+            .chain(reports.iter().map(|r| r.slot()))
+            .collect();
+        launch::look_for_clone3();
+        let ground = Ground {
+            board: Board::again(inherit::take(kept.memory)?, &used)?,
+            stacks: Vec::new(),
+            orphans,
+        };
+        let ground = Rc::new(RefCell::new(ground));
+        reports.into_iter().for_each(|report| report.attach(&ground));
+        let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
+        let way = if kernel_can_share() { Way::Shared } else { Way::Copied };
+        Ok(Spawner { ground, way, dumpable })
+    }
+
     /// The same with the way chosen.
     pub(crate) fn with(way: Way) -> io::Result<Spawner> {
         launch::look_for_clone3();
         let ground = Ground { board: Board::new()?, stacks: Vec::new(), orphans: Vec::new() };
         let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
         Ok(Spawner { ground: Rc::new(RefCell::new(ground)), way, dumpable })
+    }
+
+    /// A child that an image before this one had cloned, and that has become its program, or has
+    /// ended. What its slot says is believed where it is its own still.
+    pub(crate) fn take_up(&mut self, pid: Pid, slot: u32, unit: &str) -> Child {
+        let slot = self.ground.borrow_mut().board.take_up(slot);
+        let (ground, said) = (slot.map(|_| self.ground.clone()), Said::of(unit));
+        let slot = slot.unwrap_or(SlotId::NONE);
+        let report = Report { ground, slot, pid, memory: None, pipe: None, said, decided: false };
+        Child { pid, report }
+    }
+
+    /// The stacks of a burst are not kept; one is, for the next child.
+    pub(crate) fn give_back(&mut self) {
+        let mut ground = self.ground.borrow_mut();
+        ground.stacks.truncate(1);
+        ground.stacks.shrink_to_fit();
     }
 
     /// Clones the child and returns at once. A failure here means that there is no child: a want
@@ -124,15 +189,21 @@ impl Spawner {
                 .map_err(|error| begin(error.into()))?,
             false => (None, None),
         };
-        let descriptors = Descriptors::new(&prepared, write).map_err(begin)?;
+        let mut descriptors = Descriptors::new(&prepared, write).map_err(begin)?;
         let Some(slot) = self.ground.borrow_mut().take() else {
             return Err(begin(io::Error::from_raw_os_error(libc::EAGAIN)));
         };
+        let noted =
+            prepared.begun.as_ref().map(|begun| Begun { slot: slot.number(), ..begun.clone() });
+        // What can not be noted is started all the same.
+        descriptors.frame.note =
+            noted.and_then(|begun| postcard::to_allocvec(&begun).ok()).unwrap_or_default();
         let placed = descriptors.frame.cgroup.is_some();
         match self.clone_child(slot, descriptors.frame.clone(), prepared.work, share) {
             Ok((pid, memory)) => {
                 let ground = self.ground.clone();
-                let report = Report { ground, slot, pid, memory, pipe, said, decided: false };
+                let report =
+                    Report { ground: Some(ground), slot, pid, memory, pipe, said, decided: false };
                 Ok(Child { pid, report })
             }
             Err(error) => {
@@ -240,6 +311,7 @@ impl Descriptors {
                 None => None,
             },
             take_terminal: prepared.take_terminal,
+            note: Vec::new(),
         };
         Ok(Descriptors { frame, _lifted: lifted, _report: report })
     }

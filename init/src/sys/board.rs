@@ -5,12 +5,19 @@
 //! when that is, is [`crate::spawn::Spawner`].
 
 use super::child::Step;
+use super::memfd;
+use nix::sys::stat::fstat;
+use nix::unistd::ftruncate;
+use serde::{Deserialize, Serialize};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Children between clone and exec at one time.
 pub(crate) const SLOTS: usize = 4096;
+/// Bytes of the row.
+const BYTES: usize = SLOTS * size_of::<Slot>();
 /// Bytes of a child's stack; the child in [`super::child`] needs less than 4 KiB of it.
 const STACK: usize = 64 * 1024;
 /// Bytes below the stack that fault when touched.
@@ -43,24 +50,67 @@ pub(crate) struct Progress {
     pub detail: u32,
 }
 
-/// The row of slots: one shared anonymous mapping, inherited by every child.
+/// The row of slots: one shared mapping, inherited by every child. It is a file's, so that an
+/// init that goes on as another image still sees what its children write.
 #[derive(Debug)]
 pub(crate) struct Board {
     slots: NonNull<Slot>,
     free: Vec<u32>,
+    /// None: there are no memfds here.
+    memory: Option<OwnedFd>,
 }
 
 /// Index of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct SlotId(u32);
+
+impl SlotId {
+    /// Of no child.
+    pub(crate) const NONE: SlotId = SlotId(u32::MAX);
+
+    /// Its number.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+}
 
 impl Board {
     /// Maps it. ENOMEM.
     pub(crate) fn new() -> io::Result<Board> {
-        let bytes = SLOTS * size_of::<Slot>();
-        let slots = map(bytes, libc::MAP_SHARED)?.cast();
+        let memory = memfd::create(c"children").and_then(|memory| {
+            ftruncate(&memory, i64::try_from(BYTES).unwrap_or(0))?;
+            Ok(memory)
+        });
+        Board::on(memory.ok(), &[])
+    }
+
+    /// The one of an earlier image; these slots are in use.
+    pub(crate) fn again(memory: OwnedFd, used: &[SlotId]) -> io::Result<Board> {
+        let size = fstat(&memory)?.st_size;
+        if usize::try_from(size) != Ok(BYTES) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        Board::on(Some(memory), used)
+    }
+
+    fn on(memory: Option<OwnedFd>, used: &[SlotId]) -> io::Result<Board> {
+        let slots = match &memory {
+            Some(memory) => map_file(BYTES, memory)?.cast(),
+            None => map(BYTES, libc::MAP_SHARED)?.cast(),
+        };
         let last = u32::try_from(SLOTS).unwrap_or(0);
-        Ok(Board { slots, free: (0..last).rev().collect() })
+        let free = (0..last).rev().filter(|slot| !used.contains(&SlotId(*slot))).collect();
+        Ok(Board { slots, free, memory })
+    }
+
+    /// What it is in.
+    pub(crate) fn memory(&self) -> Option<&OwnedFd> {
+        self.memory.as_ref()
+    }
+
+    /// Its child does no longer use our memory; of one that shares it only.
+    pub(crate) fn has_left(&self, id: SlotId) -> bool {
+        self.slot(id).alive.load(Ordering::SeqCst) == 0
     }
 
     /// A clean slot. None: all are in use.
@@ -71,6 +121,16 @@ impl Board {
         slot.step.store(0, Ordering::SeqCst);
         slot.errno.store(0, Ordering::SeqCst);
         slot.detail.store(0, Ordering::SeqCst);
+        Some(id)
+    }
+
+    /// The slot of a child that an image before this one has cloned, and that has left it. None: it
+    /// is another's by now.
+    pub(crate) fn take_up(&mut self, number: u32) -> Option<SlotId> {
+        let at = self.free.iter().position(|free| *free == number)?;
+        let id = SlotId(self.free.swap_remove(at));
+        // Of one that does not share our memory nobody else says so.
+        self.slot(id).alive.store(0, Ordering::SeqCst);
         Some(id)
     }
 
@@ -125,6 +185,17 @@ impl Drop for Stack {
             libc::munmap(self.0.as_ptr().cast(), GUARD + STACK);
         }
     }
+}
+
+fn map_file(bytes: usize, file: &OwnedFd) -> io::Result<NonNull<u8>> {
+    let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+    // SAFETY: a new mapping where the kernel likes; the file is our own and never gets shorter.
+    let base =
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
 fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {

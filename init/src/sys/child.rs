@@ -193,17 +193,20 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
             write_pid((*plan).listen_pid.as_mut_ptr().wrapping_add(LISTEN_PID.len()));
         }
         enter(slot, Step::Execve, 0);
-        let error = execute(plan);
+        let error = execute(plan, slot);
         fail(slot, error)
     }
 }
+
+/// Detail of [`Step::Execve`]: a program is there, and what the kernel runs it with is not.
+pub(crate) const WITHOUT_INTERPRETER: u32 = 1;
 
 /// Tries each program as execvp(3) does: a name that is not there, or may not be run, is no
 /// reason not to look in the next directory. The errno of the most telling attempt.
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn execute(plan: *const Plan) -> isize {
+unsafe fn execute(plan: *const Plan, slot: *const Slot) -> isize {
     let absent = -(libc::ENOENT as isize);
     let no_dir = -(libc::ENOTDIR as isize);
     let denied = -(libc::EACCES as isize);
@@ -214,6 +217,10 @@ unsafe fn execute(plan: *const Plan) -> isize {
         let mut program = (*plan).programs.as_ptr();
         while !(*program).is_null() {
             let result = raw::call(libc::SYS_execve, [*program as usize, argv, envp, 0, 0, 0]);
+            let here = [libc::AT_FDCWD as usize, *program as usize, libc::F_OK as usize, 0, 0, 0];
+            if result == absent && raw::call(libc::SYS_faccessat, here) == 0 {
+                enter(slot, Step::Execve, WITHOUT_INTERPRETER);
+            }
             if result == denied || (told == 0 && (result == absent || result == no_dir)) {
                 told = result;
             } else if result != absent && result != no_dir {

@@ -12,7 +12,7 @@
 use super::board::{Board, Slot, SlotId, Stack};
 use super::child::{Plan, Step};
 use super::orders::{Frame, Orders};
-use super::{Pid, check, child, raw, signal};
+use super::{Pid, check, child, notes, raw, signal};
 use groundstate_units::spec::Exit;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -41,6 +41,7 @@ struct CloneArgs {
 const CLONE_VM: u64 = 0x100;
 #[cfg(target_arch = "x86_64")]
 const CLONE_CHILD_CLEARTID: u64 = 0x0020_0000;
+const CLONE_PARENT_SETTID: u64 = 0x0010_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
@@ -66,6 +67,15 @@ fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>) {
     if let Some(fd) = cgroup.and_then(|fd| u64::try_from(fd).ok()) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = fd;
+    }
+}
+
+/// The kernel notes the child's pid before anybody else knows of it.
+fn note(args: &mut CloneArgs, note: &[u8]) {
+    let address = notes::begun(note);
+    if address != 0 {
+        args.flags |= CLONE_PARENT_SETTID;
+        args.parent_tid = address as u64;
     }
 }
 
@@ -127,6 +137,7 @@ pub(crate) fn shared(
         ..CloneArgs::default()
     };
     into_cgroup(&mut args, frame.cgroup);
+    note(&mut args, &frame.note);
     let (base, size) = stack.span();
     (args.stack, args.stack_size) = (base as u64, size as u64);
     let bundle = Box::into_raw(Box::new(Bundle { frame, orders, plan: None }));
@@ -206,6 +217,7 @@ pub(crate) fn copied(
             ..CloneArgs::default()
         };
         into_cgroup(&mut args, frame.cgroup);
+        note(&mut args, &frame.note);
         let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
         // SAFETY: `args` is a valid clone_args; without CLONE_VM the child has its own copy of
         // everything, so `plan` is its own, and it goes nowhere but into `run`.
@@ -223,13 +235,14 @@ pub(crate) fn copied(
     plan.in_cgroup = false;
     // Until its dispositions are reset the child must not run PID 1's handlers.
     let held = signal::hold();
-    let flags = libc::SIGCHLD as usize;
+    let (flags, noted) = (libc::SIGCHLD as usize, notes::begun(&frame.note));
     // SAFETY: clone(2) with no flags is fork(2): the child has its own copy of everything.
     let result = unsafe { raw::call(libc::SYS_clone, [flags, 0, 0, 0, 0, 0]) };
     if result == 0 {
         // SAFETY: we are the fresh child.
         unsafe { child::run(&raw mut plan) }
     }
+    notes::begun_as(noted, i32::try_from(result).unwrap_or(0).max(0));
     drop(held);
     pid(result)
 }
@@ -244,13 +257,15 @@ pub(crate) fn thinking(
     think: impl FnOnce() -> Result<Orders, (Step, i32, u32)>,
 ) -> io::Result<Pid> {
     let slot = board.slot(slot);
-    let held = signal::hold();
+    let (held, noted) = (signal::hold(), notes::begun(&frame.note));
     // SAFETY: fork(2). PID 1 has one thread; libc's fork takes care of malloc's locks.
     let result = check(unsafe { libc::fork() })?;
     if result != 0 {
+        notes::begun_as(noted, result);
         drop(held);
         return pid(isize::try_from(result).unwrap_or(0));
     }
+    notes::forget();
     // SAFETY: we are the fresh child, `slot` is in shared memory, `frame` in our own copy.
     unsafe { child::settle(slot, frame, u64::MAX, false) };
     slot.step.store(Step::EnvFile as u32, Ordering::SeqCst);

@@ -30,6 +30,11 @@ pub(crate) fn seal(fd: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// It is memory and nothing else: a memfd, or a file of a tmpfs.
+pub(crate) fn is_memory(fd: impl AsFd) -> bool {
+    fcntl(fd, FcntlArg::F_GET_SEALS).is_ok()
+}
+
 /// The contents are final: nobody can write, grow or shrink them. False for what is no memfd.
 pub(crate) fn is_sealed(fd: impl AsFd) -> bool {
     fcntl(fd, FcntlArg::F_GET_SEALS)

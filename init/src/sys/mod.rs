@@ -14,8 +14,12 @@
 //! | [`board`] | mmap munmap | memory shared with children: reports, stacks |
 //! | [`wait`] | waitid | `nix` refuses ends by real-time signals |
 //! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are noted for its children |
+//! | [`bell`] | rt_sigaction (by signal-hook) write | a handler may do next to nothing, and signal-hook's registration is unsafe for that reason |
 //! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
+//! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that goes on as another image |
+//! | [`inherit`] | fcntl getdents64 close_range | a descriptor that came over an exec is a number that becomes owned |
+//! | [`notes`] | fallocate mmap madvise | what must survive a crash is written by the kernel itself, into memory that does |
 //! | [`memory`] | – | malloc_trim(3), so that a load leaves nothing behind |
 //! | [`process`] | prctl execveat fork close_range fcntl | a fork that runs on in our own code (the loader) |
 //! | [`terminal`] | ioctl | TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS |
@@ -26,12 +30,16 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod bell;
 pub(crate) mod board;
 pub(crate) mod child;
+pub(crate) mod fault;
+pub(crate) mod inherit;
 pub(crate) mod launch;
 pub(crate) mod login;
 pub(crate) mod memfd;
 pub(crate) mod memory;
+pub(crate) mod notes;
 pub(crate) mod orders;
 pub(crate) mod process;
 mod raw;

@@ -5,7 +5,7 @@
 use super::{Pid, check, check_long, signal};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Orphaned descendants become children of this process. prctl(2).
@@ -32,12 +32,21 @@ pub(crate) fn die_with_parent(signal: u8) -> io::Result<()> {
 /// those of `kept` alone. Only for a single-threaded process: a copy of another thread's locks
 /// would stay locked.
 pub(crate) fn fork(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> io::Result<Pid> {
+    fork_whole(|| {
+        close_all_but(kept);
+        work()
+    })
+}
+
+/// The same with every descriptor.
+pub(crate) fn fork_whole(work: impl FnOnce() -> u8) -> io::Result<Pid> {
     let held = signal::hold();
     // SAFETY: fork(2). This process has one thread (malloc's locks libc's fork takes care of).
     match check(unsafe { libc::fork() })? {
         0 => {
+            super::fault::disarm();
+            super::notes::forget();
             super::child::reset_signals(u64::MAX);
-            close_all_but(kept);
             let status = catch_unwind(AssertUnwindSafe(work)).unwrap_or(70);
             // SAFETY: _exit(2) ends the process without running PID 1's destructors: the
             // descriptors closed above are never dropped.
@@ -51,10 +60,51 @@ pub(crate) fn fork(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> io::Re
     }
 }
 
+/// Closes these in a child, which has nothing else to do: close(2) may wait there for ever. What
+/// this process has open is the child's too (CLONE_FILES), so a number is free here as soon as
+/// the child has begun with it.
+///
+/// # Errors
+/// There is no child, and they are open still.
+pub(crate) fn close_elsewhere(fds: Vec<OwnedFd>) -> Result<Pid, Vec<OwnedFd>> {
+    let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
+    // Inherited by the child, whose handlers would ring our bell.
+    let held = signal::hold();
+    // SAFETY: clone(2) without CLONE_VM is fork(2) but for the table of descriptors. The child
+    // makes system calls only, touches no lock and never returns.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    if pid == 0 {
+        for number in &numbers {
+            // SAFETY: close(2); the parent lets go of the number below, and never uses it again.
+            unsafe { libc::close(*number) };
+        }
+        // SAFETY: _exit(2) ends the child without PID 1's destructors.
+        unsafe { libc::_exit(0) }
+    }
+    drop(held);
+    match i32::try_from(pid) {
+        Ok(pid) if pid > 0 => {
+            for fd in fds {
+                // The child's from now on.
+                let _ = fd.into_raw_fd();
+            }
+            super::wait::made(Pid::from_raw(pid));
+            Ok(Pid::from_raw(pid))
+        }
+        _ => Err(fds),
+    }
+}
+
 fn close_all_but(kept: &[BorrowedFd<'_>]) {
     let mut numbers: Vec<u32> =
         kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
     numbers.sort_unstable();
+    close_between(numbers);
+}
+
+/// Closes all from 3 on but these, which are in order.
+pub(super) fn close_between(numbers: impl IntoIterator<Item = u32>) {
     let mut from = 3;
     for number in numbers {
         if number > from {
@@ -75,7 +125,6 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd> 
 
 /// Becomes the program behind `binary`, a descriptor kept since the start: works with the file
 /// renamed over, and without /proc. Returns only when it failed. execveat(2).
-#[allow(dead_code, reason = "an upgrade or a resume of init execs by it; its test is below")]
 pub(crate) fn execute(binary: BorrowedFd<'_>, argv: &[CString], envp: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| {
         let mut pointers: Vec<_> = strings.iter().map(|s| s.as_ptr()).collect();

@@ -127,6 +127,19 @@ pub(crate) fn unblock_all() {
     }
 }
 
+/// Whether the end of a child interrupts this process. It does while the loop waits: in between
+/// hundreds of ends in a burst would each cost a handler's run, and say nothing new.
+pub(crate) fn children_are_told(told: bool) {
+    let mut set = zeroed();
+    let how = if told { libc::SIG_UNBLOCK } else { libc::SIG_BLOCK };
+    // SAFETY: the set is valid for writing, then for reading; SIGCHLD is a signal.
+    unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+    }
+}
+
 fn zeroed() -> libc::sigset_t {
     // SAFETY: sigset_t is plain data; all zeroes is the empty set on Linux.
     unsafe { std::mem::zeroed() }

@@ -4,7 +4,7 @@
 //! Every descriptor that arrives is owned before anything else happens, so none leaks
 //! whatever the caller does with the message. Nothing here waits.
 
-use super::{Pid, check};
+use super::{Pid, check, notes};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socketpair, sockopt,
 };
@@ -128,6 +128,8 @@ struct Control([u8; CONTROL]);
 
 const CONTROL: usize = space(RECEIVE_MAX * size_of::<RawFd>()) + space(size_of::<libc::ucred>());
 
+const _: () = assert!(CONTROL <= crate::journal::notes::CONTROL_ROOM);
+
 const fn space(bytes: usize) -> usize {
     // CMSG_SPACE: header and data, each rounded up to the word.
     size_of::<libc::cmsghdr>().next_multiple_of(8) + bytes.next_multiple_of(8)
@@ -186,6 +188,16 @@ pub(crate) fn send(
 
 /// Takes one message; never waits (`WouldBlock`).
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+    receive_with(socket, buffer, CONTROL)
+}
+
+/// The same without the descriptors that come with it: they never become ours.
+pub(crate) fn receive_bytes(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+    receive_with(socket, buffer, space(size_of::<libc::ucred>()))
+}
+
+/// `room`: bytes for credentials, which come first, and descriptors; at most [`CONTROL`].
+fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::Result<Received> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut control = Control([0; CONTROL]);
     // SAFETY: msghdr is plain data; all zeroes is a value of it.
@@ -193,7 +205,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL as _;
+    message.msg_controllen = room.min(CONTROL) as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     let length = loop {
         // SAFETY: `message` points at buffers that live past the call and are valid for writing.
@@ -209,6 +221,58 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
     let (fds, peer) = unpack(&message);
     Ok(Received { length, truncated, fds, peer })
+}
+
+/// As [`receive`], or [`receive_bytes`] without descriptors; what is taken is noted for an image
+/// that goes on after a crash, from the moment on in which it is gone from the socket. `ahead`:
+/// it is heard in the next turn of the loop.
+pub(crate) fn receive_noted(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    with_fds: bool,
+    ahead: bool,
+) -> io::Result<Received> {
+    let room = if with_fds { CONTROL } else { space(size_of::<libc::ucred>()) };
+    let Some(hand) = notes::message_in_hand() else {
+        return receive_with(socket, buffer, room);
+    };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the header and all it points at lie in memory that stays, and is ours alone; the
+    // kernel writes the length of the message there too.
+    unsafe {
+        (*hand.header).msg_len = 0;
+        (*hand.header).msg_hdr.msg_controllen = room as _;
+    }
+    // SAFETY: one message, as above; without a timeout.
+    let receive = || unsafe {
+        libc::recvmmsg(socket.as_raw_fd(), hand.header, 1, flags as _, std::ptr::null_mut())
+    };
+    loop {
+        match check(receive()) {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // SAFETY: as above; the kernel has written it.
+    let header = unsafe { &mut *hand.header };
+    let length = (header.msg_len as usize).min(buffer.len());
+    let truncated = header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+    let (fds, peer) = unpack(&header.msg_hdr);
+    let taken = buffer.get_mut(..length).unwrap_or_default();
+    // SAFETY: the kernel wrote that many bytes there.
+    unsafe { std::ptr::copy_nonoverlapping(hand.bytes, taken.as_mut_ptr(), taken.len()) };
+    if let Some(peer) = peer.filter(|_| !truncated) {
+        notes::heard(peer.pid.as_raw(), taken, ahead);
+    }
+    header.msg_len = 0;
+    Ok(Received { length, truncated, fds, peer })
+}
+
+/// Who closes the last descriptor of a socket waits as long as its SO_LINGER says
+/// (socket(7)): no sender decides how long that is. Nothing for what is no socket.
+fn do_not_linger(fd: &OwnedFd) {
+    let _ = setsockopt(fd, sockopt::Linger, &libc::linger { l_onoff: 0, l_linger: 0 });
 }
 
 fn unpack(message: &libc::msghdr) -> (Vec<OwnedFd>, Option<Peer>) {
@@ -228,9 +292,11 @@ fn unpack(message: &libc::msghdr) -> (Vec<OwnedFd>, Option<Peer>) {
                 for index in 0..bytes / size_of::<RawFd>() {
                     // SAFETY: within the data of this header; it may be unaligned. Each number is
                     // a fresh descriptor that the kernel installed for us alone.
-                    fds.push(unsafe {
+                    let fd = unsafe {
                         OwnedFd::from_raw_fd(data.cast::<RawFd>().add(index).read_unaligned())
-                    });
+                    };
+                    do_not_linger(&fd);
+                    fds.push(fd);
                 }
             }
             (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if bytes >= size_of::<libc::ucred>() => {
@@ -273,6 +339,28 @@ mod tests {
         let mut text = String::new();
         read.read_to_string(&mut text).unwrap();
         assert_eq!(text, "x");
+    }
+
+    #[test]
+    fn no_sender_makes_us_wait_for_its_connection() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let sent = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        setsockopt(&sent, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
+        let (ours, theirs) = pair().unwrap();
+        send(ours.as_fd(), b"x", &[sent.as_fd()]).unwrap();
+        let got = receive(theirs.as_fd(), &mut [0; 4]).unwrap();
+        assert_eq!(getsockopt(&got.fds[0], sockopt::Linger).unwrap().l_onoff, 0);
+    }
+
+    #[test]
+    fn a_message_without_its_descriptors_says_who_sent_it_and_that_it_was_cut() {
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        pass_credentials(&theirs).unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        send(ours.as_fd(), b"x", &[null.as_fd()]).unwrap();
+        let got = receive_bytes(theirs.as_fd(), &mut [0; 4]).unwrap();
+        assert_eq!((got.length, got.truncated, got.fds.len()), (1, true, 0));
+        assert_eq!(got.peer.unwrap().pid, nix::unistd::getpid());
     }
 
     #[test]

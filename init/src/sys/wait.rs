@@ -1,7 +1,6 @@
-//! How children end: look first, reap afterwards, so that a crash between the two
-//! loses no exit. waitid(2).
+//! How children end. waitid(2).
 
-use super::Pid;
+use super::{Pid, notes};
 use groundstate_units::spec::Exit;
 use std::collections::BTreeSet;
 use std::io;
@@ -16,12 +15,17 @@ pub(crate) struct Ended {
     pub exit: Exit,
 }
 
-/// Any child that has ended and is not reaped yet; it stays so. None: there is none now.
-pub(crate) fn peek() -> io::Result<Option<Ended>> {
-    wait(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
+/// Reaps any child that has ended. Its pid may be somebody else's from now on: whoever keeps it
+/// lets go of it before the next clone. None: there is none now.
+pub(crate) fn reap_any() -> io::Result<Option<Ended>> {
+    let ended = wait(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG)?;
+    if let Some(ended) = &ended {
+        unmake(ended.pid);
+    }
+    Ok(ended)
 }
 
-/// The same for one child.
+/// This child, if it has ended; it stays unreaped.
 #[cfg(test)]
 pub(crate) fn peek_one(pid: Pid) -> io::Result<Option<Ended>> {
     wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
@@ -42,7 +46,7 @@ pub(crate) fn is_stopped(pid: Pid) -> bool {
 pub(crate) fn reap(pid: Pid) -> io::Result<Option<Ended>> {
     let ended = wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG)?;
     if ended.is_some() {
-        MADE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid.as_raw());
+        unmake(pid);
     }
     Ok(ended)
 }
@@ -52,7 +56,7 @@ pub(crate) fn await_end(pid: Pid) -> io::Result<Exit> {
     loop {
         match wait(libc::P_PID, id(pid)?, libc::WEXITED) {
             Ok(Some(ended)) => {
-                MADE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid.as_raw());
+                unmake(pid);
                 return Ok(ended.exit);
             }
             Ok(None) => return Err(io::Error::from_raw_os_error(libc::ECHILD)),
@@ -71,8 +75,27 @@ pub(crate) fn is_made(pid: Pid) -> bool {
     MADE.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid.as_raw())
 }
 
+/// All of them, for an image of init that goes on with them.
+pub(crate) fn all_made() -> Vec<i32> {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+}
+
+/// These were made by an earlier image of this process.
+pub(crate) fn made_before(pids: impl IntoIterator<Item = i32>) {
+    pids.into_iter().for_each(|pid| made(Pid::from_raw(pid)));
+}
+
+/// The image before this one has reaped it.
+pub(crate) fn reaped_before(pid: Pid) {
+    unmake(pid);
+}
+
 pub(super) fn made(pid: Pid) {
     MADE.lock().unwrap_or_else(PoisonError::into_inner).insert(pid.as_raw());
+}
+
+fn unmake(pid: Pid) {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid.as_raw());
 }
 
 fn id(pid: Pid) -> io::Result<libc::id_t> {
@@ -84,23 +107,33 @@ fn id(pid: Pid) -> io::Result<libc::id_t> {
 
 fn wait(which: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> io::Result<Option<Ended>> {
     // SAFETY: siginfo_t is plain data; all zeroes is a value of it.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let mut own: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let reaps = options & libc::WNOWAIT == 0;
+    let noted = if reaps { notes::end_in_hand() } else { std::ptr::null_mut() };
+    let info = if noted.is_null() { &raw mut own } else { noted };
     // SAFETY: `info` is valid for writing for the length of the call.
-    let result = unsafe { libc::waitid(which, id, &raw mut info, options) };
+    let result = unsafe { libc::waitid(which, id, info, options) };
     if result < 0 {
         let error = io::Error::last_os_error();
         return if error.raw_os_error() == Some(libc::ECHILD) { Ok(None) } else { Err(error) };
     }
     // SAFETY: waitid fills the SIGCHLD part of the union, or leaves it zero (waitid(2), WNOHANG).
-    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    let (pid, status, code) = unsafe { ((*info).si_pid(), (*info).si_status(), (*info).si_code) };
     if pid == 0 {
         return Ok(None);
     }
+    if reaps {
+        notes::ended(pid, code, status);
+    }
+    Ok(Some(Ended { pid: Pid::from_raw(pid), exit: exit(code, status) }))
+}
+
+/// What waitid(2) says of an end.
+pub(crate) fn exit(code: i32, status: i32) -> Exit {
     let low = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
-    let exit = match info.si_code {
+    match code {
         libc::CLD_EXITED => Exit::Code(low),
         libc::CLD_DUMPED => Exit::Signal { signal: low, core: true },
         _ => Exit::Signal { signal: low, core: false },
-    };
-    Ok(Some(Ended { pid: Pid::from_raw(pid), exit }))
+    }
 }

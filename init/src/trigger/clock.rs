@@ -3,9 +3,9 @@
 //! wakes it (TFD_TIMER_CANCEL_ON_SET of timerfd_create(2)). When each is due is computed by
 //! [`Timer::due`](groundstate_units::trigger::Timer::due).
 
-use super::message::{Alarm, MESSAGE, Order, Report};
+use super::link::{Heard, Link};
+use super::message::{Alarm, Order, Report};
 use crate::clock as clocks;
-use crate::sys::{process, socket as raw};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::time::Time;
 use groundstate_units::trigger::calendar::ZoneName;
@@ -27,10 +27,8 @@ const FAR: i64 = 30 * 86_400;
 
 /// The whole life of the process.
 pub(super) fn run(orders: &OwnedFd) -> u8 {
-    let _ = process::set_name(c"groundstate-clk");
-    let _ = process::die_with_parent(9);
-    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
-    u8::from(Clock::new(orders).and_then(Clock::run).is_err())
+    let link = Link::begin(c"groundstate-clk", orders);
+    u8::from(Clock::new(link).and_then(Clock::run).is_err())
 }
 
 struct Kept {
@@ -39,33 +37,27 @@ struct Kept {
 }
 
 struct Clock<'o> {
-    orders: &'o OwnedFd,
+    link: Link<'o>,
     wall: TimerFd,
     timers: BTreeMap<RunId, Kept>,
     zones: BTreeMap<ZoneName, (Time, Option<Zone>)>,
 }
 
 impl<'o> Clock<'o> {
-    fn new(orders: &'o OwnedFd) -> io::Result<Clock<'o>> {
+    fn new(link: Link<'o>) -> io::Result<Clock<'o>> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let wall = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
-        Ok(Clock { orders, wall, timers: BTreeMap::new(), zones: BTreeMap::new() })
+        Ok(Clock { link, wall, timers: BTreeMap::new(), zones: BTreeMap::new() })
     }
 
     /// Until PID 1 closes its end.
     fn run(mut self) -> io::Result<()> {
-        let mut buffer = vec![0; MESSAGE];
         loop {
             loop {
-                let got = match raw::receive(self.orders.as_fd(), &mut buffer) {
-                    Ok(got) if got.length == 0 => return Ok(()),
-                    Ok(got) => got,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(error),
-                };
-                let bytes = buffer.get(..got.length).unwrap_or_default();
-                if let Ok(order) = postcard::from_bytes(bytes) {
-                    self.obey(order)?;
+                match self.link.hear()? {
+                    Heard::Order(order) => self.obey(order)?,
+                    Heard::Silence => break,
+                    Heard::End => return Ok(()),
                 }
             }
             self.fire()?;
@@ -88,33 +80,17 @@ impl<'o> Clock<'o> {
             }
             Order::Past(run, history) => {
                 let Some(kept) = self.timers.get_mut(&run) else { return Ok(()) };
-                let fired = kept.alarm.history.fired_wall;
-                kept.alarm.history = history;
-                kept.alarm.history.fired_wall = kept.alarm.history.fired_wall.max(fired);
+                // PID 1 may not have heard of the last firing when it wrote this.
+                let before = std::mem::replace(&mut kept.alarm.history, history);
+                let history = &mut kept.alarm.history;
+                history.fired = history.fired.max(before.fired);
+                history.fired_wall = history.fired_wall.max(before.fired_wall);
                 self.renew(run)?;
             }
             Order::End(run) => drop(self.timers.remove(&run)),
             Order::Watch(_, _) | Order::Look(_, _) | Order::Rest(_) => {}
         }
         Ok(())
-    }
-
-    fn say(&self, report: &Report) -> io::Result<()> {
-        let bytes = postcard::to_allocvec(report).map_err(io::Error::other)?;
-        loop {
-            match raw::send(self.orders.as_fd(), &bytes, &[]) {
-                Ok(_) => return Ok(()),
-                // PID 1 is busy: nothing of what it is told may be lost.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut writable = [PollFd::new(self.orders.as_fd(), PollFlags::POLLOUT)];
-                    match poll(&mut writable, PollTimeout::NONE) {
-                        Ok(_) | Err(Errno::EINTR) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Computes anew when a timer is due, and says so.
@@ -127,7 +103,7 @@ impl<'o> Clock<'o> {
             if self.look_up(now, &name).is_none() {
                 let file = file_of(&name);
                 self.timers.remove(&run);
-                return self.say(&Report::Broken(run, file, libc::ENOENT));
+                return self.link.say(&Report::Broken(run, file, libc::ENOENT));
             }
         }
         let zones = &self.zones;
@@ -138,7 +114,7 @@ impl<'o> Clock<'o> {
         let zone = |name: &ZoneName| zones.get(name).and_then(|(_, zone)| zone.as_ref());
         kept.due = timer.due(wall, history, zone, seed);
         let report = Report::Due(run, kept.due, history.fired_wall);
-        self.say(&report)
+        self.link.say(&report)
     }
 
     fn look_up(&mut self, now: Time, name: &ZoneName) -> Option<&Zone> {
@@ -170,7 +146,7 @@ impl<'o> Clock<'o> {
             if let Some(stamp) = kept.alarm.stamp.clone() {
                 self.stamp(&stamp, wall);
             }
-            self.say(&Report::Fired(run, wall))?;
+            self.link.say(&Report::Fired(run, wall))?;
             self.renew(run)?;
         }
         Ok(())
@@ -203,7 +179,7 @@ impl<'o> Clock<'o> {
             PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
         });
         let mut fds = [
-            PollFd::new(self.orders.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.link.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.wall.as_fd(), PollFlags::POLLIN),
         ];
         match poll(&mut fds, timeout) {

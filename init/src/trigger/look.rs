@@ -1,9 +1,9 @@
 //! One path of a path unit: what is to be watched for it, what an event means, whether
 //! there is a reason to fire. Runs in the lookout of paths.
 
+use groundstate_units::glob::matches_file;
 use groundstate_units::time::Time;
 use groundstate_units::trigger::Look;
-use groundstate_units::trigger::glob::matches;
 use nix::sys::inotify::AddWatchFlags;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -192,7 +192,7 @@ impl Aimed {
                 }
                 let Ok(entries) = fs::read_dir(&dir) else { continue };
                 for entry in entries.flatten().take(DIRECTORIES * 64) {
-                    if matches(pattern, &entry.file_name().to_string_lossy()) {
+                    if matches_file(pattern, &entry.file_name().to_string_lossy()) {
                         next.push(entry.path());
                     }
                 }

@@ -3,16 +3,18 @@
 
 use super::message::{MESSAGE, Order, Report};
 use super::{clock, watcher};
+use crate::journal::carried;
 use crate::limit;
-use crate::sys::{Pid, process, socket as raw};
+use crate::sys::{Pid, process, signal, socket as raw};
 use groundstate_units::time::Time;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// What a lookout is for. One process each: a path on a dead file system stops no clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Post {
     /// Timers.
     Clock,
@@ -24,14 +26,24 @@ impl Post {
     pub(super) const ALL: [Post; 2] = [Post::Clock, Post::Paths];
 }
 
+#[derive(Serialize, Deserialize)]
 struct Link {
+    #[serde(with = "carried::pid")]
     pid: Pid,
+    #[serde(with = "carried")]
     socket: OwnedFd,
     since: Time,
     unsent: VecDeque<Vec<u8>>,
+    /// It has not taken orders for so long that it is to be replaced.
+    given_up: bool,
 }
 
+/// An order is longer than a message can be.
+#[derive(Debug)]
+pub(super) struct TooLong;
+
 /// See the module.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Lookout {
     post: Post,
     link: Option<Link>,
@@ -47,6 +59,10 @@ impl Lookout {
 
     pub(super) fn is_there(&self) -> bool {
         self.link.is_some()
+    }
+
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.link.as_ref().map(|link| link.socket.as_fd())
     }
 
     pub(super) fn is(&self, pid: Pid) -> bool {
@@ -66,7 +82,8 @@ impl Lookout {
         });
         match begun {
             Ok((pid, socket)) => {
-                let link = Link { pid, socket, since: now, unsent: VecDeque::new() };
+                let unsent = VecDeque::new();
+                let link = Link { pid, socket, since: now, unsent, given_up: false };
                 Ok(self.link.insert(link).socket.as_fd())
             }
             Err(error) => {
@@ -97,16 +114,25 @@ impl Lookout {
         (self.link, self.start_at) = (None, None);
     }
 
-    /// Sent now, or when it takes it. False: it can not be sent at all.
-    pub(super) fn order(&mut self, order: &Order) -> bool {
-        let Some(link) = &mut self.link else { return true };
-        let Ok(bytes) = postcard::to_allocvec(order) else { return false };
-        if bytes.len() > MESSAGE || link.unsent.len() >= limit::LOOKOUT_UNSENT {
-            return false;
+    /// Sent now, or when it takes it. Where there is no lookout, or one that takes nothing any
+    /// more, the next one is told everything anew.
+    pub(super) fn order(&mut self, order: &Order) -> Result<(), TooLong> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let bytes = postcard::to_allocvec(order).map_err(|_| TooLong)?;
+        if bytes.len() > MESSAGE {
+            return Err(TooLong);
         }
-        link.unsent.push_back(bytes);
-        self.flush();
-        true
+        if link.unsent.len() >= limit::LOOKOUT_UNSENT {
+            link.given_up = true;
+            link.unsent = VecDeque::new();
+            // Its end is noticed when it is reaped.
+            let _ = signal::kill(link.pid, 9);
+        }
+        if !link.given_up {
+            link.unsent.push_back(bytes);
+            self.flush();
+        }
+        Ok(())
     }
 
     /// Sends what waits, as far as it is taken.
@@ -135,5 +161,32 @@ impl Lookout {
                 return Some(report);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::wait;
+    use groundstate_units::machine::event::RunId;
+
+    #[test]
+    fn one_that_takes_no_orders_is_given_up_and_nothing_grows() {
+        let (ours, theirs) = raw::pair().unwrap();
+        let pid = process::fork(&[theirs.as_fd()], || {
+            loop {
+                nix::unistd::pause();
+            }
+        });
+        let (pid, since) = (pid.unwrap(), Time::ZERO);
+        let link = Link { pid, socket: ours, since, unsent: VecDeque::new(), given_up: false };
+        let mut lookout = Lookout { link: Some(link), ..Lookout::new(Post::Paths) };
+        for number in 0..2 * limit::LOOKOUT_UNSENT as u64 {
+            lookout.order(&Order::Rest(RunId(number))).unwrap();
+        }
+        assert_eq!(lookout.link.as_ref().unwrap().unsent.len(), 0);
+        wait::await_end(pid).unwrap();
+        lookout.ended(Time::ZERO, true);
+        assert!(lookout.start_at.is_some(), "it is replaced");
     }
 }

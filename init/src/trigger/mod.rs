@@ -8,6 +8,8 @@
 //! ([`Machine::awaits`](groundstate_units::machine::Machine::awaits)).
 
 mod clock;
+mod connection;
+mod link;
 mod listening;
 mod look;
 mod lookout;
@@ -22,19 +24,26 @@ mod way;
 
 use crate::event_loop::Init;
 use crate::sys::Pid;
+use connection::Connection;
 use groundstate_units::generation::Unit;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
+use groundstate_units::name::Name;
 use groundstate_units::spec::Kind;
 use groundstate_units::time::Time;
 use groundstate_units::trigger::Trigger;
 use listening::Listening;
 use lookout::{Lookout, Post};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
 use opening::Opening;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::AsRawFd;
 use watched::Watched;
 
 /// What a token of the poll stands for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Subject {
     /// The answer of the child that opens a unit's sockets.
     Opening(RunId),
@@ -45,15 +54,20 @@ enum Subject {
 }
 
 /// All of them.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Triggers {
     opening: BTreeMap<RunId, Opening>,
     listening: BTreeMap<RunId, Listening>,
     watched: BTreeMap<RunId, Watched>,
+    /// Accepted connections, by the unit that serves each.
+    connections: BTreeMap<Name, Connection>,
     clock: Lookout,
     paths: Lookout,
     /// Chance, of this life of init.
     seed: u64,
     by_token: BTreeMap<usize, Subject>,
+    /// Lookouts that may have more to say than was heard in one turn.
+    unheard: BTreeSet<Post>,
     /// Which sockets are to be polled may have changed.
     pub(crate) unsettled: bool,
     /// When the next trigger that fired too often has rested.
@@ -68,10 +82,12 @@ impl Triggers {
             opening: BTreeMap::new(),
             listening: BTreeMap::new(),
             watched: BTreeMap::new(),
+            connections: BTreeMap::new(),
             clock: Lookout::new(Post::Clock),
             paths: Lookout::new(Post::Paths),
             seed: groundstate_units::assembly::hash(&seed.to_le_bytes()),
             by_token: BTreeMap::new(),
+            unheard: BTreeSet::new(),
             unsettled: false,
             rested_at: None,
         }
@@ -83,6 +99,11 @@ impl Triggers {
         [self.rested_at].into_iter().chain(starts).flatten().min()
     }
 
+    /// Somebody is to be heard without the poll having to say so.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.unheard.is_empty()
+    }
+
     fn lookout(&mut self, post: Post) -> &mut Lookout {
         match post {
             Post::Clock => &mut self.clock,
@@ -92,6 +113,36 @@ impl Triggers {
 
     fn rests_until(&mut self, until: Time) {
         self.rested_at = Some(self.rested_at.map_or(until, |at| at.min(until)));
+    }
+}
+
+impl Triggers {
+    /// The same descriptors in an init that has gone on as another image.
+    pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
+        self.unsettled = true;
+        for (token, subject) in &self.by_token {
+            let (fd, interest) = match subject {
+                Subject::Opening(run) => {
+                    let opening = self.opening.get(run);
+                    (opening.map(Opening::descriptor), Interest::READABLE)
+                }
+                Subject::Listening(run) => {
+                    let listening = self.listening.get(run);
+                    (listening.and_then(|one| one.polled(*token)), Interest::READABLE)
+                }
+                Subject::Lookout(post) => {
+                    let lookout = match post {
+                        Post::Clock => &self.clock,
+                        Post::Paths => &self.paths,
+                    };
+                    (lookout.descriptor(), Interest::READABLE | Interest::WRITABLE)
+                }
+            };
+            if let Some(fd) = fd {
+                registry.register(&mut SourceFd(&fd.as_raw_fd()), Token(*token), interest)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -145,7 +196,9 @@ impl Init {
     /// A child was reaped. False: it was not one of the triggers'.
     pub(crate) fn trigger_child_ended(&mut self, pid: Pid) -> bool {
         let opening = self.triggers.opening.iter().find(|(_, opening)| opening.pid == pid);
-        let Some(run) = opening.map(|(run, _)| *run) else { return self.lookout_ended(pid) };
+        let Some(run) = opening.map(|(run, _)| *run) else {
+            return self.flush_ended(pid) || self.lookout_ended(pid);
+        };
         self.opener_ended(run);
         true
     }
@@ -156,6 +209,7 @@ impl Init {
         if self.triggers.rested_at.take_if(|at| *at <= now).is_some() {
             self.triggers.unsettled = true;
         }
+        self.hear_lookouts();
         self.lookouts_due();
     }
 

@@ -15,10 +15,11 @@ use nix::sys::socket::{
     connect, listen,
 };
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, umask};
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, mkfifo, symlinkat, unlinkat};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Where it broke off.
 pub(super) struct Broken {
@@ -256,6 +257,10 @@ impl Opener<'_> {
         if kind != SFlag::S_IFCHR && kind != SFlag::S_IFREG {
             return Err(Errno::EEXIST.into());
         }
+        // PID 1 asks it whether there is something to read: it has to answer.
+        if fstatfs(&opened)?.filesystem_type() == FUSE_SUPER_MAGIC {
+            return Err(Errno::ENOTSUP.into());
+        }
         blocking(&opened)?;
         Ok(opened)
     }
@@ -290,8 +295,8 @@ fn scope_number(scope: &str) -> io::Result<u32> {
     number.ok_or_else(|| Errno::ENODEV.into())
 }
 
-/// Throws away what waits in the descriptors: `socket-flush`. Never waits.
-pub(super) fn flush(one: &Listen, opened: &OwnedFd) {
+/// Throws away what waits in a descriptor: `socket-flush`. In a child of its own.
+pub(super) fn flush(one: &Listen, opened: BorrowedFd<'_>) {
     const MOST: usize = 1_024;
     let flags = fcntl(opened, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
     let Ok(flags) = flags else { return };
@@ -301,7 +306,7 @@ pub(super) fn flush(one: &Listen, opened: &OwnedFd) {
     let mut buffer = [0; 4_096];
     for _ in 0..MOST {
         let more = if one.sort.connects() {
-            raw::accept(opened.as_fd()).map(drop)
+            raw::accept(opened).map(drop)
         } else {
             match nix::unistd::read(opened, &mut buffer) {
                 // A datagram may be empty; the end of a file is one.

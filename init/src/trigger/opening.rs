@@ -3,6 +3,8 @@
 use super::open::{self, Broken};
 use super::{Subject, listening::Listening};
 use crate::event_loop::Init;
+use crate::foreign::Foreign;
+use crate::journal::carried;
 use crate::limit;
 use crate::sys::{Pid, process, signal, socket as raw};
 use groundstate_units::machine::event::{Event, RunId, Stage};
@@ -11,9 +13,9 @@ use groundstate_units::spec::Ids;
 use groundstate_units::trigger::Socket;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use serde::{Deserialize, Serialize};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::rc::Rc;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// What the child says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,10 +27,13 @@ enum Answer {
 }
 
 /// One unit's sockets.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Opening {
     unit: Name,
     socket: Socket,
+    #[serde(with = "carried::pid")]
     pub(super) pid: Pid,
+    #[serde(with = "carried")]
     answers: OwnedFd,
     token: usize,
     answered: bool,
@@ -37,6 +42,10 @@ pub(super) struct Opening {
 }
 
 impl Opening {
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.answers.as_fd()
+    }
+
     pub(super) fn give_up(&mut self) {
         self.given_up = true;
         // It has ended already, or its end is about to be reaped.
@@ -87,6 +96,7 @@ impl Init {
         }
         let mut buffer = [0; 8192];
         let Ok(got) = raw::receive(opening.answers.as_fd(), &mut buffer) else { return };
+        let fds: Vec<_> = Foreign::all(got.fds).into_iter().map(Foreign::kept).collect();
         if got.length == 0 {
             return;
         }
@@ -94,12 +104,14 @@ impl Init {
         let answer = buffer.get(..got.length).and_then(|bytes| postcard::from_bytes(bytes).ok());
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
         match answer {
-            Some(Answer::Opened) if got.fds.len() == socket.listen.len() => {
+            Some(Answer::Opened) if fds.len() == socket.listen.len() => {
                 let held: usize = self.triggers.listening.values().map(Listening::len).sum();
-                if held.saturating_add(got.fds.len()) > limit::SOCKETS {
+                if held.saturating_add(fds.len()) > limit::SOCKETS {
                     return self.trigger_failed(run, Stage::Listen, libc::EMFILE, unit.to_string());
                 }
-                let fds = got.fds.into_iter().map(Rc::new).collect();
+                if socket.accept && !fds.iter().all(never_waits) {
+                    return self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
+                }
                 let listening = Listening::new(unit, run, socket, fds);
                 self.triggers.listening.insert(run, listening);
                 self.triggers.unsettled = true;
@@ -124,6 +136,12 @@ impl Init {
             self.trigger_failed(run, Stage::Listen, libc::EIO, opening.unit.to_string());
         }
     }
+}
+
+/// PID 1 accepts itself: it must never wait for a connection that is gone again.
+fn never_waits(fd: &Foreign) -> bool {
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
+    flags.is_ok_and(|flags| fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).is_ok())
 }
 
 /// The child's whole life.

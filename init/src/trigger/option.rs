@@ -7,6 +7,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 const SOCKET: i32 = libc::SOL_SOCKET;
 
@@ -85,9 +86,46 @@ pub(super) fn after_bind(opened: &OwnedFd, socket: &Socket, sort: Sort) -> io::R
     if let Some(mark) = socket.mark {
         set_option(fd, SOCKET, libc::SO_MARK, mark.cast_signed())?;
     }
-    if let Some(span) = socket.defer_accept.filter(|_| tcp) {
-        let seconds = i32::try_from(span.as_secs()).unwrap_or(i32::MAX).max(1);
-        set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)?;
+    if tcp {
+        of_tcp(opened, socket)?;
+    }
+    of_ip(opened, socket, family)
+}
+
+/// Of TCP. Connections take them over from the socket they came by.
+fn of_tcp(opened: &OwnedFd, socket: &Socket) -> io::Result<()> {
+    let seconds = |span: Duration| i32::try_from(span.as_secs()).unwrap_or(i32::MAX).max(1);
+    let numbers = [
+        (socket.keepalive_time.map(seconds), libc::TCP_KEEPIDLE),
+        (socket.keepalive_interval.map(seconds), libc::TCP_KEEPINTVL),
+        (socket.keepalive_probes.and_then(|count| i32::try_from(count).ok()), libc::TCP_KEEPCNT),
+        (socket.defer_accept.map(seconds), libc::TCP_DEFER_ACCEPT),
+    ];
+    for (value, name) in numbers {
+        if let Some(value) = value {
+            set_option(opened.as_fd(), libc::IPPROTO_TCP, name, value)?;
+        }
+    }
+    match &socket.congestion {
+        Some(name) => Ok(setsockopt(opened, sockopt::TcpCongestion, &OsString::from(name))?),
+        None => Ok(()),
+    }
+}
+
+/// Of IP. A socket of IPv6 may have connections of both.
+fn of_ip(opened: &OwnedFd, socket: &Socket, family: i32) -> io::Result<()> {
+    let (v4, v6) = (libc::IPPROTO_IP, libc::IPPROTO_IPV6);
+    for (value, level, name) in [
+        (socket.tos, v4, libc::IP_TOS),
+        (socket.ttl, v4, libc::IP_TTL),
+        (socket.tos, v6, libc::IPV6_TCLASS),
+        (socket.ttl, v6, libc::IPV6_UNICAST_HOPS),
+    ] {
+        let is_known = family == libc::AF_INET6 || family == libc::AF_INET && level == v4;
+        if let Some(value) = value.and_then(|value| i32::try_from(value).ok()).filter(|_| is_known)
+        {
+            set_option(opened.as_fd(), level, name, value)?;
+        }
     }
     Ok(())
 }
@@ -108,7 +146,7 @@ fn buffer(opened: &OwnedFd, size: Option<u64>, force: i32, ask: i32) -> io::Resu
 
 /// A FIFO's size, as far as the system allows it (F_SETPIPE_SZ of fcntl(2)).
 pub(super) fn pipe(opened: &OwnedFd, socket: &Socket) {
-    if let Some(size) = socket.receive_buffer.and_then(|size| i32::try_from(size).ok()) {
+    if let Some(size) = socket.pipe_size.and_then(|size| i32::try_from(size).ok()) {
         let _ = nix::fcntl::fcntl(opened, nix::fcntl::FcntlArg::F_SETPIPE_SZ(size));
     }
 }

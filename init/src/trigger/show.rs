@@ -2,10 +2,14 @@
 
 use super::watched::Aim;
 use crate::event_loop::Init;
-use groundstate_units::control::answer::{SCHEMA, SocketStatus, Sockets, TimerStatus, Timers};
-use groundstate_units::generation::{Unit, UnitId};
+use groundstate_units::control::answer::{
+    Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,
+};
+use groundstate_units::generation::{Dependency, Unit, UnitId};
+use groundstate_units::import::systemd::UnitName;
+use groundstate_units::limit;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::spec::Kind;
+use groundstate_units::spec::{DependencyKind, Kind};
 use groundstate_units::trigger::Trigger;
 use groundstate_units::trigger::timer::Due;
 use groundstate_units::view::Facts;
@@ -30,6 +34,11 @@ impl Init {
     }
 
     fn target_of(&self, unit: &Unit) -> Option<String> {
+        let accepts = |edge: &&Dependency| edge.kind == DependencyKind::Accepts;
+        if let Some(place) = unit.dependencies.iter().find(accepts) {
+            let target = self.machine.generation().target(place.target)?;
+            return Some(UnitName::of(target.name.as_str()).template()?.to_string());
+        }
         Some(self.machine.generation().target(unit.activates?)?.name.to_string())
     }
 
@@ -55,9 +64,12 @@ impl Init {
     }
 
     pub(crate) fn show_sockets(&self) -> Sockets {
+        let facts = self.shown_by();
         let socket = |(id, unit): (UnitId, &Unit)| {
+            let mut most = None;
             let listen = match Trigger::decode(&unit.run) {
                 Some(Trigger::Socket(socket)) => {
+                    most = socket.accept.then_some(socket.max_connections.min(limit::PLACES));
                     socket.listen.iter().map(|one| format!("{} {one}", one.sort.as_str())).collect()
                 }
                 Some(Trigger::Timer(_) | Trigger::Path(_)) | None => Vec::new(),
@@ -68,7 +80,14 @@ impl Init {
                 state: self.machine.state(id),
                 listen,
                 waits: listening.is_some_and(|listening| listening.is_polled()),
+                rests_until: listening
+                    .and_then(|listening| listening.rests(facts.now))
+                    .map(|until| facts.wall_of(until)),
                 activates: self.target_of(unit),
+                accepts: most.map(|most| match listening {
+                    Some(listening) => self.show_accepts(listening, most),
+                    None => Accepts { most, ..Accepts::default() },
+                }),
             }
         };
         Sockets { schema: SCHEMA, sockets: self.triggers_of(Kind::Socket).map(socket).collect() }
@@ -78,7 +97,13 @@ impl Init {
     pub(crate) fn trigger_words(&self, facts: &Facts) -> BTreeMap<RunId, String> {
         let mut words = BTreeMap::new();
         for (run, listening) in &self.triggers.listening {
-            words.insert(*run, listening.words());
+            words.insert(*run, listening.words(self.now, |at| facts.wall_of(at)));
+        }
+        for (place, peer) in self.peers() {
+            let unit = self.machine.generation().find_unit(place.as_str());
+            if let Some(run) = unit.and_then(|unit| self.machine.run(unit)) {
+                words.insert(run, format!("serves {peer}"));
+            }
         }
         for (run, watched) in &self.triggers.watched {
             let said = match &watched.aim {
@@ -89,7 +114,13 @@ impl Init {
                 Aim::Paths(watch, _) => {
                     let paths: Vec<&str> =
                         watch.looks.iter().map(|(_, path)| path.as_str()).collect();
-                    format!("watches {}", paths.join(", "))
+                    match watched.flood.rests_until(self.now) {
+                        Some(until) => {
+                            let until = facts.wall_of(until);
+                            format!("rests until {until}, watches {}", paths.join(", "))
+                        }
+                        None => format!("watches {}", paths.join(", ")),
+                    }
                 }
             };
             words.insert(*run, said);

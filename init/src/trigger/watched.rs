@@ -5,6 +5,7 @@ use super::message::{Alarm, Order, Report};
 use super::{Subject, Triggers};
 use crate::clock;
 use crate::event_loop::Init;
+use crate::limit;
 use crate::sys::Pid;
 use crate::voice::Level;
 use groundstate_units::machine::action::Note;
@@ -16,9 +17,11 @@ use groundstate_units::trigger::timer::{Due, History, micros};
 use groundstate_units::trigger::{Timer, Watch};
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
+use serde::{Deserialize, Serialize};
 use std::os::fd::AsRawFd;
 
 /// What one of them waits for.
+#[derive(Serialize, Deserialize)]
 pub(super) enum Aim {
     /// A timer, with its past.
     Timer(Box<Timer>, Box<History>),
@@ -27,10 +30,11 @@ pub(super) enum Aim {
 }
 
 /// One of them.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Watched {
     pub(super) unit: Name,
     pub(super) aim: Aim,
-    flood: Flood,
+    pub(super) flood: Flood,
     /// Of a timer.
     pub(super) due: Due,
 }
@@ -85,7 +89,9 @@ impl Init {
                 let registry = self.poll.registry();
                 // Unwatched, it is heard when its end is noticed.
                 let _ = registry.register(&mut SourceFd(&source), Token(token), both);
-                self.triggers.by_token.insert(token, Subject::Lookout(post));
+                let all = &mut self.triggers.by_token;
+                all.retain(|_, subject| !matches!(subject, Subject::Lookout(of) if *of == post));
+                all.insert(token, Subject::Lookout(post));
             }
             Err(error) => {
                 return self.say(
@@ -117,10 +123,19 @@ impl Init {
             }
         };
         self.triggers.unsettled = true;
-        if !self.triggers.lookout(post).order(&order) {
-            let path = self.triggers.watched.get(&run).map(|one| one.unit.to_string());
-            self.trigger_failed(run, Stage::Listen, libc::E2BIG, path.unwrap_or_default());
+        self.order(post, run, &order);
+    }
+
+    /// What can not be told its lookout is not watched: it has failed.
+    fn order(&mut self, post: Post, run: RunId, order: &Order) {
+        if self.triggers.lookout(post).order(order).is_ok() {
+            return;
         }
+        let Some(unit) = self.triggers.watched.get(&run).map(|one| one.unit.to_string()) else {
+            return;
+        };
+        self.stop_watching(run);
+        self.trigger_failed(run, Stage::Listen, libc::E2BIG, unit);
     }
 
     /// It ends. False: it is none of these.
@@ -130,7 +145,7 @@ impl Init {
         if self.triggers.watched_at(post).is_empty() {
             self.triggers.lookout(post).dismiss();
         } else {
-            self.triggers.lookout(post).order(&Order::End(run));
+            self.order(post, run, &Order::End(run));
         }
         true
     }
@@ -138,9 +153,22 @@ impl Init {
     /// The lookout has said something, or takes more.
     pub(super) fn lookout_ready(&mut self, post: Post) {
         self.triggers.lookout(post).flush();
-        while let Some(report) = self.triggers.lookout(post).hear() {
+        self.hear_lookout(post, limit::REPORTS_A_TURN);
+    }
+
+    /// Those that said more than a turn's share in the last turn.
+    pub(super) fn hear_lookouts(&mut self) {
+        for post in std::mem::take(&mut self.triggers.unheard) {
+            self.hear_lookout(post, limit::REPORTS_A_TURN);
+        }
+    }
+
+    fn hear_lookout(&mut self, post: Post, most: usize) {
+        for _ in 0..most {
+            let Some(report) = self.triggers.lookout(post).hear() else { return };
             self.reported(report);
         }
+        self.triggers.unheard.insert(post);
     }
 
     fn reported(&mut self, report: Report) {
@@ -187,7 +215,8 @@ impl Init {
     pub(super) fn lookout_ended(&mut self, pid: Pid) -> bool {
         for post in Post::ALL {
             if self.triggers.lookout(post).is(pid) {
-                self.lookout_ready(post);
+                // It says no more than its socket holds.
+                self.hear_lookout(post, usize::MAX);
                 let now = self.now;
                 let needed = !self.triggers.watched_at(post).is_empty();
                 self.triggers.lookout(post).ended(now, needed);
@@ -221,7 +250,7 @@ impl Init {
             if *looking != look {
                 *looking = look;
                 let order = if look { Order::Look(run, since) } else { Order::Rest(run) };
-                self.triggers.lookout(Post::Paths).order(&order);
+                self.order(Post::Paths, run, &order);
             }
             if let Some(until) = rests_until {
                 self.triggers.rests_until(until);
@@ -252,10 +281,10 @@ impl Init {
             } else {
                 history.unit_inactive = Some(self.now);
             }
-            orders.push(Order::Past(*run, (**history).clone()));
+            orders.push((*run, Order::Past(*run, (**history).clone())));
         }
-        for order in orders {
-            self.triggers.lookout(Post::Clock).order(&order);
+        for (run, order) in orders {
+            self.order(Post::Clock, run, &order);
         }
     }
 }

@@ -5,12 +5,12 @@
 //! It tells PID 1 of a reason only after it was told to look; a reason that is a state (a
 //! path exists) is looked for then, one that is a change counts from then on.
 
+use super::link::{Heard, Link};
 use super::look::{Aimed, Role, Seen};
-use super::message::{MESSAGE, Order, Report};
+use super::message::{Order, Report};
 use super::way;
 use crate::clock;
 use crate::limit;
-use crate::sys::{process, socket as raw};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::time::Time;
 use groundstate_units::trigger::{Look, Watch};
@@ -24,14 +24,12 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// The whole life of the process.
 pub(super) fn run(orders: &OwnedFd) -> u8 {
-    let _ = process::set_name(c"groundstate-eye");
-    let _ = process::die_with_parent(9);
-    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    let link = Link::begin(c"groundstate-eye", orders);
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
     let inotify = Inotify::init(flags).ok();
     let polling = inotify.is_none();
     let watcher =
-        Watcher { orders, inotify, polling, runs: BTreeMap::new(), watches: BTreeMap::new() };
+        Watcher { link, inotify, polling, runs: BTreeMap::new(), watches: BTreeMap::new() };
     u8::from(watcher.run().is_err())
 }
 
@@ -46,7 +44,7 @@ struct Watching {
 type Purpose = (RunId, usize, Role);
 
 struct Watcher<'o> {
-    orders: &'o OwnedFd,
+    link: Link<'o>,
     inotify: Option<Inotify>,
     /// Something can not be watched: all is looked at from time to time.
     polling: bool,
@@ -57,18 +55,12 @@ struct Watcher<'o> {
 impl Watcher<'_> {
     /// Until PID 1 closes its end.
     fn run(mut self) -> io::Result<()> {
-        let mut buffer = vec![0; MESSAGE];
         loop {
             loop {
-                let got = match raw::receive(self.orders.as_fd(), &mut buffer) {
-                    Ok(got) if got.length == 0 => return Ok(()),
-                    Ok(got) => got,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(error),
-                };
-                let bytes = buffer.get(..got.length).unwrap_or_default();
-                if let Ok(order) = postcard::from_bytes(bytes) {
-                    self.obey(order)?;
+                match self.link.hear()? {
+                    Heard::Order(order) => self.obey(order)?,
+                    Heard::Silence => break,
+                    Heard::End => return Ok(()),
                 }
             }
             self.events()?;
@@ -82,7 +74,7 @@ impl Watcher<'_> {
         } else {
             PollTimeout::NONE
         };
-        let mut fds = vec![PollFd::new(self.orders.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
         if let Some(inotify) = &self.inotify {
             fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
         }
@@ -125,7 +117,7 @@ impl Watcher<'_> {
                 }
                 if let Err(error) = way::directory(path, Some(watch.directory_mode)) {
                     let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                    return self.say(&Report::Broken(run, path.clone(), errno));
+                    return self.link.say(&Report::Broken(run, path.clone(), errno));
                 }
             }
         }
@@ -133,23 +125,6 @@ impl Watcher<'_> {
         self.runs.insert(run, Watching { aims, looking: None });
         self.renew(run);
         Ok(())
-    }
-
-    fn say(&self, report: &Report) -> io::Result<()> {
-        let bytes = postcard::to_allocvec(report).map_err(io::Error::other)?;
-        loop {
-            match raw::send(self.orders.as_fd(), &bytes, &[]) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut writable = [PollFd::new(self.orders.as_fd(), PollFlags::POLLOUT)];
-                    match poll(&mut writable, PollTimeout::NONE) {
-                        Ok(_) | Err(Errno::EINTR) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     fn forget_watches_of(&mut self, run: RunId) {
@@ -212,7 +187,7 @@ impl Watcher<'_> {
             return Ok(());
         }
         watching.looking = None;
-        self.say(&Report::Fired(run, 0))
+        self.link.say(&Report::Fired(run, 0))
     }
 
     fn events(&mut self) -> io::Result<()> {

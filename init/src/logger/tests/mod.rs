@@ -101,7 +101,7 @@ impl Init {
             tag: String::new(),
             run: RunId(run),
             unit: name(unit),
-            targets: vec![name(&format!("{unit}-target"))],
+            targets: [name(&format!("{unit}-target"))].into(),
             log: Log::File,
             ready_grep: ready_grep.map(str::to_string),
         };

@@ -2,10 +2,11 @@
 
 use groundstate_units::machine::event::Event;
 use groundstate_units::spec::{ExecLine, Run};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Which line of the unit a process runs. Counted from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Part {
     /// exec-condition.
     Condition(usize),
@@ -71,7 +72,7 @@ pub(crate) enum Whom {
 }
 
 /// What a run waits for in time, besides what the machine waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Alarm {
     /// Others start first.
     Idle,

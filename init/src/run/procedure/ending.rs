@@ -240,7 +240,7 @@ impl Procedure {
         let by_exit = match self.exit {
             None if self.failure.is_some() => "resources",
             None | Some(Exit::Code(0)) => "success",
-            Some(exit) if self.success.lists(exit) => "success",
+            Some(exit) if self.live.success_status.lists(exit) => "success",
             // Asked to end, it ended by that.
             Some(Exit::Signal { signal: HUP | 2 | 13 | TERM, .. }) if self.stopping => "success",
             Some(Exit::Code(_)) => "exit-code",
@@ -274,7 +274,7 @@ impl Procedure {
     }
 
     fn is_success(&self, exit: Exit) -> bool {
-        exit == Exit::Code(0) || self.success.lists(exit)
+        exit == Exit::Code(0) || self.live.success_status.lists(exit)
     }
 
     fn has_last_work(&self) -> bool {
@@ -356,8 +356,8 @@ impl Procedure {
             return vec![Deed::Tell(Event::Ended(self.run, exit))];
         }
         let told = match (self.skipped.take(), self.failure.take()) {
-            (Some(condition), _) => Event::Skipped(self.run, condition),
-            (None, Some(failure)) => Event::StartFailed(self.run, failure),
+            (Some(condition), _) => Event::Skipped(self.run, condition.into()),
+            (None, Some(failure)) => Event::StartFailed(self.run, *failure),
             (None, None) => Event::Gone(self.run),
         };
         vec![Deed::Tell(told), Deed::Forget]

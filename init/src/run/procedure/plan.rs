@@ -3,9 +3,10 @@
 
 use super::Part;
 use groundstate_units::spec::{Kind, Particular, Prefixes, Run};
+use serde::{Deserialize, Serialize};
 
 /// Lines of each key, counted; and what hangs on them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub(super) kind: Kind,
     /// A oneshot's stop waits until it is stopped.

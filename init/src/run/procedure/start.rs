@@ -99,7 +99,7 @@ impl Procedure {
     /// The line's program could not be executed. Its process, if any, has ended.
     pub(crate) fn not_executed(&mut self, part: Part, failure: ExecFailure) -> Deeds {
         if failure.stage == Stage::Condition {
-            self.skipped = Some(failure.path);
+            self.skipped = Some(failure.path.into());
             self.step = Step::Up;
             (self.last, self.cleaned) = (usize::MAX, true);
             return vec![Deed::Look];
@@ -113,7 +113,7 @@ impl Procedure {
                 self.protocol(format!("{}: {}", failure.stage.as_str(), failure.path))
             }
             Part::Condition(_) | Part::Pre(_) | Part::Start(_) => {
-                self.failure = Some(failure);
+                self.failure = Some(Box::new(failure));
                 self.main_alive = false;
                 self.step = Step::Up;
                 vec![Deed::Kill, Deed::Look]
@@ -162,12 +162,12 @@ impl Procedure {
                 let number = n.saturating_add(1);
                 let one = !self.plan.has(Part::Condition(1));
                 let which = if one { String::new() } else { format!(" {number}") };
-                self.skipped = Some(format!("exec-condition{which}"));
+                self.skipped = Some(format!("exec-condition{which}").into());
                 self.result = Some("exec-condition");
                 self.step = Step::Up;
                 vec![Deed::Look]
             }
-            _ if self.success.lists(exit) => {
+            _ if self.live.success_status.lists(exit) => {
                 self.protocol(format!("{} ended with {exit:?}", part.key()))
             }
             _ => self.told_exit(exit),
@@ -175,7 +175,7 @@ impl Procedure {
     }
 
     fn start_ended(&mut self, n: usize, exit: Exit) -> Deeds {
-        let well = exit == Exit::Code(0) || self.success.lists(exit);
+        let well = exit == Exit::Code(0) || self.live.success_status.lists(exit);
         match self.plan.kind {
             Kind::Oneshot if well && self.plan.has(Part::Start(n + 1)) && !self.stopping => {
                 self.next(Some(Part::Start(n)))

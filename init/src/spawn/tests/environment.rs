@@ -64,6 +64,7 @@ fn the_nearer_word_wins() {
                 place: None,
                 take_terminal: false,
                 is_awaited: false,
+                begun: None,
             };
             let prepared = Prepared::new(request).unwrap();
             let child = Spawner::with(way).unwrap().spawn(prepared).unwrap();
@@ -135,6 +136,7 @@ fn words_come_from_env_files_too() {
             place: None,
             take_terminal: false,
             is_awaited: false,
+            begun: None,
         };
         let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap()).unwrap();
         let mut text = String::new();

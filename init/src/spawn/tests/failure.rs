@@ -59,7 +59,7 @@ fn each_way_an_exec_can_fail_is_told_with_its_errno() {
         exec("/etc/passwd/x", libc::ENOTDIR);
         exec(&empty, libc::ENOEXEC);
         exec(&text, libc::ENOEXEC);
-        exec(&lost, libc::ENOENT);
+        fails(way, &plain, &lost, (Stage::Interpreter, libc::ENOENT, &lost));
         exec(&ring, libc::ELOOP);
     }
     let busy = folder.0.join("busy");

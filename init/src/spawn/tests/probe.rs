@@ -108,6 +108,7 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
             place: None,
             take_terminal: false,
             is_awaited: false,
+            begun: None,
         };
         let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap()).unwrap();
         let mut text = String::new();
@@ -187,7 +188,7 @@ fn no_descriptor_leaks_while_others_are_opened_and_closed() {
             }
         });
         for way in ways() {
-            for _ in 0..100 {
+            for _ in 0..500 {
                 let running = sleeping(way, &plain(), |_| {});
                 assert_eq!(descriptors(running.pid), ["0", "1", "2"], "{way:?}");
             }

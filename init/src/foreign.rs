@@ -1,0 +1,245 @@
+//! Descriptors that others have passed to init: what may be kept, and how the rest is closed.
+//!
+//! close(2) is not always done at once. A file system in user space (fuse(4)) is asked first, and
+//! need not answer; any user may have one, and the sockets of init are open to all. So init
+//! closes nothing itself but what is the kernel's own, pipes and memory: a child that shares its
+//! table of descriptors does (CLONE_FILES). The kernel takes a number out of the table before it
+//! asks anybody, so that the child alone waits.
+//!
+//! The other children of init get copies of its table, and close them: what may wait is not
+//! kept at all ([`Foreign::is_keepable`]). What is done with those that are kept is
+//! [`crate::store`]'s and [`crate::control`]'s.
+
+use crate::journal::carried;
+use crate::limit;
+use crate::mounted;
+use crate::sys::{Pid, memfd, process};
+use nix::fcntl::{FcntlArg, fcntl, readlink};
+use nix::sys::socket::{getsockopt, sockopt};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+
+/// One of them.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Foreign {
+    #[serde(with = "carried")]
+    fd: Rc<OwnedFd>,
+    is_kept: bool,
+}
+
+/// What is to be closed, and who is at it.
+#[derive(Default)]
+struct Closing {
+    /// The process that closes elsewhere; in any other one, its children too, closing may wait.
+    by: Option<Pid>,
+    left: Vec<Rc<OwnedFd>>,
+    children: BTreeSet<Pid>,
+}
+
+thread_local! {
+    static CLOSING: RefCell<Closing> = RefCell::default();
+}
+
+/// From now on this process leaves the closing to children.
+pub(crate) fn begin() {
+    with(|closing| closing.by = Some(nix::unistd::getpid()));
+}
+
+/// A child begins to close what was left since the last time. At the end of each part of a turn
+/// in which something may have been passed: before anything else is cloned.
+pub(crate) fn close_left() {
+    with(|closing| {
+        if closing.left.is_empty() || closing.children.len() >= limit::CLOSERS {
+            return;
+        }
+        let mut free = Vec::new();
+        for fd in std::mem::take(&mut closing.left) {
+            // A child that is on its way to its program may have it still.
+            match Rc::try_unwrap(fd) {
+                Ok(fd) => free.push(fd),
+                Err(fd) => closing.left.push(fd),
+            }
+        }
+        if free.is_empty() {
+            return;
+        }
+        // Whatever waits lets the sockets before it be closed.
+        free.sort_by_key(|fd| !is_socket(fd));
+        match process::close_elsewhere(free) {
+            Ok(pid) => drop(closing.children.insert(pid)),
+            Err(free) => closing.left.extend(free.into_iter().map(Rc::new)),
+        }
+    });
+}
+
+/// A child was reaped. False: it closed nothing.
+pub(crate) fn closer_ended(pid: Pid) -> bool {
+    with(|closing| closing.children.remove(&pid)).unwrap_or(false)
+}
+
+/// So much waits to be closed that nothing more is to be taken.
+pub(crate) fn is_full() -> bool {
+    with(|closing| closing.left.len() >= limit::DESCRIPTORS_LEFT).unwrap_or(false)
+}
+
+/// None: within itself, or at the end of the thread.
+fn with<T>(work: impl FnOnce(&mut Closing) -> T) -> Option<T> {
+    CLOSING.try_with(|closing| closing.try_borrow_mut().ok().map(|mut all| work(&mut all))).ok()?
+}
+
+impl Foreign {
+    /// All that came with one message.
+    pub(crate) fn all(fds: Vec<OwnedFd>) -> Vec<Foreign> {
+        fds.into_iter().map(|fd| Foreign { fd: Rc::new(fd), is_kept: false }).collect()
+    }
+
+    /// It is kept, for a unit. A socket is closed at once from now on: its address is to be free
+    /// when the unit has ended, and what could be queued in it has been looked at by the unit.
+    pub(crate) fn kept(mut self) -> Foreign {
+        self.is_kept = true;
+        self
+    }
+
+    /// The descriptor, for whoever is started with it.
+    pub(crate) fn share(&self) -> Rc<OwnedFd> {
+        self.fd.clone()
+    }
+
+    /// A socket or a pipe. Asked of the descriptor, never of what is behind it.
+    pub(crate) fn has_other_end(&self) -> bool {
+        is_socket(&self.fd) || is_pipe(&self.fd)
+    }
+
+    /// Closing it, or a copy of it, waits for nobody.
+    pub(crate) fn is_keepable(&self) -> bool {
+        is_socket(&self.fd) || is_the_kernels(&self.fd) || is_of_here(&self.fd).unwrap_or(false)
+    }
+}
+
+impl AsFd for Foreign {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if is_the_kernels(&self.fd) || (self.is_kept && is_socket(&self.fd)) {
+            return;
+        }
+        let fd = self.fd.clone();
+        with(|closing| {
+            if closing.by == Some(nix::unistd::getpid()) {
+                closing.left.push(fd);
+            }
+        });
+    }
+}
+
+fn is_socket(fd: &OwnedFd) -> bool {
+    getsockopt(fd, sockopt::SockType).is_ok()
+}
+
+fn is_pipe(fd: &OwnedFd) -> bool {
+    fcntl(fd, FcntlArg::F_GETPIPE_SZ).is_ok()
+}
+
+fn is_the_kernels(fd: &OwnedFd) -> bool {
+    is_pipe(fd) || memfd::is_memory(fd)
+}
+
+/// It is of a file system of this machine, or of none. None: that can not be told.
+///
+/// fstat(2) and fstatfs(2) would ask the file system itself; /proc asks nobody.
+fn is_of_here(fd: &OwnedFd) -> Option<bool> {
+    let number = fd.as_raw_fd();
+    let name = readlink(format!("/proc/self/fd/{number}").as_str()).ok()?;
+    if !name.as_bytes().starts_with(b"/") {
+        // anon_inode:[eventfd], net:[4026531840] and their like.
+        return Some(true);
+    }
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+    let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
+    mounted::is_of_here(&mounted::table()?, mount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::wait;
+    use nix::sys::socket::setsockopt;
+    use std::fs::File;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    fn foreign(fd: impl Into<OwnedFd>) -> Foreign {
+        Foreign::all(vec![fd.into()]).remove(0)
+    }
+
+    fn is_open(number: i32) -> bool {
+        std::path::Path::new(&format!("/proc/self/fd/{number}")).exists()
+    }
+
+    /// A connection whose close waits for an hour, for the other end takes nothing.
+    fn stuck() -> (OwnedFd, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        sent.set_nonblocking(true).unwrap();
+        while sent.write(&[0; 65_536]).is_ok() {}
+        setsockopt(&sent, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
+        sent.set_nonblocking(false).unwrap();
+        (sent.into(), listener)
+    }
+
+    #[test]
+    fn what_may_wait_is_closed_by_a_child_and_the_rest_at_once() {
+        begin();
+        let (read, _write) = std::io::pipe().unwrap();
+        let memory = memfd::create(c"test").unwrap();
+        for harmless in [OwnedFd::from(read), memory] {
+            let number = harmless.as_raw_fd();
+            drop(foreign(harmless));
+            assert!(with(|closing| closing.left.is_empty()).unwrap(), "descriptor {number}");
+        }
+        let (connection, listener) = stuck();
+        let number = connection.as_raw_fd();
+        let kept = foreign(connection);
+        let shared = kept.share();
+        drop(kept);
+        close_left();
+        assert!(is_open(number), "somebody is started with it");
+        drop(shared);
+        // Nobody waits here: the child does, until the other end is gone.
+        close_left();
+        let children = with(|closing| closing.children.clone()).unwrap();
+        let child = *children.first().unwrap();
+        while is_open(number) {
+            std::thread::yield_now();
+        }
+        assert!(wait::peek_one(child).unwrap().is_none(), "it waits");
+        drop(listener);
+        wait::await_end(child).unwrap();
+        assert!(closer_ended(child) && !closer_ended(child));
+        with(|closing| closing.by = None);
+    }
+
+    #[test]
+    fn only_what_nobody_is_asked_about_is_kept() {
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let event = nix::sys::eventfd::EventFd::new().unwrap();
+        let event = nix::unistd::dup(&event).unwrap();
+        let kept: [OwnedFd; 4] = [
+            socket.into(),
+            File::open("/dev/null").unwrap().into(),
+            File::open("/proc/self/stat").unwrap().into(),
+            event,
+        ];
+        for fd in kept {
+            assert!(foreign(fd).is_keepable());
+        }
+    }
+}

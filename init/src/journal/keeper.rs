@@ -1,0 +1,342 @@
+//! The state, kept while init is at work: two memfds in turn, so that a whole one is there at
+//! every moment. It is written between two turns, as often as it costs little: one part in
+//! [`limit::KEEPING`] of the time at most. A crash goes back to the last one.
+//!
+//! A child writes it: a fork is a picture of the whole state at one moment, takes a fraction of the
+//! time that writing takes, and what writing needs of memory and of the program is never
+//! PID 1's. Where no child can be had init writes it itself.
+//!
+//! A memfd holds `GS-KEPT` and a version, an epoch, the length of what follows, the number of the
+//! last note it knows of ([`super::notes`]) and a CRC; the highest epoch that is whole counts. What is in it is [`super::state`]'s. A state that can not
+//! be kept is worse than none when it grows old: then both are emptied, and a crash ends nothing.
+
+use super::frame::crc;
+use super::notes::{self as noted, Note};
+use crate::limit;
+use crate::sys::bell::Bell;
+use crate::sys::{Pid, memfd, notes};
+use groundstate_units::spec::Exit;
+use groundstate_units::time::Time;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+const MAGIC: [u8; 8] = *b"GS-KEPT\x02";
+/// Magic, epoch, length, last note, CRC.
+const HEAD: usize = 36;
+
+/// See the module.
+pub(crate) struct Keeper {
+    memory: [File; 2],
+    /// What happens meanwhile; signal and signals not dealt with, by the handler of a fault.
+    notes: File,
+    epoch: u64,
+    /// The last note that what is being written knows of.
+    known: u64,
+    /// The generation of what was written last: another one is kept soon.
+    generation: u32,
+    /// That of what is being written.
+    written: u32,
+    /// No sooner is it kept again.
+    rests_until: Time,
+    /// Something may have happened since.
+    is_behind: bool,
+    /// Who writes it now.
+    writer: Option<Writer>,
+    /// It could not be kept the last time.
+    has_failed: bool,
+}
+
+/// A child that writes the state as it was when the child was forked.
+struct Writer {
+    child: Pid,
+    begun: Time,
+    /// Then it takes too long.
+    until: Time,
+}
+
+/// What became of an attempt to keep the state.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is kept, as before.
+    Kept,
+    /// It is kept, and was not before.
+    KeptAgain,
+    /// It is not, and was before.
+    Lost(String),
+    /// It is not, as before.
+    StillLost,
+}
+
+/// What an image that crashed has left.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The last that is whole.
+    pub(crate) state: Vec<u8>,
+    /// What has happened since.
+    pub(crate) notes: Vec<Note>,
+    /// Of the fault; 0: a panic.
+    pub(crate) signal: u64,
+    /// Bit n-1: signal n was not dealt with.
+    pub(crate) rung: u64,
+}
+
+impl Keeper {
+    /// Nothing is kept yet. ENOSYS, EPERM: there are no memfds here.
+    pub(crate) fn new(now: Time) -> io::Result<Keeper> {
+        let memory = [memfd::create(c"state")?.into(), memfd::create(c"state")?.into()];
+        let notes = memfd::create(c"notes")?.into();
+        Ok(Keeper {
+            memory,
+            notes,
+            epoch: 0,
+            known: 0,
+            generation: 0,
+            written: 0,
+            rests_until: now.after(limit::KEEPING_BEGINS),
+            is_behind: true,
+            writer: None,
+            has_failed: false,
+        })
+    }
+
+    /// Numbers of what an image after a crash has to be handed.
+    pub(crate) fn numbers(&self) -> [RawFd; 3] {
+        let [one, other] = &self.memory;
+        [one.as_raw_fd(), other.as_raw_fd(), self.notes.as_raw_fd()]
+    }
+
+    /// Where the handler of a fault writes.
+    pub(crate) fn notes(&self) -> &File {
+        &self.notes
+    }
+
+    /// Something may have happened: it is kept anew after this pause at the earliest.
+    pub(crate) fn falls_behind(&mut self, now: Time, pause: std::time::Duration) {
+        if !std::mem::replace(&mut self.is_behind, true) {
+            self.rests_until = self.rests_until.max(now.after(pause));
+        }
+    }
+
+    /// This generation is in force. What was noted under one means nothing under another.
+    pub(crate) fn is_of(&mut self, generation: u32, now: Time) {
+        if std::mem::replace(&mut self.generation, generation) != generation {
+            (self.is_behind, self.rests_until) = (true, now);
+        }
+    }
+
+    /// When it is to be kept, if anything has happened; or when who writes it takes too long.
+    pub(crate) fn due(&self) -> Option<Time> {
+        match &self.writer {
+            Some(writer) => Some(writer.until).filter(|until| *until < Time::NEVER),
+            None if self.is_behind && notes::are_many() => Some(Time::ZERO),
+            None => self.is_behind.then_some(self.rests_until),
+        }
+    }
+
+    /// Who takes too long to write it, once: it is to be killed.
+    pub(crate) fn late_writer(&mut self, now: Time) -> Option<Pid> {
+        let writer = self.writer.as_mut().filter(|writer| writer.until <= now)?;
+        writer.until = Time::NEVER;
+        Some(writer.child)
+    }
+
+    /// Somebody writes it.
+    pub(crate) fn is_being_written(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    /// What is written next is the state of now.
+    pub(crate) fn begin(&mut self) {
+        (self.known, self.written) = (notes::last(), self.generation);
+        Bell::is_being_kept();
+    }
+
+    /// A child was forked that writes it.
+    pub(crate) fn begun(&mut self, child: Pid, now: Time) {
+        let until = now.after(limit::KEEPING_LONGEST);
+        self.writer = Some(Writer { child, begun: now, until });
+        self.is_behind = false;
+    }
+
+    /// Writes this state in the place of the last but one. Called by whoever writes it; it is kept
+    /// from [`Keeper::kept`] on.
+    pub(crate) fn write(&self, state: &[u8]) -> io::Result<()> {
+        let epoch = self.epoch.saturating_add(1);
+        let [one, other] = &self.memory;
+        let memory = if epoch.is_multiple_of(2) { one } else { other };
+        // Not whole until its head is there again.
+        memory.write_all_at(&[0; HEAD], 0)?;
+        memory.write_all_at(state, HEAD as u64)?;
+        let length = u64::try_from(state.len()).unwrap_or(u64::MAX);
+        memory.set_len(length.saturating_add(HEAD as u64))?;
+        let mut head = MAGIC.to_vec();
+        head.extend(epoch.to_le_bytes());
+        head.extend(length.to_le_bytes());
+        head.extend(self.known.to_le_bytes());
+        head.extend(sum(state, self.known));
+        memory.write_all_at(&head, 0)
+    }
+
+    /// A child was reaped. None: it is another's.
+    pub(crate) fn ended(&mut self, pid: Pid, exit: Exit, now: Time) -> Option<Outcome> {
+        let writer = self.writer.take_if(|writer| writer.child == pid)?;
+        let written = match exit {
+            Exit::Code(0) => Ok(()),
+            Exit::Code(errno) => Err(io::Error::from_raw_os_error(errno.into()).to_string()),
+            Exit::Signal { signal, .. } => Err(format!("signal {signal} ended its writer")),
+        };
+        Some(self.kept(written, writer.begun, now))
+    }
+
+    /// It was written, or not, between these times.
+    pub(crate) fn kept(&mut self, written: Result<(), String>, begun: Time, now: Time) -> Outcome {
+        match written {
+            Ok(()) => {
+                self.epoch = self.epoch.saturating_add(1);
+                notes::known(self.known);
+                Bell::is_dealt_with();
+                let took = now.since(begun);
+                let rest = now.after(took.saturating_mul(limit::KEEPING));
+                self.rests_until = if self.written == self.generation { rest } else { now };
+                let failed = std::mem::take(&mut self.has_failed);
+                if failed { Outcome::KeptAgain } else { Outcome::Kept }
+            }
+            Err(why) => {
+                for memory in &self.memory {
+                    // A memfd can always be made shorter.
+                    let _ = memory.set_len(0);
+                }
+                self.is_behind = true;
+                self.rests_until = now.after(limit::KEEPING_AGAIN);
+                let failed = std::mem::replace(&mut self.has_failed, true);
+                if failed { Outcome::StillLost } else { Outcome::Lost(why) }
+            }
+        }
+    }
+}
+
+/// Says whether a state and the number of its last note are what was written.
+fn sum(state: &[u8], known: u64) -> [u8; 4] {
+    (crc(state) ^ crc(&known.to_le_bytes())).to_le_bytes()
+}
+
+/// What an image that crashed has left. Total: any bytes may be there.
+pub(crate) fn read(memory: [OwnedFd; 2], notes: OwnedFd) -> Result<Found, String> {
+    let states = memory.map(|memory| whole(&memory.into()));
+    let latest = states.into_iter().flatten().max_by_key(|(epoch, ..)| *epoch);
+    let (_, known, state) = latest.ok_or("nothing whole was kept")?;
+    let mut bytes = vec![0; noted::BYTES];
+    // Nothing, or not all of it, was ever noted.
+    let length = File::from(notes).read_at(&mut bytes, 0).unwrap_or(0);
+    bytes.truncate(length);
+    let number = |at: usize| {
+        let word = bytes.get(at..at.saturating_add(8)).and_then(|word| word.try_into().ok());
+        word.map_or(0, u64::from_ne_bytes)
+    };
+    let (signal, rung) = (number(noted::FAULT), number(noted::FAULT + 8));
+    Ok(Found { state, notes: noted::read(&bytes, known), signal, rung })
+}
+
+fn whole(memory: &File) -> Option<(u64, u64, Vec<u8>)> {
+    let mut head = [0; HEAD];
+    memory.read_exact_at(&mut head, 0).ok()?;
+    let rest = head.strip_prefix(&MAGIC)?;
+    let (epoch, rest) = rest.split_first_chunk::<8>()?;
+    let (length, rest) = rest.split_first_chunk::<8>()?;
+    let (known, written) = rest.split_first_chunk::<8>()?;
+    let (length, known) = (u64::from_le_bytes(*length), u64::from_le_bytes(*known));
+    if length > limit::STATE || length > memory.metadata().ok()?.len() {
+        return None;
+    }
+    let mut state = vec![0; usize::try_from(length).ok()?];
+    memory.read_exact_at(&mut state, HEAD as u64).ok()?;
+    let is_whole = sum(&state, known) == *written;
+    is_whole.then_some((u64::from_le_bytes(*epoch), known, state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn state_of(keeper: &Keeper) -> Result<Found, String> {
+        let copies = keeper.memory.each_ref().map(|file| file.try_clone().unwrap().into());
+        read(copies, keeper.notes.try_clone().unwrap().into())
+    }
+
+    fn keep(keeper: &mut Keeper, state: &[u8]) -> Outcome {
+        let written = keeper.write(state).map_err(|error| error.to_string());
+        keeper.kept(written, Time::ZERO, Time::ZERO)
+    }
+
+    #[test]
+    fn the_latest_that_is_whole_counts() {
+        let mut keeper = Keeper::new(Time::ZERO).unwrap();
+        assert!(state_of(&keeper).is_err());
+        for state in ["one", "two, which is longer", "three"] {
+            assert_eq!(keep(&mut keeper, state.as_bytes()), Outcome::Kept);
+            assert_eq!(state_of(&keeper).unwrap().state, state.as_bytes());
+        }
+        // The one that is being written when it ends is not whole.
+        let [one, other] = &keeper.memory;
+        let latest = if keeper.epoch.is_multiple_of(2) { one } else { other };
+        latest.write_all_at(b"x", HEAD as u64).unwrap();
+        assert_eq!(state_of(&keeper).unwrap().state, b"two, which is longer");
+        for memory in &keeper.memory {
+            memory.set_len(5).unwrap();
+        }
+        assert!(state_of(&keeper).is_err());
+    }
+
+    #[test]
+    fn it_is_kept_as_often_as_it_costs_little() {
+        let mut keeper = Keeper::new(Time::ZERO).unwrap();
+        let at = Time::from_nanos;
+        keeper.begun(Pid::from_raw(7), at(1000));
+        assert!(keeper.is_being_written());
+        assert_eq!(keeper.ended(Pid::from_raw(8), Exit::Code(0), at(1005)), None, "another's");
+        let ended = keeper.ended(Pid::from_raw(7), Exit::Code(0), at(1010));
+        assert_eq!((ended, keeper.due()), (Some(Outcome::Kept), None), "nothing has happened");
+        let rest = at(1010 + 10 * u64::from(limit::KEEPING));
+        keeper.falls_behind(at(1011), Duration::from_nanos(1));
+        assert_eq!(keeper.due(), Some(rest));
+        keeper.begun(Pid::from_raw(9), rest);
+        keeper.falls_behind(rest, Duration::from_secs(9));
+        assert_eq!(keeper.late_writer(rest), None);
+        let late = rest.after(limit::KEEPING_LONGEST);
+        assert_eq!(keeper.due(), Some(late));
+        assert_eq!(keeper.late_writer(late), Some(Pid::from_raw(9)));
+        assert_eq!((keeper.late_writer(late), keeper.due()), (None, None), "it is killed once");
+    }
+
+    #[test]
+    fn another_generation_is_kept_at_once() {
+        let (mut keeper, at) = (Keeper::new(Time::ZERO).unwrap(), Time::from_nanos);
+        keeper.begun(Pid::from_raw(7), at(1000));
+        keeper.ended(Pid::from_raw(7), Exit::Code(0), at(2000));
+        keeper.is_of(0, at(2001));
+        assert_eq!(keeper.due(), None);
+        keeper.begun(Pid::from_raw(7), at(2002));
+        keeper.is_of(1, at(2003));
+        keeper.ended(Pid::from_raw(7), Exit::Code(0), at(3000));
+        assert_eq!(keeper.due(), Some(at(3000)));
+    }
+
+    #[test]
+    fn what_can_not_be_kept_is_not_gone_back_to_later() {
+        let mut keeper = Keeper::new(Time::ZERO).unwrap();
+        keep(&mut keeper, b"one");
+        keep(&mut keeper, b"two");
+        let killed = Exit::Signal { signal: 9, core: false };
+        keeper.begun(Pid::from_raw(7), Time::ZERO);
+        let lost = keeper.ended(Pid::from_raw(7), killed, Time::ZERO);
+        assert!(matches!(lost, Some(Outcome::Lost(_))), "{lost:?}");
+        assert!(state_of(&keeper).is_err());
+        assert_eq!(keeper.due(), Some(Time::ZERO.after(limit::KEEPING_AGAIN)));
+        assert_eq!(keeper.kept(Err(String::new()), Time::ZERO, Time::ZERO), Outcome::StillLost);
+        assert_eq!(keep(&mut keeper, b"three"), Outcome::KeptAgain);
+        assert_eq!(state_of(&keeper).unwrap().state, b"three");
+    }
+}

@@ -1,0 +1,347 @@
+//! What happened since the state was kept last: notes, one after the other in a ring that the
+//! next image reads after a crash. They are about what is lost when it is read, and about what must
+//! not be done twice: what a service said, how a process ended, which process was started, what
+//! was wished. Each is there before it has an effect (see [`crate::sys::notes`], which writes
+//! them, and [`crate::replay`], which puts them to an init that has gone back).
+//!
+//! The file: a page for the handler of a fault and for what the kernel itself writes, the
+//! [`MESSAGE`] being read, then the ring. An entry is [`ENTRY`] bytes: `seq: u64, kind: u16, length:
+//! u16, pid: i32, at: u64, turn: u32`, then [`TEXT`] bytes; all of the machine's byte order. What is
+//! longer goes on in the next entries. An entry is there when its number is; the number is
+//! written last. Reading is total: any bytes may be there.
+
+use super::frame::crc;
+use crate::limit;
+use crate::run::procedure::Part;
+use groundstate_units::machine::event::{Event, RunId, Shutdown};
+use groundstate_units::spec::Exit;
+use groundstate_units::time::Time;
+use serde::{Deserialize, Serialize};
+
+/// Signal and signals not dealt with, by the handler of a fault.
+pub(crate) const FAULT: usize = 0;
+/// The siginfo_t of the child being reaped.
+pub(crate) const END: usize = 64;
+/// The mmsghdr of the message being read.
+pub(crate) const HEADER: usize = 256;
+/// Where its length stands; 0: none is being read.
+pub(crate) const LENGTH: usize = HEADER + 56;
+/// Its iovec.
+pub(crate) const PART: usize = 384;
+/// Its credentials, and descriptors.
+pub(crate) const CONTROL: usize = 512;
+/// Bytes of these.
+pub(crate) const CONTROL_ROOM: usize = 4096 - CONTROL;
+/// Its bytes.
+pub(crate) const MESSAGE: usize = 4096;
+/// The ring.
+pub(crate) const RING: usize = MESSAGE + limit::NOTIFICATION;
+/// Bytes of an entry.
+pub(crate) const ENTRY: usize = 64;
+/// Entries of the ring.
+pub(crate) const ENTRIES: u64 = 4096;
+/// Bytes of all.
+pub(crate) const BYTES: usize = RING + ENTRY * ENTRIES as usize;
+/// Bytes of text in one entry.
+pub(crate) const TEXT: usize = ENTRY - 28;
+/// Where the pid of an entry stands.
+pub(crate) const PID: usize = 12;
+
+/// What an entry is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Kind {
+    /// A datagram of the notify socket.
+    Heard = 1,
+    /// A child was reaped.
+    Ended,
+    /// A child was cloned; the kernel wrote its pid. 0: there is none.
+    Begun,
+    /// [`Wished`].
+    Wished,
+    /// The logger has seen a run's line.
+    Seen,
+    /// More of the one before.
+    More,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] =
+        [Kind::Heard, Kind::Ended, Kind::Begun, Kind::Wished, Kind::Seen, Kind::More];
+}
+
+/// What was wished.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Wished {
+    /// Of the machine.
+    Event(Event),
+    /// The end of everything.
+    End(Shutdown),
+}
+
+/// A process that was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Begun {
+    /// Of which run.
+    pub(crate) run: RunId,
+    /// Its line.
+    pub(crate) part: Part,
+    /// The slot in which it tells how far it came.
+    pub(crate) slot: u32,
+    /// The read end of its output, as long as it is in PID 1's table; -1: it is not.
+    pub(crate) output: i32,
+    /// What tells its unit from another that might get the number of its run.
+    pub(crate) unit: u32,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum What {
+    /// Of the notify socket: the bytes.
+    Heard(Vec<u8>),
+    /// How.
+    Ended(Exit),
+    /// See there.
+    Begun(Begun),
+    /// See there.
+    Wished(Box<Wished>),
+    /// Of this run.
+    Seen(RunId),
+}
+
+/// One of them, with when it was.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Note {
+    /// What.
+    pub(crate) what: What,
+    /// Of which process, where it is about one.
+    pub(crate) pid: i32,
+    /// When its turn of the loop was.
+    pub(crate) at: Time,
+    /// The number of that turn.
+    pub(crate) turn: u32,
+}
+
+/// What tells a unit from another, in a note.
+pub(crate) fn unit(name: &str) -> u32 {
+    crc(name.as_bytes())
+}
+
+/// Where the entry with this number stands.
+pub(crate) fn place(seq: u64) -> usize {
+    let index = usize::try_from(seq.wrapping_sub(1) % ENTRIES).unwrap_or(0);
+    RING + index * ENTRY
+}
+
+/// Entries that so many bytes take.
+pub(crate) fn entries(length: usize) -> u64 {
+    length.div_ceil(TEXT).max(1) as u64
+}
+
+/// All notes after this one, in order, and what the kernel wrote last.
+pub(crate) fn read(bytes: &[u8], after: u64) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut seq = after.saturating_add(1);
+    while seq.saturating_sub(after) <= ENTRIES && seq < u64::MAX {
+        let Some((note, taken)) = one(bytes, seq) else { break };
+        notes.extend(note);
+        seq = seq.saturating_add(taken);
+    }
+    let last = notes.last().map_or((Time::ZERO, 0), |note: &Note| (note.at, note.turn));
+    notes.extend(in_hand(bytes, last));
+    notes
+}
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk::<N>().copied()
+}
+
+fn int(bytes: &[u8], at: usize) -> Option<i32> {
+    number(bytes, at).map(i32::from_ne_bytes)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    number(bytes, at).map(u64::from_ne_bytes)
+}
+
+/// The note that begins with this entry, where it can be understood, and how many entries it has.
+fn one(bytes: &[u8], seq: u64) -> Option<(Option<Note>, u64)> {
+    let at = place(seq);
+    let kind = |at: usize| {
+        let number = number(bytes, at + 8).map(u16::from_ne_bytes)?;
+        Kind::ALL.into_iter().find(|kind| *kind as u16 == number)
+    };
+    if word(bytes, at)? != seq {
+        return None;
+    }
+    let first = kind(at)?;
+    let length = usize::from(number(bytes, at + 10).map(u16::from_ne_bytes)?);
+    let (pid, when) = (int(bytes, at + PID)?, Time::from_nanos(word(bytes, at + 16)?));
+    let turn = number(bytes, at + 24).map(u32::from_ne_bytes)?;
+    let mut text = Vec::new();
+    let count = entries(length);
+    for more in 0..count {
+        let at = place(seq.wrapping_add(more));
+        let is_there = word(bytes, at)? == seq.wrapping_add(more);
+        if !is_there || (more > 0 && kind(at)? != Kind::More) {
+            return None;
+        }
+        text.extend_from_slice(bytes.get(at + ENTRY - TEXT..at + ENTRY)?);
+    }
+    text.truncate(length);
+    let what = what(first, text);
+    Some((what.map(|what| Note { what, pid, at: when, turn }), count))
+}
+
+fn what(kind: Kind, text: Vec<u8>) -> Option<What> {
+    match kind {
+        Kind::Heard => Some(What::Heard(text)),
+        Kind::Ended => {
+            let (code, status) = (int(&text, 0)?, int(&text, 4)?);
+            Some(What::Ended(crate::sys::wait::exit(code, status)))
+        }
+        Kind::Begun => postcard::from_bytes(&text).ok().map(What::Begun),
+        Kind::Wished => postcard::from_bytes(&text).ok().map(|it| What::Wished(Box::new(it))),
+        Kind::Seen => word(&text, 0).map(|run| What::Seen(RunId(run))),
+        Kind::More => None,
+    }
+}
+
+/// What the kernel had handed over and nobody had noted yet.
+fn in_hand(bytes: &[u8], (at, turn): (Time, u32)) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let length = number(bytes, LENGTH).map_or(0, u32::from_ne_bytes) as usize;
+    if let Some(text) = bytes.get(MESSAGE..MESSAGE.saturating_add(length).min(RING))
+        && length > 0
+        && let Some(pid) = speaker(bytes)
+    {
+        notes.push(Note { what: What::Heard(text.to_vec()), pid, at, turn });
+    }
+    if let (Some(pid), Some(code), Some(status)) =
+        (int(bytes, END + 16), int(bytes, END + 8), int(bytes, END + 24))
+        && pid > 0
+    {
+        notes.push(Note { what: What::Ended(crate::sys::wait::exit(code, status)), pid, at, turn });
+    }
+    notes
+}
+
+/// The pid in the credentials, which come before all else: struct cmsghdr, struct ucred.
+fn speaker(bytes: &[u8]) -> Option<i32> {
+    let (level, kind) = (int(bytes, CONTROL + 8)?, int(bytes, CONTROL + 12)?);
+    let is_it = level == libc::SOL_SOCKET && kind == libc::SCM_CREDENTIALS;
+    is_it.then(|| int(bytes, CONTROL + 16)).flatten().filter(|pid| *pid > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::{memfd, notes as writer, process, wait};
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    /// What a process of its own notes.
+    fn written(work: impl FnOnce()) -> Vec<u8> {
+        let file = memfd::create(c"notes").unwrap();
+        let child = process::fork_whole(|| {
+            writer::begin(file.as_fd()).unwrap();
+            writer::turn(7, 5000);
+            work();
+            0
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(0));
+        let mut bytes = vec![0; BYTES];
+        File::from(file).read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    fn wish() -> Wished {
+        Wished::Event(Event::Unwant("a-name".parse().unwrap()))
+    }
+
+    fn three() -> Vec<u8> {
+        written(|| {
+            writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
+            let child = process::fork_whole(|| 3).unwrap();
+            wait::await_end(child).unwrap();
+            writer::put_text(Kind::Wished, &postcard::to_allocvec(&wish()).unwrap());
+        })
+    }
+
+    #[test]
+    fn what_is_noted_is_read_by_the_next_image() {
+        let notes = read(&three(), 0);
+        let what: Vec<&What> = notes.iter().map(|note| &note.what).collect();
+        let wished = What::Wished(Box::new(wish()));
+        assert_eq!(what, [&What::Seen(RunId(9)), &What::Ended(Exit::Code(3)), &wished]);
+        let when = notes.iter().map(|note| (note.at, note.turn));
+        assert!(when.into_iter().all(|when| when == (Time::from_nanos(5000), 7)));
+        assert!(notes[1].pid > 0);
+        assert_eq!(read(&three(), 2).len(), 1, "the rest is in the state");
+    }
+
+    #[test]
+    fn what_is_long_has_several_entries_and_counts_as_a_whole() {
+        let event = Event::Restart(vec!["a-long-name".parse().unwrap(); 20]);
+        let text = postcard::to_allocvec(&Wished::Event(event.clone())).unwrap();
+        let mut bytes = written(|| writer::put_text(Kind::Wished, &text));
+        let noted = read(&bytes, 0);
+        assert_eq!(noted[0].what, What::Wished(Box::new(Wished::Event(event))));
+        bytes[place(entries(text.len()))] = 0;
+        assert_eq!(read(&bytes, 0), []);
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_noted_and_old_notes_are_no_new_ones() {
+        let bytes = written(|| {
+            for _ in 0..ENTRIES + 5 {
+                writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
+            }
+            assert!(writer::are_many() && writer::last() == ENTRIES);
+            writer::known(ENTRIES);
+            assert!(!writer::are_many());
+            writer::put_text(Kind::Seen, &2u64.to_ne_bytes());
+        });
+        assert_eq!(read(&bytes, ENTRIES).len(), 1);
+        assert_eq!(read(&bytes, ENTRIES)[0].what, What::Seen(RunId(2)));
+        assert_eq!(read(&bytes, ENTRIES + 1), []);
+    }
+
+    #[test]
+    fn what_the_kernel_wrote_last_counts_too() {
+        let mut bytes = three();
+        bytes[END + 16..END + 20].copy_from_slice(&42i32.to_ne_bytes());
+        bytes[END + 8..END + 12].copy_from_slice(&libc::CLD_KILLED.to_ne_bytes());
+        bytes[END + 24..END + 28].copy_from_slice(&15i32.to_ne_bytes());
+        let last = read(&bytes, 0).pop().unwrap();
+        assert_eq!(last.what, What::Ended(Exit::Signal { signal: 15, core: false }));
+        assert_eq!((last.pid, last.turn), (42, 7));
+        // A message without its sender is nobody's.
+        bytes[LENGTH] = 3;
+        assert_eq!(read(&bytes, 0).len(), 4);
+        let head = [libc::SOL_SOCKET, libc::SCM_CREDENTIALS, 77].map(i32::to_ne_bytes).concat();
+        bytes[CONTROL + 8..CONTROL + 20].copy_from_slice(&head);
+        bytes[MESSAGE..MESSAGE + 3].copy_from_slice(b"A=1");
+        assert!(
+            read(&bytes, 0).iter().any(|n| n.what == What::Heard(b"A=1".into()) && n.pid == 77)
+        );
+    }
+
+    #[test]
+    fn any_bytes_are_read() {
+        let whole = three();
+        for at in (0..RING + 5 * ENTRY).filter(|at| *at < 512 || *at >= RING) {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                assert!(read(&bytes, 0).len() <= 5);
+            }
+        }
+        for length in [0, 1, END + 3, RING, RING + 70] {
+            read(&whole[..length], u64::MAX);
+            read(&whole[..length], 0);
+        }
+        assert_eq!(read(&vec![255; BYTES], 0).len(), 0);
+    }
+}

@@ -1,0 +1,238 @@
+//! What of init is kept, and what it becomes again. Live types are written as they are; what the
+//! kernel holds goes along as a number ([`super::carried`]); what can be derived is not written.
+
+use super::frame::{self, Kind, Writer};
+use crate::boot::limits::OpenFiles;
+use crate::cgroup::{Family, Tracked, Tracker};
+use crate::clock::OnTheWall;
+use crate::control::Control;
+use crate::event_loop::{Init, Tokens};
+use crate::history::History;
+use crate::loader::{Asker, Loader};
+use crate::logger::{self, RunLog};
+use crate::notify::Notify;
+use crate::record::Record;
+use crate::run::table::{Running, Runs};
+use crate::shutdown::Ending;
+use crate::spawn::{KeptGround, Spawner};
+use crate::store::Store;
+use crate::sys::{inherit, wait};
+use crate::timings::Timings;
+use crate::trigger::Triggers;
+use groundstate_units::control::answer::System;
+use groundstate_units::generation::Generation;
+use groundstate_units::machine::Machine;
+use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::name::Name;
+use groundstate_units::policy::Policy;
+use groundstate_units::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+/// What is small.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Head {
+    /// The generation in force; its bytes are the loader's.
+    generation: u32,
+    /// What of it was set after it was loaded.
+    exit_with: Option<Name>,
+    policy: Policy,
+    /// As in [`Init`].
+    pub(crate) booted: Time,
+    pub(crate) on_the_wall: OnTheWall,
+    pub(crate) tokens: Tokens,
+    pub(crate) facts: VecDeque<Event>,
+    pub(crate) reports: VecDeque<usize>,
+    pub(crate) open_files: OpenFiles,
+    pub(crate) log_is_finished: bool,
+    pub(crate) log_files_open: bool,
+    record: Option<RawFd>,
+    pub(crate) idle: BTreeSet<RunId>,
+    pub(crate) helper_outputs: u64,
+    pub(crate) unheard: u64,
+    pub(crate) wakeups: u64,
+    pub(crate) said: Option<System>,
+    pub(crate) shell: Option<i32>,
+    pub(crate) shell_again: Option<Time>,
+    pub(crate) kernel_target: Option<Name>,
+    pub(crate) crashes: u32,
+    pub(crate) resumed: Option<Time>,
+    /// Children of init's own making.
+    made: Vec<i32>,
+    /// Who is to be told that init has gone on.
+    pub(crate) upgraded: Option<Asker>,
+}
+
+/// All of one run, but for what hangs on its unit.
+type OfRun<Running, Tracked, Family, Log> =
+    (RunId, Option<Running>, Option<Tracked>, Option<Family>, Option<Log>);
+
+/// Everything, decoded, with every descriptor it names taken over.
+pub(crate) struct State {
+    pub(crate) head: Head,
+    pub(crate) machine: Machine,
+    pub(crate) runs: Runs,
+    pub(crate) tracker: Tracker,
+    pub(crate) spawner: Spawner,
+    pub(crate) control: Option<Control>,
+    pub(crate) notify: Option<Notify>,
+    pub(crate) logger: Option<logger::Handle>,
+    pub(crate) loader: Loader,
+    pub(crate) history: History,
+    pub(crate) timings: Timings,
+    pub(crate) triggers: Triggers,
+    pub(crate) ending: Ending,
+    pub(crate) record: Option<Record>,
+}
+
+impl Init {
+    /// The whole state as bytes. None: it can not be kept here, for there are no memfds.
+    pub(crate) fn whole_state(&mut self) -> Option<Vec<u8>> {
+        let head = self.head()?;
+        let mut to = Writer::new();
+        let mut whole = to.put(Kind::Head, &head)
+            && to.put(Kind::Machine, &self.machine.keep())
+            && to.put(Kind::Tracker, &self.tracker)
+            && to.put(Kind::Ground, &self.spawner.keep()?)
+            && to.put(Kind::Store, &self.runs.store)
+            && to.put(Kind::Control, &self.control)
+            && to.put(Kind::Notify, &self.notify)
+            && to.put(Kind::Logger, &self.logger)
+            && to.put(Kind::Loader, &self.loader)
+            && to.put(Kind::History, &self.history)
+            && to.put(Kind::Timings, &self.timings)
+            && to.put(Kind::Triggers, &self.triggers)
+            && to.put(Kind::Ending, &self.ending);
+        for run in self.known_runs() {
+            whole = whole && self.keep_run(run, &mut to);
+        }
+        whole.then(|| to.bytes())
+    }
+
+    fn head(&mut self) -> Option<Head> {
+        let generation = self.machine.generation().clone();
+        if !self.loader.origin.keeps(generation.number) {
+            return None;
+        }
+        let record = self.record.as_mut().and_then(|record| Some(record.file().ok()?.as_raw_fd()));
+        Some(Head {
+            generation: generation.number,
+            exit_with: generation.settings.exit_with.clone(),
+            policy: generation.policy.clone(),
+            booted: self.booted,
+            on_the_wall: self.on_the_wall.clone(),
+            tokens: self.tokens,
+            facts: self.facts.clone(),
+            reports: self.reports.clone(),
+            open_files: self.open_files,
+            log_is_finished: self.log_is_finished,
+            log_files_open: self.log_files_open,
+            record,
+            idle: self.idle.clone(),
+            helper_outputs: self.helper_outputs,
+            unheard: self.unheard,
+            wakeups: self.wakeups,
+            said: self.said,
+            shell: self.shell.map(|pid| pid.as_raw()),
+            shell_again: self.shell_again,
+            kernel_target: self.kernel_target.clone(),
+            crashes: self.lineage.crashes,
+            resumed: self.lineage.resumed,
+            made: wait::all_made(),
+            upgraded: self.lineage.upgraded,
+        })
+    }
+
+    fn known_runs(&self) -> BTreeSet<RunId> {
+        let logged = self.logger.iter().flat_map(logger::Handle::known);
+        let runs = self.runs.iter().map(|(run, _)| run);
+        runs.chain(self.tracker.known()).chain(logged).collect()
+    }
+
+    fn keep_run(&self, run: RunId, to: &mut Writer) -> bool {
+        let (tracked, family) = self.tracker.of(run);
+        let log = self.logger.as_ref().and_then(|logger| logger.of(run));
+        let of_it: OfRun<&Running, &Tracked, &Family, &RunLog> =
+            (run, self.runs.get(run), tracked, family, log);
+        to.put(Kind::Run, &of_it)
+    }
+}
+
+impl State {
+    /// Everything that stands in the bytes. From now on what they name of descriptors is ours;
+    /// whoever calls this closes the rest.
+    pub(crate) fn read(bytes: &[u8]) -> Result<State, String> {
+        let frames = frame::read(bytes).map_err(|damage| damage.to_string())?;
+        let (mut runs, mut tracked, mut logs) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for body in frames.iter().filter(|(kind, _)| *kind == Kind::Run).map(|(_, body)| body) {
+            let (run, running, of_it, family, log): OfRun<Running, Tracked, Family, RunLog> =
+                postcard::from_bytes(body).map_err(|error| format!("a run: {error}"))?;
+            runs.extend(running.map(|running| (run, running)));
+            tracked.push((run, (of_it, family)));
+            logs.extend(log);
+        }
+        let head: Head = of(&frames, Kind::Head)?;
+        let loader: Loader = of(&frames, Kind::Loader)?;
+        let mut generation = loader.origin.generation(head.generation)?;
+        generation.settings.exit_with.clone_from(&head.exit_with);
+        generation.policy = head.policy.clone();
+        let generation = Arc::new(generation);
+        let machine: Vec<u8> = of(&frames, Kind::Machine)?;
+        let machine = Machine::from_kept(&machine, generation.clone())
+            .ok_or("the machine does not fit its units")?;
+        runs.values_mut().for_each(|running| share(running, &generation));
+        let mut runs = Runs::again(runs, of::<Store>(&frames, Kind::Store)?);
+        let mut tracker: Tracker = of(&frames, Kind::Tracker)?;
+        for (run, of_it) in tracked {
+            tracker.know_again(run, of_it);
+        }
+        let ground: KeptGround = of(&frames, Kind::Ground)?;
+        let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
+        let spawner = Spawner::again(ground, reports.map(|started| &mut started.report))
+            .map_err(|error| format!("the children's memory: {error}"))?;
+        let mut logger: Option<logger::Handle> = of(&frames, Kind::Logger)?;
+        if let Some(logger) = &mut logger {
+            logger.know_again(logs);
+        }
+        let record = head.record.map(inherit::take).transpose();
+        let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
+        wait::made_before(head.made.iter().copied());
+        Ok(State {
+            machine,
+            runs,
+            tracker,
+            spawner,
+            control: of(&frames, Kind::Control)?,
+            notify: of(&frames, Kind::Notify)?,
+            logger,
+            loader,
+            history: of(&frames, Kind::History)?,
+            timings: of(&frames, Kind::Timings)?,
+            triggers: of(&frames, Kind::Triggers)?,
+            ending: of(&frames, Kind::Ending)?,
+            record,
+            head,
+        })
+    }
+}
+
+/// The only frame of that kind.
+fn of<'a, T: Deserialize<'a>>(frames: &[(Kind, &'a [u8])], kind: Kind) -> Result<T, String> {
+    let found = frames.iter().find(|(of, _)| *of == kind).ok_or(format!("no {kind:?}"))?;
+    match postcard::take_from_bytes(found.1) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(format!("{kind:?}: too long")),
+        Err(error) => Err(format!("{kind:?}: {error}")),
+    }
+}
+
+/// What a run was started with is mostly what its unit still says: it is there once.
+fn share(running: &mut Running, generation: &Generation) {
+    let unit = generation.find_unit(running.name.as_str()).and_then(|unit| generation.unit(unit));
+    if let Some(unit) = unit.filter(|unit| unit.run == running.definition) {
+        running.definition = unit.run.clone();
+    }
+}

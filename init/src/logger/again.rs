@@ -1,0 +1,55 @@
+//! PID 1's side of the logger when init goes on as another image: what is kept of each run, what
+//! is known of it again, and the pipes of runs that were begun in a crash. The logger itself notices
+//! nothing; how it is spoken to is [`super::handle`]'s.
+
+use super::handle::Handle;
+use super::message::RunLog;
+use super::stash::ReadEnd;
+use groundstate_units::machine::event::RunId;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+impl Handle {
+    /// What is told of the run, as long as its pipe is not known to be at its end.
+    pub(crate) fn of(&self, run: RunId) -> Option<&RunLog> {
+        self.runs.get(&run).map(Box::as_ref)
+    }
+
+    /// All runs it knows of.
+    pub(crate) fn known(&self) -> impl Iterator<Item = RunId> {
+        self.runs.keys().copied()
+    }
+
+    /// What was known of the runs before this init went on as another image.
+    pub(crate) fn know_again(&mut self, runs: impl IntoIterator<Item = RunLog>) {
+        self.runs.extend(runs.into_iter().map(|log| (log.run, Box::new(log))));
+    }
+
+    /// After a crash: what was handed over since the state was kept is not what it says.
+    pub(crate) fn reconcile(&mut self) {
+        let there = self.stash.recount();
+        self.fresh.retain(|end| !there.contains(&end.run));
+        self.untold.retain(|run| !there.contains(run));
+        if let Some(link) = &mut self.link {
+            link.owes_nothing();
+        }
+    }
+
+    /// A pipe an image before this one had made for a run; None: it was passed on already. What is
+    /// given is a write end of the same pipe.
+    pub(crate) fn pipe_again(&mut self, log: RunLog, read: Option<OwnedFd>) -> io::Result<OwnedFd> {
+        let run = log.run;
+        self.runs.insert(run, Box::new(log));
+        let Some(read) = read else { return Err(io::Error::from_raw_os_error(libc::ENOENT)) };
+        let path = format!("/proc/self/fd/{}", read.as_fd().as_raw_fd());
+        let write = std::fs::OpenOptions::new().write(true).open(path).map(OwnedFd::from);
+        self.fresh.push(ReadEnd { run, fd: read });
+        write
+    }
+
+    /// The number of the run's read end, as long as it is in the table.
+    pub(crate) fn read_end(&self, run: RunId) -> Option<RawFd> {
+        let end = self.fresh.iter().rev().find(|end| end.run == run);
+        end.map(|end| end.fd.as_raw_fd())
+    }
+}

@@ -1,0 +1,99 @@
+//! After a crash: the state that was kept, compared with what there is. What was reaped since
+//! has ended, how nobody knows; what was started since belongs to no run, and is killed, never
+//! left beside the next one.
+
+use crate::control::client::Client;
+use crate::event_loop::Init;
+use crate::process;
+use crate::run::procedure::Part;
+use crate::sys::{Pid, signal};
+use crate::voice::Level;
+use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::Exit;
+use std::collections::BTreeSet;
+
+/// Of an end that was lost with the image that had seen it.
+const UNKNOWN: Exit = Exit::Code(255);
+const KILL: u8 = 9;
+
+impl Init {
+    /// Once, before the first turn.
+    pub(crate) fn reconcile(&mut self) {
+        self.kill_unknown_cgroups(&BTreeSet::new());
+        if !self.tracker.has_cgroups() {
+            self.kill_unknown_children();
+        }
+        let lines = self.runs.iter().flat_map(|(run, running)| {
+            running.lines.iter().map(move |(pid, part)| (run, Pid::from_raw(*pid), *part))
+        });
+        let gone: Vec<(RunId, Pid, Part)> = lines.filter(|(_, pid, _)| !is_ours(*pid)).collect();
+        for (run, pid, part) in gone {
+            self.tracker.ended(pid);
+            let name = self.runs.get(run).map(|running| running.name.to_string());
+            let name = name.unwrap_or_default();
+            self.say(Level::Warning, format_args!("{name}: how process {pid} ended is not known"));
+            self.runs.disown(pid.as_raw());
+            self.course(run, |procedure| procedure.exited(part, UNKNOWN));
+        }
+        for pid in self.own_children() {
+            if !is_ours(pid) {
+                self.child_ended(pid, UNKNOWN);
+            }
+        }
+        if let Some(logger) = &mut self.logger {
+            logger.reconcile();
+        }
+        if let Some(control) = &mut self.control {
+            // What they had asked may be half done: nobody waits for an answer in vain.
+            let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
+            control.clients.retain(|_, client| waits(client));
+        }
+        self.tracker.look_again();
+    }
+
+    /// Cgroups of no run, but for these.
+    pub(crate) fn kill_unknown_cgroups(&mut self, spared: &BTreeSet<String>) {
+        let within = |name: &str, spared: &str| {
+            spared == name
+                || spared.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'))
+                || name.strip_prefix(spared).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let mut cgroups = self.tracker.unknown_cgroups();
+        cgroups.retain(|name| !spared.iter().any(|spared| within(name, spared)));
+        for name in &cgroups {
+            self.say(Level::Warning, format_args!("{name} was begun in the crash: it is killed"));
+            self.tracker.kill_unknown(name);
+        }
+    }
+
+    /// Children of init's own that no run has.
+    fn own_children(&self) -> Vec<Pid> {
+        let of_runs: BTreeSet<i32> = self
+            .runs
+            .iter()
+            .flat_map(|(_, running)| running.lines.iter().map(|(pid, _)| *pid))
+            .collect();
+        let made = crate::sys::wait::all_made().into_iter();
+        made.filter(|pid| !of_runs.contains(pid)).map(Pid::from_raw).collect()
+    }
+
+    /// Without cgroups: children of init that began after the state was kept and are of no run.
+    fn kill_unknown_children(&mut self) {
+        for pid in process::children().into_iter().map(Pid::from_raw) {
+            let known = crate::sys::wait::is_made(pid) || self.tracker.whose(pid).is_some();
+            if !known {
+                self.say(Level::Warning, format_args!("process {pid} is of no unit: it is killed"));
+                // It has ended already, or its end is about to be reaped.
+                let _ = signal::kill(pid, KILL);
+            }
+        }
+    }
+}
+
+/// A child of this process, alive or not reaped. Without /proc: as far as can be told.
+fn is_ours(pid: Pid) -> bool {
+    match process::stat(pid) {
+        Some(stat) => stat.parent == nix::unistd::getpid().as_raw(),
+        None => signal::kill(pid, 0).is_ok(),
+    }
+}

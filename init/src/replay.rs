@@ -1,0 +1,241 @@
+//! From the state that was kept last to now, after a crash: what was noted since is put to an init
+//! that has gone back ([`crate::journal::notes`]). The machine is deterministic, so it decides
+//! again as it had decided; what it orders a second time is done a second time where that does no
+//! harm (a signal, a removal), and is not where it was done: a process that was started is
+//! taken up. What was noted and can not be understood any more is left out: what then is not as
+//! the machine has it, [`crate::reconcile`] finds.
+
+use crate::clock;
+use crate::event_loop::Init;
+use crate::journal::notes::{self, Begun, Note, What, Wished};
+use crate::limit;
+use crate::notify::Datagram;
+use crate::process;
+use crate::run::procedure::Part;
+use crate::sys::wait::{self, Ended};
+use crate::sys::{Pid, inherit, signal};
+use crate::voice::Level;
+use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+
+const KILL: u8 = 9;
+
+/// A process the image before this one had started and of which the state does not know.
+#[derive(Debug)]
+struct One {
+    pid: Pid,
+    begun: Begun,
+    /// The read end of its output, if it was still in the table.
+    output: Option<OwnedFd>,
+}
+
+/// All of these.
+#[derive(Debug, Default)]
+pub(crate) struct Started {
+    of: BTreeMap<(RunId, Part), One>,
+    /// The end of these was seen too.
+    ended: BTreeSet<i32>,
+}
+
+impl Started {
+    /// Those among the notes. Takes over the descriptors they name.
+    pub(crate) fn among(notes: &[Note]) -> Started {
+        let mut started = Started::default();
+        for note in notes {
+            match &note.what {
+                What::Ended(_) => {
+                    started.ended.insert(note.pid);
+                }
+                What::Begun(begun) if note.pid > 0 => {
+                    // Given out again: what stands there is not about the one before.
+                    let before = started.of.values_mut().filter(|one| one.begun.slot == begun.slot);
+                    before.for_each(|one| one.begun.slot = u32::MAX);
+                    let (pid, begun) = (Pid::from_raw(note.pid), begun.clone());
+                    let output = inherit::take_pipe_of(begun.output, pid);
+                    started.of.insert((begun.run, begun.part), One { pid, begun, output });
+                }
+                What::Begun(_) | What::Heard(_) | What::Wished(_) | What::Seen(_) => {}
+            }
+        }
+        started
+    }
+
+    /// The pipe of a run of which a process was started; within it None: it was passed on.
+    pub(crate) fn output_of(&mut self, run: RunId) -> Option<Option<OwnedFd>> {
+        let mut of_run = self.of.range_mut((run, FIRST)..).take_while(|((of, _), _)| *of == run);
+        of_run.next().map(|(_, one)| one.output.take())
+    }
+
+    fn take(&mut self, run: RunId, part: Part, unit: u32) -> Option<One> {
+        let is_it = self.of.get(&(run, part)).is_some_and(|one| one.begun.unit == unit);
+        is_it.then(|| self.of.remove(&(run, part))).flatten()
+    }
+
+    fn others_of(&mut self, unit: u32) -> Vec<One> {
+        let keys = self.of.iter().filter(|(_, one)| one.begun.unit == unit);
+        let keys: Vec<_> = keys.map(|(key, _)| *key).collect();
+        keys.into_iter().filter_map(|key| self.of.remove(&key)).collect()
+    }
+}
+
+/// What the kernel wrote alone has no time.
+fn is_known(at: &Time) -> bool {
+    *at > Time::ZERO
+}
+
+/// Before all other lines of a run.
+const FIRST: Part = Part::Condition(0);
+
+impl Init {
+    /// Once, before the first turn.
+    pub(crate) fn go_back_to_now(&mut self, notes: Vec<Note>) {
+        self.kill_what_nobody_noted();
+        self.now = notes.iter().map(|note| note.at).find(is_known).unwrap_or(self.now);
+        let mut turns: BTreeMap<u32, Vec<Note>> = BTreeMap::new();
+        for note in notes {
+            turns.entry(note.turn).or_default().push(note);
+        }
+        let notify = self.notify.as_mut();
+        // Heard in the next turn, whatever else that did.
+        let mut heard = notify.map(|notify| notify.take_waiting()).unwrap_or_default();
+        for notes in turns.into_values() {
+            self.replay_turn(std::mem::take(&mut heard), notes);
+        }
+        self.hear_these(heard);
+        self.settle();
+        self.now = clock::now();
+        self.kill_unclaimed();
+        self.reconcile();
+        self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
+        self.settle();
+    }
+
+    /// One turn of the loop, with what it took from the notes. What nobody has read yet is left where
+    /// it is: it may be by somebody who is still to be taken up.
+    fn replay_turn(&mut self, mut heard: Vec<Datagram>, notes: Vec<Note>) {
+        let latest = notes.iter().map(|note| note.at).max();
+        self.now = latest.filter(is_known).unwrap_or(self.now);
+        let (mut ends, mut seen, mut wished) = (Vec::new(), Vec::new(), Vec::new());
+        for note in notes {
+            match note.what {
+                What::Heard(bytes) => heard.push(Datagram::again(note.pid, &bytes)),
+                What::Ended(exit) => ends.push(Ended { pid: Pid::from_raw(note.pid), exit }),
+                What::Seen(run) => seen.push(run),
+                What::Wished(wish) => match *wish {
+                    Wished::Event(event @ Event::Fire(_)) => self.facts.push_back(event),
+                    wish @ (Wished::Event(_) | Wished::End(_)) => wished.push(wish),
+                },
+                What::Begun(_) => {}
+            }
+        }
+        self.settle();
+        self.hear_these(heard);
+        self.settle();
+        seen.into_iter().for_each(|run| self.ready(run));
+        self.settle();
+        let ends = ends.into_iter().map(|ended| {
+            wait::reaped_before(ended.pid);
+            self.let_go_of(ended)
+        });
+        let ends = ends.collect();
+        self.tell_ends(ends, false);
+        self.emptied();
+        self.settle();
+        for wish in wished {
+            match wish {
+                // It was granted then; refused now, it has no effect.
+                Wished::Event(event) => drop(self.wish(event)),
+                Wished::End(how) => self.shut_down(how),
+            }
+        }
+        self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
+        self.settle();
+        self.runs_due();
+        if self.machine.next_deadline().is_some_and(|at| at <= self.now) {
+            self.facts.push_back(Event::Tick);
+        }
+        self.settle();
+    }
+
+    /// The line was begun by the image before this one: its process is the run's. False: it was not,
+    /// and nothing of what was begun for the unit instead is left beside it.
+    pub(crate) fn take_up(&mut self, run: RunId, part: Part) -> bool {
+        if self.lineage.started.of.is_empty() {
+            return false;
+        }
+        let Some(running) = self.runs.get(run) else { return false };
+        let (name, unit) = (running.name.clone(), notes::unit(running.name.as_str()));
+        let found = self.lineage.started.take(run, part, unit);
+        let is_clear = found.as_ref().is_some_and(|one| self.is_clear(one));
+        let (Some(one), true, Some(spec)) = (&found, is_clear, running.spec()) else {
+            let others = self.lineage.started.others_of(unit);
+            found.into_iter().chain(others).for_each(|one| self.kill_one(&one));
+            return false;
+        };
+        if let Some(running) = self.runs.get_mut(run) {
+            running.begun = true;
+            if part == Part::Start(spec.exec_start.len().saturating_sub(1)) {
+                (running.output, running.spec) = (None, None);
+            }
+        }
+        let others = self.lineage.started.of.values();
+        let others: BTreeSet<String> =
+            others.filter_map(|one| self.tracker.cgroup_for(one.pid, one.begun.run)).collect();
+        self.tracker.take_up(run, one.pid, name.as_str(), &others);
+        let child = self.spawner.take_up(one.pid, one.begun.slot, name.as_str());
+        self.keep(run, part, &spec, child);
+        true
+    }
+
+    /// It has become its program, or has ended: before that, it is ended and begun anew, and
+    /// the program is started once all the same. A program that is to say that it is ready by a
+    /// descriptor says it to nobody any more.
+    fn is_clear(&self, one: &One) -> bool {
+        let spec = self.runs.get(one.begun.run).and_then(|running| running.spec());
+        let by_descriptor = spec.is_some_and(|spec| {
+            spec.particular.as_ref().is_some_and(|particular| particular.ready_fd.is_some())
+        });
+        let has_ended = self.lineage.started.ended.contains(&one.pid.as_raw())
+            || process::stat(one.pid).is_some_and(|stat| stat.ended);
+        has_ended || (!by_descriptor && process::runs_another_program(one.pid))
+    }
+
+    /// Of what was begun since the state was kept, what nobody noted: it is of no run.
+    fn kill_what_nobody_noted(&mut self) {
+        let noted = self.lineage.started.of.keys().map(|(run, _)| *run).collect();
+        let noted = self.tracker.unknown_cgroups_of(&noted);
+        self.kill_unknown_cgroups(&noted);
+    }
+
+    /// What was noted as started, and the machine did not order again.
+    fn kill_unclaimed(&mut self) {
+        let left = std::mem::take(&mut self.lineage.started.of);
+        left.values().for_each(|one| self.kill_one(one));
+        self.lineage.started = Started::default();
+    }
+
+    fn kill_one(&mut self, one: &One) {
+        let run = one.begun.run;
+        let is_its_units = self.runs.get(run).is_some_and(|running| {
+            notes::unit(running.name.as_str()) == one.begun.unit && !running.lines.is_empty()
+        });
+        if self.lineage.started.ended.contains(&one.pid.as_raw()) {
+            return;
+        }
+        let what = format!("process {} (run {}) was begun in the crash", one.pid, run.0);
+        self.say(Level::Warning, format_args!("{what} and can not be taken up: it is killed"));
+        if is_its_units {
+            // What it has left in the run's cgroup can not be told from the rest of it.
+            self.tracker.kill(run);
+        } else if let Some(name) = self.tracker.cgroup_for(one.pid, run) {
+            self.tracker.kill_unknown(&name);
+        }
+        if process::stat(one.pid).is_some_and(|stat| stat.parent == nix::unistd::getpid().as_raw())
+        {
+            // Ours and not reaped, so the pid is its own.
+            let _ = signal::kill(one.pid, KILL);
+        }
+    }
+}

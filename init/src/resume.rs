@@ -1,0 +1,232 @@
+//! An init that begins where an earlier image of its program left off (`--resume`): the state is
+//! read, every descriptor it names is taken over, the rest is closed, and what the kernel was
+//! asked to watch is asked anew. After a crash (`--rescue`) the state is the one kept last, and is
+//! compared with what there is ([`crate::reconcile`]). No process is started, none is ended, and nothing is lost: what
+//! happened meanwhile waits in the kernel.
+
+use crate::boot::{Mode, kernel_line::KernelLine};
+use crate::clock;
+use crate::control::answer::now;
+use crate::event_loop::{Init, token};
+use crate::journal::keeper;
+use crate::journal::state::State;
+use crate::limit;
+use crate::options::Options;
+use crate::outer::Outer;
+use crate::paths::Paths;
+use crate::replay::Started;
+use crate::run::table::Main;
+use crate::signals::Signals;
+use crate::spawn::{Base, Null};
+use crate::sys::bell::Bell;
+use crate::sys::{Pid, inherit, process, socket};
+use crate::upgrade::{Lineage, PASSED};
+use crate::voice::{Level, Voice};
+use groundstate_units::control::answer::Told;
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Token};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::process::ExitCode;
+
+/// The numbers of `--resume` and `--check-resume`.
+fn numbers(word: &str) -> Result<Vec<u64>, String> {
+    let one = |text: &str| {
+        let number = if text == "-1" { Ok(u64::MAX) } else { text.parse::<u64>() };
+        number.map_err(|error| format!("{word}: {error}"))
+    };
+    word.split(',').map(one).collect()
+}
+
+fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
+    let number = numbers.get(at).and_then(|number| RawFd::try_from(*number).ok())?;
+    inherit::take(number).ok()
+}
+
+fn read_state(numbers: &[u64]) -> Result<State, String> {
+    let file = inherited(numbers, 0).ok_or("there is no state")?;
+    let mut bytes = Vec::new();
+    read_all(File::from(file), &mut bytes).map_err(|error| format!("the state: {error}"))?;
+    State::read(&bytes)
+}
+
+fn read_all(mut file: File, bytes: &mut Vec<u8>) -> io::Result<()> {
+    io::Seek::rewind(&mut file)?;
+    file.take(limit::STATE).read_to_end(bytes).map(drop)
+}
+
+/// `--check-resume`: whether this image can read the state. Touches nothing.
+pub(crate) fn check(word: &str) -> ExitCode {
+    let numbers = numbers(word).unwrap_or_default();
+    let said = inherited(&numbers, 1);
+    let (status, text) = match read_state(&numbers) {
+        Ok(state) => {
+            // What it holds is the other image's.
+            std::mem::forget(state);
+            (ExitCode::SUCCESS, PASSED.to_string())
+        }
+        Err(why) => (ExitCode::from(65), format!("it can not read the state: {why}")),
+    };
+    // Nobody listens: it was called by hand.
+    let told = said.map(|said| socket::send(said.as_fd(), text.as_bytes(), &[]));
+    if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
+}
+
+impl Init {
+    /// Goes on.
+    pub(crate) fn resume(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
+        // It would bear the number of the descriptor it was executed by.
+        let _ = process::set_name(c"init");
+        let numbers = numbers(word).map_err(io::Error::other)?;
+        let state = read_state(&numbers).map_err(io::Error::other)?;
+        let previous = inherited(&numbers, 1);
+        inherit::close_rest();
+        let mut init = Init::of(state, options, mode)?;
+        init.lineage.previous =
+            previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
+        init.rewatch()?;
+        Bell::ring_again(numbers.get(2).copied().unwrap_or(0));
+        // What was held back until now comes, and finds somebody who listens.
+        crate::sys::signal::unblock_all();
+        init.arm(0);
+        if let Some(asker) = init.lineage.upgraded.take()
+            && init.recall(asker)
+            && let Ok(Some(answer)) = now(Told { schema: 1, ..Told::default() })
+        {
+            init.queue(asker.client, &answer.line(asker.id));
+        }
+        init.say(Level::Info, format_args!("goes on where it was"));
+        init.keep_here();
+        Ok(init)
+    }
+
+    /// Goes on after a crash, with what was kept last. The error is for people: nothing can be done.
+    pub(crate) fn rescue(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
+        let _ = process::set_name(c"init");
+        let numbers = numbers(word).map_err(io::Error::other)?;
+        let count = |at: usize| {
+            numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
+        };
+        let (crashes, row) = (count(3), count(4));
+        if row > limit::CRASHES_IN_A_ROW {
+            return Err(io::Error::other(format!("it has crashed {row} times in a row")));
+        }
+        let taken = [0, 1, 2].map(|at| inherited(&numbers, at));
+        let [Some(one), Some(other), Some(notes)] = taken else {
+            return Err(io::Error::other("there is no state"));
+        };
+        let found = keeper::read([one, other], notes).map_err(io::Error::other)?;
+        let state = State::read(&found.state).map_err(io::Error::other)?;
+        let started = Started::among(&found.notes);
+        inherit::close_rest();
+        let mut init = Init::of(state, options, mode)?;
+        init.lineage.crashes = crashes;
+        init.lineage.resumed = Some(init.now);
+        init.lineage.started = started;
+        init.arm(row);
+        init.rewatch()?;
+        Bell::ring_again(found.rung);
+        let why = match found.signal {
+            0 => "a panic".to_string(),
+            signal => format!("signal {signal}"),
+        };
+        init.say(Level::Error, format_args!("init has crashed ({why}): it goes on where it was"));
+        init.go_back_to_now(found.notes);
+        init.keep_here();
+        crate::sys::signal::unblock_all();
+        Ok(init)
+    }
+
+    fn of(state: State, options: Options, mode: Mode) -> io::Result<Init> {
+        let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
+        let State { loader, history, timings, triggers, ending, record, .. } = state;
+        let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
+        let voice = Voice::of(mode, kernel.level);
+        let (paths, _) = Paths::find(&options);
+        let poll = Poll::new()?;
+        let (signals, _) = Signals::listen_held(poll.registry(), token::SIGNALS)?;
+        let settings = machine.generation().settings.clone();
+        let mut init = Init {
+            mode,
+            paths,
+            poll,
+            tokens: head.tokens,
+            voice,
+            outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
+            now: clock::now(),
+            booted: head.booted,
+            on_the_wall: head.on_the_wall,
+            machine,
+            runs,
+            facts: head.facts,
+            spawner,
+            reports: head.reports,
+            null: Null::open()?,
+            base: Base::default(),
+            open_files: head.open_files,
+            tracker,
+            signals,
+            control,
+            notify,
+            logger,
+            log_is_finished: head.log_is_finished,
+            log_files_open: head.log_files_open,
+            loader,
+            history,
+            timings,
+            triggers,
+            record,
+            reserve: None,
+            ending,
+            idle: head.idle,
+            more_to_reap: true,
+            helper_outputs: head.helper_outputs,
+            unheard: head.unheard,
+            wakeups: head.wakeups,
+            boot_turns: limit::BOOT_TURNS,
+            said: head.said,
+            shell: head.shell.map(Pid::from_raw),
+            shell_again: head.shell_again,
+            kernel_target: head.kernel_target,
+            lineage: Lineage::goes_on((head.crashes, head.resumed), head.upgraded),
+            options,
+        };
+        init.settle_in(&settings);
+        Ok(init)
+    }
+
+    /// Asks the kernel for all that an earlier image had asked it for.
+    fn rewatch(&mut self) -> io::Result<()> {
+        self.tracker.rewatch();
+        self.watch_tracker()?;
+        self.watch_logger();
+        self.rewatch_kept();
+        let registry = self.poll.registry();
+        if let Some(control) = &mut self.control {
+            control.rewatch(registry)?;
+        }
+        if let Some(notify) = &mut self.notify {
+            notify.rewatch(registry, Token(token::NOTIFY))?;
+        }
+        self.loader.rewatch(registry)?;
+        self.triggers.rewatch(registry)?;
+        let watch = |fd: RawFd, token: usize| {
+            registry.register(&mut SourceFd(&fd), Token(token), Interest::READABLE)
+        };
+        for (_, running) in self.runs.iter() {
+            for started in &running.reports {
+                if let Some(pipe) = started.report.pipe() {
+                    watch(pipe.as_raw_fd(), started.token)?;
+                }
+            }
+            if let Some(ready) = &running.ready_pipe {
+                watch(ready.pipe.as_raw_fd(), ready.token)?;
+            }
+            if let Some(Main::Other { pidfd, token, .. }) = &running.main {
+                watch(pidfd.as_raw_fd(), *token)?;
+            }
+        }
+        Ok(())
+    }
+}

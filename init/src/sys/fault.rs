@@ -1,0 +1,212 @@
+//! What happens when this program itself is at fault: SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT.
+//! On a stack of its own the handler makes every descriptor survive and executes the kept
+//! binary once more, with words prepared beforehand that say where the state is. It allocates
+//! nothing, and calls the kernel by [`super::raw`] alone. sigaltstack(2), sigaction(2).
+//!
+//! It acts in the process that was [`arm`]ed alone, and only on a fault: a signal that somebody
+//! sent is noted and nothing more (`si_code` tells them apart). These signals are never blocked:
+//! the kernel would end PID 1 at once.
+
+use super::{bell, inherit, raw};
+use std::ffi::{CString, c_char};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// The signals of a fault.
+pub(crate) const FAULTS: [i32; 5] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+/// Bytes of the handler's stack.
+const STACK: usize = 64 * 1024;
+
+/// What is executed.
+struct Next {
+    process: u32,
+    binary: i32,
+    notes: i32,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+    /// What the pointers point at.
+    _words: Vec<CString>,
+}
+
+static NEXT: AtomicPtr<Next> = AtomicPtr::new(ptr::null_mut());
+/// Faults of this image; a second one is a fault of the handler.
+static DEPTH: AtomicU32 = AtomicU32::new(0);
+
+/// From now on a fault of this process executes `binary` with these words; before that its
+/// signal (0: a panic) and the signals not dealt with are written into `notes`, eight bytes each.
+/// Called again, the words are others; what was prepared before is never freed, for a handler may be reading it.
+pub(crate) fn arm(
+    binary: BorrowedFd<'_>,
+    notes: BorrowedFd<'_>,
+    argv: Vec<CString>,
+    envp: Vec<CString>,
+) -> io::Result<()> {
+    let pointers = |words: &[CString]| {
+        words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>()
+    };
+    let (first, second) = (pointers(&argv), pointers(&envp));
+    let words = argv.into_iter().chain(envp).collect();
+    let (process, binary, notes) = (std::process::id(), binary.as_raw_fd(), notes.as_raw_fd());
+    let next = Next { process, binary, notes, argv: first, envp: second, _words: words };
+    let before = NEXT.swap(Box::into_raw(Box::new(next)), Ordering::SeqCst);
+    if before.is_null() { install() } else { Ok(()) }
+}
+
+fn install() -> io::Result<()> {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new anonymous mapping where the kernel likes.
+    let base = unsafe { libc::mmap(ptr::null_mut(), STACK, protection, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let stack = libc::stack_t { ss_sp: base, ss_flags: 0, ss_size: STACK };
+    // SAFETY: the stack was just mapped and is never unmapped.
+    super::check(unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) })?;
+    for fault in FAULTS {
+        // SAFETY: sigaction is plain data; all zeroes is a value of it.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = at_fault;
+        action.sa_sigaction = handler as libc::sighandler_t;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        // SAFETY: `action` is valid, and its handler keeps to signal-safety(7).
+        super::check(unsafe { libc::sigaction(fault, &raw const action, ptr::null_mut()) })?;
+    }
+    Ok(())
+}
+
+/// Who forks without an exec is no init: a fault ends it. Called in the child.
+pub(super) fn disarm() {
+    NEXT.store(ptr::null_mut(), Ordering::SeqCst);
+}
+
+extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: null, or what `arm` made, which is never freed.
+    let next = unsafe { NEXT.load(Ordering::SeqCst).as_ref() };
+    // SAFETY: getpid(2).
+    let own = unsafe { raw::call(libc::SYS_getpid, [0; 6]) };
+    let Some(next) = next.filter(|next| isize::try_from(next.process) == Ok(own)) else {
+        // SAFETY: a child of ours, or nobody armed: it ends, as it would without a handler.
+        unsafe { raw::call(libc::SYS_exit_group, [128 + signal as usize, 0, 0, 0, 0, 0]) };
+        return;
+    };
+    // SAFETY: the kernel gives a valid siginfo_t; si_pid is read where it is one (SI_TKILL).
+    let (code, from) = unsafe { ((*info).si_code, (*info).si_pid()) };
+    let is_ours = code == libc::SI_TKILL && isize::try_from(from) == Ok(own);
+    if code <= 0 && !is_ours {
+        bell::ring(signal);
+        return;
+    }
+    again(next, u32::try_from(signal).unwrap_or(0));
+}
+
+/// Executes the binary; `signal` as in [`arm`]'s words. What can not be executed reaps for ever.
+fn again(next: &Next, signal: u32) {
+    let noted = [u64::from(signal), bell::not_dealt_with()];
+    let notes = usize::try_from(next.notes).unwrap_or(usize::MAX);
+    // SAFETY: the kernel reads the sixteen bytes.
+    unsafe { raw::call(libc::SYS_pwrite64, [notes, noted.as_ptr() as usize, 16, 0, 0, 0]) };
+    block_all();
+    // In a fault of this very code there is no second try of it.
+    if DEPTH.fetch_add(1, Ordering::SeqCst) == 0 {
+        inherit::keep_all();
+    }
+    let call = [
+        usize::try_from(next.binary).unwrap_or(0),
+        c"".as_ptr() as usize,
+        next.argv.as_ptr() as usize,
+        next.envp.as_ptr() as usize,
+        libc::AT_EMPTY_PATH as usize,
+        0,
+    ];
+    // SAFETY: the lists end in null, and they and their strings are never freed.
+    unsafe { raw::call(libc::SYS_execveat, call) };
+    loop {
+        // SAFETY: waitid(2) may be given no place to write to.
+        unsafe {
+            raw::call(libc::SYS_waitid, [libc::P_ALL as usize, 0, 0, libc::WEXITED as usize, 0, 0])
+        };
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        // SAFETY: the kernel reads one timespec.
+        unsafe { raw::call(libc::SYS_nanosleep, [&raw const pause as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// A panic that nobody caught, at the turn's boundary: the same way, but for the signal. Comes
+/// back where nothing is armed.
+pub(crate) fn by_panic() {
+    // SAFETY: null, or what `arm` made, which is never freed.
+    if let Some(next) = unsafe { NEXT.load(Ordering::SeqCst).as_ref() } {
+        again(next, 0);
+    }
+}
+
+/// What comes from now on waits for the next image. The faults themselves are never blocked.
+fn block_all() {
+    let mut set = u64::MAX;
+    for fault in FAULTS {
+        set &= !bell::bit(fault);
+    }
+    let call = [libc::SIG_SETMASK as usize, &raw const set as usize, 0, size_of::<u64>(), 0, 0];
+    // SAFETY: the kernel reads the eight bytes of the set.
+    unsafe { raw::call(libc::SYS_rt_sigprocmask, call) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{memfd, process, signal, wait};
+    use super::*;
+    use groundstate_units::spec::Exit;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    /// What becomes of a child that is armed and then does this; and what was noted.
+    fn fate(work: impl FnOnce()) -> (Exit, [u8; 16]) {
+        let notes = memfd::create(c"notes").unwrap();
+        let child = process::fork_whole(|| {
+            let binary = File::open("/bin/sh").unwrap();
+            let words = [c"sh", c"-c", c"exit 42"].map(CString::from).to_vec();
+            arm(binary.as_fd(), notes.as_fd(), words, Vec::new()).unwrap();
+            work();
+            7
+        });
+        let exit = wait::await_end(child.unwrap()).unwrap();
+        let mut noted = [0; 16];
+        let _ = File::from(notes).read_exact_at(&mut noted, 0);
+        (exit, noted)
+    }
+
+    #[test]
+    fn a_fault_goes_on_as_the_next_image() {
+        let (exit, noted) = fate(|| std::process::abort());
+        assert_eq!((exit, noted[0]), (Exit::Code(42), libc::SIGABRT as u8));
+        let (exit, noted) = fate(by_panic);
+        assert_eq!((exit, noted[0]), (Exit::Code(42), 0));
+    }
+
+    #[test]
+    fn what_somebody_sent_is_no_fault() {
+        let send = || {
+            // As in init: the bell of an earlier test may have nobody who hears it.
+            signal::ignore(u8::try_from(libc::SIGPIPE).unwrap()).unwrap();
+            for fault in FAULTS {
+                signal::kill(nix::unistd::getpid(), u8::try_from(fault).unwrap()).unwrap();
+            }
+        };
+        assert_eq!(fate(send).0, Exit::Code(7));
+    }
+
+    #[test]
+    fn a_child_of_the_armed_process_just_ends() {
+        let (exit, _) = fate(|| {
+            let child = process::fork(&[], || std::process::abort()).unwrap();
+            let ended = wait::await_end(child).unwrap();
+            assert_eq!(ended, Exit::Signal { signal: 6, core: false });
+        });
+        assert!(matches!(exit, Exit::Code(7 | 70)), "{exit:?}");
+    }
+}

@@ -1,0 +1,180 @@
+//! Descriptors over an exec of init itself: every one goes along, whoever goes on takes over by
+//! number those its state names, and closes the rest. fcntl(2), close_range(2).
+//!
+//! [`keep_all`] may run in the handler of a fault: it allocates nothing and calls the kernel by
+//! [`super::raw`] alone.
+
+use super::{process, raw};
+use nix::sys::stat::fstat;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
+
+/// Without /proc every number below this is asked.
+const NUMBERS: usize = 65_536;
+/// Bytes of the directory of descriptors read at a time.
+const ENTRIES: usize = 4096;
+/// Of struct linux_dirent64, getdents(2): the length of an entry, and its name.
+const LENGTH_AT: usize = 16;
+const NAME_AT: usize = 19;
+
+/// What was taken over.
+static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+
+/// From now on no exec of this process closes a descriptor.
+pub(crate) fn keep_all() {
+    if !keep_listed() {
+        (3..NUMBERS).for_each(keep);
+    }
+}
+
+/// The exec was refused: all are closed by the next one as before.
+pub(crate) fn keep_none() {
+    /// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
+    const CLOEXEC: usize = 4;
+    // SAFETY: close_range(2) takes numbers; with this flag it closes nothing.
+    unsafe { raw::call(libc::SYS_close_range, [3, u32::MAX as usize, CLOEXEC, 0, 0, 0]) };
+}
+
+fn keep(number: usize) {
+    // SAFETY: F_SETFD takes numbers; one that is not open is refused.
+    unsafe { raw::call(libc::SYS_fcntl, [number, libc::F_SETFD as usize, 0, 0, 0, 0]) };
+}
+
+/// By the list in /proc. False: there is none.
+fn keep_listed() -> bool {
+    let path = c"/proc/self/fd".as_ptr() as usize;
+    let how = (libc::O_RDONLY | libc::O_DIRECTORY) as usize;
+    // SAFETY: the path is terminated.
+    let opened =
+        unsafe { raw::call(libc::SYS_openat, [libc::AT_FDCWD as usize, path, how, 0, 0, 0]) };
+    let Ok(directory) = usize::try_from(opened) else { return false };
+    let mut bytes = [0u8; ENTRIES];
+    loop {
+        let args = [directory, bytes.as_mut_ptr() as usize, ENTRIES, 0, 0, 0];
+        // SAFETY: the kernel writes at most ENTRIES bytes into `bytes`.
+        let read = unsafe { raw::call(libc::SYS_getdents64, args) };
+        let mut rest = match usize::try_from(read) {
+            Ok(length) if length > 0 => bytes.get(..length).unwrap_or_default(),
+            Ok(_) | Err(_) => break,
+        };
+        while let Some(&[low, high]) = rest.get(LENGTH_AT..LENGTH_AT + 2) {
+            let length = usize::from(u16::from_ne_bytes([low, high]));
+            let name = rest.get(NAME_AT..length).unwrap_or_default();
+            if let Some(number) = number_in(name).filter(|n| *n > 2 && *n != directory) {
+                keep(number);
+            }
+            rest = rest.get(length.max(NAME_AT)..).unwrap_or_default();
+        }
+    }
+    // SAFETY: opened above, and nobody else's.
+    unsafe { raw::call(libc::SYS_close, [directory, 0, 0, 0, 0, 0]) };
+    true
+}
+
+/// Digits up to a NUL.
+fn number_in(name: &[u8]) -> Option<usize> {
+    let mut number = None;
+    for byte in name.iter().take_while(|byte| **byte != 0) {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        let digit = usize::from(*byte).wrapping_sub(usize::from(b'0'));
+        number = Some(number.unwrap_or(0usize).wrapping_mul(10).wrapping_add(digit));
+    }
+    number
+}
+
+/// The descriptor of that number is ours from now on, CLOEXEC. Taken a second time: a duplicate.
+/// EBADF: it is not open, or is one of the first three.
+pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if number < 3 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: F_SETFD takes numbers; one that is not open is refused.
+    super::check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    if taken.insert(number) {
+        // SAFETY: it is open, and nobody in this process owned it so far.
+        return Ok(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    // SAFETY: it is open, and stays so for the length of the call.
+    let copy = process::duplicate(unsafe { BorrowedFd::borrow_raw(number) }, 3)?;
+    taken.insert(copy.as_raw_fd());
+    Ok(copy)
+}
+
+/// The read end of what is that process's standard output. None: the number is of something else
+/// now, or nobody can tell.
+pub(crate) fn take_pipe_of(number: RawFd, pid: super::Pid) -> Option<OwnedFd> {
+    if number < 3 {
+        return None;
+    }
+    // SAFETY: borrowed for the length of the call; one that is not open is refused.
+    let found = fstat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
+    let theirs = std::fs::read_link(format!("/proc/{pid}/fd/1")).ok()?;
+    let is_it = theirs.to_str() == Some(&format!("pipe:[{}]", found.st_ino));
+    is_it.then(|| take(number).ok()).flatten()
+}
+
+/// What tells a descriptor from another that got its number: device and inode. 0: none is open.
+pub(crate) fn identity(number: RawFd) -> u64 {
+    // SAFETY: borrowed for the length of the call; one that is not open is refused.
+    let found = (number >= 0).then(|| fstat(unsafe { BorrowedFd::borrow_raw(number) }));
+    match found {
+        Some(Ok(found)) => found.st_ino ^ found.st_dev.rotate_left(40),
+        Some(Err(_)) | None => 0,
+    }
+}
+
+/// The same where it is still what it was. What was closed since is stood in for by a socket
+/// whose other end is gone: whoever has it finds that out as with any other end.
+pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd> {
+    if identity(number) == identity_then {
+        return take(number);
+    }
+    let (stand_in, _) = super::socket::pair()?;
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    taken.insert(stand_in.as_raw_fd());
+    Ok(stand_in)
+}
+
+/// Closes what nobody took. To be called before anything else is opened.
+pub(crate) fn close_rest() {
+    let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = taken.iter().filter_map(|number| u32::try_from(*number).ok());
+    process::close_between(kept);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wait;
+    use super::*;
+    use groundstate_units::spec::Exit;
+    use std::fs::File;
+    use std::os::fd::IntoRawFd;
+
+    #[test]
+    fn what_is_taken_stays_and_the_rest_is_closed() {
+        let opened = || File::open("/dev/null").unwrap().into_raw_fd();
+        let child = process::fork(&[], || {
+            let (kept, other) = (opened(), opened());
+            keep_all();
+            let taken = take(kept).unwrap();
+            let twice = take(kept).unwrap();
+            close_rest();
+            let refused = take(other).is_err() && take(2).is_err() && take(9999).is_err();
+            let alive = nix::sys::stat::fstat(&taken).is_ok();
+            u8::from(refused && alive && twice.as_raw_fd() != kept)
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
+    }
+
+    #[test]
+    fn names_of_descriptors_are_numbers() {
+        assert_eq!(number_in(b"17\0x"), Some(17));
+        assert_eq!(number_in(b".\0"), None);
+        assert_eq!(number_in(b"\0"), None);
+    }
+}

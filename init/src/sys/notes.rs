@@ -1,0 +1,207 @@
+//! The notes of [`crate::journal::notes`], written where they survive a crash: into memory that
+//! is a memfd's too. Where the kernel hands over what is then gone from it (the end of a child, a
+//! datagram, the pid of a clone), it writes into that memory itself: there is no moment at which
+//! it is nowhere, and no call more than without. mmap(2), waitid(2), recvmmsg(2), clone3(2).
+//!
+//! One in a process, and for PID 1 alone: children that are forked do not inherit it
+//! (MADV_DONTFORK) and forget it. All pages are there from the start.
+
+use crate::journal::notes::{self, ENTRY, Kind, TEXT};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+/// Where they are; null: there are none.
+static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// Number of the last one.
+static LAST: AtomicU64 = AtomicU64::new(0);
+/// Number of the last one that the kept state knows of.
+static KNOWN: AtomicU64 = AtomicU64::new(0);
+/// The present turn of the loop, and its time.
+static TURN: AtomicU32 = AtomicU32::new(0);
+static AT: AtomicU64 = AtomicU64::new(0);
+
+/// Where the message being read lies.
+#[derive(Clone, Copy)]
+pub(super) struct Hand {
+    /// [`notes::HEADER`] on: mmsghdr, iovec, control data and bytes.
+    pub(super) header: *mut libc::mmsghdr,
+    /// Of the bytes.
+    pub(super) bytes: *mut u8,
+}
+
+/// From now on they are written into this memfd. ENOMEM, ENOSPC.
+pub(crate) fn begin(file: BorrowedFd<'_>) -> io::Result<()> {
+    let fd = file.as_raw_fd();
+    let length = libc::off_t::try_from(notes::BYTES).unwrap_or(0);
+    // SAFETY: numbers only. What is allocated now can not be missing when it is written to.
+    super::check(unsafe { libc::fallocate(fd, 0, 0, length) })?;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping where the kernel likes; the file is our own and never gets shorter.
+    let base =
+        unsafe { libc::mmap(ptr::null_mut(), notes::BYTES, protection, libc::MAP_SHARED, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: exactly the mapping just made. Refused: children have it too, and forget it.
+    unsafe { libc::madvise(base, notes::BYTES, libc::MADV_DONTFORK) };
+    // SAFETY: within the mapping, aligned; nobody else knows of it yet.
+    unsafe { prepare(base.cast()) };
+    LAST.store(0, Ordering::SeqCst);
+    KNOWN.store(0, Ordering::SeqCst);
+    BASE.store(base.cast(), Ordering::SeqCst);
+    Ok(())
+}
+
+/// The header of messages points at its parts.
+unsafe fn prepare(base: *mut u8) {
+    // SAFETY: by the places of the format all of this lies in the mapping, apart and aligned.
+    unsafe {
+        let part: *mut libc::iovec = base.add(notes::PART).cast();
+        (*part).iov_base = base.add(notes::MESSAGE).cast();
+        (*part).iov_len = notes::RING - notes::MESSAGE;
+        let header: *mut libc::mmsghdr = base.add(notes::HEADER).cast();
+        (*header).msg_hdr.msg_iov = part;
+        (*header).msg_hdr.msg_iovlen = 1;
+        (*header).msg_hdr.msg_control = base.add(notes::CONTROL).cast();
+    }
+}
+
+const _: () = assert!(size_of::<libc::msghdr>() == notes::LENGTH - notes::HEADER);
+const _: () = assert!(size_of::<libc::siginfo_t>() <= notes::HEADER - notes::END);
+const _: () = assert!(notes::HEADER + size_of::<libc::mmsghdr>() <= notes::PART);
+
+/// This process is a child of the one that writes them.
+pub(super) fn forget() {
+    BASE.store(ptr::null_mut(), Ordering::SeqCst);
+}
+
+/// A turn of the loop begins.
+pub(crate) fn turn(number: u64, at: u64) {
+    TURN.store(u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0), Ordering::Relaxed);
+    AT.store(at, Ordering::Relaxed);
+}
+
+/// Number of the last one: what is kept now knows of all so far.
+pub(crate) fn last() -> u64 {
+    LAST.load(Ordering::SeqCst)
+}
+
+/// A state is kept that knows of all up to this one. What they took of this process's memory is
+/// given back; they are in the file still.
+pub(crate) fn known(seq: u64) {
+    KNOWN.store(seq, Ordering::SeqCst);
+    let base = BASE.load(Ordering::SeqCst);
+    if !base.is_null() {
+        // SAFETY: our mapping of a file: what is dropped is mapped again when it is touched.
+        unsafe { libc::madvise(base.cast(), notes::BYTES, libc::MADV_DONTNEED) };
+    }
+}
+
+/// There is room for few more: the state is to be kept.
+pub(crate) fn are_many() -> bool {
+    let kept = KNOWN.load(Ordering::SeqCst);
+    LAST.load(Ordering::SeqCst).saturating_sub(kept) > notes::ENTRIES / 2
+}
+
+/// One more; nothing where there is no room. Gives where its pid stands.
+fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
+    let base = BASE.load(Ordering::SeqCst);
+    let (last, kept) = (LAST.load(Ordering::SeqCst), KNOWN.load(Ordering::SeqCst));
+    let (count, length) = (notes::entries(text.len()), u16::try_from(text.len()));
+    let Ok(length) = length else { return ptr::null_mut() };
+    if base.is_null() || last.saturating_add(count).saturating_sub(kept) > notes::ENTRIES {
+        return ptr::null_mut();
+    }
+    let turn = TURN.load(Ordering::Relaxed).wrapping_add(later);
+    let at = AT.load(Ordering::Relaxed);
+    let none: &[u8] = &[];
+    let parts = text.chunks(TEXT).chain(text.is_empty().then_some(none));
+    let mut seq = last;
+    for part in parts {
+        seq = seq.wrapping_add(1);
+        let kind = if seq == last.wrapping_add(1) { kind } else { Kind::More };
+        let mut entry = [0u8; ENTRY];
+        let fields = [
+            &(kind as u16).to_ne_bytes()[..],
+            &length.to_ne_bytes(),
+            &pid.to_ne_bytes(),
+            &at.to_ne_bytes(),
+            &turn.to_ne_bytes(),
+            part,
+        ];
+        let bytes = fields.into_iter().flatten();
+        entry.iter_mut().skip(8).zip(bytes).for_each(|(to, from)| *to = *from);
+        // SAFETY: places of entries lie in the mapping, aligned to 64; one thread writes.
+        unsafe {
+            let to = base.add(notes::place(seq));
+            to.cast::<u64>().write_volatile(0);
+            fence(Ordering::SeqCst);
+            ptr::copy_nonoverlapping(entry.as_ptr().add(8), to.add(8), ENTRY - 8);
+            fence(Ordering::SeqCst);
+            to.cast::<u64>().write_volatile(seq);
+        }
+    }
+    LAST.store(seq, Ordering::SeqCst);
+    // SAFETY: as above.
+    unsafe { base.add(notes::place(last.wrapping_add(1)) + notes::PID).cast() }
+}
+
+/// A wish, or what the logger has seen.
+pub(crate) fn put_text(kind: Kind, text: &[u8]) {
+    put(kind, 0, 0, text);
+}
+
+/// A child is about to be cloned: the address the kernel is to write its pid to
+/// (CLONE_PARENT_SETTID). 0: nobody wants to know.
+pub(super) fn begun(text: &[u8]) -> usize {
+    if text.is_empty() { 0 } else { put(Kind::Begun, 0, 0, text) as usize }
+}
+
+/// The kernel did not write it: the child was made in another way.
+pub(super) fn begun_as(address: usize, pid: i32) {
+    if address != 0 {
+        // SAFETY: given by `begun`, so it lies in the mapping, aligned.
+        unsafe { (address as *mut i32).write_volatile(pid) };
+    }
+}
+
+/// Where the kernel is to write how a child ended; null: nowhere in particular.
+pub(super) fn end_in_hand() -> *mut libc::siginfo_t {
+    let base = BASE.load(Ordering::SeqCst);
+    if base.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: within the mapping.
+    unsafe { base.add(notes::END).cast() }
+}
+
+/// What was written there is noted for good.
+pub(super) fn ended(pid: i32, code: i32, status: i32) {
+    let (code, status) = (code.to_ne_bytes(), status.to_ne_bytes());
+    put(Kind::Ended, pid, 0, &[code, status].concat());
+    let hand = end_in_hand();
+    if !hand.is_null() {
+        // SAFETY: the siginfo_t in the mapping, which is plain data.
+        unsafe { ptr::write_bytes(hand.cast::<u8>(), 0, size_of::<libc::siginfo_t>()) };
+    }
+}
+
+/// Where a message is to be read to. None: nowhere in particular.
+pub(super) fn message_in_hand() -> Option<Hand> {
+    let base = BASE.load(Ordering::SeqCst);
+    if base.is_null() {
+        return None;
+    }
+    // SAFETY: both lie within the mapping.
+    unsafe {
+        Some(Hand { header: base.add(notes::HEADER).cast(), bytes: base.add(notes::MESSAGE) })
+    }
+}
+
+/// What was read there is noted for good. `ahead`: it will be heard in the next turn.
+pub(super) fn heard(pid: i32, bytes: &[u8], ahead: bool) {
+    put(Kind::Heard, pid, u32::from(ahead), bytes);
+}

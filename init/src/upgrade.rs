@@ -1,0 +1,380 @@
+//! `initctl upgrade`: init goes on as another image of its program, with everything as it is.
+//!
+//! First the new binary is tried: a child opens it (a dead disk holds the child, not init), hands
+//! its descriptor over, and becomes it, with a copy of the whole state to read and nothing to do
+//! (`--check-resume`). What can not read the state, or falls over, is refused, and nothing has
+//! changed. Then the state is written anew, signals are held back, and init itself becomes it
+//! (`--resume`). An exec that fails comes back to the loop. How it goes on: [`crate::resume`].
+//!
+//! Also here: what a crash needs, beforehand. The state is kept ([`crate::journal::keeper`]), and
+//! the handler of a fault is told what to execute ([`crate::sys::fault`]).
+
+use crate::clock;
+use crate::control::answer::{Answered, failed};
+use crate::event_loop::Init;
+use crate::journal::keeper::{Keeper, Outcome};
+use crate::limit;
+use crate::loader::Asker;
+use crate::replay::Started;
+use crate::sys::bell::Bell;
+use crate::sys::{Pid, fault, inherit, memfd, notes, process, signal, socket};
+use crate::voice::Level;
+use groundstate_units::control::answer::Failure;
+use groundstate_units::spec::Exit;
+use groundstate_units::time::Time;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, fstat};
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a binary says that can read the state.
+pub(crate) const PASSED: &str = "it can read the state";
+
+/// A binary that is being tried.
+pub(crate) struct Upgrade {
+    asker: Asker,
+    child: Pid,
+    said: OwnedFd,
+    until: Time,
+    /// It can read the state.
+    passed: Option<OwnedFd>,
+}
+
+/// The images of this init: the one before, the present one, the next.
+#[derive(Default)]
+pub(crate) struct Lineage {
+    /// Crashes that were survived.
+    pub(crate) crashes: u32,
+    /// When it went on after the last of them.
+    pub(crate) resumed: Option<Time>,
+    /// The binary that runs, to be executed when its file is gone.
+    binary: Option<OwnedFd>,
+    /// The one before it, until then.
+    pub(crate) previous: Option<(OwnedFd, Time)>,
+    /// What the next image is left, should this one crash. None: it can not be.
+    pub(crate) keeper: Option<Keeper>,
+    /// In this turn nothing has happened but the end of who wrote the state.
+    pub(crate) undisturbed: bool,
+    /// What the image before this one had started when it crashed.
+    pub(crate) started: Started,
+    /// Until then a crash counts as one more of a row.
+    steady_at: Option<Time>,
+    /// A binary that is being tried.
+    upgrade: Option<Upgrade>,
+    /// Who asked for the upgrade that is about to be, or has just been.
+    pub(crate) upgraded: Option<Asker>,
+}
+
+impl Lineage {
+    /// With the present image alone.
+    pub(crate) fn begins() -> Lineage {
+        let keeper = Keeper::new(clock::now()).ok();
+        if let Some(keeper) = &keeper {
+            // Without notes what happens between two states is looked for, as far as it can be.
+            let _ = notes::begin(keeper.notes().as_fd());
+        }
+        Lineage { binary: own_binary(), keeper, ..Lineage::default() }
+    }
+
+    /// The present image goes on after so many crashes, and the last; it owes somebody an answer.
+    pub(crate) fn goes_on(survived: (u32, Option<Time>), upgraded: Option<Asker>) -> Lineage {
+        let (crashes, resumed) = survived;
+        Lineage { crashes, resumed, upgraded, ..Lineage::begins() }
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let trial = self.upgrade.as_ref().map(|upgrade| upgrade.until);
+        let probation = self.previous.as_ref().map(|(_, until)| *until);
+        let kept = self.keeper.as_ref().and_then(Keeper::due);
+        [trial, probation, kept, self.steady_at].into_iter().flatten().min()
+    }
+}
+
+/// Path of the present binary; it says `(deleted)` behind one that was replaced.
+fn own_path() -> io::Result<String> {
+    let path = std::fs::read_link("/proc/self/exe")?.to_string_lossy().into_owned();
+    Ok(path.strip_suffix(" (deleted)").map_or(path.clone(), str::to_string))
+}
+
+/// The present binary, kept from the start: it can be executed when its file is gone.
+fn own_binary() -> Option<OwnedFd> {
+    open("/proc/self/exe", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()
+}
+
+impl Init {
+    /// From now on a crash is survived: after `row` crashes in a row so far.
+    pub(crate) fn arm(&mut self, row: u32) {
+        self.lineage.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
+        let (Some(own), Some(keeper)) = (&self.lineage.binary, &self.lineage.keeper) else {
+            return;
+        };
+        let previous = self.lineage.previous.as_ref().map(|(binary, _)| binary);
+        // One that has just come, and crashes, gives way to the one before it.
+        let binary = previous.unwrap_or(own);
+        let [one, other, notes] = keeper.numbers();
+        let (crashes, row) = (self.lineage.crashes.saturating_add(1), row.saturating_add(1));
+        let word = format!("--rescue={one},{other},{notes},{crashes},{row}");
+        let armed =
+            fault::arm(binary.as_fd(), keeper.notes().as_fd(), arguments(word), environment());
+        if let Err(error) = armed {
+            self.say(Level::Warning, format_args!("a crash will not be survived: {error}"));
+        }
+    }
+
+    /// A panic discards what this image knows: the next one begins with what was kept.
+    pub(crate) fn guarded_turn(&mut self) {
+        notes::turn(self.wakeups, self.now.as_nanos());
+        if catch_unwind(AssertUnwindSafe(|| self.turn())).is_err() {
+            fault::by_panic();
+        }
+        let ends = self.ending.is_under_way();
+        let pause = if ends { limit::KEEPING_AT_THE_END } else { limit::KEEPING_PAUSE };
+        if !self.lineage.undisturbed
+            && let Some(keeper) = &mut self.lineage.keeper
+        {
+            keeper.falls_behind(self.now, pause);
+        }
+    }
+
+    /// Keeps the state, if it is time.
+    pub(crate) fn keep_state(&mut self) {
+        let (now, number) = (clock::now(), self.machine.generation().number);
+        // What the child does to what it has is done to its copy.
+        self.loader.origin.keeps(number);
+        let Some(keeper) = &mut self.lineage.keeper else { return };
+        keeper.is_of(number, now);
+        if keeper.due().is_none_or(|due| now < due) {
+            return;
+        }
+        if let Some(writer) = keeper.late_writer(now) {
+            // Its end is reaped.
+            let _ = signal::kill(writer, 9);
+        }
+        if keeper.is_being_written() {
+            return;
+        }
+        if let Some(record) = &mut self.record {
+            // Or the child would write it too.
+            let _ = record.flush();
+        }
+        keeper.begin();
+        let child = process::fork_whole(|| {
+            let _ = process::set_name(c"init: keeps");
+            let _ = process::die_with_parent(9);
+            let errno = self.write_state().err().map(|error| error.raw_os_error());
+            errno.map_or(0, |errno| errno.and_then(|errno| u8::try_from(errno).ok()).unwrap_or(255))
+        });
+        match (child, &mut self.lineage.keeper) {
+            (Ok(child), Some(keeper)) => keeper.begun(child, now),
+            // There are no processes to be had, or no memory for one.
+            (Err(_), _) => self.keep_here(),
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Keeps the state before anything else is done.
+    pub(crate) fn keep_here(&mut self) {
+        let begun = clock::now();
+        let Some(keeper) = &mut self.lineage.keeper else { return };
+        keeper.begin();
+        let written = self.write_state().map_err(|error| error.to_string());
+        self.kept(|keeper| Some(keeper.kept(written, begun, clock::now())));
+    }
+
+    fn write_state(&mut self) -> io::Result<()> {
+        let state = self.whole_state().ok_or_else(|| io::Error::other("it can not be written"))?;
+        self.lineage.keeper.as_ref().map_or(Ok(()), |keeper| keeper.write(&state))
+    }
+
+    /// A child was reaped: true if it was the one that writes the state.
+    pub(crate) fn writer_ended(&mut self, pid: Pid, exit: Exit) -> bool {
+        let now = clock::now();
+        self.kept(|keeper| keeper.ended(pid, exit, now))
+    }
+
+    fn kept(&mut self, outcome: impl FnOnce(&mut Keeper) -> Option<Outcome>) -> bool {
+        let outcome = self.lineage.keeper.as_mut().and_then(outcome);
+        match &outcome {
+            Some(Outcome::Lost(why)) => {
+                let then = "a crash would end nothing, but nobody would look after the services";
+                self.say(Level::Warning, format_args!("the state can not be kept: {why}; {then}"));
+            }
+            Some(Outcome::KeptAgain) => {
+                self.say(Level::Info, format_args!("the state is kept again"));
+            }
+            Some(Outcome::Kept | Outcome::StillLost) | None => {}
+        }
+        outcome.is_some()
+    }
+
+    /// Begins to try a binary; no path: the one at the place of the present one. Answered later.
+    pub(crate) fn begin_upgrade(&mut self, asker: Asker, path: Option<String>) -> Answered {
+        if self.lineage.upgrade.is_some() {
+            return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
+        }
+        let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));
+        let state = self.state_in_memory().map_err(fail)?;
+        let (said, theirs) = socket::pair().map_err(fail)?;
+        let child = process::fork_whole(|| {
+            let _ = process::die_with_parent(9);
+            try_it(path, &state, &theirs)
+        });
+        let child = child.map_err(fail)?;
+        let until = self.now.after(limit::UPGRADE_TRIAL);
+        self.lineage.upgrade = Some(Upgrade { asker, child, said, until, passed: None });
+        self.remember(asker);
+        Ok(None)
+    }
+
+    fn state_in_memory(&mut self) -> io::Result<OwnedFd> {
+        let bytes = self
+            .whole_state()
+            .ok_or_else(|| io::Error::other("there is no memfd_create(2) here"))?;
+        let mut file = File::from(memfd::create(c"state")?);
+        file.write_all(&bytes)?;
+        Ok(file.into())
+    }
+
+    /// It takes too long; or the image before this one is needed no more.
+    pub(crate) fn upgrade_due(&mut self) {
+        let now = self.now;
+        let proven = self.lineage.previous.take_if(|(_, until)| *until <= now).is_some();
+        let steady = self.lineage.steady_at.take_if(|at| *at <= now).is_some();
+        if proven || steady {
+            self.arm(0);
+        }
+        if let Some(upgrade) = self.lineage.upgrade.as_ref().filter(|upgrade| upgrade.until <= now)
+        {
+            // Its end is reaped, and says that it was killed.
+            let _ = signal::kill(upgrade.child, 9);
+        }
+    }
+
+    /// A child was reaped: true if it was the one that tries a binary.
+    pub(crate) fn trial_ended(&mut self, pid: Pid, exit: Exit) -> bool {
+        let Some(upgrade) = self.lineage.upgrade.as_mut().filter(|upgrade| upgrade.child == pid)
+        else {
+            return false;
+        };
+        let (mut binary, mut why) = (None, String::new());
+        let mut buffer = [0u8; limit::UPGRADE_REASON];
+        while let Ok(got) = socket::receive(upgrade.said.as_fd(), &mut buffer) {
+            if got.length == 0 {
+                break;
+            }
+            let text = buffer.get(..got.length).unwrap_or_default();
+            why = String::from_utf8_lossy(text).into_owned();
+            binary = got.fds.into_iter().next().or(binary);
+        }
+        match (exit, binary) {
+            (Exit::Code(0), Some(binary)) if why == PASSED => upgrade.passed = Some(binary),
+            (Exit::Code(0), _) => self.keep_present("it is no init that can read the state"),
+            (Exit::Code(_), _) => self.keep_present(&why),
+            (Exit::Signal { signal, .. }, _) => {
+                self.keep_present(&format!("signal {signal} ended it when it was tried"));
+            }
+        }
+        true
+    }
+
+    /// Nothing has changed, and who asked is told.
+    fn keep_present(&mut self, why: &str) {
+        let Some(upgrade) = self.lineage.upgrade.take() else { return };
+        self.say(Level::Error, format_args!("no upgrade: {why}"));
+        if self.recall(upgrade.asker) {
+            let line = failed(upgrade.asker.id, cannot(why));
+            self.queue(upgrade.asker.client, &line);
+        }
+    }
+
+    /// Between two turns: goes on as the binary that passed. Comes back only when that failed.
+    pub(crate) fn go_on_as_another(&mut self) {
+        let Some(binary) = self.lineage.upgrade.as_mut().and_then(|upgrade| upgrade.passed.take())
+        else {
+            return;
+        };
+        self.lineage.upgraded = self.lineage.upgrade.as_ref().map(|upgrade| upgrade.asker);
+        self.say(Level::Info, format_args!("goes on as another image of its program"));
+        self.voice.flush();
+        let error = self.become_it(&binary);
+        self.lineage.upgraded = None;
+        self.keep_present(&format!("it can not be executed: {error}"));
+    }
+
+    /// The exec. What it gives is why there was none.
+    fn become_it(&mut self, binary: &OwnedFd) -> io::Error {
+        // What comes from now on waits in the kernel; what has come goes along.
+        let held = signal::hold();
+        let rung = self.signals.rung();
+        let state = match self.state_in_memory() {
+            Ok(state) => state,
+            Err(error) => return error,
+        };
+        let previous = self.lineage.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        let word = format!("--resume={},{previous},{rung}", state.as_raw_fd());
+        inherit::keep_all();
+        let error = process::execute(binary.as_fd(), &arguments(word), &environment());
+        inherit::keep_none();
+        Bell::ring_again(rung);
+        drop(held);
+        error
+    }
+}
+
+fn cannot(why: &str) -> Failure {
+    Failure::new("upgrade", why, "init goes on as it is")
+}
+
+/// The words this process was started with, and how it is to go on.
+fn arguments(word: String) -> Vec<CString> {
+    let is_ours = |given: &OsString| {
+        let bytes = given.as_bytes();
+        bytes.starts_with(b"--resume=") || bytes.starts_with(b"--rescue=")
+    };
+    let given = std::env::args_os().filter(|given| !is_ours(given));
+    given
+        .chain([OsString::from(word)])
+        .filter_map(|word| CString::new(word.into_vec()).ok())
+        .collect()
+}
+
+fn environment() -> Vec<CString> {
+    let all = std::env::vars_os().map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        CString::new(name.into_vec())
+    });
+    all.filter_map(Result::ok).collect()
+}
+
+/// The child: finds the binary, hands it over, becomes it.
+fn try_it(path: Option<String>, state: &OwnedFd, said: &OwnedFd) -> u8 {
+    let say = |why: &str| {
+        let _ = socket::send(said.as_fd(), why.as_bytes(), &[]);
+        1
+    };
+    let path = match path.map_or_else(own_path, Ok) {
+        Ok(path) => path,
+        Err(error) => return say(&format!("/proc/self/exe: {error}")),
+    };
+    let binary = match open(path.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
+        Ok(binary) => binary,
+        Err(error) => return say(&format!("{path}: {error}")),
+    };
+    let is_file = fstat(&binary).is_ok_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFREG);
+    if !is_file {
+        return say(&format!("{path} is no file"));
+    }
+    if let Err(error) = socket::send(said.as_fd(), b"it is no init", &[binary.as_fd()]) {
+        return say(&format!("{path}: {error}"));
+    }
+    let word = format!("--check-resume={},{}", state.as_raw_fd(), said.as_raw_fd());
+    inherit::keep_all();
+    let error = process::execute(binary.as_fd(), &arguments(word), &environment());
+    say(&format!("{path}: {error}"))
+}
