@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// An edited file that can be put back.
@@ -74,7 +74,15 @@ pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Edite
 pub(crate) fn set_default_target(path: &str, target: &Name) -> Result<(), Trouble> {
     let before = bytes(path)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&before).into_owned();
-    let edited = with_key(&text, "default-target", &format!("default-target: {target}\n"));
+    let key = "default-target";
+    let line = text.lines().find(|line| line.strip_prefix(key).is_some_and(is_value));
+    // In a name there is no such sign.
+    let comment = line.and_then(|line| {
+        let value = line.get(..line.find(" #")?)?;
+        line.get(value.trim_end().len()..)
+    });
+    let comment = comment.unwrap_or_default();
+    let edited = with_key(&text, key, &format!("{key}: {target}{comment}\n"));
     let (settings, found) = settings_file::read(&path.into(), edited.as_bytes());
     refuse(found)?;
     if settings.default_target != *target {
@@ -184,9 +192,12 @@ fn entry(line: &str) -> Option<String> {
 }
 
 fn is_absent(text: &str, key: &str) -> bool {
-    !text
-        .lines()
-        .any(|line| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':')))
+    !text.lines().any(|line| line.strip_prefix(key).is_some_and(is_value))
+}
+
+/// What stands behind a key.
+fn is_value(rest: &str) -> bool {
+    rest.trim_start().starts_with(':')
 }
 
 /// The lines of one key; empty where it says nothing.
@@ -216,8 +227,7 @@ fn with_key(text: &str, key: &str, lines: &str) -> String {
     let mut within = false;
     let mut done = false;
     for line in text.split_inclusive('\n') {
-        let begins = line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
-        if begins {
+        if line.strip_prefix(key).is_some_and(is_value) {
             within = true;
             if !done {
                 edited.push_str(lines);
@@ -246,11 +256,19 @@ fn replace(path: &str, bytes: &[u8]) -> Result<(), Trouble> {
     let failed = |error: std::io::Error| Trouble::file(path, &error);
     // A link stays a link: what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
+    let mode = match fs::symlink_metadata(&target) {
+        Ok(found) if !found.is_file() => {
+            let message = format!("{path} is no regular file and was left as it is");
+            return Err(Trouble::local(message, "name a file that can be edited".to_string()));
+        }
+        Ok(found) => found.mode() & 0o777,
+        Err(_) => 0o644,
+    };
     let dir = target.parent().unwrap_or_else(|| Path::new("/"));
     fs::create_dir_all(dir).map_err(failed)?;
     let name = target.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let temporary = dir.join(format!(".{name}.{}", std::process::id()));
-    let written = write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &target));
+    let written = write(&temporary, bytes, mode).and_then(|()| fs::rename(&temporary, &target));
     if let Err(error) = written {
         // It may not even have been made.
         let _ = fs::remove_file(&temporary);
@@ -264,9 +282,10 @@ fn replace(path: &str, bytes: &[u8]) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), std::io::Error> {
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), std::io::Error> {
     let _ = fs::remove_file(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(bytes)?;
     file.sync_all()
 }
@@ -294,6 +313,23 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         fs::remove_dir_all(&dir).unwrap();
         after
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_replaced_and_a_files_mode_stays() {
+        let dir = std::env::temp_dir().join(format!("initctl-replace-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (device, file) = (dir.join("null"), dir.join("policy.yaml"));
+        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        fs::write(&file, "mask: [a]\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let masks = |path: &Path| {
+            edit(&path.to_string_lossy(), |policy| _ = policy.mask.insert(name("b"))).is_ok()
+        };
+        assert!(!masks(&device) && !fs::metadata("/dev/null").unwrap().is_file());
+        assert!(masks(&file));
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
@@ -345,10 +381,10 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("initctl-settings-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join("init.yaml");
-        fs::write(&path, "max-starting: 4 # few\ndefault-target: old\n").unwrap();
+        fs::write(&path, "max-starting: 4 # few\ndefault-target: old  # until May\n").unwrap();
         set_default_target(&path.to_string_lossy(), &name("new")).unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "max-starting: 4 # few\ndefault-target: new\n");
+        assert_eq!(text, "max-starting: 4 # few\ndefault-target: new  # until May\n");
         fs::remove_dir_all(&dir).unwrap();
     }
 }

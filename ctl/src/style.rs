@@ -2,7 +2,7 @@
 //! the word and the glyph say the same.
 
 use anstyle::{AnsiColor, Style as Paint};
-use groundstate_units::control::answer::System;
+use groundstate_units::control::answer::{Cause, Reason, System};
 use groundstate_units::machine::reason::State;
 use std::fmt::Write;
 use std::time::Duration;
@@ -71,6 +71,28 @@ impl Style {
         cut.push('…');
         cut
     }
+
+    /// `text` in lines that fit after `used` columns, broken between words; what stands between
+    /// backticks is a command to be copied, and never broken.
+    pub(crate) fn wrap(&self, text: &str, used: usize) -> Vec<String> {
+        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(used).max(16));
+        let mut is_command = false;
+        let words = text.split(|c: char| {
+            is_command ^= c == '`';
+            c == ' ' && !is_command
+        });
+        let mut lines: Vec<String> = Vec::new();
+        for word in words.filter(|word| !word.is_empty()) {
+            match lines.last_mut() {
+                Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                _ => lines.push(word.to_string()),
+            }
+        }
+        lines
+    }
 }
 
 /// How a state looks.
@@ -81,6 +103,20 @@ pub(crate) fn tone(state: State, degraded: bool) -> Tone {
         State::Running | State::Exited if degraded => Tone::Uneasy,
         State::Running | State::Exited => Tone::Good,
         State::Disabled => Tone::Quiet,
+    }
+}
+
+/// The word for a state: `failed (dependency)` where it is another's failure, and the flag.
+pub(crate) fn word(state: State, degraded: bool, reason: Option<&Reason>) -> String {
+    let by_another = matches!(
+        reason.map(|reason| &reason.cause),
+        Some(Cause::Dependency { .. } | Cause::Masked { .. } | Cause::Missing { .. })
+    );
+    match (state, degraded) {
+        (State::Failed, _) if by_another => "failed (dependency)".to_string(),
+        (State::Running, true) => "degraded".to_string(),
+        (state, true) => format!("{}, degraded", state.as_str()),
+        (state, false) => state.as_str().to_string(),
     }
 }
 
@@ -178,6 +214,24 @@ mod tests {
         assert_eq!(Style::PLAIN.paint(Tone::Bad, "failed"), "failed");
         let colours = Style { colour: true, width: None };
         assert!(colours.paint(Tone::Bad, "failed").starts_with("\u{1b}["));
+    }
+
+    #[test]
+    fn a_line_is_broken_between_words_and_never_within_a_command() {
+        let narrow = Style { colour: false, width: Some(40) };
+        let text = "it is not tried again by itself: `initctl retry a-service`; `initctl logs x`";
+        let lines = narrow.wrap(text, 15);
+        assert_eq!(
+            lines,
+            [
+                "it is not tried again by",
+                "itself:",
+                "`initctl retry a-service`;",
+                "`initctl logs x`"
+            ]
+        );
+        assert_eq!(Style::PLAIN.wrap(text, 15), [text]);
+        assert!(narrow.wrap("", 15).is_empty());
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Progress {
             self.moving.push(unit.clone());
         }
         let why = event.reason.as_ref().map(|why| format!(": {}", why.text)).unwrap_or_default();
-        self.last = format!("{unit} {}{why}", to.as_str());
+        self.last = format!("{unit} {}{why}", style::word(to, false, event.reason.as_ref()));
         if self.silent {
             return;
         }

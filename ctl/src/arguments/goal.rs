@@ -1,6 +1,6 @@
 //! The arguments of the verbs that change the goal, and how to wait for it.
 
-use super::value::duration;
+use super::value::{duration, lasting};
 use clap::Args;
 use groundstate_units::name::Name;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) struct Want {
     /// The target
     pub(crate) target: Name,
     /// For this long only
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
     pub(crate) for_: Option<Duration>,
     /// How to wait.
     #[command(flatten)]

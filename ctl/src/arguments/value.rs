@@ -8,6 +8,16 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "not a duration, as 500ms, 5s, 2min, 1h 30min".to_string())
 }
 
+/// A span in which something can happen.
+pub(super) fn lasting(text: &str) -> Result<Duration, String> {
+    let span = duration(text)?;
+    if span.is_zero() {
+        Err("no time at all; leave it out for always".to_string())
+    } else {
+        Ok(span)
+    }
+}
+
 pub(super) fn signal(text: &str) -> Result<u8, String> {
     groundstate_units::signal::number(text)
         .ok_or_else(|| "no signal; a name as HUP, TERM, RTMIN+3, or a number".to_string())

@@ -8,9 +8,10 @@ mod words;
 use crate::exit::Trouble;
 use crate::log_source::{self, Piece, Query};
 use crate::session::{self, Session};
-use crate::systemctl::{SUFFIXES, glob};
+use crate::systemctl::SUFFIXES;
 use groundstate_units::control::answer::{Pong, Status};
 use groundstate_units::control::request::Verb;
+use groundstate_units::glob;
 use groundstate_units::log_line::ShownLine;
 use groundstate_units::name::Name;
 use groundstate_units::wall::Wall;
@@ -47,6 +48,11 @@ fn run(asked: &Asked) -> Result<(), Trouble> {
     }
     if asked.nothing {
         return Ok(());
+    }
+    if !asked.quiet {
+        for what in &asked.ignored {
+            complain(&format!("journalctl: {what} leaves no line out: that is not kept here"));
+        }
     }
     let session = crate::systemctl::session();
     let init = session.init()?;
@@ -88,7 +94,9 @@ fn chosen(asked: &Asked, status: &Status) -> Vec<String> {
         let mut names = names.flat_map(|name| [name.clone(), format!("{name}.service")]);
         let fits = names.any(|name| {
             asked.units.iter().any(|wanted| {
-                wanted == &name || glob(wanted, &name) || glob(&format!("{wanted}.service"), &name)
+                wanted == &name
+                    || glob::matches(wanted, &name)
+                    || glob::matches(&format!("{wanted}.service"), &name)
             })
         });
         if fits {

@@ -67,6 +67,8 @@ pub(super) struct Asked {
     pub(super) help: bool,
     /// Housekeeping the logger does by itself (`--flush`, `--rotate`, `--vacuum-size` …).
     pub(super) nothing: bool,
+    /// What would leave lines out, were it kept: to be said.
+    pub(super) ignored: Vec<String>,
 }
 
 const WITH_VALUE: [&str; 22] = [
@@ -166,6 +168,8 @@ impl Asked {
                 && matches!(field, "_SYSTEMD_UNIT" | "UNIT" | "SYSLOG_IDENTIFIER")
             {
                 asked.units.push(value.to_string());
+            } else {
+                asked.ignored.push(word.clone());
             }
         }
         Ok(asked)
@@ -210,11 +214,14 @@ impl Asked {
             | "--update-catalog"
             | "--setup-keys"
             | "--verify" => self.nothing = true,
-            // How to page and what to merge; priorities and other fields are not kept.
-            "--no-pager" | "--all" | "--catalog" | "--dmesg" | "--full" | "--no-full"
-            | "--merge" | "--no-tail" | "--system" | "--user" | "--priority" | "--facility"
-            | "--output-fields" | "--namespace" | "--case-sensitive" | "--truncate-newline"
-            | "--show-cursor" => {}
+            // Every line is of the level info.
+            "--priority" if matches!(text.as_str(), "6" | "7" | "info" | "debug") => {}
+            "--priority" | "--facility" => self.ignored.push(format!("{flag}={text}")),
+            "--dmesg" => self.ignored.push(flag.to_string()),
+            // How to page and what to merge.
+            "--no-pager" | "--all" | "--catalog" | "--full" | "--no-full" | "--merge"
+            | "--no-tail" | "--system" | "--user" | "--output-fields" | "--namespace"
+            | "--case-sensitive" | "--truncate-newline" | "--show-cursor" => {}
             _ => return Err(format!("journalctl: {flag} is not supported")),
         }
         Ok(())
@@ -289,6 +296,13 @@ mod tests {
         assert_eq!(parse("_SYSTEMD_UNIT=a.service").unwrap().units, ["a.service"]);
         let asked = parse("--since today --until=now -o json -r").unwrap();
         assert_eq!(asked.since.map(|w| w.to_string()).as_deref(), Some("2026-11-21T00:00:00.000Z"));
+    }
+
+    #[test]
+    fn what_would_leave_lines_out_and_can_not_is_told() {
+        let asked = parse("-p err -k _PID=1 -u a").unwrap();
+        assert_eq!(asked.ignored, ["--priority=err", "--dmesg", "_PID=1"]);
+        assert_eq!(parse("-p debug -u a --no-pager -x").unwrap().ignored, [""; 0]);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! from the goal. `start` makes a unit wanted until the next boot, `stop` leaves it out until
 //! then, and each says so; `restart`, `reload`, `kill` prod a run and leave the goal alone.
 
+use super::enablement::Enablement;
 use super::instance;
-use super::manager::is_offline;
+use super::manager::{default_target, is_offline};
 use super::snapshot::{Found, Snapshot, session};
 use super::wait::{Aim, Awaited, Watch, names};
 use super::words::Asked;
@@ -48,9 +49,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
 
 /// Does it to those units; for `--now` too.
 pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String]) -> Outcome {
-    if !matches!(verb, "stop" | "condstop") {
-        instance::known(session, units)?;
-    }
+    instance::known(session, asked, verb, units)?;
     let snapshot = Snapshot::take(session)?;
     let watch = Watch::begin(session)?;
     let mut awaited = Vec::new();
@@ -59,8 +58,11 @@ pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String
         let unit = match found {
             Found::Unit(unit) => unit,
             Found::Nobody(name) => {
-                complain(&format!("Failed to {verb} {name}: Unit {name} not found."));
-                exit = NOT_INSTALLED;
+                let file = Enablement::of(session, None)?.find(&name);
+                let masked = file.is_some_and(|file| file.masked);
+                let what = if masked { "is masked" } else { "not found" };
+                complain(&format!("Failed to {verb} {name}: Unit {name} {what}."));
+                exit = if masked { FAILED } else { NOT_INSTALLED };
                 continue;
             }
         };
@@ -165,6 +167,10 @@ fn aloud(asked: &Asked, text: &str) {
     }
 }
 
+pub(super) fn wanted(asked: &Asked, name: &str) {
+    aloud(asked, &format!("{name} is wanted until the next boot (initctl want {name})"));
+}
+
 fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Trouble> {
     let name = Name::new(&unit.unit).map_err(|error| Trouble::local(error.to_string(), ""))?;
     let mut now = status(session)?;
@@ -178,7 +184,7 @@ fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Trou
     let unit = now.units.iter().find(|one| one.unit == unit.unit);
     if unit.is_none_or(|unit| !unit.needed) {
         session.ask(Verb::Want { target: name.clone(), for_ms: None })?;
-        aloud(asked, &format!("{name} is wanted until the next boot (initctl want {name})"));
+        wanted(asked, name.as_str());
     } else if unit.is_some_and(|unit| {
         unit.state == State::Failed || (unit.state == State::Waiting && unit.attempt > 0)
     }) {
@@ -237,7 +243,7 @@ pub(super) fn goal(asked: &Asked) -> Outcome {
     let snapshot = Snapshot::take(&session)?;
     let name = match asked.verb.as_str() {
         "isolate" => asked.names.first().cloned().unwrap_or_default(),
-        "default" => "default.target".to_string(),
+        "default" => default_target(&session, asked)?,
         other => format!("{other}.target"),
     };
     let name = if name.contains('.') { name } else { format!("{name}.target") };
@@ -272,7 +278,15 @@ pub(super) fn kill(asked: &Asked) -> Outcome {
         match found {
             Found::Unit(unit) => {
                 let targets = names(std::slice::from_ref(&unit.unit));
-                session.ask(Verb::Kill { targets, signal: Some(signal), all })?;
+                match session.ask(Verb::Kill { targets, signal: Some(signal), all }) {
+                    // To all processes of none: log rotation does that, and is no error.
+                    Err(Trouble::Failed(_, why)) if all && why.kind == "not-running" => {}
+                    Err(Trouble::Failed(_, why)) => {
+                        complain(&format!("Failed to kill unit {}: {}", unit.unit, why.message));
+                        exit = FAILED;
+                    }
+                    told => _ = told?,
+                }
             }
             Found::Nobody(name) => {
                 complain(&format!("Failed to kill unit {name}: Unit {name} not loaded."));
@@ -287,17 +301,22 @@ pub(super) fn kill(asked: &Asked) -> Outcome {
 pub(super) fn reset_failed(asked: &Asked) -> Outcome {
     let session = session();
     let snapshot = Snapshot::take(&session)?;
-    let chosen = snapshot.chosen(&asked.names);
-    let units: Vec<&UnitStatus> = match asked.names.is_empty() {
-        true => snapshot.status.units.iter().collect(),
-        false => chosen
-            .iter()
-            .filter_map(|found| match found {
-                Found::Unit(unit) => Some(*unit),
-                Found::Nobody(_) => None,
-            })
-            .collect(),
-    };
+    let mut units: Vec<&UnitStatus> = Vec::new();
+    let mut exit = 0;
+    if asked.names.is_empty() {
+        units.extend(&snapshot.status.units);
+    }
+    for found in snapshot.chosen(&asked.names) {
+        match found {
+            Found::Unit(unit) => units.push(unit),
+            Found::Nobody(name) => {
+                complain(&format!(
+                    "Failed to reset failed state of unit {name}: Unit {name} not loaded."
+                ));
+                exit = FAILED;
+            }
+        }
+    }
     for unit in units.into_iter().filter(|unit| snapshot.shown(unit).active == "failed") {
         let targets = names(std::slice::from_ref(&unit.unit));
         // One that its file has failed stays so.
@@ -305,5 +324,5 @@ pub(super) fn reset_failed(asked: &Asked) -> Outcome {
             aloud(asked, &format!("{} is tried again if it is needed", unit.unit));
         }
     }
-    Ok(0)
+    Ok(exit)
 }

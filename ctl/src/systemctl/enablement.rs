@@ -59,6 +59,11 @@ impl Enablement {
         }
     }
 
+    /// A unit that init has answers to that name too.
+    fn is_other_name(&self, name: &str) -> bool {
+        self.units.iter().any(|unit| unit.provides.iter().any(|target| target == name))
+    }
+
     /// Every unit file; of native ones those that were loaded.
     pub(super) fn all(&self) -> Vec<UnitFile> {
         let mut all = self.folders.all();
@@ -104,7 +109,7 @@ impl Enablement {
             () if install.is_empty() && !install.also.is_empty() => "indirect",
             () if install.is_empty() => "static",
             () if named(&self.policy.enable) => "enabled",
-            () if file.native && self.folders.enabled_by_default => "enabled",
+            () if self.folders.counts_by_itself(file) => "enabled",
             () => "disabled",
         }
     }
@@ -158,6 +163,13 @@ pub(super) fn is_enabled(asked: &Asked) -> Outcome {
     for name in &asked.names {
         let name = with_suffix(name);
         let Some(file) = enablement.find(&name) else {
+            if enablement.is_other_name(&name) {
+                any = true;
+                if !asked.quiet {
+                    session::print("alias")?;
+                }
+                continue;
+            }
             complain(&format!(
                 "Failed to get unit file state for {name}: No such file or directory"
             ));

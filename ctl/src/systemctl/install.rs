@@ -1,6 +1,6 @@
-//! `enable`, `disable`, `mask`, `unmask`, `preset` and their kin. A native unit is enabled by
-//! the policy file; one of systemd's by the links systemd would make, because Debian's own
-//! programs read and make those, and init reads them too.
+//! `enable`, `disable`, `mask`, `unmask`, `preset` and their kin. A unit of init's own directories
+//! is enabled by the policy file; one of systemd's by the links systemd would make, because
+//! Debian's own programs read and make those, and init reads them too.
 
 use super::enablement::Enablement;
 use super::snapshot::{session, with_suffix};
@@ -131,20 +131,23 @@ impl Job<'_> {
             }
             return Ok(());
         }
-        let native = file.native;
+        let by_policy = self.folders().is_enabled_by_policy(file);
         let enable = edit == Edit::Enable;
-        if !native && (!enable || self.asked.verb == "reenable") {
+        if !by_policy && (!enable || self.asked.verb == "reenable") {
             self.unlink(&name, false)?;
         }
-        if !native && enable {
+        if !by_policy && enable {
             self.links(&name, file, install)?;
+        }
+        if by_policy && !enable && !self.asked.quiet && self.enablement.init.is_some() {
+            complain(&format!("{name} is disabled: it stops unless something else needs it"));
         }
         self.policy(&file.name, |policy, name| {
             let Policy { enable: enabled, disable: disabled, .. } = policy;
             let (into, from) = if enable { (enabled, disabled) } else { (disabled, enabled) };
             from.remove(&name);
-            // Of a file of systemd's the links say it.
-            if native {
+            // Else the links say it.
+            if by_policy {
                 into.insert(name);
             }
         })
@@ -191,19 +194,18 @@ impl Job<'_> {
         if mask && known.is_none() && !self.asked.quiet {
             complain(&format!("Unit {name} does not exist, masking it anyway."));
         }
-        // A link where the file is one of systemd's; a native one is masked by policy alone.
-        let native = known.is_some_and(|file| file.native);
+        let by_policy = known.is_some_and(|file| self.folders().is_masked_by_policy(&file));
         if let Some(dir) = self.folders().config(self.asked.runtime) {
             let link = dir.join(name);
             let to_null = fs::read_link(&link).is_ok_and(|to| to == Path::new("/dev/null"));
             if !mask && to_null {
                 remove_link(&link, self.asked)?;
-            } else if mask && !native && fs::symlink_metadata(&link).is_err() {
+            } else if mask && !by_policy && fs::symlink_metadata(&link).is_err() {
                 make_link(&link, "/dev/null", self.asked)?;
             }
         }
         self.policy(name, |policy, name| {
-            match (mask, native) {
+            match (mask, by_policy) {
                 (true, true) => policy.mask.insert(name),
                 (true, false) => false,
                 (false, _) => policy.mask.remove(&name),
@@ -296,7 +298,9 @@ impl Job<'_> {
         let word = lines.find_map(|line| {
             let mut words = line.split_whitespace();
             let (word, pattern) = (words.next()?, words.next()?);
-            (matches!(word, "enable" | "disable") && super::glob(pattern, name)).then_some(word)
+            (matches!(word, "enable" | "disable")
+                && groundstate_units::glob::matches(pattern, name))
+            .then_some(word)
         });
         word != Some("disable")
     }

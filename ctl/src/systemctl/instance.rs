@@ -1,46 +1,39 @@
-//! Instances of templates that nothing names yet. init makes an instance of what a unit
-//! depends on; for one that is only told to start, a unit in the runtime directory says so.
+//! Instances of templates that nothing names yet: init makes the instance of a template for
+//! whoever wants it, so one that is told to start is wanted before it is looked for.
 
-use super::enablement::Enablement;
-use super::manager;
+use super::change::wanted;
 use super::shown::is_glob;
 use super::snapshot::{Snapshot, with_suffix};
-use super::unit_file::template_of;
+use super::words::Asked;
 use crate::exit::Trouble;
 use crate::session::Session;
 use groundstate_units::control::request::Verb;
+use groundstate_units::import::systemd::UnitName;
 use groundstate_units::name::Name;
 
 /// Makes those of these units known that are instances of a template there is.
-pub(super) fn known(session: &Session, units: &[String]) -> Result<(), Trouble> {
-    let names: Vec<String> = units
-        .iter()
-        .map(|name| with_suffix(name))
-        .filter(|name| template_of(name).is_some() && !is_glob(name) && Name::new(name).is_ok())
-        .collect();
-    if names.is_empty() {
+pub(super) fn known(
+    session: &Session,
+    asked: &Asked,
+    verb: &str,
+    units: &[String],
+) -> Result<(), Trouble> {
+    let starts =
+        matches!(verb, "start" | "restart" | "reload-or-restart" | "force-reload" | "enable");
+    let is_instance = |name: &String| UnitName::of(name).is_instance() && !is_glob(name);
+    let mut names = units.iter().map(|name| with_suffix(name)).filter(is_instance).peekable();
+    if !starts || names.peek().is_none() {
         return Ok(());
     }
     let snapshot = Snapshot::take(session)?;
-    let Some(runtime) = &snapshot.pong.paths.runtime_dir else { return Ok(()) };
-    let enablement = Enablement::of(session, None)?;
-    let mut fresh = false;
-    for name in names.iter().filter(|name| snapshot.find(name).is_none()) {
-        if enablement.find(name).is_none() {
-            continue;
+    for name in names.filter(|name| snapshot.find(name).is_none()) {
+        let Ok(target) = Name::new(&name) else { continue };
+        match session.ask(Verb::Want { target, for_ms: None }) {
+            Ok(_) => wanted(asked, &name),
+            // What is no instance of anything is told like any other unit that is not there.
+            Err(Trouble::Failed(_, _)) => {}
+            Err(other) => return Err(other),
         }
-        let path = format!("{runtime}/units/instance-{name}.yaml");
-        let text = format!(
-            "# {name} was started by systemctl until the next boot.\n\
-             unit: instance-{name}\ntype: virtual\nwants: {name}\n"
-        );
-        let failed = |error| Trouble::file(&path, &error);
-        std::fs::create_dir_all(format!("{runtime}/units")).map_err(failed)?;
-        std::fs::write(&path, text).map_err(failed)?;
-        fresh = true;
-    }
-    if fresh {
-        manager::told(session, Verb::Reload { no_restart: true })?;
     }
     Ok(())
 }

@@ -2,11 +2,12 @@
 
 use super::Outcome;
 use super::enablement::Enablement;
-use super::shown::{Shown, glob};
+use super::shown::Shown;
 use super::snapshot::{Snapshot, session, with_suffix};
 use super::unit_file::UnitFile;
 use super::words::Asked;
 use crate::session;
+use groundstate_units::glob;
 use groundstate_units::machine::reason::State;
 use serde::Serialize;
 
@@ -39,7 +40,8 @@ pub(super) fn units(asked: &Asked) -> Outcome {
         }
     }
     let named = |one: &Shown| {
-        asked.names.is_empty() || asked.names.iter().any(|name| glob(&with_suffix(name), &one.name))
+        asked.names.is_empty()
+            || asked.names.iter().any(|name| glob::matches(&with_suffix(name), &one.name))
     };
     let typed = |one: &Shown| types.is_empty() || types.iter().any(|kind| kind == one.kind());
     let in_state = |one: &Shown| {
@@ -99,7 +101,7 @@ pub(super) fn unit_files(asked: &Asked) -> Outcome {
     let fits = |file: &&UnitFile| {
         let kind = file.name.rsplit_once('.').map_or("", |(_, suffix)| suffix);
         let named = asked.names.is_empty()
-            || asked.names.iter().any(|name| glob(&with_suffix(name), &file.name));
+            || asked.names.iter().any(|name| glob::matches(&with_suffix(name), &file.name));
         named && (asked.types.is_empty() || asked.types.iter().any(|one| one == kind))
     };
     let files = enablement.all();

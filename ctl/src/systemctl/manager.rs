@@ -108,12 +108,17 @@ fn in_chroot() -> bool {
 
 /// `get-default`.
 pub(super) fn get_default(asked: &Asked) -> Outcome {
-    let path = config(&session(), asked)?;
-    let text = std::fs::read(&path).unwrap_or_default();
-    let (settings, _) = settings_file::read(&path.as_str().into(), &text);
-    let name = settings.default_target.to_string();
+    let name = default_target(&session(), asked)?;
     session::print(&if name.contains('.') { name } else { format!("{name}.target") })?;
     Ok(0)
+}
+
+/// What the settings say.
+pub(super) fn default_target(session: &Session, asked: &Asked) -> Result<String, Trouble> {
+    let path = config(session, asked)?;
+    let text = std::fs::read(&path).unwrap_or_default();
+    let (settings, _) = settings_file::read(&path.as_str().into(), &text);
+    Ok(settings.default_target.to_string())
 }
 
 /// `set-default`.

@@ -12,17 +12,19 @@ mod enablement;
 mod install;
 mod instance;
 mod list;
+mod list_trigger;
 mod manager;
 mod property;
 mod question;
-mod shown;
+
 mod snapshot;
 mod status;
 mod unit_file;
 mod wait;
 mod words;
 
-pub(crate) use shown::{SUFFIXES, glob};
+use groundstate_units::control::shown;
+pub(crate) use groundstate_units::control::shown::SUFFIXES;
 pub(crate) use snapshot::session;
 
 use crate::exit::{Exit, Trouble};
@@ -69,7 +71,31 @@ fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// Verbs that mean nothing without a unit.
+const OF_UNITS: [&str; 16] = [
+    "is-active",
+    "is-failed",
+    "is-enabled",
+    "cat",
+    "kill",
+    "enable",
+    "disable",
+    "reenable",
+    "mask",
+    "unmask",
+    "preset",
+    "revert",
+    "link",
+    "add-wants",
+    "add-requires",
+    "set-default",
+];
+
 fn run(asked: &Asked) -> Outcome {
+    if asked.names.is_empty() && OF_UNITS.contains(&asked.verb.as_str()) {
+        complain("Too few arguments.");
+        return Ok(FAILED);
+    }
     match asked.verb.as_str() {
         "help" => manager::help(),
         "version" => manager::version(),
@@ -80,7 +106,9 @@ fn run(asked: &Asked) -> Outcome {
         "status" => status::run(asked),
         "show" => property::run(asked),
         "cat" => status::cat(asked),
-        "list-units" | "list-sockets" | "list-timers" | "list-paths" => list::units(asked),
+        "list-units" | "list-paths" => list::units(asked),
+        "list-timers" => list_trigger::timers(asked),
+        "list-sockets" => list_trigger::sockets(asked),
         "list-unit-files" => list::unit_files(asked),
         "list-dependencies" => dependency::run(asked),
         "list-jobs" => list::jobs(asked),

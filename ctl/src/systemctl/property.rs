@@ -37,7 +37,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
                 all.extend(edges(unit, &graph));
                 all
             }
-            Found::Nobody(name) => of_nobody(&name),
+            Found::Nobody(name) => of_nobody(&name, &enablement),
         };
         print(asked, &properties)?;
     }
@@ -124,7 +124,7 @@ fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Propert
         ("ExecMainStartTimestamp", when(unit.main_pid.is_some())),
         ("CanStart", "yes".to_string()),
         ("CanStop", "yes".to_string()),
-        ("CanReload", "yes".to_string()),
+        ("CanReload", if unit.can_reload { "yes" } else { "no" }.to_string()),
         ("CanIsolate", "yes".to_string()),
         ("NeedDaemonReload", "no".to_string()),
         ("Job", "0".to_string()),
@@ -132,19 +132,25 @@ fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Propert
     ]
 }
 
-fn of_nobody(name: &str) -> Properties {
+fn of_nobody(name: &str, enablement: &Enablement) -> Properties {
+    let masked = enablement.find(name).filter(|file| file.masked);
+    let file_state = masked.map(|file| enablement.state(&file)).unwrap_or_default();
+    let (load, error) = match file_state {
+        "" => ("not-found", format!("Unit {name} not found.")),
+        _ => ("masked", format!("Unit {name} is masked.")),
+    };
     vec![
         ("MainPID", "0".to_string()),
         ("Result", "success".to_string()),
         ("Id", name.to_string()),
         ("Names", name.to_string()),
         ("Description", name.to_string()),
-        ("LoadState", "not-found".to_string()),
-        ("LoadError", format!("Unit {name} not found.")),
+        ("LoadState", load.to_string()),
+        ("LoadError", error),
         ("ActiveState", "inactive".to_string()),
         ("SubState", "dead".to_string()),
         ("FragmentPath", String::new()),
-        ("UnitFileState", String::new()),
+        ("UnitFileState", file_state.to_string()),
         ("NeedDaemonReload", "no".to_string()),
     ]
 }

@@ -13,9 +13,10 @@ pub(super) fn is_active(asked: &Asked) -> Outcome {
     ask(asked, &["active", "reloading"])
 }
 
-/// `is-failed`: 0 when any of them is, else 1.
+/// `is-failed`: 0 when any of them is, else 1; 4 where none is known at all.
 pub(super) fn is_failed(asked: &Asked) -> Outcome {
-    Ok(if ask(asked, &["failed"])? == 0 { 0 } else { FAILED })
+    let exit = ask(asked, &["failed"])?;
+    Ok(if exit == NOT_RUNNING { FAILED } else { exit })
 }
 
 fn ask(asked: &Asked, good: &[&str]) -> Outcome {

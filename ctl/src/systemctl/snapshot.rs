@@ -1,12 +1,13 @@
 //! What init said about everything, at once, and whom a name of systemd's means in it.
 
-use super::shown::{self, Shown, glob, has_suffix, is_glob};
+use super::shown::{self, Shown, has_suffix, is_glob};
 use crate::arguments::{Colour, Common};
 use crate::exit::Trouble;
 use crate::policy_file;
 use crate::session::Session;
 use groundstate_units::control::answer::{Pong, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
+use groundstate_units::glob;
 use groundstate_units::policy::Policy;
 
 /// A way to init, as the environment says.
@@ -81,7 +82,8 @@ impl Snapshot {
             }
             let fits = |unit: &&UnitStatus| {
                 let names = std::iter::once(&unit.unit).chain(&unit.provides);
-                glob(name, &shown::full_name(unit)) || names.into_iter().any(|n| glob(name, n))
+                glob::matches(name, &shown::full_name(unit))
+                    || names.into_iter().any(|n| glob::matches(name, n))
             };
             for unit in self.status.units.iter().filter(fits) {
                 let again =

@@ -26,6 +26,9 @@ pub(super) struct Folders {
     pub(super) dirs: Vec<PathBuf>,
     /// `default-policy` of init.yaml.
     pub(super) enabled_by_default: bool,
+    /// Of `dirs` those whose units count as enabled by what they say themselves; in the others,
+    /// another init's, by links alone.
+    own: Vec<PathBuf>,
 }
 
 /// A unit file that was found.
@@ -102,7 +105,33 @@ impl Folders {
                 whole.push(dir);
             }
         }
-        Folders { root, dirs: whole, enabled_by_default: settings.enabled_by_default }
+        let unit_dirs = match init {
+            Some(init) => init.paths.unit_dirs.clone(),
+            None => settings.unit_dirs.clone().unwrap_or_default(),
+        };
+        let own = unit_dirs.iter().map(|dir| below(&root, dir)).collect();
+        Folders { root, dirs: whole, enabled_by_default: settings.enabled_by_default, own }
+    }
+
+    /// What its `[Install]` says counts without a link.
+    pub(super) fn counts_by_itself(&self, file: &UnitFile) -> bool {
+        self.enabled_by_default && (file.native || self.is_own(file))
+    }
+
+    /// It stands in one of init's unit directories, before those of another init.
+    fn is_own(&self, file: &UnitFile) -> bool {
+        file.path.parent().is_some_and(|dir| self.own.iter().any(|own| own == dir))
+    }
+
+    /// Whether it is enabled is a matter of the policy: what it says counts by itself, or nobody
+    /// reads links.
+    pub(super) fn is_enabled_by_policy(&self, file: &UnitFile) -> bool {
+        file.native || self.counts_by_itself(file) || self.config(false).is_none()
+    }
+
+    /// Whether it is masked is: a link would be hidden by the file, or nobody would read it.
+    pub(super) fn is_masked_by_policy(&self, file: &UnitFile) -> bool {
+        file.native || self.is_own(file) || self.config(false).is_none()
     }
 
     /// Where links are made; None where nobody reads them.
@@ -231,7 +260,8 @@ pub(super) fn install_of(name: &str, text: &str) -> Install {
         } else if let (true, Some((key, value))) = (inside, line.split_once('=')) {
             let mut words = value.split_whitespace().map(|word| filled(word, name));
             match key.trim() {
-                "WantedBy" => install.wanted_by.extend(words),
+                // What it upholds it wants, for whoever keeps it up.
+                "WantedBy" | "UpheldBy" => install.wanted_by.extend(words),
                 "RequiredBy" => install.required_by.extend(words),
                 "Alias" => install.alias.extend(words),
                 "Also" => install.also.extend(words),

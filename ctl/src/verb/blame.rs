@@ -8,6 +8,7 @@ use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Blame, Graph, Timing};
 use groundstate_units::control::request::Verb;
 use groundstate_units::name::Name;
+use groundstate_units::spec::DependencyKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
@@ -47,12 +48,24 @@ pub(crate) fn plot(session: &Session) -> Result<Exit, Trouble> {
 }
 
 fn took(unit: &Timing) -> Option<Duration> {
-    Some(Duration::from_micros(unit.ready_us?.saturating_sub(unit.started_us)))
+    Some(Duration::from_micros(unit.ready_us?.saturating_sub(unit.started_us?)))
+}
+
+/// Those that were started.
+fn started(units: &[Timing]) -> impl Iterator<Item = &Timing> {
+    units.iter().filter(|unit| unit.started_us.is_some())
+}
+
+/// When what names `unit` in a list of this kind could go on; `or_fail`: or failed with it.
+fn let_go(unit: &Timing, kind: DependencyKind, or_fail: bool) -> Option<u64> {
+    let softly = matches!(kind, DependencyKind::WaitsFor | DependencyKind::After);
+    let failed = unit.failed_us.filter(|_| softly || or_fail);
+    unit.ready_us.into_iter().chain(failed).min()
 }
 
 /// Longest first; what is not ready yet before all.
 fn list(units: &[Timing], style: &Style) -> String {
-    let mut units: Vec<&Timing> = units.iter().collect();
+    let mut units: Vec<&Timing> = started(units).collect();
     units.sort_by_key(|unit| (unit.ready_us.is_some(), std::cmp::Reverse(took(unit)), &unit.unit));
     let mut text = String::new();
     for unit in units {
@@ -67,7 +80,7 @@ fn list(units: &[Timing], style: &Style) -> String {
     text
 }
 
-/// From each root down along the dependency that was ready last.
+/// From each root down along the dependency that was ready, or had failed, last.
 fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> String {
     let timing: BTreeMap<&str, &Timing> =
         units.iter().map(|unit| (unit.unit.as_str(), unit)).collect();
@@ -76,37 +89,42 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
         "{}\n",
         style.paint(
             Tone::Quiet,
-            "when it was ready after the beginning, and (+) how long its start took"
+            "when it was ready, or had failed, after the beginning; (+) how long its start took"
         )
     );
     for root in roots {
-        let mut next = provider(graph, root);
+        let mut next = provider(graph, root).map(|unit| (unit, None));
         let mut seen = BTreeSet::new();
         let mut depth = 0;
-        while let Some(unit) = next.filter(|unit| seen.insert(*unit)) {
+        while let Some((unit, went_on)) = next.filter(|(unit, _)| seen.insert(*unit)) {
             let at = timing.get(unit);
-            let when = match at.and_then(|at| at.ready_us) {
-                Some(ready) => style::span(Duration::from_micros(ready.saturating_sub(begun))),
-                None => "not ready".to_string(),
+            let span = |at: u64| style::span(Duration::from_micros(at.saturating_sub(begun)));
+            let ready = at.and_then(|at| at.ready_us);
+            let failed = at.and_then(|at| at.failed_us);
+            let failed = failed.filter(|failed| went_on == Some(*failed) || ready.is_none());
+            let when = match (failed, ready) {
+                (Some(at), _) => format!("{}  {}", span(at), style.paint(Tone::Bad, "failed")),
+                (None, Some(at)) => span(at),
+                (None, None) => "not ready".to_string(),
             };
-            let took = at.and_then(|at| took(at)).map(|took| format!("  +{}", style::span(took)));
+            let took = at.filter(|_| failed.is_none()).and_then(|at| took(at));
+            let took = took.map(|took| format!("  +{}", style::span(took)));
             let lead =
                 if depth == 0 { String::new() } else { format!("{}`- ", "   ".repeat(depth - 1)) };
             let _ = writeln!(text, "{lead}{unit}  @{when}{}", took.unwrap_or_default());
             depth += 1;
             // What was ready only after this one was started (a restart since) held it up for
             // nothing.
-            let begun = at.map_or(u64::MAX, |at| at.started_us);
-            let before = |to: &&str| {
-                timing.get(to).and_then(|at| at.ready_us).is_some_and(|ready| ready <= begun)
-            };
-            next = graph
-                .edges
-                .iter()
-                .filter(|edge| edge.from == unit && edge.kind.orders())
-                .filter_map(|edge| edge.to.as_deref())
-                .filter(before)
-                .max_by_key(|to| timing.get(to).and_then(|at| at.ready_us));
+            let started = at.and_then(|at| at.started_us);
+            let begun = failed.or(started).unwrap_or(u64::MAX);
+            let edges = graph.edges.iter();
+            let ordering = edges.filter(|edge| edge.from == unit && edge.kind.orders());
+            let held = ordering.filter_map(|edge| {
+                let to = edge.to.as_deref()?;
+                let until = let_go(timing.get(to)?, edge.kind, failed.is_some())?;
+                (until <= begun).then_some((to, Some(until)))
+            });
+            next = held.max_by_key(|(_, until)| *until);
         }
     }
     text
@@ -125,9 +143,11 @@ fn provider<'a>(graph: &'a Graph, name: &str) -> Option<&'a str> {
 /// One bar a unit: grey while it waited, coloured while it started.
 fn picture(units: &[Timing]) -> String {
     let begun = units.iter().map(|unit| unit.waited_from_us).min().unwrap_or(0);
-    let end = units.iter().map(|unit| unit.ready_us.unwrap_or(unit.started_us)).max().unwrap_or(0);
-    let mut units: Vec<&Timing> = units.iter().collect();
-    units.sort_by_key(|unit| (unit.started_us, &unit.unit));
+    let last = |unit: &Timing| unit.ready_us.max(unit.failed_us).max(unit.started_us);
+    let end = units.iter().filter_map(last).max().unwrap_or(0);
+    let mut units: Vec<(u64, &Timing)> =
+        units.iter().filter_map(|unit| Some((unit.started_us?, unit))).collect();
+    units.sort_by_key(|(started, unit)| (*started, &unit.unit));
     units.truncate(DRAWN);
     let whole = end.saturating_sub(begun).max(1);
     let x = |at: u64| 200.0 + 800.0 * at.saturating_sub(begun) as f64 / whole as f64;
@@ -138,9 +158,9 @@ fn picture(units: &[Timing]) -> String {
          <text x=\"200\" y=\"20\">{} until the last start was done</text>\n",
         style::span(Duration::from_micros(whole))
     );
-    for (at, unit) in units.iter().enumerate() {
+    for (at, (started, unit)) in units.iter().enumerate() {
         let y = 32 + 18 * at;
-        let (from, started) = (x(unit.waited_from_us), x(unit.started_us));
+        let (from, started) = (x(unit.waited_from_us), x(*started));
         let (ready, colour) = match unit.ready_us {
             Some(ready) => (x(ready), "#5aa469"),
             None => (x(end), "#d1605e"),
@@ -168,14 +188,15 @@ fn picture(units: &[Timing]) -> String {
 mod tests {
     use super::*;
     use groundstate_units::control::answer::{Edge, Node};
-    use groundstate_units::spec::{DependencyKind, Kind};
+    use groundstate_units::spec::Kind;
 
     fn timing(unit: &str, from: u64, started: u64, ready: Option<u64>) -> Timing {
         Timing {
             unit: unit.to_string(),
             waited_from_us: from,
-            started_us: started,
+            started_us: Some(started),
             ready_us: ready,
+            failed_us: None,
             after: None,
         }
     }
@@ -195,30 +216,59 @@ mod tests {
         assert_eq!(list(&timings(), &Style::PLAIN), want);
     }
 
-    #[test]
-    fn the_critical_chain_follows_what_was_ready_last() {
-        let node = |unit: &str| Node {
+    fn node(unit: &str) -> Node {
+        Node {
             unit: unit.to_string(),
             kind: Kind::Oneshot,
             provides: vec![unit.to_string()],
             state: None,
             degraded: false,
             needed: true,
-        };
-        let edge = |from: &str, to: &str| Edge {
-            from: from.into(),
-            target: to.into(),
-            to: Some(to.into()),
-            kind: DependencyKind::DependsOn,
-        };
+            reason: None,
+        }
+    }
+
+    fn edge(from: &str, kind: DependencyKind, to: &str) -> Edge {
+        let to = to.to_string();
+        Edge { from: from.into(), target: to.clone(), to: Some(to), kind, optional: false }
+    }
+
+    #[test]
+    fn the_critical_chain_follows_what_was_ready_last() {
+        let hard = DependencyKind::DependsOn;
         let graph = Graph {
             schema: 1,
             goal: vec!["web".into()],
             nodes: vec![node("db"), node("log"), node("web")],
-            edges: vec![edge("web", "log"), edge("web", "db")],
+            edges: vec![edge("web", hard, "log"), edge("web", hard, "db")],
         };
         let text = chain(&timings(), &graph, &["web".to_string()], &Style::PLAIN);
         assert!(text.ends_with("web  @2.0s  +50ms\n`- db  @2.0s  +2.0s\n"), "{text}");
+    }
+
+    #[test]
+    fn the_critical_chain_follows_what_had_failed_last() {
+        let graph = Graph {
+            schema: 1,
+            goal: vec!["all".into()],
+            nodes: vec![node("all"), node("db"), node("log"), node("web")],
+            edges: vec![
+                edge("all", DependencyKind::WaitsFor, "web"),
+                edge("all", DependencyKind::WaitsFor, "log"),
+                edge("web", DependencyKind::DependsOn, "db"),
+            ],
+        };
+        // db failed at 3 s and was ready at 9 s; web never got as far as a start until then.
+        let mut db = timing("db", 0, 8_000_000, Some(9_000_000));
+        db.failed_us = Some(3_000_000);
+        let mut web = timing("web", 0, 0, None);
+        (web.started_us, web.failed_us) = (None, Some(3_000_000));
+        let all = timing("all", 0, 3_000_000, Some(3_000_000));
+        let units = [all, db, timing("log", 0, 0, Some(20_000)), web];
+        let text = chain(&units, &graph, &["all".to_string()], &Style::PLAIN);
+        let want = "all  @3.0s  +0ms\n`- web  @3.0s  failed\n   `- db  @3.0s  failed\n";
+        assert!(text.ends_with(want), "{text}");
+        assert!(!list(&units, &Style::PLAIN).contains("web"), "it was never started");
     }
 
     #[test]

@@ -23,16 +23,48 @@ pub(crate) fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Trou
         let message = format!("{} is built in and has no file", located.unit);
         return Err(Trouble::local(message, ""));
     }
-    let text =
-        std::fs::read(&located.file).map_err(|error| Trouble::file(&located.file, &error))?;
-    let text = String::from_utf8_lossy(&text).into_owned();
-    if session.json {
-        session::print_json(&WithText { located: &located, text: &text })?;
+    let file = read(&located.file)?;
+    let text = if located.file.ends_with(".yaml") {
+        document(&file, usize::try_from(located.line).unwrap_or(usize::MAX))
     } else {
-        let place = format!("# {}:{}", located.file, located.line);
-        session::print(&format!("{}\n{text}", session.style.paint(Tone::Quiet, &place)))?;
+        &file
+    };
+    if session.json {
+        session::print_json(&WithText { located: &located, text })?;
+        return Ok(Exit::Done);
+    }
+    let head = |place: &str| session.style.paint(Tone::Quiet, &format!("# {place}"));
+    session::print(&format!("{}\n{text}", head(&format!("{}:{}", located.file, located.line))))?;
+    for path in &located.drop_ins {
+        session::print(&format!("\n{}\n{}", head(path), read(path)?))?;
     }
     Ok(Exit::Done)
+}
+
+fn read(path: &str) -> Result<String, Trouble> {
+    let bytes = std::fs::read(path).map_err(|error| Trouble::file(path, &error))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Of several documents in one file, the one that line is in, without the marks between them.
+fn document(text: &str, line: usize) -> &str {
+    let is_mark = |line: &str, mark: &str| {
+        line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
+    };
+    let (mut begin, mut at) = (0, 0);
+    for (number, whole) in text.split_inclusive('\n').enumerate() {
+        let shown = whole.trim_end_matches(['\n', '\r']);
+        let past = number >= line;
+        if is_mark(shown, "---") || is_mark(shown, "...") {
+            if past {
+                return text.get(begin..at).unwrap_or(text);
+            }
+            // What stands behind the mark is the document's own.
+            begin = if shown.len() > 3 && shown.starts_with('-') { at } else { at + whole.len() };
+        }
+        at += whole.len();
+    }
+    text.get(begin..).unwrap_or(text)
 }
 
 /// `whose`.
@@ -52,4 +84,23 @@ pub(crate) fn whose(session: &Session, asked: &arguments::Whose) -> Result<Exit,
         }
     })?;
     Ok(if whose.unit.is_some() { Exit::Done } else { Exit::Bad })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_documents_the_one_that_was_asked_for_is_shown() {
+        let text = "# ours\nunit: a\n---\n# b\nunit: b\n...\n--- {unit: c}\n---\nunit: d\n";
+        for (line, want) in [
+            (2, "# ours\nunit: a\n"),
+            (5, "# b\nunit: b\n"),
+            (7, "--- {unit: c}\n"),
+            (9, "unit: d\n"),
+        ] {
+            assert_eq!(document(text, line), want, "line {line}");
+        }
+        assert_eq!(document("unit: a\n", 1), "unit: a\n");
+    }
 }

@@ -162,6 +162,7 @@ fn graph(generation: &Generation) -> Graph {
         state: None,
         degraded: false,
         needed: false,
+        reason: None,
     });
     let edges = generation.units.iter().flat_map(|unit| {
         unit.dependencies.iter().filter_map(|dependency| {
@@ -180,6 +181,7 @@ fn graph(generation: &Generation) -> Graph {
                 target: target.name.to_string(),
                 to: to.map(|unit| unit.name.to_string()),
                 kind: dependency.kind,
+                optional: dependency.optional,
             })
         })
     });

@@ -54,9 +54,45 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
             .map(|one| if asked.report { fates(one, style) } else { native(one) })
             .collect();
         session::print(&text.join(if asked.report { "\n" } else { "---\n" }))?;
-        session.remark(check::render(&report, &Style::PLAIN).trim_end());
+        for one in &converted {
+            remark(session, &left_out(one));
+        }
+        found.retain(|said| !IN_THE_FATES.contains(&said.code.as_str()) || is_error(said));
+        remark(session, &check::render(&Report::new(&found), &Style::PLAIN));
     }
     Ok(if report.errors > 0 { Exit::Refused } else { Exit::Done })
+}
+
+/// Codes of what the fates of directives say already.
+const IN_THE_FATES: [&str; 4] = ["weaker", "dropped", "not-supported", "unknown-directive"];
+
+fn is_error(said: &Diagnostic) -> bool {
+    said.severity == Severity::Error
+}
+
+/// That something is left out, for whom the output does not go to a screen.
+fn left_out(one: &Converted) -> String {
+    let count = |is: fn(&Outcome) -> bool| {
+        one.imported.fates.iter().filter(|fate| is(&fate.outcome)).count()
+    };
+    let lost = count(|outcome| matches!(outcome, Outcome::Lost(_)));
+    let weaker = count(|outcome| matches!(outcome, Outcome::Weaker(_)));
+    let words = [(lost, "dropped"), (weaker, "not walled in as asked")];
+    let words: Vec<String> = words
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{word}: {count}"))
+        .collect();
+    if words.is_empty() {
+        return String::new();
+    }
+    format!("{}: directives {}; the output says which", one.file, words.join(", "))
+}
+
+fn remark(session: &Session, text: &str) {
+    if !text.trim().is_empty() {
+        session.remark(text.trim_end());
+    }
 }
 
 type Fatal = Vec<Diagnostic>;
@@ -144,7 +180,9 @@ fn native(one: &Converted) -> String {
         score.all,
         score.percent()
     );
-    for fate in &one.imported.fates {
+    let mut fates: Vec<&Fate> = one.imported.fates.iter().collect();
+    fates.sort_by_key(|fate| (*fate.at.file != *one.file, &fate.at));
+    for fate in fates {
         let (word, why) = match &fate.outcome {
             Outcome::Kept(_) | Outcome::Silent => continue,
             Outcome::ByDesign(why) => ("not needed", why),
@@ -153,7 +191,14 @@ fn native(one: &Converted) -> String {
             Outcome::Refused(why) => ("refused", why),
         };
         let value: String = fate.value.chars().take(60).collect();
-        let _ = writeln!(text, "# {word}: line {}: {}={value}: {why}", fate.at.line, fate.name);
+        let place = match *fate.at.file == *one.file {
+            true => format!("line {}", fate.at.line),
+            false => format!("{}:{}", fate.at.file, fate.at.line),
+        };
+        let line = format!("# {word}: {place}: {}={value}: {why}", fate.name);
+        // What would end the comment is no part of it.
+        text.extend(line.chars().map(|c| if c.is_control() { ' ' } else { c }));
+        text.push('\n');
     }
     text.push_str(&yaml_writer::write(&one.imported.manifest));
     text
@@ -228,7 +273,7 @@ fn fate_as_json(fate: &Fate) -> Value {
         Outcome::Weaker(_) | Outcome::Refused(_) => None,
     };
     json!({
-        "section": fate.section,
+        "section": &*fate.section,
         "name": fate.name,
         "value": fate.value,
         "file": &*fate.at.file,

@@ -29,10 +29,11 @@ pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Resu
         Some(goal) if targets.is_empty() => goal.targets.clone(),
         _ => targets,
     };
+    let default = if asked.persist { Some(only(&targets)?) } else { None };
     let waiting = Waiting::prepare(session, asked.wait)?;
     change(session, Verb::SetTarget { targets: targets.clone(), want, drop })?;
-    if asked.persist {
-        persist(session, &targets)?;
+    if let Some(target) = default {
+        persist(session, target)?;
     }
     let ended = waiting.finish(session)?;
     let bad =
@@ -42,7 +43,12 @@ pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Resu
         session.remark("going back to the goal of before:");
         let verb = Verb::SetTarget { targets: goal.targets, want: goal.want, drop: goal.drop };
         let again = Waiting::prepare(session, asked.wait)?;
-        change(session, verb)?;
+        // One document answers one command: how it went is the exit code.
+        if session.json {
+            session.ask(verb)?;
+        } else {
+            change(session, verb)?;
+        }
         again.finish(session)?;
     }
     Ok(exit)
@@ -106,12 +112,17 @@ fn goal(session: &Session) -> Result<Goal, Trouble> {
     })
 }
 
-/// Writes `default-target` into init.yaml.
-fn persist(session: &Session, targets: &[Name]) -> Result<(), Trouble> {
+/// The one target that becomes the default one.
+fn only(targets: &[Name]) -> Result<&Name, Trouble> {
     let [target] = targets else {
         let hint = "a virtual unit that waits-for them all can be the default target";
         return Err(Trouble::usage("only one target can be the default target", hint));
     };
+    Ok(target)
+}
+
+/// Writes `default-target` into init.yaml.
+fn persist(session: &Session, target: &Name) -> Result<(), Trouble> {
     let init = session.init()?;
     let path = init.map_or_else(|| session.places.config.clone(), |init| init.paths.config);
     policy_file::set_default_target(&path, target)?;

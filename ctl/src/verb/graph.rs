@@ -56,6 +56,7 @@ fn line(kind: DependencyKind) -> &'static str {
         | DependencyKind::ReloadWith
         | DependencyKind::OnFailure
         | DependencyKind::OnSuccess
+        | DependencyKind::Accepts
         | DependencyKind::Conflicts => "dotted",
     }
 }
@@ -126,6 +127,7 @@ mod tests {
             state,
             degraded: false,
             needed: true,
+            reason: None,
         };
         Graph {
             schema: 1,
@@ -137,12 +139,14 @@ mod tests {
                     target: "end".into(),
                     to: Some("end".into()),
                     kind: DependencyKind::DependsOn,
+                    optional: false,
                 },
                 Edge {
                     from: "web".into(),
                     target: "gone".into(),
                     to: None,
                     kind: DependencyKind::After,
+                    optional: false,
                 },
             ],
         }

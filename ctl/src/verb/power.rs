@@ -13,23 +13,23 @@ const GRACE: u32 = 5;
 
 /// `poweroff`.
 pub(crate) fn poweroff(session: &Session, asked: Power) -> Result<Exit, Trouble> {
-    end(session, asked, Verb::Poweroff {}, "everything is stopped, then the power goes off")
+    end(session, asked, Verb::Poweroff {}, "the power goes off")
 }
 
 /// `reboot`.
 pub(crate) fn reboot(session: &Session, asked: Power) -> Result<Exit, Trouble> {
-    end(session, asked, Verb::Reboot {}, "everything is stopped, then started anew")
+    end(session, asked, Verb::Reboot {}, "the machine starts anew")
 }
 
 /// `halt`.
 pub(crate) fn halt(session: &Session, asked: Power) -> Result<Exit, Trouble> {
-    end(session, asked, Verb::Halt {}, "everything is stopped, then the machine")
+    end(session, asked, Verb::Halt {}, "the machine halts")
 }
 
 /// `exit`.
 pub(crate) fn exit(session: &Session, asked: &ExitWith) -> Result<Exit, Trouble> {
-    let doing = format!("everything is stopped, then init exits with {}", asked.code);
-    end(session, asked.power, Verb::Exit { code: asked.code }, &doing)
+    let last = format!("init exits with {}", asked.code);
+    end(session, asked.power, Verb::Exit { code: asked.code }, &last)
 }
 
 /// `upgrade`.
@@ -48,7 +48,11 @@ pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Troubl
     Ok(Exit::Done)
 }
 
-fn end(session: &Session, asked: Power, verb: Verb, doing: &str) -> Result<Exit, Trouble> {
+/// `last`: what comes when everything is stopped, on a machine.
+fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, Trouble> {
+    // The end must not hang on a word for it.
+    let mode = session.init().ok().flatten().map(|init| init.mode).unwrap_or_default();
+    let doing = &format!("everything is stopped, then {}", last_deed(&verb, &mode, last));
     if !asked.yes && !session.json && session::is_interactive() && !agreed(doing)? {
         session.remark("left as it is");
         return Err(Trouble::Said(Exit::Bad));
@@ -56,6 +60,12 @@ fn end(session: &Session, asked: Power, verb: Verb, doing: &str) -> Result<Exit,
     let value = session.ask(verb)?;
     session.show(&value, || format!("{doing}\n"))?;
     Ok(Exit::Done)
+}
+
+/// An init that is not in charge of a machine just ends.
+fn last_deed<'a>(verb: &Verb, mode: &str, last: &'a str) -> &'a str {
+    let here = matches!(mode, "container" | "supervisor") && !matches!(verb, Verb::Exit { .. });
+    if here { "init exits with 0" } else { last }
 }
 
 /// Asks, and takes silence for a yes: a script that drives a terminal must not hang here.
@@ -80,4 +90,19 @@ fn agreed(doing: &str) -> Result<bool, Trouble> {
     }
     writeln!(stderr())?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_the_end_fits_what_init_is_in_charge_of() {
+        let said = |verb, mode| last_deed(&verb, mode, "the power goes off");
+        assert_eq!(said(Verb::Poweroff {}, "machine"), "the power goes off");
+        assert_eq!(said(Verb::Poweroff {}, "container"), "init exits with 0");
+        assert_eq!(said(Verb::Halt {}, "supervisor"), "init exits with 0");
+        let exit = last_deed(&Verb::Exit { code: 7 }, "container", "init exits with 7");
+        assert_eq!(exit, "init exits with 7");
+    }
 }

@@ -46,13 +46,28 @@ fn tell(
 ) -> Result<Exit, Trouble> {
     let waiting = Waiting::prepare(session, wait)?;
     let (told, value) = session.ask_as::<Told>(verb)?;
-    session.show(&value, || format!("{doing} {}\n", told.units.join(", ")))?;
+    session.show(&value, || said(doing, &told))?;
     match waiting.finish(session)? {
         None => Ok(Exit::Done),
         Some(Ended::TimedOut) => waiting::conclude(session, Some(Ended::TimedOut)),
         // What matters is how these ended, not whether something else was degraded before.
         Some(Ended::Settled(_)) => verdict(session, targets),
     }
+}
+
+/// `restarting web`; of what was not up there was nothing to replace.
+fn said(doing: &str, told: &Told) -> String {
+    let units = told.units.iter();
+    let up: Vec<&str> =
+        units.filter(|unit| !told.idle.contains(unit)).map(String::as_str).collect();
+    let mut text = String::new();
+    if !up.is_empty() {
+        text.push_str(&format!("{doing} {}\n", up.join(", ")));
+    }
+    for unit in &told.idle {
+        text.push_str(&format!("{unit} was not up; it starts as soon as it may\n"));
+    }
+    text
 }
 
 fn verdict(session: &Session, targets: &[Name]) -> Result<Exit, Trouble> {
@@ -66,4 +81,19 @@ fn verdict(session: &Session, targets: &[Name]) -> Result<Exit, Trouble> {
         session.remark(&waiting::failure(session, unit));
     }
     Ok(if bad.is_empty() { Exit::Done } else { Exit::Bad })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_up_is_not_said_to_be_restarted() {
+        let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let mut told = Told { schema: 1, units: list(&["web", "db"]), idle: list(&["db"]) };
+        let want = "restarting web\ndb was not up; it starts as soon as it may\n";
+        assert_eq!(said("restarting", &told), want);
+        told.idle.clear();
+        assert_eq!(said("restarting", &told), "restarting web, db\n");
+    }
 }

@@ -3,6 +3,7 @@
 use crate::arguments::Source;
 use crate::exit::{Exit, Trouble};
 use crate::session::Session;
+use crate::style;
 use crate::verb::{check, plan};
 use groundstate_units::control::answer::{Put, Report, Said, Sources};
 use groundstate_units::control::request::Verb;
@@ -12,6 +13,7 @@ use groundstate_units::name::Name;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde_json::value::RawValue;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::File;
 use std::io;
@@ -31,7 +33,25 @@ pub(crate) fn run(session: &Session, asked: Source) -> Result<Exit, Trouble> {
     };
     let told: Put = crate::session::read(&answer)?;
     session.show(&answer, || said(&told, session))?;
+    if let Some(warning) = broken(&told) {
+        session.remark(&warning);
+    }
     Ok(Exit::Done)
+}
+
+/// The set is init's now, so the command is done: that not all of it can be used is said beside
+/// the answer.
+fn broken(put: &Put) -> Option<String> {
+    let files: BTreeSet<&str> = put
+        .diagnostics
+        .iter()
+        .filter(|said| said.severity == Severity::Error)
+        .map(|said| &*said.file)
+        .collect();
+    let count = style::count(files.len(), "file");
+    let told = "their units are broken until they are put again";
+    (!files.is_empty())
+        .then(|| format!("warning: mistakes in {count} of source {}: {told}", put.source))
 }
 
 fn said(put: &Put, session: &Session) -> String {

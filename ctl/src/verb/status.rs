@@ -261,8 +261,11 @@ pub(crate) fn details(
         }
     }
     for target in status.targets.iter().filter(|target| target.unit.is_none()) {
-        let word = style.paint(style::tone(target.state, false), target.state.as_str());
-        let _ = writeln!(text, "{}  {word}   nobody provides it", style.bold(&target.target));
+        let word = style::word(target.state, false, target.reason.as_ref());
+        let word = style.paint(style::tone(target.state, false), &word);
+        let why = target.reason.as_ref().map(|why| why.text.as_str()).unwrap_or_default();
+        let line = format!("{}  {word}   {why}", style.bold(&target.target));
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }
@@ -308,20 +311,8 @@ fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: Wall, style: &Style)
     text
 }
 
-/// The state word with its flag: `running, degraded`.
 fn word(unit: &UnitStatus) -> String {
-    let dependency = matches!(
-        unit.reason.as_ref().map(|reason| &reason.cause),
-        Some(Cause::Dependency { .. } | Cause::Masked { .. } | Cause::Missing { .. })
-    );
-    if unit.state == State::Failed && dependency {
-        return "failed (dependency)".to_string();
-    }
-    match (unit.state, unit.degraded) {
-        (State::Running, true) => "degraded".to_string(),
-        (state, true) => format!("{}, degraded", state.as_str()),
-        (state, false) => state.as_str().to_string(),
-    }
+    style::word(unit.state, unit.degraded, unit.reason.as_ref())
 }
 
 /// The name operators use: the unit's own where a target has it, else its first target.

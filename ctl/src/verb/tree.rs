@@ -7,7 +7,6 @@ use crate::session::Session;
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Edge, Graph, Node};
 use groundstate_units::control::request::Verb;
-use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +69,17 @@ struct Branch<'a> {
 pub(crate) fn render(graph: &Graph, roots: &[String], reverse: bool, style: &Style) -> String {
     let index = Index::new(graph);
     let mut below: BTreeMap<&str, Vec<&Edge>> = BTreeMap::new();
-    for edge in graph.edges.iter().filter(|edge| edge.kind.pulls_in()) {
+    let names: BTreeSet<(&str, &str)> =
+        graph.edges.iter().map(|edge| (edge.from.as_str(), edge.target.as_str())).collect();
+    // `web` beside `web.service`: the same said twice.
+    let is_short = |edge: &&Edge| {
+        let long =
+            |suffix| names.contains(&(&edge.from, format!("{}.{suffix}", edge.target).as_str()));
+        long("service") || long("target")
+    };
+    // What may be missing and is, is nothing to be looked at.
+    let shown = |edge: &&Edge| edge.kind.pulls_in() && !(edge.optional && edge.to.is_none());
+    for edge in graph.edges.iter().filter(shown).filter(|edge| !is_short(edge)) {
         let key = if reverse { edge.to.as_deref() } else { Some(edge.from.as_str()) };
         if let Some(key) = key {
             below.entry(key).or_default().push(edge);
@@ -119,13 +128,12 @@ pub(crate) fn render(graph: &Graph, roots: &[String], reverse: bool, style: &Sty
 
 fn line(branch: &Branch<'_>, unit: Option<&str>, index: &Index<'_>, style: &Style) -> String {
     let node = unit.and_then(|unit| index.nodes.get(unit));
-    let mut text = match node.and_then(|node| Some((node.state?, node.degraded))) {
-        Some((state, degraded)) => {
-            let tone = style::tone(state, degraded);
-            let glyph = style.paint(tone, &style::glyph(state, degraded).to_string());
-            let word =
-                if degraded && state == State::Running { "degraded" } else { state.as_str() };
-            format!("{glyph} {}  {}", branch.name, style.paint(tone, word))
+    let mut text = match node.and_then(|node| Some((node, node.state?))) {
+        Some((node, state)) => {
+            let tone = style::tone(state, node.degraded);
+            let glyph = style.paint(tone, &style::glyph(state, node.degraded).to_string());
+            let word = style::word(state, node.degraded, node.reason.as_ref());
+            format!("{glyph} {}  {}", branch.name, style.paint(tone, &word))
         }
         None if unit.is_none() => {
             format!("x {}  {}", branch.name, style.paint(Tone::Bad, "nobody provides it"))
@@ -145,6 +153,8 @@ fn line(branch: &Branch<'_>, unit: Option<&str>, index: &Index<'_>, style: &Styl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use groundstate_units::control::answer::{Cause, Reason};
+    use groundstate_units::machine::reason::State;
     use groundstate_units::spec::{DependencyKind, Kind};
 
     fn node(unit: &str, state: State) -> Node {
@@ -155,11 +165,13 @@ mod tests {
             state: Some(state),
             degraded: false,
             needed: true,
+            reason: None,
         }
     }
 
     fn edge(from: &str, to: &str, kind: DependencyKind) -> Edge {
-        Edge { from: from.into(), target: to.into(), to: Some(to.into()), kind }
+        let to = to.to_string();
+        Edge { from: from.into(), target: to.clone(), to: Some(to), kind, optional: false }
     }
 
     fn graph() -> Graph {
@@ -197,6 +209,34 @@ mod tests {
         let text = render(&graph(), &["net".to_string()], true, &Style::PLAIN);
         assert!(text.starts_with("x net  failed\n`- + db  running  depends-ms\n"), "{text}");
         assert!(text.contains("all  running"), "{text}");
+    }
+
+    #[test]
+    fn what_failed_for_the_sake_of_another_is_told_from_what_failed_itself() {
+        let mut graph = graph();
+        let web = graph.nodes.iter_mut().find(|node| node.unit == "web").expect("web");
+        web.state = Some(State::Failed);
+        let cause = Cause::Dependency { target: "net".to_string(), unit: "net".to_string() };
+        web.reason = Some(Reason { text: "net is failed".to_string(), cause });
+        let text = render(&graph, &["all".to_string()], false, &Style::PLAIN);
+        assert!(text.contains("x web  failed (dependency)  waits-for\n"), "{text}");
+        assert!(text.contains("x net  failed  depends-ms\n"), "{text}");
+    }
+
+    #[test]
+    fn what_may_be_missing_and_what_has_two_names_is_not_shown_twice_or_as_bad() {
+        let mut graph = graph();
+        graph.nodes.push(node("side.service", State::Running));
+        let to = Some("side.service".to_string());
+        for target in ["side", "side.service"] {
+            let wanted = edge("all", target, DependencyKind::WaitsFor);
+            graph.edges.push(Edge { to: to.clone(), optional: true, ..wanted });
+        }
+        let gone = edge("all", "sysinit.target", DependencyKind::DependsMs);
+        graph.edges.push(Edge { to: None, optional: true, ..gone });
+        let text = render(&graph, &["all".to_string()], false, &Style::PLAIN);
+        assert_eq!(text.matches("side").count(), 1, "{text}");
+        assert!(!text.contains("sysinit"), "{text}");
     }
 
     #[test]

@@ -47,14 +47,32 @@ fn render_timers(answer: &Timers, style: &Style) -> String {
 fn render_sockets(answer: &Sockets, style: &Style) -> String {
     let mut rows = vec![["listens at", "unit", "state", "activates"].map(str::to_string)];
     for socket in &answer.sockets {
-        let state = if socket.waits { "waits" } else { socket.state.as_str() };
+        let state = match (&socket.accepts, &socket.rests_until) {
+            (_, Some(until)) => format!("rests until {until}"),
+            (Some(accepts), None) if socket.state.is_active() => {
+                let failed = match accepts.failed {
+                    0 => String::new(),
+                    count => format!(", {count} failed"),
+                };
+                format!("{} of {} connections{failed}", accepts.connections.len(), accepts.most)
+            }
+            (_, None) if socket.waits => "waits".to_string(),
+            (_, None) => socket.state.as_str().to_string(),
+        };
         let activates = socket.activates.clone().unwrap_or_else(|| "-".to_string());
         let row = |listen: &str| {
-            [listen.to_string(), socket.unit.clone(), state.to_string(), activates.clone()]
+            [listen.to_string(), socket.unit.clone(), state.clone(), activates.clone()]
         };
         rows.extend(socket.listen.iter().map(|listen| row(listen)));
     }
-    table(&rows, style)
+    let mut text = table(&rows, style);
+    for socket in &answer.sockets {
+        if let Some(last) = socket.accepts.as_ref().and_then(|it| it.last_failure.as_ref()) {
+            let (unit, peer, time, reason) = (&last.unit, &last.peer, &last.time, &last.reason);
+            let _ = writeln!(text, "{}: {unit}, for {peer}, at {time}: {reason}", socket.unit);
+        }
+    }
+    text
 }
 
 /// Columns as wide as they need; the first row is the heading.
@@ -116,13 +134,18 @@ mod tests {
             state: State::Running,
             listen: vec!["listen-stream *:80".to_string(), "listen-fifo /run/x".to_string()],
             waits: true,
+            rests_until: None,
             activates: Some("web".to_string()),
+            accepts: None,
         };
-        let answer = Sockets { schema: 1, sockets: vec![socket] };
+        let mut answer = Sockets { schema: 1, sockets: vec![socket] };
         let text = render_sockets(&answer, &Style::PLAIN);
         let want = "listens at          unit   state  activates\n\
                     listen-stream *:80  front  waits  web\n\
                     listen-fifo /run/x  front  waits  web\n";
         assert_eq!(text, want);
+        answer.sockets[0].rests_until = Some("2026-01-01T00:00:05.000Z".to_string());
+        let text = render_sockets(&answer, &Style::PLAIN);
+        assert!(text.contains("  rests until 2026-01-01T00:00:05.000Z  web\n"), "{text}");
     }
 }

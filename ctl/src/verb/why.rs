@@ -6,7 +6,7 @@ use crate::exit::{Exit, Trouble};
 use crate::log_source;
 use crate::session::{self, Session};
 use crate::span;
-use crate::style::{self, Style};
+use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Affected, Cause, Link, Need, UnitStatus, Why};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
@@ -53,8 +53,12 @@ pub(crate) fn render(why: &Why, tail: &[String], now: Wall, style: &Style) -> St
         );
     }
     field("needed by", needed_by(&why.needed_by));
+    field("activated by", activated_by(&why.activated_by));
     field("affects", affects(&why.affects));
-    field("next", next(why, now));
+    for (at, line) in style.wrap(&next(why, now), 15).into_iter().enumerate() {
+        let name = style::pad(if at == 0 { "next" } else { "" }, 12);
+        let _ = writeln!(text, "  {name} {line}");
+    }
     text
 }
 
@@ -63,14 +67,19 @@ fn headline(why: &Why, now: Wall, style: &Style) -> String {
         Some(unit) if *unit != why.target => format!("{} (unit {unit})", why.target),
         _ => why.target.clone(),
     };
-    let word = why.state.as_str().to_uppercase();
-    let word =
-        if why.degraded && why.state == State::Running { "DEGRADED".to_string() } else { word };
-    let word = style.paint(style::tone(why.state, why.degraded), &word);
-    let mut text = format!("{} is {word}", style.bold(&name));
     let reason = why.chain.first().and_then(|link| link.reason.as_ref());
     let masked = reason.is_some_and(|reason| matches!(reason.cause, Cause::Masked { .. }));
-    if why.state == State::Disabled && why.detail.is_some() && !masked {
+    let word = if masked {
+        // Nothing of it failed: somebody wants it so.
+        "MASKED".to_string()
+    } else {
+        style::word(why.state, why.degraded, reason).to_uppercase()
+    };
+    let tone = if masked { Tone::Uneasy } else { style::tone(why.state, why.degraded) };
+    let mut text = format!("{} is {}", style.bold(&name), style.paint(tone, &word));
+    if masked {
+        // The word says all there is to say.
+    } else if why.state == State::Disabled && why.detail.is_some() {
         text.push_str(" because neither the goal nor anything it needs needs it");
         if let Some(reason) = reason {
             let _ = write!(text, "; it could not start: {}", reason.text);
@@ -117,7 +126,7 @@ fn because(why: &Why) -> Option<String> {
     }
     if why.degraded {
         let below = why.chain.get(1)?;
-        return Some(format!("{} is {}", below.target, below.state.as_str()));
+        return Some(format!("{} is {}", below.target, link_word(below)));
     }
     match why.state {
         State::Disabled => Some("neither the goal nor anything it needs needs it".to_string()),
@@ -139,20 +148,26 @@ fn because(why: &Why) -> Option<String> {
     }
 }
 
+fn link_word(link: &Link) -> String {
+    style::word(link.state, link.degraded, link.reason.as_ref())
+}
+
 fn chain(links: &[Link], style: &Style) -> String {
     let mut text = String::new();
     let width = links.iter().map(|link| link.target.chars().count()).max().unwrap_or(0).min(40);
+    let words = links.iter().map(|link| link_word(link).chars().count()).max().unwrap_or(0);
     for (depth, link) in links.iter().enumerate() {
         let indent = "  ".repeat(depth.min(12) + 1);
         let tone = style::tone(link.state, link.degraded);
         let name = style::pad(&link.target, width);
-        let word = if link.degraded { "degraded" } else { link.state.as_str() };
+        let word = link_word(link);
         let unit = link.unit.as_ref().filter(|unit| **unit != link.target);
         let unit = unit.map(|unit| format!(" (unit {unit})")).unwrap_or_default();
         let said = link.reason.as_ref().map(|reason| reason.text.as_str()).unwrap_or_default();
-        let said = style.cut(&format!("{said}{unit}"), indent.len() + 2 + width + 2 + 10);
+        let used = indent.len() + 2 + width + 2 + words + 2;
+        let said = style.cut(&format!("{said}{unit}"), used);
         let glyph = style.paint(tone, &style::glyph(link.state, link.degraded).to_string());
-        let word = style.paint(tone, &style::pad(word, 8));
+        let word = style.paint(tone, &style::pad(&word, words));
         let line = format!("{indent}{glyph} {name}  {word}  {said}");
         let _ = writeln!(text, "{}", line.trim_end());
     }
@@ -179,14 +194,28 @@ fn needed_by(needs: &[Need]) -> String {
     parts.join(", ")
 }
 
+fn affected_word(unit: &Affected) -> String {
+    style::word(unit.state, unit.degraded, unit.reason.as_ref())
+}
+
+/// The triggers, and where one finds what they wait for.
+fn activated_by(triggers: &[Affected]) -> String {
+    let said = |it: &Affected| format!("{} ({})", it.unit, affected_word(it));
+    let names: Vec<String> = triggers.iter().map(said).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(
+        "{}; `initctl timers`, `initctl sockets` and `initctl status` say what for",
+        names.join(", ")
+    )
+}
+
 fn affects(affected: &[Affected]) -> String {
     let mut parts: Vec<String> = affected
         .iter()
         .take(NAMED)
-        .map(|unit| match unit.degraded {
-            true => format!("{} (degraded)", unit.unit),
-            false => format!("{} ({})", unit.unit, unit.state.as_str()),
-        })
+        .map(|unit| format!("{} ({})", unit.unit, affected_word(unit)))
         .collect();
     if affected.len() > NAMED {
         parts.push(format!("and {} more", affected.len() - NAMED));

@@ -135,3 +135,19 @@ x dhcp (dhcpcd)  failed   for 3d 4h
 ";
     assert_eq!(details(&status, now(), &Style::PLAIN, &tail), want);
 }
+
+#[test]
+fn a_target_without_a_provider_says_whether_it_is_masked() {
+    let target = |reason: Value| {
+        let mut status = status("degraded", vec![]);
+        status.targets = serde_json::from_value(json!([
+            {"target": "db", "unit": null, "state": "failed", "reason": reason},
+        ]))
+        .unwrap();
+        details(&status, now(), &Style::PLAIN, &|_| Vec::new())
+    };
+    let masked = json!({"kind": "masked", "text": "db is masked", "target": "db"});
+    assert_eq!(target(masked), "db  failed (dependency)   db is masked\n");
+    let missing = json!({"kind": "missing", "text": "nobody provides db", "target": "db"});
+    assert_eq!(target(missing), "db  failed (dependency)   nobody provides db\n");
+}

@@ -34,10 +34,10 @@ fn the_chain_leads_down_to_the_exit_status() {
     }));
     let tail = ["eth0: carrier lost".to_string()];
     let want = "\
-imapd (unit maddy) is FAILED because network-online is failed
-  x imapd           failed    network-online is failed (unit maddy)
-    x network-online  failed    dhcp (unit dhcpcd) is failed
-      x dhcp            failed    its process exited with status 1 (unit dhcpcd)
+imapd (unit maddy) is FAILED (DEPENDENCY) because network-online is failed
+  x imapd           failed (dependency)  network-online is failed (unit maddy)
+    x network-online  failed (dependency)  dhcp (unit dhcpcd) is failed
+      x dhcp            failed               its process exited with status 1 (unit dhcpcd)
   last output  eth0: carrier lost
   needed by    multi-user (waits-for), the goal
   affects      multi-user (degraded)
@@ -88,4 +88,19 @@ fn a_backoff_says_when_it_ends() {
         text.contains("next         tried again in 3.2s; `initctl retry db` tries now"),
         "{text}"
     );
+}
+
+#[test]
+fn what_is_masked_is_said_to_be_that_and_no_failure() {
+    let masked = json!({"kind": "masked", "text": "db is masked", "target": "db"});
+    for state in ["failed", "disabled"] {
+        let answer = why(json!({
+            "schema": 1, "target": "db", "unit": "db", "state": state, "degraded": false,
+            "chain": [{"unit": "db", "target": "db", "state": state, "degraded": false,
+                "reason": masked, "next-try": null}],
+            "needed-by": [], "affects": [], "detail": null,
+        }));
+        let want = "db is MASKED\n  next         `initctl unmask db` lets it be started\n";
+        assert_eq!(render(&answer, &[], now(), &Style::PLAIN), want);
+    }
 }
