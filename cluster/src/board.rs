@@ -11,6 +11,7 @@
 use crate::desired::Desired;
 use crate::machine::{Machine, MachineId};
 use crate::move_order::{Cause, Move, MoveOrder};
+use crate::mutant::{Mutant, planted};
 use crate::placement::{Refusal, Seat};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
@@ -137,6 +138,18 @@ impl Board {
         self.dirty.is_empty() && (!self.freed || self.unplaced.is_empty())
     }
 
+    /// That unit is looked at in the next round, if it is unplaced.
+    pub fn look_at(&mut self, name: &UnitName) {
+        if self.unplaced.contains(name) {
+            self.dirty.insert(name.clone());
+        }
+    }
+
+    /// The unplaced are looked at again in the next round though nothing came free.
+    pub fn look_again(&mut self) {
+        self.freed = true;
+    }
+
     /// Decides about all that changed, and takes the moves as done. A move that does not
     /// land is told by [`Board::set_unit`] with what the registry has.
     pub fn decide(&mut self) -> Decision {
@@ -212,6 +225,10 @@ impl Board {
         let Some(seat) = self.seats.get(machine) else {
             return Some(Cause::Gone(machine.clone()));
         };
+        let uneven = |(load, _): &(usize, MachineId)| load + 1 < seat.load();
+        if planted(Mutant::EvensOut) && self.by_load.first().is_some_and(uneven) {
+            return Some(Cause::Unplaced);
+        }
         let refusal = seat.takes(machine, name, &unit.asks).err()?;
         Some(Cause::Refused(machine.clone(), refusal))
     }

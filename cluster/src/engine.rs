@@ -7,9 +7,10 @@ use crate::board::Board;
 use crate::key::{Keys, Subject};
 use crate::machine::{Machine, MachineId};
 use crate::move_order::Move;
+use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::registry::{self, Epoch};
-use crate::transaction::{Change, Reading, Transaction};
+use crate::transaction::{Change, MOST_OPERATIONS, Reading, Transaction};
 use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub struct Engine {
     grace: Duration,
     /// Until when machines that do not answer keep their units.
     away: BTreeMap<MachineId, Duration>,
+    /// Operations in one write.
+    room: usize,
 }
 
 impl Engine {
@@ -45,6 +48,7 @@ impl Engine {
             board: Board::default(),
             grace,
             away: BTreeMap::new(),
+            room: MOST_OPERATIONS,
         };
         engine.replace(picture, now);
         engine
@@ -70,20 +74,43 @@ impl Engine {
         let missed = fresh.revision == self.picture.revision
             && (fresh.units != self.picture.units || fresh.places != self.picture.places);
         self.replace(fresh, now);
+        if !planted(Mutant::ReasonsGrowOld) {
+            // What keeps a unit from its place may be another thing by now: it is said anew.
+            self.board.look_again();
+        }
         missed
     }
 
-    /// One change, in the order of revisions.
-    pub fn absorb(&mut self, change: &Change, now: Duration) {
-        if let Some(subject) = self.picture.apply(change) {
+    /// With at most so many operations in one write.
+    #[must_use]
+    pub fn with_room_for(self, operations: usize) -> Engine {
+        Engine { room: operations, ..self }
+    }
+
+    /// Changes, in the order of revisions; those seen before do not count again.
+    pub fn absorb(&mut self, changes: &[Change], now: Duration) {
+        for (change, subject) in self.picture.take(changes) {
+            let Some(subject) = subject else { continue };
             match subject {
+                // It came, and may be gone again by the end of these changes: a new grace.
+                Subject::Machine(id) if matches!(change, Change::Put(_)) => {
+                    self.away.remove(&id);
+                    self.look_at(&id, now);
+                }
                 Subject::Unit(name) | Subject::Desired(name) | Subject::Place(name) => {
                     self.board.set_unit(&name, self.picture.board_unit(&name));
                 }
                 Subject::Machine(id) | Subject::Metadata(id, _) | Subject::Drain(id) => {
                     self.look_at(&id, now);
                 }
-                Subject::Leader
+                // A unit made anew may ask for the same as before, and has lost its reason.
+                Subject::Why(name) if !self.picture.whys.contains_key(&name) => {
+                    if !planted(Mutant::LostReasonUntold) {
+                        self.board.look_at(&name);
+                    }
+                }
+                Subject::Cluster
+                | Subject::Leader
                 | Subject::Schedule(..)
                 | Subject::Global(_)
                 | Subject::Why(_)
@@ -101,6 +128,7 @@ impl Engine {
     /// What is to be written now, in this order: none of it before what stands before it.
     pub fn tasks(&mut self, epoch: Epoch, now: Duration) -> Vec<Task> {
         let due = self.away.iter().filter(|(_, until)| **until <= now).map(|(id, _)| id.clone());
+        let due = due.filter(|_| !planted(Mutant::GoneKeeps));
         for id in due.collect::<Vec<_>>() {
             self.away.remove(&id);
             self.board.set_machine(&id, None);
@@ -120,11 +148,14 @@ impl Engine {
                 told.map(|transaction| Task { moves: Vec::new(), units: vec![name], transaction });
             tasks.extend(task);
         }
-        merged(tasks)
+        merged(tasks, self.room)
     }
 
     /// A task did not land: its units are where the picture has them.
     pub fn undo(&mut self, units: &[UnitName]) {
+        if planted(Mutant::LossForgotten) {
+            return;
+        }
         for name in units {
             self.board.set_unit(name, None);
             self.board.set_unit(name, self.picture.board_unit(name));
@@ -160,24 +191,28 @@ impl Engine {
             None if !self.grace.is_zero() => Machine::default(),
             None => return,
         };
-        if self.grace.is_zero() {
+        if self.grace.is_zero() || planted(Mutant::NoGrace) {
+            if planted(Mutant::GoneKeeps) {
+                return;
+            }
             self.board.set_machine(id, None);
             return;
         }
         let until = now.saturating_add(self.grace);
         self.away.entry(id.clone()).or_insert(until);
-        self.board.set_machine(id, Some(Machine { away: true, ..machine }));
+        let draining = self.picture.drains.contains_key(id);
+        self.board.set_machine(id, Some(Machine { away: true, draining, ..machine }));
     }
 }
 
 /// Tasks one behind the other in one transaction, as far as they fit: a machine that goes
 /// away takes one write, not a hundred.
-fn merged(tasks: Vec<Task>) -> Vec<Task> {
+fn merged(tasks: Vec<Task>, room: usize) -> Vec<Task> {
     let mut merged: Vec<Task> = Vec::new();
     for task in tasks {
         if let Some(last) = merged.last_mut() {
             let both = last.transaction.clone().and(task.transaction.clone());
-            if both.fits() {
+            if both.fits_in(room) {
                 last.transaction = both;
                 last.moves.extend(task.moves);
                 last.units.extend(task.units);

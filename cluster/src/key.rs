@@ -2,6 +2,7 @@
 //! prefix and `v3/`; what their values are is [`crate::record`]'s.
 //!
 //! ```text
+//! cluster                     which cluster this is: made once, never written again
 //! leader                      who decides; bound to its lease
 //! unit/NAME                   the file, as it came
 //! desired/NAME                inactive, loaded or launched
@@ -28,6 +29,8 @@ pub struct Keys {
 /// What a key stands for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
+    /// `cluster`
+    Cluster,
     /// `leader`
     Leader,
     /// `unit/…`
@@ -54,6 +57,14 @@ pub enum Subject {
     State(MachineId, UnitName),
 }
 
+impl Subject {
+    /// `metadata/ID/KEY`; `None` where a unit asks for a key that nobody can have written.
+    pub fn metadata(machine: &MachineId, key: &str) -> Option<Subject> {
+        (!key.is_empty() && !key.contains('/'))
+            .then(|| Subject::Metadata(machine.clone(), key.to_string()))
+    }
+}
+
 impl Keys {
     /// Under a prefix; a missing `/` at its end is added.
     pub fn under(prefix: &str) -> Keys {
@@ -69,6 +80,7 @@ impl Keys {
     pub fn of(&self, subject: &Subject) -> String {
         let root = &self.root;
         match subject {
+            Subject::Cluster => format!("{root}cluster"),
             Subject::Leader => format!("{root}leader"),
             Subject::Unit(name) => format!("{root}unit/{name}"),
             Subject::Desired(name) => format!("{root}desired/{name}"),
@@ -97,6 +109,9 @@ impl Keys {
     /// What that key stands for; `None` for one that is none of ours.
     pub fn subject(&self, key: &str) -> Option<Subject> {
         let rest = key.strip_prefix(&self.root)?;
+        if rest == "cluster" {
+            return Some(Subject::Cluster);
+        }
         if rest == "leader" {
             return Some(Subject::Leader);
         }
@@ -130,6 +145,7 @@ mod tests {
         let keys = Keys::under("/_coreos.com/fleet");
         let (name, id) = (UnitName::new("a@1.service").unwrap(), MachineId::new("m1").unwrap());
         let all = [
+            Subject::Cluster,
             Subject::Leader,
             Subject::Unit(name.clone()),
             Subject::Desired(name.clone()),

@@ -4,19 +4,32 @@
 //! transactions) know no network and no clock. The way of a unit through the cluster is
 //! told in this folder's README.
 
+pub mod agent;
+pub mod api;
 pub mod board;
+pub mod clock;
 pub mod desired;
 pub mod engine;
+pub mod fence;
+pub mod fleetctl;
+pub mod fleetd;
 pub mod glob;
 pub mod key;
 pub mod machine;
 pub mod memory_store;
+pub mod mirror;
 pub mod move_order;
+pub mod mutant;
+pub mod native_unit;
 pub mod picture;
 pub mod placement;
 pub mod record;
 pub mod registry;
 pub mod requirement;
+#[cfg(feature = "sim")]
+pub mod sim;
+pub mod store;
 pub mod transaction;
 pub mod unit_file;
 pub mod unit_name;
+pub mod wire;

@@ -17,6 +17,11 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
+    /// One whose leases are numbered from there on.
+    pub fn with_leases_after(last_lease: i64) -> MemoryStore {
+        MemoryStore { last_lease, ..MemoryStore::default() }
+    }
+
     /// The newest revision.
     pub fn revision(&self) -> i64 {
         self.revision
@@ -42,14 +47,19 @@ impl MemoryStore {
         if !transaction.conditions.iter().all(|condition| self.holds(condition)) {
             return None;
         }
+        // As etcd: a lease that has ended refuses the whole.
+        let ended = |operation: &Operation| match operation {
+            Operation::Put { lease, .. } => *lease != 0 && !self.leases.contains_key(lease),
+            Operation::Delete(_) | Operation::DeletePrefix(_) => false,
+        };
+        if transaction.operations.iter().any(ended) {
+            return None;
+        }
         let revision = self.revision + 1;
         let mut changes = Vec::new();
         for operation in &transaction.operations {
             match operation {
                 Operation::Put { key, value, lease } => {
-                    if *lease != 0 && !self.leases.contains_key(lease) {
-                        return None;
-                    }
                     let created = self.entries.get(key).map_or(revision, |old| old.created);
                     let entry = Entry {
                         key: key.clone(),
@@ -76,8 +86,8 @@ impl MemoryStore {
 
     /// Changes after a revision; `None` when they were compacted away.
     pub fn changes_since(&self, revision: i64) -> Option<Vec<(i64, Change)>> {
-        (revision >= self.compacted)
-            .then(|| self.history.iter().filter(|(at, _)| *at > revision).cloned().collect())
+        let from = self.history.partition_point(|(at, _)| *at <= revision);
+        (revision >= self.compacted).then(|| self.history.get(from..).unwrap_or_default().to_vec())
     }
 
     /// Forgets the changes up to now.

@@ -4,6 +4,7 @@
 
 use crate::board::Unit;
 use crate::machine::MachineId;
+use crate::mutant::{Mutant, planted};
 use crate::placement::Refusal;
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
@@ -118,7 +119,7 @@ fn ties<'m>(
     };
     for (name, step) in moves {
         let Some(unit) = units.get(name) else { continue };
-        for peer in &unit.asks.peers {
+        for peer in unit.asks.peers.iter().filter(|_| !planted(Mutant::FollowersApart)) {
             if let Some((peer, _)) = moves.get_key_value(peer.as_str()) {
                 tie(name, peer);
             }

@@ -6,16 +6,17 @@ use crate::board::Unit;
 use crate::desired::Desired;
 use crate::key::{Keys, Subject};
 use crate::machine::{Machine, MachineId};
+use crate::mutant::{Mutant, planted};
 use crate::record::{
-    self, DesiredRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord, RecordError,
-    ScheduleRecord, StateRecord, UnitRecord, WhyRecord,
+    self, ClusterRecord, DesiredRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord,
+    RecordError, ScheduleRecord, StateRecord, UnitRecord, WhyRecord,
 };
 use crate::requirement::Requirement;
 use crate::transaction::{Change, Entry, Reading};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A record, and when it was written.
@@ -56,6 +57,8 @@ pub struct Picture {
     keys: Keys,
     /// All up to this revision is in it.
     pub revision: i64,
+    /// Which cluster this is.
+    pub cluster: Option<Kept<ClusterRecord>>,
     /// Who decides.
     pub leader: Option<Kept<Leader>>,
     /// The files.
@@ -76,12 +79,14 @@ pub struct Picture {
     pub machines: BTreeMap<MachineId, Kept<MachineRecord>>,
     /// What was laid over what they say.
     pub metadata: BTreeMap<MachineId, BTreeMap<String, Kept<MetadataRecord>>>,
-    /// Machines that are to be emptied.
-    pub drains: BTreeSet<MachineId>,
+    /// Machines that are to be emptied, and since which revision.
+    pub drains: BTreeMap<MachineId, i64>,
     /// What units are doing.
     pub states: BTreeMap<UnitName, BTreeMap<MachineId, Kept<StateRecord>>>,
     /// Values that can not be read, by key.
     pub set_aside: BTreeMap<String, RecordError>,
+    /// When those were written: a write that puts one right must know.
+    unread: BTreeMap<String, i64>,
 }
 
 impl Picture {
@@ -90,6 +95,7 @@ impl Picture {
         Picture {
             keys,
             revision: 0,
+            cluster: None,
             leader: None,
             units: BTreeMap::new(),
             desired: BTreeMap::new(),
@@ -100,9 +106,10 @@ impl Picture {
             claims: BTreeMap::new(),
             machines: BTreeMap::new(),
             metadata: BTreeMap::new(),
-            drains: BTreeSet::new(),
+            drains: BTreeMap::new(),
             states: BTreeMap::new(),
             set_aside: BTreeMap::new(),
+            unread: BTreeMap::new(),
         }
     }
 
@@ -130,10 +137,12 @@ impl Picture {
                 match self.put(&subject, entry) {
                     Ok(()) => {
                         self.set_aside.remove(&entry.key);
+                        self.unread.remove(&entry.key);
                         Some(subject)
                     }
                     Err(error) => {
                         self.set_aside.insert(entry.key.clone(), error);
+                        self.unread.insert(entry.key.clone(), entry.modified);
                         None
                     }
                 }
@@ -141,11 +150,44 @@ impl Picture {
             Change::Delete { key, revision } => {
                 self.revision = self.revision.max(*revision);
                 self.set_aside.remove(key);
+                self.unread.remove(key);
                 let subject = self.keys.subject(key)?;
                 self.delete(&subject);
                 Some(subject)
             }
         }
+    }
+
+    /// Takes a batch of changes in, as a watch tells them; what was seen before does not count
+    /// again, for it would bring back what has been overwritten since. Answers what is new.
+    pub fn take<'c>(&mut self, changes: &'c [Change]) -> Vec<(&'c Change, Option<Subject>)> {
+        let seen = self.revision;
+        let new = |change: &&Change| change.revision() > seen || planted(Mutant::RepeatsCount);
+        changes.iter().filter(new).map(|change| (change, self.apply(change))).collect()
+    }
+
+    /// Why a reading may not take the place of this picture: it is older, or of another
+    /// cluster. An etcd that was emptied, put back to an earlier day, or that shows us only
+    /// a part, would stop every unit.
+    pub fn doubt(&self, fresh: &Picture) -> Option<String> {
+        if planted(Mutant::ForeignBelieved) {
+            return None;
+        }
+        if fresh.revision < self.revision {
+            let (now, then) = (fresh.revision, self.revision);
+            return Some(format!("etcd is at revision {now}, and was at {then} already"));
+        }
+        let id = |picture: &Picture| picture.cluster.as_ref().map(|kept| kept.record.id.clone());
+        let (known, now) = (id(self)?, id(fresh));
+        (now.as_ref() != Some(&known)).then(|| {
+            let now = now.map_or("no cluster".to_string(), |now| format!("cluster {now}"));
+            format!("etcd shows {now} where cluster {known} was")
+        })
+    }
+
+    /// When a value that can not be read was written; `None`: there is none under that key.
+    pub fn unread_since(&self, key: &str) -> Option<i64> {
+        self.unread.get(key).copied()
     }
 
     /// What is wished for a unit; nothing said is `inactive`.
@@ -184,12 +226,13 @@ impl Picture {
                 None => metadata.remove(key),
             };
         }
-        let draining = self.drains.contains(id);
+        let draining = self.drains.contains_key(id);
         Some(Machine { ip: record.ip.clone(), metadata, draining, away: false })
     }
 
     fn put(&mut self, subject: &Subject, entry: &Entry) -> Result<(), RecordError> {
         match subject {
+            Subject::Cluster => self.cluster = Some(kept(entry)?),
             Subject::Leader => self.leader = Some(kept(entry)?),
             Subject::Unit(name) => {
                 let read: Kept<UnitRecord> = kept(entry)?;
@@ -215,7 +258,7 @@ impl Picture {
                 insert(self.metadata.entry(id.clone()).or_default(), key, entry)?;
             }
             Subject::Drain(id) => {
-                self.drains.insert(id.clone());
+                self.drains.insert(id.clone(), entry.modified);
             }
             Subject::State(machine, name) => {
                 insert(self.states.entry(name.clone()).or_default(), machine, entry)?;
@@ -226,6 +269,7 @@ impl Picture {
 
     fn delete(&mut self, subject: &Subject) {
         match subject {
+            Subject::Cluster => self.cluster = None,
             Subject::Leader => self.leader = None,
             Subject::Unit(name) => {
                 self.units.remove(name);

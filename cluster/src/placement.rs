@@ -4,6 +4,7 @@
 
 use crate::glob;
 use crate::machine::{Machine, MachineId};
+use crate::mutant::{Mutant, planted};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
@@ -110,7 +111,7 @@ impl Seat {
         name: &UnitName,
         asks: &Requirement,
     ) -> Result<(), Refusal> {
-        if self.machine.draining {
+        if self.machine.draining && !planted(Mutant::DrainIgnored) {
             return Err(Refusal::Draining);
         }
         if self.machine.away && !self.scheduled.contains_key(name) {
@@ -119,7 +120,10 @@ impl Seat {
         if let Some(wanted) = asks.machine_id.as_ref().filter(|wanted| *wanted != id.as_str()) {
             return Err(Refusal::MachineId { wanted: wanted.clone() });
         }
-        self.keeps_metadata(asks)?;
+        // What a machine that is away says of itself may never have been heard here.
+        if !self.machine.away || planted(Mutant::AwayIsUnknown) {
+            self.keeps_metadata(asks)?;
+        }
         if let Some(peer) = asks.peers.iter().find(|peer| !self.has(peer)) {
             return Err(Refusal::Peer { peer: peer.clone() });
         }
@@ -139,7 +143,11 @@ impl Seat {
     pub fn keeps_metadata(&self, asks: &Requirement) -> Result<(), Refusal> {
         for (key, wanted) in &asks.metadata {
             let has = self.machine.metadata.get(key);
-            if !has.is_some_and(|has| wanted.contains(has)) {
+            let kept = has.is_some_and(|has| wanted.contains(has));
+            if kept && planted(Mutant::AnyMetadata) {
+                return Ok(());
+            }
+            if !kept {
                 return Err(Refusal::Metadata {
                     key: key.clone(),
                     wanted: wanted.iter().cloned().collect(),
@@ -161,7 +169,8 @@ impl Seat {
             let free = |(other, theirs): (&UnitName, &Arc<Requirement>)| {
                 conflict(name, asks, other, theirs).is_ok()
             };
-            if self.keeps_metadata(asks).is_ok()
+            let fits = self.machine.away || self.keeps_metadata(asks).is_ok();
+            if (fits || planted(Mutant::GlobalEverywhere))
                 && self.scheduled.iter().all(free)
                 && chosen.iter().all(free)
             {
@@ -185,6 +194,9 @@ fn conflict(
     };
     if let Some(pattern) = asks.conflict_with(other.as_str()) {
         return Err(told(pattern, false));
+    }
+    if planted(Mutant::OneSidedConflict) {
+        return Ok(());
     }
     match theirs.conflicts.iter().find(|pattern| glob::matches(pattern, name.as_str())) {
         Some(pattern) => Err(told(pattern, true)),

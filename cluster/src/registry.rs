@@ -4,29 +4,33 @@
 //! people's wishes come through the API, moves from the engine that leads, presence
 //! and states from the machine itself.
 
+mod as_read;
+
 use crate::board::Refusals;
 use crate::desired::Desired;
 use crate::key::{Keys, Subject};
 use crate::machine::MachineId;
 use crate::move_order::Move;
+use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::record::{
-    DesiredRecord, DrainRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord, ScheduleRecord,
-    StateRecord, UnitRecord, WhyRecord, encode,
+    ClusterRecord, DesiredRecord, DrainRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord,
+    ScheduleRecord, StateRecord, UnitRecord, WhyRecord, encode,
 };
 use crate::requirement::Requirement;
 use crate::transaction::{Condition, Transaction};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
+use as_read::{as_read, cause_as_read, key_as_read, machine_as_read, peers_as_read};
 
-/// The right to decide: the lease of the engine that leads, and the revision that made
-/// its key. No write of an engine lands once another leads.
+/// The right to decide: the revision that last wrote the key `leader`. No write of an
+/// engine lands once another leads, and none that was sent before [`renew`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(pub i64);
 
 impl Epoch {
     fn fence(self, keys: &Keys) -> Condition {
-        Condition::Created(keys.of(&Subject::Leader), self.0)
+        Condition::Unchanged(keys.of(&Subject::Leader), self.0)
     }
 }
 
@@ -75,10 +79,14 @@ pub fn set_desired(picture: &Picture, name: &UnitName, desired: Desired) -> Opti
     })
 }
 
-/// Removes a unit with all that was said of it; `None` when it is not there.
+/// Removes a unit with all that was said of it, a file that can not be read included;
+/// `None` when it is not there.
 pub fn destroy(picture: &Picture, name: &UnitName) -> Option<Transaction> {
     let keys = picture.keys();
-    picture.units.get(name)?;
+    let unread = picture.unread_since(&keys.of(&Subject::Unit(name.clone()))).is_some();
+    if !unread && !picture.units.contains_key(name) {
+        return None;
+    }
     let gone = off_the_machines(picture, name)
         .delete(keys.of(&Subject::Unit(name.clone())))
         .delete(keys.of(&Subject::Desired(name.clone())));
@@ -90,12 +98,27 @@ pub fn destroy(picture: &Picture, name: &UnitName) -> Option<Transaction> {
 pub fn carry_out(picture: &Picture, epoch: Epoch, group: &[Move]) -> Option<Transaction> {
     let keys = picture.keys();
     let of = |subject| keys.of(&subject);
-    let mut all = Transaction::default().when(epoch.fence(keys));
+    let mut all = fenced(keys, epoch);
     for step in group {
         let content = &picture.units.get(&step.unit)?.record;
         let name = step.unit.clone();
-        let mut one = as_read(picture, &name);
-        if let Some(from) = picture.place_of(&name) {
+        let mut one = match planted(Mutant::UnitNotCompared) {
+            true => Transaction::default(),
+            false => as_read(picture, &name),
+        };
+        if !planted(Mutant::MachineNotCompared) {
+            for machine in [&step.from, &step.to].into_iter().flatten() {
+                one = machine_as_read(picture, one, machine, &content.asks);
+            }
+            if let Some(to) = &step.to {
+                one = peers_as_read(picture, one, group, &content.asks, to);
+            }
+        }
+        if step.from.is_some() && !planted(Mutant::CauseNotCompared) {
+            one = cause_as_read(picture, one, group, &step.cause);
+        }
+        let left = picture.place_of(&name).filter(|_| !planted(Mutant::ScheduleLeft));
+        if let Some(from) = left {
             one = one.delete(of(Subject::Schedule(from.clone(), name.clone())));
         }
         match &step.to {
@@ -106,7 +129,7 @@ pub fn carry_out(picture: &Picture, epoch: Epoch, group: &[Move]) -> Option<Tran
                 one = one
                     .put(of(Subject::Schedule(to.clone(), name.clone())), encode(&record))
                     .put(of(Subject::Place(name.clone())), encode(&place));
-                if picture.whys.contains_key(&name) {
+                if picture.whys.contains_key(&name) && !planted(Mutant::WhyLeft) {
                     one = one.delete(of(Subject::Why(name)));
                 }
             }
@@ -132,11 +155,27 @@ pub fn explain(
     let told = refusals.iter().take(WhyRecord::MACHINES);
     let machines = told.map(|(id, refusal)| (id.clone(), refusal.to_string())).collect();
     let record = WhyRecord { text, machines };
-    if picture.whys.get(name).is_some_and(|kept| kept.record == record) {
+    let told = picture.whys.get(name).is_some_and(|kept| kept.record == record);
+    if told || planted(Mutant::WhyUntold) {
         return None;
     }
-    let transaction = as_read(picture, name).when(epoch.fence(keys));
+    let transaction = fenced(keys, epoch).and(as_read(picture, name));
     Some(transaction.put(keys.of(&Subject::Why(name.clone())), encode(&record)))
+}
+
+/// The same write, of this cluster alone: another etcd than ours does not take it.
+#[must_use]
+pub fn of_this_cluster(picture: &Picture, transaction: Transaction) -> Transaction {
+    let Some(cluster) = &picture.cluster else { return transaction };
+    let key = picture.keys().of(&Subject::Cluster);
+    transaction.when(Condition::Unchanged(key, cluster.modified))
+}
+
+/// Gives the cluster its id, when it has none.
+pub fn found(keys: &Keys, epoch: Epoch, id: String) -> Transaction {
+    let key = keys.of(&Subject::Cluster);
+    let transaction = fenced(keys, epoch).when(Condition::Absent(key.clone()));
+    transaction.put(key, encode(&ClusterRecord { id }))
 }
 
 /// Takes the lead, when nobody has it.
@@ -148,6 +187,14 @@ pub fn lead(keys: &Keys, machine: &MachineId, lease: i64) -> Transaction {
         encode(&record),
         lease,
     )
+}
+
+/// A new epoch of the same leader: what it sent before and nobody knows of can not land
+/// any more.
+pub fn renew(keys: &Keys, machine: &MachineId, lease: i64, epoch: Epoch) -> Transaction {
+    let record = Leader { machine: machine.clone() };
+    let key = keys.of(&Subject::Leader);
+    fenced(keys, epoch).put_bound(key, encode(&record), lease)
 }
 
 /// Why a machine can not come in.
@@ -172,6 +219,7 @@ pub fn register(
     let there = picture.machines.get(id);
     if let Some(kept) = there
         && (kept.record.boot != record.boot || kept.record.instance != record.instance)
+        && !planted(Mutant::TwinLetIn)
     {
         return Err(Box::new(Twin { there: kept.record.clone() }));
     }
@@ -180,58 +228,93 @@ pub fn register(
 }
 
 /// Says what a unit is doing on a machine; with `None` that it is not there any more.
+/// `last`: the revision of what was said before, so that an earlier word that comes late
+/// does not count.
 pub fn publish(
     keys: &Keys,
     machine: &MachineId,
     name: &UnitName,
     state: Option<&StateRecord>,
+    last: Option<i64>,
     lease: i64,
 ) -> Transaction {
     let key = keys.of(&Subject::State(machine.clone(), name.clone()));
+    let transaction = match planted(Mutant::StateNotCompared) {
+        true => Transaction::default(),
+        false => Transaction::default().when(Condition::as_read(key.clone(), last)),
+    };
     match state {
-        Some(state) => Transaction::default().put_bound(key, encode(state), lease),
-        None => Transaction::default().delete(key),
+        Some(state) => transaction.put_bound(key, encode(state), lease),
+        None => transaction.delete(key),
     }
+}
+
+/// Takes the right to run an exclusive unit that this machine was told to run: when nobody
+/// has it, or for another lease of its own. `None`: it is another machine's, or the unit's
+/// place is not here.
+pub fn claim(
+    picture: &Picture,
+    machine: &MachineId,
+    name: &UnitName,
+    lease: i64,
+) -> Option<Transaction> {
+    let keys = picture.keys();
+    let (key, place) =
+        (keys.of(&Subject::Claim(name.clone())), keys.of(&Subject::Place(name.clone())));
+    let placed = picture.places.get(name).filter(|kept| kept.record.machine == *machine)?;
+    let there = picture.claims.get(name);
+    let stolen = planted(Mutant::ClaimStolen);
+    if there.is_some_and(|kept| kept.record.machine != *machine) && !stolen {
+        return None;
+    }
+    let record = PlaceRecord { machine: machine.clone() };
+    let transaction = Transaction::default()
+        .when(Condition::as_read(key.clone(), there.map(|kept| kept.modified)))
+        .when(Condition::Unchanged(place, placed.modified));
+    Some(transaction.put_bound(key, encode(&record), lease))
+}
+
+/// Gives that right back, when nothing of the unit runs here any more.
+pub fn release(picture: &Picture, machine: &MachineId, name: &UnitName) -> Option<Transaction> {
+    let key = picture.keys().of(&Subject::Claim(name.clone()));
+    let there = picture.claims.get(name).filter(|kept| kept.record.machine == *machine)?;
+    let held = Condition::Unchanged(key.clone(), there.modified);
+    Some(Transaction::default().when(held).delete(key))
 }
 
 /// Lays metadata over what a machine says; `None` hides what it says.
 pub fn set_metadata(
-    keys: &Keys,
+    picture: &Picture,
     machine: &MachineId,
     key: &str,
     value: Option<String>,
 ) -> Transaction {
-    let key = keys.of(&Subject::Metadata(machine.clone(), key.to_string()));
-    Transaction::default().put(key, encode(&MetadataRecord { value }))
+    let there = picture.metadata.get(machine).and_then(|of| of.get(key));
+    let modified = there.map(|kept| kept.modified);
+    let key = picture.keys().of(&Subject::Metadata(machine.clone(), key.to_string()));
+    let transaction = match planted(Mutant::MetadataNotCompared) {
+        true => Transaction::default(),
+        false => key_as_read(picture, Transaction::default(), key.clone(), modified),
+    };
+    transaction.put(key, encode(&MetadataRecord { value }))
 }
 
 /// Empties a machine, or lets it take units again.
-pub fn drain(keys: &Keys, machine: &MachineId, draining: bool) -> Transaction {
-    let key = keys.of(&Subject::Drain(machine.clone()));
+pub fn drain(picture: &Picture, machine: &MachineId, draining: bool) -> Transaction {
+    let key = picture.keys().of(&Subject::Drain(machine.clone()));
+    let modified = picture.drains.get(machine).copied();
+    let transaction = key_as_read(picture, Transaction::default(), key.clone(), modified);
     match draining {
-        true => Transaction::default().put(key, encode(&DrainRecord {})),
-        false => Transaction::default().delete(key),
+        true => transaction.put(key, encode(&DrainRecord {})),
+        false => transaction.delete(key),
     }
 }
 
-/// The unit, its wish and its place are as the picture has them.
-fn as_read(picture: &Picture, name: &UnitName) -> Transaction {
-    let keys = picture.keys();
-    let condition = |subject, revision| Condition::as_read(keys.of(&subject), revision);
-    let name = name.clone();
-    Transaction::default()
-        .when(condition(
-            Subject::Unit(name.clone()),
-            picture.units.get(&name).map(|kept| kept.modified),
-        ))
-        .when(condition(
-            Subject::Desired(name.clone()),
-            picture.desired.get(&name).map(|kept| kept.modified),
-        ))
-        .when(condition(
-            Subject::Place(name.clone()),
-            picture.places.get(&name).map(|kept| kept.modified),
-        ))
+fn fenced(keys: &Keys, epoch: Epoch) -> Transaction {
+    match planted(Mutant::UnfencedWrite) {
+        true => Transaction::default(),
+        false => Transaction::default().when(epoch.fence(keys)),
+    }
 }
 
 /// Nobody runs it any more, and nothing is said of it.
@@ -239,16 +322,25 @@ fn off_the_machines(picture: &Picture, name: &UnitName) -> Transaction {
     let keys = picture.keys();
     let of = |subject| keys.of(&subject);
     let mut transaction = as_read(picture, name);
-    if let Some(machine) = picture.place_of(name) {
+    let left = picture.place_of(name).filter(|_| !planted(Mutant::DestroyLeaves));
+    if let Some(machine) = left {
         transaction = transaction
             .delete(of(Subject::Schedule(machine.clone(), name.clone())))
             .delete(of(Subject::Place(name.clone())));
     }
-    if picture.globals.contains_key(name) {
-        transaction = transaction.delete(of(Subject::Global(name.clone())));
+    let said = [
+        (Subject::Place(name.clone()), false),
+        (Subject::Global(name.clone()), picture.globals.contains_key(name)),
+    ];
+    for (subject, there) in said {
+        let key = of(subject);
+        if there || picture.unread_since(&key).is_some() {
+            transaction = transaction.delete(key);
+        }
     }
-    if picture.whys.contains_key(name) {
-        transaction = transaction.delete(of(Subject::Why(name.clone())));
+    // An engine writes it by itself: whether it is there now, an older picture does not know.
+    if planted(Mutant::ReasonByPicture) && !picture.whys.contains_key(name) {
+        return transaction;
     }
-    transaction
+    transaction.delete(of(Subject::Why(name.clone())))
 }

@@ -110,9 +110,9 @@ impl Transaction {
         self.operations.push(operation);
     }
 
-    /// It fits into one request.
-    pub fn fits(&self) -> bool {
-        self.conditions.len() <= MOST_OPERATIONS && self.operations.len() <= MOST_OPERATIONS
+    /// It has no more operations, nor conditions, than that.
+    pub fn fits_in(&self, room: usize) -> bool {
+        self.conditions.len() <= room && self.operations.len() <= room
     }
 }
 
@@ -143,6 +143,16 @@ pub enum Change {
         /// When.
         revision: i64,
     },
+}
+
+impl Change {
+    /// Which one it made.
+    pub fn revision(&self) -> i64 {
+        match self {
+            Change::Put(entry) => entry.modified,
+            Change::Delete { revision, .. } => *revision,
+        }
+    }
 }
 
 /// Everything under a prefix, at one revision.

@@ -1,35 +1,16 @@
 //! The engine's decisions: the cases fleet's own tests had.
 #![allow(clippy::unwrap_used, reason = "a test ends where it is surprised")]
 
-use cluster::board::{Board, Decision, Unit};
+mod written;
+
+use cluster::board::{Board, Decision};
 use cluster::desired::Desired;
-use cluster::machine::{Machine, MachineId};
+use cluster::machine::Machine;
 use cluster::move_order::Cause;
 use cluster::placement::Seat;
-use cluster::requirement::Requirement;
-use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-fn name(text: &str) -> UnitName {
-    UnitName::new(text).unwrap()
-}
-
-fn id(text: &str) -> MachineId {
-    MachineId::new(text).unwrap()
-}
-
-fn machine(metadata: &[(&str, &str)]) -> Machine {
-    let pair = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
-    Machine { metadata: metadata.iter().map(pair).collect(), ..Machine::default() }
-}
-
-fn unit(own: &str, options: &str, desired: Desired, on: Option<&str>) -> Unit {
-    let file = UnitFile::parse(&format!("[X-Fleet]\n{options}\n")).unwrap();
-    let asks = Requirement::of(&file, Some(&name(own)));
-    Unit { asks: Arc::new(asks), desired, machine: on.map(id) }
-}
+use written::{id, machine, name, unit};
 
 /// A board with machines `m0`, `m1`… without metadata.
 fn board(machines: usize) -> Board {

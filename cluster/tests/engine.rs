@@ -63,9 +63,9 @@ impl Cluster {
     fn run(&mut self, engine: &mut Engine, epoch: Epoch) -> usize {
         let mut written = 0;
         loop {
-            for (_, change) in self.store.changes_since(engine.picture().revision).unwrap() {
-                engine.absorb(&change, self.now);
-            }
+            let new = self.store.changes_since(engine.picture().revision).unwrap();
+            let new: Vec<_> = new.into_iter().map(|(_, change)| change).collect();
+            engine.absorb(&new, self.now);
             let tasks = engine.tasks(epoch, self.now);
             if tasks.is_empty() {
                 return written;
@@ -235,14 +235,114 @@ fn a_unit_that_can_be_nowhere_says_why_once() {
     let why = &cluster.picture().whys[&name("a.service")].record;
     assert_eq!(why.text, "none of the 1 machines can have it");
     assert_eq!(why.machines[&id("m1")], "its metadata has no region=moon");
-    let write = registry::set_metadata(&cluster.keys, &id("m1"), "region", Some("mars".into()));
+    let write =
+        registry::set_metadata(&cluster.picture(), &id("m1"), "region", Some("mars".into()));
     cluster.store.commit(&write).unwrap();
     assert_eq!(cluster.run(&mut engine, epoch), 1, "the reason changed");
-    let write = registry::set_metadata(&cluster.keys, &id("m1"), "region", Some("moon".into()));
+    let write =
+        registry::set_metadata(&cluster.picture(), &id("m1"), "region", Some("moon".into()));
     cluster.store.commit(&write).unwrap();
     cluster.run(&mut engine, epoch);
     assert!(cluster.picture().whys.is_empty());
     assert!(cluster.schedule("m1").contains_key("a.service"));
+}
+
+#[test]
+fn a_new_engine_keeps_the_grace_of_a_machine_it_has_never_seen() {
+    let mut cluster = Cluster::new();
+    let lease = cluster.machine("m1");
+    let write = registry::set_metadata(&cluster.picture(), &id("m1"), "disk", Some("ssd".into()));
+    cluster.store.commit(&write).unwrap();
+    let own = BTreeMap::from([("region".to_string(), "moon".to_string())]);
+    let record = MachineRecord { metadata: own, ..record("m1", "first") };
+    let write = registry::register(&cluster.picture(), &id("m1"), &record, lease).unwrap();
+    cluster.store.commit(&write).unwrap();
+    let (epoch, leads) = cluster.lead("m2");
+    let asks = "[X-Fleet]\nMachineMetadata=region=moon\n";
+    cluster.submit("a.service", &format!("{PLAIN}{asks}"), Desired::Launched);
+    cluster.run(&mut cluster.engine(Duration::ZERO), epoch);
+    assert!(cluster.schedule("m1").contains_key("a.service"));
+    cluster.store.revoke(lease);
+    cluster.store.revoke(leads);
+    let (epoch, _) = cluster.lead("m3");
+    let mut engine = cluster.engine(Duration::from_secs(4));
+    assert_eq!(cluster.run(&mut engine, epoch), 0, "it has its grace");
+    cluster.now += Duration::from_secs(5);
+    cluster.run(&mut engine, epoch);
+    assert!(cluster.schedule("m1").is_empty(), "and no more than that");
+}
+
+#[test]
+fn a_machine_that_came_and_went_again_has_a_grace_of_its_own() {
+    let mut cluster = Cluster::new();
+    let lease = cluster.machine("m1");
+    let (epoch, _) = cluster.lead("m2");
+    let mut engine = cluster.engine(Duration::from_secs(4));
+    cluster.submit("a.service", PLAIN, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    cluster.store.revoke(lease);
+    cluster.run(&mut engine, epoch);
+    // Both are heard of at once, three seconds later.
+    let lease = cluster.machine("m1");
+    cluster.store.revoke(lease);
+    cluster.now += Duration::from_secs(3);
+    cluster.run(&mut engine, epoch);
+    cluster.now += Duration::from_secs(2);
+    assert_eq!(cluster.run(&mut engine, epoch), 0);
+    assert!(cluster.schedule("m1").contains_key("a.service"));
+    cluster.now += Duration::from_secs(3);
+    cluster.run(&mut engine, epoch);
+    assert!(cluster.schedule("m1").is_empty());
+}
+
+#[test]
+fn a_reason_does_not_outlive_its_unit_whoever_removes_it() {
+    let mut cluster = Cluster::new();
+    let (epoch, _) = cluster.lead("m1");
+    cluster.submit("a.service", PLAIN, Desired::Launched);
+    let old = cluster.picture();
+    cluster.run(&mut cluster.engine(Duration::ZERO), epoch);
+    assert!(cluster.picture().whys.contains_key(&name("a.service")));
+    let gone = registry::destroy(&old, &name("a.service")).unwrap();
+    assert!(cluster.store.commit(&gone).is_some(), "the reason is no ground to refuse it");
+    assert!(cluster.picture().whys.is_empty());
+}
+
+#[test]
+fn a_unit_made_anew_says_again_why_it_is_nowhere() {
+    let mut cluster = Cluster::new();
+    let (epoch, _) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::ZERO);
+    cluster.submit("a.service", PLAIN, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    cluster.submit("a.service", "[Service]\nExecStart=/bin/true\n", Desired::Launched);
+    assert!(cluster.picture().whys.is_empty());
+    cluster.run(&mut engine, epoch);
+    assert!(cluster.picture().whys.contains_key(&name("a.service")));
+}
+
+#[test]
+fn a_proof_says_anew_why_a_unit_is_nowhere() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (epoch, _) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::ZERO);
+    let apart = |other: &str| format!("{PLAIN}[X-Fleet]\nConflicts={other}.service\n");
+    cluster.submit("b.service", PLAIN, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    cluster.submit("c.service", &apart("[ab]"), Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    cluster.submit("a.service", PLAIN, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    let why = |cluster: &Cluster| {
+        cluster.picture().whys[&name("c.service")].record.machines[&id("m1")].clone()
+    };
+    assert_eq!(why(&cluster), "b.service is on it (Conflicts=[ab].service)");
+    engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
+    assert_eq!(cluster.run(&mut engine, epoch), 1);
+    assert_eq!(why(&cluster), "a.service is on it (Conflicts=[ab].service)");
+    engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
+    assert_eq!(cluster.run(&mut engine, epoch), 0, "nothing new, nothing written");
 }
 
 #[test]

@@ -5,36 +5,16 @@
     reason = "a test ends where it is surprised"
 )]
 
+mod written;
+
 use cluster::board::{Board, Unit};
 use cluster::desired::Desired;
-use cluster::machine::{Machine, MachineId};
+use cluster::machine::Machine;
 use cluster::move_order::{Cause, Move};
 use cluster::placement::Seat;
-use cluster::requirement::Requirement;
-use cluster::unit_file::UnitFile;
-use cluster::unit_name::UnitName;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-fn name(text: &str) -> UnitName {
-    UnitName::new(text).unwrap()
-}
-
-fn id(text: &str) -> MachineId {
-    MachineId::new(text).unwrap()
-}
-
-fn machine(metadata: &[(&str, &str)]) -> Machine {
-    let pair = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
-    Machine { metadata: metadata.iter().map(pair).collect(), ..Machine::default() }
-}
-
-fn unit(own: &str, options: &str, desired: Desired, on: Option<&str>) -> Unit {
-    let file = UnitFile::parse(&format!("[X-Fleet]\n{options}\n")).unwrap();
-    let asks = Requirement::of(&file, Some(&name(own)));
-    Unit { asks: Arc::new(asks), desired, machine: on.map(id) }
-}
+use written::{id, machine, name, unit};
 
 /// What happens to a random cluster.
 #[derive(Clone, Debug)]

@@ -1,0 +1,263 @@
+//! What a machine does with what it was told: its schedule and the global units in, files
+//! and roots for its init out; and what init says of them in the words fleet's users
+//! know. Pure: who asks etcd and init is [`crate::fleetd::steward`].
+
+use crate::desired::Desired;
+use crate::machine::MachineId;
+use crate::mutant::{Mutant, planted};
+use crate::native_unit;
+use crate::picture::{Content, Picture};
+use crate::placement::Seat;
+use crate::record::StateRecord;
+use crate::unit_name::UnitName;
+use groundstate_units::control::answer::{Cause, UnitStatus};
+use groundstate_units::control::shown::Shown;
+use groundstate_units::control::source_set::SourceSet;
+use groundstate_units::machine::reason::State;
+use groundstate_units::name::Name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A unit that is to be here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its file.
+    pub content: Arc<Content>,
+    /// `Loaded` or `Launched`.
+    pub desired: Desired,
+}
+
+impl Wanted {
+    /// It may run only while we hold its claim.
+    pub fn needs_claim(&self) -> bool {
+        self.content.asks.exclusive && self.desired == Desired::Launched
+    }
+}
+
+/// A unit as init is to have it. A native one has no suffix there, and an instance is made by
+/// init of its template's file.
+struct Shape {
+    file: String,
+    target: String,
+    text: String,
+}
+
+impl Shape {
+    fn of(name: &UnitName, wanted: &Wanted) -> Shape {
+        match native_unit::text(&wanted.content.file) {
+            Some(text) => Shape { file: native_file(name), target: name.stem().to_string(), text },
+            None => {
+                let text = wanted.content.file.text();
+                Shape { file: name.to_string(), target: name.to_string(), text }
+            }
+        }
+    }
+}
+
+fn native_file(name: &UnitName) -> String {
+    let template = name.template();
+    format!("{}.yaml", template.as_ref().unwrap_or(name).stem())
+}
+
+/// Which of init's is this one of ours.
+pub fn find<'a, T>(
+    name: &UnitName,
+    wanted: &Wanted,
+    all: &'a BTreeMap<String, T>,
+) -> Option<&'a T> {
+    all.get(&Shape::of(name, wanted).target)
+}
+
+/// What was said of its file.
+pub fn complaint<'a>(
+    name: &UnitName,
+    wanted: &Wanted,
+    all: &'a BTreeMap<String, String>,
+) -> Option<&'a str> {
+    all.get(&Shape::of(name, wanted).file).map(String::as_str)
+}
+
+/// Init has a file for it still, whichever kind it was.
+pub fn holds(put: &SourceSet, name: &UnitName) -> bool {
+    put.files.contains_key(name.as_str()) || put.files.contains_key(&native_file(name))
+}
+
+/// All of them.
+pub type Goal = BTreeMap<UnitName, Wanted>;
+
+/// What is to be on this machine. A unit whose file is not (or not yet) the one the
+/// schedule speaks of stays as it was `before`.
+pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
+    let mut goal = Goal::new();
+    let mut seat = Seat { machine: picture.machine(me).unwrap_or_default(), ..Seat::default() };
+    for (name, told) in picture.schedules.get(me).into_iter().flatten() {
+        let told = &told.record;
+        if told.desired == Desired::Inactive {
+            continue;
+        }
+        if let Some(wanted) = wanted(picture, name, told.desired, &told.hash, before) {
+            seat.scheduled.insert(name.clone(), wanted.content.asks.clone());
+            goal.insert(name.clone(), wanted);
+        }
+    }
+    let globals: Goal = picture
+        .globals
+        .iter()
+        .filter(|(name, told)| told.record.desired != Desired::Inactive && !name.is_template())
+        .filter_map(|(name, told)| {
+            let (desired, hash) = (told.record.desired, &told.record.hash);
+            Some((name.clone(), wanted(picture, name, desired, hash, before)?))
+        })
+        .collect();
+    seat.globals = seat.choose_globals(globals.iter().map(|(name, one)| (name, &one.content.asks)));
+    goal.extend(globals.into_iter().filter(|(name, _)| seat.globals.contains_key(name)));
+    goal.extend(orphans(picture, me, seat, before));
+    goal
+}
+
+/// What ran here and is on no machine now: the cluster took this one for gone, and nobody else
+/// could have it. It goes on as long as it may be put here again.
+fn orphans(picture: &Picture, me: &MachineId, mut seat: Seat, before: &Goal) -> Goal {
+    if planted(Mutant::NowhereIsStopped) {
+        return Goal::new();
+    }
+    let nowhere = before.iter().filter(|(name, one)| is_nowhere(picture, name, one));
+    let as_wished = |(name, one): (&UnitName, &Wanted)| {
+        let desired = picture.desired_of(name);
+        (name.clone(), Wanted { content: one.content.clone(), desired })
+    };
+    let mut kept: Goal = nowhere.map(as_wished).collect();
+    // Beside each other, too: one that follows another is kept with it, and goes with it.
+    let asks = |(name, one): (&UnitName, &Wanted)| (name.clone(), one.content.asks.clone());
+    seat.scheduled.extend(kept.iter().map(asks));
+    let refused = |seat: &Seat, kept: &Goal| {
+        let mut all = kept.iter();
+        let one = all.find(|(name, one)| seat.takes(me, name, &one.content.asks).is_err());
+        one.map(|(name, _)| name.clone())
+    };
+    while let Some(name) = refused(&seat, &kept) {
+        kept.remove(&name);
+        seat.scheduled.remove(&name);
+    }
+    kept
+}
+
+/// It is wished, with the very file that was here, and is nowhere. (An exclusive unit runs under
+/// a claim, and so only where its place is.)
+fn is_nowhere(picture: &Picture, name: &UnitName, one: &Wanted) -> bool {
+    let asks = &one.content.asks;
+    let kept = picture.units.get(name);
+    let same = kept.is_some_and(|kept| kept.record.hash == one.content.hash);
+    same && !asks.global
+        && !asks.exclusive
+        && picture.desired_of(name) != Desired::Inactive
+        && !picture.places.contains_key(name)
+}
+
+fn wanted(
+    picture: &Picture,
+    name: &UnitName,
+    desired: Desired,
+    hash: &str,
+    before: &Goal,
+) -> Option<Wanted> {
+    let content = picture.units.get(name).map(|kept| &kept.record);
+    if planted(Mutant::HashIgnored) && before.contains_key(name) {
+        return before.get(name).cloned();
+    }
+    match content.filter(|content| content.hash == hash) {
+        Some(content) => Some(Wanted { content: content.clone(), desired }),
+        None => before.get(name).cloned(),
+    }
+}
+
+/// What init is told: *loaded* is the file, *launched* is a root as well. What may run
+/// only with a claim is not even there without it: another unit could pull it in.
+pub fn source_set(goal: &Goal, held: &BTreeSet<UnitName>) -> SourceSet {
+    let mut set = SourceSet::default();
+    for (name, wanted) in goal {
+        let unclaimed = wanted.content.asks.exclusive && !held.contains(name);
+        if unclaimed && !planted(Mutant::ClaimNotAwaited) {
+            continue;
+        }
+        let shape = Shape::of(name, wanted);
+        set.files.insert(shape.file, shape.text);
+        if (wanted.desired == Desired::Launched || planted(Mutant::LoadedIsLaunched))
+            && let Ok(root) = Name::new(&shape.target)
+        {
+            set.roots.push(root);
+        }
+    }
+    set
+}
+
+/// What the others are told of a unit. `put`: what init was told last. `complaint`: what its
+/// loader said of the file.
+pub fn state(
+    name: &UnitName,
+    wanted: &Wanted,
+    put: &SourceSet,
+    unit: Option<&UnitStatus>,
+    complaint: Option<&str>,
+) -> StateRecord {
+    let hash = wanted.content.hash.clone();
+    let shape = Shape::of(name, wanted);
+    let is_root = put.roots.iter().any(|root| root.as_str() == shape.target);
+    let is_there = put.files.contains_key(&shape.file);
+    let reached = match (is_there, is_root) {
+        (true, true) => Desired::Launched,
+        (true, false) => Desired::Loaded,
+        (false, _) => Desired::Inactive,
+    };
+    let words = |load: &str, active: &str, sub: &str, reason: Option<String>| StateRecord {
+        hash: hash.clone(),
+        load: load.to_string(),
+        active: active.to_string(),
+        sub: sub.to_string(),
+        reached,
+        reason,
+    };
+    if !is_there && wanted.desired == Desired::Loaded && is_down(unit) {
+        // An exclusive unit that does not run is not even there: that is its *loaded*.
+        return StateRecord {
+            reached: Desired::Loaded,
+            ..words("loaded", "inactive", "dead", None)
+        };
+    }
+    if !is_there {
+        let reason = "another machine has claimed it still".to_string();
+        return words("loaded", "inactive", "dead", Some(reason));
+    }
+    match (unit, complaint) {
+        (Some(unit), complaint) => {
+            let shown = Shown::of(unit, false);
+            let config =
+                matches!(unit.reason.as_ref().map(|why| &why.cause), Some(Cause::Config { .. }));
+            let said = unit.reason.as_ref().map(|reason| reason.text.clone());
+            let reason = said.filter(|_| config || !unit.state.is_active());
+            words(shown.load, shown.active, shown.sub, reason.or(complaint.map(str::to_string)))
+        }
+        (None, Some(complaint)) => words("error", "inactive", "dead", Some(complaint.to_string())),
+        (None, None) => words("not-found", "inactive", "dead", None),
+    }
+}
+
+/// What the others are told of a unit while init does not answer: what was told `last`, and
+/// that this may not be so any more. `fault`: how its silence shows.
+pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, fault: &str) -> StateRecord {
+    let never = || StateRecord {
+        hash: wanted.content.hash.clone(),
+        load: "not-found".to_string(),
+        active: "inactive".to_string(),
+        sub: "dead".to_string(),
+        reached: Desired::Inactive,
+        reason: None,
+    };
+    let reason = Some(format!("the init of this machine does not answer: {fault}"));
+    StateRecord { reason, ..last.cloned().unwrap_or_else(never) }
+}
+
+/// Nothing of it runs (any more).
+pub fn is_down(unit: Option<&UnitStatus>) -> bool {
+    unit.is_none_or(|unit| matches!(unit.state, State::Disabled | State::Failed | State::Waiting))
+}

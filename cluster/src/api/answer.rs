@@ -1,0 +1,79 @@
+//! An answer of the API: status, body, and whether it says what the body is. The shapes
+//! are fleet's: 201 and most 204 have no Content-Type, a refusal is an error entity.
+
+use crate::transaction::Transaction;
+use crate::wire::{ErrorEntity, Fault};
+use serde::Serialize;
+
+/// What a client is told when etcd does not answer.
+pub const NO_REGISTRY: &str = "fleet server unable to communicate with etcd";
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// What the body is; `None`: there is none to speak of.
+    pub content_type: Option<&'static str>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Where to look instead (301).
+    pub location: Option<String>,
+    /// When to ask again, in seconds (503).
+    pub retry_after: Option<u32>,
+}
+
+/// What comes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is to be written.
+    Answer(Answer),
+    /// Once this is written, that is the answer; if it does not hold, the request is
+    /// decided anew.
+    Write(Transaction, Answer),
+}
+
+impl From<Answer> for Outcome {
+    fn from(answer: Answer) -> Outcome {
+        Outcome::Answer(answer)
+    }
+}
+
+impl Answer {
+    /// Of that status, with nothing else.
+    pub fn empty(status: u16) -> Answer {
+        Answer { status, content_type: None, body: Vec::new(), location: None, retry_after: None }
+    }
+
+    /// 200, with a body of that kind.
+    pub fn with(content_type: &'static str, body: Vec<u8>) -> Answer {
+        Answer { content_type: Some(content_type), body, ..Answer::empty(200) }
+    }
+
+    /// 200, with an entity.
+    pub fn json<T: Serialize>(entity: &T) -> Answer {
+        // Entities are strings, lists and maps with string keys: always JSON.
+        Answer::with("application/json", serde_json::to_vec(entity).unwrap_or_default())
+    }
+
+    /// A refusal, with an error entity.
+    pub fn refusal(status: u16, message: impl Into<String>) -> Answer {
+        let entity = ErrorEntity { error: Fault { code: status, message: message.into() } };
+        Answer { status, ..Answer::json(&entity) }
+    }
+
+    /// 503: the registry does not answer; when to come again.
+    pub fn no_registry() -> Answer {
+        Answer { retry_after: Some(1), ..Answer::refusal(503, NO_REGISTRY) }
+    }
+
+    /// 301 to another path.
+    pub fn moved(location: String) -> Answer {
+        let body = b"<a href=\"#\">Moved Permanently</a>.\n".to_vec();
+        Answer {
+            status: 301,
+            location: Some(location),
+            ..Answer::with("text/html; charset=utf-8", body)
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Who asks, and what they may. On the unix socket the file's mode has decided already:
+//! everything. On TCP the name in the client's certificate is looked up in
+//! `api_roles_file`; a name that is not there may do nothing.
+
+use crate::unit_name::UnitName;
+use groundstate_units::yaml::{self, Limits, Node};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a role lets people do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Nothing at all.
+    #[default]
+    Nothing,
+    /// Another machine of the cluster: read, and this machine's logs.
+    Machine,
+    /// Read.
+    Reader,
+    /// Read and change.
+    Operator,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// What they may.
+    pub role: Role,
+    /// Units they may see and touch begin so; `None`: all.
+    pub prefixes: Option<Vec<String>>,
+}
+
+/// What a request does, for the question who may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Deed {
+    /// Looks at units, states, machines, events.
+    Read,
+    /// Reads what a unit wrote.
+    Logs,
+    /// Makes, changes or destroys a unit.
+    ChangeUnit,
+    /// Changes metadata of a machine, or empties it.
+    ChangeMachine,
+}
+
+impl Caller {
+    /// Whom the unix socket let in.
+    pub fn local() -> Caller {
+        Caller { role: Role::Operator, prefixes: None }
+    }
+
+    /// May they, as far as the deed goes? Which units is [`Caller::sees`]'s.
+    pub fn may(&self, deed: Deed) -> bool {
+        match (self.role, deed) {
+            (Role::Nothing, _) => false,
+            (Role::Operator, Deed::ChangeMachine) => self.prefixes.is_none(),
+            (Role::Operator, _) => true,
+            (Role::Reader | Role::Machine, Deed::Read | Deed::Logs) => true,
+            (Role::Reader | Role::Machine, Deed::ChangeUnit | Deed::ChangeMachine) => false,
+        }
+    }
+
+    /// May they know of that unit?
+    pub fn sees(&self, unit: &str) -> bool {
+        let within = |prefixes: &Vec<String>| {
+            prefixes.iter().any(|prefix| unit.starts_with(prefix.as_str()))
+        };
+        self.prefixes.as_ref().is_none_or(within)
+    }
+
+    /// May what they make move, or keep away, the units that a pattern names? All it can match
+    /// must begin as theirs do.
+    pub fn reaches(&self, pattern: &str) -> bool {
+        let literal = pattern.split(['*', '?', '[', '\\']).next().unwrap_or_default();
+        self.sees(literal)
+    }
+
+    /// As [`Caller::sees`], for a name that is one.
+    pub fn sees_unit(&self, unit: &UnitName) -> bool {
+        self.sees(unit.as_str())
+    }
+}
+
+/// `api_roles_file`: the common name of a certificate, and what its holder may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    by_name: BTreeMap<String, Caller>,
+}
+
+impl Roles {
+    /// From YAML: `{CN: reader | operator | machine | {role: …, prefix: […]}}`.
+    ///
+    /// # Errors
+    /// All that is wrong with it, a line each, with its place.
+    pub fn parse(file: &str, text: &str) -> Result<Roles, String> {
+        let all = |diagnostics: Vec<groundstate_units::diagnostic::Diagnostic>| {
+            let told = diagnostics.iter().map(|one| one.message.clone());
+            told.map(|message| format!("{file}: {message}")).collect::<Vec<_>>().join("\n")
+        };
+        let limits = Limits { whole_lines: false, ..Limits::UNIT_FILE };
+        let documents = yaml::parse(file, text.as_bytes(), &limits).map_err(all)?;
+        let file: Arc<str> = Arc::from(file);
+        let mut roles = Roles::default();
+        let mut faults = Vec::new();
+        for document in &documents {
+            let Some(pairs) = document.root.map() else {
+                faults.push(format!("{file}: is to be a map of names to roles"));
+                continue;
+            };
+            for pair in pairs {
+                match caller(&pair.node) {
+                    Ok(caller) => {
+                        roles.by_name.insert(pair.key.clone(), caller);
+                    }
+                    Err(why) => faults.push(format!("{file}: {}: {why}", pair.key)),
+                }
+            }
+        }
+        if faults.is_empty() { Ok(roles) } else { Err(faults.join("\n")) }
+    }
+
+    /// What the holder of a certificate with that common name may.
+    pub fn of(&self, name: &str) -> Caller {
+        self.by_name.get(name).cloned().unwrap_or_default()
+    }
+}
+
+fn role(text: &str) -> Result<Role, String> {
+    match text {
+        "reader" => Ok(Role::Reader),
+        "operator" => Ok(Role::Operator),
+        "machine" => Ok(Role::Machine),
+        other => Err(format!("there is no role {other:?}: reader, operator or machine")),
+    }
+}
+
+fn caller(node: &Node) -> Result<Caller, String> {
+    if let Some(scalar) = node.scalar() {
+        return Ok(Caller { role: role(&scalar.text)?, prefixes: None });
+    }
+    let mut made = Caller::default();
+    for pair in node.map().ok_or("is to be a role, or a map with role and prefix")? {
+        match pair.key.as_str() {
+            "role" => {
+                let word = pair.node.scalar().ok_or("role: is to be one word")?;
+                made.role = role(&word.text)?;
+            }
+            "prefix" => {
+                let one = std::slice::from_ref(&pair.node);
+                let nodes = pair.node.list().unwrap_or(one).iter();
+                let words = nodes.map(|node| node.scalar().map(|word| word.text.to_string()));
+                let prefixes: Option<Vec<String>> = words.collect();
+                made.prefixes = Some(prefixes.ok_or("prefix: is to be a list of words")?);
+            }
+            other => return Err(format!("{other:?} means nothing here: role, prefix")),
+        }
+    }
+    if made.role == Role::Nothing {
+        return Err("role: is missing".to_string());
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_roles_file_says_who_may_what() {
+        let text = "ann: operator\nbob: reader\nci: {role: operator, prefix: [web, api@]}\n";
+        let roles = Roles::parse("roles", text).unwrap();
+        assert_eq!(roles.of("ann"), Caller::local());
+        assert_eq!(roles.of("bob").role, Role::Reader);
+        assert!(roles.of("ci").sees("web.service") && !roles.of("ci").sees("db.service"));
+        assert_eq!(roles.of("nobody").role, Role::Nothing);
+    }
+
+    #[test]
+    fn a_pattern_reaches_no_further_than_a_prefix() {
+        let roles = Roles::parse("roles", "ci: {role: operator, prefix: [web, api@]}\n").unwrap();
+        let ci = roles.of("ci");
+        for own in ["web.service", "web*", "web-[ab].service", "api@?.service"] {
+            assert!(ci.reaches(own), "{own}");
+        }
+        for other in ["*", "db.service", "we*", "[w]eb*", "w?b.service", "\\web", ""] {
+            assert!(!ci.reaches(other), "{other}");
+            assert!(Caller::local().reaches(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_it_is_told_at_once() {
+        let told = Roles::parse("roles", "ann: boss\nbob: {prefix: [a]}\nci: [a]\n").unwrap_err();
+        assert_eq!(told.lines().count(), 3, "{told}");
+    }
+
+    #[test]
+    fn every_role_may_what_the_table_says_and_no_more() {
+        let deeds = [Deed::Read, Deed::Logs, Deed::ChangeUnit, Deed::ChangeMachine];
+        let table = [
+            (Role::Nothing, None, [false, false, false, false]),
+            (Role::Machine, None, [true, true, false, false]),
+            (Role::Reader, None, [true, true, false, false]),
+            (Role::Operator, None, [true, true, true, true]),
+            (Role::Operator, Some(vec!["web".to_string()]), [true, true, true, false]),
+        ];
+        for (role, prefixes, expected) in table {
+            let caller = Caller { role, prefixes };
+            assert_eq!(deeds.map(|deed| caller.may(deed)), expected, "{caller:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `/events`: what changes in the cluster, as server-sent events. One event a batch, its
+//! data a list of [`wire::Event`]; a `resync` says that something may have been missed.
+
+use super::caller::Caller;
+use crate::key::{Keys, Subject};
+use crate::mirror::Mirror;
+use crate::transaction::Change;
+use crate::wire;
+use axum::response::sse::{self, KeepAlive, Sse};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
+use tokio_stream::{Stream, StreamExt};
+
+/// A sign of life, when nothing changes.
+const PULSE: Duration = Duration::from_secs(15);
+
+/// The changes from now on. The permit goes with the stream.
+pub fn stream(
+    mirror: &Mirror,
+    caller: Caller,
+    permit: OwnedSemaphorePermit,
+) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
+    let keys = mirror.keys().clone();
+    let batches = BroadcastStream::new(mirror.news());
+    let first = tokio_stream::once(Ok(Arc::new(Vec::new())));
+    let events = first.chain(batches).filter_map(move |batch| {
+        let _held = &permit;
+        let told = batch_of(&keys, &caller, batch);
+        let data = serde_json::to_string(&told).unwrap_or_default();
+        (!told.is_empty()).then(|| Ok(sse::Event::default().data(data)))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(PULSE))
+}
+
+fn batch_of(
+    keys: &Keys,
+    caller: &Caller,
+    batch: Result<Arc<Vec<Change>>, BroadcastStreamRecvError>,
+) -> Vec<wire::Event> {
+    let resync = || vec![wire::Event { kind: "resync".to_string(), ..wire::Event::default() }];
+    match batch {
+        Ok(changes) if !changes.is_empty() => {
+            let seen = |event: &wire::Event| event.name.is_empty() || caller.sees(&event.name);
+            changes.iter().filter_map(|change| told(keys, change)).filter(seen).collect()
+        }
+        Ok(_) | Err(BroadcastStreamRecvError::Lagged(_)) => resync(),
+    }
+}
+
+/// A change as clients see it; `None`: it is nothing of theirs.
+pub fn told(keys: &Keys, change: &Change) -> Option<wire::Event> {
+    let (key, revision, value) = match change {
+        Change::Put(entry) => (&entry.key, entry.modified, Some(&entry.value)),
+        Change::Delete { key, revision } => (key, *revision, None),
+    };
+    let (kind, name, machine) = match keys.subject(key)? {
+        Subject::Leader => ("leader", String::new(), String::new()),
+        Subject::Unit(name) => ("unit", name.to_string(), String::new()),
+        Subject::Desired(name) => ("desired", name.to_string(), String::new()),
+        Subject::Place(name) => ("place", name.to_string(), String::new()),
+        Subject::Why(name) => ("why", name.to_string(), String::new()),
+        Subject::Claim(name) => ("claim", name.to_string(), String::new()),
+        Subject::Machine(id) => ("machine", String::new(), id.to_string()),
+        Subject::Metadata(id, _) => ("metadata", String::new(), id.to_string()),
+        Subject::Drain(id) => ("drain", String::new(), id.to_string()),
+        Subject::State(id, name) => ("state", name.to_string(), id.to_string()),
+        // The same again, for machines.
+        Subject::Schedule(..) | Subject::Global(_) => return None,
+        Subject::Cluster => return None,
+    };
+    let mut event = wire::Event {
+        kind: kind.to_string(),
+        gone: value.is_none(),
+        machine_id: machine,
+        name,
+        revision,
+        text: String::new(),
+    };
+    let fields = value.and_then(|value| serde_json::from_slice::<serde_json::Value>(value).ok());
+    let field = |name: &str| {
+        let text = fields.as_ref().and_then(|fields| fields.get(name)?.as_str());
+        text.unwrap_or_default().to_string()
+    };
+    match kind {
+        "desired" => event.text = field("desired"),
+        "why" => event.text = field("text"),
+        "place" | "leader" | "claim" => event.machine_id = field("machine"),
+        "state" if !event.gone => {
+            event.text = format!("{}/{}/{}", field("load"), field("active"), field("sub"));
+        }
+        _ => {}
+    }
+    Some(event)
+}

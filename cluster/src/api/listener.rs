@@ -1,0 +1,395 @@
+//! The sockets the API stands behind: unix sockets (0660, group `fleet` where it exists),
+//! TCP only with TLS and client certificates, and those an init passes. Who is slow, or
+//! too many, is kept from holding up others. What is said over them is
+//! [`super::server`]'s.
+
+use super::caller::{Caller, Roles};
+use super::crowd::{Crowd, Side};
+use super::server::{ApiState, router};
+use super::stalling::Stalling;
+use super::tls::{self, ServerFiles};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::IntoResponse;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+/// Connections of one listener at once; more wait to be accepted.
+pub const MOST_CONNECTIONS: usize = 512;
+/// Until the head of a request has come; an idle connection ends then, too.
+pub const HEAD_TIME: Duration = Duration::from_secs(10);
+/// Until the two sides of a TLS connection agree.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Bytes the head of a request may have.
+const LARGEST_HEAD: usize = 64 * 1024;
+/// Until requests that are being answered must be done, when it ends.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// After a failed accept (too many files).
+const BREATHER: Duration = Duration::from_millis(100);
+
+/// A place to listen at, as the config names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `unix:///PATH`
+    Unix(PathBuf),
+    /// `tcp://ADDRESS:PORT`
+    Tcp(SocketAddr),
+}
+
+/// What TCP needs.
+#[derive(Clone, Debug, Default)]
+pub struct Security {
+    /// The files; `None`: no TLS.
+    pub tls: Option<ServerFiles>,
+    /// What names may do.
+    pub roles: Arc<Roles>,
+    /// TCP without TLS is let through on loopback addresses, and there alone: everyone on
+    /// this machine may do everything.
+    pub insecure_loopback_only: bool,
+}
+
+/// A socket that listens.
+pub struct Listener {
+    socket: Socket,
+    gate: Gate,
+}
+
+enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// Who comes in.
+#[derive(Clone)]
+enum Gate {
+    /// Whom the file's mode lets.
+    File,
+    /// Everyone here.
+    Loopback,
+    /// Who has a certificate.
+    Tls { acceptor: TlsAcceptor, roles: Arc<Roles>, names: Arc<Vec<String>> },
+}
+
+/// `listen`: a list with commas.
+///
+/// # Errors
+/// The first part that is no place.
+pub fn places(text: &str) -> Result<Vec<Place>, String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let place = |part: &str| {
+        if let Some(path) = part.strip_prefix("unix://")
+            && path.starts_with('/')
+        {
+            return Ok(Place::Unix(PathBuf::from(path)));
+        }
+        let address = part.strip_prefix("tcp://").and_then(|address| address.parse().ok());
+        let hint = "unix:///PATH or tcp://ADDRESS:PORT";
+        address.map(Place::Tcp).ok_or_else(|| format!("listen: {part:?} is no place: {hint}"))
+    };
+    parts.map(place).collect()
+}
+
+impl Security {
+    /// A socket there would be opened.
+    ///
+    /// # Errors
+    /// What it wants.
+    pub fn permits(&self, place: &Place) -> Result<(), String> {
+        match place {
+            Place::Unix(_) => Ok(()),
+            Place::Tcp(address) => self.gate(*address).map(|_| ()),
+        }
+    }
+
+    fn gate(&self, address: SocketAddr) -> Result<Gate, String> {
+        match &self.tls {
+            Some(files) => Ok(Gate::Tls {
+                acceptor: TlsAcceptor::from(tls::server(files)?),
+                roles: self.roles.clone(),
+                names: Arc::new(tls::host_names(&files.cert)?),
+            }),
+            None if self.insecure_loopback_only && address.ip().is_loopback() => Ok(Gate::Loopback),
+            None => Err(format!(
+                "listen: tcp://{address} needs tls_cert_file, tls_key_file and \
+                 tls_client_ca_file: whoever reaches this port could run anything on every machine"
+            )),
+        }
+    }
+}
+
+impl Listener {
+    /// Listens there.
+    ///
+    /// # Errors
+    /// What is in the way, and where.
+    pub async fn bind(place: &Place, security: &Security) -> Result<Listener, String> {
+        match place {
+            Place::Unix(path) => Ok(Listener { socket: bind_unix(path)?, gate: Gate::File }),
+            Place::Tcp(address) => {
+                let gate = security.gate(*address)?;
+                let bound = TcpListener::bind(address).await;
+                let socket = bound.map_err(|error| format!("listen: tcp://{address}: {error}"))?;
+                Ok(Listener { socket: Socket::Tcp(socket), gate })
+            }
+        }
+    }
+
+    /// The sockets that an init passed (`LISTEN_FDS`), and the descriptors as they were passed,
+    /// for another image of this process: they are there only once.
+    ///
+    /// # Errors
+    /// One of them is no socket that listens, or is TCP without TLS.
+    pub fn passed(security: &Security) -> Result<(Vec<Listener>, Vec<OwnedFd>), String> {
+        let mut passed = listenfd::ListenFd::from_env();
+        let (mut listeners, mut kept) = (Vec::new(), Vec::new());
+        for at in 0..passed.len() {
+            let bad = |error: std::io::Error| format!("socket {at} of LISTEN_FDS: {error}");
+            if let Ok(Some(unix)) = passed.take_unix_listener(at) {
+                unix.set_nonblocking(true).map_err(bad)?;
+                let own = unix.try_clone().map_err(bad)?;
+                kept.push(OwnedFd::from(unix));
+                let socket = Socket::Unix(UnixListener::from_std(own).map_err(bad)?);
+                listeners.push(Listener { socket, gate: Gate::File });
+            } else if let Some(tcp) = passed.take_tcp_listener(at).map_err(bad)? {
+                let gate = security.gate(tcp.local_addr().map_err(bad)?)?;
+                tcp.set_nonblocking(true).map_err(bad)?;
+                let own = tcp.try_clone().map_err(bad)?;
+                kept.push(OwnedFd::from(tcp));
+                let socket = Socket::Tcp(TcpListener::from_std(own).map_err(bad)?);
+                listeners.push(Listener { socket, gate });
+            }
+        }
+        Ok((listeners, kept))
+    }
+
+    /// Of a TCP listener.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Tcp(tcp) => tcp.local_addr().ok(),
+            Socket::Unix(_) => None,
+        }
+    }
+
+    /// Answers until `stop` is true (or its sender is gone), then lets go in good order.
+    pub async fn serve(self, state: ApiState, stop: watch::Receiver<bool>) {
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let crowd = Crowd::default();
+        let mut stopped = stop.clone();
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let accepted = tokio::select! {
+                accepted = self.accept() => accepted,
+                _ = stopped.wait_for(|stop| *stop) => return,
+            };
+            let Ok(connection) = accepted else {
+                tokio::time::sleep(BREATHER).await;
+                continue;
+            };
+            // One side too many: it is let go without a word.
+            let Some(seat) = connection.side().and_then(|side| crowd.enter(side)) else { continue };
+            let (state, gate, stop) = (state.clone(), self.gate.clone(), stop.clone());
+            tokio::spawn(async move {
+                let _held = (place, seat);
+                match connection {
+                    Connection::Unix(stream) => {
+                        talk(stream, state, Caller::local(), None, stop).await
+                    }
+                    Connection::Tcp(stream) => meet(stream, state, gate, stop).await,
+                }
+            });
+        }
+    }
+
+    async fn accept(&self) -> std::io::Result<Connection> {
+        match &self.socket {
+            Socket::Unix(unix) => Ok(Connection::Unix(unix.accept().await?.0)),
+            Socket::Tcp(tcp) => Ok(Connection::Tcp(tcp.accept().await?.0)),
+        }
+    }
+}
+
+enum Connection {
+    Unix(tokio::net::UnixStream),
+    Tcp(tokio::net::TcpStream),
+}
+
+impl Connection {
+    /// `None`: it is gone already.
+    fn side(&self) -> Option<Side> {
+        match self {
+            Connection::Unix(stream) => Some(Side::User(stream.peer_cred().ok()?.uid())),
+            Connection::Tcp(stream) => Some(Side::Address(stream.peer_addr().ok()?.ip())),
+        }
+    }
+}
+
+/// Who comes over TCP is asked for a certificate first.
+async fn meet(
+    stream: tokio::net::TcpStream,
+    state: ApiState,
+    gate: Gate,
+    stop: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    match gate {
+        Gate::Tls { acceptor, roles, names } => {
+            let agreed = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await;
+            let Ok(Ok(stream)) = agreed else { return };
+            let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
+            let name = shown.and_then(tls::common_name);
+            let caller = name.map(|name| roles.of(&name)).unwrap_or_default();
+            talk(stream, state, caller, Some(names), stop).await;
+        }
+        Gate::File | Gate::Loopback => {
+            talk(stream, state, Caller::local(), Some(Arc::default()), stop).await;
+        }
+    }
+}
+
+/// `names`: over TCP, the names this server goes by.
+async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    state: ApiState,
+    caller: Caller,
+    names: Option<Arc<Vec<String>>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let guard = axum::middleware::from_fn(
+        move |request: axum::extract::Request, next: axum::middleware::Next| {
+            let names = names.clone();
+            async move {
+                match stranger(request.headers(), names.as_ref().map(|names| names.as_slice())) {
+                    Some((status, words)) => super::server::into_response(
+                        super::answer::Answer::refusal(status.as_u16(), words),
+                    )
+                    .into_response(),
+                    None => next.run(request).await,
+                }
+            }
+        },
+    );
+    let service = router(state).layer(axum::Extension(caller)).layer(guard);
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(LARGEST_HEAD);
+    let io = TokioIo::new(Stalling::new(stream));
+    let connection = builder.serve_connection(io, TowerToHyperService::new(service));
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(FAREWELL, connection).await;
+}
+
+/// Why a request is not for us: a page of some other site made a browser send it, or its
+/// name was bent to this address.
+fn stranger(headers: &HeaderMap, names: Option<&[String]>) -> Option<(StatusCode, &'static str)> {
+    let text =
+        |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
+    let host = text(header::HOST).unwrap_or_default();
+    if let Some(origin) = headers.get(header::ORIGIN) {
+        let origin = origin.to_str().unwrap_or_default();
+        let from = origin.split_once("://").map_or("", |(_, from)| from);
+        if from != host || from.is_empty() {
+            return Some((StatusCode::FORBIDDEN, "a page of another origin may not ask this"));
+        }
+    }
+    let names = names?;
+    let bare = host.rsplit_once(':').filter(|(_, port)| port.chars().all(|c| c.is_ascii_digit()));
+    let bare = bare.map_or(host, |(bare, _)| bare).to_ascii_lowercase();
+    let is_address = bare.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+    if is_address || bare == "localhost" || names.contains(&bare) {
+        return None;
+    }
+    Some((
+        StatusCode::MISDIRECTED_REQUEST,
+        "the Host of the request is none of this server's names",
+    ))
+}
+
+fn bind_unix(path: &Path) -> Result<Socket, String> {
+    let bad = |error: &dyn std::fmt::Display| format!("listen: unix://{}: {error}", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| bad(&error))?;
+    }
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(bad(&"another daemon listens there"));
+        }
+        std::fs::remove_file(path).map_err(|error| bad(&error))?;
+    }
+    let socket = UnixListener::bind(path).map_err(|error| bad(&error))?;
+    let mode = std::fs::Permissions::from_mode(0o660);
+    std::fs::set_permissions(path, mode).map_err(|error| bad(&error))?;
+    if let Ok(Some(group)) = nix::unistd::Group::from_name("fleet") {
+        // Without the right to it the group stays ours.
+        let _ = nix::unistd::chown(path, None, Some(group.gid));
+    }
+    Ok(Socket::Unix(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read() {
+        assert_eq!(
+            places("unix:///run/fleet.sock, tcp://127.0.0.1:49153"),
+            Ok(vec![
+                Place::Unix(PathBuf::from("/run/fleet.sock")),
+                Place::Tcp("127.0.0.1:49153".parse().unwrap())
+            ])
+        );
+        for bad in ["unix://run/x", "http://1.2.3.4:5", "tcp://host:1", "x"] {
+            assert!(places(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tcp_without_tls_is_refused() {
+        let open = Security::default();
+        assert!(open.gate("127.0.0.1:1".parse().unwrap()).is_err());
+        let local = Security { insecure_loopback_only: true, ..Security::default() };
+        assert!(local.gate("127.0.0.1:1".parse().unwrap()).is_ok());
+        assert!(local.gate("0.0.0.0:1".parse().unwrap()).is_err());
+        assert!(local.gate("10.1.2.3:1".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_bent_name_and_a_foreign_page_are_turned_away() {
+        let headers = |pairs: &[(header::HeaderName, &str)]| {
+            let mut map = HeaderMap::new();
+            for (name, value) in pairs {
+                map.insert(name, value.parse().unwrap());
+            }
+            map
+        };
+        let names = ["node.example".to_string()];
+        let judged = |host: &str, origin: Option<&str>| {
+            let mut pairs = vec![(header::HOST, host)];
+            pairs.extend(origin.map(|origin| (header::ORIGIN, origin)));
+            stranger(&headers(&pairs), Some(&names)).map(|(status, _)| status.as_u16())
+        };
+        for host in ["127.0.0.1:49153", "[::1]:1", "localhost:9", "node.example", "NODE.example:1"]
+        {
+            assert_eq!(judged(host, None), None, "{host}");
+        }
+        assert_eq!(judged("evil.example:80", None), Some(421));
+        assert_eq!(judged("", None), Some(421));
+        assert_eq!(judged("localhost:9", Some("https://localhost:9")), None);
+        assert_eq!(judged("localhost:9", Some("https://evil.example")), Some(403));
+        assert_eq!(judged("localhost:9", Some("null")), Some(403));
+        assert_eq!(stranger(&headers(&[(header::HOST, "domain-sock")]), None), None);
+    }
+}

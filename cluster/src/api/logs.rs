@@ -1,0 +1,220 @@
+//! `/logs/NAME`: what a unit wrote, wherever it runs. On this machine it is read from the
+//! logger's socket; another machine is asked at the address it publishes, over TLS with
+//! this machine's certificate. One that publishes none is named, and its client goes
+//! there by ssh.
+
+use super::answer::Answer;
+use super::request::{Request, escape};
+use super::server::into_response;
+use crate::machine::MachineId;
+use crate::mirror::Mirror;
+use crate::unit_name::UnitName;
+use axum::body::Body;
+use axum::http::{self, Response, header};
+use groundstate_units::control::answer::PROTOCOL;
+use groundstate_units::log_query::{LogQuery, LogVerb};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Until the logger, or another machine, has answered.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Lines that wait for a slow reader.
+const BACKLOG: usize = 64;
+/// Lines that are asked for at most.
+const MOST_LINES: u64 = 100_000;
+/// Lines, when nothing is said.
+const LINES: u64 = 10;
+
+/// Where it is read, and as whom others are asked.
+#[derive(Clone)]
+pub struct Logs {
+    /// This machine.
+    pub machine: MachineId,
+    /// The logger's socket.
+    pub socket: PathBuf,
+    /// What this machine shows to others; `None`: they can not be asked.
+    pub tls: Option<Arc<rustls::ClientConfig>>,
+}
+
+/// `/logs/NAME?lines=N&follow=true&machineID=ID`
+pub async fn answer(
+    logs: &Option<Logs>,
+    mirror: &Mirror,
+    request: &Request,
+    name: &str,
+) -> Response<Body> {
+    match read(logs.as_ref(), mirror, request, name).await {
+        Ok(response) => response,
+        Err(answer) => into_response(answer),
+    }
+}
+
+async fn read(
+    logs: Option<&Logs>,
+    mirror: &Mirror,
+    request: &Request,
+    name: &str,
+) -> Result<Response<Body>, Answer> {
+    let refused = |words: String| Answer::refusal(409, words);
+    let logs = logs.ok_or_else(|| refused("this daemon reads no logs".to_string()))?;
+    let name = UnitName::new(name).map_err(|error| Answer::refusal(400, error.to_string()))?;
+    let (machine, listen) = whereabouts(logs, mirror, request, &name)?;
+    if machine == logs.machine {
+        return local(logs, request, &name).await;
+    }
+    if request.filter("forwarded").is_some() {
+        return Err(refused(format!("{name} is not on {}", logs.machine)));
+    }
+    let listen = listen.ok_or_else(|| {
+        refused(format!("machine {machine} publishes no address to read logs from"))
+    })?;
+    let tls = logs.tls.clone().ok_or_else(|| {
+        refused(format!("{} has no certificate to show to machine {machine}", logs.machine))
+    })?;
+    let asked = timeout(PATIENCE, forward(&listen, tls, request, &name)).await;
+    let silent = |why: &str| Answer {
+        retry_after: Some(1),
+        ..Answer::refusal(503, format!("machine {machine} at {listen}: {why}"))
+    };
+    match asked {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(why)) => Err(silent(&why)),
+        Err(_) => Err(silent("no answer in time")),
+    }
+}
+
+/// Which machine has it, and where that one listens.
+fn whereabouts(
+    logs: &Logs,
+    mirror: &Mirror,
+    request: &Request,
+    name: &UnitName,
+) -> Result<(MachineId, Option<String>), Answer> {
+    let picture = mirror.picture();
+    if !picture.units.contains_key(name) {
+        return Err(Answer::refusal(404, "unit does not exist"));
+    }
+    let asked = request.filter("machineID").and_then(|id| MachineId::new(&id).ok());
+    let states = picture.states.get(name);
+    let here = states.is_some_and(|on| on.contains_key(&logs.machine));
+    let machine = asked
+        .or_else(|| picture.place_of(name).cloned())
+        .or_else(|| here.then(|| logs.machine.clone()))
+        .or_else(|| states.and_then(|on| on.keys().next().cloned()));
+    let machine =
+        machine.ok_or_else(|| Answer::refusal(409, format!("{name} is on no machine")))?;
+    let listen = picture.machines.get(&machine).and_then(|kept| kept.record.listen.clone());
+    Ok((machine, listen))
+}
+
+fn lines(request: &Request) -> u64 {
+    let asked = request.filter("lines").and_then(|lines| lines.parse().ok());
+    asked.unwrap_or(LINES).min(MOST_LINES)
+}
+
+fn follows(request: &Request) -> bool {
+    request.filter("follow").is_some_and(|word| word == "true" || word == "1")
+}
+
+async fn local(logs: &Logs, request: &Request, name: &UnitName) -> Result<Response<Body>, Answer> {
+    let silent = |error: &dyn std::fmt::Display| Answer {
+        retry_after: Some(1),
+        ..Answer::refusal(503, format!("{}: {error}", logs.socket.display()))
+    };
+    let query = LogQuery {
+        v: PROTOCOL,
+        id: 1,
+        verb: LogVerb::Logs,
+        targets: vec![name.to_string()],
+        n: Some(lines(request)),
+        follow: follows(request),
+        since: None,
+    };
+    let mut line = serde_json::to_vec(&query).map_err(|error| silent(&error))?;
+    line.push(b'\n');
+    let open = async {
+        let mut stream = UnixStream::connect(&logs.socket).await?;
+        stream.write_all(&line).await?;
+        Ok::<_, std::io::Error>(stream)
+    };
+    let stream = match timeout(PATIENCE, open).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(silent(&error)),
+        Err(_) => return Err(silent(&"no answer in time")),
+    };
+    let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(BACKLOG);
+    tokio::spawn(async move {
+        let mut objects = BufReader::new(stream).lines();
+        while let Ok(Some(object)) = objects.next_line().await {
+            let Some(text) = line_of(&object) else { break };
+            if sender.send(Ok(Bytes::from(text))).await.is_err() {
+                break;
+            }
+        }
+    });
+    let mut response = into_response(Answer::with("text/plain; charset=utf-8", Vec::new()));
+    *response.body_mut() = Body::from_stream(ReceiverStream::new(receiver));
+    Ok(response)
+}
+
+/// The line that one object of the logger's stream tells; `None`: there are no more.
+fn line_of(object: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(object).ok()?;
+    if let Some(error) = value.get("error") {
+        let message = error.get("message").and_then(serde_json::Value::as_str).unwrap_or_default();
+        return Some(format!("{message}\n"));
+    }
+    Some(format!("{}\n", value.get("line")?.as_str()?))
+}
+
+async fn forward(
+    listen: &str,
+    tls: Arc<rustls::ClientConfig>,
+    request: &Request,
+    name: &UnitName,
+) -> Result<Response<Body>, String> {
+    let told = |error: &dyn std::fmt::Display| error.to_string();
+    let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']).to_string();
+    let server = rustls::pki_types::ServerName::try_from(host).map_err(|error| told(&error))?;
+    let stream = TcpStream::connect(listen).await.map_err(|error| told(&error))?;
+    let connector = tokio_rustls::TlsConnector::from(tls);
+    let stream = connector.connect(server, stream).await.map_err(|error| told(&error))?;
+    let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = shaken.map_err(|error| told(&error))?;
+    tokio::spawn(connection);
+    let follow = if follows(request) { "&follow=true" } else { "" };
+    let name = escape(name.as_str());
+    let path = format!("/fleet/v1/logs/{name}?lines={}{follow}&forwarded=1", lines(request));
+    let question = http::Request::get(path)
+        .header(header::HOST, listen)
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| told(&error))?;
+    let response = sender.send_request(question).await.map_err(|error| told(&error))?;
+    let (mut head, body) = response.into_parts();
+    head.headers.remove(header::TRANSFER_ENCODING);
+    head.headers.remove(header::CONNECTION);
+    Ok(Response::from_parts(head, Body::new(body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loggers_objects_become_lines() {
+        assert_eq!(line_of(r#"{"unit":"a","line":"hello"}"#).as_deref(), Some("hello\n"));
+        assert_eq!(line_of(r#"{"end":true}"#), None);
+        let refused = r#"{"v":1,"id":1,"error":{"kind":"denied","message":"no","hint":""}}"#;
+        assert_eq!(line_of(refused).as_deref(), Some("no\n"));
+    }
+}

@@ -1,0 +1,134 @@
+//! `/machines`: who is there, and what is laid over what they say of themselves; and
+//! `/drain`, which empties one.
+
+use super::answer::{Answer, Outcome};
+use super::page;
+use super::request::Request;
+use super::route::View;
+use super::units::first_value;
+use crate::machine::MachineId;
+use crate::picture::Picture;
+use crate::registry;
+use crate::transaction::{MOST_OPERATIONS, Transaction};
+use crate::wire;
+use serde_json::Value;
+
+/// `/machines`
+pub fn collection(request: &Request, view: &View<'_>) -> Outcome {
+    match request.method.as_str() {
+        "GET" => list(request, view).into(),
+        "PATCH" => match patch(&request.body, view.now) {
+            Ok(transaction) if transaction.operations.is_empty() => patched().into(),
+            Ok(transaction) => Outcome::Write(transaction, patched()),
+            Err(words) => Answer::refusal(400, words).into(),
+        },
+        _ => Answer::refusal(405, "only GET and PATCH supported against this resource").into(),
+    }
+}
+
+/// `/drain/ID`: PUT empties it, DELETE lets it take units again.
+pub fn drain(request: &Request, id: &str, picture: &Picture) -> Outcome {
+    let draining = match request.method.as_str() {
+        "PUT" => true,
+        "DELETE" => false,
+        _ => {
+            let words = "only PUT and DELETE supported against this resource";
+            return Answer::refusal(405, words).into();
+        }
+    };
+    let known = MachineId::new(id).ok().filter(|id| {
+        picture.machines.contains_key(id) || (!draining && picture.drains.contains_key(id))
+    });
+    match known {
+        None => Answer::refusal(404, "machine does not exist").into(),
+        Some(id) if picture.drains.contains_key(&id) == draining => Answer::empty(204).into(),
+        Some(id) => Outcome::Write(registry::drain(picture, &id, draining), Answer::empty(204)),
+    }
+}
+
+/// A machine as clients see it; `None` when it is not there.
+pub fn entity(picture: &Picture, id: &MachineId) -> Option<wire::Machine> {
+    let machine = picture.machine(id)?;
+    Some(wire::Machine {
+        draining: machine.draining,
+        id: id.to_string(),
+        metadata: machine.metadata,
+        primary_ip: machine.ip,
+    })
+}
+
+fn patched() -> Answer {
+    Answer { content_type: Some("application/json"), ..Answer::empty(204) }
+}
+
+fn list(request: &Request, view: &View<'_>) -> Answer {
+    let start = match page::start(&request.values("nextPageToken"), view.limit) {
+        Ok(start) => start,
+        Err(words) => return Answer::refusal(400, words),
+    };
+    let picture = view.of(&start);
+    let items = picture.machines.keys().map(|id| (id.to_string(), id));
+    let cut = page::cut(items, &start, picture.revision, view.limit);
+    let machines = cut.items.into_iter().filter_map(|id| entity(picture, id)).collect();
+    Answer::json(&wire::MachinePage { machines, next_page_token: cut.next })
+}
+
+/// All operations are judged before the first is carried out.
+fn patch(body: &[u8], picture: &Picture) -> Result<Transaction, String> {
+    let operations = match first_value(body)? {
+        Value::Null => Vec::new(),
+        Value::Array(operations) => operations,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            return Err("unable to decode body: a patch is to be a list".to_string());
+        }
+    };
+    if operations.len() > MOST_OPERATIONS {
+        return Err(format!("a patch has {MOST_OPERATIONS} operations at most"));
+    }
+    let mut read = Vec::new();
+    for operation in &operations {
+        read.push(fields(operation)?);
+    }
+    let mut all = Transaction::default();
+    for (op, path, value) in read {
+        if !["add", "remove", "replace"].contains(&op.as_str()) {
+            return Err("invalid op: expect add, remove, or replace".to_string());
+        }
+        let (id, key) = metadata_path(&path).ok_or("machine metadata path invalid")?;
+        if op == "remove" {
+            all = all.and(registry::set_metadata(picture, &id, key, None));
+        } else if value.is_empty() {
+            return Err("invalid value: add and replace require a value".to_string());
+        } else {
+            all = all.and(registry::set_metadata(picture, &id, key, Some(value)));
+        }
+    }
+    Ok(all)
+}
+
+/// op, path, value of one operation; what is not there is empty.
+fn fields(operation: &Value) -> Result<(String, String, String), String> {
+    let told = |what: &str| format!("unable to decode body: {what}");
+    let text = |value: Option<&Value>, what: &str| match value {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(told(what)),
+    };
+    let fields = operation.as_object().ok_or_else(|| told("an operation is to be an object"))?;
+    let value = match fields.get("value") {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::Object(inner)) => text(inner.get("value"), "value is to be a string")?,
+        Some(_) => return Err(told("value is to be an object with a value")),
+    };
+    let op = text(fields.get("op"), "op is to be a string")?;
+    Ok((op, text(fields.get("path"), "path is to be a string")?, value))
+}
+
+/// `/ID/metadata/KEY`
+fn metadata_path(path: &str) -> Option<(MachineId, &str)> {
+    let (id, rest) = path.strip_prefix('/')?.split_once('/')?;
+    let key = rest.strip_prefix("metadata/")?;
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let fits = !key.is_empty() && key.chars().all(allowed);
+    fits.then_some((MachineId::new(id).ok()?, key))
+}

@@ -1,0 +1,53 @@
+//! `/metrics`: what Prometheus reads. The daemon adds the engine's own lines.
+
+use crate::picture::Picture;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+
+const METHODS: [&str; 7] = ["GET", "PUT", "DELETE", "PATCH", "POST", "HEAD", "OPTIONS"];
+
+/// Requests so far.
+#[derive(Debug, Default)]
+pub struct Counters {
+    requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
+}
+
+impl Counters {
+    /// One more.
+    pub fn count(&self, method: &str, status: u16) {
+        // A client chooses its methods: the table must not grow with them.
+        let method = METHODS.iter().find(|own| **own == method).copied().unwrap_or("other");
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        *requests.entry((method, status)).or_default() += 1;
+    }
+
+    /// As Prometheus reads it.
+    pub fn text(&self, picture: &Picture, healthy: bool) -> String {
+        let mut text = String::new();
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = writeln!(text, "# TYPE fleet_api_requests_total counter");
+        for ((method, status), count) in requests.iter() {
+            let _ = writeln!(
+                text,
+                "fleet_api_requests_total{{method=\"{method}\",code=\"{status}\"}} {count}"
+            );
+        }
+        let unplaced = picture.whys.len();
+        let gauges: [(&str, i64); 6] = [
+            ("fleet_registry_up", i64::from(healthy)),
+            ("fleet_registry_revision", picture.revision),
+            ("fleet_units", i64::try_from(picture.units.len()).unwrap_or(i64::MAX)),
+            ("fleet_units_unplaceable", i64::try_from(unplaced).unwrap_or(i64::MAX)),
+            ("fleet_machines", i64::try_from(picture.machines.len()).unwrap_or(i64::MAX)),
+            (
+                "fleet_records_unreadable",
+                i64::try_from(picture.set_aside.len()).unwrap_or(i64::MAX),
+            ),
+        ];
+        for (name, value) in gauges {
+            let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
+        }
+        text
+    }
+}

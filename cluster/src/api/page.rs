@@ -1,0 +1,218 @@
+//! Lists in pages. A token is opaque to clients: it carries the list's revision and the
+//! last name of the page before, so that the pages of one list come from one snapshot,
+//! and, once that is forgotten, go on behind that name and skip nothing that stayed. It
+//! begins as a token of fleet 1.0 does (limit and page, 16 bits each), so that the same
+//! faults have the same words; a token of those four bytes alone is answered by counting.
+
+/// Items on a page, unless `token_limit` says otherwise.
+pub const LIMIT: u16 = 100;
+const HEAD: usize = 4;
+const REVISION: usize = 8;
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Where a page begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the first item.
+    First,
+    /// After so many pages, counted.
+    Counted(u16),
+    /// Behind an item of an earlier page.
+    Behind {
+        /// Of the list.
+        revision: i64,
+        /// How many pages were before.
+        page: u16,
+        /// The item.
+        last: String,
+    },
+}
+
+/// One page, and where the next is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// Its items.
+    pub items: Vec<T>,
+    /// Empty: it is the last.
+    pub next: String,
+}
+
+/// # Errors
+/// What the client is told of its token, in fleet's words.
+pub fn start(tokens: &[String], limit: u16) -> Result<Start, String> {
+    let token = match tokens {
+        [] => return Ok(Start::First),
+        [token] => token,
+        _ => return Err("too many values for page token".to_string()),
+    };
+    let bytes = decode(token)?;
+    let two = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+    if bytes.is_empty() {
+        return Err("EOF".to_string());
+    }
+    let (Some(told), Some(page)) = (two(0), two(2)) else {
+        return Err("unexpected EOF".to_string());
+    };
+    if told != limit {
+        return Err(format!("token limit must be {limit}"));
+    }
+    if page == 0 {
+        return Err("token page must be greater than zero".to_string());
+    }
+    let rest = bytes.get(HEAD..).unwrap_or_default();
+    let Some((revision, last)) = rest.split_first_chunk::<REVISION>() else {
+        return Ok(Start::Counted(page));
+    };
+    match String::from_utf8(last.to_vec()) {
+        Ok(last) => Ok(Start::Behind { revision: i64::from_le_bytes(*revision), page, last }),
+        Err(_) => Err("invalid value of nextPageToken query parameter".to_string()),
+    }
+}
+
+/// Cuts a page out of items in the order of their keys.
+pub fn cut<T>(
+    items: impl Iterator<Item = (String, T)>,
+    start: &Start,
+    revision: i64,
+    limit: u16,
+) -> Page<T> {
+    let most = usize::from(limit);
+    let (behind, counted, page) = match start {
+        Start::First => (None, 0, 0),
+        Start::Counted(page) => (None, most * usize::from(*page), *page),
+        Start::Behind { page, last, .. } => (Some(last), 0, *page),
+    };
+    let rest = items.filter(|(key, _)| behind.is_none_or(|last| key > last)).skip(counted);
+    let mut taken: Vec<(String, T)> = rest.take(most + 1).collect();
+    let more = taken.len() > most;
+    taken.truncate(most);
+    let next = match taken.last().filter(|_| more) {
+        Some((last, _)) => token(limit, page.saturating_add(1), revision, last),
+        None => String::new(),
+    };
+    Page { items: taken.into_iter().map(|(_, item)| item).collect(), next }
+}
+
+fn token(limit: u16, page: u16, revision: i64, last: &str) -> String {
+    let mut bytes = Vec::with_capacity(HEAD + REVISION + last.len());
+    bytes.extend(limit.to_le_bytes());
+    bytes.extend(page.to_le_bytes());
+    bytes.extend(revision.to_le_bytes());
+    bytes.extend(last.as_bytes());
+    encode(&bytes)
+}
+
+/// Base64 with the alphabet for URLs, padded.
+pub fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let index = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or_default();
+            let letter = ALPHABET.get(index).copied().unwrap_or(b'=');
+            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, String> {
+    let illegal = |at: usize| format!("illegal base64 data at input byte {at}");
+    let letters = text.trim_end_matches('=');
+    let padding = text.len() - letters.len();
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut held) = (0_u32, 0_u32);
+    for (at, letter) in letters.bytes().enumerate() {
+        let value = ALPHABET.iter().position(|own| *own == letter).ok_or_else(|| illegal(at))?;
+        bits = (bits << 6 | u32::try_from(value).unwrap_or_default()) & 0xff_ffff;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push(u8::try_from(bits >> held & 0xff).unwrap_or_default());
+        }
+    }
+    if !text.len().is_multiple_of(4) || padding > 2 {
+        return Err(illegal(letters.len()));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn faults_of_a_token_have_the_known_words() {
+        let told = |tokens: &[&str]| {
+            let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
+            start(&tokens, 100).map_err(|words| words.to_string())
+        };
+        assert_eq!(told(&[]), Ok(Start::First));
+        assert_eq!(told(&["ZAABAA=="]), Ok(Start::Counted(1)));
+        let table: [(&[&str], &str); 7] = [
+            (&["a", "b"], "too many values for page token"),
+            (&[""], "EOF"),
+            (&["ZAA="], "unexpected EOF"),
+            (&["*"], "illegal base64 data at input byte 0"),
+            (&["basdfasdf"], "illegal base64 data at input byte 9"),
+            (&["EwBMLg=="], "token limit must be 100"),
+            (&["ZAAAAA=="], "token page must be greater than zero"),
+        ];
+        for (tokens, words) in table {
+            assert_eq!(told(tokens), Err(words.to_string()), "{tokens:?}");
+        }
+    }
+
+    #[test]
+    fn known_tokens_are_written_as_they_were() {
+        let pair =
+            |limit: u16, page: u16| encode(&[limit.to_le_bytes(), page.to_le_bytes()].concat());
+        assert_eq!(pair(12482, 0), "wjAAAA==");
+        assert_eq!(pair(19, 11852), "EwBMLg==");
+        assert_eq!(pair(100, 1), "ZAABAA==");
+    }
+
+    #[test]
+    fn pages_hold_every_item_once_and_none_is_empty() {
+        for total in [0_usize, 1, 59, 60, 61, 120, 103] {
+            let items = || (0..total).map(|n| (format!("{n:05}"), n));
+            let (mut seen, mut from, mut pages) = (Vec::new(), Start::First, 0);
+            loop {
+                let page = cut(items(), &from, 7, 60);
+                assert!(!page.items.is_empty() || total == 0);
+                seen.extend(page.items);
+                pages += 1;
+                if page.next.is_empty() {
+                    break;
+                }
+                from = start(&[page.next], 60).unwrap();
+                assert!(matches!(from, Start::Behind { revision: 7, .. }));
+            }
+            assert_eq!(seen, (0..total).collect::<Vec<_>>());
+            assert_eq!(pages, total.div_ceil(60).max(1));
+        }
+    }
+
+    #[test]
+    fn a_page_behind_the_end_is_empty() {
+        let items = (0..5).map(|n| (n.to_string(), n));
+        assert_eq!(
+            cut(items, &Start::Counted(9), 1, 100),
+            Page { items: vec![], next: String::new() }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_token_is_a_start_or_a_fault(token in ".{0,60}") {
+            let _ = start(&[token], 100);
+        }
+
+        #[test]
+        fn what_is_encoded_comes_back(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            prop_assert_eq!(decode(&encode(&bytes)), Ok(bytes));
+        }
+    }
+}

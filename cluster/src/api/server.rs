@@ -1,0 +1,394 @@
+//! The shell around [`super::route`]: reads a request within its limits, shows it to the
+//! decision, writes what was decided, answers. Which sockets it stands behind is
+//! [`super::listener`]'s.
+
+use super::answer::{Answer, Outcome};
+use super::caller::Caller;
+use super::change_stream;
+use super::metrics::Counters;
+use super::page::{self, Start};
+use super::request::Request;
+use super::route::{self, Resource, View};
+use super::seen::Seen;
+use crate::mirror::Mirror;
+use crate::mutant::{Mutant, planted};
+use crate::picture::Picture;
+use crate::registry;
+use crate::store::Fault;
+use crate::transaction::Transaction;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{self, HeaderValue, Response, header};
+use axum::response::IntoResponse;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+/// Bytes a body may have: the largest unit, escaped.
+pub const LARGEST_BODY: usize = 2 * 1024 * 1024;
+/// Until a body has come.
+pub const BODY_TIME: Duration = Duration::from_secs(10);
+/// A store that did not answer for that long is said to be away.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Until this daemon sees what it wrote itself.
+const SIGHT: Duration = Duration::from_secs(1);
+/// Between two tries while it is away.
+const BREATHER: Duration = Duration::from_millis(250);
+/// How often a write is decided anew.
+const TRIES: u32 = 8;
+/// Snapshots that are kept for lists in pages, and for how long.
+const PINS: usize = 16;
+const PINNED: Duration = Duration::from_secs(60);
+/// Streams of changes at once.
+const STREAMS: usize = 64;
+
+/// What the API is told when it begins.
+#[derive(Clone)]
+pub struct Settings {
+    /// Items on a page.
+    pub token_limit: u16,
+    /// Of fleetd, for the header `Server`.
+    pub version: String,
+    /// More lines for `/metrics`.
+    pub more_metrics: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    /// Where what units wrote is read.
+    pub logs: Option<super::logs::Logs>,
+    /// Why the cluster does not let this machine in, while it does not: then nothing is
+    /// answered in the cluster's name.
+    pub turned_away: Option<watch::Receiver<Option<String>>>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            token_limit: page::LIMIT,
+            version: format!("v{}", env!("CARGO_PKG_VERSION")),
+            more_metrics: None,
+            logs: None,
+            turned_away: None,
+        }
+    }
+}
+
+/// What all requests share; clones are the same.
+#[derive(Clone)]
+pub struct ApiState {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    mirror: Mirror,
+    settings: Settings,
+    pins: Mutex<VecDeque<(Duration, Arc<Picture>)>>,
+    seen: Seen,
+    counters: Counters,
+    streams: Arc<Semaphore>,
+}
+
+impl ApiState {
+    /// Of a cluster.
+    pub fn new(mirror: Mirror, settings: Settings) -> ApiState {
+        let inner = Inner {
+            mirror,
+            settings,
+            pins: Mutex::default(),
+            seen: Seen::default(),
+            counters: Counters::default(),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        };
+        ApiState { inner: Arc::new(inner) }
+    }
+
+    /// The registry answers.
+    pub fn is_healthy(&self) -> bool {
+        let health = self.inner.mirror.health();
+        let health = health.borrow();
+        let clock = self.inner.mirror.clock();
+        let recently = |at: Duration| clock.since(at) < PATIENCE;
+        health.last_contact.is_some()
+            && (health.fault.is_none() || health.last_contact.is_some_and(recently))
+    }
+
+    /// What is answered while the cluster can not be spoken for.
+    fn absence(&self) -> Option<Answer> {
+        let why = self.inner.settings.turned_away.as_ref().and_then(|why| why.borrow().clone());
+        match why {
+            Some(why) => {
+                let told = format!("this machine is not let into the cluster: {why}");
+                Some(Answer { retry_after: Some(5), ..Answer::refusal(503, told) })
+            }
+            None => (!self.is_healthy()).then(Answer::no_registry),
+        }
+    }
+
+    /// The cluster.
+    pub fn mirror(&self) -> &Mirror {
+        &self.inner.mirror
+    }
+
+    fn pinned(&self, request: &Request) -> Option<Arc<Picture>> {
+        let tokens = request.values("nextPageToken");
+        let start = page::start(&tokens, self.inner.settings.token_limit).ok()?;
+        let Start::Behind { revision, .. } = start else { return None };
+        let pins = self.inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.iter().find(|(_, picture)| picture.revision == revision).map(|(_, kept)| kept.clone())
+    }
+
+    /// Keeps the picture a list began with, for its next pages.
+    fn pin(&self, picture: &Arc<Picture>) {
+        let mut pins = self.inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let clock = self.inner.mirror.clock();
+        pins.retain(|(since, _)| clock.since(*since) < PINNED);
+        if pins.iter().any(|(_, kept)| kept.revision == picture.revision) {
+            return;
+        }
+        if pins.len() >= PINS {
+            pins.pop_front();
+        }
+        pins.push_back((clock.now(), picture.clone()));
+    }
+
+    /// The whole of a request whose answer comes from the registry.
+    pub async fn answer(&self, request: &Request) -> Answer {
+        if let Some(absence) = self.absence() {
+            return absence;
+        }
+        let limit = self.inner.settings.token_limit;
+        let Ok(latest) = self.inner.seen.latest(&self.inner.mirror).await else {
+            return Answer::no_registry();
+        };
+        // Given away before each wait: a picture that somebody holds is copied when it changes.
+        let mut next = Some(latest);
+        // A write that nobody knows of, and what would have been answered.
+        let mut lost: Option<(Transaction, Answer)> = None;
+        let mut proved = request.method == "GET" || planted(Mutant::OldPictureAnswers);
+        let clock = self.inner.mirror.clock();
+        let began = clock.now();
+        for _ in 0..TRIES {
+            let picture = next.take().unwrap_or_else(|| {
+                proved = false;
+                self.inner.mirror.picture()
+            });
+            let then = self.pinned(request);
+            let view = View { now: &picture, then: then.as_deref(), limit };
+            let (transaction, answer) = match route::decide(request, &view) {
+                Outcome::Answer(answer) if !proved && is_settled(&answer) => {
+                    // What others wrote just now may not be seen here yet.
+                    match self.inner.seen.newest(&self.inner.mirror).await {
+                        Ok(newest) => (next, proved) = (Some(newest), true),
+                        Err(_) if clock.since(began) < PATIENCE => clock.sleep(BREATHER).await,
+                        Err(_) => return Answer::no_registry(),
+                    }
+                    continue;
+                }
+                Outcome::Answer(answer) => {
+                    if holds_token(request, &answer) {
+                        self.pin(then.as_ref().unwrap_or(&picture));
+                    }
+                    let own = |done: &Answer| is_own_doing(request, done, &answer);
+                    let ours = lost.map(|(_, done)| done).filter(own);
+                    return ours.unwrap_or(answer);
+                }
+                Outcome::Write(transaction, answer) => (transaction, answer),
+            };
+            if lost.as_ref().is_some_and(|(lost, _)| *lost != transaction) {
+                // It was done and changed by others since, or it was not: doing it again might
+                // be doing it twice.
+                return Answer::no_registry();
+            }
+            let bound = registry::of_this_cluster(&picture, transaction.clone());
+            drop((picture, then));
+            match self.inner.mirror.store().commit(&bound).await {
+                Ok(Some(revision)) => {
+                    if !planted(Mutant::AnsweredUnseen) {
+                        self.inner.seen.written(revision);
+                        self.inner.mirror.reached(revision, SIGHT).await;
+                    }
+                    return answer;
+                }
+                Ok(None) => {}
+                Err(Fault::Unknown(_)) => lost = Some((transaction, answer)),
+                Err(Fault::Unavailable(_)) => {}
+            }
+            match self.inner.mirror.read().await {
+                Ok(fresh) => (next, proved) = (Some(self.inner.seen.keep(fresh)), true),
+                // Its members elect a leader, or another of them answers.
+                Err(_) if clock.since(began) < PATIENCE => clock.sleep(BREATHER).await,
+                Err(_) => return Answer::no_registry(),
+            }
+        }
+        Answer::no_registry()
+    }
+}
+
+/// There is a next page.
+fn holds_token(request: &Request, answer: &Answer) -> bool {
+    let key = b"\"nextPageToken\":";
+    request.method == "GET"
+        && answer.status == 200
+        && answer.body.len() > key.len()
+        && matches!(
+            route::resource(&request.path),
+            Resource::Units | Resource::States | Resource::Machines
+        )
+        && answer.body.windows(key.len()).any(|part| part == key)
+}
+
+/// There is nothing to do (any more).
+fn is_settled(answer: &Answer) -> bool {
+    matches!(answer.status, 204 | 404 | 409)
+}
+
+/// What is said where the same was done just before: there already, gone already. `done`: what the
+/// write that nobody knows of would have been answered.
+fn is_own_doing(request: &Request, done: &Answer, answer: &Answer) -> bool {
+    match (request.method.as_str(), done.status, answer.status) {
+        (_, _, 204) | ("DELETE", _, 404) | ("PUT", 201, 409) => true,
+        // A wish for a unit that is not there any more was perhaps never written.
+        ("PUT", _, 404 | 409) => planted(Mutant::GoneIsDone),
+        _ => false,
+    }
+}
+
+/// The API, for one kind of caller; [`super::listener`] says who calls by an extension.
+pub fn router(state: ApiState) -> axum::Router {
+    axum::Router::new().fallback(handle).with_state(state)
+}
+
+async fn handle(
+    State(state): State<ApiState>,
+    caller: Option<axum::Extension<Caller>>,
+    incoming: http::Request<Body>,
+) -> Response<Body> {
+    let caller = caller.map(|axum::Extension(caller)| caller).unwrap_or_default();
+    let (head, body) = incoming.into_parts();
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let mut request = Request {
+        method: head.method.as_str().to_string(),
+        path: head.uri.path().to_string(),
+        query: head.uri.query().unwrap_or_default().to_string(),
+        content_types: head.headers.get_all(header::CONTENT_TYPE).iter().map(text).collect(),
+        body: Vec::new(),
+        caller,
+    };
+    let resource = route::resource(&request.path);
+    let mut response = match read_body(body).await {
+        Err(answer) => into_response(answer),
+        Ok(body) => {
+            request.body = body;
+            match special(&state, &request, &resource).await {
+                Some(response) => response,
+                None => into_response(state.answer(&request).await),
+            }
+        }
+    };
+    state.inner.counters.count(&request.method, response.status().as_u16());
+    let server = format!("fleetd/{}", state.inner.settings.version);
+    if let Ok(value) = HeaderValue::from_str(&server) {
+        response.headers_mut().insert(header::SERVER, value);
+    }
+    response
+}
+
+async fn read_body(body: Body) -> Result<Vec<u8>, Answer> {
+    let told = hyper::body::Body::size_hint(&body).lower();
+    if usize::try_from(told).is_ok_and(|told| told > LARGEST_BODY) {
+        return Err(Answer::refusal(413, format!("a body has {LARGEST_BODY} bytes at most")));
+    }
+    match timeout(BODY_TIME, Limited::new(body, LARGEST_BODY).collect()).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes().to_vec()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(Answer::refusal(413, format!("a body has {LARGEST_BODY} bytes at most")))
+        }
+        Ok(Err(_)) => Err(Answer::refusal(400, "the body was cut short")),
+        Err(_) => Err(Answer::refusal(408, "the body did not come in time")),
+    }
+}
+
+/// What is answered from elsewhere than the picture.
+async fn special(
+    state: &ApiState,
+    request: &Request,
+    resource: &Resource,
+) -> Option<Response<Body>> {
+    let known = matches!(
+        resource,
+        Resource::Events
+            | Resource::Logs(_)
+            | Resource::Metrics
+            | Resource::Health
+            | Resource::Page
+    );
+    if !known || super::request::cleaned(&request.path).is_some() {
+        return None;
+    }
+    if let Some(refusal) = route::forbidden(request, resource) {
+        return Some(into_response(refusal));
+    }
+    if request.method != "GET" {
+        let words = "only GET supported against this resource";
+        return Some(into_response(Answer::refusal(405, words)));
+    }
+    Some(match resource {
+        Resource::Events if !state.is_healthy() => into_response(Answer::no_registry()),
+        Resource::Events => match state.inner.streams.clone().try_acquire_owned() {
+            Ok(permit) => {
+                change_stream::stream(&state.inner.mirror, request.caller.clone(), permit)
+                    .into_response()
+            }
+            Err(_) => into_response(Answer {
+                retry_after: Some(5),
+                ..Answer::refusal(503, "too many streams of changes")
+            }),
+        },
+        Resource::Logs(name) => {
+            super::logs::answer(&state.inner.settings.logs, &state.inner.mirror, request, name)
+                .await
+        }
+        Resource::Metrics => {
+            let picture = state.inner.mirror.picture();
+            let mut text = state.inner.counters.text(&picture, state.is_healthy());
+            if let Some(more) = &state.inner.settings.more_metrics {
+                text.push_str(&more());
+            }
+            into_response(Answer::with("text/plain; version=0.0.4", text.into_bytes()))
+        }
+        Resource::Page => super::page_response(),
+        Resource::Health => {
+            into_response(state.absence().unwrap_or_else(|| {
+                Answer::with("application/json", b"{\"status\":\"ok\"}".to_vec())
+            }))
+        }
+        Resource::Root
+        | Resource::Units
+        | Resource::Unit(_)
+        | Resource::States
+        | Resource::State(_)
+        | Resource::Machines
+        | Resource::Discovery
+        | Resource::Why(_)
+        | Resource::Drain(_)
+        | Resource::Unknown => return None,
+    })
+}
+
+/// As HTTP.
+pub fn into_response(answer: Answer) -> Response<Body> {
+    let mut response = Response::new(Body::from(answer.body));
+    *response.status_mut() =
+        http::StatusCode::from_u16(answer.status).unwrap_or(http::StatusCode::BAD_REQUEST);
+    let headers = response.headers_mut();
+    if let Some(kind) = answer.content_type {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    if let Some(Ok(value)) = answer.location.map(HeaderValue::try_from) {
+        headers.insert(header::LOCATION, value);
+    }
+    if let Some(seconds) = answer.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

@@ -1,0 +1,71 @@
+//! `/state`: what units are doing, as their machines say.
+
+use super::answer::Answer;
+use super::page;
+use super::request::Request;
+use super::route::View;
+use crate::machine::MachineId;
+use crate::picture::Picture;
+use crate::record::StateRecord;
+use crate::unit_name::UnitName;
+use crate::wire;
+
+const ONLY_GET: &str = "only GET supported against this resource";
+
+/// `/state`
+pub fn list(request: &Request, view: &View<'_>) -> Answer {
+    if request.method != "GET" {
+        return Answer::refusal(405, ONLY_GET);
+    }
+    let start = match page::start(&request.values("nextPageToken"), view.limit) {
+        Ok(start) => start,
+        Err(words) => return Answer::refusal(400, words),
+    };
+    let picture = view.of(&start);
+    let (machine, unit) = (request.filter("machineID"), request.filter("unitName"));
+    let wanted = |name: &UnitName, id: &MachineId| {
+        machine.as_ref().is_none_or(|own| own == id.as_str())
+            && unit.as_ref().is_none_or(|own| own == name.as_str())
+            && request.caller.sees_unit(name)
+    };
+    let all = picture
+        .states
+        .iter()
+        .flat_map(|(name, on)| on.iter().map(move |(id, kept)| (name, id, &kept.record)));
+    // A byte that no name has keeps the order of the two maps.
+    let items = all
+        .filter(|(name, id, _)| wanted(name, id))
+        .map(|(name, id, record)| (format!("{name}\0{id}"), (name, id, record)));
+    let cut = page::cut(items, &start, picture.revision, view.limit);
+    let states = cut.items.into_iter().map(|(name, id, record)| entity(name, id, record)).collect();
+    Answer::json(&wire::UnitStatePage { states, next_page_token: cut.next })
+}
+
+/// `/state/NAME`: on the first machine, where there are several.
+pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
+    if request.method != "GET" {
+        return Answer::refusal(405, ONLY_GET);
+    }
+    let found = picture.states.get_key_value(name).and_then(|(name, on)| {
+        // Where the unit was moved from, its old state may still be there.
+        let placed = picture.place_of(name).and_then(|id| on.get_key_value(id));
+        let (id, kept) = placed.or_else(|| on.iter().next())?;
+        Some(entity(name, id, &kept.record))
+    });
+    match found {
+        Some(state) => Answer::json(&state),
+        None => Answer::refusal(404, "unit state does not exist"),
+    }
+}
+
+/// A state as clients see it.
+pub fn entity(name: &UnitName, machine: &MachineId, record: &StateRecord) -> wire::UnitState {
+    wire::UnitState {
+        hash: record.hash.clone(),
+        machine_id: machine.to_string(),
+        name: name.to_string(),
+        systemd_active_state: record.active.clone(),
+        systemd_load_state: record.load.clone(),
+        systemd_sub_state: record.sub.clone(),
+    }
+}

@@ -1,0 +1,298 @@
+//! `/units`: reads and writes them. The order of the checks of a PUT is fleet's, because
+//! a client sees which one speaks first.
+
+use super::answer::{Answer, Outcome};
+use super::page::{self, Start};
+use super::request::Request;
+use super::route::View;
+use crate::desired::Desired;
+use crate::picture::Picture;
+use crate::registry;
+use crate::requirement::Requirement;
+use crate::unit_file::{UnitFile, UnitOption};
+use crate::unit_name::UnitName;
+use crate::wire;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// `/units`
+pub fn list(request: &Request, view: &View<'_>) -> Answer {
+    if request.method != "GET" {
+        return Answer::refusal(405, "only GET supported against this resource");
+    }
+    let start = match page::start(&request.values("nextPageToken"), view.limit) {
+        Ok(start) => start,
+        Err(words) => return Answer::refusal(400, words),
+    };
+    let picture = view.of(&start);
+    let seen = picture.units.keys().filter(|name| request.caller.sees_unit(name));
+    let items = seen.map(|name| (name.to_string(), name));
+    let cut = page::cut(items, &start, picture.revision, view.limit);
+    let units = cut.items.into_iter().filter_map(|name| entity(picture, name)).collect();
+    Answer::json(&wire::UnitPage { units, next_page_token: cut.next })
+}
+
+impl<'p> View<'p> {
+    /// The picture that page is cut from.
+    pub fn of(&self, start: &Start) -> &'p Picture {
+        match start {
+            Start::Behind { revision, .. } if *revision != self.now.revision => {
+                self.then.unwrap_or(self.now)
+            }
+            Start::First | Start::Counted(_) | Start::Behind { .. } => self.now,
+        }
+    }
+}
+
+/// `/units/NAME`
+pub fn item(request: &Request, name: &str, picture: &Picture) -> Outcome {
+    match request.method.as_str() {
+        "GET" => get(name, picture).into(),
+        "DELETE" => destroy(name, picture),
+        "PUT" => put(request, name, picture),
+        _ => {
+            Answer::refusal(405, "only GET, PUT and DELETE supported against this resource").into()
+        }
+    }
+}
+
+/// A unit as clients see it; `None` when it is not there.
+pub fn entity(picture: &Picture, name: &UnitName) -> Option<wire::Unit> {
+    let content = &picture.units.get(name)?.record;
+    let global = content.asks.global;
+    let place = picture.place_of(name).filter(|_| !global);
+    Some(wire::Unit {
+        current_state: match global {
+            true => String::new(),
+            false => picture.reached_by(name).to_string(),
+        },
+        desired_state: picture.desired_of(name).to_string(),
+        machine_id: place.map(ToString::to_string).unwrap_or_default(),
+        name: name.to_string(),
+        options: content.file.regrouped(),
+    })
+}
+
+fn get(name: &str, picture: &Picture) -> Answer {
+    let found = picture.units.get_key_value(name).and_then(|(name, _)| entity(picture, name));
+    match found {
+        Some(unit) => Answer::json(&unit),
+        None => missing(name, picture),
+    }
+}
+
+/// 404; of a unit whose value can not be read that is said.
+fn missing(name: &str, picture: &Picture) -> Answer {
+    match unreadable(name, picture) {
+        Some(words) => Answer::refusal(404, words),
+        None => Answer::refusal(404, "unit does not exist"),
+    }
+}
+
+fn unreadable(name: &str, picture: &Picture) -> Option<String> {
+    let subject = crate::key::Subject::Unit(UnitName::new(name).ok()?);
+    let key = picture.keys().of(&subject);
+    let error = picture.set_aside.get(&key)?;
+    Some(format!("the value of {key} can not be read: {error}; DELETE removes it"))
+}
+
+fn destroy(name: &str, picture: &Picture) -> Outcome {
+    let written = UnitName::new(name).ok().and_then(|own| registry::destroy(picture, &own));
+    match written {
+        Some(transaction) => Outcome::Write(transaction, Answer::empty(204)),
+        None => missing(name, picture).into(),
+    }
+}
+
+/// What a PUT says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wish {
+    name: String,
+    options: Vec<UnitOption>,
+    desired: String,
+}
+
+fn put(request: &Request, name: &str, picture: &Picture) -> Outcome {
+    match checked_put(request, name, picture) {
+        Ok(outcome) => outcome,
+        Err(answer) => answer.into(),
+    }
+}
+
+fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Outcome, Answer> {
+    let bad = |words: String| Answer::refusal(400, words);
+    check_content_type(request)?;
+    let wish = read(&request.body).map_err(bad)?;
+    if !wish.name.is_empty() && wish.name != in_url {
+        let inner = &wish.name;
+        return Err(bad(format!(
+            "name in URL \"{in_url}\" differs from unit name in request body \"{inner}\""
+        )));
+    }
+    let name = UnitName::new(in_url).map_err(|error| bad(error.to_string()))?;
+    let there = picture.units.get(&name);
+    if there.is_none() {
+        if wish.options.is_empty() {
+            let words = "unit does not exist and options field empty";
+            return Err(Answer::refusal(409, words));
+        }
+        if let Some(words) = unreadable(in_url, picture) {
+            return Err(Answer::refusal(409, words));
+        }
+    }
+    let file = UnitFile { options: wish.options };
+    let differs = |kept: &crate::picture::Kept<_>| {
+        let content: &std::sync::Arc<crate::picture::Content> = &kept.record;
+        !file.options.is_empty() && content.hash != file.hash()
+    };
+    let makes = there.is_none_or(differs);
+    if makes {
+        check_file(&name, &file, picture).map_err(bad)?;
+        check_reach(&name, &file, request)?;
+    } else if wish.desired.is_empty() {
+        let words = "must provide DesiredState to update existing unit";
+        return Err(Answer::refusal(409, words));
+    }
+    let desired = match wish.desired.as_str() {
+        "" => Desired::Inactive,
+        word => {
+            word.parse().map_err(|error: crate::desired::DesiredError| bad(error.to_string()))?
+        }
+    };
+    if name.is_template() && desired != Desired::Inactive {
+        return Err(bad(format!("cannot activate template \"{name}\"")));
+    }
+    if makes {
+        let transaction = registry::create(picture, &name, &file, desired);
+        return Ok(Outcome::Write(transaction, Answer::empty(201)));
+    }
+    let told = picture.desired.get(&name).is_some_and(|kept| kept.record.desired == desired);
+    Ok(match registry::set_desired(picture, &name, desired) {
+        Some(transaction) if !told => Outcome::Write(transaction, Answer::empty(204)),
+        _ => Answer::empty(204).into(),
+    })
+}
+
+fn check_content_type(request: &Request) -> Result<(), Answer> {
+    let [one] = request.content_types.as_slice() else {
+        let count = request.content_types.len();
+        return Err(Answer::refusal(415, format!("expected 1 Content-Type, got {count}")));
+    };
+    if one.split(';').next().map(str::trim) != Some("application/json") {
+        return Err(Answer::refusal(415, "only acceptable Content-Type is application/json"));
+    }
+    Ok(())
+}
+
+/// A unit must not move, or keep away, units that its maker may not touch.
+///
+/// # Errors
+/// The pattern that would.
+fn check_reach(name: &UnitName, file: &UnitFile, request: &Request) -> Result<(), Answer> {
+    let asks = Requirement::of(file, Some(name));
+    let mut patterns = asks.conflicts.iter().chain(&asks.replaces);
+    match patterns.find(|pattern| !request.caller.reaches(pattern)) {
+        Some(pattern) => {
+            let told = format!("your role does not cover the units that {pattern:?} names");
+            Err(Answer::refusal(403, told))
+        }
+        None => Ok(()),
+    }
+}
+
+/// # Errors
+/// What the client is told.
+fn check_file(name: &UnitName, file: &UnitFile, picture: &Picture) -> Result<(), String> {
+    file.check().map_err(|error| error.to_string())?;
+    UnitFile::parse(&file.text()).map_err(|error| error.to_string())?;
+    Requirement::of(file, None).check().map_err(|error| error.to_string())?;
+    let asks = Requirement::of(file, Some(name));
+    asks.check().map_err(|error| error.to_string())?;
+    match ring(name, &asks, picture) {
+        Some(ring) => {
+            let told: Vec<&str> = ring.iter().map(UnitName::as_str).collect();
+            Err(format!("circular replacement is not allowed: {}", told.join(" -> ")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The ring that `name` would close by its Replaces, through units that are there.
+fn ring(name: &UnitName, asks: &Requirement, picture: &Picture) -> Option<Vec<UnitName>> {
+    if asks.replaces.is_empty() || name.is_template() {
+        return None;
+    }
+    let replacing: BTreeMap<&UnitName, &Requirement> = picture
+        .units
+        .iter()
+        .map(|(other, kept)| (other, &*kept.record.asks))
+        .filter(|(other, asks)| *other != name && !asks.replaces.is_empty() && !other.is_template())
+        .collect();
+    let mut came_from: BTreeMap<&UnitName, &UnitName> = BTreeMap::new();
+    let mut seen: BTreeSet<&UnitName> = BTreeSet::new();
+    let mut next: Vec<(&UnitName, &Requirement)> = vec![(name, asks)];
+    while let Some((at, asks)) = next.pop() {
+        if at != name && asks.drives_away(name.as_str()) {
+            let mut ring = vec![name.clone(), at.clone()];
+            let mut step = at;
+            while let Some(before) = came_from.get(step) {
+                ring.push((*before).clone());
+                step = before;
+            }
+            ring.reverse();
+            return Some(ring);
+        }
+        for (other, theirs) in &replacing {
+            if *other != at && asks.drives_away(other.as_str()) && seen.insert(other) {
+                came_from.insert(other, at);
+                next.push((other, theirs));
+            }
+        }
+    }
+    None
+}
+
+/// The first JSON value of a body; what follows it does not count.
+///
+/// # Errors
+/// What the client is told.
+pub fn first_value(body: &[u8]) -> Result<Value, String> {
+    let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Value>();
+    let told = |words: &str| format!("unable to decode body: {words}");
+    match values.next() {
+        None => Err(told("EOF")),
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) if error.is_eof() => Err(told("unexpected EOF")),
+        Some(Err(error)) => Err(told(&error.to_string())),
+    }
+}
+
+fn read(body: &[u8]) -> Result<Wish, String> {
+    let value = first_value(body)?;
+    let told = |what: &str| format!("unable to decode body: {what}");
+    let text = |object: &serde_json::Map<String, Value>, key: &str| match object.get(key) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(told(&format!("{key} is to be a string"))),
+    };
+    let fields = match value {
+        Value::Object(fields) => fields,
+        Value::Null => serde_json::Map::new(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            return Err(told("a unit is to be an object"));
+        }
+    };
+    let mut options = Vec::new();
+    match fields.get("options") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(all)) => {
+            for one in all {
+                let one = one.as_object().ok_or_else(|| told("an option is to be an object"))?;
+                let (section, name) = (text(one, "section")?, text(one, "name")?);
+                options.push(UnitOption { section, name, value: text(one, "value")? });
+            }
+        }
+        Some(_) => return Err(told("options is to be a list")),
+    }
+    Ok(Wish { name: text(&fields, "name")?, options, desired: text(&fields, "desiredState")? })
+}

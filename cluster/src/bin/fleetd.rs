@@ -1,0 +1,101 @@
+//! `fleetd`: the daemon of the cluster on each machine. Its parts are
+//! [`cluster::fleetd`]'s; here are its command line and its configuration's files.
+
+use clap::Parser;
+use cluster::fleetd::config::{Config, DEFAULT_FILE};
+use cluster::fleetd::life::{self, End};
+use cluster::fleetd::voice;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs the units that a cluster gives to this machine.
+#[derive(Parser)]
+#[command(name = "fleetd", version)]
+struct Arguments {
+    /// The configuration; without it /etc/fleet/fleet.conf, where that is
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// `version`: the version
+    #[arg(value_name = "version", value_parser = ["version"])]
+    word: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
+    if arguments.word.is_some() {
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), "fleetd {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
+    }
+    let read = || match read(arguments.config.as_ref()) {
+        Ok((config, remarks)) => {
+            remarks.iter().for_each(|remark| voice::error(format_args!("{remark}")));
+            Some(config)
+        }
+        Err(errors) => {
+            errors.iter().for_each(|error| voice::error(format_args!("{error}")));
+            None
+        }
+    };
+    let Some(config) = read() else { return ExitCode::FAILURE };
+    voice::set_debug(config.debug);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ended = match runtime {
+        Ok(runtime) => {
+            let ended = runtime.block_on(life::run(config, read));
+            // Tasks that wait for etcd or init are not waited for.
+            runtime.shutdown_background();
+            ended
+        }
+        Err(error) => Err(format!("no runtime: {error}")),
+    };
+    match ended {
+        Ok(End::Stopped) => ExitCode::SUCCESS,
+        Ok(End::Anew(passed)) => {
+            voice::error(format_args!("to go on anew: {}", go_on_anew(&passed)));
+            ExitCode::FAILURE
+        }
+        Err(why) => {
+            voice::error(format_args!("{why}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The same process as a new image of the same program; comes back only with why not.
+fn go_on_anew(passed: &[OwnedFd]) -> std::io::Error {
+    use std::os::unix::process::CommandExt;
+    for socket in passed {
+        // They stand where init put them, from descriptor 3 on.
+        if let Err(error) = fcntl(socket, FcntlArg::F_SETFD(FdFlag::empty())) {
+            return error.into();
+        }
+    }
+    let mut words = std::env::args_os();
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command.arg0(words.next().unwrap_or_default()).args(words);
+    if !passed.is_empty() {
+        command.env("LISTEN_FDS", passed.len().to_string());
+        command.env("LISTEN_PID", std::process::id().to_string());
+    }
+    command.exec()
+}
+
+fn read(given: Option<&PathBuf>) -> Result<(Config, Vec<String>), Vec<String>> {
+    let default = PathBuf::from(DEFAULT_FILE);
+    let path = given.cloned().or_else(|| default.exists().then_some(default));
+    let environment: BTreeMap<String, String> = std::env::vars().collect();
+    let Some(path) = path else { return Config::read(None, &environment) };
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(&path).map_err(|error| vec![format!("{shown}: {error}")])?;
+    Config::read(Some((&shown, &text)), &environment)
+}

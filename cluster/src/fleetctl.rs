@@ -1,0 +1,140 @@
+//! `fleetctl`: fleet's command line over API v1. Every command, flag, column and exit
+//! code of fleet 1.0 is here, and what its users missed: why a unit is nowhere, draining,
+//! rolling replacement, events, logs without ssh. It decides nothing about the cluster:
+//! it asks the API and shows what is answered.
+//!
+//! [`arguments`] is the command line, [`client`] the API's calls, [`connection`] the way
+//! to the server; each group of commands has a file of its own.
+
+mod arguments;
+mod bring_down;
+mod bring_up;
+mod client;
+mod connection;
+mod creation;
+mod inspection;
+mod listing;
+mod live;
+mod remote;
+mod restart;
+mod rollout;
+mod session;
+mod ssh;
+mod table;
+mod trouble;
+mod waiting;
+
+use arguments::{Command, Line};
+use clap::{CommandFactory, Parser};
+use session::Session;
+use std::process::ExitCode;
+use trouble::Trouble;
+
+/// Everything from the command line to the exit code.
+pub fn main() -> ExitCode {
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| first == "-v" || first == "--version") {
+        session::say(&version());
+        return ExitCode::SUCCESS;
+    }
+    let line = match Line::try_parse_from(arguments) {
+        Ok(line) => line,
+        Err(error) => {
+            let code = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+            let _ = error.print();
+            return code;
+        }
+    };
+    match offline(&line) {
+        Some(code) => code,
+        None => online(line),
+    }
+}
+
+fn version() -> String {
+    format!("fleetctl version v{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What needs no server.
+fn offline(line: &Line) -> Option<ExitCode> {
+    match &line.command {
+        None => {
+            let _ = Line::command().print_help();
+        }
+        Some(Command::Version) => session::say(&version()),
+        Some(Command::Completions { shell }) => {
+            let mut command = Line::command();
+            clap_complete::generate(*shell, &mut command, "fleetctl", &mut std::io::stdout());
+        }
+        Some(Command::Man) => {
+            let _ = clap_mangen::Man::new(Line::command()).render(&mut std::io::stdout());
+        }
+        Some(Command::Verify { .. }) => {
+            session::warn("fleetctl verify is deprecated and does nothing");
+            return Some(ExitCode::from(2));
+        }
+        Some(_) => return None,
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+fn online(line: Line) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            session::warn(&format!("the system does not let us begin: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let Line { globals, command } = line;
+    let Some(command) = command else { return ExitCode::SUCCESS };
+    if let Command::FdForward { socket } = &command {
+        return ended(remote::fd_forward(socket));
+    }
+    ended(runtime.block_on(async {
+        let mut session = Session::open(globals)?;
+        run(&mut session, command).await
+    }))
+}
+
+fn ended(result: Result<u8, Trouble>) -> ExitCode {
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(Trouble { code, message }) => {
+            if !message.is_empty() {
+                session::warn(&message);
+            }
+            ExitCode::from(code)
+        }
+    }
+}
+
+async fn run(session: &mut Session, command: Command) -> Result<u8, Trouble> {
+    match command {
+        Command::Submit(what) => bring_up::submit(session, &what).await,
+        Command::Load(what) => bring_up::load(session, &what).await,
+        Command::Start(what) => bring_up::start(session, &what).await,
+        Command::Stop(what) => bring_down::stop(session, &what).await,
+        Command::Unload(what) => bring_down::unload(session, &what).await,
+        Command::Destroy(what) => bring_down::destroy(session, &what).await,
+        Command::Restart(what) => restart::restart(session, &what).await,
+        Command::Status { units, ssh } => remote::status(session, &units, &ssh).await,
+        Command::Journal(what) => remote::journal(session, &what).await,
+        Command::Ssh(what) => remote::ssh(session, &what).await,
+        Command::Cat { unit } => inspection::cat(session, &unit).await,
+        Command::Why { unit } => inspection::why(session, &unit).await,
+        Command::Drain(what) => inspection::drain(session, &what, true).await,
+        Command::Undrain(what) => inspection::drain(session, &what, false).await,
+        Command::ListUnits(what) => listing::units(session, &what).await,
+        Command::ListUnitFiles(what) => listing::unit_files(session, &what).await,
+        Command::ListMachines(what) => listing::machines(session, &what).await,
+        Command::Rollout(what) => rollout::rollout(session, &what).await,
+        Command::Events => live::events(session).await,
+        Command::Logs(what) => live::logs(session, &what).await,
+        Command::FdForward { .. }
+        | Command::Version
+        | Command::Verify { .. }
+        | Command::Completions { .. }
+        | Command::Man => Ok(0),
+    }
+}

@@ -1,0 +1,318 @@
+//! The command line. Flags may stand before or after the command; those of all commands
+//! have a variable `FLEETCTL_…`, and a flag that is given wins over it.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Where the server is, when nothing is said.
+pub(super) const ENDPOINT: &str = "unix:///var/run/fleet.sock";
+
+/// Commands a cluster of machines that run units.
+#[derive(Debug, Parser)]
+#[command(name = "fleetctl", disable_version_flag = true, infer_subcommands = true)]
+#[command(about = "Commands a cluster of machines that run units")]
+pub(super) struct Line {
+    #[command(flatten)]
+    pub(super) globals: Globals,
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+}
+
+/// What all commands take.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(super) struct Globals {
+    /// Where the server is: unix:///PATH, http://HOST:PORT or https://HOST:PORT
+    #[arg(long, global = true, env = "FLEETCTL_ENDPOINT", default_value = ENDPOINT)]
+    pub(super) endpoint: String,
+    /// API; etcd is not spoken any more
+    #[arg(long, global = true, env = "FLEETCTL_DRIVER", default_value = "API", hide = true)]
+    pub(super) driver: String,
+    #[arg(long, global = true, env = "FLEETCTL_ETCD_KEY_PREFIX", hide = true)]
+    pub(super) etcd_key_prefix: Option<String>,
+    /// The key of the certificate to show
+    #[arg(long, global = true, env = "FLEETCTL_KEY_FILE", alias = "etcd-keyfile")]
+    pub(super) key_file: Option<PathBuf>,
+    /// The certificate to show
+    #[arg(long, global = true, env = "FLEETCTL_CERT_FILE", alias = "etcd-certfile")]
+    pub(super) cert_file: Option<PathBuf>,
+    /// Who must have signed the server; without it whom the system trusts
+    #[arg(long, global = true, env = "FLEETCTL_CA_FILE", alias = "etcd-cafile")]
+    pub(super) ca_file: Option<PathBuf>,
+    /// Go through this host by ssh: HOST[:PORT]
+    #[arg(long, global = true, env = "FLEETCTL_TUNNEL")]
+    pub(super) tunnel: Option<String>,
+    /// Keys of hosts that ssh knows
+    #[arg(
+        long,
+        global = true,
+        env = "FLEETCTL_KNOWN_HOSTS_FILE",
+        default_value = "~/.fleetctl/known_hosts"
+    )]
+    pub(super) known_hosts_file: String,
+    /// Refuse hosts whose key is another than the known one; false: ask for nothing, keep nothing
+    #[arg(
+        long,
+        global = true,
+        env = "FLEETCTL_STRICT_HOST_KEY_CHECKING",
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(super) strict_host_key_checking: bool,
+    /// Seconds until ssh gives up to connect
+    #[arg(long, global = true, env = "FLEETCTL_SSH_TIMEOUT", default_value_t = 10.0)]
+    pub(super) ssh_timeout: f64,
+    /// Whom to be on other machines
+    #[arg(long, global = true, env = "FLEETCTL_SSH_USERNAME", default_value = "core")]
+    pub(super) ssh_username: String,
+    /// Seconds until a request is given up
+    #[arg(long, global = true, env = "FLEETCTL_REQUEST_TIMEOUT", default_value_t = 30.0)]
+    pub(super) request_timeout: f64,
+    /// Show each request on stderr
+    #[arg(long, global = true, env = "FLEETCTL_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(super) debug: bool,
+    /// JSON instead of text
+    #[arg(long, global = true, env = "FLEETCTL_JSON", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(super) json: bool,
+    #[arg(
+        long,
+        global = true,
+        hide = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(super) experimental_api: Option<bool>,
+}
+
+/// What is to be done.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Print what a unit's file says
+    Cat { unit: String },
+    /// Remove units from the cluster
+    Destroy(Down),
+    /// Move everything off a machine and give it nothing new
+    Drain(Machines),
+    /// Show what changes, as it changes
+    Events,
+    /// Copy between stdin/stdout and a unix socket
+    FdForward { socket: PathBuf },
+    /// Show what a unit's processes wrote, by ssh and journalctl
+    Journal(Journal),
+    /// List the machines
+    ListMachines(List),
+    /// List the files of the units, and what is wished for them
+    ListUnitFiles(List),
+    /// List what units are doing
+    ListUnits(ListUnits),
+    /// Put units on machines without starting them
+    Load(Up),
+    /// Show what a unit's processes wrote, through the API
+    Logs(Logs),
+    /// Stop units and start them again
+    Restart(Down),
+    /// Put a new file in the place of units, a few at a time
+    Rollout(Rollout),
+    /// Go to a machine, or the machine of a unit
+    Ssh(Ssh),
+    /// Put units on machines and start them
+    Start(Up),
+    /// Show what init says of units, by ssh
+    Status {
+        #[arg(required = true)]
+        units: Vec<String>,
+        #[command(flatten)]
+        ssh: SshPort,
+    },
+    /// Stop units; they stay on their machines
+    Stop(Down),
+    /// Put files of units into the cluster
+    Submit(Up),
+    /// Let machines take units again
+    Undrain(Machines),
+    /// Take units off their machines
+    Unload(Down),
+    /// Say where a unit is and why, or why it is nowhere
+    Why { unit: String },
+    /// Print the version
+    Version,
+    #[command(hide = true)]
+    Verify { units: Vec<String> },
+    /// Print completions for a shell
+    Completions { shell: clap_complete::Shell },
+    #[command(hide = true)]
+    Man,
+}
+
+/// Waiting, as all that change units have it.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(super) struct Waiting {
+    /// Do not wait for the units to get there
+    #[arg(long)]
+    pub(super) no_block: bool,
+    /// Wait so many times 2 s; 0: without end
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    pub(super) block_attempts: i64,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Up {
+    pub(super) units: Vec<String>,
+    #[command(flatten)]
+    pub(super) waiting: Waiting,
+    /// Put the file in the place of one that is there
+    #[arg(long)]
+    pub(super) replace: bool,
+    #[arg(long, hide = true)]
+    pub(super) sign: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Down {
+    pub(super) units: Vec<String>,
+    #[command(flatten)]
+    pub(super) waiting: Waiting,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Which columns, with commas
+    #[arg(long)]
+    pub(super) fields: Option<String>,
+    /// Do not shorten
+    #[arg(long, short = 'l', visible_alias = "l")]
+    pub(super) full: bool,
+    /// No head above the columns
+    #[arg(long)]
+    pub(super) no_legend: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListUnits {
+    #[command(flatten)]
+    pub(super) list: List,
+    /// Show it again whenever something changes
+    #[arg(long, short = 'w')]
+    pub(super) watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Machines {
+    /// Ids, or how they begin
+    #[arg(required = true)]
+    pub(super) machines: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct SshPort {
+    /// Of the other machine's ssh
+    #[arg(long, default_value_t = 22)]
+    pub(super) ssh_port: u16,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Journal {
+    pub(super) unit: String,
+    /// The last so many lines
+    #[arg(long, default_value_t = 10)]
+    pub(super) lines: u64,
+    /// Go on
+    #[arg(long, short = 'f', visible_alias = "f")]
+    pub(super) follow: bool,
+    /// As root
+    #[arg(long)]
+    pub(super) sudo: bool,
+    /// As journalctl's --output
+    #[arg(long, default_value = "short")]
+    pub(super) output: String,
+    #[command(flatten)]
+    pub(super) ssh: SshPort,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Logs {
+    pub(super) unit: String,
+    /// The last so many lines
+    #[arg(long, short = 'n', default_value_t = 10)]
+    pub(super) lines: u64,
+    /// Go on
+    #[arg(long, short = 'f')]
+    pub(super) follow: bool,
+    /// Of this machine, for a global unit
+    #[arg(long)]
+    pub(super) machine: Option<String>,
+    #[command(flatten)]
+    pub(super) ssh: SshPort,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Ssh {
+    /// Go to this machine
+    #[arg(long)]
+    pub(super) machine: Option<String>,
+    /// Go to the machine of this unit
+    #[arg(long)]
+    pub(super) unit: Option<String>,
+    /// Let the other machine use our ssh agent
+    #[arg(long, short = 'A', visible_alias = "A")]
+    pub(super) forward_agent: bool,
+    #[command(flatten)]
+    pub(super) ssh: SshPort,
+    /// A machine or a unit (unless named by a flag), and a command
+    #[arg(trailing_var_arg = true)]
+    pub(super) rest: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Rollout {
+    /// The new file; its name says which unit, which template's instances, or which global unit
+    pub(super) file: PathBuf,
+    /// So many at a time
+    #[arg(long, default_value_t = 1)]
+    pub(super) batch: usize,
+    /// Seconds until a unit must be active
+    #[arg(long, default_value_t = 60.0)]
+    pub(super) timeout: f64,
+    /// Leave what was replaced as it is when a unit does not come up
+    #[arg(long)]
+    pub(super) no_rollback: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn what_people_knew_is_taken() {
+        let taken = |line: &str| Line::try_parse_from(line.split(' ')).is_ok();
+        for line in [
+            "fleetctl",
+            "fleetctl --endpoint=unix:///a list-units -l",
+            "fleetctl list-units --l --no-legend --fields=unit,hash",
+            "fleetctl list-m --full --endpoint http://a:1",
+            "fleetctl list-unit-f --fields unit",
+            "fleetctl start --no-block --block-attempts=20 --replace --sign a b",
+            "fleetctl journal -f --lines=3 --sudo --output=cat a",
+            "fleetctl ssh -A --ssh-port=2222 m1 uptime -p",
+            "fleetctl ssh m1 -- ls -l",
+            "fleetctl --strict-host-key-checking=false --experimental-api=true cat a",
+            "fleetctl --strict-host-key-checking list-machines",
+            "fleetctl start",
+        ] {
+            assert!(taken(line), "{line}");
+        }
+        for line in ["fleetctl bogus", "fleetctl list-units --bogus", "fleetctl cat"] {
+            assert!(!taken(line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The API's calls, each as one function. Statuses become sentences here, in the words
+//! that fleetctl had (`googleapi: Error 400: …` is what people grep for).
+
+use super::connection::{Connection, Reply};
+use super::trouble::Trouble;
+use crate::api::request::escape;
+use crate::desired::Desired;
+use crate::unit_file::UnitOption;
+use crate::wire::{
+    ErrorEntity, Machine, MachinePage, Unit, UnitPage, UnitState, UnitStatePage, Why,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+const ROOT: &str = "/fleet/v1";
+/// Pages of one list that are followed.
+const MOST_PAGES: usize = 100_000;
+
+/// The cluster, as its API shows it.
+pub(super) struct Client {
+    pub(super) connection: Connection,
+}
+
+fn refusal(reply: &Reply) -> Trouble {
+    match serde_json::from_slice::<ErrorEntity>(&reply.body) {
+        Ok(entity) => {
+            let message = entity.error.message;
+            Trouble::new(format!("googleapi: Error {}: {message}", reply.status))
+        }
+        Err(_) => {
+            let body = String::from_utf8_lossy(&reply.body);
+            let status = reply.status;
+            Trouble::new(format!("googleapi: got HTTP response code {status} with body: {body}"))
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, Trouble> {
+    if !(200..300).contains(&reply.status) {
+        return Err(refusal(reply));
+    }
+    serde_json::from_slice(&reply.body)
+        .map_err(|error| Trouble::new(format!("the server's answer can not be read: {error}")))
+}
+
+impl Client {
+    async fn get(&mut self, path: &str) -> Result<Reply, Trouble> {
+        self.connection.ask("GET", &format!("{ROOT}{path}"), None).await
+    }
+
+    /// `None`: it is not there.
+    async fn find<T: DeserializeOwned>(&mut self, path: &str) -> Result<Option<T>, Trouble> {
+        let reply = self.get(path).await?;
+        if reply.status == 404 { Ok(None) } else { read(&reply).map(Some) }
+    }
+
+    /// All pages of a list.
+    async fn list<P: DeserializeOwned, T>(
+        &mut self,
+        path: &str,
+        take: impl Fn(P) -> (Vec<T>, String),
+    ) -> Result<Vec<T>, Trouble> {
+        let mut all = Vec::new();
+        let mut token = String::new();
+        for _ in 0..MOST_PAGES {
+            let query = match token.is_empty() {
+                true => String::new(),
+                false => format!("?nextPageToken={}", escape(&token)),
+            };
+            let reply = self.get(&format!("{path}{query}")).await?;
+            let (items, next) = take(read(&reply)?);
+            all.extend(items);
+            if next.is_empty() {
+                return Ok(all);
+            }
+            token = next;
+        }
+        Err(Trouble::new("the server's list has no end"))
+    }
+
+    pub(super) async fn units(&mut self) -> Result<Vec<Unit>, Trouble> {
+        self.list("/units", |page: UnitPage| (page.units, page.next_page_token)).await
+    }
+
+    pub(super) async fn states(&mut self) -> Result<Vec<UnitState>, Trouble> {
+        self.list("/state", |page: UnitStatePage| (page.states, page.next_page_token)).await
+    }
+
+    pub(super) async fn machines(&mut self) -> Result<Vec<Machine>, Trouble> {
+        self.list("/machines", |page: MachinePage| (page.machines, page.next_page_token)).await
+    }
+
+    pub(super) async fn unit(&mut self, name: &str) -> Result<Option<Unit>, Trouble> {
+        self.find(&format!("/units/{}", escape(name))).await
+    }
+
+    pub(super) async fn state(&mut self, name: &str) -> Result<Option<UnitState>, Trouble> {
+        self.find(&format!("/state/{}", escape(name))).await
+    }
+
+    /// `None`: the unit is not there, or the server knows no reasons (fleet 1.0).
+    pub(super) async fn why(&mut self, name: &str) -> Result<Option<Why>, Trouble> {
+        self.find(&format!("/why/{}", escape(name))).await
+    }
+
+    async fn put<T: Serialize>(&mut self, path: &str, body: &T) -> Result<(), Trouble> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| Trouble::new(format!("the request can not be written: {error}")))?;
+        let reply = self.connection.ask("PUT", &format!("{ROOT}{path}"), Some(body)).await?;
+        if (200..300).contains(&reply.status) { Ok(()) } else { Err(refusal(&reply)) }
+    }
+
+    /// Makes a unit, or puts that file in its place.
+    pub(super) async fn create(
+        &mut self,
+        name: &str,
+        options: &[UnitOption],
+        desired: Option<Desired>,
+    ) -> Result<(), Trouble> {
+        let unit = Unit {
+            name: name.to_string(),
+            options: options.to_vec(),
+            desired_state: desired.map(|desired| desired.to_string()).unwrap_or_default(),
+            ..Unit::default()
+        };
+        self.put(&format!("/units/{}", escape(name)), &unit).await
+    }
+
+    pub(super) async fn wish(&mut self, name: &str, desired: Desired) -> Result<(), Trouble> {
+        let unit =
+            Unit { name: name.to_string(), desired_state: desired.to_string(), ..Unit::default() };
+        self.put(&format!("/units/{}", escape(name)), &unit).await
+    }
+
+    /// False: it was not there.
+    pub(super) async fn destroy(&mut self, name: &str) -> Result<bool, Trouble> {
+        let path = format!("{ROOT}/units/{}", escape(name));
+        let reply = self.connection.ask("DELETE", &path, None).await?;
+        match reply.status {
+            404 => Ok(false),
+            200..300 => Ok(true),
+            _ => Err(refusal(&reply)),
+        }
+    }
+
+    pub(super) async fn drain(&mut self, id: &str, draining: bool) -> Result<(), Trouble> {
+        let method = if draining { "PUT" } else { "DELETE" };
+        let path = format!("{ROOT}/drain/{}", escape(id));
+        let reply = self.connection.ask(method, &path, None).await?;
+        if (200..300).contains(&reply.status) { Ok(()) } else { Err(refusal(&reply)) }
+    }
+}

@@ -1,0 +1,179 @@
+//! From an argument to a unit in the cluster: one that is there already, a file, an
+//! instance of a template that is there, or of a template's file; in this order.
+
+use super::session::{Session, say, warn};
+use super::trouble::Trouble;
+use super::waiting::{self, Patience};
+use crate::desired::Desired;
+use crate::native_unit;
+use crate::requirement::{Requirement, unknown_keys};
+use crate::unit_file::UnitFile;
+use crate::unit_name::{UnitName, mangle};
+use crate::wire::Unit;
+use std::path::{Path, PathBuf};
+
+/// What `--replace` may replace, by command.
+pub(super) fn replaceable(command: &str) -> &'static [&'static str] {
+    match command {
+        "submit" => &["inactive"],
+        "load" => &["inactive", "loaded"],
+        _ => &["inactive", "loaded", "launched"],
+    }
+}
+
+/// One argument: its unit is in the cluster afterwards. The name of the unit.
+pub(super) async fn ensure(
+    session: &mut Session,
+    argument: &str,
+    replace: bool,
+    command: &str,
+    patience: Patience,
+) -> Result<String, Trouble> {
+    let name = name_of(argument);
+    let name = UnitName::new(&name)
+        .map_err(|error| Trouble::new(format!("Error creating units: {argument}: {error}")))?;
+    if let Some(there) = session.client.unit(name.as_str()).await? {
+        let put = replaced(session, argument, &name, &there, replace, command).await?;
+        if put {
+            settle(session, &name, patience).await?;
+        }
+        return Ok(name.to_string());
+    }
+    let file = match from_disk(argument, &name)? {
+        Some((_, file)) => file,
+        None => from_template(session, argument, &name).await?,
+    };
+    check(&name, &file)?;
+    session
+        .client
+        .create(name.as_str(), &file.options, None)
+        .await
+        .map_err(|trouble| Trouble::new(format!("Error creating units: {}", trouble.message)))?;
+    settle(session, &name, patience).await?;
+    Ok(name.to_string())
+}
+
+/// The unit's name that an argument means; a native file's own type is its suffix.
+pub(super) fn name_of(argument: &str) -> String {
+    let base = argument.rsplit('/').next().unwrap_or(argument);
+    match native_unit::stem(base) {
+        Some(stem) => {
+            let text = std::fs::read_to_string(argument).unwrap_or_default();
+            format!("{stem}.{}", native_unit::suffix(&text))
+        }
+        None => mangle(argument),
+    }
+}
+
+async fn settle(session: &mut Session, name: &UnitName, patience: Patience) -> Result<(), Trouble> {
+    let patience = if patience == Patience::None { Patience::Endless } else { patience };
+    let unit = session.client.unit(name.as_str()).await?;
+    if unit.as_ref().is_some_and(super::session::is_global) {
+        say(&format!("Unit {name} inactive"));
+        return Ok(());
+    }
+    waiting::arrive(session, name.as_str(), Desired::Inactive, patience, false).await?;
+    say(&format!("Unit {name} inactive"));
+    Ok(())
+}
+
+/// It is there: true when another file was put in its place.
+async fn replaced(
+    session: &mut Session,
+    argument: &str,
+    name: &UnitName,
+    there: &Unit,
+    replace: bool,
+    command: &str,
+) -> Result<bool, Trouble> {
+    let Some((path, file)) = from_disk(argument, name)? else { return Ok(false) };
+    let stored = UnitFile { options: there.options.clone() };
+    let same = stored.hash() == file.hash();
+    if !replace {
+        if !same {
+            warn(&format!(
+                "WARNING: Unit {name} in registry differs from local unit file {}. Add --replace \
+                 to override.",
+                path.display()
+            ));
+        }
+        return Ok(false);
+    }
+    if same {
+        say(&format!("Found same Unit({name}) in Registry, nothing to do"));
+        return Ok(false);
+    }
+    if !replaceable(command).contains(&there.desired_state.as_str()) {
+        let state = &there.desired_state;
+        return Err(Trouble::new(format!(
+            "Warning: can not replace Unit({name}) in state '{state}', use the appropriate command"
+        )));
+    }
+    check(name, &file)?;
+    session.client.create(name.as_str(), &file.options, None).await?;
+    Ok(true)
+}
+
+/// The file at the argument's place, or its template's beside it; with the path.
+fn from_disk(argument: &str, name: &UnitName) -> Result<Option<(PathBuf, UnitFile)>, Trouble> {
+    let given = Path::new(argument);
+    let folder = given.parent().unwrap_or(Path::new(""));
+    let base = given.file_name().and_then(|base| base.to_str()).unwrap_or_default();
+    let mut candidates = vec![folder.join(name.as_str())];
+    if native_unit::stem(base).is_some() {
+        candidates.insert(0, given.to_path_buf());
+    }
+    if let Some(template) = name.template() {
+        candidates.push(folder.join(template.as_str()));
+    }
+    for path in candidates {
+        if path.is_file() {
+            let file = read(&path)?;
+            return Ok(Some((path, file)));
+        }
+    }
+    Ok(None)
+}
+
+/// A file, of either kind.
+pub(super) fn read(path: &Path) -> Result<UnitFile, Trouble> {
+    let place = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Trouble::new(format!("Error creating units: {place}: {error}")))?;
+    let base = path.file_name().and_then(|base| base.to_str()).unwrap_or_default();
+    let told = |words: String| Trouble::new(format!("Error creating units: {place}: {words}"));
+    match native_unit::stem(base) {
+        Some(_) => native_unit::read(&place.to_string(), &text).map_err(told),
+        None => UnitFile::parse(&text).map_err(|error| told(error.to_string())),
+    }
+}
+
+async fn from_template(
+    session: &mut Session,
+    argument: &str,
+    name: &UnitName,
+) -> Result<UnitFile, Trouble> {
+    let Some(template) = name.template() else {
+        return Err(Trouble::new(format!(
+            "Error creating units: unable to find Unit({name}) in Registry or on filesystem \
+             ({argument})"
+        )));
+    };
+    match session.client.unit(template.as_str()).await? {
+        Some(unit) => Ok(UnitFile { options: unit.options }),
+        None => Err(Trouble::new(format!(
+            "Error creating units: unable to find template Unit({template}) in Registry or on \
+             filesystem"
+        ))),
+    }
+}
+
+/// The server's own rules, before it is asked.
+pub(super) fn check(name: &UnitName, file: &UnitFile) -> Result<(), Trouble> {
+    for key in unknown_keys(file) {
+        warn(&format!("{name}: unrecognized requirement in [X-Fleet] section: \"{key}\""));
+    }
+    let told = |words: String| Trouble::new(format!("Error creating units: {name}: {words}"));
+    file.check().map_err(|error| told(error.to_string()))?;
+    Requirement::of(file, None).check().map_err(|error| told(error.to_string()))
+}

@@ -1,0 +1,63 @@
+//! cat, why, drain, undrain: one thing looked at, or one switch of a machine.
+
+use super::arguments::Machines;
+use super::bring_down::name_of;
+use super::session::{Session, say, say_json, write};
+use super::trouble::Trouble;
+use super::waiting::told_reasons;
+use crate::native_unit;
+use crate::unit_file::UnitFile;
+
+pub(super) async fn cat(session: &mut Session, unit: &str) -> Result<u8, Trouble> {
+    let name = name_of(unit);
+    let Some(unit) = session.client.unit(&name).await? else {
+        return Err(Trouble::new(format!("Unit {name} not found")));
+    };
+    if session.globals.json {
+        say_json(&unit);
+        return Ok(0);
+    }
+    let file = UnitFile { options: unit.options };
+    write(&native_unit::text(&file).unwrap_or_else(|| file.text()));
+    Ok(0)
+}
+
+pub(super) async fn why(session: &mut Session, unit: &str) -> Result<u8, Trouble> {
+    let name = name_of(unit);
+    let Some(why) = session.client.why(&name).await? else {
+        return Err(Trouble::new(format!("Unit {name} does not exist.")));
+    };
+    if session.globals.json {
+        say_json(&why);
+    } else {
+        say(&format!("{name}: {}", told_reasons(&why)));
+    }
+    Ok(u8::from(why.unplaceable))
+}
+
+pub(super) async fn drain(
+    session: &mut Session,
+    what: &Machines,
+    draining: bool,
+) -> Result<u8, Trouble> {
+    for named in &what.machines {
+        let id = machine(session, named).await?;
+        session.client.drain(&id, draining).await?;
+        let word = if draining { "drains" } else { "takes units again" };
+        say(&format!("Machine {id} {word}"));
+    }
+    Ok(0)
+}
+
+/// The id that begins so, if it is one.
+pub(super) async fn machine(session: &mut Session, named: &str) -> Result<String, Trouble> {
+    let machines = session.machines().await?;
+    let mut found = machines.iter().map(|machine| &machine.id).filter(|id| id.starts_with(named));
+    match (found.next(), found.next()) {
+        (Some(id), None) => Ok(id.clone()),
+        (None, _) => Err(Trouble::new(format!("Machine {named} does not exist"))),
+        (Some(_), Some(_)) => {
+            Err(Trouble::new(format!("found more than one machine: {named} is ambiguous")))
+        }
+    }
+}

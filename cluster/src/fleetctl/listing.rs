@@ -1,0 +1,180 @@
+//! list-units, list-unit-files, list-machines: tables with the columns fleetctl had.
+
+use super::arguments::{List, ListUnits};
+use super::session::{Session, is_global, legend, say_json, short, warn, write};
+use super::table;
+use super::trouble::Trouble;
+use crate::requirement::Requirement;
+use crate::unit_file::UnitFile;
+use crate::unit_name::UnitName;
+use crate::wire::{Machine, Unit, UnitState};
+
+/// Characters of a hash that are shown.
+const SHORT_HASH: usize = 7;
+
+const UNITS: [&str; 6] = ["unit", "load", "active", "sub", "machine", "hash"];
+const UNIT_FILES: [&str; 9] =
+    ["unit", "global", "dstate", "target", "tmachine", "state", "hash", "desc", "reason"];
+const MACHINES: [&str; 4] = ["machine", "ip", "metadata", "draining"];
+
+/// The columns that are asked for.
+fn columns(list: &List, default: &str, known: &[&str]) -> Result<Vec<String>, Trouble> {
+    let text = list.fields.as_deref().unwrap_or(default);
+    if text.is_empty() {
+        return Err(Trouble::new("Must define output format"));
+    }
+    let columns: Vec<String> = text.split(',').map(str::to_string).collect();
+    match columns.iter().find(|column| !known.contains(&column.as_str())) {
+        Some(unknown) => Err(Trouble::new(format!("Invalid key in output format: \"{unknown}\""))),
+        None => Ok(columns),
+    }
+}
+
+fn show(list: &List, columns: &[String], rows: Vec<Vec<String>>) -> String {
+    let head = columns.iter().map(|column| column.to_uppercase()).collect();
+    let head = if list.no_legend { Vec::new() } else { vec![head] };
+    table::text(&head.into_iter().chain(rows).collect::<Vec<_>>())
+}
+
+fn dash(text: &str) -> String {
+    if text.is_empty() { "-".to_string() } else { text.to_string() }
+}
+
+fn hash(hash: &str, full: bool) -> String {
+    let cut = if full { hash.len() } else { SHORT_HASH };
+    dash(&hash.chars().take(cut).collect::<String>())
+}
+
+/// A machine as the tables show it.
+fn place(id: &str, machines: &[Machine], full: bool) -> String {
+    if id.is_empty() {
+        return "-".to_string();
+    }
+    match machines.iter().find(|machine| machine.id == id) {
+        Some(machine) => legend(id, &machine.primary_ip, full),
+        None if full => id.to_string(),
+        None => short(id),
+    }
+}
+
+pub(super) async fn units(session: &mut Session, what: &ListUnits) -> Result<u8, Trouble> {
+    let columns = columns(&what.list, "unit,machine,active,sub", &UNITS)?;
+    if what.watch {
+        return super::live::watch_units(session, &what.list, &columns).await;
+    }
+    if session.globals.json {
+        say_json(&session.client.states().await?);
+        return Ok(0);
+    }
+    let text = units_table(session, &what.list, &columns).await?;
+    write(&text);
+    Ok(0)
+}
+
+/// The table of `list-units`.
+pub(super) async fn units_table(
+    session: &mut Session,
+    list: &List,
+    columns: &[String],
+) -> Result<String, Trouble> {
+    let mut states = session.client.states().await?;
+    states.sort_by(|a, b| (&a.name, &a.machine_id).cmp(&(&b.name, &b.machine_id)));
+    let mut machines: &[Machine] = &[];
+    if states.iter().any(|state| !state.machine_id.is_empty()) {
+        machines = session.machines().await?;
+    }
+    let cell = |state: &UnitState, column: &str| match column {
+        "unit" => state.name.clone(),
+        "load" => dash(&state.systemd_load_state),
+        "active" => dash(&state.systemd_active_state),
+        "sub" => dash(&state.systemd_sub_state),
+        "machine" => place(&state.machine_id, machines, list.full),
+        _ => hash(&state.hash, list.full),
+    };
+    let row = |state: &UnitState| columns.iter().map(|column| cell(state, column)).collect();
+    Ok(show(list, columns, states.iter().map(row).collect()))
+}
+
+pub(super) async fn unit_files(session: &mut Session, what: &List) -> Result<u8, Trouble> {
+    let columns = columns(what, "unit,hash,dstate,state,target", &UNIT_FILES)?;
+    let mut units = session.client.units().await?;
+    if session.globals.json {
+        say_json(&units);
+        return Ok(0);
+    }
+    units.sort_by(|a, b| a.name.cmp(&b.name));
+    if columns.iter().any(|column| column == "tmachine") {
+        warn("WARNING: The field tmachine is deprecated, use target instead.");
+    }
+    let reasons = reasons(session, &columns, &units).await?;
+    let mut machines: &[Machine] = &[];
+    if units.iter().any(|unit| !unit.machine_id.is_empty()) {
+        machines = session.machines().await?;
+    }
+    let cell = |unit: &Unit, reason: &str, column: &str| match column {
+        "unit" => unit.name.clone(),
+        "global" => global_of(unit).to_string(),
+        "dstate" => dash(&unit.desired_state),
+        "state" => dash(&unit.current_state),
+        "target" | "tmachine" if global_of(unit) => "global".to_string(),
+        "target" | "tmachine" => place(&unit.machine_id, machines, what.full),
+        "hash" => hash(&UnitFile { options: unit.options.clone() }.hash(), what.full),
+        "reason" => dash(reason),
+        _ => {
+            let file = UnitFile { options: unit.options.clone() };
+            let description = file.values("Unit", "Description").last().map(str::to_string);
+            dash(&description.unwrap_or_default())
+        }
+    };
+    let row = |(unit, reason): (&Unit, &String)| {
+        columns.iter().map(|column| cell(unit, reason, column)).collect()
+    };
+    write(&show(what, &columns, units.iter().zip(&reasons).map(row).collect()));
+    Ok(0)
+}
+
+fn global_of(unit: &Unit) -> bool {
+    let file = UnitFile { options: unit.options.clone() };
+    is_global(unit) && Requirement::of(&file, UnitName::new(&unit.name).ok().as_ref()).global
+}
+
+/// Why units that are wished are nowhere; asked only where the column is wanted.
+async fn reasons(
+    session: &mut Session,
+    columns: &[String],
+    units: &[Unit],
+) -> Result<Vec<String>, Trouble> {
+    let wanted = columns.iter().any(|column| column == "reason");
+    let mut reasons = Vec::new();
+    for unit in units {
+        let nowhere = unit.machine_id.is_empty() && unit.desired_state != "inactive";
+        let why = match wanted && nowhere && !is_global(unit) {
+            true => session.client.why(&unit.name).await?,
+            false => None,
+        };
+        reasons.push(why.map(|why| why.text).unwrap_or_default());
+    }
+    Ok(reasons)
+}
+
+pub(super) async fn machines(session: &mut Session, what: &List) -> Result<u8, Trouble> {
+    let columns = columns(what, "machine,ip,metadata", &MACHINES)?;
+    let machines = session.client.machines().await?;
+    if session.globals.json {
+        say_json(&machines);
+        return Ok(0);
+    }
+    let cell = |machine: &Machine, column: &str| match column {
+        "machine" if what.full => machine.id.clone(),
+        "machine" => short(&machine.id),
+        "ip" => dash(&machine.primary_ip),
+        "draining" => machine.draining.to_string(),
+        _ => {
+            let pairs = machine.metadata.iter().map(|(key, value)| format!("{key}={value}"));
+            dash(&pairs.collect::<Vec<_>>().join(","))
+        }
+    };
+    let row = |machine: &Machine| columns.iter().map(|column| cell(machine, column)).collect();
+    write(&show(what, &columns, machines.iter().map(row).collect()));
+    Ok(0)
+}

@@ -1,0 +1,152 @@
+//! events, logs, list-units --watch: what goes on until somebody ends it.
+
+use super::arguments::{List, Logs};
+use super::bring_down::name_of;
+use super::session::{Session, say, warn, write};
+use super::trouble::Trouble;
+use crate::api::request::escape;
+use crate::wire::{ErrorEntity, Event};
+use http_body_util::BodyExt;
+use hyper::Response;
+use hyper::body::Incoming;
+use std::io::IsTerminal;
+
+/// Bytes an event may have before it is no event.
+const LARGEST_EVENT: usize = 16 * 1024 * 1024;
+/// Puts the cursor up and clears the screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// The events of a stream, batch by batch.
+struct Stream {
+    response: Response<Incoming>,
+    held: Vec<u8>,
+}
+
+impl Stream {
+    async fn open(session: &mut Session) -> Result<Stream, Trouble> {
+        // A connection of its own: the stream never gives it back.
+        let mut connection = super::connection::Connection::new(&session.globals)?;
+        let response = connection.send("GET", "/fleet/v1/events", None).await?;
+        if response.status() != 200 {
+            return Err(refusal(response).await);
+        }
+        Ok(Stream { response, held: Vec::new() })
+    }
+
+    /// `None`: the server has ended it.
+    async fn next(&mut self) -> Result<Option<Vec<Event>>, Trouble> {
+        loop {
+            if let Some(end) = self.held.windows(2).position(|pair| pair == b"\n\n") {
+                let message: Vec<u8> = self.held.drain(..end + 2).collect();
+                let text = String::from_utf8_lossy(&message);
+                let data = text.lines().find_map(|line| line.strip_prefix("data:"));
+                if let Some(events) = data.and_then(|data| serde_json::from_str(data).ok()) {
+                    return Ok(Some(events));
+                }
+                continue;
+            }
+            match self.response.body_mut().frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(Trouble::new(format!("the stream ended: {error}"))),
+                Some(Ok(frame)) => self.held.extend(frame.data_ref().into_iter().flatten()),
+            }
+            if self.held.len() > LARGEST_EVENT {
+                return Err(Trouble::new("the server's stream is none of events"));
+            }
+        }
+    }
+}
+
+async fn refusal(response: Response<Incoming>) -> Trouble {
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+    let entity = body.ok().and_then(|body| serde_json::from_slice::<ErrorEntity>(&body).ok());
+    let message = entity.map(|entity| entity.error.message).unwrap_or_default();
+    Trouble::new(format!("googleapi: Error {status}: {message}"))
+}
+
+pub(super) async fn events(session: &mut Session) -> Result<u8, Trouble> {
+    let mut stream = Stream::open(session).await?;
+    while let Some(batch) = stream.next().await? {
+        for event in batch {
+            match session.globals.json {
+                true => super::session::say_json(&event),
+                false => say(&line(&event)),
+            }
+        }
+    }
+    Err(Trouble::new("the server has ended the stream"))
+}
+
+fn line(event: &Event) -> String {
+    let gone = if event.gone { "gone" } else { "" };
+    let words = [&event.kind, &event.name, &event.machine_id, gone, &event.text];
+    let said = words.iter().filter(|word| !word.is_empty());
+    let said: Vec<&str> = said.map(|word| word.as_ref()).collect();
+    format!("{} {}", event.revision, said.join(" "))
+}
+
+pub(super) async fn watch_units(
+    session: &mut Session,
+    list: &List,
+    columns: &[String],
+) -> Result<u8, Trouble> {
+    let terminal = std::io::stdout().is_terminal();
+    let mut stream = Stream::open(session).await?;
+    let mut shown = String::new();
+    while stream.next().await?.is_some() {
+        session.look_again();
+        let text = super::listing::units_table(session, list, columns).await?;
+        if text != shown {
+            write(&if terminal { format!("{CLEAR}{text}") } else { format!("{text}\n") });
+            shown = text;
+        }
+    }
+    Err(Trouble::new("the server has ended the stream"))
+}
+
+pub(super) async fn logs(session: &mut Session, what: &Logs) -> Result<u8, Trouble> {
+    let name = name_of(&what.unit);
+    let machine = match &what.machine {
+        Some(named) => Some(super::inspection::machine(session, named).await?),
+        None => None,
+    };
+    let mut path = format!("/fleet/v1/logs/{}?lines={}", escape(&name), what.lines);
+    if what.follow {
+        path.push_str("&follow=true");
+    }
+    if let Some(id) = &machine {
+        path.push_str(&format!("&machineID={}", escape(id)));
+    }
+    let mut connection = super::connection::Connection::new(&session.globals)?;
+    let mut response = connection.send("GET", &path, None).await?;
+    match response.status().as_u16() {
+        200 => {
+            use std::io::Write;
+            while let Some(Ok(frame)) = response.body_mut().frame().await {
+                let data: &[u8] = frame.data_ref().map_or(&[], |data| data);
+                let mut out = std::io::stdout().lock();
+                if out.write_all(data).and_then(|()| out.flush()).is_err() {
+                    return Ok(0);
+                }
+            }
+            Ok(0)
+        }
+        // The machine can not be asked: say why, and go there.
+        409 | 503 => {
+            let trouble = refusal(response).await;
+            let unit = session.client.unit(&name).await?;
+            let on = machine.or_else(|| unit.map(|unit| unit.machine_id));
+            let Some(id) = on.filter(|id| !id.is_empty()) else { return Err(trouble) };
+            warn(&format!("{}; asking by ssh", trouble.message));
+            let lines = what.lines.to_string();
+            let mut words = vec!["journalctl", "--unit", &name, "--no-pager", "-n", &lines];
+            if what.follow {
+                words.push("-f");
+            }
+            super::remote::run_on(session, &id, &words, what.ssh.ssh_port).await
+        }
+        404 => Err(Trouble::new(format!("Unit {name} does not exist."))),
+        _ => Err(refusal(response).await),
+    }
+}

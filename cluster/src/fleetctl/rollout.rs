@@ -1,0 +1,137 @@
+//! rollout: puts a new file in the place of a unit, of all instances of a template, or of
+//! a global unit; a few at a time, each waited for until it is active again. The first
+//! that does not come up ends it, and what was replaced gets its old file back.
+
+use super::arguments::Rollout;
+use super::creation::{check, name_of, read};
+use super::session::{Session, is_global, say, warn};
+use super::trouble::Trouble;
+use crate::desired::Desired;
+use crate::unit_file::{UnitFile, UnitOption};
+use crate::unit_name::UnitName;
+use crate::wire::Unit;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const LOOK: Duration = Duration::from_millis(100);
+
+/// One unit, as it was.
+struct Old {
+    name: String,
+    options: Vec<UnitOption>,
+    desired: Desired,
+}
+
+pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8, Trouble> {
+    let argument = what.file.to_string_lossy().into_owned();
+    let name = UnitName::new(&name_of(&argument))
+        .map_err(|error| Trouble::new(format!("{argument}: {error}")))?;
+    let file = read(&what.file)?;
+    check(&name, &file)?;
+    let targets = targets(session, &name, &file).await?;
+    if targets.is_empty() {
+        say(&format!("Nothing to do: no unit of {name} has another file"));
+        return Ok(0);
+    }
+    let patience = Duration::try_from_secs_f64(what.timeout).unwrap_or(Duration::from_secs(60));
+    let mut done: Vec<Old> = Vec::new();
+    for batch in targets.chunks(what.batch.max(1)) {
+        for unit in batch {
+            let desired = unit.desired_state.parse().unwrap_or_default();
+            let old = Old { name: unit.name.clone(), options: unit.options.clone(), desired };
+            done.push(old);
+            say(&format!("Replacing {}", unit.name));
+            if let Err(trouble) =
+                session.client.create(&unit.name, &file.options, Some(desired)).await
+            {
+                return undo(session, what, &done, trouble).await;
+            }
+        }
+        for unit in batch.iter().filter(|unit| unit.desired_state == "launched") {
+            if let Err(trouble) = wait(session, &unit.name, &file.hash(), patience).await {
+                return undo(session, what, &done, trouble).await;
+            }
+            say(&format!("Unit {} runs the new file", unit.name));
+        }
+    }
+    say(&format!("Rolled out {} units", done.len()));
+    Ok(0)
+}
+
+/// Units whose file is another; a template stands for its instances and comes last.
+async fn targets(
+    session: &mut Session,
+    name: &UnitName,
+    file: &UnitFile,
+) -> Result<Vec<Unit>, Trouble> {
+    let units = session.client.units().await?;
+    let is_one = |unit: &Unit| {
+        let own = UnitName::new(&unit.name).ok();
+        let instance = own.and_then(|own| own.template()).is_some_and(|of| of == *name);
+        unit.name == name.as_str() || (name.is_template() && instance)
+    };
+    let differs = |unit: &Unit| UnitFile { options: unit.options.clone() }.hash() != file.hash();
+    let found: Vec<Unit> = units.into_iter().filter(is_one).collect();
+    if found.is_empty() {
+        return Err(Trouble::new(format!("Unit {name} does not exist: start it first")));
+    }
+    let mut targets: Vec<Unit> = found.into_iter().filter(differs).collect();
+    targets.sort_by_key(|unit| (unit.name == name.as_str(), unit.name.clone()));
+    Ok(targets)
+}
+
+/// Active with that file: everywhere it runs, for a global unit.
+async fn wait(
+    session: &mut Session,
+    name: &str,
+    hash: &str,
+    patience: Duration,
+) -> Result<(), Trouble> {
+    let began = Instant::now();
+    let mut last = String::from("no machine says anything of it");
+    while began.elapsed() < patience {
+        let unit = session.client.unit(name).await?;
+        let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
+        let all = session.client.states().await?;
+        let here = |machine: &str| is_global(&unit) || machine == unit.machine_id;
+        let own = all.iter().filter(|state| state.name == name && here(&state.machine_id));
+        let own: Vec<_> = own.collect();
+        let new = own.iter().filter(|state| state.hash == hash);
+        if let Some(failed) = new.clone().find(|state| state.systemd_active_state == "failed") {
+            let (id, sub) = (&failed.machine_id, &failed.systemd_sub_state);
+            return Err(Trouble::new(format!("unit {name} failed on {id} ({sub})")));
+        }
+        let up = new.filter(|state| state.systemd_active_state == "active").count();
+        if up > 0 && up == own.len() {
+            return Ok(());
+        }
+        last = match session.client.why(name).await? {
+            Some(why) if why.unplaceable => super::waiting::told_reasons(&why),
+            _ => format!("{up} of {} run the new file", own.len()),
+        };
+        sleep(LOOK).await;
+    }
+    let seconds = patience.as_secs_f64();
+    Err(Trouble::new(format!("unit {name} is not active after {seconds} s: {last}")))
+}
+
+async fn undo(
+    session: &mut Session,
+    what: &Rollout,
+    done: &[Old],
+    trouble: Trouble,
+) -> Result<u8, Trouble> {
+    warn(&trouble.message);
+    if what.no_rollback {
+        return Err(Trouble::said());
+    }
+    for old in done.iter().rev() {
+        match session.client.create(&old.name, &old.options, Some(old.desired)).await {
+            Ok(()) => warn(&format!("Unit {} has its old file again", old.name)),
+            // The server refused the new file: the old one is still there.
+            Err(again) if again.message.contains("must provide DesiredState") => {}
+            Err(again) => warn(&format!("Unit {}: {}", old.name, again.message)),
+        }
+    }
+    Err(Trouble::said())
+}

@@ -1,0 +1,98 @@
+//! What all commands share: the client, the global flags, and how to speak.
+
+use super::arguments::Globals;
+use super::client::Client;
+use super::connection::Connection;
+use super::trouble::Trouble;
+use crate::wire::{Machine, Unit};
+use std::io::Write;
+
+/// One call of fleetctl.
+pub(super) struct Session {
+    pub(super) client: Client,
+    pub(super) globals: Globals,
+    machines: Option<Vec<Machine>>,
+}
+
+impl Session {
+    pub(super) fn open(globals: Globals) -> Result<Session, Trouble> {
+        if globals.driver != "API" {
+            let words = match globals.driver.as_str() {
+                "etcd" => "the driver etcd is gone: ask a fleetd, with --endpoint",
+                _ => "unrecognized driver",
+            };
+            return Err(Trouble::new(format!("Unable to initialize client: {words}")));
+        }
+        let client = Client { connection: Connection::new(&globals)? };
+        Ok(Session { client, globals, machines: None })
+    }
+
+    /// The machines, asked for once.
+    pub(super) async fn machines(&mut self) -> Result<&[Machine], Trouble> {
+        if self.machines.is_none() {
+            self.machines = Some(self.client.machines().await?);
+        }
+        Ok(self.machines.as_deref().unwrap_or_default())
+    }
+
+    /// Forgets the machines, for a command that looks again.
+    pub(super) fn look_again(&mut self) {
+        self.machines = None;
+    }
+
+    /// ` on 282f949f.../10.0.0.1`, or nothing.
+    pub(super) async fn whereabouts(&mut self, unit: &Unit) -> String {
+        if unit.machine_id.is_empty() {
+            return String::new();
+        }
+        let id = unit.machine_id.clone();
+        let machines = self.machines().await.unwrap_or_default();
+        let known = machines.iter().find(|machine| machine.id == id);
+        let legend = match known {
+            Some(machine) => legend(&machine.id, &machine.primary_ip, false),
+            None => short(&id),
+        };
+        format!(" on {legend}")
+    }
+}
+
+/// A global unit: the API says nothing of how far it has come.
+pub(super) fn is_global(unit: &Unit) -> bool {
+    unit.current_state.is_empty()
+}
+
+/// `282f949f...`
+pub(super) fn short(id: &str) -> String {
+    let cut: String = id.chars().take(crate::machine::SHORT).collect();
+    format!("{cut}...")
+}
+
+/// `282f949f.../10.0.0.1`; without an address only the id.
+pub(super) fn legend(id: &str, ip: &str, full: bool) -> String {
+    let id = if full { id.to_string() } else { short(id) };
+    if ip.is_empty() { id } else { format!("{id}/{ip}") }
+}
+
+/// A line on stdout. Who closed it does not want to hear more.
+pub(super) fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+/// Text on stdout, as it is.
+pub(super) fn write(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}
+
+/// A line on stderr.
+pub(super) fn warn(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// One JSON value on stdout.
+pub(super) fn say_json<T: serde::Serialize>(value: &T) {
+    say(&serde_json::to_string(value).unwrap_or_default());
+}

@@ -1,0 +1,222 @@
+//! The system's ssh, as fleetctl calls it: keys, agents and known hosts are its business,
+//! by the files and options that people have set for it.
+
+use super::arguments::Globals;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use tokio::net::UnixStream;
+
+/// How one host is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SshOptions {
+    host: String,
+    port: u16,
+    user: String,
+    jump: Option<Box<SshOptions>>,
+    known_hosts: PathBuf,
+    strict: bool,
+    timeout: u64,
+    forward_agent: bool,
+    terminal: bool,
+}
+
+impl SshOptions {
+    /// `HOST[:PORT]`
+    pub(super) fn to(globals: &Globals, target: &str) -> SshOptions {
+        let split = target.rsplit_once(':').filter(|(host, _)| !host.contains(':'));
+        let (host, port) = match split.and_then(|(host, port)| Some((host, port.parse().ok()?))) {
+            Some((host, port)) => (host.to_string(), port),
+            None => (target.trim_matches(['[', ']']).to_string(), 22),
+        };
+        let known = globals.known_hosts_file.strip_prefix("~/").map(|rest| {
+            let home = std::env::var_os("HOME").unwrap_or_default();
+            PathBuf::from(home).join(rest)
+        });
+        SshOptions {
+            host,
+            port,
+            user: globals.ssh_username.clone(),
+            jump: None,
+            known_hosts: known.unwrap_or_else(|| PathBuf::from(&globals.known_hosts_file)),
+            strict: globals.strict_host_key_checking,
+            // ssh takes whole seconds, and 0 as none.
+            timeout: globals.ssh_timeout.clamp(1.0, 3600.0).ceil() as u64,
+            forward_agent: false,
+            terminal: false,
+        }
+    }
+
+    /// A machine of the cluster, through the tunnel where there is one. What it says its
+    /// address is may be anything: it must not become an option of ssh, or a shell's words.
+    ///
+    /// # Errors
+    /// That is no address.
+    pub(super) fn machine(globals: &Globals, ip: &str, port: u16) -> Result<SshOptions, String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || ".:-_".contains(c);
+        if ip.starts_with('-') || !ip.chars().all(plain) {
+            return Err(format!("{ip:?} is no address"));
+        }
+        let jump = globals.tunnel.as_ref().filter(|host| !host.is_empty());
+        let jump = jump.map(|host| Box::new(SshOptions::to(globals, host)));
+        Ok(SshOptions { host: ip.to_string(), port, jump, ..SshOptions::to(globals, ip) })
+    }
+
+    pub(super) fn forwarding_agent(mut self, forward: bool) -> SshOptions {
+        self.forward_agent = forward;
+        self
+    }
+
+    /// With a terminal on the other side.
+    pub(super) fn interactive(mut self) -> SshOptions {
+        self.terminal = true;
+        self
+    }
+
+    /// The words of the call, without the command to run.
+    fn words(&self) -> Vec<String> {
+        let mut words = vec![
+            "-p".to_string(),
+            self.port.to_string(),
+            "-l".to_string(),
+            self.user.clone(),
+            "-o".to_string(),
+            format!("ConnectTimeout={}", self.timeout),
+            "-o".to_string(),
+        ];
+        match self.strict {
+            true => words.push(format!("UserKnownHostsFile={}", self.known_hosts.display())),
+            false => {
+                words.push("UserKnownHostsFile=/dev/null".to_string());
+                words.extend(
+                    ["-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR"].map(String::from),
+                );
+            }
+        }
+        if let Some(jump) = &self.jump {
+            words.extend(["-o".to_string(), format!("ProxyCommand={}", jump.passing_on())]);
+        }
+        if self.forward_agent {
+            words.push("-A".to_string());
+        }
+        if self.terminal {
+            words.push("-t".to_string());
+        }
+        words.push(self.host.clone());
+        words
+    }
+
+    /// The call that reaches what is behind this host, for a shell. (With `-J` the host between
+    /// would be looked up in the user's own known hosts, whatever is said of ours.)
+    fn passing_on(&self) -> String {
+        let mut words = self.words();
+        let host = words.pop().unwrap_or_default();
+        let words: Vec<String> = words.iter().chain([&host]).map(|word| quoted(word)).collect();
+        // ssh puts in what follows a `%`.
+        format!("ssh -W [%h]:%p {}", words.join(" ").replace('%', "%%"))
+    }
+
+    fn prepare(&self) -> Command {
+        if let Some(folder) = self.known_hosts.parent().filter(|_| self.strict) {
+            // Without the folder ssh could not keep the keys it was told to trust.
+            let _ = std::fs::create_dir_all(folder);
+        }
+        let mut command = Command::new("ssh");
+        command.args(self.words());
+        command
+    }
+
+    /// Runs a command there, or a shell without one; the other side's exit code.
+    pub(super) fn run(&self, remote: Option<&str>) -> std::io::Result<u8> {
+        let mut command = self.prepare();
+        command.args(remote);
+        exit_code(&mut command)
+    }
+
+    /// The other side's stdin and stdout as one stream. `words` stand behind the host,
+    /// unless they are options of ssh itself.
+    pub(super) fn stdio(&self, words: &[&str]) -> std::io::Result<UnixStream> {
+        let (ours, theirs) = StdStream::pair()?;
+        let mut all = self.words();
+        let host = all.pop();
+        match words {
+            ["--", remote] => all.extend(host.into_iter().chain([remote.to_string()])),
+            options => all.extend(options.iter().map(ToString::to_string).chain(host)),
+        }
+        let theirs = OwnedFd::from(theirs);
+        let mut command = Command::new("ssh");
+        command.args(all).stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs));
+        // It ends with the stream; nobody asks for its code.
+        command.spawn()?;
+        ours.set_nonblocking(true)?;
+        UnixStream::from_std(ours)
+    }
+}
+
+/// One word of a shell's line.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// As a shell tells it: 128 and the signal, for one that was killed.
+pub(super) fn exit_code(command: &mut Command) -> std::io::Result<u8> {
+    use std::os::unix::process::ExitStatusExt;
+    let status = command.status()?;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    Ok(u8::try_from(code).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::Line;
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn the_call_says_what_the_flags_say() {
+        let words = |line: &str| {
+            let line = Line::try_parse_from(line.split(' ')).unwrap();
+            SshOptions::machine(&line.globals, "10.0.0.2", 22).unwrap().words().join(" ")
+        };
+        assert_eq!(
+            words("fleetctl --known-hosts-file=/k"),
+            "-p 22 -l core -o ConnectTimeout=10 -o UserKnownHostsFile=/k 10.0.0.2"
+        );
+        assert_eq!(
+            words(
+                "fleetctl --strict-host-key-checking=false --tunnel=jump:2222 --ssh-username=ann"
+            ),
+            "-p 22 -l ann -o ConnectTimeout=10 -o UserKnownHostsFile=/dev/null -o \
+             StrictHostKeyChecking=no -o LogLevel=ERROR -o ProxyCommand=ssh -W [%h]:%p -p 2222 -l \
+             ann -o ConnectTimeout=10 -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no \
+             -o LogLevel=ERROR jump 10.0.0.2"
+        );
+        let through = words("fleetctl --known-hosts-file=/100%/it's --tunnel=jump");
+        assert!(through.contains("'UserKnownHostsFile=/100%%/it'\\''s' jump"), "{through}");
+    }
+
+    #[test]
+    fn what_a_machine_calls_its_address_is_no_option_and_no_command() {
+        let line = Line::try_parse_from(["fleetctl", "--tunnel=jump"]).unwrap();
+        let of = |ip: &str| SshOptions::machine(&line.globals, ip, 22);
+        for good in ["10.0.0.2", "fe80::1", "node-1.example"] {
+            assert!(of(good).is_ok(), "{good}");
+        }
+        for bad in ["-oProxyCommand=id", "a;id", "a b", "$(id)", "a%h", "a@b", "a\nb"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_shell_gets_words_as_they_are() {
+        assert_eq!(quoted("hello@1.service"), "hello@1.service");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("a'; rm x"), "'a'\\''; rm x'");
+        assert_eq!(quoted(""), "''");
+    }
+}

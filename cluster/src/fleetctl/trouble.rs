@@ -1,0 +1,22 @@
+//! How `fleetctl` ends badly: a code and, if it is still to be said, a sentence.
+
+/// An end that is none of success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// The exit code.
+    pub(super) code: u8,
+    /// For stderr; empty: said already.
+    pub(super) message: String,
+}
+
+impl Trouble {
+    /// Exit code 1, as fleetctl always had it.
+    pub(super) fn new(message: impl Into<String>) -> Trouble {
+        Trouble { code: 1, message: message.into() }
+    }
+
+    /// Exit code 1, and nothing more to say.
+    pub(super) fn said() -> Trouble {
+        Trouble::new("")
+    }
+}

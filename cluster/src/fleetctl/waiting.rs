@@ -1,0 +1,184 @@
+//! Waiting for units to get where they were wished: looks often at first and then every
+//! 250 ms; one attempt is 2 s of that. A unit that no machine can have is not waited for
+//! without end: once the engine has said why for a whole attempt, that is the answer. Nor is
+//! one whose file its machine can not read, or that has failed there and stays so.
+
+use super::arguments::Waiting;
+use super::session::{Session, is_global, say};
+use super::trouble::Trouble;
+use crate::desired::Desired;
+use crate::wire::{Unit, Why};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// One attempt.
+pub(super) const ATTEMPT: Duration = Duration::from_secs(2);
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long a command waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Not at all.
+    None,
+    /// So many attempts.
+    Attempts(u32),
+    /// For ever.
+    Endless,
+}
+
+impl Waiting {
+    /// `--no-block` wins.
+    pub(super) fn patience(self) -> Patience {
+        if self.no_block {
+            return Patience::None;
+        }
+        match u32::try_from(self.block_attempts) {
+            Ok(0) | Err(_) => Patience::Endless,
+            Ok(attempts) => Patience::Attempts(attempts),
+        }
+    }
+}
+
+/// Says of each unit when it got there. With no patience it says that the command was
+/// given, and global units are never waited for.
+pub(super) async fn until(
+    session: &mut Session,
+    names: &[String],
+    wished: Desired,
+    patience: Patience,
+    word: &str,
+) -> Result<(), Trouble> {
+    let mut failed = Vec::new();
+    for name in names {
+        let Some(unit) = session.client.unit(name).await? else {
+            failed.push(format!("unit {name} was destroyed meanwhile"));
+            continue;
+        };
+        if is_global(&unit) {
+            say(&format!("Triggered global unit {name} {word}"));
+        } else if patience == Patience::None {
+            say(&format!("Triggered unit {name} {word}"));
+        } else {
+            match arrive(session, name, wished, patience, word == "start").await {
+                Ok(unit) => {
+                    let place = session.whereabouts(&unit).await;
+                    say(&format!("Unit {name} {}{place}", unit.current_state));
+                }
+                Err(trouble) => failed.push(trouble.message),
+            }
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Trouble::new(failed.join("\n"))),
+    }
+}
+
+/// Waits for one unit. `running`: it must also be loaded and active by its init.
+pub(super) async fn arrive(
+    session: &mut Session,
+    name: &str,
+    wished: Desired,
+    patience: Patience,
+    running: bool,
+) -> Result<Unit, Trouble> {
+    let began = Instant::now();
+    let mut look = FIRST_LOOK;
+    let mut hopeless_since: Option<Instant> = None;
+    let mut told = false;
+    loop {
+        let unit = session.client.unit(name).await?;
+        let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
+        let there = unit.current_state == wished.as_str();
+        if there && (!running || is_running(session, name).await?) {
+            return Ok(unit);
+        }
+        let windows = u32::try_from(began.elapsed().as_millis() / ATTEMPT.as_millis());
+        let windows = windows.unwrap_or(u32::MAX);
+        if matches!(patience, Patience::Attempts(most) if windows >= most) {
+            let why = reason(session, name).await;
+            return Err(Trouble::new(format!(
+                "timed out waiting for unit {name} to report state {wished}{why}"
+            )));
+        }
+        match hopeless(session, &unit, wished, there).await? {
+            None => hopeless_since = None,
+            Some(reasons) => {
+                let since = *hopeless_since.get_or_insert_with(Instant::now);
+                if patience == Patience::Endless && since.elapsed() >= ATTEMPT {
+                    return Err(Trouble::new(format!("unit {name} {reasons}")));
+                }
+            }
+        }
+        if windows > 0 && !told && patience == Patience::Endless {
+            told = true;
+            let why = reason(session, name).await;
+            super::session::warn(&format!("waiting for unit {name} to be {wished}{why}"));
+        }
+        sleep(look).await;
+        look = (look * 2).min(LOOK);
+    }
+}
+
+/// Why waiting for it is in vain, as far as can be seen now.
+async fn hopeless(
+    session: &mut Session,
+    unit: &Unit,
+    wished: Desired,
+    there: bool,
+) -> Result<Option<String>, Trouble> {
+    if wished == Desired::Inactive {
+        return Ok(None);
+    }
+    if unit.machine_id.is_empty() {
+        let why = if there { None } else { session.client.why(&unit.name).await? };
+        let why = why.filter(|why| why.unplaceable);
+        return Ok(why.map(|why| format!("can not be placed: {}", told_reasons(&why))));
+    }
+    let Some(state) = session.client.state(&unit.name).await? else { return Ok(None) };
+    let failed = wished == Desired::Launched && state.systemd_active_state == "failed";
+    if state.systemd_load_state != "error" && !failed {
+        return Ok(None);
+    }
+    let why = session.client.why(&unit.name).await?;
+    Ok(Some(format!("has failed: {}", why.map(|why| told_reasons(&why)).unwrap_or_default())))
+}
+
+async fn is_running(session: &mut Session, name: &str) -> Result<bool, Trouble> {
+    let state = session.client.state(name).await?;
+    Ok(state.is_some_and(|state| {
+        state.systemd_active_state == "active" && state.systemd_load_state == "loaded"
+    }))
+}
+
+/// `: …`, where something is known.
+async fn reason(session: &mut Session, name: &str) -> String {
+    let why = session.client.why(name).await.ok().flatten();
+    let state = session.client.state(name).await.ok().flatten();
+    let doing =
+        state.map(|state| format!(" ({} {})", state.systemd_active_state, state.systemd_sub_state));
+    let why = why.map(|why| format!(": {}", told_reasons(&why))).unwrap_or_default();
+    format!("{why}{}", doing.unwrap_or_default())
+}
+
+/// The sentence, and each machine's reason below it.
+pub(super) fn told_reasons(why: &Why) -> String {
+    let machines = why.machines.iter().map(|(id, words)| format!("\n  {id}: {words}"));
+    format!("{}{}", why.text, machines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_block_wins_and_attempts_are_counted_from_one() {
+        let patience = |no_block, block_attempts| Waiting { no_block, block_attempts }.patience();
+        assert_eq!(patience(true, 0), Patience::None);
+        assert_eq!(patience(true, 9), Patience::None);
+        assert_eq!(patience(false, 99), Patience::Attempts(99));
+        assert_eq!(patience(false, 0), Patience::Endless);
+        assert_eq!(patience(false, -9), Patience::Endless);
+    }
+}

@@ -1,0 +1,336 @@
+//! The configuration: keys of fleet 1.0 and ours, from a file of `key = value` lines and
+//! from variables `FLEET_KEY`, which win. All that is wrong with it is told at once;
+//! what is not known is told and passed over.
+
+use crate::store::EtcdConfig;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where it is looked for when nothing else is said.
+pub const DEFAULT_FILE: &str = "/etc/fleet/fleet.conf";
+
+/// Every key, with its default.
+const KEYS: [(&str, &str); 30] = [
+    ("verbosity", "0"),
+    ("etcd_servers", "http://127.0.0.1:2379,http://127.0.0.1:4001"),
+    ("etcd_username", ""),
+    ("etcd_password", ""),
+    ("etcd_keyfile", ""),
+    ("etcd_certfile", ""),
+    ("etcd_cafile", ""),
+    ("etcd_key_prefix", "/_coreos.com/fleet/"),
+    ("etcd_request_timeout", "1.0"),
+    ("engine_reconcile_interval", "2.0"),
+    ("public_ip", ""),
+    ("metadata", ""),
+    ("agent_ttl", "30s"),
+    ("units_directory", "/run/fleet/units/"),
+    ("token_limit", "100"),
+    ("disable_engine", "false"),
+    ("listen", ""),
+    ("init_socket", "/run/groundstate/control.sock"),
+    ("machine_id_file", "/etc/machine-id"),
+    ("leave_on_stop", "true"),
+    ("reschedule_grace", "0s"),
+    ("tls_cert_file", ""),
+    ("tls_key_file", ""),
+    ("tls_client_ca_file", ""),
+    ("tls_client_crl_file", ""),
+    ("api_roles_file", ""),
+    ("advertise", ""),
+    ("source", "fleet"),
+    ("log_socket", "/run/groundstate/log.sock"),
+    ("insecure_loopback", "false"),
+];
+
+/// Keys of fleet 1.0 that mean nothing here.
+const WITHOUT_MEANING: [(&str, &str); 5] = [
+    ("systemd_user", "units are run by the init at init_socket"),
+    ("enable_grpc", "there is no gRPC between machines"),
+    ("disable_watches", "watches only wake; a periodic reading proves"),
+    ("verify_units", "signatures of units are not looked at"),
+    ("authorized_keys_file", "signatures of units are not looked at"),
+];
+
+/// As it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Tell what helps to find a fault.
+    pub debug: bool,
+    /// How etcd is reached.
+    pub etcd: EtcdConfig,
+    /// All keys stand under it.
+    pub etcd_key_prefix: String,
+    /// A fifth of the engine's lease.
+    pub engine_reconcile_interval: Duration,
+    /// Empty: found out.
+    pub public_ip: String,
+    /// What the machine says of itself.
+    pub metadata: BTreeMap<String, String>,
+    /// How long the machine may be silent.
+    pub agent_ttl: Duration,
+    /// Its parent keeps what lasts until the next boot.
+    pub units_directory: PathBuf,
+    /// Items of a page of the API.
+    pub token_limit: u16,
+    /// The machine never leads.
+    pub disable_engine: bool,
+    /// Where the API listens, besides passed sockets.
+    pub listen: String,
+    /// The local init's.
+    pub init_socket: PathBuf,
+    /// Whose content is the machine's id.
+    pub machine_id_file: PathBuf,
+    /// A stop of fleetd stops its units.
+    pub leave_on_stop: bool,
+    /// How long after its lease a silent machine keeps its units.
+    pub reschedule_grace: Duration,
+    /// TLS of the API.
+    pub tls_cert_file: Option<PathBuf>,
+    /// Its key.
+    pub tls_key_file: Option<PathBuf>,
+    /// Who signs clients.
+    pub tls_client_ca_file: Option<PathBuf>,
+    /// Whose certificates do not count any more.
+    pub tls_client_crl_file: Option<PathBuf>,
+    /// What clients may.
+    pub api_roles_file: Option<PathBuf>,
+    /// `ADDRESS:PORT` at which other machines reach the API.
+    pub advertise: Option<String>,
+    /// The name of our source at init.
+    pub source: String,
+    /// The local logger's.
+    pub log_socket: PathBuf,
+    /// TCP without TLS on loopback.
+    pub insecure_loopback: bool,
+}
+
+struct Values {
+    values: BTreeMap<&'static str, (String, String)>,
+    errors: Vec<String>,
+}
+
+impl Config {
+    /// From a file (its name and text) and the environment; with what is to be remarked.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn read(
+        file: Option<(&str, &str)>,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<(Config, Vec<String>), Vec<String>> {
+        let mut values = Values { values: BTreeMap::new(), errors: Vec::new() };
+        let mut remarks = Vec::new();
+        for (key, default) in KEYS {
+            values.values.insert(key, (default.to_string(), "default".to_string()));
+        }
+        for (at, line) in file.map_or("", |(_, text)| text).lines().enumerate() {
+            let place = format!("{}:{}", file.map_or("", |(name, _)| name), at + 1);
+            let line = line.trim();
+            if line.is_empty() || line.starts_with(['#', ';', '[']) {
+                continue;
+            }
+            match line.split_once('=') {
+                Some((key, value)) => values.set(key.trim(), unquoted(value), &place, &mut remarks),
+                None => values.errors.push(format!("{place}: {line:?} is no `key = value`")),
+            }
+        }
+        for (name, value) in environment {
+            if let Some(key) = name.strip_prefix("FLEET_") {
+                values.set(&key.to_lowercase(), value, name, &mut remarks);
+            }
+        }
+        let config = values.config();
+        if values.errors.is_empty() { Ok((config, remarks)) } else { Err(values.errors) }
+    }
+}
+
+impl Values {
+    fn set(&mut self, key: &str, value: &str, place: &str, remarks: &mut Vec<String>) {
+        if let Some((known, _)) = KEYS.iter().find(|(known, _)| *known == key) {
+            self.values.insert(known, (value.to_string(), place.to_string()));
+        } else if let Some((_, why)) = WITHOUT_MEANING.iter().find(|(known, _)| *known == key) {
+            remarks.push(format!("{place}: {key} is not looked at: {why}"));
+        } else {
+            remarks.push(format!("{place}: {key} is not known"));
+        }
+    }
+
+    fn text(&self, key: &str) -> String {
+        self.values.get(key).map_or(String::new(), |(value, _)| value.clone())
+    }
+
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        Some(self.text(key)).filter(|text| !text.is_empty()).map(PathBuf::from)
+    }
+
+    fn parsed<T: Default>(
+        &mut self,
+        key: &str,
+        what: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> T {
+        let Some((value, place)) = self.values.get(key) else { return T::default() };
+        parse(value.trim()).unwrap_or_else(|| {
+            self.errors.push(format!("{place}: {key}: {value:?} is no {what}"));
+            T::default()
+        })
+    }
+
+    fn config(&mut self) -> Config {
+        let seconds = "number of seconds above zero";
+        let duration = "duration such as 30s";
+        let yes = |text: &str| match text.to_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" | "t" => Some(true),
+            "false" | "0" | "no" | "off" | "f" | "" => Some(false),
+            _ => None,
+        };
+        let etcd = EtcdConfig {
+            endpoints: list(&self.text("etcd_servers")),
+            user: Some((self.text("etcd_username"), self.text("etcd_password")))
+                .filter(|(name, _)| !name.is_empty()),
+            ca_file: self.path("etcd_cafile"),
+            cert_file: self.path("etcd_certfile"),
+            key_file: self.path("etcd_keyfile"),
+            request_timeout: self.parsed("etcd_request_timeout", seconds, in_seconds),
+        };
+        Config {
+            debug: self.parsed("verbosity", "number", |text| text.parse::<i64>().ok()) > 0,
+            etcd,
+            etcd_key_prefix: self.text("etcd_key_prefix"),
+            engine_reconcile_interval: self.parsed(
+                "engine_reconcile_interval",
+                seconds,
+                in_seconds,
+            ),
+            public_ip: self.text("public_ip"),
+            metadata: metadata(&self.text("metadata")),
+            agent_ttl: self.parsed("agent_ttl", duration, |text| {
+                go_duration(text).filter(|ttl| *ttl >= Duration::from_secs(1))
+            }),
+            units_directory: PathBuf::from(self.text("units_directory")),
+            token_limit: self.parsed("token_limit", "number from 1 to 65535", |text| {
+                text.parse::<u16>().ok().filter(|limit| *limit > 0)
+            }),
+            disable_engine: self.parsed("disable_engine", "yes or no", yes),
+            listen: self.text("listen"),
+            init_socket: PathBuf::from(self.text("init_socket")),
+            machine_id_file: PathBuf::from(self.text("machine_id_file")),
+            leave_on_stop: self.parsed("leave_on_stop", "yes or no", yes),
+            reschedule_grace: self.parsed("reschedule_grace", duration, go_duration),
+            tls_cert_file: self.path("tls_cert_file"),
+            tls_key_file: self.path("tls_key_file"),
+            tls_client_ca_file: self.path("tls_client_ca_file"),
+            tls_client_crl_file: self.path("tls_client_crl_file"),
+            api_roles_file: self.path("api_roles_file"),
+            advertise: Some(self.text("advertise")).filter(|text| !text.is_empty()),
+            source: self.text("source"),
+            log_socket: PathBuf::from(self.text("log_socket")),
+            insecure_loopback: self.parsed("insecure_loopback", "yes or no", yes),
+        }
+    }
+}
+
+fn unquoted(value: &str) -> &str {
+    let value = value.trim();
+    let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.filter(|inner| !inner.contains('"')).unwrap_or(value)
+}
+
+/// `a,b` or `["a", "b"]`.
+fn list(text: &str) -> Vec<String> {
+    let items = text.trim_matches(['[', ']', ' ']).split(',');
+    let items = items.map(|item| item.trim_matches(['"', '\'', ' ']).to_string());
+    items.filter(|item| !item.is_empty()).collect()
+}
+
+/// `k=v,k=v`; what has no `=` is dropped, the last of a key counts.
+fn metadata(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(key, value)| (key.trim().to_string(), value.trim().to_string())).collect()
+}
+
+fn in_seconds(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.parse().ok()?;
+    (seconds > 0.0 && seconds < 1e6).then(|| Duration::from_secs_f64(seconds))
+}
+
+/// As Go writes them: `1m30s`, `500ms`, `1.5h`.
+fn go_duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut sum = 0.0;
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (value, tail) = rest.split_at_checked(number)?;
+        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at_checked(unit)?;
+        let factor = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        sum += value.parse::<f64>().ok()? * factor;
+        rest = tail;
+    }
+    (!text.is_empty() && sum < 1e9).then(|| Duration::from_secs_f64(sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Config, Vec<String>) {
+        Config::read(Some(("f.conf", text)), &BTreeMap::new()).unwrap()
+    }
+
+    #[test]
+    fn the_forms_of_fleet_are_read() {
+        let text = "# c\netcd_servers = [\"http://a:1\", \"http://b:2\"]\nmetadata=\" foo=bar, ping=pong,x,foo=z=1\"\nagent_ttl=1m30s\nverbosity=1\n";
+        let (config, remarks) = read(text);
+        assert_eq!(config.etcd.endpoints, ["http://a:1", "http://b:2"]);
+        let pairs: Vec<_> = config.metadata.into_iter().collect();
+        let pair = |key: &str, value: &str| (key.to_string(), value.to_string());
+        assert_eq!(pairs, [pair("foo", "z=1"), pair("ping", "pong")]);
+        assert_eq!(config.agent_ttl, Duration::from_secs(90));
+        assert!(config.debug && config.leave_on_stop && remarks.is_empty());
+    }
+
+    #[test]
+    fn a_variable_wins_and_what_is_unknown_is_told() {
+        let variables = [("FLEET_PUBLIC_IP", "1.2.3.4"), ("FLEET_FOO", "1"), ("HOME", "/")];
+        let variables = variables.map(|(key, value)| (key.to_string(), value.to_string()));
+        let file = ("f.conf", "public_ip=5.6.7.8\nenable_grpc=true\nbar=1\n");
+        let (config, remarks) = Config::read(Some(file), &BTreeMap::from(variables)).unwrap();
+        assert_eq!(config.public_ip, "1.2.3.4");
+        assert_eq!(remarks.len(), 3, "{remarks:?}");
+        assert!(remarks.iter().any(|remark| remark == "f.conf:3: bar is not known"));
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_with_its_place() {
+        let text = "agent_ttl=soon\nnothing\ntoken_limit=0\netcd_request_timeout=-1\n";
+        let errors = Config::read(Some(("f.conf", text)), &BTreeMap::new()).unwrap_err();
+        let at = |line: &str| errors.iter().any(|error| error.starts_with(line));
+        assert_eq!(errors.len(), 4, "{errors:?}");
+        assert!(at("f.conf:1: agent_ttl") && at("f.conf:2:") && at("f.conf:3:") && at("f.conf:4:"));
+    }
+
+    #[test]
+    fn durations_are_gos() {
+        let of = |text| go_duration(text).map(|time| time.as_millis());
+        assert_eq!(of("500ms"), Some(500));
+        assert_eq!(of("1h0.5m"), Some(3_630_000));
+        assert_eq!(of("0"), Some(0));
+        for bad in ["", "5", "s", "5 s", "-1s", "5x"] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+    }
+}

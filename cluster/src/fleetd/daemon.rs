@@ -1,0 +1,124 @@
+//! The daemon's tasks, wired to each other: who keeps the mirror, who says that the machine
+//! is there, who leads, who puts what the machine was told to its init. [`super::life`]
+//! runs them on the real machine; the simulation runs the very same.
+
+use super::identity::Identity;
+use super::init::Init;
+use super::lead::Candidate;
+use super::presence::{Presence, Sentry};
+use super::steward::{Leave, Steward};
+use crate::clock::Clock;
+use crate::key::Keys;
+use crate::mirror::Mirror;
+use crate::record::MachineRecord;
+use crate::store::Store;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// A task that goes on for ever.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What the tasks need to know.
+pub struct Wiring {
+    /// Where the cluster is kept.
+    pub store: Store,
+    /// Its keys.
+    pub keys: Keys,
+    /// The machine's time.
+    pub clock: Clock,
+    /// Which machine.
+    pub identity: Identity,
+    /// What it says of itself.
+    pub record: MachineRecord,
+    /// Its init.
+    pub init: Init,
+    /// How long the machine may be silent.
+    pub ttl: Duration,
+    /// `engine_reconcile_interval`; `None`: it never leads.
+    pub engine: Option<Duration>,
+    /// `reschedule_grace`
+    pub grace: Duration,
+    /// Operations the engine puts into one write.
+    pub room: usize,
+}
+
+/// See the head of the module.
+pub struct Daemon {
+    /// The cluster as it is known here.
+    pub mirror: Mirror,
+    /// What the machine says of itself.
+    pub record: watch::Sender<MachineRecord>,
+    /// Whether it is in the cluster.
+    pub presence: watch::Receiver<Presence>,
+    /// Why the cluster does not let it in, while it does not.
+    pub turned_away: watch::Receiver<Option<String>>,
+    /// The lease it leads by.
+    pub leads: watch::Receiver<Option<i64>>,
+    /// Something happened at init.
+    pub happened: mpsc::Sender<()>,
+    /// The units are to be stopped.
+    pub leave: mpsc::Sender<Leave>,
+}
+
+impl Daemon {
+    /// The handle, and the tasks that are to be run.
+    pub fn new(wiring: Wiring) -> (Daemon, Vec<Task>) {
+        let Wiring { store, keys, clock, identity, record, init, ttl, engine, grace, room } =
+            wiring;
+        let (mirror, follower) = Mirror::new(store, keys, clock);
+        let (record, records) = watch::channel(record);
+        let (told, presence) = watch::channel(Presence::default());
+        let (leading, leads) = watch::channel(None);
+        let (turning_away, turned_away) = watch::channel(None);
+        let mut tasks: Vec<Task> = vec![Box::pin(follower.follow())];
+        let sentry = Sentry {
+            mirror: mirror.clone(),
+            identity: identity.clone(),
+            ttl,
+            record: records,
+            presence: told,
+            turned_away: turning_away,
+        };
+        tasks.push(Box::pin(sentry.stand()));
+        if let Some(interval) = engine {
+            let candidate = Candidate {
+                mirror: mirror.clone(),
+                machine: identity.id.clone(),
+                interval,
+                grace,
+                room,
+                presence: presence.clone(),
+                leading,
+            };
+            tasks.push(Box::pin(candidate.stand()));
+        }
+        let (leave, asked) = mpsc::channel(1);
+        let (happened, happens) = mpsc::channel(1);
+        let steward = Steward::new(mirror.clone(), identity.id, init, ttl, presence.clone());
+        tasks.push(Box::pin(steward.work(asked, happens)));
+        (Daemon { mirror, record, presence, turned_away, leads, happened, leave }, tasks)
+    }
+
+    /// The leases it holds now.
+    pub fn leases(&self) -> impl Iterator<Item = i64> + use<> {
+        let leases = [self.presence.borrow().lease, *self.leads.borrow()];
+        leases.into_iter().flatten()
+    }
+}
+
+/// Has the units stopped, and waits until they are.
+pub async fn stop_units(leave: mpsc::Sender<Leave>) {
+    let (done, left) = oneshot::channel();
+    if leave.send(done).await.is_ok() {
+        let _ = left.await;
+    }
+}
+
+/// Lets leases go, so that nobody waits for their end. What does not answer in time is left.
+pub async fn let_go(mirror: &Mirror, leases: Vec<i64>, within: Duration) {
+    for lease in leases {
+        let _ = mirror.clock().within(within, mirror.store().revoke(lease)).await;
+    }
+}

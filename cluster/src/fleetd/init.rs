@@ -1,0 +1,134 @@
+//! The local init as the steward needs it: what our source holds, a new set put, how its
+//! units fare. It is spoken to by [`super::init_socket`]; the simulation answers for one.
+
+use super::init_socket::{InitFault, InitSocket};
+use groundstate_units::control::answer::{Pong, Put, Sources, Status, System, UnitStatus};
+use groundstate_units::control::request::Verb;
+use groundstate_units::control::source_set::SourceSet;
+use groundstate_units::name::Name;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Between two tries to hear what happens.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// How the units of our source fare.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// Those of our source, and those without a file that are on their way down.
+    pub units: Vec<UnitStatus>,
+    /// Our source's, when anything was put.
+    pub revision: Option<u64>,
+    /// init stops everything itself.
+    pub ending: bool,
+}
+
+/// An answer to come.
+pub type Answered<T> = Pin<Box<dyn Future<Output = Result<T, InitFault>> + Send>>;
+
+/// An init that somebody else answers for.
+pub trait DrivenInit: Send + Sync {
+    /// The revision of our source.
+    fn revision(&self) -> Answered<Option<u64>>;
+    /// Puts a set.
+    fn put(&self, set: &SourceSet) -> Answered<Put>;
+    /// How it fares.
+    fn look(&self) -> Answered<Look>;
+}
+
+/// One init and our source there; clones are the same.
+#[derive(Clone)]
+pub struct Init {
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Socket(InitSocket, Name),
+    Driven(Arc<dyn DrivenInit>),
+}
+
+impl Init {
+    /// The one at that socket.
+    pub fn at(socket: InitSocket, source: Name) -> Init {
+        Init { kind: Kind::Socket(socket, source) }
+    }
+
+    /// One that somebody else answers for.
+    pub fn driven(driven: Arc<dyn DrivenInit>) -> Init {
+        Init { kind: Kind::Driven(driven) }
+    }
+
+    /// The revision our source is at; `None`: init knows no such source.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn revision(&self) -> Result<Option<u64>, InitFault> {
+        let (socket, source) = match &self.kind {
+            Kind::Socket(socket, source) => (socket, source),
+            Kind::Driven(driven) => return driven.revision().await,
+        };
+        let list = socket.ask::<Sources>(Verb::SourceList {}).await?;
+        let ours = list.sources.into_iter().find(|one| one.source == source.as_str());
+        Ok(ours.map(|one| one.revision))
+    }
+
+    /// Puts what our source is to hold.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn put(&self, set: &SourceSet) -> Result<Put, InitFault> {
+        match &self.kind {
+            Kind::Socket(socket, source) => socket.put(source, set).await,
+            Kind::Driven(driven) => driven.put(set).await,
+        }
+    }
+
+    /// How our units fare.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn look(&self) -> Result<Look, InitFault> {
+        let (socket, source) = match &self.kind {
+            Kind::Socket(socket, source) => (socket, source),
+            Kind::Driven(driven) => return driven.look().await,
+        };
+        let status = socket.ask::<Status>(Verb::Status { targets: Vec::new() }).await?;
+        // A run whose file is gone belongs to no source any more, and is not over for that.
+        let ours = |unit: &UnitStatus| {
+            unit.source.as_deref() == Some(source.as_str())
+                || (unit.source.is_none() && unit.file.is_empty())
+        };
+        let put = status.sources.iter().find(|one| one.source == source.as_str());
+        Ok(Look {
+            revision: put.map(|one| one.revision),
+            ending: status.system == System::Stopping,
+            units: status.units.into_iter().filter(ours).collect(),
+        })
+    }
+}
+
+/// Tells that something happened, and when init is there (again).
+pub async fn listen(init: InitSocket, happened: mpsc::Sender<()>) {
+    loop {
+        let after = init.ask::<Pong>(Verb::Ping {}).await;
+        if let Ok(pong) = after
+            && let Ok(mut events) = init.events(pong.seq).await
+        {
+            let mut told = happened.try_send(());
+            while !matches!(told, Err(mpsc::error::TrySendError::Closed(()))) {
+                match events.next().await {
+                    Ok(_) => told = happened.try_send(()),
+                    Err(_) => break,
+                }
+            }
+        }
+        if happened.is_closed() {
+            return;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}

@@ -1,0 +1,263 @@
+//! The life of the daemon: its tasks begun, signals answered, and its end: SIGTERM takes
+//! the machine out of the cluster, its units stopped, unless it is only started anew.
+
+use super::config::Config;
+use super::daemon::{self, Daemon, Wiring};
+use super::identity::Identity;
+use super::init::{self, Init};
+use super::init_socket::InitSocket;
+use super::presence::Presence;
+use super::voice;
+use crate::api::listener::{self, Listener, Security};
+use crate::api::server::{ApiState, Settings};
+use crate::api::{caller::Roles, logs::Logs, tls};
+use crate::clock::Clock;
+use crate::key::Keys;
+use crate::mirror::Mirror;
+use crate::record::MachineRecord;
+use crate::store::{Fault, Store};
+use crate::transaction::MOST_OPERATIONS;
+use groundstate_units::control::answer::{Status, System, Whose};
+use groundstate_units::control::request::Verb;
+use groundstate_units::name::Name;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// For what is asked of etcd and init at the end.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+/// The oldest etcd with all that is used.
+const OLDEST_ETCD: &str = "3.4";
+
+/// How it ended.
+#[derive(Debug)]
+pub enum End {
+    /// For good.
+    Stopped,
+    /// To go on as a new image of its program, with a new configuration: nothing of the machine
+    /// was given up. The sockets that init passed.
+    Anew(Vec<OwnedFd>),
+}
+
+/// Runs until a signal ends it. `read` reads the configuration anew.
+///
+/// # Errors
+/// What keeps it from beginning.
+pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<End, String> {
+    let identity = Identity::of(&config)?;
+    let source = Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
+    let store = Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
+    let init = InitSocket::new(config.init_socket.clone());
+    let (daemon, tasks) = Daemon::new(Wiring {
+        store,
+        keys: Keys::under(&config.etcd_key_prefix),
+        clock: Clock::system(),
+        identity: identity.clone(),
+        record: identity.record(&config),
+        init: Init::at(init.clone(), source),
+        ttl: config.agent_ttl,
+        engine: (!config.disable_engine).then_some(config.engine_reconcile_interval),
+        grace: config.reschedule_grace,
+        room: MOST_OPERATIONS,
+    });
+    let mirror = daemon.mirror.clone();
+    let (stop_api, stopped) = watch::channel(false);
+    let passed = serve(&config, &identity, &mirror, daemon.turned_away.clone(), stopped).await?;
+    let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+    let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
+    let ready = tokio::spawn(tell_when_ready(mirror.clone(), daemon.presence.clone()));
+    let anew = attend(&config, &identity, &mirror, &daemon.record, read).await?;
+    ready.abort();
+    if !anew {
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    }
+    let leases = if !anew && config.leave_on_stop && !comes_back(&init).await {
+        voice::info(format_args!("leaving: the units of this machine are stopped"));
+        daemon::stop_units(daemon.leave.clone()).await;
+        tasks.iter().for_each(|task| task.abort());
+        daemon.leases().collect()
+    } else {
+        voice::info(format_args!("ending: the units of this machine go on"));
+        tasks.iter().for_each(|task| task.abort());
+        (*daemon.leads.borrow()).into_iter().collect()
+    };
+    daemon::let_go(&mirror, leases, LAST_WORDS).await;
+    listening.abort();
+    stop_api.send_replace(true);
+    Ok(if anew { End::Anew(passed) } else { End::Stopped })
+}
+
+/// Answers signals until one of them is the end; true: to go on anew.
+async fn attend(
+    config: &Config,
+    identity: &Identity,
+    mirror: &Mirror,
+    record: &watch::Sender<MachineRecord>,
+    read: impl Fn() -> Option<Config>,
+) -> Result<bool, String> {
+    let on = |kind| signal(kind).map_err(|error| format!("signals: {error}"));
+    let mut terminate = on(SignalKind::terminate())?;
+    let mut interrupt = on(SignalKind::interrupt())?;
+    let mut hangup = on(SignalKind::hangup())?;
+    let mut show = on(SignalKind::user_defined1())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(false),
+            _ = interrupt.recv() => return Ok(false),
+            _ = hangup.recv() => {
+                voice::info(format_args!("Reloading configuration"));
+                let Some(fresh) = read() else { continue };
+                voice::set_debug(fresh.debug);
+                record.send_replace(identity.record(&fresh));
+                let taken = Config {
+                    metadata: fresh.metadata.clone(),
+                    public_ip: fresh.public_ip.clone(),
+                    advertise: fresh.advertise.clone(),
+                    debug: fresh.debug,
+                    ..config.clone()
+                };
+                if taken == fresh {
+                    continue;
+                }
+                match could_begin(&fresh) {
+                    Ok(()) => return Ok(true),
+                    Err(why) => voice::error(format_args!("all else stays as it was: {why}")),
+                }
+            }
+            _ = show.recv() => {
+                let picture = mirror.picture();
+                let scheduled = picture.schedules.get(&identity.id);
+                let units: Vec<String> =
+                    scheduled.into_iter().flat_map(|of| of.keys().map(ToString::to_string)).collect();
+                let line = serde_json::json!({
+                    "machine": identity.id.as_str(),
+                    "revision": picture.revision,
+                    "leader": picture.leader.as_ref().map(|kept| kept.record.machine.to_string()),
+                    "units": units,
+                    "healthy": mirror.health().borrow().fault.is_none(),
+                });
+                use std::io::Write;
+                let _ = writeln!(std::io::stdout().lock(), "{line}");
+            }
+        }
+    }
+}
+
+/// A new image would not fail at once with it.
+///
+/// # Errors
+/// What is in the way.
+fn could_begin(config: &Config) -> Result<(), String> {
+    Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
+    Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
+    let (security, _) = security(config)?;
+    for place in listener::places(&config.listen)? {
+        security.permits(&place)?;
+    }
+    Ok(())
+}
+
+/// What TCP needs, and what we show as a client of other machines.
+///
+/// # Errors
+/// A file that can not be read, or says what means nothing.
+fn security(config: &Config) -> Result<(Security, Option<Arc<rustls::ClientConfig>>), String> {
+    let server = match (&config.tls_cert_file, &config.tls_key_file, &config.tls_client_ca_file) {
+        (Some(cert), Some(key), Some(client_ca)) => Some(tls::ServerFiles {
+            cert: cert.clone(),
+            key: key.clone(),
+            client_ca: client_ca.clone(),
+            client_crl: config.tls_client_crl_file.clone(),
+        }),
+        _ => None,
+    };
+    let roles = match &config.api_roles_file {
+        Some(path) => {
+            let shown = path.display().to_string();
+            let text =
+                std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
+            Roles::parse(&shown, &text)?
+        }
+        None => Roles::default(),
+    };
+    let client = match &server {
+        Some(files) => {
+            let own = Some((files.cert.clone(), files.key.clone()));
+            let files = tls::ClientFiles { ca: Some(files.client_ca.clone()), own };
+            Some(tls::client(&files)?)
+        }
+        None => None,
+    };
+    let insecure_loopback_only = config.insecure_loopback;
+    Ok((Security { tls: server, roles: Arc::new(roles), insecure_loopback_only }, client))
+}
+
+/// Opens the API at every place.
+async fn serve(
+    config: &Config,
+    identity: &Identity,
+    mirror: &Mirror,
+    turned_away: watch::Receiver<Option<String>>,
+    stopped: watch::Receiver<bool>,
+) -> Result<Vec<OwnedFd>, String> {
+    let (security, client) = security(config)?;
+    let logs =
+        Logs { machine: identity.id.clone(), socket: config.log_socket.clone(), tls: client };
+    let settings = Settings {
+        token_limit: config.token_limit,
+        logs: Some(logs),
+        turned_away: Some(turned_away),
+        ..Settings::default()
+    };
+    let state = ApiState::new(mirror.clone(), settings);
+    let (mut listeners, passed) = Listener::passed(&security)?;
+    for place in listener::places(&config.listen)? {
+        listeners.push(Listener::bind(&place, &security).await?);
+    }
+    if listeners.is_empty() {
+        voice::info(format_args!("no API: `listen` is empty and no socket was passed"));
+    }
+    for listener in listeners {
+        tokio::spawn(listener.serve(state.clone(), stopped.clone()));
+    }
+    Ok(passed)
+}
+
+async fn tell_when_ready(mirror: Mirror, mut presence: watch::Receiver<Presence>) {
+    if presence.wait_for(|told| told.lease.is_some()).await.is_err() {
+        return;
+    }
+    match mirror.store().version().await {
+        Ok(Some(version)) if is_older(&version) => voice::info(format_args!(
+            "etcd is {version}; {OLDEST_ETCD} is the oldest that is supported"
+        )),
+        Ok(Some(version)) if version.starts_with("3.4.") => voice::info(format_args!(
+            "etcd is {version}: it works, and its own makers support newer ones only"
+        )),
+        Ok(_) | Err(Fault::Unavailable(_) | Fault::Unknown(_)) => {}
+    }
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    voice::info(format_args!("ready"));
+}
+
+fn is_older(version: &str) -> bool {
+    let numbers =
+        |text: &str| -> Vec<u32> { text.split('.').map_while(|part| part.parse().ok()).collect() };
+    numbers(version) < numbers(OLDEST_ETCD)
+}
+
+/// We are stopped only to be started again: init needs the unit we are the process of, and
+/// does not shut down.
+async fn comes_back(init: &InitSocket) -> bool {
+    let ask = async {
+        let pid = i32::try_from(std::process::id()).ok()?;
+        let whose: Whose = init.ask(Verb::Whose { pid }).await.ok()?;
+        let name = whose.unit?;
+        let status: Status = init.ask(Verb::Status { targets: Vec::new() }).await.ok()?;
+        let ours = status.units.iter().find(|unit| unit.unit == name)?;
+        Some(ours.needed && status.system != System::Stopping)
+    };
+    tokio::time::timeout(LAST_WORDS, ask).await.ok().flatten().unwrap_or(false)
+}

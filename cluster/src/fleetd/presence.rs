@@ -1,0 +1,157 @@
+//! That this machine is there: a key bound to a lease that is kept alive. Another machine
+//! under the same id is not let in, and neither are we while it is there. When etcd is
+//! away for longer than the lease, the machine comes back by itself; nothing that runs
+//! here is touched for it.
+
+use super::identity::Identity;
+use super::voice;
+use crate::mirror::{Mirror, WriteFault};
+use crate::record::MachineRecord;
+use crate::registry::{self, Twin};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Between two tries to come in.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Signs of life in one lease.
+const SIGNS: u32 = 3;
+
+/// As the other tasks see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Presence {
+    /// The lease that everything of this machine is bound to; `None`: not in the cluster.
+    pub lease: Option<i64>,
+    /// The lease lives a TTL from here on at least, by the mirror's clock.
+    pub proof: Option<Duration>,
+}
+
+/// The task.
+pub struct Sentry {
+    /// The cluster.
+    pub mirror: Mirror,
+    /// Who we are.
+    pub identity: Identity,
+    /// How long silence is allowed.
+    pub ttl: Duration,
+    /// What we say of ourselves.
+    pub record: watch::Receiver<MachineRecord>,
+    /// Where we tell.
+    pub presence: watch::Sender<Presence>,
+    /// Why the cluster does not let us in, while it does not.
+    pub turned_away: watch::Sender<Option<String>>,
+}
+
+impl Sentry {
+    /// Goes on for ever.
+    pub async fn stand(mut self) {
+        let mut said = String::new();
+        let clock = self.mirror.clock().clone();
+        loop {
+            match self.enter().await {
+                Ok(lease) => {
+                    let id = self.identity.id.clone();
+                    voice::info(format_args!("machine {id} is registered, lease {lease:x}"));
+                    said.clear();
+                    self.stay(lease).await;
+                    self.presence.send_replace(Presence::default());
+                    voice::error(format_args!("machine {id} is out of the cluster"));
+                }
+                Err(why) if why != said => {
+                    voice::error(format_args!("not registered: {why}"));
+                    said = why;
+                    clock.sleep(AGAIN).await;
+                }
+                Err(_) => clock.sleep(AGAIN).await,
+            }
+        }
+    }
+
+    async fn enter(&mut self) -> Result<i64, String> {
+        let store = self.mirror.store().clone();
+        let proof = self.mirror.clock().now();
+        let lease = store.grant(self.ttl).await.map_err(|fault| fault.to_string())?;
+        match self.write(lease.id).await {
+            Ok(_) => {
+                let told = Presence { lease: Some(lease.id), proof: Some(proof) };
+                self.presence.send_replace(told);
+                self.turned_away.send_replace(None);
+                Ok(lease.id)
+            }
+            Err(fault) => {
+                let _ = store.revoke(lease.id).await;
+                Err(match fault {
+                    WriteFault::Refused(twin) => {
+                        let why = self.about(&twin);
+                        self.turned_away.send_replace(Some(why.clone()));
+                        why
+                    }
+                    WriteFault::Store(fault) => fault.to_string(),
+                    WriteFault::Contended => "others write the same key".to_string(),
+                })
+            }
+        }
+    }
+
+    fn about(&self, twin: &Twin) -> String {
+        let (us, them) = (&self.identity, &twin.there);
+        format!(
+            "another machine is there under the id {}: at {:?}, boot {}, instance {}; this one is \
+             boot {}, instance {}. Each machine needs its own id; a machine that has just been \
+             booted anew waits until its old key is gone",
+            us.id, them.ip, them.boot, them.instance, us.boot, us.instance
+        )
+    }
+
+    async fn write(&mut self, lease: i64) -> Result<i64, WriteFault<Box<Twin>>> {
+        let record = self.record.borrow_and_update().clone();
+        let id = self.identity.id.clone();
+        self.mirror
+            .write(|picture| {
+                let there = picture.machines.get(&id);
+                if there.is_some_and(|kept| kept.lease == lease && kept.record == record) {
+                    return Ok(None);
+                }
+                registry::register(picture, &id, &record, lease).map(Some)
+            })
+            .await
+    }
+
+    /// Until the lease has ended.
+    async fn stay(&mut self, lease: i64) {
+        let clock = self.mirror.clock().clone();
+        let mut signs = clock.every(self.ttl / SIGNS);
+        let mut pictures = self.mirror.changes();
+        loop {
+            tokio::select! {
+                biased;
+                () = signs.tick() => {
+                    let began = clock.now();
+                    match self.mirror.store().keep_alive(lease).await {
+                        Ok(true) => {
+                            self.presence.send_modify(|told| told.proof = Some(began));
+                        }
+                        Ok(false) => return,
+                        Err(fault) => {
+                            voice::debug(format_args!("no sign of life: {fault}"));
+                            signs.reset_after(AGAIN);
+                        }
+                    }
+                }
+                _ = self.record.changed() => {
+                    let _ = self.write(lease).await;
+                }
+                _ = pictures.changed() => {
+                    let picture = self.mirror.picture();
+                    let there = picture.machines.get(&self.identity.id);
+                    // Somebody took the key away, or took it over.
+                    if picture.revision > 0 && there.is_none_or(|kept| kept.lease != lease)
+                        && self.write(lease).await.is_err()
+                        && self.mirror.health().borrow().fault.is_none()
+                    {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What this machine was told, carried out: the [`crate::agent`]'s files and roots put at
+//! the local init, when they change and only then; and what init says of them told to the
+//! others. Without etcd, or without a place in the cluster, nothing is put: what runs goes
+//! on. Exclusive units alone are given up when their claim may have ended.
+
+mod claims;
+mod report;
+
+use super::init::Init;
+use super::init_socket::InitFault;
+use super::presence::Presence;
+use super::voice;
+use crate::agent::{self, Goal};
+use crate::key::Subject;
+use crate::machine::MachineId;
+use crate::mirror::Mirror;
+use crate::mutant::{Mutant, planted};
+use crate::transaction::Change;
+use crate::unit_name::UnitName;
+use groundstate_units::control::answer::UnitStatus;
+use groundstate_units::control::source_set::SourceSet;
+use groundstate_units::diagnostic::Severity;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+/// Claims are looked at, and what failed is tried again, that often.
+const PULSE: Duration = Duration::from_millis(250);
+/// Events of init that come together are one question.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// How long the units may take to stop when the machine leaves.
+const FAREWELL: Duration = Duration::from_secs(120);
+
+/// The task.
+pub struct Steward {
+    mirror: Mirror,
+    me: MachineId,
+    init: Init,
+    ttl: Duration,
+    presence: watch::Receiver<Presence>,
+    goal: Goal,
+    /// What init holds, as far as we know; `None`: nothing was put by us yet.
+    put: Option<SourceSet>,
+    revision: Option<u64>,
+    complaints: BTreeMap<String, String>,
+    units: BTreeMap<String, UnitStatus>,
+    held: BTreeSet<UnitName>,
+    /// The revisions at which they were claimed: an older picture does not know.
+    claimed: BTreeMap<UnitName, i64>,
+    /// The lease they are claimed under.
+    held_under: Option<i64>,
+    /// What was told, and under which lease.
+    told: BTreeMap<UnitName, report::Told>,
+    told_under: Option<i64>,
+    /// The newest revision that we told something in.
+    told_at: i64,
+    /// init did not say how the units fare when it was asked last.
+    blind: bool,
+    /// Something failed and is to be tried again.
+    again: bool,
+    /// What init's silence was said to be: it is said once.
+    fault: String,
+    /// init does not answer.
+    silent: bool,
+    /// init stops everything itself, and takes nothing any more.
+    ending: bool,
+    proof: Option<Duration>,
+    asked_members: Option<Duration>,
+}
+
+/// Asks it to leave: it stops the units and answers.
+pub type Leave = oneshot::Sender<()>;
+
+impl Steward {
+    /// Of a machine.
+    pub fn new(
+        mirror: Mirror,
+        me: MachineId,
+        init: Init,
+        ttl: Duration,
+        presence: watch::Receiver<Presence>,
+    ) -> Steward {
+        Steward {
+            mirror,
+            me,
+            init,
+            ttl,
+            presence,
+            goal: Goal::new(),
+            put: None,
+            revision: None,
+            complaints: BTreeMap::new(),
+            units: BTreeMap::new(),
+            held: BTreeSet::new(),
+            claimed: BTreeMap::new(),
+            held_under: None,
+            told: BTreeMap::new(),
+            told_under: None,
+            told_at: 0,
+            blind: false,
+            again: false,
+            fault: String::new(),
+            silent: false,
+            ending: false,
+            proof: None,
+            asked_members: None,
+        }
+    }
+
+    /// Until it is asked to leave. `happens`: something did, at init.
+    pub async fn work(mut self, mut leave: mpsc::Receiver<Leave>, mut happens: mpsc::Receiver<()>) {
+        let mut news = self.mirror.news();
+        let clock = self.mirror.clock().clone();
+        let mut pulse = clock.every(PULSE);
+        loop {
+            tokio::select! {
+                // What guards exclusive units comes before all else.
+                biased;
+                () = pulse.tick() => {
+                    self.guard_claims().await;
+                    if self.again {
+                        self.reconcile().await;
+                    }
+                }
+                batch = news.recv() => {
+                    let mut concerned = self.is_concerned(batch);
+                    while let Ok(batch) = news.try_recv() {
+                        concerned |= self.is_concerned(Ok(batch));
+                    }
+                    if concerned {
+                        self.reconcile().await;
+                    }
+                }
+                Ok(()) = self.presence.changed() => {
+                    let now = *self.presence.borrow_and_update();
+                    self.take_proof();
+                    if now.lease.is_some() && now.lease != self.told_under {
+                        self.reconcile().await;
+                    }
+                }
+                Some(()) = happens.recv() => {
+                    clock.sleep(TOGETHER).await;
+                    let _ = happens.try_recv();
+                    self.look().await;
+                    self.reconcile().await;
+                }
+                Some(done) = leave.recv() => {
+                    self.say_farewell(&mut happens).await;
+                    let _ = done.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn is_concerned(&self, batch: Result<Arc<Vec<Change>>, broadcast::error::RecvError>) -> bool {
+        // Too slow, or read anew: whatever has changed.
+        let Ok(batch) = batch else { return true };
+        let keys = self.mirror.keys();
+        let concerns = |change: &Change| {
+            let key = match change {
+                Change::Put(entry) => &entry.key,
+                Change::Delete { key, .. } => key,
+            };
+            match keys.subject(key) {
+                Some(Subject::Schedule(machine, _)) => machine == self.me,
+                Some(
+                    Subject::Machine(machine)
+                    | Subject::Metadata(machine, _)
+                    | Subject::Drain(machine),
+                ) => machine == self.me,
+                Some(Subject::Global(_)) => true,
+                Some(
+                    Subject::Claim(name)
+                    | Subject::Unit(name)
+                    | Subject::Desired(name)
+                    | Subject::Place(name),
+                ) => self.goal.contains_key(&name),
+                Some(Subject::State(machine, name)) => {
+                    machine == self.me && !self.has_told(&name, change.revision())
+                }
+                _ => false,
+            }
+        };
+        batch.is_empty() || batch.iter().any(concerns)
+    }
+
+    /// All that follows from what is known now.
+    async fn reconcile(&mut self) {
+        self.again = false;
+        if self.blind {
+            self.look().await;
+        }
+        let outside = planted(Mutant::ActsOutside);
+        let Some(lease) = self.presence.borrow().lease.or(outside.then_some(0)) else { return };
+        let picture = self.mirror.picture();
+        let registered = picture.machines.get(&self.me).is_some_and(|kept| kept.lease == lease);
+        if !registered && !outside {
+            self.again = true;
+            return;
+        }
+        self.hold_under(lease);
+        self.goal = agent::goal(&picture, &self.me, &self.goal);
+        if self.claim(&picture, lease).await {
+            self.put().await;
+        }
+        self.tell(&picture, lease).await;
+    }
+
+    async fn put(&mut self) {
+        let mut set = agent::source_set(&self.goal, &self.held);
+        let same = |put: &SourceSet| put.files == set.files && put.roots == set.roots;
+        if self.put.as_ref().is_some_and(same) {
+            return;
+        }
+        if self.revision.is_none() {
+            match self.init.revision().await {
+                Ok(revision) => self.revision = revision,
+                Err(fault) => return self.failed(&fault),
+            }
+        }
+        set.expected = self.revision;
+        match self.init.put(&set).await {
+            Ok(put) => {
+                voice::debug(format_args!(
+                    "init has {} units, revision {}",
+                    set.files.len(),
+                    put.revision
+                ));
+                self.revision = Some(put.revision);
+                let wrong =
+                    put.diagnostics.into_iter().filter(|said| said.severity == Severity::Error);
+                let base = |file: &str| file.rsplit('/').next().unwrap_or_default().to_string();
+                self.complaints = wrong.map(|said| (base(&said.file), said.message)).collect();
+                set.expected = None;
+                self.put = Some(set);
+                self.look().await;
+            }
+            Err(fault) => {
+                // Another put came before, or init began anew: what it holds is not known.
+                self.revision = None;
+                self.put = None;
+                self.failed(&fault);
+            }
+        }
+    }
+
+    fn failed(&mut self, fault: &InitFault) {
+        self.again = true;
+        self.silent = matches!(fault, InitFault::Gone(_));
+        let fault = fault.to_string();
+        if self.fault != fault {
+            voice::error(format_args!("{fault}"));
+            self.fault = fault;
+        }
+    }
+
+    async fn look(&mut self) {
+        match self.init.look().await {
+            Ok(look) => {
+                self.fault.clear();
+                self.silent = false;
+                self.ending = look.ending;
+                self.blind = false;
+                self.units = look.units.into_iter().flat_map(by_names).collect();
+                // init began anew and has forgotten, or never had, what we put.
+                if let (Some(revision), Some(now)) = (self.revision, look.revision)
+                    && now != revision
+                {
+                    self.revision = None;
+                    self.put = None;
+                }
+            }
+            Err(fault) => {
+                self.blind = !planted(Mutant::LooksOnce);
+                self.failed(&fault);
+            }
+        }
+    }
+
+    /// Stops the units, and waits until they have.
+    async fn say_farewell(&mut self, happens: &mut mpsc::Receiver<()>) {
+        self.goal.clear();
+        self.held.clear();
+        let clock = self.mirror.clock().clone();
+        let ended = clock.within(FAREWELL, async {
+            loop {
+                self.look().await;
+                if !self.ending {
+                    self.put().await;
+                }
+                let told = self.put.is_some() || self.ending;
+                if told && self.units.values().all(|unit| agent::is_down(Some(unit))) {
+                    return;
+                }
+                tokio::select! {
+                    biased;
+                    _ = happens.recv() => {}
+                    () = clock.sleep(PULSE) => {}
+                }
+            }
+        });
+        if ended.await.is_none() {
+            voice::error(format_args!("units have not stopped within {FAREWELL:?}"));
+        }
+    }
+}
+
+/// A unit under each of its names.
+fn by_names(unit: UnitStatus) -> Vec<(String, UnitStatus)> {
+    let mut names = unit.provides.clone();
+    names.push(unit.unit.clone());
+    names.into_iter().map(|name| (name, unit.clone())).collect()
+}

@@ -1,0 +1,202 @@
+//! The claims of exclusive units: taken before the unit is handed to init, given back after
+//! it is down, and given up while the lease that holds them can not have ended yet.
+
+use super::Steward;
+use crate::agent::{self, Wanted};
+use crate::fence;
+use crate::fleetd::voice;
+use crate::mutant::{Mutant, planted};
+use crate::picture::Picture;
+use crate::registry;
+use crate::unit_name::UnitName;
+use groundstate_units::control::answer::UnitStatus;
+use groundstate_units::machine::reason::State;
+use std::time::Duration;
+
+impl Steward {
+    /// Takes the claims of exclusive units that are to run here, gives back those of others.
+    /// False: for now nobody knows whether one that is ours still is.
+    pub(super) async fn claim(&mut self, picture: &Picture, lease: i64) -> bool {
+        let answered = self.take_claims(picture, lease).await;
+        let (goal, ttl) = (&self.goal, self.ttl);
+        let wanted = |name: &UnitName| {
+            let may = |one: &Wanted| one.needs_claim() && refusal(one, ttl).is_none();
+            goal.get(name).is_some_and(may)
+        };
+        self.held.retain(wanted);
+        self.claimed.retain(|name, _| wanted(name));
+        let ours = picture.claims.iter().filter(|(_, kept)| kept.record.machine == self.me);
+        let ours: Vec<&UnitName> = ours.map(|(name, _)| name).collect();
+        let open = ours.iter().any(|name| wanted(name) && !self.held.contains(*name));
+        let left: Vec<&UnitName> = ours.into_iter().filter(|name| !wanted(name)).collect();
+        self.release(picture, &left).await;
+        // A fleetd that begins anew finds claims of the one before it, and what they are for may
+        // run: it is not stopped because an answer was lost.
+        answered || !open || self.is_overdue() || planted(Mutant::UnansweredIsStopped)
+    }
+
+    /// False: not all that was asked was answered and so.
+    async fn take_claims(&mut self, picture: &Picture, lease: i64) -> bool {
+        let store = self.mirror.store().clone();
+        let mut answered = true;
+        for (name, wanted) in self.goal.clone() {
+            if !wanted.needs_claim() || refusal(&wanted, self.ttl).is_some() {
+                continue;
+            }
+            let ours = picture.claims.get(&name).filter(|kept| kept.record.machine == self.me);
+            if ours.is_some_and(|kept| kept.lease == lease) {
+                match self.is_overdue() && !planted(Mutant::GivenUpForGood) {
+                    // It was given up: held again with the next sign of life.
+                    true => self.again = true,
+                    false => {
+                        self.held.insert(name);
+                    }
+                }
+                continue;
+            }
+            if ours.is_none() {
+                let claimed = self.claimed.get(&name);
+                if self.held.contains(&name) && claimed.is_some_and(|at| picture.revision < *at) {
+                    continue;
+                }
+                // By what is known it is not ours (any more).
+                self.held.remove(&name);
+            }
+            if self.is_overdue() && !planted(Mutant::ClaimedUnproven) {
+                // A claim is worth nothing under a lease that may have ended.
+                self.again = true;
+                continue;
+            }
+            let Some(claim) = registry::claim(picture, &self.me, &name, lease) else { continue };
+            match store.commit(&claim).await {
+                Ok(Some(revision)) => {
+                    self.claimed.insert(name.clone(), revision);
+                    self.held.insert(name);
+                }
+                Ok(None) => (self.again, answered) = (true, false),
+                // The store does not answer: what is held is guarded, not waited for.
+                Err(_) => {
+                    (self.again, answered) = (true, false);
+                    break;
+                }
+            }
+        }
+        answered
+    }
+
+    /// Gives back what is not to run here, when it is down.
+    async fn release(&mut self, picture: &Picture, names: &[&UnitName]) {
+        let store = self.mirror.store().clone();
+        for name in names.iter().copied() {
+            let up = match self.goal.get(name) {
+                // Another file under the same name: the claim is about the one before.
+                Some(one) if !one.content.asks.exclusive => self.is_stopping(name),
+                _ => {
+                    let put = self.put.as_ref();
+                    put.is_none_or(|put| agent::holds(put, name))
+                        || !agent::is_down(self.unit_once_wanted(name))
+                }
+            };
+            if up && !planted(Mutant::ReleasedWhileUp) {
+                self.again = true;
+            } else if let Some(release) = registry::release(picture, &self.me, name) {
+                let landed = store.commit(&release).await;
+                self.again |= !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
+            }
+        }
+    }
+
+    /// Its file is not known any more: a native one has the name without the suffix.
+    fn unit_once_wanted(&self, name: &UnitName) -> Option<&UnitStatus> {
+        self.units.get(name.as_str()).or_else(|| self.units.get(name.stem()))
+    }
+
+    fn is_stopping(&self, name: &UnitName) -> bool {
+        self.unit_once_wanted(name).is_some_and(|unit| unit.state == State::Stopping)
+    }
+
+    /// Signs of life of another lease than the one that holds the claims prove nothing.
+    pub(super) fn take_proof(&mut self) {
+        let now = *self.presence.borrow();
+        if now.lease.is_some() && now.lease == self.held_under {
+            self.proof = now.proof.max(self.proof);
+        }
+    }
+
+    /// Claims are made under this lease from now on.
+    pub(super) fn hold_under(&mut self, lease: i64) {
+        if self.held_under != Some(lease) {
+            self.held_under = Some(lease);
+            self.proof = None;
+            self.claimed.clear();
+        }
+        self.take_proof();
+    }
+
+    fn is_older(&self, at: Option<Duration>, than: Duration) -> bool {
+        at.is_none_or(|at| self.mirror.clock().since(at) > than)
+    }
+
+    fn is_overdue(&self) -> bool {
+        let patience = fence::patience(self.ttl);
+        self.is_older(self.proof, patience) && !planted(Mutant::NeverGivesUp)
+    }
+
+    /// A machine that goes on after a pause asks for its sign of life just now: for what is left of
+    /// the time to ask, its answer is waited for.
+    async fn await_proof(&mut self, left: Duration) {
+        let clock = self.mirror.clock().clone();
+        let mut presence = self.presence.clone();
+        let (until, waits) = (clock.now() + left, !planted(Mutant::SignNotAwaited));
+        self.take_proof();
+        while waits && self.is_overdue() {
+            let left = until.saturating_sub(clock.now());
+            if !matches!(clock.within(left, presence.changed()).await, Some(Ok(()))) {
+                return;
+            }
+            self.take_proof();
+        }
+    }
+
+    /// Gives exclusive units up before their lease can have ended: unless most members of
+    /// etcd say that they have no leader, for then no lease can end either.
+    pub(super) async fn guard_claims(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        self.take_proof();
+        let silent = self.is_older(self.proof, self.ttl / 2);
+        let asked_lately = !self.is_older(self.asked_members, fence::asking(self.ttl));
+        if silent && !asked_lately {
+            let clock = self.mirror.clock().clone();
+            let began = clock.now();
+            self.asked_members = Some(began);
+            let patience = fence::asking(self.ttl);
+            let asked = clock.within(patience, self.mirror.store().leaderless()).await;
+            if let Some((leaderless, members)) = asked
+                && members > 1
+                && leaderless * 2 > members
+                && !planted(Mutant::QuorumLossIsCutOff)
+            {
+                self.proof = Some(began);
+            }
+            self.await_proof(patience.saturating_sub(clock.since(began))).await;
+        }
+        self.take_proof();
+        if self.is_overdue() {
+            let names: Vec<String> = self.held.iter().map(ToString::to_string).collect();
+            voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
+            self.held.clear();
+            self.put().await;
+            self.again = true;
+        }
+    }
+}
+
+/// Why an exclusive unit is not run here though nobody else has its claim.
+pub(super) fn refusal(wanted: &Wanted, ttl: Duration) -> Option<String> {
+    if !wanted.content.asks.exclusive {
+        return None;
+    }
+    fence::stops_in_time(&wanted.content, ttl).err()
+}

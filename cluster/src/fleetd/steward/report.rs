@@ -1,0 +1,130 @@
+//! What the others are told of the units here: when it changes, many in one transaction,
+//! each word bound to the one before it, so that one that comes late does not count.
+
+use super::{Steward, claims};
+use crate::agent::{self, Wanted};
+use crate::mutant::{Mutant, planted};
+use crate::picture::Picture;
+use crate::record::StateRecord;
+use crate::registry;
+use crate::transaction::Transaction;
+use crate::unit_name::UnitName;
+use groundstate_units::control::source_set::SourceSet;
+use std::collections::BTreeMap;
+
+/// States told in one transaction.
+const STATES_AT_ONCE: usize = 100;
+
+/// What was said of a unit last.
+pub(super) struct Told {
+    /// `None`: not known, or not by us.
+    state: Option<StateRecord>,
+    revision: i64,
+}
+
+impl Steward {
+    pub(super) async fn tell(&mut self, picture: &Picture, lease: i64) {
+        let now = match &self.put {
+            Some(put) => self.states(put),
+            None if self.silent => self.states_unseen(picture),
+            None => return,
+        };
+        if self.told_under != Some(lease) {
+            self.read_told(picture);
+            self.told_under = Some(lease);
+        }
+        self.see_strays(picture);
+        let left = |name: &&UnitName| !now.contains_key(*name) && !planted(Mutant::StateLeft);
+        let gone = self.told.keys().filter(left).map(|name| (name.clone(), None));
+        let said = |name: &UnitName| self.told.get(name).and_then(|told| told.state.as_ref());
+        let fresh = now.iter().filter(|(name, state)| said(name) != Some(*state));
+        let fresh = fresh.map(|(name, state)| (name.clone(), Some(state.clone())));
+        let all: Vec<(UnitName, Option<StateRecord>)> = gone.chain(fresh).collect();
+        for part in all.chunks(STATES_AT_ONCE) {
+            if !self.tell_part(part, lease).await {
+                // What is there is read before it is told again.
+                self.told_under = None;
+                self.again = true;
+                return;
+            }
+        }
+    }
+
+    /// As init says they are.
+    fn states(&self, put: &SourceSet) -> BTreeMap<UnitName, StateRecord> {
+        let state = |(name, wanted): (&UnitName, &Wanted)| {
+            let complaint = agent::complaint(name, wanted, &self.complaints);
+            let unit = agent::find(name, wanted, &self.units);
+            let mut state = agent::state(name, wanted, put, unit, complaint);
+            if let Some(refusal) = claims::refusal(wanted, self.ttl) {
+                (state.load, state.reason) = ("error".to_string(), Some(refusal));
+            }
+            (name.clone(), state)
+        };
+        self.goal.iter().map(state).collect()
+    }
+
+    /// As they were told last: init does not answer, and that is said.
+    fn states_unseen(&self, picture: &Picture) -> BTreeMap<UnitName, StateRecord> {
+        let state = |(name, wanted): (&UnitName, &Wanted)| {
+            let known = picture.states.get(name).and_then(|by| by.get(&self.me));
+            (name.clone(), agent::state_unseen(wanted, known.map(|kept| &kept.record), &self.fault))
+        };
+        self.goal.iter().map(state).collect()
+    }
+
+    /// What an earlier run of ours told is not bound to this lease: it is told anew.
+    fn read_told(&mut self, picture: &Picture) {
+        self.told.clear();
+        for (name, by) in &picture.states {
+            if let Some(kept) = by.get(&self.me) {
+                self.told.insert(name.clone(), Told { state: None, revision: kept.modified });
+            }
+        }
+    }
+
+    /// What was told without our hearing of it, and landed since: a word nobody knows of would
+    /// outlive its unit.
+    fn see_strays(&mut self, picture: &Picture) {
+        if picture.revision < self.told_at || planted(Mutant::StrayLeft) {
+            return;
+        }
+        for (name, by) in &picture.states {
+            let Some(kept) = by.get(&self.me) else { continue };
+            if !self.has_told(name, kept.modified) {
+                let stray = Told { state: None, revision: kept.modified };
+                self.told.insert(name.clone(), stray);
+            }
+        }
+    }
+
+    /// We know of that word.
+    pub(super) fn has_told(&self, name: &UnitName, revision: i64) -> bool {
+        self.told.get(name).is_some_and(|told| told.revision >= revision)
+    }
+
+    async fn tell_part(&mut self, part: &[(UnitName, Option<StateRecord>)], lease: i64) -> bool {
+        let mut transaction = Transaction::default();
+        for (name, state) in part {
+            let last = self.told.get(name).map(|told| told.revision);
+            let keys = self.mirror.keys();
+            let one = registry::publish(keys, &self.me, name, state.as_ref(), last, lease);
+            transaction = transaction.and(one);
+        }
+        let Ok(Some(revision)) = self.mirror.store().commit(&transaction).await else {
+            return false;
+        };
+        self.told_at = revision;
+        for (name, state) in part {
+            match state {
+                Some(_) => {
+                    self.told.insert(name.clone(), Told { state: state.clone(), revision });
+                }
+                None => {
+                    self.told.remove(name);
+                }
+            }
+        }
+        true
+    }
+}

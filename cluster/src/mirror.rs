@@ -1,0 +1,281 @@
+//! The whole of the cluster as this daemon knows it: a [`Picture`] that a task keeps up
+//! to date by one reading and a watch, and reads anew whenever the watch is lost or told
+//! that too much time has passed. It is never emptied because etcd does not answer: what
+//! was known stays, and [`Health`] says since when nothing new came.
+
+use crate::clock::Clock;
+use crate::key::Keys;
+use crate::mutant::{Mutant, planted};
+use crate::picture::Picture;
+use crate::registry;
+use crate::store::{Batch, Fault, Store};
+use crate::transaction::{Change, Reading, Transaction};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{broadcast, watch};
+
+/// Between two tries to reach a store that does not answer.
+const AGAIN: Duration = Duration::from_millis(250);
+/// A store is asked for a sign of life that often, when nothing changes.
+const PULSE: Duration = Duration::from_secs(1);
+/// Where etcd has moved on and its watch has told nothing, all is read anew, that often at
+/// most: others may write there too.
+const PROOF: Duration = Duration::from_secs(30);
+/// Batches a listener may be behind.
+const BACKLOG: usize = 1024;
+/// How often a write is made anew.
+const TRIES: u32 = 8;
+
+/// Whether the store answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// When it last did, by the mirror's clock.
+    pub last_contact: Option<Duration>,
+    /// Since then: why not. `None`: it answers.
+    pub fault: Option<Fault>,
+}
+
+/// Why a write was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteFault<E> {
+    /// Who makes it found a reason not to.
+    Refused(E),
+    /// The store does not answer, or whether it was done is not known.
+    Store(Fault),
+    /// Others wrote the same keys, every time.
+    Contended,
+}
+
+/// A handle; clones look at the same picture.
+#[derive(Clone)]
+pub struct Mirror {
+    store: Store,
+    keys: Keys,
+    clock: Clock,
+    picture: watch::Receiver<Arc<Picture>>,
+    health: watch::Receiver<Health>,
+    news: broadcast::Sender<Arc<Vec<Change>>>,
+}
+
+impl Mirror {
+    /// Starts the task, which ends with the runtime or when [`tokio::task::JoinHandle::abort`] is
+    /// called on the handle.
+    pub fn start(store: Store, keys: Keys) -> (Mirror, tokio::task::JoinHandle<()>) {
+        let (mirror, follower) = Mirror::new(store, keys, Clock::system());
+        (mirror, tokio::spawn(follower.follow()))
+    }
+
+    /// A handle, and what keeps it up to date once somebody runs it.
+    pub fn new(store: Store, keys: Keys, clock: Clock) -> (Mirror, Follower) {
+        let (picture, pictures) = watch::channel(Arc::new(Picture::new(keys.clone())));
+        let nothing = Health {
+            last_contact: None,
+            fault: Some(Fault::Unavailable("etcd has not answered yet".to_string())),
+        };
+        let (health, healths) = watch::channel(nothing);
+        let news = broadcast::channel(BACKLOG).0;
+        let mirror = Mirror {
+            store: store.clone(),
+            keys: keys.clone(),
+            clock: clock.clone(),
+            picture: pictures,
+            health: healths,
+            news: news.clone(),
+        };
+        (mirror, Follower { store, keys, clock, picture, health, news })
+    }
+
+    /// What is known now. Hold it no longer than needed: a picture that somebody holds is
+    /// copied before it changes.
+    pub fn picture(&self) -> Arc<Picture> {
+        self.picture.borrow().clone()
+    }
+
+    /// Wakes at each change.
+    pub fn changes(&self) -> watch::Receiver<Arc<Picture>> {
+        self.picture.clone()
+    }
+
+    /// Each batch of changes after it was taken in; an empty one: all was read anew. Who is
+    /// too slow loses the oldest and is told so.
+    pub fn news(&self) -> broadcast::Receiver<Arc<Vec<Change>>> {
+        self.news.subscribe()
+    }
+
+    /// Whether the store answers.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
+    }
+
+    /// Where it reads, and where one writes.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The time it goes by.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The keys of the cluster.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Waits until what was committed at that revision can be seen here; false: not in time.
+    pub async fn reached(&self, revision: i64, within: Duration) -> bool {
+        let mut pictures = self.picture.clone();
+        let seen = pictures.wait_for(|picture| picture.revision >= revision);
+        matches!(self.clock.within(within, seen).await, Some(Ok(_)))
+    }
+
+    /// What the store holds at this moment.
+    ///
+    /// # Errors
+    /// No answer, or one that may not be believed ([`Picture::doubt`]).
+    pub async fn read(&self) -> Result<Picture, Fault> {
+        let reading = self.store.read(self.keys.root()).await?;
+        let fresh = Picture::of(self.keys.clone(), &reading);
+        match self.picture().doubt(&fresh) {
+            Some(doubt) => Err(doubtful(&doubt)),
+            None => Ok(fresh),
+        }
+    }
+
+    /// Makes a write from what is known and carries it out; where a condition did not hold,
+    /// or nobody knows whether it was done, it is made anew from a fresh reading, a bounded
+    /// number of times. `make` answers `Ok(None)` when nothing need be written (any more).
+    /// The answer is the revision it made, or the one at which there was nothing to do.
+    ///
+    /// # Errors
+    /// Refused by who makes it; the store; too many others.
+    pub async fn write<E>(
+        &self,
+        mut make: impl FnMut(&Picture) -> Result<Option<Transaction>, E>,
+    ) -> Result<i64, WriteFault<E>> {
+        let mut picture = self.picture();
+        let mut last = WriteFault::Contended;
+        for _ in 0..TRIES {
+            let Some(transaction) = make(&picture).map_err(WriteFault::Refused)? else {
+                return Ok(picture.revision);
+            };
+            let transaction = registry::of_this_cluster(&picture, transaction);
+            match self.store.commit(&transaction).await {
+                Ok(Some(revision)) => return Ok(revision),
+                Ok(None) => last = WriteFault::Contended,
+                Err(Fault::Unknown(why)) => last = WriteFault::Store(Fault::Unknown(why)),
+                Err(fault) => return Err(WriteFault::Store(fault)),
+            }
+            match self.read().await {
+                Ok(fresh) => picture = Arc::new(fresh),
+                Err(fault) => return Err(WriteFault::Store(unless_unknown(&last, fault))),
+            }
+        }
+        Err(last)
+    }
+}
+
+fn doubtful(doubt: &str) -> Fault {
+    let words = "nothing is taken from it; a restart of fleetd takes what is there";
+    Fault::Unavailable(format!("{doubt}: {words}"))
+}
+
+/// A write nobody knows of stays so when it can not be looked for either.
+fn unless_unknown<E>(last: &WriteFault<E>, fault: Fault) -> Fault {
+    match last {
+        WriteFault::Store(unknown @ Fault::Unknown(_)) => unknown.clone(),
+        WriteFault::Store(Fault::Unavailable(_))
+        | WriteFault::Refused(_)
+        | WriteFault::Contended => fault,
+    }
+}
+
+/// What keeps a [`Mirror`] up to date.
+pub struct Follower {
+    store: Store,
+    keys: Keys,
+    clock: Clock,
+    picture: watch::Sender<Arc<Picture>>,
+    health: watch::Sender<Health>,
+    news: broadcast::Sender<Arc<Vec<Change>>>,
+}
+
+impl Follower {
+    /// Goes on for ever.
+    pub async fn follow(self) {
+        loop {
+            let Err(fault) = self.until_lost().await else { continue };
+            self.health.send_modify(|health| health.fault = Some(fault));
+            self.clock.sleep(AGAIN).await;
+        }
+    }
+
+    fn contact(&self) {
+        let now = self.clock.now();
+        self.health.send_if_modified(|health| {
+            let back = health.fault.take().is_some();
+            health.last_contact = Some(now);
+            back
+        });
+    }
+
+    /// `Ok`: read anew at once.
+    async fn until_lost(&self) -> Result<(), Fault> {
+        let root = self.keys.root();
+        let reading = match self.store.read(root).await {
+            Err(_) if planted(Mutant::FaultIsEmpty) => Reading::default(),
+            read => read?,
+        };
+        let mut watch = self.store.watch(root, reading.revision).await?;
+        let turn = self.store.turn();
+        let fresh = Arc::new(Picture::of(self.keys.clone(), &reading));
+        if let Some(doubt) = self.picture.borrow().doubt(&fresh) {
+            return Err(doubtful(&doubt));
+        }
+        self.picture.send_replace(fresh);
+        let proved = self.clock.now();
+        let mut ahead: Option<i64> = None;
+        self.contact();
+        let _ = self.news.send(Arc::new(Vec::new()));
+        let mut pulse = self.clock.every(PULSE);
+        loop {
+            let batch = tokio::select! {
+                biased;
+                batch = watch.next() => batch?,
+                () = pulse.tick() => {
+                    // A stream that is quiet and one that is dead look alike.
+                    let there = self.store.read(&format!("{root}leader")).await?.revision;
+                    self.contact();
+                    if self.store.turn() != turn {
+                        return Ok(());
+                    }
+                    let here = self.picture.borrow().revision;
+                    let silent = ahead.is_some_and(|ahead| ahead > here);
+                    if silent && !planted(Mutant::SilenceBelieved) && self.clock.since(proved) > PROOF {
+                        return Ok(());
+                    }
+                    ahead = ahead.filter(|_| silent).or((there > here).then_some(there));
+                    continue;
+                }
+            };
+            match batch {
+                Batch::Compacted if planted(Mutant::CompactionIgnored) => {
+                    let now = self.store.read(&format!("{root}leader")).await?.revision;
+                    watch = self.store.watch(root, now).await?;
+                }
+                Batch::Compacted => return Ok(()),
+                Batch::Changes { revision, changes } => {
+                    self.picture.send_modify(|picture| {
+                        let picture = Arc::make_mut(picture);
+                        picture.take(&changes);
+                        picture.revision = picture.revision.max(revision);
+                    });
+                    self.contact();
+                    if !changes.is_empty() {
+                        let _ = self.news.send(Arc::new(changes));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Mistakes made on purpose. Each breaks one rule at the place where the rule stands; the
+//! simulation must find every one of them, or it proves nothing. Chosen at run time for
+//! the thread that simulates, in a build with the feature `sim` only; without it
+//! [`planted`] is the constant false.
+
+/// A rule, broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// An engine's write does not ask whether it still leads.
+    UnfencedWrite,
+    /// A write nobody knows of may land after the engine has decided anew.
+    EpochKept,
+    /// A move does not ask whether the unit is as it was read.
+    UnitNotCompared,
+    /// A move does not ask whether the machines are as they were read.
+    MachineNotCompared,
+    /// A move does not ask whether what drives the unit away is there still.
+    CauseNotCompared,
+    /// A move leaves the unit in the schedule of the machine it comes from.
+    ScheduleLeft,
+    /// A unit that is destroyed stays in its machine's schedule.
+    DestroyLeaves,
+    /// The reason why a unit is nowhere outlives its placement.
+    WhyLeft,
+    /// Nobody is told why a unit is nowhere.
+    WhyUntold,
+    /// A second machine with the same id takes the key over.
+    TwinLetIn,
+    /// A claim of another machine does not count.
+    ClaimStolen,
+    /// An exclusive unit is started before it is claimed.
+    ClaimNotAwaited,
+    /// A claim is given back while the unit still runs.
+    ReleasedWhileUp,
+    /// A machine that is cut off keeps its exclusive units.
+    NeverGivesUp,
+    /// That etcd has lost its quorum is taken for being cut off.
+    QuorumLossIsCutOff,
+    /// A reading that failed is taken for an empty one.
+    FaultIsEmpty,
+    /// Changes that were seen before count again.
+    RepeatsCount,
+    /// After a compaction the watch goes on without a reading.
+    CompactionIgnored,
+    /// A watch that has fallen silent is believed for ever.
+    SilenceBelieved,
+    /// Conflicts count only for the unit that names them.
+    OneSidedConflict,
+    /// One key of MachineMetadata is enough.
+    AnyMetadata,
+    /// A machine that is being drained takes units.
+    DrainIgnored,
+    /// Units are moved to even out the load.
+    EvensOut,
+    /// A unit and those that follow it move in separate writes.
+    FollowersApart,
+    /// A machine that is gone keeps its units.
+    GoneKeeps,
+    /// The grace is not waited for.
+    NoGrace,
+    /// What stood on a write that did not land is written nevertheless.
+    GoesOnAfterLoss,
+    /// A write that did not land is taken for done.
+    LossForgotten,
+    /// A late report of a state may overwrite a newer one.
+    StateNotCompared,
+    /// The state of a unit that left the machine stays.
+    StateLeft,
+    /// Late metadata may overwrite newer.
+    MetadataNotCompared,
+    /// Global units run on every machine.
+    GlobalEverywhere,
+    /// A new file of a unit is not taken.
+    HashIgnored,
+    /// A machine that is not in the cluster acts.
+    ActsOutside,
+    /// Loaded is launched.
+    LoadedIsLaunched,
+    /// A write is answered before it can be seen.
+    AnsweredUnseen,
+    /// init that did not answer is not asked again.
+    LooksOnce,
+    /// A registry that has lost its memory is believed.
+    ForeignBelieved,
+    /// A unit that is wished and on no machine is stopped where it runs.
+    NowhereIsStopped,
+    /// A fleetd begun anew stops what it could not claim again at once.
+    UnansweredIsStopped,
+    /// A state that landed unheard of stays.
+    StrayLeft,
+    /// Why a unit is nowhere is said once.
+    ReasonsGrowOld,
+    /// A machine that is away is judged by metadata that nobody has heard.
+    AwayIsUnknown,
+    /// A reason that an older picture does not have outlives its unit.
+    ReasonByPicture,
+    /// An exclusive unit that was given up is not taken up again.
+    GivenUpForGood,
+    /// That there is nothing to do is said by a picture that has fallen behind.
+    OldPictureAnswers,
+    /// An engine that waits for news spins on a deadline that has passed.
+    SpinsOnDeadline,
+    /// A wish nobody knows of is taken for done when its unit is gone.
+    GoneIsDone,
+    /// A machine that goes on after a pause does not wait for its sign of life.
+    SignNotAwaited,
+    /// A claim that could not be given back is kept.
+    ReleasedOnce,
+    /// A claim is made under a lease that may have ended.
+    ClaimedUnproven,
+    /// A unit made anew that asks for the same gets no new reason.
+    LostReasonUntold,
+}
+
+/// All of them, each with what it breaks.
+#[cfg(feature = "sim")]
+pub const ALL: &[Mutant] = &[
+    Mutant::UnfencedWrite,
+    Mutant::EpochKept,
+    Mutant::UnitNotCompared,
+    Mutant::MachineNotCompared,
+    Mutant::CauseNotCompared,
+    Mutant::ScheduleLeft,
+    Mutant::DestroyLeaves,
+    Mutant::WhyLeft,
+    Mutant::WhyUntold,
+    Mutant::TwinLetIn,
+    Mutant::ClaimStolen,
+    Mutant::ClaimNotAwaited,
+    Mutant::ReleasedWhileUp,
+    Mutant::NeverGivesUp,
+    Mutant::QuorumLossIsCutOff,
+    Mutant::FaultIsEmpty,
+    Mutant::RepeatsCount,
+    Mutant::CompactionIgnored,
+    Mutant::SilenceBelieved,
+    Mutant::OneSidedConflict,
+    Mutant::AnyMetadata,
+    Mutant::DrainIgnored,
+    Mutant::EvensOut,
+    Mutant::FollowersApart,
+    Mutant::GoneKeeps,
+    Mutant::NoGrace,
+    Mutant::GoesOnAfterLoss,
+    Mutant::LossForgotten,
+    Mutant::StateNotCompared,
+    Mutant::StateLeft,
+    Mutant::MetadataNotCompared,
+    Mutant::GlobalEverywhere,
+    Mutant::HashIgnored,
+    Mutant::ActsOutside,
+    Mutant::LoadedIsLaunched,
+    Mutant::AnsweredUnseen,
+    Mutant::LooksOnce,
+    Mutant::ForeignBelieved,
+    Mutant::NowhereIsStopped,
+    Mutant::UnansweredIsStopped,
+    Mutant::StrayLeft,
+    Mutant::ReasonsGrowOld,
+    Mutant::AwayIsUnknown,
+    Mutant::ReasonByPicture,
+    Mutant::GivenUpForGood,
+    Mutant::OldPictureAnswers,
+    Mutant::SpinsOnDeadline,
+    Mutant::GoneIsDone,
+    Mutant::SignNotAwaited,
+    Mutant::ReleasedOnce,
+    Mutant::ClaimedUnproven,
+    Mutant::LostReasonUntold,
+];
+
+#[cfg(feature = "sim")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+/// This thread runs with that mistake from now on.
+#[cfg(feature = "sim")]
+pub fn plant(mutant: Option<Mutant>) {
+    PLANTED.set(mutant);
+}
+
+/// That rule is broken.
+#[cfg(feature = "sim")]
+pub fn planted(mutant: Mutant) -> bool {
+    PLANTED.get() == Some(mutant)
+}
+
+/// Never.
+#[cfg(not(feature = "sim"))]
+pub const fn planted(_: Mutant) -> bool {
+    false
+}

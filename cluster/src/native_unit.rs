@@ -1,0 +1,159 @@
+//! Native units in the cluster: a `web.yaml` with an `x-fleet:` map becomes a unit like
+//! any other and comes out byte for byte as it went in. Its requirements stand as
+//! `[X-Fleet]` options, so that the engine places it by the same rules; its text stands
+//! line by line, each as a JSON string, so that neither indentation nor comments are lost
+//! on the way through lists of options. What the text means is [`groundstate_units`]'s.
+
+use crate::requirement;
+use crate::unit_file::{UnitFile, UnitOption};
+use groundstate_units::yaml::{self, Limits, Node};
+
+/// The section that holds the text.
+pub const SECTION: &str = "X-Native";
+/// The option that holds one line of it.
+pub const LINE: &str = "Line";
+/// The key of a native unit that says what it asks of a machine.
+const KEY: &str = "x-fleet";
+/// Types of native units that fleet has a suffix for.
+const TYPES: [&str; 3] = ["socket", "timer", "path"];
+/// The keys that `x-fleet` may have.
+const ASKS: [&str; 7] =
+    ["MachineID", "MachineOf", "MachineMetadata", "Conflicts", "Global", "Replaces", "Exclusive"];
+
+/// `web` of `web.yaml`; `None`: it is no native file.
+pub fn stem(base: &str) -> Option<&str> {
+    let stem = base.strip_suffix(".yaml").or_else(|| base.strip_suffix(".yml"))?;
+    (!stem.is_empty()).then_some(stem)
+}
+
+/// What the unit is called behind its dot, by the `type:` in the text.
+pub fn suffix(text: &str) -> &'static str {
+    let documents = documents("", text).unwrap_or_default();
+    let written = documents.first().and_then(|root| root.get("type")?.scalar().cloned());
+    let found = TYPES.iter().find(|own| written.as_ref().is_some_and(|word| word.text == **own));
+    found.copied().unwrap_or("service")
+}
+
+/// What a key of the text says, where it has it.
+pub fn scalar(text: &str, key: &str) -> Option<String> {
+    let documents = documents("", text).unwrap_or_default();
+    documents.first()?.get(key)?.scalar().map(|word| word.text.clone())
+}
+
+/// # Errors
+/// What is wrong with the text or its `x-fleet:`, a line each.
+pub fn read(place: &str, text: &str) -> Result<UnitFile, String> {
+    let roots = documents(place, text)?;
+    let [root] = roots.as_slice() else {
+        return Err(format!("one unit a file: there are {} documents in it", roots.len()));
+    };
+    let mut file = UnitFile::default();
+    if let Some(asks) = root.get(KEY) {
+        let pairs = asks.map().ok_or_else(|| format!("{KEY}: is to be a map"))?;
+        for pair in pairs {
+            let known = ASKS.iter().find(|own| plain(own) == plain(&pair.key));
+            let key = known.ok_or_else(|| {
+                format!("{KEY}: {:?} means nothing: one of {}", pair.key, ASKS.join(", "))
+            })?;
+            let values = values(&pair.node).ok_or_else(|| {
+                format!("{KEY}: {}: is to be a word, a list, or a map of words", pair.key)
+            })?;
+            let option = |value: &String| UnitOption::new(requirement::SECTION, key, value);
+            file.options.extend(values.iter().map(option));
+        }
+    }
+    for line in text.split('\n') {
+        let quoted = serde_json::to_string(line).map_err(|error| error.to_string())?;
+        file.options.push(UnitOption::new(SECTION, LINE, &quoted));
+    }
+    file.check().map_err(|error| error.to_string())?;
+    Ok(file)
+}
+
+/// The text, of a unit that was a native one.
+pub fn text(file: &UnitFile) -> Option<String> {
+    let lines = file.values(SECTION, LINE).map(|line| serde_json::from_str::<String>(line).ok());
+    let lines: Option<Vec<String>> = lines.collect();
+    lines.filter(|lines| !lines.is_empty()).map(|lines| lines.join("\n"))
+}
+
+/// `machine-id` is `MachineID`.
+fn plain(key: &str) -> String {
+    key.chars().filter(|c| *c != '-' && *c != '_').map(|c| c.to_ascii_lowercase()).collect()
+}
+
+fn values(node: &Node) -> Option<Vec<String>> {
+    if let Some(scalar) = node.scalar() {
+        return Some(vec![scalar.text.clone()]);
+    }
+    if let Some(list) = node.list() {
+        return list.iter().map(|one| one.scalar().map(|word| word.text.clone())).collect();
+    }
+    let mut all = Vec::new();
+    for pair in node.map()? {
+        for value in values(&pair.node)? {
+            all.push(format!("{}={value}", pair.key));
+        }
+    }
+    Some(all)
+}
+
+fn documents(place: &str, text: &str) -> Result<Vec<Node>, String> {
+    let limits = Limits { whole_lines: false, ..Limits::UNIT_FILE };
+    let read = yaml::parse(place, text.as_bytes(), &limits);
+    let told = |all: Vec<groundstate_units::diagnostic::Diagnostic>| {
+        let lines = all.iter().map(|one| one.message.clone());
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    Ok(read.map_err(told)?.into_iter().map(|document| document.root).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::requirement::Requirement;
+
+    const WEB: &str = "# the shop\nunit: web\nprovides: [web]\nexec-start: /bin/sleep 60   # long\nx-fleet:\n  machine-metadata: {region: [eu, us], disk: ssd}\n  Conflicts: [web@*.service]\n\n";
+
+    #[test]
+    fn it_comes_out_as_it_went_in() {
+        for own in
+            [WEB, "unit: a\r\nexec-start: /bin/a\r\n", "unit: a", "unit: a\ntabs: \"\\t x \"\n\n\n"]
+        {
+            let file = read("web.yaml", own).unwrap();
+            assert_eq!(text(&file).as_deref(), Some(own));
+            let stored = UnitFile::parse(&file.text()).unwrap();
+            assert_eq!(text(&stored).as_deref(), Some(own));
+            assert_eq!(stored.hash(), file.hash());
+        }
+    }
+
+    #[test]
+    fn it_is_placed_by_what_it_asks() {
+        let asks = Requirement::of(&read("web.yaml", WEB).unwrap(), None);
+        assert_eq!(asks.metadata["region"].len(), 2);
+        assert!(asks.metadata["disk"].contains("ssd"));
+        assert_eq!(asks.conflicts, ["web@*.service"]);
+        assert!(!asks.global);
+        let global = read("a.yaml", "unit: a\nx-fleet: {global: yes}\n").unwrap();
+        assert!(Requirement::of(&global, None).global);
+    }
+
+    #[test]
+    fn its_name_comes_from_its_type() {
+        assert_eq!(stem("web.yaml"), Some("web"));
+        assert_eq!(stem("web.service"), None);
+        assert_eq!(stem(".yaml"), None);
+        assert_eq!(suffix("unit: a\ntype: timer\n"), "timer");
+        assert_eq!(suffix("unit: a\n"), "service");
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        assert!(read("a", "unit: a\nx-fleet: {Machine: m1}\n").is_err());
+        assert!(read("a", "unit: a\nx-fleet: [m1]\n").is_err());
+        assert!(read("a", "unit: a\n---\nunit: b\n").is_err());
+        assert!(read("a", "unit: [\n").is_err());
+        assert_eq!(text(&UnitFile::parse("[Service]\nExecStart=/bin/a\n").unwrap()), None);
+    }
+}

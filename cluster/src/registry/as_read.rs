@@ -1,0 +1,125 @@
+//! What a write stands on: keys that are to be as the picture has them, or it does not land.
+
+use crate::key::Subject;
+use crate::machine::MachineId;
+use crate::move_order::{Cause, Move};
+use crate::picture::Picture;
+use crate::placement::Refusal;
+use crate::requirement::Requirement;
+use crate::transaction::{Condition, Transaction};
+use crate::unit_name::UnitName;
+
+/// The key is as the picture has it, readable or not.
+pub(super) fn key_as_read(
+    picture: &Picture,
+    transaction: Transaction,
+    key: String,
+    modified: Option<i64>,
+) -> Transaction {
+    let modified = picture.unread_since(&key).or(modified);
+    transaction.when(Condition::as_read(key, modified))
+}
+
+/// All that a unit asks of a machine is as the picture has it: a move that was decided on
+/// what is not so any more does not land.
+pub(super) fn machine_as_read(
+    picture: &Picture,
+    transaction: Transaction,
+    machine: &MachineId,
+    asks: &Requirement,
+) -> Transaction {
+    let of = |subject| picture.keys().of(&subject);
+    let there = picture.machines.get(machine).map(|kept| kept.modified);
+    let drain = picture.drains.get(machine).copied();
+    let mut transaction =
+        key_as_read(picture, transaction, of(Subject::Machine(machine.clone())), there);
+    transaction = key_as_read(picture, transaction, of(Subject::Drain(machine.clone())), drain);
+    let over = picture.metadata.get(machine);
+    for key in asks.metadata.keys() {
+        let Some(subject) = Subject::metadata(machine, key) else { continue };
+        let modified = over.and_then(|of| of.get(key)).map(|kept| kept.modified);
+        transaction = key_as_read(picture, transaction, of(subject), modified);
+    }
+    transaction
+}
+
+/// The units it wants to be beside on machine `to` are there as the picture has them, but for
+/// those that move with it.
+pub(super) fn peers_as_read(
+    picture: &Picture,
+    mut transaction: Transaction,
+    group: &[Move],
+    asks: &Requirement,
+    to: &MachineId,
+) -> Transaction {
+    for peer in asks.peers.iter().filter_map(|peer| UnitName::new(peer).ok()) {
+        if group.iter().all(|step| step.unit != peer) {
+            transaction = whereabouts_as_read(picture, transaction, &peer);
+            let global = picture.globals.get(&peer).and_then(|_| picture.units.get(&peer));
+            if let Some(kept) = global {
+                transaction = machine_as_read(picture, transaction, to, &kept.record.asks);
+            }
+        }
+    }
+    transaction
+}
+
+/// The unit that drives another from its machine, or does not keep it company there, does so
+/// still, but for one that moves with it.
+pub(super) fn cause_as_read(
+    picture: &Picture,
+    transaction: Transaction,
+    group: &[Move],
+    cause: &Cause,
+) -> Transaction {
+    let Cause::Refused(_, refusal) = cause else { return transaction };
+    let who = match refusal {
+        Refusal::Conflict { with, .. } => Some(with.clone()),
+        Refusal::Replaced { by } => Some(by.clone()),
+        Refusal::Peer { peer } => UnitName::new(peer).ok(),
+        Refusal::MachineId { .. }
+        | Refusal::Metadata { .. }
+        | Refusal::Draining
+        | Refusal::Away => None,
+    };
+    match who.filter(|who| group.iter().all(|step| step.unit != *who)) {
+        Some(who) => whereabouts_as_read(picture, transaction, &who),
+        None => transaction,
+    }
+}
+
+fn whereabouts_as_read(
+    picture: &Picture,
+    transaction: Transaction,
+    name: &UnitName,
+) -> Transaction {
+    let of = |subject| picture.keys().of(&subject);
+    let place = picture.places.get(name).map(|kept| kept.modified);
+    let global = picture.globals.get(name).map(|kept| kept.modified);
+    let transaction = key_as_read(picture, transaction, of(Subject::Place(name.clone())), place);
+    key_as_read(picture, transaction, of(Subject::Global(name.clone())), global)
+}
+
+/// The unit, its wish and its place are as the picture has them.
+pub(super) fn as_read(picture: &Picture, name: &UnitName) -> Transaction {
+    let keys = picture.keys();
+    let condition = |subject, revision| {
+        let key = keys.of(&subject);
+        let unread = picture.unread_since(&key);
+        Condition::as_read(key, unread.or(revision))
+    };
+    let name = name.clone();
+    Transaction::default()
+        .when(condition(
+            Subject::Unit(name.clone()),
+            picture.units.get(&name).map(|kept| kept.modified),
+        ))
+        .when(condition(
+            Subject::Desired(name.clone()),
+            picture.desired.get(&name).map(|kept| kept.modified),
+        ))
+        .when(condition(
+            Subject::Place(name.clone()),
+            picture.places.get(&name).map(|kept| kept.modified),
+        ))
+}

@@ -1,0 +1,296 @@
+//! What the invariants remember of a schedule beside what stands in etcd: since when what
+//! was so, what was answered to whom, and what each init was told.
+
+use crate::desired::Desired;
+use crate::key::Subject;
+use crate::machine::MachineId;
+use crate::picture::Picture;
+use crate::sim::invariant::Moment;
+use crate::sim::local_init::is_exclusive;
+use crate::sim::rules;
+use crate::sim::world::World;
+use crate::transaction::{Change, Operation, Transaction};
+use crate::unit_name::UnitName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A unit at a revision: what is wished for it, and its file's hash. `None`: not there.
+pub type Shape = Option<(Desired, String)>;
+
+/// See the head of the module.
+#[derive(Default)]
+pub struct Book {
+    /// Every shape a unit has had, and since which revision.
+    pub history: BTreeMap<UnitName, Vec<(i64, Shape)>>,
+    /// When something that concerns a machine was last written.
+    pub changed: BTreeMap<MachineId, Duration>,
+    /// When anything but a state was last written.
+    pub stirred: Duration,
+    /// When a global unit was.
+    pub globals: Duration,
+    /// Since when a machine is not there.
+    pub gone: BTreeMap<MachineId, Duration>,
+    /// The last revision at which a unit was not to run on a machine.
+    pub unwanted: BTreeMap<(usize, UnitName), i64>,
+    /// The revision at which it was put there.
+    pub put: BTreeMap<(usize, UnitName), i64>,
+    /// The roots that this run of a machine's fleetd has put.
+    pub told: BTreeMap<usize, BTreeSet<UnitName>>,
+    /// When it first put any.
+    pub took_over: BTreeMap<usize, Duration>,
+    /// The newest revision a machine has acted on.
+    pub acted: BTreeMap<usize, i64>,
+    /// When a machine was last in the cluster.
+    pub member: BTreeMap<usize, Duration>,
+    /// Places written so far.
+    pub moves: u64,
+    /// The newest revision that what was answered at a machine stands for.
+    pub answered: BTreeMap<(usize, u64), i64>,
+    /// The revision at which that fleetd began.
+    pub begun: BTreeMap<(usize, u64), i64>,
+    /// Metadata that clients have asked for and that may land still: how often.
+    pub patches: BTreeMap<(MachineId, Option<String>), u64>,
+}
+
+impl Book {
+    /// A unit at a revision.
+    pub fn at(&self, name: &UnitName, revision: i64) -> Shape {
+        let shapes = self.history.get(name).map_or(&[][..], Vec::as_slice);
+        let before = shapes.partition_point(|(since, _)| *since <= revision);
+        before.checked_sub(1).and_then(|at| shapes.get(at)).and_then(|(_, shape)| shape.clone())
+    }
+
+    /// The first revision from `from` to `to` at which the unit was so.
+    pub fn first(
+        &self,
+        name: &UnitName,
+        (from, to): (i64, i64),
+        so: impl Fn(&Shape) -> bool,
+    ) -> Option<i64> {
+        if so(&self.at(name, from)) {
+            return Some(from);
+        }
+        let shapes = self.history.get(name)?;
+        let within = shapes.iter().filter(|(since, _)| *since > from && *since <= to);
+        within.filter(|(_, shape)| so(shape)).map(|(since, _)| *since).next()
+    }
+}
+
+fn shape(picture: &Picture, name: &UnitName) -> Shape {
+    let content = &picture.units.get(name)?.record;
+    Some((picture.desired_of(name), content.hash.clone()))
+}
+
+/// The unit is to run on that machine.
+pub fn is_launched(picture: &Picture, id: &MachineId, name: &UnitName) -> bool {
+    is_told(picture, id, name, &rules::globals(picture, id))
+}
+
+/// The same, with the `globals` that are to be there.
+fn is_told(
+    picture: &Picture,
+    id: &MachineId,
+    name: &UnitName,
+    globals: &BTreeSet<UnitName>,
+) -> bool {
+    let scheduled = picture.schedules.get(id).and_then(|of| of.get(name));
+    let told = scheduled.or_else(|| picture.globals.get(name).filter(|_| globals.contains(name)));
+    told.is_some_and(|kept| kept.record.desired == Desired::Launched)
+}
+
+impl World {
+    /// What has landed becomes the truth, and is judged.
+    pub fn take_in(&mut self, transaction: Option<&Transaction>, changes: &[Change]) {
+        // Both pictures take every change: copying one for each write cost more than all else.
+        let empty = Picture::new(self.truth.keys().clone());
+        let mut before = std::mem::replace(&mut self.before, empty);
+        let subjects = self.truth.take(changes);
+        let subjects: Vec<Subject> = subjects.into_iter().filter_map(|(_, about)| about).collect();
+        self.truth.revision = self.etcd.store.revision();
+        self.coverage.writes += 1;
+        for change in changes {
+            self.say_change(change);
+        }
+        for subject in &subjects {
+            self.note(&before, subject);
+        }
+        let quiet = |subject: &Subject| matches!(subject, Subject::State(..) | Subject::Why(_));
+        if !subjects.iter().all(quiet) {
+            self.note_unwanted();
+        }
+        self.judge(&Moment::Landed { before: &before, changes, transaction });
+        before.take(changes);
+        before.revision = self.truth.revision;
+        self.before = before;
+    }
+
+    fn say_change(&mut self, change: &Change) {
+        let key = match change {
+            Change::Put(entry) => &entry.key,
+            Change::Delete { key, .. } => key,
+        };
+        let sum = key.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+        let micros = u64::try_from(self.now.as_micros()).unwrap_or_default();
+        self.mix(sum ^ micros);
+        self.say(|| match change {
+            Change::Put(entry) => {
+                let value = String::from_utf8_lossy(&entry.value).to_string();
+                format!("  {} {key} = {value}", entry.modified)
+            }
+            Change::Delete { revision, .. } => format!("  {revision} {key} gone"),
+        });
+    }
+
+    fn note(&mut self, before: &Picture, subject: &Subject) {
+        let (now, revision) = (self.now, self.truth.revision);
+        let everyone =
+            |world: &World| world.machines.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
+        let concerned = match subject {
+            Subject::State(..) | Subject::Cluster => return,
+            Subject::Leader => {
+                if self.truth.leader.is_some() {
+                    self.coverage.count("leader changed");
+                }
+                Vec::new()
+            }
+            Subject::Unit(name) | Subject::Desired(name) => {
+                let new = shape(&self.truth, name);
+                let shapes = self.book.history.entry(name.clone()).or_default();
+                if shapes.last().is_some_and(|(since, _)| *since == revision) {
+                    shapes.pop();
+                }
+                if shapes.last().map(|(_, shape)| shape) != Some(&new) {
+                    shapes.push((revision, new));
+                }
+                everyone(self)
+            }
+            Subject::Place(name) => {
+                self.book.moves += 1;
+                self.count_move(before, name);
+                everyone(self)
+            }
+            Subject::Machine(id) => {
+                match self.truth.machines.contains_key(id) {
+                    true => self.book.gone.remove(id),
+                    false => self.book.gone.insert(id.clone(), now),
+                };
+                vec![id.clone()]
+            }
+            Subject::Why(_) => {
+                self.coverage.count("unit nowhere");
+                Vec::new()
+            }
+            Subject::Schedule(id, _) | Subject::Metadata(id, _) | Subject::Drain(id) => {
+                vec![id.clone()]
+            }
+            Subject::Global(_) => {
+                self.book.globals = now;
+                everyone(self)
+            }
+            Subject::Claim(_) => everyone(self),
+        };
+        self.book.stirred = now;
+        for id in concerned {
+            self.book.changed.insert(id, now);
+        }
+    }
+
+    fn count_move(&mut self, before: &Picture, name: &UnitName) {
+        let (from, to) = (before.place_of(name).cloned(), self.truth.place_of(name).cloned());
+        if let (Some(from), Some(to)) = (&from, &to)
+            && from != to
+        {
+            self.coverage.count("unit moved");
+            let asks = self.truth.units.get(name).map(|kept| kept.record.asks.clone());
+            if asks.is_some_and(|asks| !asks.peers.is_empty()) {
+                self.coverage.count("follower moved");
+            }
+            let refusal = rules::stays_refused(&self.truth, from, name);
+            if refusal.is_some_and(|why| why.ends_with("replaces it")) {
+                self.coverage.count("unit gave way");
+            }
+        }
+    }
+
+    /// Remembers for each unit and machine whether it is not to run there by what stands now.
+    fn note_unwanted(&mut self) {
+        let revision = self.truth.revision;
+        for number in 0..self.machines.len() {
+            let machine = &self.machines[number];
+            let globals = rules::globals(&self.truth, &machine.id);
+            let unwanted = |name: &UnitName| {
+                let text = machine.init.files.get(name.as_str());
+                let exclusive = text.is_some_and(|file| is_exclusive(file));
+                let claimed = self.truth.claims.get(name);
+                let claimed = claimed.is_some_and(|kept| kept.record.machine == machine.id);
+                let wanted = is_told(&self.truth, &machine.id, name, &globals);
+                let wanted = wanted || goes_on(self, number, name);
+                !wanted || (exclusive && !claimed)
+            };
+            let roots = machine.init.roots.iter().filter_map(|root| UnitName::new(root).ok());
+            let gone = roots.filter(|name| !self.truth.units.contains_key(name));
+            let known = self.truth.units.keys().cloned();
+            let all: Vec<UnitName> = known.chain(gone).filter(|name| unwanted(name)).collect();
+            for name in all {
+                self.book.unwanted.insert((number, name), revision);
+            }
+        }
+    }
+
+    /// An init was told.
+    pub fn remember_put(&mut self, machine: usize, added: &[UnitName], dropped: &[UnitName]) {
+        let seen = self.machines[machine].fleetd.as_ref();
+        let Some(seen) = seen.map(|fleetd| fleetd.daemon.mirror.picture().revision) else { return };
+        for name in added {
+            self.book.put.insert((machine, name.clone()), seen);
+        }
+        for name in dropped {
+            self.book.put.remove(&(machine, name.clone()));
+        }
+        self.book.acted.insert(machine, seen);
+        self.book.took_over.entry(machine).or_insert(self.now);
+        let told = self.book.told.entry(machine).or_default();
+        told.retain(|name| !dropped.contains(name));
+        told.extend(added.iter().cloned());
+    }
+
+    /// A fleetd begins: it knows nothing of what the one before it put, and whatever it answers
+    /// is no older than this.
+    pub fn remember_start(&mut self, machine: usize) {
+        let run = self.run_of(machine);
+        self.book.told.remove(&machine);
+        self.book.took_over.remove(&machine);
+        self.book.begun.insert((machine, run), self.truth.revision);
+    }
+
+    /// Tells the runs of a machine's fleetd apart.
+    pub fn run_of(&self, machine: usize) -> u64 {
+        let one = &self.machines[machine];
+        one.boot << 32 | u64::try_from(one.down_until.as_millis()).unwrap_or(0)
+    }
+}
+
+/// A unit that is nowhere runs on a machine with the file it has now, its fleetd knows it, and
+/// nothing speaks against its being there: it is not to be stopped. A fleetd that began after the
+/// unit was put does not know which file runs there, and is not asked for that much.
+pub fn goes_on(world: &World, machine: usize, name: &UnitName) -> bool {
+    let one = &world.machines[machine];
+    let known = world.book.told.get(&machine).is_some_and(|told| told.contains(name));
+    known
+        && rules::may_go_on(&world.truth, &one.id, name)
+        && world
+            .truth
+            .units
+            .get(name)
+            .is_some_and(|kept| one.init.files.get(name.as_str()) == Some(&kept.record.file.text()))
+}
+
+/// The transaction puts a unit somewhere, or says why it is nowhere: only an engine may.
+pub fn is_engines(transaction: &Transaction, picture: &Picture) -> bool {
+    transaction.operations.iter().any(|operation| match operation {
+        Operation::Put { key, .. } => {
+            matches!(picture.keys().subject(key), Some(Subject::Place(_) | Subject::Why(_)))
+        }
+        Operation::Delete(_) | Operation::DeletePrefix(_) => false,
+    })
+}

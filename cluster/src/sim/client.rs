@@ -1,0 +1,209 @@
+//! Clients of a simulated cluster: operators' requests through the API of some machine, and what
+//! they are answered. What they ask for when is drawn ([`crate::sim::plan`]); whether the answers
+//! are true is C14's.
+
+use crate::api::answer::Answer;
+use crate::api::caller::Caller;
+use crate::api::request::Request;
+use crate::machine::MachineId;
+use crate::sim::invariant::Moment;
+use crate::sim::plan::UNITS;
+use crate::sim::world::{Shared, World, lock};
+use crate::unit_file::UnitFile;
+use crate::unit_name::UnitName;
+use serde_json::json;
+
+/// A request that was answered.
+pub struct Asked {
+    /// The method.
+    pub method: &'static str,
+    /// Which unit; `None`: it was about a machine.
+    pub unit: Option<UnitName>,
+    /// The state wished for; empty: none was named.
+    pub desired: &'static str,
+    /// Of the file that came with it.
+    pub hash: Option<String>,
+    /// The metadata it is to set: whose, and to what.
+    pub patch: Option<(MachineId, Option<String>)>,
+    /// The machine, and the run of its fleetd.
+    pub at: (usize, u64),
+    /// The revision when it was asked.
+    pub from: i64,
+    /// The status.
+    pub status: u16,
+    /// The answer's text.
+    pub body: String,
+}
+
+/// What a request is about.
+pub(super) enum About {
+    /// A unit, the state wished for, the hash of the file.
+    Unit(UnitName, &'static str, Option<String>),
+    /// A machine's metadata, and what it is to be.
+    Metadata(MachineId, Option<String>),
+    /// Whether a machine is drained.
+    Drain,
+}
+
+impl About {
+    fn answered(&self, method: &'static str, at: (usize, u64), from: i64, said: &Answer) -> Asked {
+        let (unit, desired, hash) = match self {
+            About::Unit(unit, desired, hash) => (Some(unit.clone()), *desired, hash.clone()),
+            About::Metadata(..) | About::Drain => (None, "", None),
+        };
+        let patch = match self {
+            About::Metadata(id, value) => Some((id.clone(), value.clone())),
+            About::Unit(..) | About::Drain => None,
+        };
+        let body = String::from_utf8_lossy(&said.body).to_string();
+        Asked { method, unit, desired, hash, patch, at, from, status: said.status, body }
+    }
+
+    /// The same unit, looked at.
+    fn read(&self) -> About {
+        match self {
+            About::Unit(unit, ..) => About::Unit(unit.clone(), "", None),
+            About::Metadata(id, value) => About::Metadata(id.clone(), value.clone()),
+            About::Drain => About::Drain,
+        }
+    }
+}
+
+/// The file of a unit with that section `[X-Fleet]`.
+pub(super) fn file(asks: &str, seed: usize) -> UnitFile {
+    let text = format!("[Service]\nExecStart=/bin/x {seed}\nTimeoutStopSec=1\n\n[X-Fleet]\n{asks}");
+    UnitFile::parse(&text).unwrap_or_default()
+}
+
+impl World {
+    /// Asks about a unit.
+    pub(super) fn ask(
+        &mut self,
+        world: &Shared,
+        method: &'static str,
+        unit: usize,
+        desired: &'static str,
+        file: Option<UnitFile>,
+        at: usize,
+    ) {
+        let Ok(name) = UnitName::new(UNITS[unit]) else { return };
+        let mut body = json!({});
+        if !desired.is_empty() {
+            body["desiredState"] = json!(desired);
+        }
+        if let Some(file) = &file {
+            let options = file.options.iter();
+            let options = options.map(|option| json!({"section": option.section, "name": option.name, "value": option.value}));
+            body["options"] = options.collect();
+        }
+        let body = if method == "PUT" { body.to_string() } else { String::new() };
+        let path = format!("/fleet/v1/units/{name}");
+        let hash = file.map(|file| file.hash());
+        self.send_request(world, at, method, (path, body), About::Unit(name, desired, hash));
+    }
+
+    /// Lays metadata over what a machine says.
+    pub(super) fn set_metadata(
+        &mut self,
+        world: &Shared,
+        of: usize,
+        value: Option<&'static str>,
+        at: usize,
+    ) {
+        let id = self.machines[of].id.clone();
+        let path = format!("/{id}/metadata/k");
+        let patch = match value {
+            Some(value) => json!([{"op": "add", "path": path, "value": {"value": value}}]),
+            None => json!([{"op": "remove", "path": path}]),
+        };
+        self.coverage.count("metadata changed");
+        let path = "/fleet/v1/machines".to_string();
+        let about = About::Metadata(id, value.map(str::to_string));
+        self.send_request(world, at, "PATCH", (path, patch.to_string()), about);
+    }
+
+    /// A client asks the API of a machine, and after a PUT reads what it wrote.
+    pub(super) fn send_request(
+        &mut self,
+        world: &Shared,
+        at: usize,
+        method: &'static str,
+        (path, body): (String, String),
+        about: About,
+    ) {
+        let run = self.run_of(at);
+        let Some(fleetd) = &self.machines[at].fleetd else { return };
+        let (api, shared) = (fleetd.api.clone(), world.clone());
+        let request = Request {
+            method: method.to_string(),
+            path,
+            body: body.into_bytes(),
+            content_types: vec!["application/json".to_string()],
+            caller: Caller::local(),
+            ..Request::default()
+        };
+        if let About::Metadata(id, value) = &about {
+            *self.book.patches.entry((id.clone(), value.clone())).or_default() += 1;
+        }
+        let task = async move {
+            let from = lock(&shared).truth.revision;
+            let answer = api.answer(&request).await;
+            let asked = about.answered(method, (at, run), from, &answer);
+            lock(&shared).heard(&asked);
+            if method == "PUT" && asked.unit.is_some() {
+                let request = Request { method: "GET".to_string(), body: Vec::new(), ..request };
+                let from = lock(&shared).truth.revision;
+                let answer = api.answer(&request).await;
+                let asked = about.read().answered("GET", (at, run), from, &answer);
+                lock(&shared).heard(&asked);
+            }
+        };
+        self.begun.push((at, Box::pin(task)));
+    }
+
+    fn heard(&mut self, asked: &Asked) {
+        let words = || {
+            let name = asked.unit.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("{} {name} {}: {}", asked.method, asked.desired, asked.status)
+        };
+        self.say(words);
+        match (asked.method, asked.status) {
+            ("PUT", 201) if asked.unit.is_some() => {
+                let shapes = asked.unit.as_ref().and_then(|unit| self.book.history.get(unit));
+                let new = shapes.is_none_or(|shapes| shapes.len() < 2);
+                self.coverage.count(if new { "unit created" } else { "unit replaced" });
+            }
+            ("PUT", 204) if asked.unit.is_some() => self.coverage.count("wish changed"),
+            ("DELETE", 204) if asked.unit.is_some() => self.coverage.count("unit destroyed"),
+            ("PUT", 400) if asked.unit.as_ref().is_some_and(UnitName::is_template) => {
+                self.coverage.count("template refused");
+            }
+            _ => {}
+        }
+        // Of one that failed nobody knows whether it lands still.
+        if let Some(patch) = asked.patch.as_ref().filter(|_| asked.status < 500)
+            && let Some(open) = self.book.patches.get_mut(patch)
+        {
+            *open = open.saturating_sub(1);
+        }
+        self.judge(&Moment::Answered(asked));
+        self.remember_answer(asked);
+    }
+
+    /// What was answered is seen by later answers of the same daemon.
+    fn remember_answer(&mut self, asked: &Asked) {
+        let Some(unit) = &asked.unit else { return };
+        if asked.method == "PUT" && matches!(asked.status, 201 | 204) {
+            let now = self.truth.revision;
+            let so = |shape: &crate::sim::book::Shape| {
+                shape.as_ref().is_some_and(|(desired, _)| {
+                    asked.desired.is_empty() || desired.as_str() == asked.desired
+                })
+            };
+            if let Some(since) = self.book.first(unit, (asked.from, now), so) {
+                let last = self.book.answered.entry(asked.at).or_default();
+                *last = since.max(*last);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What happened in the schedules so far, counted by kind. A fault that never happened
+//! proves nothing about it: each has a floor.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Every kind of fault and deed; a run of many schedules fails when one is missing.
+pub const KINDS: &[&str] = &[
+    "answer lost, write done",
+    "answer lost, write not done",
+    "write arrived late",
+    "call refused",
+    "machine cut off",
+    "requests lost, one way",
+    "answers lost, one way",
+    "machine paused",
+    "machine paused beyond its lease",
+    "leader paused beyond its lease",
+    "fleetd crashed",
+    "machine crashed",
+    "machine left",
+    "clone of a machine",
+    "clone refused",
+    "quorum lost",
+    "watch broken",
+    "watch silent",
+    "watch repeated",
+    "compacted",
+    "init away",
+    "init's answer lost",
+    "lease ended by hand",
+    "another etcd answered",
+    "lease ran out",
+    "leader changed",
+    "write refused by a condition",
+    "exclusive unit given up",
+    "unit created",
+    "unit replaced",
+    "unit destroyed",
+    "wish changed",
+    "metadata changed",
+    "machine drained",
+    "unit moved",
+    "follower moved",
+    "unit gave way",
+    "unit nowhere",
+    "template refused",
+];
+
+/// See the head of the module.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    /// Schedules played.
+    pub schedules: u64,
+    /// Times a task was polled.
+    pub polls: u64,
+    /// Writes that landed.
+    pub writes: u64,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Coverage {
+    /// Once more.
+    pub fn count(&mut self, kind: &'static str) {
+        *self.counts.entry(kind).or_default() += 1;
+    }
+
+    /// Both together.
+    pub fn add(&mut self, other: &Coverage) {
+        self.schedules += other.schedules;
+        self.polls += other.polls;
+        self.writes += other.writes;
+        for (kind, count) in &other.counts {
+            *self.counts.entry(kind).or_default() += count;
+        }
+    }
+
+    /// Kinds that happened less often than `floor`.
+    pub fn shortfalls(&self, floor: u64) -> Vec<String> {
+        let count = |kind: &str| self.counts.get(kind).copied().unwrap_or_default();
+        let short = KINDS.iter().filter(|kind| count(kind) < floor);
+        short.map(|kind| format!("{kind}: {} of {floor}", count(kind))).collect()
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for kind in KINDS {
+            let count = self.counts.get(kind).copied().unwrap_or_default();
+            writeln!(f, "{kind:34} {count:>10}")?;
+        }
+        Ok(())
+    }
+}

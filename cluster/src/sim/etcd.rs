@@ -1,0 +1,358 @@
+//! The store of the simulation: [`MemoryStore`] behind a network. Requests take their time,
+//! arrive late or never, and are carried out even when nobody waits for them any more;
+//! answers get lost; watches break, fall silent, or tell again; leases run out, but not
+//! while there is no quorum, after which each has its whole time again.
+
+use crate::memory_store::MemoryStore;
+use crate::sim::watch::{Watched, Watching};
+use crate::sim::world::{Event, Shared, World, lock};
+use crate::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
+use crate::store::{Fault, Lease};
+use crate::transaction::{Change, Transaction};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// `etcd_request_timeout`
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How late a lease ends at most.
+const LEASE_LATE: u64 = 500;
+/// Members of etcd.
+const MEMBERS: usize = 3;
+/// Leases of the other cluster begin here: etcd's are drawn at random.
+const FOREIGN_LEASES: i64 = 1_000_000;
+
+/// See the head of the module.
+pub struct Etcd {
+    /// Ours.
+    pub store: MemoryStore,
+    /// Another cluster's, which a machine may be led to.
+    pub(super) foreign: MemoryStore,
+    /// It has no leader.
+    pub no_quorum_until: Duration,
+    /// Leases that live: for how long, and until when.
+    pub leases: BTreeMap<i64, (Duration, Duration)>,
+    /// When a machine last heard that a lease lives.
+    pub signs: BTreeMap<i64, Duration>,
+    flights: BTreeMap<u64, Flight>,
+    pub(super) watches: BTreeMap<u64, Watched>,
+    parked: Vec<u64>,
+    next: u64,
+}
+
+struct Flight {
+    machine: usize,
+    call: Call,
+    until: Duration,
+    /// Nobody will hear of it.
+    lost: bool,
+    reply: Option<Result<Reply, Fault>>,
+    waker: Option<Waker>,
+}
+
+impl Default for Etcd {
+    fn default() -> Etcd {
+        Etcd {
+            store: MemoryStore::default(),
+            foreign: MemoryStore::with_leases_after(FOREIGN_LEASES),
+            no_quorum_until: Duration::ZERO,
+            leases: BTreeMap::new(),
+            signs: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            parked: Vec::new(),
+            next: 0,
+        }
+    }
+}
+
+fn unanswered(call: &Call) -> Fault {
+    match call {
+        Call::Commit(_) => Fault::Unknown("no answer in time".to_string()),
+        _ => Fault::Unavailable("no answer in time".to_string()),
+    }
+}
+
+impl World {
+    /// A request leaves a machine.
+    fn send(&mut self, machine: usize, call: Call) -> u64 {
+        self.etcd.next += 1;
+        let id = self.etcd.next;
+        let rates = self.plan.rates.clone();
+        let lost = self.mishap(rates.lost);
+        let mut flight =
+            Flight { machine, call, until: self.now + PATIENCE, lost, reply: None, waker: None };
+        let mut arrival = Some(self.now + self.latency());
+        if self.now < self.machines[machine].requests_lost_until {
+            arrival = None;
+            if matches!(flight.call, Call::Commit(_)) {
+                self.coverage.count("answer lost, write not done");
+            }
+        } else if self.mishap(rates.refused) {
+            self.coverage.count("call refused");
+            self.trouble(machine, self.now);
+            flight.reply = Some(Err(Fault::Unavailable("refused".to_string())));
+            arrival = None;
+        } else if matches!(flight.call, Call::Commit(_)) && self.mishap(rates.late) {
+            let late = Duration::from_millis(self.chance.between(200, 8_000));
+            arrival = Some(self.now + late);
+            self.trouble(machine, self.now + late);
+        }
+        if lost {
+            self.trouble(machine, self.now + PATIENCE);
+        }
+        self.etcd.flights.insert(id, flight);
+        if let Some(at) = arrival {
+            self.plan_at(at, Event::Arrive(id));
+        }
+        id
+    }
+
+    /// Something was wrong for a machine until then.
+    pub fn trouble(&mut self, machine: usize, until: Duration) {
+        let troubled = &mut self.machines[machine].troubled;
+        *troubled = until.max(*troubled);
+    }
+
+    /// A request comes to etcd.
+    pub fn arrive(&mut self, id: u64) {
+        let Some(flight) = self.etcd.flights.get(&id) else { return };
+        let (machine, call) = (flight.machine, flight.call.clone());
+        let leaderless = self.now < self.etcd.no_quorum_until;
+        if leaderless && !matches!(call, Call::Leaderless) {
+            // A proposal may be taken up when there is a leader again.
+            if matches!(call, Call::Commit(_)) && self.chance.percent(50) {
+                self.etcd.parked.push(id);
+            }
+            return;
+        }
+        if self.now > flight.until && matches!(call, Call::Commit(_)) {
+            self.coverage.count("write arrived late");
+        }
+        let reply = match call {
+            Call::Leaderless => Reply::Members(if leaderless { MEMBERS } else { 0 }, MEMBERS),
+            _ if self.now < self.machines[machine].foreign_until => self.foreign(&call),
+            _ => self.carry_out(&call),
+        };
+        let Some(flight) = self.etcd.flights.get_mut(&id) else { return };
+        if flight.lost {
+            let kind = match reply {
+                Reply::Committed(Some(_)) => "answer lost, write done",
+                _ => "answer lost, write not done",
+            };
+            self.coverage.count(kind);
+            return;
+        }
+        flight.reply = Some(Ok(reply));
+        let back = self.latency();
+        self.plan_in(back, Event::Answer(id));
+    }
+
+    /// An answer comes back to the machine.
+    pub fn answer(&mut self, id: u64) {
+        let Some(flight) = self.etcd.flights.get_mut(&id) else { return };
+        if self.now < self.machines[flight.machine].answers_lost_until {
+            if matches!(flight.reply, Some(Ok(Reply::Committed(Some(_))))) {
+                self.coverage.count("answer lost, write done");
+            }
+            flight.reply = None;
+            return;
+        }
+        flight.until = Duration::ZERO;
+        if let Some(waker) = flight.waker.take() {
+            waker.wake();
+        }
+        if let (Call::KeepAlive(lease), Some(Ok(Reply::Alive(true)))) =
+            (&flight.call, &flight.reply)
+        {
+            self.etcd.signs.insert(*lease, self.now);
+        }
+    }
+
+    fn foreign(&mut self, call: &Call) -> Reply {
+        let store = &mut self.etcd.foreign;
+        match call {
+            Call::Read(prefix) => Reply::Read(store.read(prefix)),
+            Call::Commit(transaction) => Reply::Committed(store.commit(transaction)),
+            Call::Grant(ttl) => Reply::Granted(Lease { id: store.grant(u64::MAX), ttl: *ttl }),
+            Call::KeepAlive(lease) => Reply::Alive(store.keep_alive(*lease, u64::MAX)),
+            Call::Revoke(lease) => {
+                store.revoke(*lease);
+                Reply::Revoked
+            }
+            Call::Leaderless => Reply::Members(0, MEMBERS),
+        }
+    }
+
+    fn carry_out(&mut self, call: &Call) -> Reply {
+        match call {
+            Call::Read(prefix) => Reply::Read(self.etcd.store.read(prefix)),
+            Call::Commit(transaction) => {
+                let landed = self.etcd.store.commit(transaction);
+                match landed {
+                    Some(_) => self.landed(Some(transaction)),
+                    None => self.coverage.count("write refused by a condition"),
+                }
+                Reply::Committed(landed)
+            }
+            Call::Grant(ttl) => {
+                let id = self.etcd.store.grant(u64::MAX);
+                self.live_on(id, *ttl);
+                Reply::Granted(Lease { id, ttl: *ttl })
+            }
+            Call::KeepAlive(id) => {
+                let Some((ttl, _)) = self.etcd.leases.get(id).copied() else {
+                    return Reply::Alive(false);
+                };
+                self.live_on(*id, ttl);
+                Reply::Alive(true)
+            }
+            Call::Revoke(id) => {
+                self.end_lease(*id);
+                Reply::Revoked
+            }
+            Call::Leaderless => Reply::Members(0, MEMBERS),
+        }
+    }
+
+    fn live_on(&mut self, lease: i64, ttl: Duration) {
+        let until = self.now + ttl;
+        self.etcd.leases.insert(lease, (ttl, until));
+        let late = Duration::from_millis(self.chance.between(0, LEASE_LATE));
+        self.plan_at(until + late, Event::LeaseDue(lease));
+    }
+
+    /// A lease ends, and what is bound to it.
+    pub fn end_lease(&mut self, lease: i64) {
+        self.etcd.leases.remove(&lease);
+        let before = self.etcd.store.revision();
+        self.etcd.store.revoke(lease);
+        if self.etcd.store.revision() > before {
+            self.landed(None);
+        }
+    }
+
+    /// A lease may have run out.
+    pub fn lease_due(&mut self, lease: i64) {
+        let Some((_, until)) = self.etcd.leases.get(&lease) else { return };
+        if *until <= self.now && self.now >= self.etcd.no_quorum_until {
+            self.coverage.count("lease ran out");
+            self.end_lease(lease);
+        }
+    }
+
+    /// etcd has a leader (again): leases begin anew, and what was proposed may be taken up.
+    pub fn quorum_back(&mut self) {
+        if self.now < self.etcd.no_quorum_until {
+            return;
+        }
+        let leases: Vec<(i64, Duration)> =
+            self.etcd.leases.iter().map(|(id, (ttl, _))| (*id, *ttl)).collect();
+        leases.into_iter().for_each(|(id, ttl)| self.live_on(id, ttl));
+        for id in std::mem::take(&mut self.etcd.parked) {
+            self.arrive(id);
+        }
+    }
+
+    /// Something new is in the store.
+    fn landed(&mut self, transaction: Option<&Transaction>) {
+        let last = self.etcd.store.changes_since(self.truth.revision).unwrap_or_default();
+        let changes: Vec<Change> = last.into_iter().map(|(_, change)| change).collect();
+        self.take_in(transaction, &changes);
+        let waiting: Vec<u64> = self
+            .etcd
+            .watches
+            .iter()
+            .filter(|(_, watch)| watch.coming.is_none() && !watch.foreign)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in waiting {
+            let time = self.latency();
+            if let Some(watch) = self.etcd.watches.get_mut(&id) {
+                watch.coming = Some(self.now);
+            }
+            self.plan_in(time, Event::News(id));
+        }
+    }
+}
+
+/// etcd as a machine sees it.
+#[derive(Clone)]
+pub struct EtcdOf {
+    /// Where it is.
+    pub world: Shared,
+    /// Which machine.
+    pub machine: usize,
+}
+
+impl Driven for EtcdOf {
+    fn call(&self, call: Call) -> Answered<'static, Reply> {
+        let id = lock(&self.world).send(self.machine, call);
+        Box::pin(Waiting { world: self.world.clone(), id })
+    }
+
+    fn watch(&self, prefix: &str, after: i64) -> Answered<'static, Box<dyn DrivenWatch>> {
+        let (from, prefix) = (self.clone(), prefix.to_string());
+        // The stream is made by a call like any other: it takes its time, and may fail.
+        let made = self.call(Call::Read("\u{0}".to_string()));
+        Box::pin(async move {
+            made.await?;
+            let mut world = lock(&from.world);
+            let machine = &world.machines[from.machine];
+            let foreign = world.now < machine.foreign_until;
+            let watched = Watched {
+                machine: from.machine,
+                prefix,
+                seen: after,
+                foreign,
+                coming: None,
+                ready: true,
+                broken: false,
+                silent: false,
+                again: None,
+                waker: None,
+            };
+            world.etcd.next += 1;
+            let id = world.etcd.next;
+            world.etcd.watches.insert(id, watched);
+            drop(world);
+            Ok(Box::new(Watching { world: from.world, id }) as Box<dyn DrivenWatch>)
+        })
+    }
+}
+
+struct Waiting {
+    world: Shared,
+    id: u64,
+}
+
+impl Future for Waiting {
+    type Output = Result<Reply, Fault>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut world = lock(&self.world);
+        let now = world.now;
+        let Some(flight) = world.etcd.flights.get_mut(&self.id) else {
+            return Poll::Ready(Err(Fault::Unavailable("nothing is on its way".to_string())));
+        };
+        let refused = matches!(flight.reply, Some(Err(_)));
+        if refused || (flight.until.is_zero() && flight.reply.is_some()) {
+            let late = Err(unanswered(&flight.call));
+            let reply = flight.reply.take().unwrap_or(late);
+            world.etcd.flights.remove(&self.id);
+            return Poll::Ready(reply);
+        }
+        let until = flight.until;
+        if now >= until && !until.is_zero() {
+            let fault = unanswered(&flight.call);
+            // It may still arrive; nobody waits for it.
+            flight.lost = true;
+            return Poll::Ready(Err(fault));
+        }
+        flight.waker = Some(context.waker().clone());
+        world.wake_at(until);
+        Poll::Pending
+    }
+}

@@ -1,0 +1,155 @@
+//! C5, C9, C10, C11 and C15: what machines do with what they were told, and say of it.
+
+use super::{Moment, Verdict, must, settled};
+use crate::desired::Desired;
+use crate::sim::book::{goes_on, is_launched};
+use crate::sim::local_init::{Phase, is_exclusive};
+use crate::sim::rules;
+use crate::sim::world::World;
+use crate::unit_name::UnitName;
+use std::time::Duration;
+
+/// So long after a pause a machine may not have heard of its lease.
+const AFTER_A_PAUSE: Duration = Duration::from_secs(1);
+
+/// Global units are on exactly the machines that fit, a little later.
+pub(super) fn c05_globals(world: &World, moment: &Moment<'_>) -> Verdict {
+    if !matches!(moment, Moment::Tick) {
+        return Ok(());
+    }
+    for number in settled(world) {
+        let machine = &world.machines[number];
+        let chosen = rules::globals(&world.truth, &machine.id);
+        for (name, kept) in &world.truth.globals {
+            let there = machine.init.files.contains_key(name.as_str());
+            must(there == chosen.contains(name), || {
+                format!("global {name} on machine {number}: {there}, to be {}", !there)
+            })?;
+            let launched = there && kept.record.desired == Desired::Launched;
+            let root = machine.init.roots.contains(name.as_str());
+            must(root == launched, || format!("global {name} on machine {number}: root {root}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A machine never acts on less than it has acted on; and what it takes for a revision of
+/// etcd is that revision.
+pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict {
+    match moment {
+        Moment::Put { machine, .. } => {
+            let one = &world.machines[*machine];
+            let Some(fleetd) = one.fleetd.as_ref().filter(|_| !one.leaving) else { return Ok(()) };
+            let seen = fleetd.daemon.mirror.picture().revision;
+            let acted = world.book.acted.get(machine).copied().unwrap_or_default();
+            let acts = seen >= acted;
+            must(acts, || format!("machine {machine} acts on {seen} after {acted}"))
+        }
+        Moment::Tick => {
+            for machine in &world.machines {
+                let Some(fleetd) = &machine.fleetd else { continue };
+                let (seen, truth) = (fleetd.daemon.mirror.picture(), &world.truth);
+                let same = seen.places == truth.places
+                    && seen.desired == truth.desired
+                    && seen.schedules == truth.schedules
+                    && seen.globals == truth.globals
+                    && seen.machines == truth.machines
+                    && seen.claims == truth.claims;
+                must(seen.revision != truth.revision || same, || {
+                    format!("{} sees another revision {}", machine.id, seen.revision)
+                })?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A machine was told, at some revision since it was told to run it, that the unit is not to
+/// run there.
+fn has_cause(world: &World, machine: usize, name: &UnitName) -> bool {
+    let key = (machine, name.clone());
+    let unwanted = world.book.unwanted.get(&key).copied().unwrap_or_default();
+    let put = world.book.put.get(&key).copied().unwrap_or_default();
+    let wanted = is_launched(&world.truth, &world.machines[machine].id, name);
+    unwanted > put || !(wanted || goes_on(world, machine, name))
+}
+
+/// An exclusive unit is given up: its claim may have ended.
+fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
+    let one = &world.machines[machine];
+    let text = one.init.files.get(name.as_str());
+    // What counts is the lease that the claim is made under, which may be one before the present.
+    let claim = world.truth.claims.get(name).filter(|kept| kept.record.machine == one.id);
+    let sign = claim.and_then(|kept| world.etcd.signs.get(&kept.lease)).copied();
+    let silent = world.now.saturating_sub(sign.unwrap_or_default()) * 2 >= world.plan.ttl;
+    let quorum = world.now >= world.etcd.no_quorum_until;
+    let reached = world.now >= one.requests_lost_until && world.now >= one.answers_lost_until;
+    // All members say that they know no leader, and it hears them: nobody can take the claim.
+    let known = !quorum && reached && world.plan.rates.lost == 0 && world.plan.rates.refused == 0;
+    let long = world.now >= one.requests_lost_until.max(one.answers_lost_until) + world.plan.ttl;
+    // After a pause its first sign of life may be lost, or init's answer; it does not wait for more.
+    let rates = &world.plan.rates;
+    let lossy = rates.lost + rates.refused + rates.late + rates.init > 0;
+    let stood = lossy && world.now < one.paused_until + AFTER_A_PAUSE;
+    text.is_some_and(|text| is_exclusive(text)) && (silent || stood) && !(known && long)
+}
+
+/// Nothing is stopped but for something that is known.
+pub(super) fn c10_no_stop_by_ignorance(world: &World, moment: &Moment<'_>) -> Verdict {
+    let Moment::Put { machine, dropped, .. } = moment else { return Ok(()) };
+    if world.machines[*machine].leaving {
+        return Ok(());
+    }
+    for name in dropped.iter() {
+        let cause = has_cause(world, *machine, name) || may_be_lost(world, *machine, name);
+        must(cause, || format!("{name} is stopped on machine {machine}, which was told nothing"))?;
+    }
+    Ok(())
+}
+
+/// Another etcd than ours stops nothing, whatever is in it or is not.
+pub(super) fn c11_guard(world: &World, moment: &Moment<'_>) -> Verdict {
+    let Moment::Put { machine, dropped, .. } = moment else { return Ok(()) };
+    let one = &world.machines[*machine];
+    if one.leaving || world.now >= one.foreign_until {
+        return Ok(());
+    }
+    let believed = dropped.iter().filter(|name| {
+        let exclusive = one.init.files.get(name.as_str()).is_some_and(|text| is_exclusive(text));
+        !exclusive && !has_cause(world, *machine, name)
+    });
+    must(believed.count() == 0, || format!("another etcd stopped {dropped:?}"))
+}
+
+/// What is published of a unit is what its machine sees.
+pub(super) fn c15_state_truth(world: &World, moment: &Moment<'_>) -> Verdict {
+    if !matches!(moment, Moment::Tick) {
+        return Ok(());
+    }
+    for number in settled(world) {
+        let machine = &world.machines[number];
+        for file in machine.init.files.keys() {
+            let Ok(name) = UnitName::new(file) else { continue };
+            let told = world.truth.states.get(&name).and_then(|by| by.get(&machine.id));
+            let Some(told) = told else {
+                return Err(format!("nothing is said of {name} on machine {number}"));
+            };
+            let active = match machine.init.runs.get(file).map(|run| run.phase) {
+                None => "inactive",
+                Some(Phase::Up) => "active",
+                // It moves on while we look.
+                Some(Phase::Starting | Phase::Stopping) => continue,
+            };
+            let record = &told.record;
+            must(record.active == active, || {
+                format!("{name} on machine {number} is {active}, said to be {}", record.active)
+            })?;
+            let launched = machine.init.roots.contains(file);
+            must((record.reached == Desired::Launched) == launched, || {
+                format!("{name} on machine {number}: said to have reached {}", record.reached)
+            })?;
+        }
+    }
+    Ok(())
+}

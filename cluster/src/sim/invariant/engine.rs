@@ -1,0 +1,294 @@
+//! C3, C4, C6, C7, C8 and C16: what engines write.
+
+use super::{Moment, Verdict, all_settled, must, settled};
+use crate::desired::Desired;
+use crate::engine::Engine;
+use crate::key::Subject;
+use crate::machine::MachineId;
+use crate::move_order::Move;
+use crate::picture::Picture;
+use crate::registry::Epoch;
+use crate::sim::book::is_engines;
+use crate::sim::local_init::is_exclusive;
+use crate::sim::rules;
+use crate::sim::world::World;
+use crate::transaction::{Change, Condition, Operation, Transaction};
+use crate::unit_name::UnitName;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Seconds between two looks at whether all engines would decide the same.
+const ENGINES_ALIKE: u64 = 5;
+/// An engine answers what was written within that time.
+const PROMPT: Duration = Duration::from_secs(6);
+/// A write is decided and lands within that time, or not at all.
+const MOMENT: Duration = Duration::from_millis(1_500);
+/// The lease of one that leads, in intervals; twice, for its successor begins with a reading.
+const TERM: u32 = 10;
+
+/// The units a write put somewhere, and where.
+fn placed(after: &Picture, changes: &[Change]) -> Vec<(UnitName, MachineId)> {
+    let put = changes.iter().filter_map(|change| match change {
+        Change::Put(entry) => after.keys().subject(&entry.key),
+        Change::Delete { .. } => None,
+    });
+    let names = put.filter_map(|subject| match subject {
+        Subject::Place(name) => Some(name),
+        _ => None,
+    });
+    names.filter_map(|name| Some((name.clone(), after.place_of(&name)?.clone()))).collect()
+}
+
+/// What an engine puts on a machine may be there, in that very revision; what a machine was
+/// told runs there as it was told, a little later.
+pub(super) fn c03_constraints(world: &World, moment: &Moment<'_>) -> Verdict {
+    match moment {
+        Moment::Landed { changes, .. } => {
+            for (name, machine) in placed(&world.truth, changes) {
+                must(rules::is_wanted(&world.truth, &name), || format!("{name}: not wanted"))?;
+                let why = rules::refusal(&world.truth, &machine, &name);
+                // Which global units are on a machine follows from all of them, also from one that
+                // came a moment ago: no key says so, and no write can ask for it.
+                let moment = world.book.globals + MOMENT > world.now;
+                if let Some(why) = why.filter(|why| why != "MachineOf" || !moment) {
+                    return Err(format!("{name} is put on {machine}: {why}"));
+                }
+            }
+            Ok(())
+        }
+        Moment::Tick => settled(world).try_for_each(|number| runs_as_told(world, number)),
+        _ => Ok(()),
+    }
+}
+
+fn runs_as_told(world: &World, number: usize) -> Verdict {
+    let machine = &world.machines[number];
+    let told = world.truth.schedules.get(&machine.id).into_iter().flatten();
+    let mut expected: BTreeMap<&UnitName, Desired> = BTreeMap::new();
+    for (name, kept) in told {
+        expected.insert(name, kept.record.desired);
+    }
+    for (name, desired) in &expected {
+        let Some(content) = world.truth.units.get(*name) else { continue };
+        let claim = world.truth.claims.get(*name);
+        let elsewhere = claim.is_some_and(|kept| kept.record.machine != machine.id);
+        let text = content.record.file.text();
+        if is_exclusive(&text) && (elsewhere || *desired == Desired::Loaded) {
+            continue;
+        }
+        let has = machine.init.files.get(name.as_str());
+        must(has == Some(&text), || format!("{name} on machine {number}: another file"))?;
+        let launched = machine.init.roots.contains(name.as_str());
+        must(launched == (*desired == Desired::Launched), || {
+            format!("{name} on machine {number} is to be {desired}; a root: {launched}")
+        })?;
+    }
+    for file in machine.init.files.keys() {
+        let global = world.truth.globals.keys().any(|name| name.as_str() == file);
+        let there = expected.keys().any(|name| name.as_str() == file);
+        let on = || may_be_there_still(world, number, file);
+        must(global || there || on(), || format!("{file} is on machine {number}, untold"))?;
+    }
+    Ok(())
+}
+
+/// It is wished and nowhere, and nothing but that a unit it follows is nowhere as well speaks
+/// against its going on there.
+fn may_be_there_still(world: &World, number: usize, file: &str) -> bool {
+    let (truth, machine) = (&world.truth, &world.machines[number]);
+    let Ok(name) = UnitName::new(file) else { return false };
+    let beside = |peer: &String| machine.init.files.contains_key(peer);
+    let asks = truth.units.get(&name).map(|kept| kept.record.asks.clone());
+    rules::is_wanted(truth, &name)
+        && rules::is_nowhere(truth, &name)
+        && match rules::refusal(truth, &machine.id, &name).as_deref() {
+            None => true,
+            Some("MachineOf") => asks.is_some_and(|asks| asks.peers.iter().all(beside)),
+            Some(_) => false,
+        }
+}
+
+/// A unit that is to be beside another is put there with it, or is nowhere: no write of an
+/// engine parts them.
+pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
+    let Moment::Landed { before, transaction: Some(transaction), .. } = moment else {
+        return Ok(());
+    };
+    if !fenced(transaction, world) {
+        return Ok(());
+    }
+    for (name, kept) in &world.truth.places {
+        let Some(content) = world.truth.units.get(name) else { continue };
+        let machine = &kept.record.machine;
+        for peer in &content.record.asks.peers {
+            let beside = |picture: &Picture| {
+                let on = rules::on(picture, machine);
+                on.contains(peer.as_str())
+                    || rules::globals(picture, machine).contains(peer.as_str())
+            };
+            let was = before.place_of(name) == Some(machine) && beside(before);
+            must(!was || beside(&world.truth), || format!("{name} stays, {peer} is moved away"))?;
+        }
+    }
+    Ok(())
+}
+
+fn fenced(transaction: &Transaction, world: &World) -> bool {
+    let leader = world.truth.keys().of(&Subject::Leader);
+    transaction
+        .conditions
+        .iter()
+        .any(|condition| matches!(condition, Condition::Unchanged(key, _) if *key == leader))
+}
+
+/// What only an engine may write is written by the one that leads, in its present epoch.
+pub(super) fn c06_fencing(world: &World, moment: &Moment<'_>) -> Verdict {
+    let Moment::Landed { before, transaction: Some(transaction), .. } = moment else {
+        return Ok(());
+    };
+    if !is_engines(transaction, &world.truth) {
+        return Ok(());
+    }
+    let leader = world.truth.keys().of(&Subject::Leader);
+    let now = before.leader.as_ref().map(|kept| kept.modified);
+    let fence = transaction.conditions.iter().any(|condition| match condition {
+        Condition::Unchanged(key, revision) => *key == leader && Some(*revision) == now,
+        _ => false,
+    });
+    must(fence, || "a unit is moved by a write that does not ask who leads".to_string())
+}
+
+/// A unit that some machine may have is on one, else it says why it is nowhere.
+pub(super) fn c07_placement(world: &World, moment: &Moment<'_>) -> Verdict {
+    let settled = match moment {
+        Moment::Converged => true,
+        Moment::Tick => all_settled(world),
+        _ => return Ok(()),
+    };
+    if settled {
+        must(world.truth.leader.is_some(), || "nobody leads".to_string())?;
+        for machine in world.machines.iter().filter(|machine| !machine.is_clone) {
+            let there = world.truth.machines.contains_key(&machine.id);
+            must(there, || format!("{} is not in the cluster", machine.id))?;
+        }
+    }
+    if settled || is_decided(world) { all_are_placed(world) } else { Ok(()) }
+}
+
+/// The one that leads has led for long, nothing is wrong with it, and nothing was written for so
+/// long that it has answered all that was: it does not wait for its next proof.
+fn is_decided(world: &World) -> bool {
+    let Some(leader) = world.leader() else { return false };
+    let term = world.plan.interval * TERM + PROMPT;
+    let gone = world.book.gone.values().max().copied().unwrap_or_default();
+    let grace = world.plan.grace * 102 / 100 + PROMPT;
+    world.is_calm(leader, term)
+        && world.book.stirred + PROMPT <= world.now
+        && (gone.is_zero() || gone + grace <= world.now)
+}
+
+fn all_are_placed(world: &World) -> Verdict {
+    let truth = &world.truth;
+    for name in truth.units.keys().filter(|name| rules::is_wanted(truth, name)) {
+        match truth.place_of(name) {
+            Some(machine) => {
+                let why = rules::refusal(truth, machine, name);
+                must(why.is_none(), || format!("{name} is on {machine} against {why:?}"))?;
+            }
+            None => {
+                let free = |id: &&MachineId| rules::refusal(truth, id, name).is_none();
+                if let Some(machine) = truth.machines.keys().find(free) {
+                    return Err(format!("{name} is nowhere, and {machine} may have it"));
+                }
+                let told = truth.whys.contains_key(name);
+                must(told, || format!("{name} is nowhere and does not say why"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A unit that may stay is not moved, and when nothing changes nothing is written.
+pub(super) fn c08_no_flapping(world: &World, moment: &Moment<'_>) -> Verdict {
+    match moment {
+        Moment::Landed { before, transaction: Some(transaction), .. } => {
+            if !fenced(transaction, world) {
+                return Ok(());
+            }
+            before.places.iter().try_for_each(|(name, kept)| {
+                stays_or_has_cause(world, before, name, &kept.record.machine)
+            })
+        }
+        Moment::Quiet => {
+            must(world.book.stirred <= world.healed + super::super::run::SETTLED, || {
+                format!(
+                    "something was written at {:?}, and nothing had changed",
+                    world.book.stirred
+                )
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn stays_or_has_cause(
+    world: &World,
+    before: &Picture,
+    name: &UnitName,
+    from: &MachineId,
+) -> Verdict {
+    let after = &world.truth;
+    if after.place_of(name) == Some(from) || !rules::is_wanted(after, name) {
+        return Ok(());
+    }
+    let refused = |picture: &Picture| rules::stays_refused(picture, from, name);
+    if refused(before).is_some() || refused(after).is_some() {
+        return Ok(());
+    }
+    // Clocks run apart by a hundredth.
+    let grace = world.plan.grace * 98 / 100;
+    let gone = world.book.gone.get(from).copied();
+    let over = gone.is_some_and(|since| since + grace <= world.now);
+    must(over, || format!("{name} is moved from {from}, where it may stay; gone: {gone:?}"))
+}
+
+/// Where an engine would have the units, and what it would say of the rest.
+fn decided(engine: &mut Engine, now: Duration) -> (Vec<Move>, Vec<Operation>) {
+    let tasks = engine.tasks(Epoch(0), now);
+    let mut moves: Vec<Move> = tasks.iter().flat_map(|task| task.moves.clone()).collect();
+    moves.sort_by(|a, b| a.unit.cmp(&b.unit));
+    (moves, tasks.into_iter().flat_map(|task| task.transaction.operations).collect())
+}
+
+/// Two engines that see the same decide the same, whichever way they came to see it.
+pub(super) fn c16_determinism(world: &World, moment: &Moment<'_>) -> Verdict {
+    let look = match moment {
+        Moment::Converged => true,
+        // Where nothing was written since the last look, there is nothing new to look at.
+        Moment::Tick => {
+            world.now.as_secs().is_multiple_of(ENGINES_ALIKE)
+                && world.book.stirred + Duration::from_secs(ENGINES_ALIKE) > world.now
+        }
+        _ => false,
+    };
+    if !look {
+        return Ok(());
+    }
+    let keys = world.truth.keys().clone();
+    let reading = world.etcd.store.read(keys.root());
+    let now = world.now;
+    let mut one = Engine::new(keys.clone(), &reading, Duration::ZERO, now);
+    // The other hears of everything one by one, in another order.
+    let mut other = Engine::new(keys, &Default::default(), Duration::ZERO, now);
+    let mut entries = reading.entries.clone();
+    entries.sort_by_key(|entry| entry.modified);
+    for entry in &entries {
+        let change = Change::Put(crate::transaction::Entry { modified: 1, ..entry.clone() });
+        other.absorb(std::slice::from_ref(&change), now);
+    }
+    other.prove(&reading, now);
+    let (one, other) = (decided(&mut one, now), decided(&mut other, now));
+    must(one == other, || format!("one engine: {one:?}, another: {other:?}"))?;
+    let settled = matches!(moment, Moment::Converged);
+    must(!settled || one.1.is_empty(), || format!("a new engine would write {:?}", one.0))
+}

@@ -1,0 +1,78 @@
+//! C1 and C2: what must not be on two machines at once.
+
+use super::{LAG, Moment, Verdict, must, settled};
+use crate::sim::book::is_launched;
+use crate::sim::local_init::is_exclusive;
+use crate::sim::world::World;
+use crate::unit_name::UnitName;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A machine that goes on after a pause has that long to give up what it lost meanwhile.
+const AFTER_A_PAUSE: Duration = Duration::from_millis(2_500);
+
+/// What is promised of exclusive units is promised of this machine: fleetd has run since
+/// its last sign of life, init answers it, nobody ended its lease by hand.
+fn is_bound(world: &World, number: usize) -> bool {
+    let machine = &world.machines[number];
+    let lately = |at: Duration| at + world.plan.ttl * 2 > world.now;
+    // What an earlier run of fleetd began is this one's to stop once the cluster has let it in.
+    let took_over = world.book.took_over.get(&number);
+    world.runs(number)
+        && took_over.is_some_and(|at| *at + AFTER_A_PAUSE <= world.now)
+        && world.now >= machine.paused_until + AFTER_A_PAUSE
+        && !lately(machine.down_until)
+        && !lately(machine.away_until)
+        && !lately(machine.ended)
+}
+
+/// An exclusive unit lives on one machine at most, at any true moment. Any other lives
+/// beside its successor only as long as its machine can not know better.
+pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
+    match moment {
+        Moment::Live => {
+            let mut on: BTreeMap<&String, Vec<usize>> = BTreeMap::new();
+            for number in (0..world.machines.len()).filter(|number| is_bound(world, *number)) {
+                let runs = world.machines[number].init.runs.iter();
+                for (name, _) in runs.filter(|(_, run)| is_exclusive(&run.text)) {
+                    on.entry(name).or_default().push(number);
+                }
+            }
+            match on.into_iter().find(|(_, on)| on.len() > 1) {
+                Some((name, on)) => Err(format!("{name} lives on machines {on:?}")),
+                None => Ok(()),
+            }
+        }
+        Moment::Tick => {
+            for number in settled(world) {
+                let machine = &world.machines[number];
+                for name in machine.init.runs.keys() {
+                    let Ok(unit) = UnitName::new(name) else { continue };
+                    let others = world.machines.iter().filter(|one| one.id != machine.id);
+                    let elsewhere = others.into_iter().any(|one| one.init.is_live(name));
+                    must(!elsewhere || is_launched(&world.truth, &machine.id, &unit), || {
+                        format!("{name} lives on machine {number} still, {LAG:?} too long")
+                    })?;
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An exclusive unit is handed to init after its claim is this machine's.
+pub(super) fn c02_claim_first(world: &World, moment: &Moment<'_>) -> Verdict {
+    let Moment::Put { machine: number, added, files, .. } = moment else { return Ok(()) };
+    let machine = &world.machines[*number];
+    if !is_bound(world, *number) {
+        return Ok(());
+    }
+    for name in added.iter() {
+        let exclusive = files.get(name.as_str()).is_some_and(|text| is_exclusive(text));
+        let claim = world.truth.claims.get(name);
+        let ours = claim.is_some_and(|kept| kept.record.machine == machine.id);
+        must(!exclusive || ours, || format!("{name} begins on machine {number}, unclaimed"))?;
+    }
+    Ok(())
+}

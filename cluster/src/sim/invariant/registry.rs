@@ -1,0 +1,220 @@
+//! C12, C13, C14 and C17: what etcd holds, who is there, and what clients are answered.
+
+use super::{Moment, Verdict, must};
+use crate::desired::Desired;
+use crate::key::Subject;
+use crate::picture::Picture;
+use crate::sim::book::Shape;
+use crate::sim::client::Asked;
+use crate::sim::rules;
+use crate::sim::world::World;
+use crate::transaction::Change;
+use crate::unit_name::UnitName;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A machine that was put out of the cluster may act on what it knew for that long.
+const NEWS: Duration = Duration::from_secs(5);
+
+/// The cluster knows this very machine under its id.
+pub(super) fn is_member(world: &World, number: usize) -> bool {
+    let machine = &world.machines[number];
+    let there = world.truth.machines.get(&machine.id);
+    there.is_some_and(|kept| kept.record.boot == machine.boot_id())
+}
+
+/// A machine is told what is wished, and nothing is launched, nor said to be, that nobody
+/// wished launched; what can not be wished is refused.
+pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
+    let truth = &world.truth;
+    let ever = |name: &UnitName| {
+        let shapes = world.book.history.get(name).into_iter().flatten();
+        let launched = |shape: &Shape| matches!(shape, Some((Desired::Launched, _)));
+        shapes.into_iter().any(|(_, shape)| launched(shape))
+    };
+    match moment {
+        Moment::Landed { .. } => {
+            for (machine, told) in &truth.schedules {
+                for (name, kept) in told {
+                    let wish = truth.desired_of(name);
+                    let hash = truth.units.get(name).map(|unit| &unit.record.hash);
+                    let same = kept.record.desired == wish && Some(&kept.record.hash) == hash;
+                    must(same, || format!("{machine} is told {kept:?} of {name}, wished {wish}"))?;
+                }
+            }
+            for (name, by) in &truth.states {
+                let said = by.values().any(|kept| kept.record.reached == Desired::Launched);
+                must(!said || ever(name), || format!("{name} is said to be launched"))?;
+            }
+            Ok(())
+        }
+        Moment::Put { added, .. } => {
+            let unwished = added.iter().find(|name| !ever(name));
+            must(unwished.is_none(), || format!("{unwished:?} is launched, never wished so"))
+        }
+        Moment::Answered(asked) => {
+            let template = asked.unit.as_ref().is_some_and(UnitName::is_template);
+            let wished = !matches!(asked.desired, "" | "inactive");
+            must(!(template && wished && asked.status < 300), || {
+                "a template is launched".to_string()
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn schedule_is_place(truth: &Picture) -> Verdict {
+    for (machine, told) in &truth.schedules {
+        for name in told.keys() {
+            let place = truth.place_of(name);
+            must(place == Some(machine), || format!("{machine} is told of {name}, at {place:?}"))?;
+        }
+    }
+    for (name, kept) in &truth.places {
+        let told = truth.schedules.get(&kept.record.machine);
+        let told = told.is_some_and(|told| told.contains_key(name));
+        must(told, || format!("{name} has a place, and its machine was not told"))?;
+    }
+    Ok(())
+}
+
+/// Nothing is left of what is gone.
+pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
+    let truth = &world.truth;
+    match moment {
+        Moment::Landed { .. } => schedule_is_place(truth),
+        Moment::Converged => {
+            for (name, by) in &truth.states {
+                for machine in by.keys() {
+                    let told = truth.schedules.get(machine).is_some_and(|of| of.contains_key(name));
+                    let here = told || rules::globals(truth, machine).contains(name);
+                    must(here, || format!("{machine} still tells of {name}"))?;
+                }
+            }
+            for (name, kept) in &truth.claims {
+                let machine = &kept.record.machine;
+                let placed = truth.place_of(name) == Some(machine);
+                must(placed, || format!("{machine} has claimed {name}, which is not there"))?;
+            }
+            for name in truth.whys.keys() {
+                let nowhere = rules::is_wanted(truth, name) && truth.place_of(name).is_none();
+                must(nowhere, || format!("a reason is left why {name} is nowhere"))?;
+            }
+            let machines = truth.machines.values().map(|kept| kept.lease);
+            let leader = truth.leader.iter().map(|kept| kept.lease);
+            let needed: BTreeSet<i64> = machines.chain(leader).collect();
+            let leases: BTreeSet<i64> = world.etcd.leases.keys().copied().collect();
+            must(leases == needed, || format!("leases {leases:?}, needed {needed:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is answered was so, at some moment between question and answer; and what one
+/// daemon has answered it does not take back.
+pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
+    let asked = match moment {
+        Moment::Landed { changes, .. } => return metadata_is_asked_for(world, changes),
+        Moment::Answered(asked) => asked,
+        _ => return Ok(()),
+    };
+    let (Some(unit), now) = (&asked.unit, world.truth.revision) else { return Ok(()) };
+    match (asked.method, asked.status) {
+        ("PUT", 201 | 204) => {
+            let so = |shape: &Shape| {
+                shape.as_ref().is_some_and(|(desired, hash)| {
+                    let file = asked.hash.as_ref().is_none_or(|asked| asked == hash);
+                    let wish = asked.desired.is_empty() || desired.as_str() == asked.desired;
+                    file && wish
+                })
+            };
+            let was = seen_since(world, asked, unit, now, so);
+            must(was, || format!("{unit}: PUT {} was answered, and never so", asked.desired))
+        }
+        ("DELETE", 204 | 404) => {
+            let was = seen_since(world, asked, unit, now, Option::is_none);
+            must(was, || format!("{unit}: DELETE was answered, and it was there"))
+        }
+        ("GET", 200 | 404) => {
+            let body: serde_json::Value = serde_json::from_str(&asked.body).unwrap_or_default();
+            let said = body.get("desiredState").and_then(serde_json::Value::as_str);
+            let so = |shape: &Shape| match shape {
+                Some((desired, _)) => asked.status == 200 && said == Some(desired.as_str()),
+                None => asked.status == 404,
+            };
+            let slow = !world.is_calm(asked.at.0, Duration::from_secs(2));
+            let floor = world.book.answered.get(&asked.at).copied().filter(|_| !slow);
+            let floor = floor.max(world.book.begun.get(&asked.at).copied());
+            let was = world.book.first(unit, (floor.unwrap_or_default(), now), so).is_some();
+            must(was, || format!("{unit}: GET gave {said:?}, not so since {floor:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// At some revision between question and answer.
+fn seen_since(
+    world: &World,
+    asked: &Asked,
+    unit: &UnitName,
+    now: i64,
+    so: impl Fn(&Shape) -> bool,
+) -> bool {
+    world.book.first(unit, (asked.from, now), so).is_some()
+}
+
+/// Metadata is written for clients that wait, or that were told that nobody knows: once a request
+/// was answered as done, no try of it lands any more, for it would undo what came later.
+fn metadata_is_asked_for(world: &World, changes: &[Change]) -> Verdict {
+    for change in changes {
+        let Change::Put(entry) = change else { continue };
+        let Some(Subject::Metadata(id, key)) = world.truth.keys().subject(&entry.key) else {
+            continue;
+        };
+        let kept = world.truth.metadata.get(&id).and_then(|of| of.get(&key));
+        let value = kept.and_then(|kept| kept.record.value.clone());
+        let asked = world.book.patches.get(&(id.clone(), value.clone()));
+        must(asked.is_some_and(|open| *open > 0), || {
+            format!("{id}: {key}={value:?} is written by a request that was answered before")
+        })?;
+    }
+    Ok(())
+}
+
+/// No key of a machine is taken over by another one, and a machine that was not let in
+/// begins nothing.
+pub(super) fn c17_identity(world: &World, moment: &Moment<'_>) -> Verdict {
+    match moment {
+        Moment::Landed { before, .. } => {
+            for (id, kept) in &world.truth.machines {
+                let old = before.machines.get(id).map(|old| &old.record.instance);
+                let same = old.is_none_or(|old| *old == kept.record.instance);
+                must(same, || format!("{id}: {old:?} gives way to {}", kept.record.instance))?;
+            }
+            Ok(())
+        }
+        Moment::Put { machine, added, .. } => {
+            let member = world.book.member.get(machine).copied();
+            let lately = is_member(world, *machine)
+                || member.is_some_and(|at| at + NEWS + world.plan.ttl >= world.now);
+            let one = &world.machines[*machine];
+            let stood = one.paused_until + NEWS >= world.now;
+            let cut = one.requests_lost_until.max(one.answers_lost_until) + NEWS >= world.now;
+            must(added.is_empty() || lately || stood || cut, || {
+                format!("machine {machine} is not in the cluster and begins {added:?}")
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl World {
+    /// Remembers who is in the cluster.
+    pub fn note_members(&mut self) {
+        for number in 0..self.machines.len() {
+            if is_member(self, number) {
+                self.book.member.insert(number, self.now);
+            }
+        }
+    }
+}

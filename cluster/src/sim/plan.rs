@@ -1,0 +1,238 @@
+//! What a seed stands for: how many machines with what clocks and settings, which faults
+//! its network has and how often, and what happens when. Whatever is drawn here is plain
+//! data, so that a failing schedule can be made small.
+
+use crate::sim::swarm;
+use crate::transaction::MOST_OPERATIONS;
+use groundstate_units::sim::chance::Chance;
+use std::time::Duration;
+
+/// Unit names there may be; the last is a template.
+pub const UNITS: [&str; 8] = [
+    "a.service",
+    "b.service",
+    "c.service",
+    "d.service",
+    "e.service",
+    "f.service",
+    "t@1.service",
+    "t@.service",
+];
+/// Values of the metadata key `k`, and the number of another machine's.
+pub const VALUES: [&str; 3] = ["0", "1", "2"];
+
+/// Something that happens to the cluster: to which unit or machine, through the API of which
+/// machine (`at`), for how long.
+#[allow(missing_docs, reason = "said above, once for all")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// A unit is created, or another file put in its place, and read back.
+    Put { unit: usize, asks: String, desired: &'static str, at: usize },
+    /// Another wish.
+    Wish { unit: usize, desired: &'static str, at: usize },
+    /// A unit is destroyed.
+    Destroy { unit: usize, at: usize },
+    /// A unit is read.
+    Get { unit: usize, at: usize },
+    /// Metadata of a machine; without a value it is hidden.
+    Metadata { of: usize, value: Option<&'static str>, at: usize },
+    /// A machine is drained, or takes units again.
+    Drain { of: usize, on: bool, at: usize },
+    /// No way from or to etcd.
+    Cut { machine: usize, requests: bool, answers: bool, time: Duration },
+    /// The machine stands still; `None`: the one that leads.
+    Pause { machine: Option<usize>, time: Duration },
+    /// fleetd is killed and comes again.
+    CrashFleetd { machine: usize, time: Duration },
+    /// The machine loses its power and boots again.
+    CrashMachine { machine: usize, time: Duration },
+    /// The machine leaves in peace and comes again.
+    Leave { machine: usize, time: Duration },
+    /// A second machine with the same id.
+    Clone { of: usize, time: Duration },
+    /// etcd has no leader.
+    QuorumLoss { time: Duration },
+    /// Watches of a machine end.
+    BreakWatches { machine: usize },
+    /// Watches of a machine tell nothing any more.
+    SilenceWatches { machine: usize },
+    /// Watches of a machine tell again what they told.
+    RepeatWatches { machine: usize },
+    /// etcd forgets its past.
+    Compact,
+    /// init does not answer.
+    InitAway { machine: usize, time: Duration },
+    /// An operator ends the machine's lease.
+    EndLease { machine: usize },
+    /// An etcd of another cluster answers.
+    Foreign { machine: usize, time: Duration },
+}
+
+/// How bad the network is, in percent of the calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// The answer is lost.
+    pub lost: u32,
+    /// The write arrives after nobody waits for it any more.
+    pub late: u32,
+    /// Refused at once.
+    pub refused: u32,
+    /// Milliseconds a message takes at most.
+    pub latency: u64,
+    /// init does what it was told and does not say so.
+    pub init: u32,
+}
+
+/// A schedule.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// All else follows from it.
+    pub seed: u64,
+    /// Machines at the beginning.
+    pub machines: usize,
+    /// How far their clocks run fast, in millionths.
+    pub drift: Vec<i64>,
+    /// `agent_ttl`
+    pub ttl: Duration,
+    /// `engine_reconcile_interval`
+    pub interval: Duration,
+    /// `reschedule_grace`
+    pub grace: Duration,
+    /// Operations an engine puts into one write.
+    pub room: usize,
+    /// Of the network.
+    pub rates: Rates,
+    /// What happens, in order.
+    pub deeds: Vec<(Duration, Deed)>,
+    /// When all faults end.
+    pub heal: Duration,
+}
+
+/// The schedule of a seed.
+pub fn draw(seed: u64) -> Plan {
+    let mut chance = Chance::of(seed, 1, 0);
+    let machines = chance.between(2, 4) as usize;
+    let some = |chance: &mut Chance, most: u64| {
+        if chance.percent(50) { chance.between(1, most) as u32 } else { 0 }
+    };
+    let rates = Rates {
+        lost: some(&mut chance, 8),
+        late: some(&mut chance, 6),
+        refused: some(&mut chance, 6),
+        latency: [2, 20, 100][chance.below(3)],
+        init: some(&mut chance, 10),
+    };
+    let drift = (0..machines).map(|_| chance.between(0, 20_000) as i64 - 10_000).collect();
+    let faults = chance.draw();
+    let count = chance.between(8, 30);
+    let mut deeds: Vec<(Duration, Deed)> = Vec::new();
+    for unit in 0..UNITS.len() {
+        if chance.percent(50) {
+            let at = Duration::from_millis(chance.between(500, 4_000));
+            deeds.push((at, put(&mut chance, unit, machines)));
+        }
+    }
+    for _ in 0..count {
+        let at = Duration::from_millis(chance.between(3_000, 40_000));
+        let deed = match chance.percent(50) {
+            true => wish(&mut chance, machines),
+            false => fault(&mut chance, machines, faults),
+        };
+        deeds.push((at, deed));
+    }
+    deeds.sort_by_key(|(at, _)| *at);
+    let mut plan = Plan {
+        seed,
+        machines,
+        drift,
+        ttl: Duration::from_secs(chance.between(6, 12)),
+        interval: Duration::from_millis(chance.between(800, 2_000)),
+        grace: Duration::from_secs([0, 0, 4, 8][chance.below(4)]),
+        room: MOST_OPERATIONS,
+        rates,
+        deeds,
+        heal: Duration::from_secs(45),
+    };
+    swarm::thicken(&mut plan);
+    plan
+}
+
+fn desired(chance: &mut Chance) -> &'static str {
+    ["launched", "launched", "launched", "loaded", "inactive"][chance.below(5)]
+}
+
+fn put(chance: &mut Chance, unit: usize, machines: usize) -> Deed {
+    let at = chance.below(machines);
+    Deed::Put { unit, asks: asks(chance, machines), desired: desired(chance), at }
+}
+
+fn asks(chance: &mut Chance, machines: usize) -> String {
+    let other = UNITS[chance.below(6)];
+    let value = VALUES[chance.below(VALUES.len())];
+    match chance.below(16) {
+        0 | 1 => format!("MachineOf={other}\n"),
+        2 => format!("Conflicts={other}\n"),
+        3 => "Conflicts=[a-c].service\n".to_string(),
+        4 => format!("MachineID=m{}\n", chance.below(machines)),
+        5 => format!("MachineMetadata=k={value}\n"),
+        6 => format!("MachineMetadata=k={value}\nMachineMetadata=n={}\n", chance.below(machines)),
+        7 => format!("Replaces={other}\n"),
+        8 => "Global=true\n".to_string(),
+        9 => format!("Global=true\nMachineMetadata=k={value}\n"),
+        10 => format!("Global=true\nConflicts={other}\n"),
+        11 | 12 => "Replaces=[a-c].service\n".to_string(),
+        13 | 14 => "Exclusive=true\n".to_string(),
+        _ => String::new(),
+    }
+}
+
+fn wish(chance: &mut Chance, machines: usize) -> Deed {
+    let (unit, at) = (chance.below(UNITS.len()), chance.below(machines));
+    let of = chance.below(machines);
+    match chance.below(12) {
+        0..=3 => put(chance, unit, machines),
+        4..=6 => Deed::Wish { unit, desired: desired(chance), at },
+        7 => Deed::Destroy { unit, at },
+        8 => Deed::Get { unit, at },
+        9 | 10 => {
+            let value = chance.percent(80).then(|| VALUES[chance.below(VALUES.len())]);
+            Deed::Metadata { of, value, at }
+        }
+        _ => Deed::Drain { of, on: chance.percent(50), at },
+    }
+}
+
+/// Of the kinds this schedule has: a bit of `faults` each.
+fn fault(chance: &mut Chance, machines: usize, faults: u64) -> Deed {
+    let mut kind = chance.below(16);
+    for _ in 0..16 {
+        if faults & (1 << kind) != 0 {
+            break;
+        }
+        kind = chance.below(16);
+    }
+    let machine = chance.below(machines);
+    let longest = [500, 3_000, 9_000, 20_000][chance.below(4)];
+    let time = Duration::from_millis(chance.between(100, longest));
+    match kind {
+        0 | 1 => {
+            let ways = [(true, true), (true, true), (true, false), (false, true)];
+            let (requests, answers) = ways[chance.below(4)];
+            Deed::Cut { machine, requests, answers, time }
+        }
+        2 => Deed::Pause { machine: Some(machine), time },
+        3 => Deed::Pause { machine: None, time },
+        4 => Deed::CrashFleetd { machine, time: time.min(Duration::from_millis(1_500)) },
+        5 => Deed::CrashMachine { machine, time },
+        6 => Deed::Leave { machine, time },
+        7 => Deed::Clone { of: machine, time },
+        8 => Deed::QuorumLoss { time },
+        9 => Deed::BreakWatches { machine },
+        10 => Deed::SilenceWatches { machine },
+        11 => Deed::RepeatWatches { machine },
+        12 => Deed::Compact,
+        13 => Deed::InitAway { machine, time: time.min(Duration::from_secs(3)) },
+        14 => Deed::EndLease { machine },
+        _ => Deed::Foreign { machine, time },
+    }
+}

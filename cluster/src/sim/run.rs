@@ -1,0 +1,232 @@
+//! Plays one schedule: polls the tasks that were woken, goes on to the next moment, does
+//! what is to be done then; until all is quiet, or an invariant does not hold.
+
+use crate::api::server::{ApiState, Settings};
+use crate::clock::Clock;
+use crate::fleetd::daemon::{Daemon, Wiring};
+use crate::fleetd::identity::Identity;
+use crate::fleetd::init::Init;
+use crate::key::Keys;
+use crate::machine::MachineId;
+use crate::record::MachineRecord;
+use crate::sim::coverage::Coverage;
+use crate::sim::etcd::EtcdOf;
+use crate::sim::executor::Executor;
+use crate::sim::invariant::Moment;
+use crate::sim::local_init::InitOf;
+use crate::sim::plan::Plan;
+use crate::sim::world::{Event, Fleetd, Machine, MachineTime, Shared, World, lock};
+use crate::store::Store;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// After the last fault: all that is to come has come.
+pub const SETTLED: Duration = Duration::from_secs(60);
+/// And then nothing happens for that long.
+const QUIET: Duration = Duration::from_secs(20);
+/// Nothing was written for that long: the world stands still.
+const STILL: Duration = Duration::from_secs(20);
+/// Seconds between two looks at one that stands still.
+const RARELY: u64 = 5;
+/// A schedule that is polled more often than this does not end.
+const MOST_POLLS: u64 = 300_000;
+
+/// What did not hold.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which invariant.
+    pub what: &'static str,
+    /// How.
+    pub detail: String,
+    /// All that happened, when it was asked for.
+    pub log: Vec<String>,
+}
+
+/// Plays it: the digest of all that happened.
+///
+/// # Errors
+/// The first invariant that did not hold.
+pub fn run(plan: &Plan, coverage: &mut Coverage, log: bool) -> Result<u64, Failure> {
+    let keys = Keys::under("/s");
+    let world: Shared = Arc::new(Mutex::new(World::new(plan, keys.clone())));
+    let mut executor = Executor::default();
+    begin(plan, &world, log);
+    let ended = play(&world, &keys, &mut executor);
+    drop(executor);
+    let mut inner = lock(&world);
+    let machines = std::mem::take(&mut inner.machines);
+    let begun = std::mem::take(&mut inner.begun);
+    inner.coverage.schedules = 1;
+    inner.coverage.polls = ended;
+    coverage.add(&inner.coverage);
+    let (failure, log, digest) = (inner.failure.take(), inner.log.take(), inner.digest);
+    drop(inner);
+    // What they hold leads back to the world.
+    drop((machines, begun));
+    match failure {
+        Some((what, detail)) => Err(Failure { what, detail, log: log.unwrap_or_default() }),
+        None => Ok(digest),
+    }
+}
+
+fn begin(plan: &Plan, shared: &Shared, log: bool) {
+    let mut world = lock(shared);
+    world.log = log.then(Vec::new);
+    for number in 0..plan.machines {
+        let ppm = plan.drift.get(number).copied().unwrap_or_default();
+        if let Ok(id) = MachineId::new(&format!("m{number}")) {
+            world.machines.push(Machine::new(id, number, ppm));
+        }
+        world.plan_in(Duration::from_millis(10 * number as u64), Event::Rouse(number));
+    }
+    for (number, (at, _)) in plan.deeds.iter().enumerate() {
+        world.plan_at(*at, Event::Deed(number));
+    }
+    world.plan_at(plan.heal, Event::Heal);
+    world.plan_at(plan.heal + SETTLED, Event::Converged);
+    world.plan_at(plan.heal + SETTLED + QUIET, Event::Quiet);
+    world.plan_in(Duration::from_secs(1), Event::Tick);
+}
+
+/// How often a task was polled.
+fn play(shared: &Shared, keys: &Keys, executor: &mut Executor) -> u64 {
+    loop {
+        loop {
+            let (ended, begun) = {
+                let mut world = lock(shared);
+                let ended = std::mem::take(&mut world.ended);
+                let fleetds: Vec<Option<Fleetd>> =
+                    ended.iter().map(|machine| world.machines[*machine].fleetd.take()).collect();
+                ((ended, fleetds), std::mem::take(&mut world.begun))
+            };
+            ended.0.iter().for_each(|machine| executor.end(*machine));
+            drop(ended.1);
+            begun.into_iter().for_each(|(machine, task)| executor.spawn(machine, task));
+            let runs = |machine: usize| lock(shared).runs(machine);
+            if !executor.turn(runs, |task| lock(shared).task = task) {
+                break;
+            }
+            if executor.polls > MOST_POLLS {
+                let words = "it is polled for ever".to_string();
+                lock(shared).failure = Some(("the schedule ends", words));
+                return executor.polls;
+            }
+        }
+        let (woken, event) = {
+            let mut world = lock(shared);
+            if world.failure.is_some() {
+                return executor.polls;
+            }
+            world.advance()
+        };
+        let timer = !woken.is_empty();
+        woken.into_iter().for_each(|task| executor.wake(task));
+        match event {
+            Some(Event::Rouse(machine)) => rouse(shared, keys, executor, machine),
+            Some(Event::Quiet) => {
+                lock(shared).judge(&Moment::Quiet);
+                return executor.polls;
+            }
+            Some(event) => happen(shared, event),
+            None if timer => {}
+            None => return executor.polls,
+        }
+    }
+}
+
+fn happen(shared: &Shared, event: Event) {
+    let mut world = lock(shared);
+    match event {
+        Event::Deed(number) => world.act(shared, number),
+        Event::Arrive(id) => world.arrive(id),
+        Event::Answer(id) => world.answer(id),
+        Event::News(id) => world.news(id),
+        Event::LeaseDue(lease) => world.lease_due(lease),
+        Event::Init(machine, step) => world.init_steps(machine, step),
+        Event::QuorumBack => world.quorum_back(),
+        Event::Heal => world.heal(),
+        Event::Gone(machine) => world.gone(machine),
+        Event::Tick => {
+            world.note_members();
+            // Where all has stood still for long it is enough to look now and then.
+            if world.book.stirred + STILL > world.now || world.now.as_secs().is_multiple_of(RARELY)
+            {
+                world.judge(&Moment::Tick);
+            }
+            world.plan_in(Duration::from_secs(1), Event::Tick);
+        }
+        Event::Converged => world.judge(&Moment::Converged),
+        Event::Rouse(_) | Event::Quiet => {}
+    }
+}
+
+/// Something about the machine may be over.
+fn rouse(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
+    let mut world = lock(shared);
+    let now = world.now;
+    let machine = &world.machines[number];
+    if now < machine.off_until || now < machine.down_until {
+        return;
+    }
+    world.end_foreign_watches(number);
+    let machine = &world.machines[number];
+    if machine.leaving {
+        // It has left; now it comes again.
+        world.machines[number].leaving = false;
+        let fleetd = world.machines[number].fleetd.take();
+        drop(world);
+        executor.end(number);
+        drop(fleetd);
+        world = lock(shared);
+    }
+    if world.machines[number].fleetd.is_none() {
+        drop(world);
+        start(shared, keys, executor, number);
+        world = lock(shared);
+    }
+    world.judge(&Moment::Live);
+}
+
+/// fleetd begins.
+fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
+    let (id, boot, instance, plan) = {
+        let mut world = lock(shared);
+        world.say(|| format!("m{number}: fleetd begins"));
+        world.remember_start(number);
+        // Begun anew, it believes whatever etcd it finds: that is how an operator says so.
+        world.machines[number].foreign_until = world.now.min(world.machines[number].foreign_until);
+        let one = &world.machines[number];
+        // The token is made once a boot.
+        let instance = format!("{} {}", one.instance, one.boot);
+        (one.id.clone(), one.boot_id(), instance, world.plan.clone())
+    };
+    let identity = Identity { id, boot: boot.clone(), instance: instance.clone() };
+    let own = |key: &str, value: String| (key.to_string(), value);
+    let metadata = [own("k", (number % 3).to_string()), own("n", number.to_string())];
+    let record = MachineRecord {
+        ip: String::new(),
+        metadata: BTreeMap::from(metadata),
+        boot,
+        instance,
+        version: "1".to_string(),
+        listen: None,
+    };
+    let (daemon, tasks) = Daemon::new(Wiring {
+        store: Store::driven(Arc::new(EtcdOf { world: shared.clone(), machine: number })),
+        keys: keys.clone(),
+        clock: Clock::of(Arc::new(MachineTime { world: shared.clone(), machine: number })),
+        identity,
+        record,
+        init: Init::driven(Arc::new(InitOf { world: shared.clone(), machine: number })),
+        ttl: plan.ttl,
+        engine: Some(plan.interval),
+        grace: plan.grace,
+        room: plan.room,
+    });
+    let api = ApiState::new(daemon.mirror.clone(), Settings::default());
+    // init tells a new listener at once.
+    let _ = daemon.happened.try_send(());
+    lock(shared).machines[number].fleetd = Some(Fleetd { daemon, api });
+    tasks.into_iter().for_each(|task| executor.spawn(number, task));
+}

@@ -1,0 +1,392 @@
+//! [`super::Store`] on etcd's v3 API. Each call has the configured time; a write whose
+//! answer did not come is `Unknown`, unless etcd said itself that it was not done. One member is
+//! asked at a time, the first one named at first: when it does not answer, the next ones ask
+//! the next. (Spread over all, one call of three would be lost to a member that is cut off.)
+
+mod tls;
+
+use super::{Batch, Fault, Lease};
+use crate::transaction::{Change, Condition, Entry, Operation, Reading, Transaction};
+use etcd_client::{
+    Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, EventType, GetOptions,
+    KeyValue, PutOptions, Txn, TxnOp, WatchOptions, WatchStream,
+};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+/// Bytes of one answer: etcd's own bound is on requests; a page of full units is far less.
+const LARGEST_ANSWER: usize = 1024 * 1024 * 1024;
+/// Keys read in one request.
+const PAGE: i64 = 2000;
+/// A member that does not answer a ping of HTTP/2 is left for another.
+const PING: Duration = Duration::from_secs(5);
+const PING_ANSWERED: Duration = Duration::from_secs(3);
+
+/// How etcd is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EtcdConfig {
+    /// URLs.
+    pub endpoints: Vec<String>,
+    /// User and password.
+    pub user: Option<(String, String)>,
+    /// PEM; who may have signed the members' certificates.
+    pub ca_file: Option<PathBuf>,
+    /// PEM; ours.
+    pub cert_file: Option<PathBuf>,
+    /// PEM; its key.
+    pub key_file: Option<PathBuf>,
+    /// For each request.
+    pub request_timeout: Duration,
+}
+
+/// A member that is asked, and whose turn it is.
+struct Link {
+    client: Client,
+    turn: usize,
+}
+
+#[derive(Clone)]
+pub(super) struct Etcd {
+    config: Arc<EtcdConfig>,
+    options: ConnectOptions,
+    client: Arc<Mutex<Option<Client>>>,
+    /// How often a member was left for the next.
+    turn: Arc<AtomicUsize>,
+}
+
+impl Etcd {
+    pub(super) fn new(config: EtcdConfig) -> Result<Etcd, Fault> {
+        if config.endpoints.is_empty() {
+            return Err(Fault::Unavailable("no etcd is named".to_string()));
+        }
+        let mut options = ConnectOptions::new()
+            .with_keep_alive(PING, PING_ANSWERED)
+            .with_connect_timeout(config.request_timeout)
+            .with_require_leader(true)
+            .with_auto_token_refresh(true);
+        if let Some((name, password)) = &config.user {
+            options = options.with_user(name, password);
+        }
+        if let Some(tls) = tls::tls(&config)? {
+            options = options.with_tls(tls);
+        }
+        let client = Arc::new(Mutex::new(None));
+        Ok(Etcd { config: Arc::new(config), options, client, turn: Arc::default() })
+    }
+
+    pub(super) fn turn(&self) -> usize {
+        self.turn.load(Ordering::Relaxed)
+    }
+
+    fn member(&self, turn: usize) -> &str {
+        let at = turn.checked_rem(self.config.endpoints.len()).unwrap_or(0);
+        self.config.endpoints.get(at).map_or("", String::as_str)
+    }
+
+    async fn client(&self) -> Result<Link, Fault> {
+        let mut client = self.client.lock().await;
+        let turn = self.turn();
+        if let Some(client) = &*client {
+            return Ok(Link { client: client.clone(), turn });
+        }
+        let connecting = Client::connect([self.member(turn)], Some(self.options.clone()));
+        let connected = match timeout(self.config.request_timeout, connecting).await {
+            Ok(Ok(connected)) => connected,
+            failed => {
+                self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+                return Err(match failed {
+                    Ok(Err(error)) => refused(&error),
+                    Ok(Ok(_)) | Err(_) => self.late(turn),
+                });
+            }
+        };
+        *client = Some(connected.clone());
+        Ok(Link { client: connected, turn })
+    }
+
+    /// The member of that turn does not answer.
+    async fn leave(&self, turn: usize) {
+        let mut client = self.client.lock().await;
+        if self.turn() == turn {
+            self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+            *client = None;
+        }
+    }
+
+    fn late(&self, turn: usize) -> Fault {
+        let (time, etcd) = (self.config.request_timeout, self.member(turn));
+        Fault::Unavailable(format!("etcd at {etcd} did not answer within {time:?}"))
+    }
+
+    async fn ask<T>(
+        &self,
+        turn: usize,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<Result<T, Error>, Fault> {
+        let Ok(answer) = timeout(self.config.request_timeout, call).await else {
+            self.leave(turn).await;
+            return Err(self.late(turn));
+        };
+        if let Err(error) = &answer
+            && matches!(why(error), Why::Lost)
+            && !matches!(error, Error::LeaseKeepAliveError(_))
+        {
+            self.leave(turn).await;
+        }
+        Ok(answer)
+    }
+
+    pub(super) async fn read(&self, prefix: &str) -> Result<Reading, Fault> {
+        let Link { client, turn } = self.client().await?;
+        let mut kv = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
+        let mut reading = Reading::default();
+        let (mut from, end) = (prefix.as_bytes().to_vec(), after_all(prefix));
+        loop {
+            let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
+            // All pages are of the revision of the first.
+            let options = match reading.revision {
+                0 => options,
+                revision => options.with_revision(revision),
+            };
+            let answer =
+                self.ask(turn, kv.get(from, Some(options))).await?.map_err(|e| refused(&e))?;
+            if reading.revision == 0 {
+                reading.revision = answer.header().map_or(0, |header| header.revision());
+            }
+            reading.entries.extend(answer.kvs().iter().filter_map(entry));
+            match answer.kvs().last() {
+                Some(last) if answer.more() => from = [last.key(), b"\0"].concat(),
+                _ => return Ok(reading),
+            }
+        }
+    }
+
+    pub(super) async fn commit(&self, transaction: &Transaction) -> Result<Option<i64>, Fault> {
+        let Link { client, turn } = self.client().await?;
+        let mut kv = client.kv_client();
+        let conditions: Vec<Compare> = transaction.conditions.iter().map(compare).collect();
+        let operations: Vec<TxnOp> = transaction.operations.iter().map(operation).collect();
+        let txn = Txn::new().when(conditions).and_then(operations);
+        match self.ask(turn, kv.txn(txn)).await {
+            Ok(Ok(answer)) => {
+                let revision = answer.header().map_or(0, |header| header.revision());
+                Ok(answer.succeeded().then_some(revision))
+            }
+            Ok(Err(error)) => match why(&error) {
+                Why::NoSuchLease => Ok(None),
+                Why::Refused => Err(refused(&error)),
+                Why::Lost => Err(Fault::Unknown(error.to_string())),
+            },
+            Err(late) => Err(Fault::Unknown(late.to_string())),
+        }
+    }
+
+    pub(super) async fn grant(&self, ttl: Duration) -> Result<Lease, Fault> {
+        let Link { client, turn } = self.client().await?;
+        let mut leases = client.lease_client();
+        // Whole seconds, and never shorter than asked for.
+        let seconds = ttl.as_millis().div_ceil(1000).max(1);
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let answer = self.ask(turn, leases.grant(seconds, None)).await?.map_err(|e| refused(&e))?;
+        let ttl = Duration::from_secs(u64::try_from(answer.ttl()).unwrap_or(0));
+        Ok(Lease { id: answer.id(), ttl })
+    }
+
+    pub(super) async fn keep_alive(&self, lease: i64) -> Result<bool, Fault> {
+        let Link { client, turn } = self.client().await?;
+        let mut leases = client.lease_client();
+        match self.ask(turn, leases.keep_alive(lease)).await? {
+            Ok(_) => Ok(true),
+            Err(Error::LeaseKeepAliveError(_)) => Ok(false),
+            Err(error) => match why(&error) {
+                Why::NoSuchLease => Ok(false),
+                Why::Refused | Why::Lost => Err(refused(&error)),
+            },
+        }
+    }
+
+    pub(super) async fn revoke(&self, lease: i64) -> Result<(), Fault> {
+        let Link { client, turn } = self.client().await?;
+        let mut leases = client.lease_client();
+        match self.ask(turn, leases.revoke(lease)).await? {
+            Ok(_) => Ok(()),
+            Err(error) => match why(&error) {
+                Why::NoSuchLease => Ok(()),
+                Why::Refused | Why::Lost => Err(refused(&error)),
+            },
+        }
+    }
+
+    pub(super) async fn watch(&self, prefix: &str, after: i64) -> Result<EtcdWatch, Fault> {
+        let Link { client, turn } = self.client().await?;
+        let mut watches = client.watch_client().max_decoding_message_size(LARGEST_ANSWER);
+        let options = WatchOptions::new()
+            .with_range(after_all(prefix))
+            .with_start_revision(after.saturating_add(1))
+            .with_progress_notify();
+        let stream =
+            self.ask(turn, watches.watch(prefix, Some(options))).await?.map_err(|e| refused(&e))?;
+        Ok(EtcdWatch { stream, ready: VecDeque::new() })
+    }
+
+    pub(super) async fn leaderless(&self) -> (usize, usize) {
+        let members = self.config.endpoints.len();
+        let mut leaderless = 0;
+        for endpoint in &self.config.endpoints {
+            let options = self.options.clone().with_require_leader(false);
+            let asked = async {
+                let mut client = Client::connect([endpoint], Some(options)).await?;
+                client.status().await
+            };
+            let answered = timeout(self.config.request_timeout, asked).await;
+            if let Ok(Ok(status)) = answered
+                && status.leader() == 0
+            {
+                leaderless += 1;
+            }
+        }
+        (leaderless, members)
+    }
+
+    pub(super) async fn version(&self) -> Result<String, Fault> {
+        let Link { client, turn } = self.client().await?;
+        let mut client = client.maintenance_client();
+        let status = self.ask(turn, client.status()).await?.map_err(|e| refused(&e))?;
+        Ok(status.version().to_string())
+    }
+}
+
+pub(super) struct EtcdWatch {
+    stream: WatchStream,
+    ready: VecDeque<Batch>,
+}
+
+impl EtcdWatch {
+    pub(super) async fn next(&mut self) -> Result<Batch, Fault> {
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                return Ok(batch);
+            }
+            let lost = || Fault::Unavailable("etcd ended the watch".to_string());
+            let message = self.stream.message().await.map_err(|e| refused(&e))?;
+            let message = message.ok_or_else(lost)?;
+            if message.compact_revision() > 0 {
+                return Ok(Batch::Compacted);
+            }
+            if message.canceled() {
+                let why = message.cancel_reason();
+                return Err(Fault::Unavailable(format!("etcd ended the watch: {why}")));
+            }
+            let changes: Vec<Change> = message.events().iter().filter_map(change).collect();
+            let newest = changes.iter().map(revision_of).max();
+            let told = message.header().map_or(0, |header| header.revision());
+            match newest {
+                Some(revision) => self.ready.push_back(Batch::Changes { revision, changes }),
+                // Nothing for us has happened up to there.
+                None if !message.created() => {
+                    self.ready.push_back(Batch::Changes { revision: told, changes });
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+fn revision_of(change: &Change) -> i64 {
+    match change {
+        Change::Put(entry) => entry.modified,
+        Change::Delete { revision, .. } => *revision,
+    }
+}
+
+fn change(event: &etcd_client::Event) -> Option<Change> {
+    let kv = event.kv()?;
+    match event.event_type() {
+        EventType::Put => entry(kv).map(Change::Put),
+        EventType::Delete => {
+            let key = kv.key_str().ok()?.to_string();
+            Some(Change::Delete { key, revision: kv.mod_revision() })
+        }
+    }
+}
+
+/// None: the key is no text, and so none of ours.
+fn entry(kv: &KeyValue) -> Option<Entry> {
+    Some(Entry {
+        key: kv.key_str().ok()?.to_string(),
+        value: kv.value().to_vec(),
+        created: kv.create_revision(),
+        modified: kv.mod_revision(),
+        lease: kv.lease(),
+    })
+}
+
+fn compare(condition: &Condition) -> Compare {
+    match condition {
+        Condition::Absent(key) => Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
+        Condition::Unchanged(key, revision) => {
+            Compare::mod_revision(key.as_str(), CompareOp::Equal, *revision)
+        }
+        Condition::Created(key, revision) => {
+            Compare::create_revision(key.as_str(), CompareOp::Equal, *revision)
+        }
+    }
+}
+
+fn operation(operation: &Operation) -> TxnOp {
+    match operation {
+        Operation::Put { key, value, lease } => {
+            let options = (*lease != 0).then(|| PutOptions::new().with_lease(*lease));
+            TxnOp::put(key.as_str(), value.clone(), options)
+        }
+        Operation::Delete(key) => TxnOp::delete(key.as_str(), None),
+        Operation::DeletePrefix(prefix) => {
+            let options = DeleteOptions::new().with_range(after_all(prefix));
+            TxnOp::delete(prefix.as_str(), Some(options))
+        }
+    }
+}
+
+/// The first key behind all that begin so. A prefix of ours ends in `/`.
+fn after_all(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+enum Why {
+    NoSuchLease,
+    /// etcd said itself that it did nothing.
+    Refused,
+    Lost,
+}
+
+fn why(error: &Error) -> Why {
+    let Error::GRpcStatus(status) = error else { return Why::Lost };
+    // The numbers are gRPC's: 3 invalid, 5 not found, 7 no permission, 8 exhausted, 9 failed
+    // precondition, 11 out of range, 12 unimplemented, 16 unauthenticated.
+    match i32::from(status.code()) {
+        5 if status.message().contains("lease") => Why::NoSuchLease,
+        3 | 5 | 7 | 8 | 9 | 11 | 12 | 16 => Why::Refused,
+        _ => Why::Lost,
+    }
+}
+
+fn refused(error: &Error) -> Fault {
+    Fault::Unavailable(if let Error::GRpcStatus(status) = error {
+        format!("etcd: {}", status.message())
+    } else {
+        format!("etcd: {error}")
+    })
+}

@@ -1,0 +1,159 @@
+//! What a machine is to have, from what the cluster holds and what it had before.
+#![allow(clippy::unwrap_used, reason = "a test ends where it is surprised")]
+
+use cluster::agent::{self, Goal};
+use cluster::desired::Desired;
+use cluster::key::Keys;
+use cluster::machine::MachineId;
+use cluster::memory_store::MemoryStore;
+use cluster::move_order::{Cause, Move};
+use cluster::picture::Picture;
+use cluster::record::MachineRecord;
+use cluster::registry::{self, Epoch};
+use cluster::transaction::Transaction;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use std::collections::BTreeMap;
+
+fn name(text: &str) -> UnitName {
+    UnitName::new(text).unwrap()
+}
+
+fn id(text: &str) -> MachineId {
+    MachineId::new(text).unwrap()
+}
+
+/// Two machines, `m1` and `m2`; the first leads.
+struct Cluster {
+    keys: Keys,
+    store: MemoryStore,
+    epoch: Epoch,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        let (keys, mut store) = (Keys::under("/test"), MemoryStore::default());
+        let lease = store.grant(u64::MAX);
+        let lead = registry::lead(&keys, &id("m1"), lease);
+        let epoch = Epoch(store.commit(&lead).unwrap());
+        let mut cluster = Cluster { keys, store, epoch };
+        for own in ["m1", "m2"] {
+            let record = MachineRecord {
+                ip: String::new(),
+                metadata: BTreeMap::new(),
+                boot: own.to_string(),
+                instance: own.to_string(),
+                version: "1".to_string(),
+                listen: None,
+            };
+            let lease = cluster.store.grant(u64::MAX);
+            let there = registry::register(&cluster.picture(), &id(own), &record, lease);
+            cluster.commit(&there.unwrap());
+        }
+        cluster
+    }
+
+    fn picture(&self) -> Picture {
+        Picture::of(self.keys.clone(), &self.store.read(self.keys.root()))
+    }
+
+    fn commit(&mut self, transaction: &Transaction) {
+        assert!(self.store.commit(transaction).is_some());
+    }
+
+    fn launch(&mut self, own: &str, asks: &str) {
+        let text = format!("[Service]\nExecStart=/bin/true\n\n[X-Fleet]\n{asks}\n");
+        let file = UnitFile::parse(&text).unwrap();
+        let write = registry::create(&self.picture(), &name(own), &file, Desired::Launched);
+        self.commit(&write);
+    }
+
+    fn put_on(&mut self, own: &str, machine: Option<&str>) {
+        let picture = self.picture();
+        let from = picture.place_of(&name(own)).cloned();
+        let step = Move { unit: name(own), from, to: machine.map(id), cause: Cause::Unplaced };
+        self.commit(&registry::carry_out(&picture, self.epoch, &[step]).unwrap());
+    }
+
+    fn goal(&self, before: &Goal) -> Goal {
+        agent::goal(&self.picture(), &id("m1"), before)
+    }
+
+    /// What `m1` had of these, that are nowhere since.
+    fn nowhere(units: &[(&str, &str)]) -> (Cluster, Goal) {
+        let mut cluster = Cluster::new();
+        for (own, asks) in units {
+            cluster.launch(own, asks);
+            cluster.put_on(own, Some("m1"));
+        }
+        let before = cluster.goal(&Goal::new());
+        assert_eq!(before.len(), units.len());
+        for (own, _) in units {
+            cluster.put_on(own, None);
+        }
+        (cluster, before)
+    }
+}
+
+fn names(goal: &Goal) -> Vec<&str> {
+    goal.keys().map(|name| name.as_str()).collect()
+}
+
+#[test]
+fn what_ran_here_and_is_nowhere_goes_on_until_it_is_known_to_be_elsewhere() {
+    let (mut cluster, before) = Cluster::nowhere(&[("a.service", "")]);
+    let kept = cluster.goal(&before);
+    assert_eq!(kept, before);
+    assert!(cluster.goal(&Goal::new()).is_empty(), "it is not begun where it did not run");
+    cluster.put_on("a.service", Some("m2"));
+    assert!(cluster.goal(&kept).is_empty());
+}
+
+#[test]
+fn what_is_nowhere_is_stopped_for_every_fact_that_speaks_against_it() {
+    type Fact = fn(&mut Cluster);
+    let facts: [(&str, Fact); 6] = [
+        ("unwished", |cluster| {
+            let write =
+                registry::set_desired(&cluster.picture(), &name("a.service"), Desired::Inactive);
+            cluster.commit(&write.unwrap());
+        }),
+        ("destroyed", |cluster| {
+            let write = registry::destroy(&cluster.picture(), &name("a.service"));
+            cluster.commit(&write.unwrap());
+        }),
+        ("another file", |cluster| cluster.launch("a.service", "Conflicts=x.service")),
+        ("drained", |cluster| {
+            let write = registry::drain(&cluster.picture(), &id("m1"), true);
+            cluster.commit(&write);
+        }),
+        ("a conflict", |cluster| {
+            cluster.launch("b.service", "Conflicts=a.service");
+            cluster.put_on("b.service", Some("m1"));
+        }),
+        ("replaced", |cluster| {
+            cluster.launch("b.service", "Replaces=a.service");
+            cluster.put_on("b.service", Some("m1"));
+        }),
+    ];
+    for (what, fact) in facts {
+        let (mut cluster, before) = Cluster::nowhere(&[("a.service", "")]);
+        fact(&mut cluster);
+        assert!(!cluster.goal(&before).contains_key(&name("a.service")), "{what}");
+    }
+}
+
+#[test]
+fn a_unit_that_follows_another_goes_on_as_long_as_that_one_does() {
+    let units = [("a.service", ""), ("b.service", "MachineOf=a.service")];
+    let (mut cluster, before) = Cluster::nowhere(&units);
+    assert_eq!(names(&cluster.goal(&before)), ["a.service", "b.service"]);
+    cluster.put_on("a.service", Some("m2"));
+    assert!(cluster.goal(&before).is_empty(), "it is not kept apart from it");
+}
+
+#[test]
+fn an_exclusive_unit_that_is_nowhere_is_not_kept() {
+    let (cluster, before) = Cluster::nowhere(&[("a.service", "Exclusive=true")]);
+    assert!(cluster.goal(&before).is_empty());
+}

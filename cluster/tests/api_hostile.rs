@@ -1,0 +1,273 @@
+//! Who means no good at the API's socket: lies about lengths, endless bodies, bytes that drip,
+//! crowds, paths and JSON that nobody writes by hand. Each is refused with a 4xx or let go, and
+//! the server answers everybody else meanwhile.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where it is surprised"
+)]
+
+mod stand;
+
+use cluster::api::crowd::MOST_OF_ONE;
+use cluster::api::listener::HEAD_TIME;
+use cluster::api::server::{BODY_TIME, LARGEST_BODY};
+use stand::{Plan, Reply, Stand};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+const PUT: &str =
+    "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+const GOOD: &str = r#"{"options":[{"section":"Service","name":"ExecStart","value":"/bin/a"}]}"#;
+
+/// What comes back; `None`: it was let go without a word.
+fn reply(stand: &Stand, bytes: &[u8]) -> Option<Reply> {
+    let mut stream = stand.connect();
+    let _ = stream.write_all(bytes);
+    Reply::read(&mut stream)
+}
+
+/// Refused with a 4xx, or let go; the next one is answered, and nothing was made.
+fn refused(stand: &Stand, what: &str, bytes: &[u8]) {
+    let reply = reply(stand, bytes);
+    let status = reply.as_ref().map(|reply| reply.status);
+    assert!(status.is_none_or(|status| (400..500).contains(&status)), "{what}: {reply:?}");
+    assert_eq!(stand.get("/fleet/v1/units").body, "{}", "{what}: nothing is made of it");
+}
+
+#[test]
+fn who_lies_about_a_body_is_turned_away() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let length = GOOD.len();
+    let lies = [
+        ("a length below zero", format!("{PUT}Content-Length: -1\r\n\r\n{GOOD}")),
+        ("a length of words", format!("{PUT}Content-Length: many\r\n\r\n{GOOD}")),
+        ("a length beyond all", format!("{PUT}Content-Length: 99999999999999999999\r\n\r\n{GOOD}")),
+        (
+            "two lengths",
+            format!("{PUT}Content-Length: 5\r\nContent-Length: {length}\r\n\r\n{GOOD}"),
+        ),
+        (
+            "a length and chunks",
+            format!(
+                "{PUT}Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\
+                 PUT /fleet/v1/units/b.service HTTP/1.1\r\nHost: x\r\n\r\n"
+            ),
+        ),
+        (
+            "chunks of words",
+            format!("{PUT}Transfer-Encoding: chunked\r\n\r\nzz\r\n{GOOD}\r\n0\r\n\r\n"),
+        ),
+        ("chunks in gzip", format!("{PUT}Transfer-Encoding: gzip\r\n\r\n{GOOD}")),
+        ("a blank in a name", format!("{PUT}Content-Length : {length}\r\n\r\n{GOOD}")),
+    ];
+    for (what, bytes) in &lies {
+        refused(&stand, what, bytes.as_bytes());
+    }
+    // Bytes that say they are gzip are not unpacked: they are no JSON.
+    let bomb = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &[0; 4096]].concat();
+    let head = format!("{PUT}Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
+    refused(&stand, "gzip", &[head.as_bytes(), &bomb].concat());
+    let half = format!("{PUT}Content-Length: {length}\r\n\r\n{}", &GOOD[..20]);
+    let mut stream = stand.connect();
+    stream.write_all(half.as_bytes()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(Reply::read(&mut stream).is_none_or(|reply| reply.status == 400));
+    assert_eq!(stand.get("/fleet/v1/units").body, "{}", "half a body makes nothing");
+}
+
+#[test]
+fn a_body_without_end_ends_at_the_limit() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let mut stream = stand.connect();
+    stream.write_all(format!("{PUT}Transfer-Encoding: chunked\r\n\r\n").as_bytes()).unwrap();
+    let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
+    let before = memory();
+    let mut sent = 0;
+    while sent < 64 * LARGEST_BODY && stream.write_all(&chunk).is_ok() {
+        sent += chunk.len();
+    }
+    assert!(sent < 8 * LARGEST_BODY, "it is not read on: {sent} bytes went");
+    let reply = Reply::read(&mut stream);
+    assert!(reply.is_none_or(|reply| reply.status == 413));
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 32 * 1024 * 1024, "{grown} bytes are kept of it");
+    assert_eq!(stand.get("/healthz").status, 200);
+}
+
+/// Bytes of this process, which is the server too, that are in memory.
+fn memory() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// Sends a byte now and then until it is let go, or that long; whether it was.
+fn drip(stand: &Stand, begin: &str, most: Duration) -> Option<Duration> {
+    let mut stream = stand.connect();
+    stream.write_all(begin.as_bytes()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let began = Instant::now();
+    while began.elapsed() < most {
+        let mut byte = [0];
+        match stream.read(&mut byte) {
+            Ok(0) => return Some(began.elapsed()),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                let _ = stream.write_all(b"a");
+            }
+            Err(_) => return Some(began.elapsed()),
+        }
+    }
+    None
+}
+
+#[test]
+fn bytes_that_drip_hold_a_place_for_a_while_only() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let ways = [
+        ("nothing at all", String::new(), HEAD_TIME),
+        ("a head that drips", "GET /fleet/v1/units HTTP/1.1\r\nX-Slow: ".to_string(), HEAD_TIME),
+        ("a body that drips", format!("{PUT}Content-Length: 1000\r\n\r\n"), BODY_TIME + HEAD_TIME),
+    ];
+    std::thread::scope(|scope| {
+        for (what, begin, time) in &ways {
+            let stand = &stand;
+            scope.spawn(move || {
+                let most = *time + Duration::from_secs(15);
+                let held = drip(stand, begin, most);
+                assert!(held.is_some(), "{what}: still held after {most:?}");
+            });
+        }
+        let began = Instant::now();
+        while began.elapsed() < HEAD_TIME / 2 {
+            let asked = Instant::now();
+            assert_eq!(stand.get("/fleet/v1/machines").status, 200);
+            assert!(asked.elapsed() < Duration::from_secs(5), "others wait for who drips");
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn a_crowd_of_one_user_has_an_end_and_is_gone_with_its_connections() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let connect = || UnixStream::connect(stand.socket()).unwrap();
+    let crowd: Vec<UnixStream> = (0..MOST_OF_ONE).map(|_| connect()).collect();
+    let mut one_more = connect();
+    one_more.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let _ = one_more.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(Reply::read(&mut one_more).is_none(), "one more is let go");
+    drop(crowd);
+    stand.until("it is answered again", |stand| {
+        let mut stream = UnixStream::connect(stand.socket()).unwrap();
+        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+        Reply::read(&mut stream).is_some_and(|reply| reply.status == 200)
+    });
+}
+
+#[test]
+fn paths_and_methods_that_nobody_writes_are_refused() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let long = "a".repeat(8 * 1024);
+    let lines = [
+        "GET /fleet/v1/units/%2e%2e%2fetc%2fpasswd HTTP/1.1".to_string(),
+        "GET /fleet/v1/units/..%2f..%2fa.service HTTP/1.1".to_string(),
+        "PUT /fleet/v1/units/%00.service HTTP/1.1".to_string(),
+        "PUT /fleet/v1/units/a%0ab.service HTTP/1.1".to_string(),
+        "PUT /fleet/v1/units/%ff%fe.service HTTP/1.1".to_string(),
+        "PUT /fleet/v1/units/%c0%af.service HTTP/1.1".to_string(),
+        format!("PUT /fleet/v1/units/{long}.service HTTP/1.1"),
+        "CONNECT x:80 HTTP/1.1".to_string(),
+        "BREW /fleet/v1/units HTTP/1.1".to_string(),
+        "TRACE /fleet/v1/units HTTP/1.1".to_string(),
+        "GET /fleet/v1/state/%2e HTTP/1.1".to_string(),
+        "GET /ui/../../etc/passwd HTTP/9.9".to_string(),
+        "GET\t/fleet/v1/units HTTP/1.1".to_string(),
+        "PRI * HTTP/2.0".to_string(),
+    ];
+    for line in &lines {
+        let body = if line.starts_with("PUT") { GOOD } else { "" };
+        let head = format!(
+            "{line}\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        refused(&stand, line, head.as_bytes());
+    }
+    refused(
+        &stand,
+        "bytes that are no text",
+        b"GET /fleet/v1/units/\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
+    );
+    // The beginning of HTTP/2, and of TLS.
+    refused(&stand, "HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+    refused(&stand, "TLS", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03");
+    let whole = "GET http://x/fleet/v1/machines HTTP/1.1\r\nHost: x\r\n\r\n";
+    assert_eq!(stand.send(whole.as_bytes()).status, 200, "a whole URL is a path, too");
+    let with_body = "GET /fleet/v1/machines HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
+    assert!(stand.send(with_body.as_bytes()).status < 500);
+}
+
+#[test]
+fn json_that_nobody_writes_is_refused() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let keys: String = (0..100_000).map(|n| format!("\"k{n}\":1,")).collect();
+    let option = r#"{"section":"S","name":"N","value":"v"}"#;
+    let many = vec![option; 50_000].join(",");
+    let long = format!(r#"{{"section":"S","name":"N","value":"{}"}}"#, "v".repeat(1024 * 1024));
+    let bodies = [
+        ("depth", deep.clone()),
+        ("depth inside", format!("{{\"x\":{deep}}}")),
+        ("keys and no options", format!("{{{keys}\"z\":1}}")),
+        ("no number", r#"{"options":NaN}"#.to_string()),
+        ("half a character", r#"{"name":"\ud800","options":[]}"#.to_string()),
+        ("a list for a name", r#"{"name":["a.service"],"options":[]}"#.to_string()),
+        ("numbers for options", r#"{"options":[1,2]}"#.to_string()),
+        ("an object for options", r#"{"options":{"section":"S"}}"#.to_string()),
+        ("another name", r#"{"name":"b.service","options":[]}"#.to_string()),
+        ("no options", r#"{"options":null}"#.to_string()),
+        ("too many options", format!("{{\"options\":[{many}]}}")),
+        ("too long a value", format!("{{\"options\":[{long}]}}")),
+        (
+            "a line that brings another",
+            r#"{"options":[{"section":"Service","name":"A","value":"x\nExecStart=/bin/b"}]}"#
+                .to_string(),
+        ),
+        (
+            "a line that ends its section",
+            r#"{"options":[{"section":"S]\n[Service","name":"A","value":"x"}]}"#.to_string(),
+        ),
+        (
+            "a name that is two",
+            r#"{"options":[{"section":"S","name":"A=b\nC","value":"x"}]}"#.to_string(),
+        ),
+    ];
+    for (what, body) in &bodies {
+        let head = format!("{PUT}Content-Length: {}\r\n\r\n{body}", body.len());
+        refused(&stand, what, head.as_bytes());
+    }
+}
+
+#[test]
+fn a_token_that_was_made_up_is_refused_or_an_honest_page() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let tokens = [
+        "%00",
+        "ZAABAA",
+        "ZAABAA==ZAABAA==",
+        "____",
+        "%2F%2F",
+        "ZAABAP____________8=",
+        "ZAABAAAAAAAAAAAAAAAAAA==",
+    ];
+    for token in tokens.iter().map(ToString::to_string).chain([format!("ZAAB{}", "A".repeat(9000))])
+    {
+        for list in ["units", "state", "machines"] {
+            let reply = stand.get(&format!("/fleet/v1/{list}?nextPageToken={token}"));
+            assert!(matches!(reply.status, 200 | 400 | 414 | 431), "{list} {token}: {reply:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The store on a real etcd: one of several members that does not answer, what was compacted,
+//! TLS, users with passwords. What the cluster does with it is told elsewhere.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that can not go on has failed"
+)]
+
+mod member;
+
+use cluster::key::Keys;
+use cluster::mirror::Mirror;
+use cluster::store::{Batch, EtcdConfig, Fault, Store};
+use cluster::transaction::Transaction;
+use member::{Etcd, PATIENCE, ROOT, folder, run, when_there};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+async fn put(store: &Store, key: &str) -> i64 {
+    let write = Transaction::default().put(format!("{ROOT}{key}"), b"x".to_vec());
+    store.commit(&write).await.unwrap().unwrap()
+}
+
+#[test]
+fn a_member_that_does_not_answer_is_left_for_the_next() {
+    run(async {
+        let etcd = Etcd::start();
+        when_there(&Store::etcd(etcd.config()).unwrap()).await;
+        // Takes connections, and says nothing on them.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mute = format!("http://{}", silent.local_addr().unwrap());
+        let closed = "http://127.0.0.1:1".to_string();
+        let nameless = "http://no-such-host.invalid:2379".to_string();
+        for dead in [mute, closed, nameless] {
+            let endpoints = vec![dead.clone(), etcd.url.clone()];
+            let store = Store::etcd(EtcdConfig { endpoints, ..etcd.config() }).unwrap();
+            let first = store.turn();
+            assert!(matches!(store.read(ROOT).await, Err(Fault::Unavailable(_))), "{dead}");
+            assert_ne!(store.turn(), first, "{dead}");
+            let second = store.turn();
+            for n in 0..20 {
+                put(&store, &n.to_string()).await;
+            }
+            assert_eq!(store.turn(), second, "one that answers is kept: {dead}");
+        }
+    });
+}
+
+#[test]
+fn a_watch_of_what_was_compacted_says_so_and_a_mirror_reads_anew() {
+    run(async {
+        let etcd = Etcd::start();
+        let store = Store::etcd(etcd.config()).unwrap();
+        let first = when_there(&store).await;
+        put(&store, "a").await;
+        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
+        let mut news = mirror.news();
+        let last = put(&store, "b").await;
+        etcd.client().await.compact(last, None).await.unwrap();
+        let mut watch = store.watch(ROOT, first - 1).await.unwrap();
+        assert_eq!(watch.next().await, Ok(Batch::Compacted));
+        let newest = put(&store, "c").await;
+        assert!(mirror.reached(newest, PATIENCE).await);
+        assert!(news.recv().await.is_ok());
+    });
+}
+
+#[test]
+fn a_user_needs_the_password() {
+    run(async {
+        let etcd = Etcd::start();
+        when_there(&Store::etcd(etcd.config()).unwrap()).await;
+        let mut client = etcd.client().await;
+        client.user_add("root", "secret", None).await.unwrap();
+        client.role_add("root").await.unwrap();
+        client.user_grant_role("root", "root").await.unwrap();
+        client.auth_enable().await.unwrap();
+        let of = |user: Option<(&str, &str)>| {
+            let user = user.map(|(name, word)| (name.to_string(), word.to_string()));
+            Store::etcd(EtcdConfig { user, ..etcd.config() }).unwrap()
+        };
+        let store = of(Some(("root", "secret")));
+        put(&store, "a").await;
+        let lease = store.grant(Duration::from_secs(5)).await.unwrap();
+        assert_eq!(store.keep_alive(lease.id).await, Ok(true));
+        for stranger in [None, Some(("root", "guess"))] {
+            let refused = of(stranger).read(ROOT).await;
+            assert!(matches!(refused, Err(Fault::Unavailable(_))), "{refused:?}");
+        }
+    });
+}
+
+fn openssl(folder: &Path, words: &str) {
+    let mut command = Command::new("openssl");
+    let output = command.args(words.split_whitespace()).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn tls_shows_a_certificate_and_asks_for_the_authority_s() {
+    run(async {
+        let folder = folder();
+        for ca in ["ca", "other"] {
+            openssl(
+                &folder,
+                &format!(
+                    "req -x509 -newkey rsa:2048 -nodes -keyout {ca}.key -out {ca}.crt -days 30 \
+                     -subj /CN={ca} -addext keyUsage=critical,keyCertSign,cRLSign"
+                ),
+            );
+        }
+        for name in ["server", "client"] {
+            let extensions = "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
+            std::fs::write(folder.join("ext"), extensions).unwrap();
+            openssl(
+                &folder,
+                &format!(
+                    "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
+                ),
+            );
+            openssl(
+                &folder,
+                &format!(
+                    "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
+                     -out {name}.crt -extfile ext -days 30"
+                ),
+            );
+        }
+        let at = |name: &str| Some(folder.join(name));
+        let words = ["--cert-file", "server.crt", "--key-file", "server.key"];
+        let asks = ["--trusted-ca-file", "ca.crt", "--client-cert-auth"];
+        let etcd = Etcd::of(folder.clone(), "https", &[&words[..], &asks].concat());
+        let own = EtcdConfig {
+            ca_file: at("ca.crt"),
+            cert_file: at("client.crt"),
+            key_file: at("client.key"),
+            ..etcd.config()
+        };
+        let store = Store::etcd(own.clone()).unwrap();
+        when_there(&store).await;
+        put(&store, "a").await;
+        let nameless = EtcdConfig { cert_file: None, key_file: None, ..own.clone() };
+        let mistrusting = EtcdConfig { ca_file: at("other.crt"), ..own.clone() };
+        for config in [nameless, mistrusting] {
+            let refused = Store::etcd(config).unwrap().read(ROOT).await;
+            assert!(matches!(refused, Err(Fault::Unavailable(_))), "{refused:?}");
+        }
+        let lost = Store::etcd(EtcdConfig { ca_file: at("nowhere.crt"), ..own });
+        let told = lost.err().map(|fault| fault.to_string()).unwrap_or_default();
+        assert!(told.contains("nowhere.crt"), "{told}");
+    });
+}

@@ -1,0 +1,225 @@
+//! An etcd that is full, silent, gone back in time or emptied: the mirror keeps what it knew and
+//! says why, writes are refused and not lost, and all goes on once it is whole.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that can not go on has failed"
+)]
+
+mod member;
+mod wire;
+
+use cluster::desired::Desired;
+use cluster::key::Keys;
+use cluster::mirror::Mirror;
+use cluster::registry;
+use cluster::store::{EtcdConfig, Fault, Store};
+use cluster::transaction::Transaction;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use member::{Etcd, PATIENCE, ROOT, folder, run, when_there};
+use std::time::{Duration, Instant};
+use wire::Wire;
+
+fn name(number: u32) -> UnitName {
+    UnitName::new(&format!("u{number}.service")).unwrap()
+}
+
+/// Has a unit of that number made; whether it was.
+async fn make(mirror: &Mirror, number: u32) -> bool {
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let write = |picture: &cluster::picture::Picture| {
+        let there = picture.units.contains_key(&name(number));
+        let new = || registry::create(picture, &name(number), &file, Desired::Inactive);
+        Ok::<_, ()>((!there).then(new))
+    };
+    mirror.write(write).await.is_ok()
+}
+
+async fn when_made(mirror: &Mirror, number: u32) {
+    let end = Instant::now() + PATIENCE;
+    while !make(mirror, number).await {
+        assert!(Instant::now() < end, "unit {number} in vain");
+        tokio::task::yield_now().await;
+    }
+    let mut pictures = mirror.changes();
+    let seen = pictures.wait_for(|picture| picture.units.contains_key(&name(number)));
+    tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();
+}
+
+/// Waits until the mirror says why nothing new comes.
+async fn fault(mirror: &Mirror, part: &str) {
+    let mut health = mirror.health();
+    let told = health.wait_for(|health| {
+        health.fault.as_ref().is_some_and(|fault| fault.to_string().contains(part))
+    });
+    let told = tokio::time::timeout(PATIENCE, told).await.map(|told| told.is_ok());
+    assert_eq!(told, Ok(true), "{part}: {:?}", mirror.health().borrow());
+}
+
+fn knows(mirror: &Mirror) -> usize {
+    mirror.picture().units.len()
+}
+
+#[test]
+fn a_store_that_went_back_in_time_is_not_believed() {
+    run(async {
+        let mut etcd = Etcd::start();
+        let store = Store::etcd(etcd.config()).unwrap();
+        when_there(&store).await;
+        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
+        when_made(&mirror, 1).await;
+        etcd.kill();
+        etcd.keep_disk("old");
+        etcd.again();
+        for number in 2..6 {
+            when_made(&mirror, number).await;
+        }
+        for past in ["old", "none at all"] {
+            etcd.kill();
+            etcd.keep_disk("now");
+            etcd.give_disk(past);
+            etcd.again();
+            fault(&mirror, "etcd is at revision").await;
+            assert_eq!(knows(&mirror), 5, "what was known stays, {past}");
+            etcd.kill();
+            etcd.give_disk("now");
+            etcd.again();
+            when_made(&mirror, if past == "old" { 6 } else { 7 }).await;
+            let _ = std::fs::remove_dir_all(etcd.folder.join("now"));
+            // For the second turn: what is known is five again.
+            for number in [6, 7] {
+                let gone = mirror
+                    .write(|picture| Ok::<_, ()>(registry::destroy(picture, &name(number))))
+                    .await
+                    .unwrap();
+                assert!(mirror.reached(gone, PATIENCE).await);
+            }
+            assert_eq!(knows(&mirror), 5);
+        }
+    });
+}
+
+#[test]
+fn a_full_store_takes_no_writes_and_keeps_all_that_is_there() {
+    run(async {
+        let room = ["--quota-backend-bytes", "4000000"];
+        let etcd = Etcd::of(folder(), "http", &room);
+        let store = Store::etcd(etcd.config()).unwrap();
+        when_there(&store).await;
+        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
+        when_made(&mirror, 1).await;
+        let lease = store.grant(Duration::from_secs(60)).await.unwrap();
+        let fill = Transaction::default().put(format!("{ROOT}x/fill"), vec![b'x'; 400_000]);
+        let mut refusal = None;
+        for _ in 0..100 {
+            if let Err(fault) = store.commit(&fill).await {
+                refusal = Some(fault);
+                break;
+            }
+        }
+        let Some(Fault::Unavailable(why)) = refusal else { panic!("{refusal:?}") };
+        assert!(why.contains("database space exceeded"), "{why}");
+        assert!(!make(&mirror, 2).await, "a write is refused");
+        assert_eq!(store.keep_alive(lease.id).await, Ok(true), "a sign of life is none");
+        assert_eq!(knows(&mirror), 1);
+        assert_eq!(mirror.read().await.unwrap().units.len(), 1, "it is read");
+        let mut client = etcd.client().await;
+        let revision = store.read(ROOT).await.unwrap().revision;
+        client.compact(revision, None).await.unwrap();
+        client.defragment().await.unwrap();
+        let (off, full) = (etcd_client::AlarmAction::Deactivate, etcd_client::AlarmType::Nospace);
+        let mut member = etcd_client::AlarmOptions::new();
+        member.with_member(client.status().await.unwrap().header().unwrap().member_id());
+        client.alarm(off, full, Some(member)).await.unwrap();
+        when_made(&mirror, 2).await;
+    });
+}
+
+#[test]
+fn a_reading_of_many_pages_is_of_one_revision() {
+    run(async {
+        let etcd = Etcd::start();
+        let store = Store::etcd(etcd.config()).unwrap();
+        when_there(&store).await;
+        let keys: Vec<String> = (0..2100).map(|n| format!("{ROOT}x/{n:05}")).collect();
+        for some in keys.chunks(100) {
+            let put = |all: Transaction, key: &String| all.put(key.clone(), b"0".to_vec());
+            let write = some.iter().fold(Transaction::default(), put);
+            assert!(store.commit(&write).await.unwrap().is_some());
+        }
+        let writer = Store::etcd(etcd.config()).unwrap();
+        let (first, last) = (keys[0].clone(), keys[keys.len() - 1].clone());
+        let writing = tokio::spawn(async move {
+            for turn in 1_u64.. {
+                let value = turn.to_string().into_bytes();
+                let both = Transaction::default().put(first.clone(), value.clone());
+                writer.commit(&both.put(last.clone(), value)).await.unwrap();
+            }
+        });
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..40 {
+            let reading = store.read(ROOT).await.unwrap();
+            assert_eq!(reading.entries.len(), keys.len());
+            let value = |at: usize| reading.entries[at].value.clone();
+            assert_eq!(value(0), value(keys.len() - 1));
+            seen.insert(value(0));
+        }
+        writing.abort();
+        assert!(seen.len() > 10, "there were writes between: {}", seen.len());
+    });
+}
+
+#[test]
+fn a_wire_that_fails_loses_no_change() {
+    run(async {
+        let etcd = Etcd::start();
+        let direct = Store::etcd(etcd.config()).unwrap();
+        when_there(&direct).await;
+        let (own, _own_task) = Mirror::start(direct, Keys::under("/fleet"));
+        when_made(&own, 0).await;
+        let wire = Wire::open(vec![("127.0.0.1:0".parse().unwrap(), etcd.address())], None);
+        let endpoints = vec![format!("http://{}", wire.addresses[0])];
+        let store = Store::etcd(EtcdConfig { endpoints, ..etcd.config() }).unwrap();
+        let (mirror, _task) = Mirror::start(store, Keys::under("/fleet"));
+        let mut pictures = mirror.changes();
+        let all = |count: usize| {
+            move |picture: &std::sync::Arc<cluster::picture::Picture>| picture.units.len() == count
+        };
+        tokio::time::timeout(PATIENCE, pictures.wait_for(all(1))).await.unwrap().unwrap();
+        let faults = [
+            wire::Fault::HoldsAnswers,
+            wire::Fault::HoldsQuestions,
+            wire::Fault::HoldsAll,
+            wire::Fault::Slow(Duration::from_secs(5)),
+        ];
+        for (turn, failing) in faults.into_iter().enumerate() {
+            let bitten = wire.bitten();
+            wire.set(failing);
+            // Made while nobody hears of it, and one taken away.
+            when_made(&own, 10 + u32::try_from(turn).unwrap()).await;
+            fault(&mirror, "did not answer within").await;
+            assert_eq!(knows(&mirror), turn + 1, "{failing:?}: what was known stays");
+            assert!(wire.bitten() > bitten, "{failing:?} touched nothing");
+            wire.set(wire::Fault::None);
+            let seen = pictures.wait_for(all(turn + 2));
+            tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();
+        }
+        let mut missed = 0;
+        for (turn, failing) in
+            [wire::Fault::BreaksEach(7), wire::Fault::CutsEach(3)].into_iter().enumerate()
+        {
+            wire.set(failing);
+            for number in 0..10 {
+                when_made(&own, 100 + 10 * u32::try_from(turn).unwrap() + number).await;
+                missed += usize::from(mirror.health().borrow().fault.is_some());
+            }
+            wire.set(wire::Fault::None);
+            let seen = pictures.wait_for(all(5 + 10 * (turn + 1)));
+            tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();
+        }
+        println!("{missed} of 20 changes came while the wire was broken");
+    });
+}

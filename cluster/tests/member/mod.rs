@@ -1,0 +1,138 @@
+//! A member of etcd for one test: killed, begun again and taken to another past as the test
+//! has it. What speaks to it is the tests' affair.
+#![allow(dead_code, reason = "each test file uses its own part of it")]
+
+use cluster::store::{EtcdConfig, Store};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a fact that must come may take on a slow machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// All that the tests write begins so.
+pub(crate) const ROOT: &str = "/fleet/v3/";
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// An etcd that ends with the test.
+pub(crate) struct Etcd {
+    child: Child,
+    pub(crate) folder: PathBuf,
+    pub(crate) url: String,
+    words: Vec<String>,
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A new one, which goes with the [`Etcd`] that has it.
+pub(crate) fn folder() -> PathBuf {
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("fleet-etcd.{}.{number}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn spawn(folder: &Path, words: &[String]) -> Child {
+    let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
+    let mut command = Command::new("etcd");
+    command.args(words).current_dir(folder).stdin(Stdio::null());
+    command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+}
+
+impl Etcd {
+    pub(crate) fn start() -> Etcd {
+        Etcd::of(folder(), "http", &[])
+    }
+
+    pub(crate) fn of(folder: PathBuf, scheme: &str, more: &[&str]) -> Etcd {
+        let (url, peer) = (
+            format!("{scheme}://127.0.0.1:{}", free_port()),
+            format!("http://127.0.0.1:{}", free_port()),
+        );
+        let words = [
+            ["--data-dir", "data"],
+            ["--listen-client-urls", &url],
+            ["--advertise-client-urls", &url],
+            ["--listen-peer-urls", &peer],
+            ["--initial-advertise-peer-urls", &peer],
+            ["--initial-cluster", &format!("default={peer}")],
+        ];
+        let words = words.as_flattened().iter().chain(more);
+        let words: Vec<String> = words.map(ToString::to_string).collect();
+        Etcd { child: spawn(&folder, &words), folder, url, words }
+    }
+
+    pub(crate) fn config(&self) -> EtcdConfig {
+        EtcdConfig {
+            endpoints: vec![self.url.clone()],
+            request_timeout: Duration::from_secs(1),
+            ..EtcdConfig::default()
+        }
+    }
+
+    /// etcd's own client, for what a store does not do.
+    pub(crate) async fn client(&self) -> etcd_client::Client {
+        etcd_client::Client::connect([&self.url], None).await.unwrap()
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.url.rsplit('/').next().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// At the same place, with what is on its disk.
+    pub(crate) fn again(&mut self) {
+        self.child = spawn(&self.folder, &self.words);
+    }
+
+    /// Keeps what is on its disk under that name. It is not running.
+    pub(crate) fn keep_disk(&self, name: &str) {
+        copy(&self.folder.join("data"), &self.folder.join(name));
+    }
+
+    /// Puts on its disk what was kept; an unknown name: nothing. It is not running.
+    pub(crate) fn give_disk(&self, name: &str) {
+        std::fs::remove_dir_all(self.folder.join("data")).unwrap();
+        let kept = self.folder.join(name);
+        if kept.exists() {
+            copy(&kept, &self.folder.join("data"));
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
+    assert!(status.success(), "cp {}", from.display());
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+/// The revision of what is there, once it answers.
+pub(crate) async fn when_there(store: &Store) -> i64 {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match store.read(ROOT).await {
+            Ok(reading) => return reading.revision,
+            Err(fault) => assert!(Instant::now() < end, "in vain: {fault}"),
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,99 @@
+//! The mirror over a store in memory: it follows, survives an outage and a compaction of
+//! what it missed, and makes writes anew when others were faster.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where its assumptions do")]
+
+use cluster::desired::Desired;
+use cluster::key::Keys;
+use cluster::mirror::{Mirror, WriteFault};
+use cluster::picture::Picture;
+use cluster::registry;
+use cluster::store::Store;
+use cluster::transaction::Transaction;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use std::time::Duration;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn on_one_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { timeout(SOON, test).await.unwrap() });
+}
+
+fn wish(
+    name: &UnitName,
+    desired: Desired,
+) -> impl FnMut(&Picture) -> Result<Option<Transaction>, ()> {
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    move |picture| {
+        if picture.units.contains_key(name) && picture.desired_of(name) == desired {
+            return Ok(None);
+        }
+        Ok(Some(registry::create(picture, name, &file, desired)))
+    }
+}
+
+async fn sees(mirror: &Mirror, mut what: impl FnMut(&Picture) -> bool) {
+    mirror.changes().wait_for(|picture| what(picture)).await.unwrap();
+}
+
+#[test]
+fn what_is_written_is_seen_and_what_was_known_outlives_an_outage() {
+    on_one_thread(async {
+        let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
+        let (mirror, task) = Mirror::start(store.clone(), Keys::under("/f"));
+        mirror.health().wait_for(|health| health.fault.is_none()).await.unwrap();
+        let revision = mirror.write(wish(&name, Desired::Loaded)).await.unwrap();
+        assert!(mirror.reached(revision, SOON).await);
+        assert_eq!(mirror.picture().desired_of(&name), Desired::Loaded);
+
+        store.set_reachable(false);
+        mirror.health().wait_for(|health| health.fault.is_some()).await.unwrap();
+        assert_eq!(mirror.picture().desired_of(&name), Desired::Loaded);
+        let refused = mirror.write(wish(&name, Desired::Launched)).await;
+        assert!(matches!(refused, Err(WriteFault::Store(_))), "{refused:?}");
+
+        store.set_reachable(true);
+        mirror.health().wait_for(|health| health.fault.is_none()).await.unwrap();
+        mirror.write(wish(&name, Desired::Launched)).await.unwrap();
+        sees(&mirror, |picture| picture.desired_of(&name) == Desired::Launched).await;
+        task.abort();
+    });
+}
+
+#[test]
+fn a_lease_takes_what_is_bound_to_it_and_the_mirror_sees_it_go() {
+    on_one_thread(async {
+        let store = Store::memory();
+        let (mirror, task) = Mirror::start(store.clone(), Keys::under("/f"));
+        let lease = store.grant(Duration::from_millis(50)).await.unwrap();
+        let id = cluster::machine::MachineId::new("m1").unwrap();
+        let lead = registry::lead(mirror.keys(), &id, lease.id);
+        assert!(store.commit(&lead).await.unwrap().is_some());
+        sees(&mirror, |picture| picture.leader.is_some()).await;
+        sees(&mirror, |picture| picture.leader.is_none()).await;
+        assert!(!store.keep_alive(lease.id).await.unwrap());
+        assert_eq!(store.commit(&lead).await.unwrap(), None, "the lease is no more");
+        task.abort();
+    });
+}
+
+#[test]
+fn a_write_made_from_what_is_old_is_made_anew() {
+    on_one_thread(async {
+        let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
+        let (mirror, task) = Mirror::start(store.clone(), Keys::under("/f"));
+        mirror.health().wait_for(|health| health.fault.is_none()).await.unwrap();
+        // Not yet seen by the mirror: nothing has run between.
+        let file = UnitFile::parse("[Service]\nExecStart=/bin/false\n").unwrap();
+        let empty = Picture::new(mirror.keys().clone());
+        let other = registry::create(&empty, &name, &file, Desired::Inactive);
+        assert!(store.commit(&other).await.unwrap().is_some());
+        let revision = mirror.write(wish(&name, Desired::Launched)).await.unwrap();
+        assert!(mirror.reached(revision, SOON).await);
+        assert_eq!(mirror.picture().desired_of(&name), Desired::Launched);
+        task.abort();
+    });
+}

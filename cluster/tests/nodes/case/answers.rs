@@ -1,0 +1,106 @@
+//! What is answered without a unit being moved: machines over HTTP, and fleetctl of itself.
+
+use super::{Case, sample, sleeps_with};
+use crate::stand::Cluster;
+use crate::stand::node::{Node, id};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+pub(super) const CASES: [Case; 2] = [
+    sample("machines_and_their_metadata_are_there_over_http", machines).like(&[
+        "TestMachinesList",
+        "TestMachinesListBadNextPageToken",
+        "TestMachinesPatchAddModify",
+        "TestMachinesPatchDelete",
+        "TestMachinesPatchBad",
+    ]),
+    sample("fleetctl_knows_where_to_ask_and_what_it_is", of_itself).like(&[
+        "TestFleetctlWithEnv",
+        "TestClientVersionFlag",
+        "TestClientVersionHelpOutput",
+        "TestClientHelpFlag",
+    ]),
+];
+
+/// Status, head and body of what a node's fleetd answers.
+pub(super) fn ask(node: &Node, method: &str, path: &str, body: &str) -> (u16, String, String) {
+    let mut stream = UnixStream::connect(node.at("run/fleet.sock")).unwrap();
+    let length = body.len();
+    let head = format!(
+        "{method} /fleet/v1/{path} HTTP/1.1\r\nHost: fleet\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_lowercase(), body.to_string())
+}
+
+fn metadata(node: &Node, number: u8) -> Value {
+    let (status, head, body) = ask(node, "GET", "machines", "");
+    assert!(status == 200 && head.contains("content-type: application/json"), "{head}");
+    let page: Value = serde_json::from_str(&body).unwrap();
+    let machines = page["machines"].as_array().unwrap();
+    assert_eq!(machines.len(), 3, "{body}");
+    machines.iter().find(|machine| machine["id"] == id(number)).unwrap()["metadata"].clone()
+}
+
+fn machines(cluster: &mut Cluster) {
+    let node = cluster.node(2);
+    let was = json!({"hostname": "n1", "number": "1"});
+    assert_eq!(metadata(node, 1), was);
+    let (status, head, body) = ask(node, "GET", "machines?nextPageToken=EwBMLg==", "");
+    assert!(status == 400 && head.contains("content-type: application/json"), "{head} {body}");
+    let path = format!("/{}/metadata", id(1));
+    let patch = |op: &str, key: &str, value: Option<&str>| {
+        let mut change = json!({"op": op, "path": format!("{path}/{key}")});
+        if let Some(value) = value {
+            change["value"] = json!({"value": value});
+        }
+        let (status, head, body) = ask(node, "PATCH", "machines", &json!([change]).to_string());
+        assert!(head.contains("content-type: application/json"), "{head}");
+        (status, body)
+    };
+    assert_eq!(patch("add", "foo", Some("bar")).0, 204);
+    assert_eq!(patch("replace", "number", Some("17")).0, 204);
+    let changed = json!({"foo": "bar", "hostname": "n1", "number": "17"});
+    assert_eq!(metadata(node, 1), changed);
+    assert_eq!(metadata(cluster.node(3), 1), changed, "every node says so");
+    // And it counts: a unit that asks for it goes there.
+    cluster.file("foo.service", &sleeps_with("MachineMetadata=foo=bar"));
+    cluster.node(3).fleetctl(&["start", "foo.service"]);
+    assert_eq!(cluster.when_on(2, "foo.service"), 1);
+    for (op, key, value) in
+        [("noop", "foo", Some("x")), ("add", "foo", None), ("add", "a/b", Some("x"))]
+    {
+        let (status, body) = patch(op, key, value);
+        assert!(status == 400 && body.contains("invalid"), "{op} {key}: {status} {body}");
+    }
+    assert_eq!(metadata(node, 1), changed, "what is refused changes nothing");
+    assert_eq!(patch("remove", "foo", None).0, 204);
+    assert_eq!(patch("replace", "number", Some("1")).0, 204);
+    assert_eq!(metadata(cluster.node(3), 1), was);
+}
+
+fn of_itself(cluster: &mut Cluster) {
+    // The stand says where by the variable; a flag wins over it.
+    let node = cluster.node(1);
+    let listed = node.fleetctl(&["list-machines", "--no-legend", "--full"]);
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+    let socket = format!("--endpoint=unix://{}", cluster.node(2).at("run/fleet.sock"));
+    assert_eq!(node.fleetctl(&[&socket, "list-machines", "--no-legend", "--full"]), listed);
+    let (code, _, said) = node.try_fleetctl(&["--endpoint=unix:///nowhere", "list-machines"]);
+    assert!(code == 1 && said.contains("/nowhere"), "{code} {said}");
+    let help = node.fleetctl(&[]);
+    for words in [["--help"], ["-h"], ["help"]] {
+        assert_eq!(node.fleetctl(&words), help, "{words:?}");
+    }
+    assert!(help.contains("version"), "{help}");
+    let version = concat!("fleetctl version v", env!("CARGO_PKG_VERSION"), "\n");
+    for words in [["version"], ["--version"]] {
+        assert_eq!(node.fleetctl(&words), version, "{words:?}");
+    }
+}

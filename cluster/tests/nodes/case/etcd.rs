@@ -1,0 +1,156 @@
+//! Members of etcd, and machines around it, that go away, sleep, or come back to another world.
+
+use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
+use crate::stand::Cluster;
+use crate::stand::program::{throughout, until, within};
+use std::time::Duration;
+
+pub(super) const CASES: [Case; 6] = [
+    sample("etcds_leader_goes_away_and_no_unit_notices", leader_of_etcd),
+    sample("what_was_changed_while_a_machine_was_away_is_so_when_it_is_back", changed),
+    sample("a_power_cut_of_all_is_recovered_from", power_cut),
+    soak("a_machine_that_was_paused_gives_up_what_is_exclusive", paused),
+    soak("a_machine_that_crashes_and_boots_at_once_runs_its_units_once", rebooted),
+    soak("without_an_engine_machines_do_what_they_were_told", no_engine)
+        .with("disable_engine=true\n"),
+];
+
+fn everywhere(cluster: &Cluster) -> [Option<i64>; 3] {
+    [1, 2, 3].map(|number| cluster.node(number).main_pid("everywhere.service"))
+}
+
+fn leader_of_etcd(cluster: &mut Cluster) {
+    cluster.file("everywhere.service", &sleeps_with("Global=true"));
+    cluster.node(1).fleetctl(&["start", "everywhere.service"]);
+    cluster.when_active(1, 3);
+    let before = everywhere(cluster);
+    for (turn, signal) in ["STOP", "KILL"].into_iter().enumerate() {
+        let leader = until("a member of etcd leads", || cluster.leads_etcd());
+        cluster.node(leader).signal("etcd", signal);
+        let name = format!("after{turn}.service");
+        cluster.file(&name, SLEEPS);
+        let taken = within(Duration::from_secs(10), || {
+            let other = cluster.node(1 + leader % 3);
+            (other.try_fleetctl(&["start", "--no-block", &name]).0 == 0).then_some(())
+        });
+        assert!(taken.is_some(), "writes are taken again within 10 s of {signal}");
+        until("the unit runs", || {
+            let active = cluster.active(1 + leader % 3)?;
+            active.contains_key(&name).then_some(())
+        });
+        throughout(LEASE, "no unit notices", || everywhere(cluster) == before);
+        cluster.node(leader).signal("etcd", "CONT");
+        cluster.when_machines(3);
+    }
+    cluster.when_active(1, 5);
+    assert_eq!(everywhere(cluster), before);
+}
+
+fn changed(cluster: &mut Cluster) {
+    let here = "MachineMetadata=number=3";
+    for name in ["gone.service", "other.service"] {
+        cluster.file(name, &sleeps_with(here));
+        cluster.node(1).fleetctl(&["start", name]);
+    }
+    cluster.file("everywhere.service", &sleeps_with("Global=true"));
+    cluster.node(1).fleetctl(&["start", "everywhere.service"]);
+    cluster.when_active(1, 5);
+    let before = everywhere(cluster);
+    let old = cluster.node(3).main_pid("other.service");
+    cluster.network.cut(3);
+    until("it is out of the cluster", || {
+        (cluster.node(1).list("list-machines")?.len() == 2).then_some(())
+    });
+    cluster.node(1).fleetctl(&["destroy", "gone.service", "other.service"]);
+    let mark = cluster.path("mark");
+    let line = format!("ExecStart=/bin/sh -c 'echo anew >>{mark}; exec sleep 100000'");
+    let anew = sleeps_with(here).replace("ExecStart=/bin/sleep 100000", &line);
+    cluster.file("other.service", &anew);
+    cluster.node(1).fleetctl(&["start", "--no-block", "other.service"]);
+    assert!(cluster.node(3).main_pid("gone.service").is_some(), "it can not know");
+    cluster.network.heal(3);
+    until("it is back", || (cluster.node(3).list("list-machines")?.len() == 3).then_some(()));
+    let stopped = within(Duration::from_secs(5), || {
+        cluster.node(3).main_pid("gone.service").is_none().then_some(())
+    });
+    assert!(stopped.is_some(), "what is not wished any more is stopped within 5 s");
+    until("the other file runs", || {
+        let pid = cluster.node(3).main_pid("other.service");
+        (pid.is_some() && pid != old).then_some(())
+    });
+    until("it is the other file's", || (cluster.read("mark") == "anew\n").then_some(()));
+    assert_eq!(cluster.when_active(1, 4).len(), 2);
+    assert_eq!(everywhere(cluster), before);
+}
+
+fn power_cut(cluster: &mut Cluster) {
+    for n in 1..=6 {
+        cluster.file(&format!("p{n}.service"), SLEEPS);
+        cluster.node(1).fleetctl(&["start", &format!("p{n}.service")]);
+    }
+    cluster.file("everywhere.service", &sleeps_with("Global=true"));
+    cluster.node(1).fleetctl(&["start", "everywhere.service"]);
+    cluster.when_active(1, 9);
+    for number in 1..=3 {
+        cluster.kill_node(number);
+    }
+    for number in 1..=3 {
+        cluster.boot_node(number);
+    }
+    cluster.when_machines(3);
+    let active = cluster.when_active(2, 9);
+    assert_eq!(active["everywhere.service"].len(), 3);
+    throughout(LEASE, "nothing is in two places", || {
+        cluster
+            .active(2)
+            .is_none_or(|now| now.values().map(std::collections::BTreeSet::len).sum::<usize>() <= 9)
+    });
+}
+
+fn paused(cluster: &mut Cluster) {
+    let file = "[Service]\nExecStart=/bin/sleep 100000\nTimeoutStopSec=200ms\n";
+    let fleet = "[X-Fleet]\nMachineMetadata=number=2\nMachineMetadata=number=3\nExclusive=true\n";
+    cluster.file("only.service", &format!("{file}\n{fleet}"));
+    cluster.node(1).fleetctl(&["start", "only.service"]);
+    let old = cluster.when_on(1, "only.service");
+    cluster.node(old).pause();
+    let new = cluster.when_on_other(1, "only.service", old);
+    cluster.node(old).resume();
+    let given_up = within(Duration::from_secs(2), || {
+        cluster.node(old).main_pid("only.service").is_none().then_some(())
+    });
+    assert!(given_up.is_some(), "it is given up at once by who slept");
+    cluster.when_machines(3);
+    throughout(LEASE, "it stays where it is", || {
+        cluster.node(old).main_pid("only.service").is_none()
+    });
+    assert_eq!(cluster.when_on(1, "only.service"), new);
+}
+
+fn rebooted(cluster: &mut Cluster) {
+    let mark = cluster.path("begins");
+    let line = format!("ExecStart=/bin/sh -c 'echo x >>{mark}; exec sleep 100000'");
+    let text = sleeps_with("MachineMetadata=number=3");
+    cluster.file("once.service", &text.replace("ExecStart=/bin/sleep 100000", &line));
+    cluster.node(1).fleetctl(&["start", "once.service"]);
+    cluster.when_on(1, "once.service");
+    cluster.kill_node(3);
+    cluster.boot_node(3);
+    cluster.when_machines(3);
+    until("it runs again", || cluster.node(3).main_pid("once.service"));
+    cluster.when_on(1, "once.service");
+    throughout(LEASE, "it begins once", || cluster.read("begins") == "x\nx\n");
+}
+
+fn no_engine(cluster: &mut Cluster) {
+    cluster.file("everywhere.service", &sleeps_with("Global=true"));
+    cluster.file("one.service", SLEEPS);
+    cluster.node(1).fleetctl(&["start", "everywhere.service"]);
+    cluster.node(1).fleetctl(&["start", "--no-block", "one.service"]);
+    cluster.when_active(2, 3);
+    let before = everywhere(cluster);
+    throughout(2 * LEASE, "machines go on without an engine", || everywhere(cluster) == before);
+    assert_eq!(cluster.when_active(3, 3).len(), 1, "nobody places what has no place");
+    cluster.node(3).fleetctl(&["stop", "everywhere.service"]);
+    cluster.when_active(1, 0);
+}

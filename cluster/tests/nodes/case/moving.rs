@@ -1,0 +1,188 @@
+//! Machines come and go, in good order or not: fleet's cluster, node and shutdown tests.
+
+use super::{Case, SLEEPS, sample, sleeps_with, soak};
+use crate::stand::Cluster;
+use crate::stand::program::until;
+use std::collections::BTreeSet;
+
+pub(super) const CASES: [Case; 6] = [
+    sample("units_of_a_killed_node_move_and_why_says_so", killed)
+        .like(&["TestDynamicClusterMemberReboot"]),
+    sample("a_node_that_is_shut_down_leaves_at_once", shut_down)
+        .like(&["TestNodeShutdown", "TestShutdown"]),
+    sample("a_second_machine_of_one_id_is_refused_and_both_are_named", twins)
+        .like(&["TestDetectMachineId"]),
+    sample("sockets_timers_and_paths_fire_and_move", triggers),
+    soak("a_unit_goes_to_the_free_machine_and_the_others_stay", migration)
+        .on(4)
+        .like(&["TestDynamicClusterNewMemberUnitMigration"]),
+    soak("a_drained_machine_is_emptied_and_takes_nothing", drained),
+];
+
+fn killed(cluster: &mut Cluster) {
+    let names: Vec<String> = (1..=3).map(|n| format!("apart.{n}.service")).collect();
+    for name in &names {
+        cluster.file(name, &sleeps_with("Conflicts=apart.*.service"));
+        cluster.node(1).fleetctl(&["start", name]);
+    }
+    cluster.file("free.service", &sleeps_with("Conflicts=apart.1.service"));
+    cluster.node(1).fleetctl(&["start", "free.service"]);
+    let before = cluster.when_active(1, 4);
+    let old = cluster.when_on(1, "free.service");
+    let other = 1 + old % 3;
+    cluster.kill_node(old);
+    let new = cluster.when_on_other(other, "free.service", old);
+    assert_ne!(new, cluster.when_on(other, "apart.1.service"));
+    let lost = names.iter().find(|name| before[*name].contains(&old)).unwrap();
+    until("it is said why the other has no place", || {
+        let (code, said, _) = cluster.node(other).try_fleetctl(&["why", lost]);
+        (code == 1 && said.contains("none of the 2 machines can have it")).then_some(())
+    });
+    cluster.boot_node(old);
+    assert_eq!(cluster.when_on(other, lost), old);
+    let after = cluster.when_active(other, 4);
+    for name in names.iter().filter(|name| *name != lost) {
+        assert_eq!(before[name], after[name], "{name} did not move");
+    }
+    assert_eq!(after["free.service"], BTreeSet::from([new]), "nothing goes back");
+}
+
+fn shut_down(cluster: &mut Cluster) {
+    cluster.file("pinned.service", &sleeps_with("MachineMetadata=number=3"));
+    cluster
+        .file("free.service", &sleeps_with("MachineMetadata=number=3\nMachineMetadata=number=2"));
+    cluster.node(1).fleetctl(&["start", "pinned.service"]);
+    cluster.node(1).fleetctl(&["start", "free.service"]);
+    let free = cluster.when_on(1, "free.service");
+    cluster.node_mut(3).shut_down();
+    let machines = cluster.node(1).list("list-machines").unwrap();
+    assert_eq!(machines.len(), 2, "it has left when it is down: {machines:?}");
+    let units = cluster.units(1).unwrap();
+    assert!(units.iter().all(|line| line.node != 3), "{units:?}");
+    assert_eq!(cluster.when_on(1, "free.service"), 2, "it was on n{free}");
+    cluster.boot_node(3);
+    assert_eq!(cluster.when_on(1, "pinned.service"), 3);
+    assert_eq!(cluster.when_on(1, "free.service"), 2);
+}
+
+fn twins(cluster: &mut Cluster) {
+    let (first, third) = (crate::stand::node::id(1), crate::stand::node::id(3));
+    cluster.file("hello.service", &sleeps_with(&format!("MachineID={first}")));
+    cluster.node(1).fleetctl(&["start", "hello.service"]);
+    cluster.node(3).stop_fleetd();
+    cluster.node(3).put("machine-id", &first);
+    cluster.node(3).start_fleetd();
+    until("the second says so", || {
+        let log = cluster.node(3).log("fleetd");
+        let told = format!("another machine is there under the id {first}: at \"10.77.0.1\"");
+        log.contains(&told).then_some(())
+    });
+    let (code, _, said) = cluster.node(3).try_fleetctl(&["list-machines"]);
+    assert!(code != 0 && said.contains("another machine is there under the id"), "{said}");
+    assert_eq!(cluster.when_on(2, "hello.service"), 1);
+    assert_eq!(cluster.node(3).main_pid("hello.service"), None);
+    cluster.node(3).stop_fleetd();
+    cluster.node(3).put("machine-id", &third);
+    cluster.node(3).start_fleetd();
+    until("it is let in under its own", || {
+        (cluster.node(3).list("list-machines")?.len() == 3).then_some(())
+    });
+}
+
+/// A socket, a timer and a path, each beside the service it brings in.
+fn put_triggers(cluster: &Cluster) {
+    let oneshot = |line: &str, of: &str| {
+        format!(
+            "[Service]\nType=oneshot\nExecStart=/bin/sh -c '{line}'\n\n[X-Fleet]\nMachineOf={of}\n"
+        )
+    };
+    let not_first = "[X-Fleet]\nMachineMetadata=number=2\nMachineMetadata=number=3\n";
+    let web = "[Socket]\nListenStream=7777\nAccept=no\n";
+    cluster.file("web.socket", &format!("{web}\n{not_first}"));
+    let answer = "[Service]\nExecStart=/usr/bin/python3 -c 'import socket; s = socket.socket(fileno=3); c = s.accept()[0]; c.sendall(socket.gethostname().encode()); c.close()'\n";
+    cluster.file("web.service", &format!("{answer}\n[X-Fleet]\nMachineOf=web.socket\n"));
+    cluster.file(
+        "tick.timer",
+        &format!(
+            "[Timer]\nOnActiveSec=200ms\nOnUnitActiveSec=500ms\nAccuracySec=10ms\n\n{not_first}"
+        ),
+    );
+    let ticks = cluster.path("ticks");
+    cluster.file("tick.service", &oneshot(&format!("hostname >>{ticks}"), "tick.timer"));
+    let asked = cluster.path("asked");
+    cluster.file("look.path", &format!("[Path]\nPathExists={asked}\n\n{not_first}"));
+    let answered = cluster.path("answered");
+    let line = format!("rm {asked}; hostname >>{answered}");
+    cluster.file("look.service", &oneshot(&line, "look.path"));
+}
+
+fn triggers(cluster: &mut Cluster) {
+    put_triggers(cluster);
+    for (trigger, service) in [
+        ("web.socket", "web.service"),
+        ("tick.timer", "tick.service"),
+        ("look.path", "look.service"),
+    ] {
+        cluster.node(1).fleetctl(&["start", trigger]);
+        cluster.node(1).fleetctl(&["load", service]);
+    }
+    let fires = |cluster: &Cluster, on: [u8; 3]| {
+        let [web, tick, look] = on;
+        let name = |number: u8| format!("n{number}");
+        until("the socket's service answers", || {
+            cluster.connect(web, 7777).filter(|said| *said == name(web))
+        });
+        until("the timer's service runs", || {
+            (cluster.read("ticks").lines().last() == Some(&name(tick))).then_some(())
+        });
+        cluster.file("asked", "");
+        until("the path's service runs", || {
+            (cluster.read("answered").lines().last() == Some(&name(look))).then_some(())
+        });
+    };
+    let all = ["web.socket", "tick.timer", "look.path"];
+    let before = all.map(|unit| cluster.when_on(1, unit));
+    fires(cluster, before);
+    let gone = before[0];
+    cluster.kill_node(gone);
+    let after = all.map(|unit| cluster.when_on_other(1, unit, gone));
+    fires(cluster, after);
+    assert!(after.iter().all(|number| *number == 5 - gone), "{before:?} {after:?}");
+}
+
+fn migration(cluster: &mut Cluster) {
+    let names: Vec<String> = (1..=3).map(|n| format!("apart.{n}.service")).collect();
+    for name in &names {
+        cluster.file(name, &sleeps_with("Conflicts=apart.*.service"));
+        cluster.node(1).fleetctl(&["start", name]);
+    }
+    let before = cluster.when_active(4, 3);
+    let old = cluster.when_on(4, "apart.1.service");
+    let used: BTreeSet<u8> = before.values().flatten().copied().collect();
+    let free = (1..=4).find(|number| !used.contains(number)).unwrap();
+    cluster.node(old).stop_fleetd();
+    assert_eq!(cluster.when_on_other(free, "apart.1.service", old), free);
+    let after = cluster.when_active(free, 3);
+    for name in &names[1..] {
+        assert_eq!(before[name], after[name], "{name} did not move");
+    }
+}
+
+fn drained(cluster: &mut Cluster) {
+    for n in 1..=6 {
+        cluster.file(&format!("d{n}.service"), SLEEPS);
+        cluster.node(1).fleetctl(&["start", &format!("d{n}.service")]);
+    }
+    cluster.when_active(1, 6);
+    let id = crate::stand::node::id(2);
+    cluster.node(1).fleetctl(&["drain", &id]);
+    until("it is empty", || {
+        let active = cluster.active(1)?;
+        let on: BTreeSet<u8> = active.values().flatten().copied().collect();
+        (active.len() == 6 && on == BTreeSet::from([1, 3])).then_some(())
+    });
+    cluster.node(1).fleetctl(&["undrain", &id]);
+    cluster.file("new.service", SLEEPS);
+    cluster.node(1).fleetctl(&["start", "new.service"]);
+    assert_eq!(cluster.when_on(1, "new.service"), 2);
+}

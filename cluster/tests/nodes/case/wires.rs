@@ -1,0 +1,148 @@
+//! What becomes of a cluster whose wires to etcd fail: slow, one way only, broken off, silent.
+//! Nothing that runs may stop for it, and all is as wished once they are whole again.
+
+use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
+use crate::stand::program::{throughout, until, within};
+use crate::stand::{Cluster, WIRED};
+use crate::wire::Fault;
+use std::time::{Duration, Instant};
+
+pub(super) const CASES: [Case; 6] = [
+    sample("a_slow_wire_moves_and_stops_nothing", slow).with(WIRED),
+    sample("a_wire_of_one_way_is_no_wire_and_stops_nothing", one_way).with(WIRED),
+    sample("broken_connections_lose_no_wish", broken).with(WIRED),
+    soak("answers_that_end_in_the_middle_stop_nothing", cut_short).with(WIRED),
+    soak("a_late_sign_of_life_ends_nothing", late).with(WIRED),
+    soak("a_silent_etcd_is_told_in_time", silent).with(WIRED),
+];
+
+const TOO_SLOW: Duration = Duration::from_secs(2);
+
+/// One unit on each machine, and one that can be on the third alone.
+fn begin(cluster: &Cluster) -> [Option<i64>; 4] {
+    cluster.file("everywhere.service", &sleeps_with("Global=true"));
+    cluster.file("here.service", &sleeps_with("MachineMetadata=number=3"));
+    cluster.node(1).fleetctl(&["start", "everywhere.service", "here.service"]);
+    cluster.when_active(1, 4);
+    let pids = pids(cluster);
+    assert!(pids.iter().all(Option::is_some), "{pids:?}");
+    pids
+}
+
+fn pids(cluster: &Cluster) -> [Option<i64>; 4] {
+    let [a, b, c] = [1, 2, 3].map(|number| cluster.node(number).main_pid("everywhere.service"));
+    [a, b, c, cluster.node(3).main_pid("here.service")]
+}
+
+/// The third node's wire fails for two leases; nothing that runs anywhere is touched.
+fn ride_out(cluster: &Cluster, before: &[Option<i64>; 4], fault: Fault) {
+    let bitten = cluster.wires[2].bitten();
+    cluster.set_wire(3, fault);
+    throughout(2 * LEASE, &format!("all that ran runs, {fault:?}"), || pids(cluster) == *before);
+    assert!(cluster.wires[2].bitten() > bitten, "{fault:?} touched nothing");
+    cluster.set_wire(3, Fault::None);
+}
+
+/// Back in good order. A machine that was out has lost its place for `here.service`, which may
+/// be started anew; what is global is not touched.
+fn whole(cluster: &mut Cluster, before: &[Option<i64>; 4]) -> [Option<i64>; 4] {
+    cluster.when_machines(3);
+    cluster.when_active(1, 4);
+    let after = until("all of them run", || {
+        let now = pids(cluster);
+        now.iter().all(Option::is_some).then_some(now)
+    });
+    assert_eq!(after[..3], before[..3]);
+    after
+}
+
+fn says_out(cluster: &Cluster, number: u8) -> usize {
+    cluster.node(number).log("fleetd").matches("is out of the cluster").count()
+}
+
+fn slow(cluster: &mut Cluster) {
+    let before = begin(cluster);
+    let out = says_out(cluster, 3);
+    ride_out(cluster, &before, Fault::Slow(Duration::from_millis(150)));
+    assert_eq!(says_out(cluster, 3), out, "what is slow is there");
+    assert_eq!(pids(cluster), before);
+    // Slower than a request may be: that is the same as no etcd.
+    ride_out(cluster, &before, Fault::Slow(TOO_SLOW));
+    whole(cluster, &before);
+}
+
+fn one_way(cluster: &mut Cluster) {
+    let mut before = begin(cluster);
+    for fault in [Fault::HoldsAnswers, Fault::HoldsQuestions] {
+        ride_out(cluster, &before, fault);
+        before = whole(cluster, &before);
+    }
+}
+
+fn broken(cluster: &mut Cluster) {
+    let before = begin(cluster);
+    for number in 1..=3 {
+        cluster.set_wire(number, Fault::BreaksEach(12));
+    }
+    let names: Vec<String> = (1..=4).map(|n| format!("wish{n}.service")).collect();
+    for (at, name) in names.iter().enumerate() {
+        cluster.file(name, SLEEPS);
+        let by = u8::try_from(1 + at % 3).unwrap();
+        // Told again until it is taken: a wish that was told twice is one.
+        until("the wish is taken", || {
+            (cluster.node(by).try_fleetctl(&["start", "--no-block", name]).0 == 0).then_some(())
+        });
+    }
+    let stopped = &names[0];
+    until("the other wish is taken", || {
+        (cluster.node(2).try_fleetctl(&["unload", "--no-block", stopped]).0 == 0).then_some(())
+    });
+    assert!(cluster.wires.iter().all(|wire| wire.bitten() > 0));
+    assert_eq!(pids(cluster)[..3], before[..3]);
+    cluster.wires.iter().for_each(|wire| wire.set(Fault::None));
+    cluster.when_machines(3);
+    until("all is as it was wished", || {
+        let active = cluster.active(1)?;
+        let runs = |name: &String| active.contains_key(name);
+        let all = active.values().map(std::collections::BTreeSet::len).sum::<usize>();
+        (all == 7 && names[1..].iter().all(runs) && !runs(stopped)).then_some(())
+    });
+    assert_eq!(pids(cluster)[..3], before[..3]);
+}
+
+fn cut_short(cluster: &mut Cluster) {
+    let before = begin(cluster);
+    ride_out(cluster, &before, Fault::CutsEach(5));
+    whole(cluster, &before);
+}
+
+fn late(cluster: &mut Cluster) {
+    let before = begin(cluster);
+    let out = says_out(cluster, 3);
+    for _ in 0..3 {
+        let bitten = cluster.wires[2].bitten();
+        cluster.set_wire(3, Fault::HoldsAll);
+        throughout(LEASE / 2, "all that ran runs", || pids(cluster) == before);
+        cluster.set_wire(3, Fault::None);
+        until("it was felt", || (cluster.wires[2].bitten() > bitten).then_some(()));
+        throughout(LEASE, "all that ran runs", || pids(cluster) == before);
+    }
+    assert_eq!(says_out(cluster, 3), out);
+    cluster.when_active(1, 4);
+}
+
+fn silent(cluster: &mut Cluster) {
+    let before = begin(cluster);
+    cluster.set_wire(3, Fault::HoldsAll);
+    let began = Instant::now();
+    let told = within(Duration::from_secs(5), || {
+        let asked = Instant::now();
+        let (code, _, said) = cluster.node(3).try_fleetctl(&["list-units"]);
+        assert!(asked.elapsed() < Duration::from_secs(5), "an answer takes as long as that");
+        (code != 0 && said.contains("unable to communicate with etcd")).then_some(())
+    });
+    assert!(told.is_some(), "not told after {:?}", began.elapsed());
+    throughout(2 * LEASE, "all that ran runs", || pids(cluster) == before);
+    cluster.set_wire(3, Fault::None);
+    whole(cluster, &before);
+}

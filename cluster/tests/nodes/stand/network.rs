@@ -1,0 +1,85 @@
+//! A network of namespaces: one with a bridge, one for each node with a veth to it. Nothing of
+//! it is in the namespace the stand itself runs in; each is kept by a process that sleeps, and
+//! is gone with it.
+
+use super::program::{Running, call, until};
+use std::fs::File;
+use std::path::Path;
+
+/// Of the stand's end of the bridge.
+const BRIDGE: u8 = 254;
+
+pub(crate) struct Network {
+    bridge: Running,
+    ends: Vec<Running>,
+}
+
+/// Of node `number`, counted from one; 254: the stand's own.
+pub(crate) fn address(number: u8) -> String {
+    format!("10.77.0.{number}")
+}
+
+fn namespace(log: &Path) -> Running {
+    let held = Running::start(&["unshare", "-n", "sleep", "infinity"], log);
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    until("a network namespace", || {
+        let its = std::fs::read_link(format!("/proc/{}/ns/net", held.pid())).ok()?;
+        (its != own).then_some(())
+    });
+    held
+}
+
+/// The beginning of a command in the network of that process.
+fn within(pid: u32) -> Vec<String> {
+    vec!["nsenter".to_string(), format!("--net=/proc/{pid}/ns/net")]
+}
+
+fn ip(pid: u32, line: &str) {
+    let mut words = within(pid);
+    words.push("ip".to_string());
+    words.extend(line.split(' ').map(str::to_string));
+    call(&words);
+}
+
+impl Network {
+    pub(crate) fn of(nodes: u8, log: &Path) -> Network {
+        let bridge = namespace(log);
+        let hub = bridge.pid();
+        ip(hub, "link add br0 type bridge");
+        ip(hub, &format!("addr add {}/24 dev br0", address(BRIDGE)));
+        ip(hub, "link set br0 up");
+        let end = |number: u8| {
+            let held = namespace(log);
+            let pid = held.pid();
+            ip(hub, &format!("link add v{number} type veth peer name eth0 netns {pid}"));
+            ip(hub, &format!("link set v{number} master br0 up"));
+            ip(pid, "link set lo up");
+            ip(pid, &format!("addr add {}/24 dev eth0", address(number)));
+            ip(pid, "link set eth0 up");
+            held
+        };
+        let ends = (1..=nodes).map(end).collect();
+        Network { bridge, ends }
+    }
+
+    /// The words that begin a command on a node; 0: beside the nodes.
+    pub(crate) fn on(&self, number: u8) -> Vec<String> {
+        let end = usize::from(number).checked_sub(1).and_then(|at| self.ends.get(at));
+        within(end.unwrap_or(&self.bridge).pid())
+    }
+
+    /// The namespace of a node, for a thread that goes there.
+    pub(crate) fn file(&self, number: u8) -> File {
+        let pid = self.ends[usize::from(number) - 1].pid();
+        File::open(format!("/proc/{pid}/ns/net")).unwrap()
+    }
+
+    /// Takes a node's cable out: what is sent is lost without a word.
+    pub(crate) fn cut(&self, number: u8) {
+        ip(self.bridge.pid(), &format!("link set v{number} down"));
+    }
+
+    pub(crate) fn heal(&self, number: u8) {
+        ip(self.bridge.pid(), &format!("link set v{number} up"));
+    }
+}

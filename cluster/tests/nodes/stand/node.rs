@@ -1,0 +1,318 @@
+//! One machine: the real init as PID 1 of namespaces of its own, etcd and fleetd among its
+//! units, made of the unit files that contrib/cluster.d gives to people.
+
+use super::network::address;
+use super::program::{PATIENCE, Running, call, of_init, output, until};
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Who fleetd is on the nodes where it has no rights of its own: nobody.
+const NOBODY: u32 = 65534;
+
+/// What is asked for of one.
+#[derive(Clone, Debug)]
+pub(crate) struct NodePlan {
+    pub(crate) number: u8,
+    /// The numbers of those with an etcd.
+    pub(crate) members: Vec<u8>,
+    pub(crate) id: String,
+    /// Lines of fleet.conf besides the usual ones.
+    pub(crate) conf: String,
+    /// fleetd has the *source* role and no other right.
+    pub(crate) unprivileged: bool,
+}
+
+pub(crate) struct Node {
+    pub(crate) plan: NodePlan,
+    folder: PathBuf,
+    shared: PathBuf,
+    running: Option<Running>,
+}
+
+/// The machine-id of the node of that number.
+pub(crate) fn id(number: u8) -> String {
+    format!("{number:x}").repeat(32)
+}
+
+/// Run by sh as the first process of the node: `$1` its folder, `$2` its name, then init.
+const BEGIN: &str = "set -e
+mount --bind \"$1/run\" /run
+mount --bind \"$1/boot-id\" /proc/sys/kernel/random/boot_id
+hostname \"$2\"
+shift 2
+exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \"$@\"";
+
+impl Node {
+    /// Its files, below `shared`.
+    pub(crate) fn new(shared: &Path, plan: NodePlan) -> Node {
+        let folder = shared.join(format!("n{}", plan.number));
+        for part in ["run", "units", "log", "etcd"] {
+            std::fs::create_dir_all(folder.join(part)).unwrap();
+        }
+        let node = Node { plan, folder, shared: shared.to_owned(), running: None };
+        let uid = if node.plan.unprivileged { NOBODY } else { 0 };
+        node.put("init.yaml", &format!("sources:\n  fleet: {{uid: {uid}}}\n"));
+        node.put("machine-id", &node.plan.id);
+        node.put("fleet.conf", &node.conf());
+        node.put_units();
+        node
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("n{}", self.plan.number)
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.plan.id
+    }
+
+    pub(crate) fn at(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    pub(crate) fn put(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.join(name), text).unwrap();
+    }
+
+    fn conf(&self) -> String {
+        let NodePlan { number, members, conf, .. } = &self.plan;
+        // Its own first.
+        let (own, others): (Vec<u8>, Vec<u8>) = members.iter().partition(|of| *of == number);
+        let urls = own.iter().chain(&others).map(|of| format!("http://{}:2379", address(*of)));
+        let urls: Vec<String> = urls.collect();
+        format!(
+            "etcd_servers={}\npublic_ip={}\nmetadata=hostname={},number={number}\nagent_ttl=3s\n\
+             machine_id_file={}\nverbosity=1\n{conf}",
+            urls.join(","),
+            address(*number),
+            self.name(),
+            self.at("machine-id"),
+        )
+    }
+
+    fn put_units(&self) {
+        let given = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/cluster.d");
+        let read = |name: &str| std::fs::read_to_string(given.join(name)).unwrap();
+        self.put("units/fleet-socket.yaml", &read("fleet-socket.yaml"));
+        let command =
+            format!("{} --config {}", env!("CARGO_BIN_EXE_fleetd"), self.at("fleet.conf"));
+        let fleetd = read("fleetd.yaml").replace("/usr/bin/fleetd", &command);
+        let (user, group) =
+            if self.plan.unprivileged { ("nobody", "nogroup") } else { ("root", "root") };
+        let fleetd = fleetd.replace("user: fleet", &format!("user: {user}"));
+        let fleetd = fleetd.replace("group: fleet", &format!("group: {group}"));
+        self.put("units/fleetd.yaml", &fleetd);
+        let mut wanted = "fleet-socket, fleetd".to_string();
+        if self.plan.members.contains(&self.plan.number) {
+            let etcd =
+                read("etcd.yaml").replace("--data-dir /var/lib/etcd/default", &self.member());
+            let etcd =
+                etcd.replace("user: etcd\nstate-dir: etcd\n", "env: {ETCD_LOG_LEVEL: error}\n");
+            self.put("units/etcd.yaml", &etcd);
+            wanted.push_str(", etcd");
+        }
+        self.put("units/node.yaml", &format!("unit: node\ntype: virtual\nwaits-for: {wanted}\n"));
+    }
+
+    /// The arguments of its etcd.
+    fn member(&self) -> String {
+        let own = address(self.plan.number);
+        let mut all = String::new();
+        for of in &self.plan.members {
+            let comma = if all.is_empty() { "" } else { "," };
+            write!(all, "{comma}n{of}=http://{}:2380", address(*of)).unwrap();
+        }
+        format!(
+            "--name {} --data-dir {} --listen-client-urls http://{own}:2379,http://127.0.0.1:2379 \
+             --advertise-client-urls http://{own}:2379 --listen-peer-urls http://{own}:2380 \
+             --initial-advertise-peer-urls http://{own}:2380 --initial-cluster {all} \
+             --pre-vote --heartbeat-interval 200 --election-timeout 2000",
+            self.name(),
+            self.at("etcd")
+        )
+    }
+
+    /// Boots it. `on`: the words that begin a command in its network.
+    pub(crate) fn boot(&mut self, on: &[String]) {
+        // What was in memory is gone, and the kernel names each boot anew.
+        let _ = std::fs::remove_dir_all(self.folder.join("run"));
+        std::fs::create_dir_all(self.folder.join("run")).unwrap();
+        let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
+        self.put("boot-id", &random);
+        let mut words = on.to_vec();
+        let namespaces = ["unshare", "-mpuf", "--mount-proc", "--kill-child", "--"];
+        words.extend(namespaces.map(str::to_string));
+        words.extend(["sh", "-c", BEGIN, "node"].map(str::to_string));
+        words.extend([self.folder.display().to_string(), self.name()]);
+        words.push(of_init("GROUNDSTATE_INIT", "init").display().to_string());
+        let init = [
+            ("--config", "init.yaml"),
+            ("--units", "units"),
+            ("--log-dir", "log"),
+            ("--policy", "policy.yaml"),
+        ];
+        words.extend(["--container", "--target", "node"].map(str::to_string));
+        words.extend(["--runtime-dir", "/run/groundstate"].map(str::to_string));
+        for (flag, name) in init {
+            words.extend([flag.to_string(), self.at(name)]);
+        }
+        self.running = Some(Running::start(&words, &self.folder.join("init.log")));
+    }
+
+    /// As when the power fails: everything on it ends at once.
+    pub(crate) fn kill(&mut self) {
+        self.running = None;
+    }
+
+    pub(crate) fn is_up(&mut self) -> bool {
+        self.running.as_mut().is_some_and(|running| running.ended().is_none())
+    }
+
+    /// Shuts it down in good order.
+    pub(crate) fn shut_down(&mut self) {
+        self.initctl(&["exit"]);
+        let running = self.running.as_mut().unwrap();
+        let code = until("the node is down", || running.ended());
+        assert_eq!(code, 0, "init of {} ended", self.name());
+        self.running = None;
+    }
+
+    /// initctl against it.
+    pub(crate) fn initctl(&self, words: &[&str]) -> String {
+        let program = of_init("GROUNDSTATE_INITCTL", "initctl").display().to_string();
+        let socket = self.at("run/groundstate/control.sock");
+        call(&[&[program.as_str(), "--socket", &socket][..], words].concat())
+    }
+
+    /// LOAD, ACTIVE and SUB of a unit, as systemctl prints them on this node.
+    pub(crate) fn systemctl(&self, unit: &str) -> String {
+        let program = of_init("GROUNDSTATE_SYSTEMCTL", "systemctl").display().to_string();
+        let socket = format!("GROUNDSTATE_SOCKET={}", self.at("run/groundstate/control.sock"));
+        let words =
+            ["env", &socket, &program, "list-units", "--all", "--plain", "--no-legend", unit];
+        let text = String::from_utf8_lossy(&output(&words).stdout).into_owned();
+        text.split_whitespace().skip(1).take(3).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What its init says of everything; none while it does not answer.
+    pub(crate) fn status(&self) -> Option<Value> {
+        let program = of_init("GROUNDSTATE_INITCTL", "initctl").display().to_string();
+        let socket = self.at("run/groundstate/control.sock");
+        let output = output(&[program.as_str(), "--socket", &socket, "--json", "status"]);
+        serde_json::from_slice(&output.stdout)
+            .ok()
+            .filter(|value: &Value| value["units"].is_array())
+    }
+
+    /// The main process of a unit, by its pid within the node.
+    pub(crate) fn main_pid(&self, unit: &str) -> Option<i64> {
+        let status = self.status()?;
+        let mut all = status["units"].as_array()?.iter();
+        all.find(|one| one["unit"] == unit)?["main-pid"].as_i64()
+    }
+
+    /// Sends a signal to the main process of a unit.
+    pub(crate) fn signal(&self, unit: &str, signal: &str) {
+        self.initctl(&["kill", unit, "--signal", signal]);
+    }
+
+    /// Sends a signal to its init, from outside its namespace: it can not refuse.
+    pub(crate) fn signal_init(&self, signal: &str) {
+        let outer = self.running.as_ref().unwrap().pid().to_string();
+        call(&["pkill", &format!("-{signal}"), "-P", &outer]);
+    }
+
+    /// As when a virtual machine is paused: nothing on it runs.
+    pub(crate) fn pause(&self) {
+        self.signal_all("-STOP");
+    }
+
+    /// And goes on.
+    pub(crate) fn resume(&self) {
+        self.signal_all("-CONT");
+    }
+
+    /// A signal to every process of it, from outside.
+    fn signal_all(&self, signal: &str) {
+        let outer = self.running.as_ref().unwrap().pid();
+        let inside = std::fs::read_link(format!("/proc/{outer}/ns/pid_for_children")).unwrap();
+        let mut words = vec!["kill".to_string(), signal.to_string()];
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        words.extend(all.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(
+            |pid| {
+                let of = std::fs::read_link(format!("/proc/{pid}/ns/pid"));
+                pid.bytes().all(|byte| byte.is_ascii_digit()) && of.is_ok_and(|of| of == inside)
+            },
+        ));
+        assert!(words.len() > 3, "processes of {} in vain", self.name());
+        // One that has just ended is no matter.
+        output(&words);
+    }
+
+    /// fleetd is stopped and stays so: as `systemctl stop fleet` was.
+    pub(crate) fn stop_fleetd(&self) {
+        self.initctl(&["set-target", "node", "-fleetd", "-fleet-socket", "--wait"]);
+    }
+
+    pub(crate) fn start_fleetd(&self) {
+        self.initctl(&["set-target", "node"]);
+    }
+
+    /// fleetctl, asking this node; exit code, stdout, stderr.
+    pub(crate) fn try_fleetctl(&self, words: &[&str]) -> (i32, String, String) {
+        let mut command = std::process::Command::new("timeout");
+        let patience = PATIENCE.as_secs().to_string();
+        command.args([patience.as_str(), env!("CARGO_BIN_EXE_fleetctl")]);
+        let endpoint = format!("unix://{}", self.at("run/fleet.sock"));
+        command.current_dir(self.shared.join("files")).env("FLEETCTL_ENDPOINT", endpoint);
+        let output = command.args(words).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+    }
+
+    /// What must go well; all that it said.
+    pub(crate) fn fleetctl(&self, words: &[&str]) -> String {
+        let (code, out, err) = self.try_fleetctl(words);
+        assert_eq!(code, 0, "fleetctl {}: {out}{err}", words.join(" "));
+        format!("{out}{err}")
+    }
+
+    /// The lists of fleetctl; none while the node can not tell.
+    pub(crate) fn list(&self, what: &str) -> Option<Vec<Value>> {
+        let (code, out, _) = self.try_fleetctl(&["--json", what]);
+        (code == 0).then(|| serde_json::from_str(&out).unwrap())
+    }
+
+    /// What a unit of its init wrote.
+    pub(crate) fn log(&self, unit: &str) -> String {
+        let bytes = std::fs::read(self.folder.join("log").join(format!("{unit}.log")));
+        String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+    }
+
+    /// What its fleetd says of itself when it is asked by a signal.
+    pub(crate) fn own_words(&self) -> Value {
+        let told = |log: &str| log.lines().filter(|line| line.contains("{\"")).count();
+        let before = told(&self.log("fleetd"));
+        self.signal("fleetd", "USR1");
+        until("fleetd tells of itself", || (told(&self.log("fleetd")) > before).then_some(()));
+        let log = self.log("fleetd");
+        let last = log.lines().rfind(|line| line.contains("{\"")).unwrap();
+        serde_json::from_str(&last[last.find('{').unwrap()..]).unwrap()
+    }
+
+    /// The last lines of what is written about it, for who looks for the fault.
+    pub(crate) fn last_words(&self) -> String {
+        let mut told = String::new();
+        let logs = std::fs::read_dir(self.folder.join("log")).into_iter().flatten().flatten();
+        let logs = logs.map(|entry| entry.path()).chain([self.folder.join("init.log")]);
+        for path in logs.filter(|path| path.is_file()) {
+            let bytes = std::fs::read(&path).unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            let lines: Vec<&str> = text.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(25)..];
+            let _ = writeln!(told, "--- {}\n{}", path.display(), tail.join("\n"));
+        }
+        told
+    }
+}

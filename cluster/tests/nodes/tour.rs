@@ -1,0 +1,238 @@
+//! contrib/cluster-demo: a cluster boots, runs the units of fleet's documentation, loses a node
+//! and heals, shown as one would see it at a terminal; each step is checked by `--json`.
+
+use crate::stand::Cluster;
+use crate::stand::program::{PATIENCE, within};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+/// Where each unit is to be active: how many nodes.
+type Places<'a> = &'a [(&'a str, usize)];
+
+const HELLO: &str = "[Unit]\nDescription=Hello World\n\n[Service]\n\
+    ExecStart=/bin/bash -c \"while true; do echo Hello, World!; sleep 1; done\"\n";
+
+/// What differs from what should be.
+struct Difference(String);
+
+struct Tour {
+    cluster: Cluster,
+    /// Which node the commands are given on.
+    at: u8,
+}
+
+pub(crate) fn run(one: bool) -> ExitCode {
+    println!("booting {} …", if one { "one node with an etcd" } else { "three nodes" });
+    let cluster = Cluster::boot(if one { 1 } else { 3 }, "");
+    let mut tour = Tour { cluster, at: 1 };
+    let outcome = if one { tour.one() } else { tour.three() };
+    tour.cluster.pass();
+    match outcome {
+        Ok(()) => {
+            println!("\nall of it went as told");
+            ExitCode::SUCCESS
+        }
+        Err(Difference(text)) => {
+            println!("\n{text}\n{}", tour.cluster.last_words());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Tour {
+    fn three(&mut self) -> Result<(), Difference> {
+        say("Three machines, each with init as PID 1, a member of etcd and fleetd.");
+        self.fleetctl(&["list-machines"]);
+        self.machines(3)?;
+
+        say("A unit goes to the machine with the fewest; its file is systemd's.");
+        self.file("hello.service", HELLO);
+        self.fleetctl(&["start", "hello.service"]);
+        self.active(&[("hello.service", 1)])?;
+
+        say("Instances of a template, each on a machine of its own; a global unit is everywhere.");
+        self.file("apache@.service", &unit("[X-Fleet]\nConflicts=apache@*.service\n"));
+        self.file("discovery.service", &unit("[X-Fleet]\nMachineOf=apache@1.service\n"));
+        self.file("monitor.service", &unit("[X-Fleet]\nGlobal=true\n"));
+        self.fleetctl(&["submit", "apache@.service"]);
+        self.fleetctl(&["start", "apache@1", "apache@2", "apache@3"]);
+        self.fleetctl(&["start", "discovery.service", "monitor.service"]);
+        let all: Places<'_> = &[
+            ("apache@1.service", 1),
+            ("apache@2.service", 1),
+            ("apache@3.service", 1),
+            ("discovery.service", 1),
+            ("hello.service", 1),
+            ("monitor.service", 3),
+        ];
+        let before = self.active(all)?;
+        self.fleetctl(&["list-units"]);
+
+        let lost = before["hello.service"][0];
+        let on_it = |name: &&str| name.starts_with("apache") && before[*name] == [lost];
+        let waits = all.iter().map(|(name, _)| *name).find(on_it).unwrap_or("");
+        self.at = 1 + lost % 3;
+        say(&format!("The power of n{lost} fails: hello.service and {waits} were there."));
+        self.cluster.kill_node(lost);
+        self.machines(2)?;
+        self.waits(waits)?;
+        // What goes with apache@1.service waits where that does.
+        let rest = all.iter().filter(|(name, _)| {
+            *name != waits && (*name != "discovery.service" || waits != "apache@1.service")
+        });
+        let rest = rest.map(|(name, on)| (*name, if *on == 3 { 2 } else { *on }));
+        let moved = self.active(&rest.collect::<Vec<_>>())?;
+        self.fleetctl(&["list-units"]);
+        say("hello.service has moved; the other waits, for it may not be beside its like.");
+        same(
+            "hello.service is where it was",
+            &json!(moved["hello.service"][0] == lost),
+            &json!(false),
+        )?;
+        self.why_moved("hello.service");
+        self.fleetctl(&["why", waits]);
+
+        say(&format!("n{lost} comes back: what had no place has one, and nothing else moves."));
+        self.cluster.boot_node(lost);
+        self.machines(3)?;
+        let after = self.active(all)?;
+        self.fleetctl(&["list-units"]);
+        for (unit, on) in moved.iter().filter(|(unit, _)| *unit != "monitor.service") {
+            same(unit, &json!(after[unit]), &json!(on))?;
+        }
+
+        self.emptied(lost, waits, all)
+    }
+
+    fn emptied(&self, lost: u8, waits: &str, all: Places<'_>) -> Result<(), Difference> {
+        say("A machine is emptied by its operator, and may have units again.");
+        let id = crate::stand::node::id(lost);
+        self.fleetctl(&["drain", &id]);
+        self.waits(waits)?;
+        self.fleetctl(&["why", waits]);
+        self.fleetctl(&["undrain", &id]);
+        self.active(all)?;
+        self.fleetctl(&[
+            "destroy",
+            "apache@1",
+            "apache@2",
+            "apache@3",
+            "discovery",
+            "hello",
+            "monitor",
+        ]);
+        self.active(&[])?;
+        Ok(())
+    }
+
+    fn one(&mut self) -> Result<(), Difference> {
+        say("One machine: etcd and fleetd are two of its units.");
+        self.fleetctl(&["list-machines"]);
+        self.machines(1)?;
+        println!("n1# initctl status");
+        print!("{}", indented(&self.cluster.node(1).initctl(&["status"])));
+
+        say("A unit file of systemd's, and a native one.");
+        self.file("hello.service", HELLO);
+        self.file(
+            "web.yaml",
+            "unit: web\nexec-start: /bin/sleep 100000\nx-fleet: {machine-metadata: {number: 1}}\n",
+        );
+        self.fleetctl(&["start", "hello.service", "web.yaml"]);
+        self.active(&[("hello.service", 1), ("web.service", 1)])?;
+        self.fleetctl(&["list-units"]);
+
+        say("What no machine can have is not waited for: the reason is told.");
+        self.file("ssd.service", &unit("[X-Fleet]\nMachineMetadata=disk=ssd\n"));
+        self.fleetctl(&["start", "ssd.service"]);
+        self.waits("ssd.service")?;
+        self.fleetctl(&["destroy", "hello.service", "web.service", "ssd.service"]);
+        self.active(&[])?;
+        Ok(())
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        println!("n{}# cat {name}\n{}", self.at, indented(text));
+        self.cluster.file(name, text);
+    }
+
+    /// Shows a command and what it says.
+    fn fleetctl(&self, words: &[&str]) {
+        println!("n{}# fleetctl {}", self.at, words.join(" "));
+        let (_, out, err) = self.cluster.node(self.at).try_fleetctl(words);
+        println!("{}", indented(&format!("{out}{err}")));
+    }
+
+    /// What the engine that leads said as it moved a unit.
+    fn why_moved(&self, unit: &str) {
+        for number in 1..=self.cluster.count() {
+            let log = self.cluster.node(number).log("fleetd");
+            let told = |line: &&str| {
+                line.contains(&format!("engine: {unit}")) && line.contains("went away")
+            };
+            if let Some(line) = log.lines().rfind(told) {
+                println!("n{number}# initctl logs fleetd | tail -n 1\n{}", indented(line));
+            }
+        }
+    }
+
+    fn machines(&self, wanted: usize) -> Result<(), Difference> {
+        let mut count = 0;
+        let fits = || {
+            count = self.cluster.node(self.at).list("list-machines")?.len();
+            (count == wanted).then_some(())
+        };
+        let _ = within(PATIENCE, fits);
+        same("machines", &json!(count), &json!(wanted))
+    }
+
+    /// Waits until the units that are active are these, each on so many nodes; says on which.
+    fn active(&self, wanted: Places<'_>) -> Result<BTreeMap<String, Vec<u8>>, Difference> {
+        let wanted: BTreeMap<&str, usize> = wanted.iter().copied().collect();
+        let mut last: Value = json!({});
+        let found = within(PATIENCE, || {
+            let active = self.cluster.active(self.at)?;
+            let counts: BTreeMap<&str, usize> =
+                active.iter().map(|(unit, on)| (unit.as_str(), on.len())).collect();
+            last = json!(counts);
+            let places = active.iter();
+            let places = places.map(|(unit, on)| (unit.clone(), on.iter().copied().collect()));
+            (counts == wanted).then(|| places.collect())
+        });
+        found.ok_or_else(|| difference("active units", &last, &json!(wanted)))
+    }
+
+    /// Waits until it is said that no machine can have a unit.
+    fn waits(&self, unit: &str) -> Result<(), Difference> {
+        let node = self.cluster.node(self.at);
+        let mut told = json!(null);
+        let _ = within(PATIENCE, || {
+            let (_, out, _) = node.try_fleetctl(&["--json", "why", unit]);
+            let why: Value = serde_json::from_str(&out).ok()?;
+            told = why["unplaceable"].clone();
+            (told == true).then_some(())
+        });
+        same(&format!("{unit} can not be placed"), &told, &json!(true))
+    }
+}
+
+fn unit(fleet: &str) -> String {
+    format!("[Service]\nExecStart=/bin/sleep 100000\n\n{fleet}")
+}
+
+fn say(text: &str) {
+    println!("\n== {text}\n");
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+fn difference(what: &str, found: &Value, wanted: &Value) -> Difference {
+    Difference(format!("{what}: is {found}, and should be {wanted}"))
+}
+
+fn same(what: &str, found: &Value, wanted: &Value) -> Result<(), Difference> {
+    if found == wanted { Ok(()) } else { Err(difference(what, found, wanted)) }
+}

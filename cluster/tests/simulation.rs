@@ -1,0 +1,127 @@
+//! Schedules in which fleetd once did wrong, made small. Each is played as it was found; the
+//! program `simulate-cluster` plays thousands of others.
+
+use cluster::sim::coverage::Coverage;
+use cluster::sim::plan::{self, Deed, Plan, Rates};
+use cluster::sim::run;
+use cluster::transaction::MOST_OPERATIONS;
+use std::time::Duration;
+
+fn plan(machines: usize, deeds: Vec<(u64, Deed)>) -> Plan {
+    let deeds = deeds.into_iter().map(|(at, deed)| (Duration::from_millis(at), deed)).collect();
+    Plan {
+        seed: 1,
+        machines,
+        drift: vec![0; machines],
+        ttl: Duration::from_secs(9),
+        interval: Duration::from_secs(1),
+        grace: Duration::ZERO,
+        room: MOST_OPERATIONS,
+        rates: Rates { latency: 20, ..Rates::default() },
+        deeds,
+        heal: Duration::from_secs(45),
+    }
+}
+
+fn put(unit: usize, asks: &str) -> Deed {
+    Deed::Put { unit, asks: asks.to_string(), desired: "launched", at: 0 }
+}
+
+fn holds(plan: &Plan) {
+    let played = run::run(plan, &mut Coverage::default(), true);
+    let failure = played.err().map(|failure| {
+        let log = failure.log.join("\n");
+        format!("{log}\n{}: {}", failure.what, failure.detail)
+    });
+    assert_eq!(failure, None);
+}
+
+#[test]
+fn a_claim_is_given_back_when_the_unit_is_down_not_when_its_file_is_gone() {
+    let drain = Deed::Drain { of: 0, on: true, at: 1 };
+    holds(&plan(3, vec![(2_000, put(0, "Exclusive=true\n")), (20_000, drain)]));
+}
+
+#[test]
+fn a_unit_that_is_exclusive_no_more_leaves_no_claim() {
+    let deeds = vec![(1_500, put(4, "Exclusive=true\n")), (30_000, put(4, "Global=true\n"))];
+    holds(&plan(4, deeds));
+}
+
+#[test]
+fn another_etcd_takes_no_writes_of_this_cluster() {
+    let foreign = Deed::Foreign { machine: 0, time: Duration::from_millis(1_600) };
+    holds(&plan(2, vec![(30_000, foreign), (30_700, put(0, ""))]));
+}
+
+#[test]
+fn a_claim_that_is_not_seen_yet_is_held() {
+    let deeds = vec![(3_300, put(3, "Global=true\n")), (4_000, put(4, "Exclusive=true\n"))];
+    let rates = Rates { latency: 100, ..Rates::default() };
+    holds(&Plan { rates, ..plan(2, deeds) });
+}
+
+#[test]
+fn an_exclusive_unit_outlives_a_pause_that_its_lease_outlives() {
+    let pause = Deed::Pause { machine: None, time: Duration::from_millis(7_900) };
+    holds(&plan(4, vec![(2_000, put(3, "Exclusive=true\n")), (30_000, pause)]));
+}
+
+#[test]
+fn a_unit_that_nobody_could_have_runs_on_when_its_machine_comes_back() {
+    let time = Duration::from_secs(15);
+    let cut = Deed::Cut { machine: 1, requests: true, answers: true, time };
+    holds(&plan(2, vec![(2_000, put(0, "MachineMetadata=n=1\n")), (20_000, cut)]));
+}
+
+#[test]
+fn a_wish_is_not_taken_for_fulfilled_by_a_picture_that_has_fallen_behind() {
+    let elsewhere = |unit, asks: &str, desired| {
+        let asks = asks.to_string();
+        Deed::Put { unit, asks, desired, at: 1 }
+    };
+    let deeds = vec![
+        (1_600, elsewhere(5, "", "launched")),
+        (9_000, Deed::SilenceWatches { machine: 1 }),
+        (14_700, elsewhere(5, "MachineID=m1\n", "loaded")),
+        (22_000, Deed::Wish { unit: 5, desired: "launched", at: 1 }),
+    ];
+    holds(&plan(2, deeds));
+}
+
+#[test]
+fn an_exclusive_unit_that_was_given_up_is_taken_up_with_the_next_sign_of_life() {
+    // Longer than it is kept without one, shorter than its lease.
+    let time = Duration::from_millis(7_000);
+    let cut = |at| (at, Deed::Cut { machine: 0, requests: true, answers: true, time });
+    let deeds = vec![(2_000, put(0, "Exclusive=true\n")), cut(12_100), cut(24_700), cut(36_300)];
+    holds(&plan(2, deeds));
+}
+
+#[test]
+fn a_leader_whose_write_did_not_land_does_not_spin_until_it_hears_why() {
+    let grace = Duration::from_secs(4);
+    let time = Duration::from_secs(16);
+    let cut = Deed::Cut { machine: 1, requests: true, answers: true, time };
+    let metadata = |at, value| (at, Deed::Metadata { of: 1, value: Some(value), at: 0 });
+    let asks = "MachineMetadata=k=1\n";
+    let deeds = vec![
+        (2_000, put(0, asks)),
+        (2_100, put(1, asks)),
+        (20_000, Deed::SilenceWatches { machine: 0 }),
+        (20_500, cut),
+        metadata(30_000, "2"),
+        metadata(33_000, "1"),
+    ];
+    holds(&Plan { grace, ..plan(2, deeds) });
+}
+
+#[test]
+fn drawn_schedules_hold_and_are_the_same_when_played_again() {
+    for seed in 0..12 {
+        let plan = plan::draw(seed);
+        holds(&plan);
+        let digest = || run::run(&plan, &mut Coverage::default(), false).ok();
+        assert_eq!(digest(), digest(), "seed {seed}");
+    }
+}

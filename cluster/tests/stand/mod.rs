@@ -1,0 +1,342 @@
+//! A cluster in one process, for tests of the API and of fleetctl: the real router behind
+//! a real unix socket, a store in memory, the real engine, and machines that do at once
+//! whatever they are told. What a machine really does is tested elsewhere.
+#![allow(dead_code, reason = "each test file uses its own part of it")]
+
+use cluster::api::listener::{Listener, Place, Security};
+use cluster::api::server::{ApiState, Settings};
+use cluster::desired::Desired;
+use cluster::engine::Engine;
+use cluster::key::Keys;
+use cluster::machine::MachineId;
+use cluster::mirror::Mirror;
+use cluster::picture::Picture;
+use cluster::record::{MachineRecord, StateRecord};
+use cluster::registry::{self, Epoch};
+use cluster::store::Store;
+use cluster::unit_name::UnitName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// See the head of the module.
+pub(crate) struct Stand {
+    pub(crate) folder: PathBuf,
+    pub(crate) store: Store,
+    pub(crate) keys: Keys,
+    pub(crate) tcp: Option<SocketAddr>,
+    stop: tokio::sync::watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// How it is to be.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) machines: Vec<(&'static str, Vec<(&'static str, &'static str)>)>,
+    pub(crate) settings: Settings,
+    pub(crate) security: Option<Security>,
+    /// Units that fail wherever they start: those whose file says so.
+    pub(crate) failing: bool,
+}
+
+impl Plan {
+    pub(crate) fn of(machines: &[&'static str]) -> Plan {
+        let machines = machines.iter().map(|id| (*id, Vec::new())).collect();
+        Plan { machines, ..Plan::default() }
+    }
+}
+
+pub(crate) fn folder() -> PathBuf {
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("fleet-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+impl Stand {
+    pub(crate) fn new(plan: Plan) -> Stand {
+        let folder = folder();
+        let store = Store::memory();
+        let keys = Keys::under("/test");
+        let (ready, told) = mpsc::channel();
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let (inner, inner_keys, socket) = (store.clone(), keys.clone(), folder.join("fleet.sock"));
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(run(plan, inner, inner_keys, socket, ready, stopped));
+        });
+        let tcp = told.recv_timeout(Duration::from_secs(20)).unwrap();
+        Stand { folder, store, keys, tcp, stop, thread: Some(thread) }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("fleet.sock")
+    }
+
+    /// A request as it is, and what came back.
+    pub(crate) fn send(&self, bytes: &[u8]) -> Reply {
+        let mut stream = self.connect();
+        stream.write_all(bytes).unwrap();
+        Reply::read(&mut stream)
+            .unwrap_or_else(|| panic!("no answer to {:?}", String::from_utf8_lossy(bytes)))
+    }
+
+    pub(crate) fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+        let typed = body.map(|body| {
+            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+        });
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: domain-sock\r\n{}\r\n",
+            typed.unwrap_or_default()
+        );
+        self.send(format!("{head}{}", body.unwrap_or_default()).as_bytes())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path, None)
+    }
+
+    pub(crate) fn put(&self, name: &str, body: &str) -> Reply {
+        self.ask("PUT", &format!("/fleet/v1/units/{name}"), Some(body))
+    }
+
+    /// fleetctl against it.
+    pub(crate) fn fleetctl(&self, words: &[&str]) -> Output {
+        let endpoint = format!("unix://{}", self.socket().display());
+        fleetctl(&self.folder, &endpoint, words)
+    }
+
+    /// Waits until that is so.
+    pub(crate) fn until(&self, what: &str, so: impl Fn(&Stand) -> bool) {
+        let began = std::time::Instant::now();
+        while !so(self) {
+            assert!(began.elapsed() < Duration::from_secs(30), "in vain: {what}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+pub(crate) fn fleetctl(folder: &Path, endpoint: &str, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fleetctl"))
+        .args(words)
+        .env("FLEETCTL_ENDPOINT", endpoint)
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// An answer, taken apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    /// `None`: the connection ended without one.
+    pub(crate) fn read(stream: &mut impl Read) -> Option<Reply> {
+        let mut bytes = Vec::new();
+        let mut piece = [0; 4096];
+        let end = loop {
+            if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break end + 4;
+            }
+            match stream.read(&mut piece) {
+                Ok(0) | Err(_) => return None,
+                Ok(read) => bytes.extend(&piece[..read]),
+            }
+        };
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let mut lines = head.lines();
+        let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+        let split = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_lowercase(), value.trim().to_string()))
+        };
+        let headers: BTreeMap<String, String> = lines.filter_map(split).collect();
+        let length = headers.get("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+        while bytes.len() < end + length {
+            match stream.read(&mut piece) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => bytes.extend(&piece[..read]),
+            }
+        }
+        let body = String::from_utf8_lossy(&bytes[end..]).into_owned();
+        Some(Reply { status, headers, body })
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// Status and message of a refusal.
+    pub(crate) fn fault(&self) -> (u16, String) {
+        let told = self.json()["error"]["message"].as_str().map(str::to_string);
+        (self.status, told.unwrap_or_default())
+    }
+}
+
+async fn run(
+    plan: Plan,
+    store: Store,
+    keys: Keys,
+    socket: PathBuf,
+    ready: mpsc::Sender<Option<SocketAddr>>,
+    stopped: tokio::sync::watch::Receiver<bool>,
+) {
+    let (mirror, _task) = Mirror::start(store.clone(), keys.clone());
+    let mut leases = BTreeMap::new();
+    for (id, metadata) in &plan.machines {
+        let id = MachineId::new(id).unwrap();
+        let lease = store.grant(Duration::from_secs(3600)).await.unwrap().id;
+        let pairs = metadata.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+        let record = MachineRecord {
+            ip: "127.0.0.1".to_string(),
+            metadata: pairs.collect(),
+            boot: "boot".to_string(),
+            instance: "one".to_string(),
+            version: "1".to_string(),
+            listen: None,
+        };
+        let picture = Picture::new(keys.clone());
+        let write = registry::register(&picture, &id, &record, lease).unwrap();
+        store.commit(&write).await.unwrap().unwrap();
+        leases.insert(id, lease);
+    }
+    let state = ApiState::new(mirror.clone(), plan.settings);
+    let security = plan.security.clone().unwrap_or_default();
+    let local = Listener::bind(&Place::Unix(socket), &security).await.unwrap();
+    let mut tcp = None;
+    if plan.security.is_some() {
+        let place = Place::Tcp("127.0.0.1:0".parse().unwrap());
+        let listener = Listener::bind(&place, &security).await.unwrap();
+        tcp = listener.address();
+        tokio::spawn(listener.serve(state.clone(), stopped.clone()));
+    }
+    let lead = match leases.iter().next() {
+        Some((id, lease)) => {
+            let write = registry::lead(&keys, id, *lease);
+            Some(Epoch(store.commit(&write).await.unwrap().unwrap()))
+        }
+        None => None,
+    };
+    let last = store.read(keys.root()).await.unwrap().revision;
+    assert!(mirror.reached(last, Duration::from_secs(10)).await);
+    tokio::spawn(drive(mirror, store, keys, lead, leases, plan.failing));
+    ready.send(tcp).unwrap();
+    local.serve(state, stopped).await;
+}
+
+/// Engine and machines: at each change all that follows from it.
+async fn drive(
+    mirror: Mirror,
+    store: Store,
+    keys: Keys,
+    lead: Option<Epoch>,
+    leases: BTreeMap<MachineId, i64>,
+    failing: bool,
+) {
+    let mut changes = mirror.changes();
+    loop {
+        changes.mark_unchanged();
+        loop {
+            let Ok(reading) = store.read(keys.root()).await else { break };
+            let mut writes = Vec::new();
+            if let Some(epoch) = lead {
+                let mut engine =
+                    Engine::new(keys.clone(), &reading, Duration::ZERO, Duration::ZERO);
+                writes.extend(
+                    engine.tasks(epoch, Duration::ZERO).into_iter().map(|task| task.transaction),
+                );
+            }
+            let picture = Picture::of(keys.clone(), &reading);
+            for (id, lease) in &leases {
+                let states = told(&picture, id, failing);
+                let known = picture.states.iter().filter(|(_, on)| on.contains_key(id));
+                let known: BTreeSet<&UnitName> = known.map(|(name, _)| name).collect();
+                for name in states.keys().chain(known.iter().copied()) {
+                    let old = picture.states.get(name).and_then(|on| on.get(id));
+                    let new = states.get(name);
+                    if old.map(|kept| &kept.record) != new {
+                        let last = old.map(|kept| kept.modified);
+                        writes.push(registry::publish(&keys, id, name, new, last, *lease));
+                    }
+                }
+            }
+            let mut written = false;
+            for write in writes {
+                written |= matches!(store.commit(&write).await, Ok(Some(_)));
+            }
+            if !written {
+                break;
+            }
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What a machine says once it has done what it was told.
+fn told(picture: &Picture, id: &MachineId, failing: bool) -> BTreeMap<UnitName, StateRecord> {
+    let machine = picture.machine(id).unwrap_or_default();
+    let seat = cluster::placement::Seat { machine, ..Default::default() };
+    let global = picture.globals.iter().filter(|(name, _)| {
+        let unit = picture.units.get(*name);
+        unit.is_some_and(|kept| seat.keeps_metadata(&kept.record.asks).is_ok())
+    });
+    let own = picture.schedules.get(id).into_iter().flatten();
+    let all = own.chain(global).map(|(name, kept)| {
+        let text = picture.units.get(name).map(|kept| kept.record.file.text()).unwrap_or_default();
+        let bad = failing && text.contains("/bin/false");
+        let (active, sub) = match kept.record.desired {
+            Desired::Launched if bad => ("failed", "failed"),
+            Desired::Launched => ("active", "running"),
+            Desired::Loaded | Desired::Inactive => ("inactive", "dead"),
+        };
+        let record = StateRecord {
+            hash: kept.record.hash.clone(),
+            load: "loaded".to_string(),
+            active: active.to_string(),
+            sub: sub.to_string(),
+            reached: kept.record.desired,
+            reason: None,
+        };
+        (name.clone(), record)
+    });
+    all.collect()
+}
