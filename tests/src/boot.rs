@@ -218,13 +218,14 @@ impl Init {
 
     /// The main process of a unit, as the test sees it.
     pub fn main_of(&self, unit: &str) -> Process {
-        let pid = until(&format!("{unit} has a main pid"), || self.status().main_pid(unit));
-        match self.way {
-            Way::Supervisor => Process(pid),
-            Way::Namespace | Way::UserNamespace => {
-                self.first.neighbour(pid).unwrap_or_else(|| panic!("pid {pid} is there"))
+        // One that goes away between the answer and the look was not the one to be seen.
+        until(&format!("{unit} has a main pid"), || {
+            let pid = self.status().main_pid(unit)?;
+            match self.way {
+                Way::Supervisor => Some(Process(pid)),
+                Way::Namespace | Way::UserNamespace => self.first.neighbour(pid),
             }
-        }
+        })
     }
 
     /// Every process that says it belongs to a unit.

@@ -104,6 +104,12 @@ impl Process {
         nix::sys::signal::kill(pid, signal).expect("the process is there");
     }
 
+    /// Kills it, if it is there still.
+    pub fn end(self) {
+        let pid = nix::unistd::Pid::from_raw(self.0);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+    }
+
     fn path(self, name: &str) -> String {
         format!("/proc/{}/{name}", self.0)
     }

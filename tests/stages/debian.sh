@@ -19,7 +19,7 @@ debian_base() { # a minimal system, made once
   mkdir -p "$DEBIAN"
   [ -x "$BASE/usr/bin/apt-get" ] && grep -q '^I: Base system installed' "$DEBIAN/debootstrap.log" ||
     { rm -rf "$BASE" && debootstrap --variant=minbase --include=ca-certificates "$SUITE" "$BASE" \
-      http://deb.debian.org/debian >"$DEBIAN/debootstrap.log" 2>&1; } || return 1
+      >"$DEBIAN/debootstrap.log" 2>&1; } || return 1
   printf 'APT::Install-Recommends "false";\nAPT::Sandbox::User "root";\n' >"$BASE/etc/apt/apt.conf.d/90tests"
   # What a unit file needs is what is tested, not what a package reads from the terminal.
   printf 'force-unsafe-io\n' >"$BASE/etc/dpkg/dpkg.cfg.d/90tests"

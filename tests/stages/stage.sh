@@ -106,12 +106,17 @@ need_binaries() { # for a stage that runs them, in case `build` was not asked fo
 packages_of() { # STAGE: lines "PACKAGE what-proves-it-is-there"
   case $1 in
     build) echo "gcc cc" ;;
+    core | cluster) printf '%s\n' "protobuf-compiler protoc" "etcd-server etcd" \
+      "chromium chromium" "openssl openssl" "iproute2 ip" "procps pkill" "hostname hostname" \
+      "util-linux setpriv" "python3 python3" "openssh-server sshd" "openssh-client ssh-agent" \
+      "libprotobuf-dev /usr/include/google/protobuf/descriptor.proto" ;;
     namespaces) printf '%s\n' "strace strace" "util-linux unshare" ;;
     container) printf '%s\n' "runc runc" "busybox-static busybox" ;;
     vm) printf '%s\n' "qemu-system-x86 qemu-system-x86_64" "busybox-static busybox" "cpio cpio" \
       "e2fsprogs mke2fs" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" ;;
     import) printf '%s\n' "systemd /lib/systemd/systemd" "util-linux setpriv" ;;
-    daemons) printf '%s\n' "debootstrap debootstrap" "util-linux nsenter" "procps pgrep" ;;
+    two-services) printf '%s\n' "debootstrap debootstrap" "runc runc" ;;
+    daemons | apt) printf '%s\n' "debootstrap debootstrap" "util-linux nsenter" "procps pgrep" ;;
     bench-smoke) printf '%s\n' "musl-tools musl-gcc" "util-linux unshare" ;;
   esac
 }

@@ -245,3 +245,153 @@ fn three_fingers_start_the_machine_anew() {
     machine.three_fingers();
     machine.goes_off();
 }
+
+/// What the services below do, by their first word; each says what it finds itself in.
+const LIMITS: &str = r#"
+say() { echo "PROBE $*" >/dev/console; }
+took() { read before rest </proc/uptime; "$@" 2>/dev/null; read after rest </proc/uptime; echo $((${after%.*} - ${before%.*})); }
+own=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)
+case $1 in
+  files)
+    say place "$own"
+    for file in memory.min memory.low memory.high memory.swap.max cpu.weight io.weight cpuset.cpus.effective; do
+      say "$file" $(cat $own/$file)
+    done
+    say allowed $(sed -n 's/^Cpus_allowed_list:[^0-9]*//p' /proc/self/status) of $(grep -c ^processor /proc/cpuinfo)
+    say nice $(sed -n 's/^Max nice priority *//p' /proc/self/limits)
+    say realtime $(sed -n 's/^Max realtime priority *//p' /proc/self/limits)
+    mkdir $own/below && echo +pids >$own/cgroup.subtree_control && say delegated
+    ;;
+  crowd) # no process can be made to ask: the shell reads by itself
+    ( for n in 1 2 3 4 5 6 7 8 9; do /bin/sleep 1000 & done ) 2>/dev/null
+    read now <$own/pids.current
+    while read key value; do [ $key = max ] && refused=$value; done <$own/pids.events
+    say crowd "$now" refused "$refused"
+    ;;
+  cpu)
+    read now rest </proc/uptime
+    end=$((${now%.*} + 4))
+    while read now rest </proc/uptime && [ ${now%.*} -lt $end ]; do :; done
+    say cpu used $(sed -n 's/^usage_usec //p' $own/cpu.stat) throttled $(sed -n 's/^nr_throttled //p' $own/cpu.stat)
+    ;;
+  disk)
+    say disk wrote $(took dd if=/dev/zero of=/dev/nvme0n1 bs=256k count=16 oflag=direct) read $(took dd if=/dev/nvme0n1 of=/dev/null bs=256k count=16 iflag=direct)
+    ;;
+  count)
+    say count wrote $(took dd if=/dev/zero of=/dev/nvme0n1 bs=4k count=16 oflag=direct) read $(took dd if=/dev/nvme0n1 of=/dev/null bs=4k count=16 iflag=direct)
+    ;;
+  eat) exec dd if=/dev/zero of=/dev/null bs=64M count=1 ;;
+  survive)
+    dd if=/dev/zero of=/dev/null bs=64M count=1
+    say "$2" has survived
+    ;;
+esac
+"#;
+
+/// Its services' files are systemd's own.
+fn limited(root: &Path) {
+    let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
+    write("limits", LIMITS);
+    let hungry = "MemoryMax=24M\nMemorySwapMax=0\n";
+    let services = [
+        (
+            "files",
+            "Slice=probe.slice\nDelegate=yes\nMemoryMin=1M\nMemoryLow=2M\nMemoryHigh=64M\nMemorySwapMax=3M\nCPUWeight=50\nIOWeight=60\nAllowedCPUs=0\nLimitNICE=10\nLimitRTPRIO=5\n".to_owned(),
+        ),
+        ("crowd", "TasksMax=5\n".to_owned()),
+        ("cpu", "CPUQuota=20%\nCPUQuotaPeriodSec=50ms\n".to_owned()),
+        (
+            "disk",
+            "IOWriteBandwidthMax=/dev/nvme0n1 1M\nIOReadBandwidthMax=/dev/nvme0n1 1M\n".to_owned(),
+        ),
+        ("count", "IOWriteIOPSMax=/dev/nvme0n1 4\nIOReadIOPSMax=/dev/nvme0n1 4\n".to_owned()),
+        ("eat", format!("{hungry}OOMPolicy=stop\n")),
+        ("survive-alone", format!("{hungry}OOMPolicy=continue\n")),
+        ("survive-together", format!("{hungry}OOMPolicy=kill\n")),
+    ];
+    for (name, text) in &services {
+        let word = name.split('-').next().unwrap_or_default();
+        let text = format!(
+            "[Service]\nType=oneshot\nRemainAfterExit=yes\n{text}ExecStart=/bin/sh /limits {word} {name}\n"
+        );
+        write(&format!("etc/groundstate/units/{name}.service"), &text);
+    }
+    let names: Vec<String> = services.iter().map(|(name, _)| format!("{name}.service")).collect();
+    let all = names.join(", ");
+    write(
+        "etc/groundstate/units/test.yaml",
+        &format!("unit: test\ntype: virtual\nwaits-for: {all}, probe\n"),
+    );
+    write(
+        "etc/groundstate/units/probe.yaml",
+        &format!(
+            "unit: probe\nlog: console\nwaits-for: setup, {all}\nsuccess-status: [0]\nexec-start: /bin/sh /check\n"
+        ),
+    );
+    write(
+        "check",
+        "for unit in eat survive-together; do initctl status $unit.service; done >/dev/console 2>&1\ninitctl poweroff\n",
+    );
+}
+
+#[test]
+fn limits_of_an_imported_service_are_felt_from_inside() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "");
+    limited(&root);
+    let initrd = archive(&sandbox, &root);
+    let disk = sandbox.at("disk");
+    File::create(&disk).unwrap().set_len(16 << 20).unwrap();
+    let drive = format!("file={disk},format=raw,if=none,id=scratch");
+    let options = [
+        "-initrd",
+        &initrd,
+        "-smp",
+        "2",
+        "-drive",
+        &drive,
+        "-device",
+        "nvme,drive=scratch,serial=1",
+    ];
+    let mut machine = Machine::boot(sandbox, &options, "");
+    machine.goes_off();
+    let console = machine.console();
+    let said = |start: &str| -> Vec<String> {
+        let line = console.lines().find_map(|line| line.split_once(&format!("PROBE {start} ")));
+        let (_, rest) = line.unwrap_or_else(|| panic!("no `PROBE {start}`:\n{console}"));
+        rest.split_whitespace().map(str::to_owned).collect()
+    };
+    let number = |word: &str| word.parse::<u64>().unwrap_or_else(|_| panic!("{word}: {console}"));
+    assert!(said("place")[0].contains("/probe.slice/"), "{console}");
+    for (file, value) in [
+        ("memory.min", "1048576"),
+        ("memory.low", "2097152"),
+        ("memory.high", "67108864"),
+        ("memory.swap.max", "3145728"),
+        ("cpu.weight", "50"),
+        ("cpuset.cpus.effective", "0"),
+    ] {
+        assert_eq!(said(file), [value], "{file}");
+    }
+    assert_eq!(said("io.weight")[..2], ["default", "60"]);
+    assert_eq!(said("allowed"), ["0", "of", "2"]);
+    assert_eq!((said("nice"), said("realtime")), (vec!["10".into(); 2], vec!["5".into(); 2]));
+    assert!(console.contains("PROBE delegated"), "{console}");
+    let crowd = said("crowd");
+    assert!(number(&crowd[0]) <= 5 && number(&crowd[2]) >= 1, "{crowd:?}");
+    // A fifth of the four seconds or less, and held back.
+    let cpu = said("cpu");
+    assert!(number(&cpu[1]) < 1_500_000 && number(&cpu[3]) >= 5, "{cpu:?}");
+    // Four megabytes at one a second.
+    let disk = said("disk");
+    assert!(number(&disk[1]) >= 3 && number(&disk[3]) >= 3, "{disk:?}");
+    // Sixteen reads and writes, four a second.
+    let count = said("count");
+    assert!(number(&count[1]) >= 3 && number(&count[3]) >= 3, "{count:?}");
+    assert_eq!(said("survive-alone"), ["has", "survived"]);
+    assert!(!console.contains("PROBE survive-together"), "{console}");
+    for unit in ["eat", "survive-together"] {
+        let failed = format!("{unit}.service: failed: the kernel killed it for want of memory");
+        assert!(console.contains(&failed), "{console}");
+    }
+}

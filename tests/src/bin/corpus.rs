@@ -1,21 +1,27 @@
 //! Reads the unit files of Debian packages, as `tests/corpus` laid them out, through the
 //! importer: `initctl convert --json` for each, so that what is measured is what is shipped.
 //! With `--oracle` the arguments, the environment and the implicit dependencies of each
-//! service are compared with what `systemd --test` says of the same files.
+//! service are compared with what `systemd --test` says of the same files. `--tricky FOLDER`
+//! looks closely at a few of the packages below that folder, and at texts of our own.
 //!
 //! What is printed: a line for each file, the sums, and `ok` or `FAIL` for each aim.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a tool")]
 
-use groundstate_tests::corpus::{oracle, report, sample};
+use groundstate_tests::corpus::{oracle, report, sample, tricky};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut packages = Vec::new();
     let mut with_oracle = false;
-    for word in std::env::args().skip(1) {
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
         match word.as_str() {
             "--oracle" => with_oracle = true,
-            _ => packages.push(std::path::PathBuf::from(word)),
+            "--tricky" => {
+                return looked_at_closely(&PathBuf::from(words.next().unwrap_or_default()));
+            }
+            _ => packages.push(PathBuf::from(word)),
         }
     }
     let files = sample::files(&packages);
@@ -23,5 +29,12 @@ fn main() -> ExitCode {
     if with_oracle {
         good &= oracle::compare(&files);
     }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn looked_at_closely(corpus: &Path) -> ExitCode {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = here.join("../fuzz/corpus/import");
+    let good = tricky::check(&here.join("corpus.d/tricky.yaml"), corpus, &own);
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -4,7 +4,7 @@
 //!   waits-for and after × {foreground-supervised, oneshot, virtual}, and every graph of
 //!   two units over the other kinds; every sequence of events to the depth, which is
 //!   `--depth` (5) for up to two units and `--depth3` (3) for three. Machine and oracle
-//!   are compared after every event.
+//!   are compared after every event. `--part K/N` takes each N-th graph from the K-th on.
 //!
 //! Build with `cargo run --profile test-fast -p groundstate-tests --bin exhaust --`.
 //! What is searched: [`groundstate_units::sim::exhaust`].
@@ -16,21 +16,48 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-fn main() -> ExitCode {
-    let (mut depth, mut depth3, mut commit) = (5, 3, "unknown".to_string());
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let value = words.next().unwrap_or_default();
-        match (word.as_str(), value.parse()) {
-            ("--depth", Ok(number)) => depth = number,
-            ("--depth3", Ok(number)) => depth3 = number,
-            ("--commit", _) => commit = value,
-            _ => {
-                eprintln!("exhaust: {word} {value}: --depth N, --depth3 N, --commit C");
-                return ExitCode::from(64);
+struct Options {
+    depth: usize,
+    depth3: usize,
+    /// Which of how many parts, from 0 on.
+    part: (usize, usize),
+    commit: String,
+}
+
+impl Options {
+    /// Errors with the words that are no option.
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut options =
+            Options { depth: 5, depth3: 3, part: (0, 1), commit: "unknown".to_string() };
+        while let Some(word) = words.next() {
+            let value = words.next().unwrap_or_default();
+            let wrong = || format!("{word} {value}");
+            let number = |text: &str| text.parse().map_err(|_| wrong());
+            match word.as_str() {
+                "--depth" => options.depth = number(&value)?,
+                "--depth3" => options.depth3 = number(&value)?,
+                "--part" => {
+                    let (part, of) = value.split_once('/').ok_or_else(wrong)?;
+                    let (part, of) = (number(part)?, number(of)?);
+                    options.part =
+                        (part.checked_sub(1).filter(|part| *part < of).ok_or_else(wrong)?, of);
+                }
+                "--commit" => options.commit = value,
+                _ => return Err(wrong()),
             }
         }
+        Ok(options)
     }
+}
+
+fn main() -> ExitCode {
+    let Options { depth, depth3, part, commit } = match Options::read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(word) => {
+            eprintln!("exhaust: {word}: --depth N, --depth3 N, --part K/N, --commit C");
+            return ExitCode::from(64);
+        }
+    };
     let begun = Instant::now();
     let mut whole = Counts::default();
     let mut failed = 0;
@@ -40,7 +67,9 @@ fn main() -> ExitCode {
         ("two units, other kinds", 2, &OTHERS, depth),
         ("three units, ordering kinds", 3, &ORDERING, depth3),
     ] {
-        let worlds = exhaust::worlds(units, kinds);
+        let mut worlds = exhaust::worlds(units, kinds);
+        let mut nth = 0..;
+        worlds.retain(|_| nth.next().is_some_and(|nth: usize| nth % part.1 == part.0));
         let (counts, failures) = all(&worlds, depth);
         for what in failures.iter().take(3) {
             println!("FAILED {name}\n{what}");

@@ -2,7 +2,7 @@
 //! run and passed. RESULTS is what `tests/run` wrote: NAME, tab, `ok` or `FAIL`, a line.
 //!
 //! Which words are names: in a table with a column headed `test` or `tests`, each word
-//! in backticks in that column. A name may be written without what leads to it:
+//! in backticks in that column; in a file of columns with tabs between them, the last one. A name may be written without what leads to it:
 //! `a_ring_is_refused` for `units::load::tests::a_ring_is_refused`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its output is its work")]
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
             bad += 1;
             continue;
         };
-        let names = if file.ends_with(".tsv") { second_column(&text) } else { named(&text) };
+        let names = if file.ends_with(".tsv") { last_column(&text) } else { named(&text) };
         let missing: Vec<String> = names
             .into_iter()
             .filter(|(_, name)| passed.get(name.as_str()) != Some(&true))
@@ -55,11 +55,11 @@ fn outcomes(results: &str) -> BTreeMap<&str, bool> {
     passed
 }
 
-/// The names of a plain table: what stands behind the tab, each with its line.
-fn second_column(text: &str) -> Vec<(usize, String)> {
+/// The names of a plain table: what stands behind the last tab, each with its line.
+fn last_column(text: &str) -> Vec<(usize, String)> {
     let cells = text.lines().enumerate();
     cells
-        .filter_map(|(at, line)| Some((at + 1, line.split_once('\t')?.1.trim().to_owned())))
+        .filter_map(|(at, line)| Some((at + 1, line.rsplit_once('\t')?.1.trim().to_owned())))
         .collect()
 }
 
@@ -95,6 +95,12 @@ mod tests {
     fn only_the_column_of_tests_names_tests() {
         let text = "| key | tests |\n|---|---|\n| `unit` | `a_unit`, `b::c` |\n\n`not this`\n";
         assert_eq!(named(text), [(3, "a_unit".to_owned()), (3, "b::c".to_owned())]);
+    }
+
+    #[test]
+    fn the_last_column_of_a_plain_table_names_tests() {
+        let expected = [(1, "one".to_owned()), (2, "two".to_owned())];
+        assert_eq!(last_column("key\tone\nA.B\tkey\ttwo\n"), expected);
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! Counts what loads, what loads without a warning, and what is refused and where.
+//! Counts what loads, what loads without a warning, and what is refused and where. A directive
+//! that no test has seen at work (see [`super::honoured`]) counts as dropped: with a warning.
 
-use super::sample::Sample;
+use super::honoured::Honoured;
+use super::sample::{Directive, Sample};
 use std::collections::BTreeMap;
 
 /// Of a hundred services, how many load at least.
@@ -10,14 +12,18 @@ const CLEAN: usize = 60;
 
 /// Prints it; true when every aim is reached.
 pub fn report(packages: usize, files: &[Sample]) -> bool {
+    let honoured = Honoured::of_the_table();
     let mut sums = Sums::default();
     let mut lost: BTreeMap<String, usize> = BTreeMap::new();
     for file in files {
-        sums.add(file);
-        println!("  {}", line(file));
-        for (name, outcome, _) in file.directives() {
-            if matches!(outcome.as_str(), "dropped" | "weaker") && file.is_service() {
-                *lost.entry(format!("{name} ({outcome})")).or_default() += 1;
+        let warnings = warnings(file, &honoured);
+        sums.add(file, &warnings);
+        println!("  {}", line(file, &warnings));
+        for one in file.directives().into_iter().filter(|_| file.is_service()) {
+            let untested = is_untested(&one, &honoured);
+            if untested || matches!(one.outcome.as_str(), "dropped" | "weaker") {
+                let how = if untested { "no test" } else { one.outcome.as_str() };
+                *lost.entry(format!("{} ({how})", one.name)).or_default() += 1;
             }
         }
     }
@@ -81,7 +87,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, file: &Sample) {
+    fn add(&mut self, file: &Sample, warnings: &[(u64, String)]) {
         let errors = file.said("error");
         self.crashed += usize::from(file.answer.is_none());
         self.refused += usize::from(!errors.is_empty());
@@ -90,14 +96,28 @@ impl Sums {
             let loaded = file.answer.is_some() && errors.is_empty();
             self.services += 1;
             self.loaded += usize::from(loaded);
-            self.clean += usize::from(loaded && file.said("warning").is_empty());
+            self.clean += usize::from(loaded && warnings.is_empty());
         }
     }
 }
 
-fn line(file: &Sample) -> String {
+/// It is kept, and nobody has seen that it does anything.
+fn is_untested(one: &Directive, honoured: &Honoured) -> bool {
+    one.outcome == "kept" && one.in_a_key && !honoured.has(&one.section, &one.name)
+}
+
+/// What is said, and what ought to be said of directives without a test.
+fn warnings(file: &Sample, honoured: &Honoured) -> Vec<(u64, String)> {
+    let mut said = file.said("warning");
+    for one in file.directives().iter().filter(|one| is_untested(one, honoured)) {
+        said.push((one.line, format!("{}= has no test: counts as dropped", one.name)));
+    }
+    said
+}
+
+fn line(file: &Sample, warnings: &[(u64, String)]) -> String {
     let name = format!("{}/{}", file.package, file.unit);
-    let (errors, warnings) = (file.said("error"), file.said("warning"));
+    let errors = file.said("error");
     let list = |said: &[(u64, String)]| {
         said.iter()
             .map(|(line, text)| format!("line {line}: {text}"))
@@ -107,7 +127,7 @@ fn line(file: &Sample) -> String {
     match () {
         () if file.answer.is_none() => format!("CRASHED {name}: {}", file.status),
         () if !errors.is_empty() => format!("refused {name}: {}", list(&errors)),
-        () if !warnings.is_empty() => format!("warns   {name}: {}", list(&warnings)),
+        () if !warnings.is_empty() => format!("warns   {name}: {}", list(warnings)),
         () => format!("loads   {name}"),
     }
 }

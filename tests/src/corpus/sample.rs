@@ -42,17 +42,38 @@ impl Sample {
         all.into_iter().flatten().filter(wanted).map(text).collect()
     }
 
-    /// Directives with what became of them: name, word, native key or why.
-    pub fn directives(&self) -> Vec<(String, String, String)> {
+    /// Directives with what became of them.
+    pub fn directives(&self) -> Vec<Directive> {
         let files = self.answer.as_ref().and_then(|answer| answer["files"].as_array());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let directives =
             files.into_iter().flatten().filter_map(|file| file["directives"].as_array());
         directives
             .flatten()
-            .map(|one| (text(&one["name"]), text(&one["outcome"]), text(&one["key"])))
+            .map(|one| Directive {
+                section: text(&one["section"]),
+                name: text(&one["name"]),
+                line: one["line"].as_u64().unwrap_or(0),
+                outcome: text(&one["outcome"]),
+                in_a_key: one["key"].is_string(),
+            })
             .collect()
     }
+}
+
+/// One directive and what became of it.
+#[derive(Clone, Debug)]
+pub struct Directive {
+    /// Its section.
+    pub section: String,
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub line: u64,
+    /// `kept`, `dropped`, `weaker`, `not-needed`, `refused`.
+    pub outcome: String,
+    /// It is in a native key; where it is kept and is not, nothing is lost without it.
+    pub in_a_key: bool,
 }
 
 /// Every unit file below these folders, by package and name; links are other names of them.

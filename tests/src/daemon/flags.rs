@@ -30,6 +30,8 @@ daemon [FLAG…]: a scriptable stand-in for a service
   --trace FILE         append what happens, one word a line: start PID, ready, term …
 
 orders: ready · exit N · die SIGNAL · say TEXT · err TEXT · notify TEXT (\\n is a newline)
+        flood N TEXT (as notify, N times)
+        store PATH|- TEXT (a datagram with that file, or with one end of a pair)
         fork N · orphan N · pings on|off · lines N · ignore SIGNAL
 ";
 

@@ -28,6 +28,8 @@ const READ: [Signal; 5] =
 /// One stand-in at work.
 struct Life {
     flags: Flags,
+    /// Of a pair whose one end init has.
+    other_end: Option<std::os::fd::OwnedFd>,
     ready: bool,
     ready_at: Option<Instant>,
     ends_at: Option<Instant>,
@@ -81,6 +83,7 @@ impl Life {
             ready: false,
             ready_at: None,
             ends_at: None,
+            other_end: None,
             pings: None,
             children: Vec::new(),
             orders: flags.control.as_deref().map(open_orders).transpose()?,
@@ -253,6 +256,12 @@ impl Life {
             Order::Say(text) => println!("{text}"),
             Order::Err(text) => eprintln!("{text}"),
             Order::Notify(text) => notify::send(&text)?,
+            Order::Flood(count, text) => {
+                for _ in 0..count {
+                    notify::send(&text)?;
+                }
+            }
+            Order::Store(path, text) => self.other_end = notify::store(&path, &text)?,
             Order::Fork(count) => self.fork(count)?,
             Order::Orphan(count) => self.orphan(count)?,
             Order::Pings(true) => {

@@ -1,8 +1,11 @@
 //! The service's end of the notification protocol (man 3 sd_notify): datagrams to
 //! `$NOTIFY_SOCKET`, a path or, with a leading `@`, an abstract name.
 
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::time::Duration;
 
 /// Sends one datagram. Without a socket in the environment nothing happens.
@@ -16,6 +19,31 @@ pub fn send(text: &str) -> std::io::Result<()> {
         None => SocketAddr::from_pathname(&path)?,
     };
     UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address).map(|_| ())
+}
+
+/// Sends one datagram with a descriptor: of a file, or for `-` one end of a pair, of which the
+/// other comes back.
+///
+/// # Errors
+/// Those of open(2), socket(2) and sendmsg(2).
+pub fn store(path: &str, text: &str) -> std::io::Result<Option<OwnedFd>> {
+    let (given, other): (OwnedFd, Option<OwnedFd>) = if path == "-" {
+        let (given, other) = UnixStream::pair()?;
+        (given.into(), Some(other.into()))
+    } else {
+        (std::fs::File::open(path)?.into(), None)
+    };
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(other) };
+    let address = match path.to_str().and_then(|p| p.strip_prefix('@')) {
+        Some(name) => UnixAddr::new_abstract(name.as_bytes())?,
+        None => UnixAddr::new(path.as_os_str())?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    let fds = [given.as_raw_fd()];
+    let rights = [ControlMessage::ScmRights(&fds)];
+    let parts = [IoSlice::new(text.as_bytes())];
+    sendmsg(socket.as_raw_fd(), &parts, &rights, MsgFlags::empty(), Some(&address))?;
+    Ok(other)
 }
 
 /// Half of `$WATCHDOG_USEC`: how often to ping. None where no watchdog is asked for.

@@ -15,6 +15,11 @@ pub enum Order {
     Err(String),
     /// Send this datagram.
     Notify(String),
+    /// Send this datagram that many times.
+    Flood(usize, String),
+    /// Send this datagram with the file of this path, or with one end of a socket pair (`-`) whose
+    /// other end closes with the next order.
+    Store(String, String),
     /// Start that many children that stay.
     Fork(usize),
     /// Start that many processes whose parent exits.
@@ -42,6 +47,14 @@ impl Order {
             "say" => Order::Say(text),
             "err" => Order::Err(text),
             "notify" => Order::Notify(rest.replace("\\n", "\n")),
+            "flood" => {
+                let (count, text) = rest.split_once(' ').unwrap_or((rest, ""));
+                Order::Flood(number(count)?, text.replace("\\n", "\n"))
+            }
+            "store" => {
+                let (path, text) = rest.split_once(' ').unwrap_or((rest, ""));
+                Order::Store(path.to_owned(), text.replace("\\n", "\n"))
+            }
             "fork" => Order::Fork(number(rest)?),
             "orphan" => Order::Orphan(number(rest)?),
             "pings" => Order::Pings(rest == "on"),

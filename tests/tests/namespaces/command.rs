@@ -32,10 +32,11 @@ fn the_commands_around_a_start_and_a_stop_run_in_their_order() {
     let files = Sandbox::new();
     script(&files, "say", "echo $1 >>DIR/order");
     script(&files, "main", "echo start >>DIR/order; exec sleep 1000");
+    // It is started once the main program is executed, which may not have come to its line yet.
     script(
         &files,
         "post",
-        "echo post $MAINPID >>DIR/order; until [ -e DIR/go ]; do sleep 0.05; done",
+        "until grep -q start DIR/order; do sleep 0.05; done; echo post $MAINPID >>DIR/order; until [ -e DIR/go ]; do sleep 0.05; done",
     );
     files.unit(
         "web",
@@ -307,6 +308,30 @@ fn of_the_conditions_marked_so_one_is_enough() {
     let status = init.when_state("neither", "exited");
     assert_eq!(status.reason("neither"), "skipped");
     assert_ne!(status.state("hard"), "running", "skipped does not satisfy depends-on");
+    init.finish();
+}
+
+#[test]
+fn what_was_skipped_is_stopped_at_once_and_its_exec_stop_not_run() {
+    let files = Sandbox::new();
+    let stop = "stop-timeout: 1h\nexec-stop: /bin/touch DIR/stopped";
+    files.unit(
+        "path",
+        &format!("type: oneshot\ncondition-path-exists: /no/such\nexec-start: /bin/true\n{stop}"),
+    );
+    files.unit("word", &format!("exec-condition: /bin/false\nexec-start: /bin/sleep 1000\n{stop}"));
+    files.unit("provider", "exec-start: /bin/sleep 1000");
+    files.unit("all", "type: virtual\nwants: path, word, provider");
+    files.unit("none", "type: virtual");
+    let init = Boot::new(files).start("all");
+    for unit in ["path", "word"] {
+        init.when_state(unit, "exited");
+    }
+    init.tell("set-target", &json!({"targets": ["none"]}));
+    for unit in ["path", "word", "provider"] {
+        init.when_state(unit, "disabled");
+    }
+    assert!(!init.sandbox.path("stopped").exists(), "nothing had begun");
     init.finish();
 }
 

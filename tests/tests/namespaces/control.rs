@@ -236,3 +236,13 @@ fn a_policy_for_nobody_is_refused_and_nothing_changes() {
     }
     init.finish();
 }
+
+#[test]
+fn to_exit_with_nobodys_target_is_said() {
+    let files = Sandbox::new();
+    files.unit("job", "exec-start: DAEMON");
+    let init = Boot::new(files).arguments(&["--exit-with", "jbo"]).start("job");
+    init.when_system("running");
+    assert!(init.output().contains("exit-with jbo: nobody provides it"), "{}", init.output());
+    init.finish();
+}

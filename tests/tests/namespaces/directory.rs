@@ -3,7 +3,7 @@
 
 use super::command::{drop_all, script};
 use super::outfit::{alone, inside, is_root, past_exec};
-use groundstate_tests::boot::Boot;
+use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
@@ -131,4 +131,49 @@ fn no_directory_is_made_through_what_a_service_has_planted() {
     let names: Vec<_> = fs::read_dir(&canary).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["song"], "nothing made in it, nothing removed");
     init.finish();
+}
+
+/// What init has made there, and the mode of each, in order of the names.
+fn made(init: &Init, top: &str) -> Vec<(String, u32)> {
+    let mut found = Vec::new();
+    let mut folders = vec![init.sandbox.path(top)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let about = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(init.sandbox.dir()).unwrap().to_str().unwrap().to_owned();
+            found.push((name, about.mode() & 0o7777));
+            if about.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_init_makes_has_the_modes_it_is_to_have_whatever_its_umask() {
+    let mut all = Vec::new();
+    for umask in ["000", "077"] {
+        let files = Sandbox::new();
+        files.unit("web", "exec-start: DAEMON --say hello");
+        let script = format!("umask {umask}; exec \"$0\" \"$@\"");
+        let init = Boot::new(files).through(&["/bin/sh", "-c", &script]).start("web");
+        init.when_system("running");
+        init.initctl(&["mask", "other", "--runtime"]);
+        until("a line is in its file", || {
+            made(&init, "log").iter().any(|(name, _)| name.contains("web")).then_some(())
+        });
+        let made = [made(&init, "run"), made(&init, "log")].concat();
+        for (name, mode) in &made {
+            let socket = name.ends_with(".sock") || name.ends_with("notify");
+            assert!(socket || mode & 0o022 == 0, "{name} may be written by others: {mode:o}");
+            let log = name.starts_with("log/");
+            assert!(!log || mode & 0o007 == 0, "{name} may be read by anybody: {mode:o}");
+        }
+        all.push(made);
+        init.finish();
+    }
+    assert_eq!(all[0], all[1]);
 }

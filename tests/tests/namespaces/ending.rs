@@ -86,10 +86,12 @@ fn a_daemon_without_a_pid_file_is_found_or_counted() {
 /// What lives on is nobody's but the test's.
 fn end_all(init: &Init, units: &[&str]) {
     for unit in units {
-        for process in init.processes_of(unit) {
-            process.signal(nix::sys::signal::Signal::SIGKILL);
-        }
-        until("they are gone", || init.processes_of(unit).is_empty().then_some(()));
+        // Some of them live for a moment only: who is gone when its turn comes is no mistake.
+        until("they are gone", || {
+            let left = init.processes_of(unit);
+            left.iter().for_each(|process| process.end());
+            left.is_empty().then_some(())
+        });
     }
 }
 
@@ -213,5 +215,23 @@ fn a_watchdog_that_is_not_pinged_ends_the_run_by_abort() {
     assert!(told.starts_with("watchdog ") && told.contains("ABRT 300000"), "{told}");
     assert_eq!(init.when_state("deaf", "failed").reason("deaf"), "watchdog");
     assert_eq!(init.status().state("pings"), "running");
+    init.finish();
+}
+
+#[test]
+fn nothing_is_kept_of_runs_that_are_over() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    files.unit("stopped", "exec-start: DAEMON");
+    files.unit("failed", "restart: never\nexec-start: DAEMON --exit 3");
+    files.unit("done", "type: oneshot\nexec-start: DAEMON --exit 0");
+    files.unit("script", "type: background-scripted\nexec-start: DAEMON --exit 0");
+    let init = Boot::new(files).start("web");
+    let runs = || init.tell("stats", &json!({}))["runs"].as_u64().unwrap();
+    init.when_system("running");
+    for goal in ["stopped", "failed", "done", "script", "web"] {
+        init.initctl(&["set-target", "web", goal, "--wait"]);
+    }
+    assert_eq!(runs(), 1, "only web's");
     init.finish();
 }

@@ -201,3 +201,21 @@ fn a_watchdog_that_is_not_fed_bites() {
     assert_eq!(status.reason("dog"), "watchdog");
     init.finish();
 }
+
+#[test]
+fn a_stream_that_can_not_be_had_is_named() {
+    let files = Sandbox::new();
+    files.unit("tty", "stdin: tty\ntty-path: /dev/none\nexec-start: DAEMON");
+    files.unit("out", "stdout: file:DIR/none/out\nexec-start: DAEMON");
+    files.unit("in", "stdin: file:DIR/none/in\nexec-start: DAEMON");
+    files.unit("all", "waits-for: tty, out, in");
+    let init = Boot::new(files).start("all");
+    let status = init.when_state("all", "running");
+    for (unit, path) in [("tty", "/dev/none"), ("out", "none/out"), ("in", "none/in")] {
+        let reason = &status.unit(unit)["reason"];
+        assert_eq!(reason["stage"], "stdio", "{reason}");
+        let said = reason["text"].as_str().unwrap();
+        assert!(said.contains(path) && said.contains("No such file"), "{said}");
+    }
+    init.finish();
+}

@@ -117,3 +117,29 @@ fn null_means_no_output_at_all() {
     assert_eq!(process.files()[&2], "/dev/null");
     init.finish();
 }
+
+#[test]
+fn a_full_disk_under_the_logs_is_said_and_what_is_lost_is_counted() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    files.unit("loud", "exec-start: /bin/sh -c 'seq 5000; exec DAEMON'");
+    let log = files.at("log");
+    let small = format!("mount -t tmpfs -o size=64k tmpfs {log} && exec \"$@\"");
+    let init = Boot::new(files).through(&["/bin/sh", "-c", &small, "sh"]).start("loud");
+    until("it is said", || init.output().contains("log files are not written").then_some(()));
+    assert!(init.output().contains("(first loud's): No space left on device"), "{}", init.output());
+    assert!(logs(&init, "loud", 1).iter().any(|line| line.ends_with(" 5000")));
+    // Room again: the file itself says what it lacks.
+    let inside = format!("/proc/{}/root{log}/loud.log", init.process().0);
+    until("there is room", || {
+        std::fs::OpenOptions::new().write(true).open(&inside).ok()?.set_len(0).ok()
+    });
+    until("the loss is noted", || {
+        init.tell("restart", &serde_json::json!({"targets": ["loud"]}));
+        let text = std::fs::read_to_string(&inside).ok()?;
+        text.contains("lines lost: No space left on device").then_some(())
+    });
+    init.finish();
+}

@@ -10,23 +10,43 @@
     reason = "these are tests"
 )]
 
+mod accept;
 mod command;
 mod control;
+mod course;
+mod crash;
+mod crowd;
 mod directory;
 mod ending;
 mod failure;
+mod fate;
 mod fault;
+mod foreign;
 mod goal;
+mod identity;
+mod imported;
 mod log;
+mod mount;
 mod notify;
 mod outfit;
+mod outlet;
 mod path;
 mod pid_file;
 mod process;
+mod prod;
+mod relation;
 mod reload;
+mod rumour;
+mod shim;
+mod shortage;
 mod shutdown;
 mod socket;
+mod socket_option;
 mod source;
+mod store;
+mod template;
 mod timer;
 mod types;
+mod unit_directory;
+mod upgrade;
 mod ways;

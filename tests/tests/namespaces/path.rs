@@ -103,3 +103,25 @@ fn a_pattern_fires_for_what_matches_it_and_a_flood_of_firings_rests() {
     assert!(stats["wakeups"].as_u64().unwrap() < 2_000);
     init.finish();
 }
+
+#[test]
+fn what_a_trigger_starts_follows_from_its_firing_in_the_events() {
+    let files = Sandbox::new();
+    files.unit("eye", "type: path\npath-exists: DIR/flag\nactivates: server");
+    files.unit("server", "exec-start: DAEMON");
+    let init = Boot::new(files).start("eye");
+    init.when_state("eye", "running");
+    fs::write(init.sandbox.path("flag"), "").unwrap();
+    init.when_state("server", "running");
+    let events = init.initctl_json_lines(&["events"]);
+    let find = |what: &dyn Fn(&serde_json::Value) -> bool| {
+        events.iter().find(|event| what(event)).unwrap_or_else(|| panic!("{events:?}"))
+    };
+    let fire = find(&|event| event["event"] == "fire");
+    assert_eq!(fire["unit"], "eye");
+    let start = find(&|event| event["unit"] == "server" && event["from"] == "disabled");
+    assert_eq!(start["cause"], fire["seq"], "{start}");
+    let before = find(&|event| event["seq"] == fire["cause"]);
+    assert_eq!((&before["unit"], &before["to"]), (&json!("eye"), &json!("running")));
+    init.finish();
+}

@@ -1,8 +1,11 @@
 //! Pid files: a hint that is checked. What is wrong with it is never signalled.
 
 use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::within;
 use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// A launcher that leaves a daemon behind and writes `text` into the pid file.
 fn unit(files: &Sandbox, text: &str) {
@@ -68,5 +71,53 @@ fn a_stale_pid_file_is_not_the_new_run() {
     let init = Boot::new(files).start("old");
     let status = init.when_state("old", "running");
     assert!(status.main_pid("old") > Some(1));
+    init.finish();
+}
+
+#[test]
+fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    std::fs::create_dir(files.path("theirs")).unwrap();
+    std::os::unix::fs::chown(files.path("theirs"), Some(65534), Some(65534)).unwrap();
+    files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
+    // What stays in the background writes its own pid and the canary's in turn.
+    files.put(
+        "racer.sh",
+        "canary=$(sed -n 's/start //p' $1/canary)\n\
+         echo $$ >$1/theirs/pid\n\
+         trap 'exit 0' TERM\n\
+         while :; do for pid in $canary $$ 1; do echo $pid >$1/theirs/new; mv $1/theirs/new $1/theirs/pid; done; done\n",
+    );
+    files.unit(
+        "racer",
+        "type: background-pidfile\nuser: nobody\ndepends-ms: canary\npid-file: DIR/theirs/pid\n\
+         stop-timeout: 1s\nrestart-delay: 1ms\nrestart-delay-max: 1ms\nfailure-verdict: 1000000\n\
+         exec-start: /bin/sh -c 'setsid sh DIR/racer.sh DIR & while [ ! -s DIR/theirs/pid ]; do :; done'",
+    );
+    files.unit("all", "type: virtual\nwants: canary, racer");
+    let init = Boot::new(files).start("all");
+    init.when_state("canary", "running");
+    let canary = init.status().main_pid("canary");
+    let mut runs = BTreeSet::new();
+    let turns = within(Duration::from_secs(60), || {
+        let main = init.status().main_pid("racer");
+        assert_ne!(main, canary, "the canary's pid is believed");
+        if main.is_some_and(|pid| runs.insert(pid)) {
+            let _ = init.ask("restart", &json!({"targets": ["racer"]}));
+        } else {
+            // One whose file was read at the wrong moment has failed, and is tried again.
+            let _ = init.ask("retry", &json!({"targets": ["racer"]}));
+        }
+        (runs.len() >= 100).then_some(())
+    });
+    assert!(turns.is_some(), "{} runs were stopped", runs.len());
+    let trace = init.sandbox.trace("canary");
+    assert_eq!(trace.len(), 2, "start and ready, no signal: {trace:?}");
+    init.tell("set-target", &json!({"targets": ["canary"]}));
+    init.when("the racer is down", |s| s.state("racer") == "disabled");
+    assert_eq!(init.status().main_pid("canary"), canary);
     init.finish();
 }

@@ -1,8 +1,12 @@
 //! Reload: the whole set of unit files at once, or nothing; and the policy beside it.
 
 use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
 use serde_json::json;
+use std::process::Command;
 
 fn pair() -> Sandbox {
     let files = Sandbox::new();
@@ -133,5 +137,44 @@ fn a_broken_file_at_boot_breaks_only_itself() {
     files.put("units/broken.yaml", "unit: broken\n  this: [is not yaml\n");
     let init = Boot::new(files).start("web");
     init.when_system("running");
+    init.finish();
+}
+
+/// Open files this process may have from now on.
+fn limit_files(process: Process, most: &str) {
+    let set = format!("--nofile={most}:");
+    let status = Command::new("prlimit").args(["--pid", &process.0.to_string(), &set]).status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn whoever_waits_for_a_load_that_can_not_begin_is_told() {
+    let files = Sandbox::new();
+    files.unit("base", "exec-start: DAEMON");
+    for number in 0..300 {
+        files.unit(&format!("more{number}"), "type: virtual\nwants: base");
+    }
+    let init = Boot::new(files).start("base");
+    init.when_state("base", "running");
+    let (most, _) = init.process().limit("Max open files").unwrap();
+    let told = until("the first load was under way when the others could not begin", || {
+        let mut client = init.client().unwrap();
+        let before = init.process().children().len();
+        for _ in 0..4 {
+            client.send("plan", &json!({"reload": true}));
+        }
+        until("a load is under way", || (init.process().children().len() > before).then_some(()));
+        init.process().signal(Signal::SIGSTOP);
+        limit_files(init.process(), "3");
+        init.process().signal(Signal::SIGCONT);
+        let answers: Vec<_> = (0..4).map(|_| client.answer().expect("an answer to each")).collect();
+        limit_files(init.process(), &most);
+        let told: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+        (!told.is_empty()).then_some(told)
+    });
+    for error in told {
+        assert!(error["message"].as_str().unwrap().contains("cannot start the loader"), "{error}");
+    }
+    init.tell("reload", &json!({}));
     init.finish();
 }

@@ -1,8 +1,12 @@
 //! The end: in order, within its time, whatever is under way.
 
-use groundstate_tests::boot::Boot;
+use groundstate_tests::boot::{Boot, Init, Way};
+use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::{Tracer, injected};
+use nix::sys::signal::Signal;
 use serde_json::json;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -85,4 +89,116 @@ fn an_end_during_the_boot_is_an_end() {
     init.tell("halt", &json!({}));
     assert_eq!(init.ended().code(), Some(0));
     assert_eq!(init.sandbox.trace("web"), Vec::<String>::new());
+}
+
+/// The system runs, and the stand-in that leaves this trace reads its signals by now.
+fn is_up(init: &Init, trace: &str) {
+    init.when("it is up", |s| {
+        s.system() == "running" && init.sandbox.trace(trace).contains(&"ready".to_owned())
+    });
+}
+
+/// A service and a script that has to be run at the end, all up.
+fn two() -> Init {
+    let files = Sandbox::new();
+    files.put("init.yaml", "shutdown-deadline: 4s\n");
+    files.unit("web", "exec-start: DAEMON --trace DIR/web");
+    files.unit(
+        "script",
+        "type: background-scripted\nexec-start: /bin/true\nexec-stop: /bin/sh -c 'echo x >>DIR/stopped'",
+    );
+    files.unit("all", "type: virtual\nwaits-for: web, script");
+    let init = Boot::new(files).start("all");
+    is_up(&init, "web");
+    init
+}
+
+#[test]
+fn the_end_needs_no_process_no_descriptor_and_no_memory_file() {
+    let call = |error: &str, calls: &str| (error.to_owned(), calls.to_owned());
+    for (error, calls) in [
+        call("EAGAIN", "clone,clone3,fork,vfork"),
+        call("EMFILE", "openat,openat2,socket,accept4,pipe2,memfd_create,pidfd_open,dup,fcntl"),
+        call("ENOMEM", "clone,clone3,epoll_ctl,memfd_create,mmap"),
+        call("ENOSPC", "openat,openat2,mkdirat,renameat,renameat2,fallocate,ftruncate"),
+    ] {
+        let mut init = two();
+        let inject = format!("inject={calls}:error={error}");
+        let arguments = ["-e", &format!("trace={calls}"), "-e", &inject];
+        let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
+        init.process().signal(Signal::SIGTERM);
+        assert_eq!(init.ended().code(), Some(0), "{error}: {}", init.output());
+        assert!(injected(&tracer.detach()) > 0, "{error}");
+        let trace = init.sandbox.trace("web");
+        assert!(trace.contains(&"term".to_owned()), "{error}: it was asked to end: {trace:?}");
+    }
+}
+
+#[test]
+fn the_end_needs_neither_its_socket_nor_its_directory() {
+    let mut init = two();
+    std::fs::remove_dir_all(init.sandbox.path("run")).unwrap();
+    // RTMIN+3, as machine managers have it.
+    let pid = init.process().0.to_string();
+    assert!(Command::new("/bin/kill").args(["-37", &pid]).status().unwrap().success());
+    assert_eq!(init.ended().code(), Some(0));
+    assert_eq!(init.sandbox.trace("stopped"), ["x"]);
+}
+
+#[test]
+fn the_end_comes_in_the_middle_of_a_reload_and_the_last_word_says_how() {
+    let files = Sandbox::new();
+    files.unit("slow", "stop-timeout: 60s\nexec-start: DAEMON --ignore TERM --control DIR/slow --trace DIR/slow.trace");
+    files.unit("web", "exec-start: DAEMON --trace DIR/web");
+    files.unit("all", "type: virtual\nwaits-for: slow, web");
+    let mut init = Boot::new(files).start("all");
+    is_up(&init, "web");
+    is_up(&init, "slow.trace");
+    init.sandbox.unit("web", "exec-start: DAEMON --name changed --trace DIR/web");
+    let mut client = init.client().unwrap();
+    client.send("reload", &json!({}));
+    init.tell("exit", &json!({"code": 3}));
+    // Begun with one status, and in the course of it another is asked for.
+    let _ = init.ask("exit", &json!({"code": 4}));
+    init.sandbox.order("slow", "exit 0");
+    assert_eq!(init.ended().code(), Some(4), "{}", init.output());
+    assert!(init.sandbox.trace("web").contains(&"term".to_owned()));
+}
+
+#[test]
+fn asking_again_and_again_puts_the_end_off_by_nothing() {
+    let files = Sandbox::new();
+    files.put("init.yaml", "shutdown-deadline: 1500ms\n");
+    files.unit("deaf", "stop-timeout: none\nexec-start: DAEMON --ignore TERM --trace DIR/trace");
+    let mut init = Boot::new(files).start("deaf");
+    init.when("it is deaf", |s| {
+        s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
+    });
+    let begin = Instant::now();
+    until("it has ended, however often it is told", || {
+        if let Some(mut client) = init.client() {
+            client.send("exit", &json!({}));
+            client.answer();
+        }
+        (!init.process().is_alive()).then_some(())
+    });
+    assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
+    assert_eq!(init.ended().code(), Some(0));
+}
+
+#[test]
+fn the_end_of_a_supervisor_is_not_the_machines() {
+    for verb in ["poweroff", "reboot", "halt", "exit"] {
+        let files = Sandbox::new();
+        files.unit("web", "exec-start: DAEMON --trace DIR/web");
+        let trace = files.at("strace");
+        let wrapper = ["strace", "-f", "-qq", "-o", &trace, "-e", "trace=reboot,exit_group"];
+        let mut init = Boot::new(files).way(Way::Supervisor).through(&wrapper).start("web");
+        is_up(&init, "web");
+        init.tell(verb, &json!({}));
+        assert_eq!(init.ended().code(), Some(0), "{verb}");
+        let calls = init.sandbox.read("strace");
+        assert!(calls.contains("exit_group") && !calls.contains("reboot("), "{verb}: {calls}");
+        assert!(init.sandbox.trace("web").contains(&"term".to_owned()), "{verb}");
+    }
 }

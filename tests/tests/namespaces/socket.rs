@@ -200,6 +200,10 @@ fn a_service_that_takes_nothing_is_not_started_without_end() {
     };
     let before = starts();
     assert!((15..=25).contains(&before), "{before} starts");
+    let sockets = init.tell("sockets", &json!({}));
+    assert!(sockets["sockets"][0]["rests-until"].is_string(), "{sockets}");
+    let why = init.tell("why", &json!({"target": "front"}));
+    assert!(why.to_string().contains("rests until"), "{why}");
     let wakeups = || init.tell("stats", &json!({}))["wakeups"].as_u64().unwrap();
     let rested = wakeups();
     assert!(wakeups() - rested < 10, "PID 1 does not spin while the trigger rests");
@@ -222,5 +226,36 @@ fn a_service_is_handed_the_sockets_of_all_that_activate_it() {
     init.main_of("echo").signal(Signal::SIGKILL);
     init.when("it runs anew", |s| s.main_pid("echo").is_some_and(|pid| Some(pid) != before));
     assert_eq!(ask(&init.sandbox.path("b.sock"), "hello")[1], "a-front:b-front");
+    init.finish();
+}
+
+#[test]
+fn what_a_service_left_is_thrown_away_before_its_sockets_are_listened_at_again() {
+    let files = Sandbox::new();
+    files.unit(
+        "front",
+        "type: socket\nlisten-stream: DIR/front.sock\nlisten-fifo: DIR/front.fifo\n\
+         socket-flush: yes\nactivates: deaf",
+    );
+    files.unit("deaf", "exec-start: LISTENER --deaf 0");
+    let init = Boot::new(files).start("front");
+    init.when_state("front", "running");
+    let starts = || {
+        let events = init.initctl_json_lines(&["events"]);
+        events.iter().filter(|e| e["unit"] == "deaf" && e["to"] == "starting").count()
+    };
+    for round in 1..=3 {
+        std::fs::write(init.sandbox.path("front.fifo"), "left\n").unwrap();
+        let mut client = UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest);
+        assert_eq!(rest, b"", "nobody answers, and nobody waits for ever");
+        until("the socket is listened at again", || {
+            let sockets = init.tell("sockets", &json!({}));
+            (sockets["sockets"][0]["waits"] == true).then_some(())
+        });
+        // Two reasons came: the second one may have been seen after the first flush.
+        assert!((round..=2 * round).contains(&starts()), "{} starts", starts());
+    }
     init.finish();
 }

@@ -72,6 +72,26 @@ fn a_put_starts_its_roots_and_the_next_changes_only_what_differs() {
 }
 
 #[test]
+fn the_machines_own_drop_ins_hold_for_units_of_a_source() {
+    let files = files();
+    for folder in ["web.d", "job.service.d"] {
+        std::fs::create_dir(files.path("units").join(folder)).unwrap();
+    }
+    files.put("units/web.d/10-here.yaml", "env: {HERE: native}\n");
+    files.put("units/job.service.d/10-here.conf", "[Service]\nEnvironment=HERE=imported\n");
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    let web = file(&init, "web.yaml", "unit: web\nexec-start: DAEMON --name web");
+    let job = file(&init, "job.service", "[Service]\nExecStart=DAEMON --name job");
+    put(&init, &[&web, &job, "--root", "web", "--root", "job.service"]);
+    for (unit, word) in [("web", "native"), ("job.service", "imported")] {
+        init.when_state(unit, "running");
+        assert_eq!(init.main_of(unit).environment()["HERE"], word, "{unit}");
+    }
+    init.finish();
+}
+
+#[test]
 fn a_put_on_another_revision_is_refused_and_changes_nothing() {
     let init = Boot::new(files()).start("base");
     let (web, db) = (web(&init), db(&init));
@@ -145,6 +165,19 @@ fn a_new_init_finds_what_was_put() {
     let status = init.when_state("db", "running");
     assert_eq!(status.unit("db")["source"], "fleet");
     assert_eq!(fleet(&init)["revision"], 1);
+    init.finish();
+}
+
+#[test]
+fn a_put_with_a_broken_file_is_done_and_warns_of_it() {
+    let init = Boot::new(files()).start("base");
+    init.when_system("running");
+    let bad = file(&init, "bad.yaml", "unit: bad\nexec-strat: DAEMON");
+    let told = init.initctl(&["source", "put", "fleet", &db(&init), &bad, "--root", "db"]);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let warned = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(warned.contains("warning: mistakes in 1 file of source fleet"), "{warned}");
+    init.when_state("db", "running");
     init.finish();
 }
 

@@ -1,6 +1,7 @@
 //! Timer units: spans, calendars, what was missed, a lookout that is killed.
 
-use groundstate_tests::boot::Boot;
+use super::imported::{systemd, wants};
+use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
@@ -158,5 +159,59 @@ fn a_killed_lookout_is_replaced_and_its_timers_go_on() {
     lookout.expect("the lookout of timers").signal(Signal::SIGKILL);
     let before = starts(&init.sandbox, "job");
     until_started(&init.sandbox, "job", before + 2);
+    init.finish();
+}
+
+/// When the clock has it that a timer fires next.
+fn next(init: &Init, timer: &str) -> Option<String> {
+    let (_, timers) = init.initctl_json(&["timers"]);
+    let one = timers["timers"].as_array()?.iter().find(|one| one["unit"] == timer)?;
+    one["next"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn a_fixed_random_delay_is_the_same_each_time() {
+    let files = Sandbox::new();
+    let yearly = "[Timer]\nOnCalendar=yearly\nRandomizedDelaySec=200d\n";
+    systemd(&files, "fixed.timer", &format!("{yearly}FixedRandomDelay=yes\n"));
+    systemd(&files, "other.timer", &format!("{yearly}FixedRandomDelay=yes\n"));
+    systemd(&files, "loose.timer", yearly);
+    for name in ["fixed", "other", "loose"] {
+        systemd(&files, &format!("{name}.service"), "[Service]\nExecStart=/bin/sleep 1000\n");
+    }
+    let timers = ["fixed.timer", "other.timer", "loose.timer"];
+    wants(&files, &timers);
+    let told = |init: &Init| {
+        let all = || timers.iter().map(|timer| next(init, timer)).collect::<Option<Vec<_>>>();
+        until("the clock has told all", all)
+    };
+    let init = Boot::new(files).start("all");
+    let before = told(&init);
+    assert_ne!(before[0], before[1], "each unit has its own");
+    let init = Boot::new(init.finish_and_keep()).start("all");
+    let after = told(&init);
+    assert_eq!(before[..2], after[..2], "and keeps it");
+    assert_ne!(before[2], after[2], "the other is drawn anew");
+    init.finish();
+}
+
+#[test]
+fn a_timer_that_may_wait_fires_with_the_next_one_that_may_not() {
+    let files = Sandbox::new();
+    systemd(&files, "early.timer", "[Timer]\nOnActiveSec=100ms\nAccuracySec=1h\n");
+    systemd(&files, "exact.timer", "[Timer]\nOnActiveSec=1500ms\nAccuracySec=1us\n");
+    for name in ["early", "exact"] {
+        systemd(&files, &format!("{name}.service"), "[Service]\nExecStart=/bin/sleep 1000\n");
+    }
+    wants(&files, &["early.timer", "exact.timer"]);
+    let init = Boot::new(files).start("all");
+    init.when_state("early.service", "running");
+    let events = init.initctl_json_lines(&["events"]);
+    let first = |unit: &str, to: &str| {
+        let event = events.iter().find(|event| event["unit"] == unit && event["to"] == to);
+        event.unwrap_or_else(|| panic!("{unit} was {to}"))["mono-us"].as_u64().unwrap()
+    };
+    let waited = first("early.service", "starting") - first("early.timer", "running");
+    assert!(waited >= 1_400_000, "it fired {waited} us after its timer began");
     init.finish();
 }

@@ -4,9 +4,10 @@
 use groundstate_tests::boot::{Boot, Way};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::{Tracer, injected};
 use std::os::unix::fs::PermissionsExt;
 
-fn pair() -> Sandbox {
+pub(crate) fn pair() -> Sandbox {
     let files = Sandbox::new();
     files.unit("db", "type: foreground-notified\nexec-start: DAEMON --notify");
     files.unit("web", "depends-on: db\nready-grep: here\nexec-start: DAEMON --say here");
@@ -79,21 +80,14 @@ fn a_start_for_which_no_process_could_be_made_is_tried_again() {
     files.unit("none", "type: virtual");
     let init = Boot::new(files).start("none");
     init.when_system("running");
-    let trace = init.sandbox.at("strace");
-    let mut strace = std::process::Command::new("strace")
-        .args(["-qq", "-o", &trace, "-p", &init.process().0.to_string()])
-        .args(["-e", "trace=clone,clone3,fork,vfork"])
-        .args(["-e", "inject=clone,clone3,fork,vfork:error=EAGAIN"])
-        .spawn()
-        .expect("strace runs");
-    until("strace is attached", || init.process().status("TracerPid").filter(|pid| pid != "0"));
+    let calls = "clone,clone3,fork,vfork";
+    let inject = format!("inject={calls}:error=EAGAIN");
+    let arguments = ["-e", &format!("trace={calls}"), "-e", &inject];
+    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
     init.tell("set-target", &serde_json::json!({"targets": ["web"]}));
     init.when("it can not start", |s| s.unit("web")["attempt"].as_u64() >= Some(2));
     init.check();
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(strace.id()).unwrap());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-    strace.wait().unwrap();
-    assert!(init.sandbox.read("strace").contains("INJECTED"));
+    assert!(injected(&tracer.detach()) > 0);
     init.when_system("running");
     init.finish();
 }
@@ -104,8 +98,10 @@ fn an_older_kernel_will_do() {
     let init = {
         let files = pair();
         let trace = files.at("strace");
+        // Without close_range(2) each child closes as many as there may be, and each is traced.
+        let few = "--nofile=256:256";
         Boot::new(files)
-            .through(&["strace", "-f", "-qq", "-o", &trace, "-e", calls])
+            .through(&["prlimit", few, "strace", "-f", "-qq", "-o", &trace, "-e", calls])
             .way(Way::Supervisor)
     };
     let init = init.start("web");
@@ -134,24 +130,29 @@ fn too_few_files_for_a_boot_are_survived() {
     init.finish();
 }
 
+/// Takes /proc away: the one of its own pid namespace, and the one below that.
+pub(crate) const NO_PROC: &str = "while umount -l /proc; do :; done 2>/dev/null";
+
 /// Init behind a shell that first takes something away.
-fn after(taking: &str) -> Boot {
+pub(crate) fn after(taking: &str, files: Sandbox) -> Boot {
     let script = format!("{taking}; exec \"$0\" \"$@\"");
-    Boot::new(pair()).through(&["/bin/sh", "-c", &script])
+    Boot::new(files).through(&["/bin/sh", "-c", &script])
 }
 
 #[test]
 fn without_proc_it_supervises() {
-    let init = after("umount -l /proc").start("web");
-    init.when_system("running");
+    let init = after(NO_PROC, pair()).start("web");
+    let before = init.when_system("running");
     init.main_of("db").signal(nix::sys::signal::Signal::SIGKILL);
-    init.when_system("running");
+    init.when("db is replaced", |s| {
+        s.system() == "running" && s.main_pid("db") != before.main_pid("db")
+    });
     init.finish();
 }
 
 #[test]
 fn without_cgroups_it_supervises() {
-    let init = after("umount -R -l /sys").start("web");
+    let init = after("umount -R -l /sys", pair()).start("web");
     init.when_system("running");
     init.finish();
 }

@@ -1,0 +1,80 @@
+//! A stand-in for a caller at the control socket that is somebody else: run it as another
+//! user, in other namespaces. What it can do stands in [`HELP`].
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::expect_used,
+    reason = "a program of the tests"
+)]
+
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use std::io::{BufRead, BufReader, IoSlice, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+caller hold SOCKET N   connects N times, asks each time whether somebody is there, prints how
+                       often that was answered, and keeps all connections until stdin ends
+caller ask SOCKET      sends each line of stdin, and prints the line that answers it
+caller pass SOCKET     connects, and passes the connection on over the socket that is stdin
+";
+
+const PING: &[u8] = b"{\"v\":1,\"id\":1,\"verb\":\"ping\"}\n";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["hold", socket, count] => hold(socket, count.parse().expect("a number")),
+        ["ask", socket] => ask(socket),
+        ["pass", socket] => pass(socket),
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(64);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn answer(from: &mut impl BufRead) -> Option<String> {
+    let mut line = String::new();
+    from.read_line(&mut line).ok().filter(|count| *count > 0).map(|_| line)
+}
+
+fn hold(socket: &str, count: usize) {
+    let mut held = Vec::new();
+    let mut answered = 0;
+    for _ in 0..count {
+        let mut stream = UnixStream::connect(socket).expect("it listens");
+        // One that is turned away may be closed already.
+        let _ = stream.write_all(PING);
+        let mut stream = BufReader::new(stream);
+        answered += usize::from(answer(&mut stream).is_some_and(|line| line.contains("\"ok\"")));
+        held.push(stream);
+    }
+    println!("{answered}");
+    std::io::stdout().flush().expect("somebody reads");
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(held);
+}
+
+fn ask(socket: &str) {
+    let mut stream = BufReader::new(UnixStream::connect(socket).expect("it listens"));
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let _ = stream.get_mut().write_all(format!("{line}\n").as_bytes());
+        match answer(&mut stream) {
+            Some(line) => print!("{line}"),
+            None => println!("closed"),
+        }
+    }
+}
+
+fn pass(socket: &str) {
+    let stream = UnixStream::connect(socket).expect("it listens");
+    let fds = [stream.as_raw_fd()];
+    let rights = [ControlMessage::ScmRights(&fds)];
+    let stdin = std::io::stdin().as_raw_fd();
+    sendmsg::<()>(stdin, &[IoSlice::new(b"x")], &rights, MsgFlags::empty(), None)
+        .expect("stdin is a socket");
+}

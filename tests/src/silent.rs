@@ -1,0 +1,130 @@
+//! A file system that does not answer when a file of it is closed: fuse(4), as any user may
+//! have one. The kernel lets whoever closes wait until it is [`Silent`]'s end.
+
+use crate::deadline::until;
+use crate::process::Process;
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, setns, unshare};
+use std::fs::{File, OpenOptions};
+use std::io::{PipeWriter, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// Requests, as linux/fuse.h numbers them.
+const LOOKUP: u32 = 1;
+const FORGET: u32 = 2;
+const GETATTR: u32 = 3;
+const OPEN: u32 = 14;
+const RELEASE: u32 = 18;
+const FLUSH: u32 = 25;
+const INIT: u32 = 26;
+const INTERRUPT: u32 = 36;
+const BATCH_FORGET: u32 = 42;
+
+/// The file system, with one file, `file`. Not to be opened here: what other tests start has a
+/// copy of whatever is open, and would wait too.
+#[derive(Debug)]
+pub struct Silent {
+    closes: Arc<AtomicUsize>,
+    stop: Option<PipeWriter>,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Silent {
+    /// Mounts it where this process sees `dir`. None: this kernel, or this user, can not.
+    pub fn new(whose: Process, dir: &Path) -> Option<Silent> {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").ok()?;
+        let closes = Arc::new(AtomicUsize::new(0));
+        let (stopped, stop) = std::io::pipe().ok()?;
+        let (at, seen) = (dir.to_owned(), closes.clone());
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+        let there = File::open(format!("/proc/{}/ns/mnt", whose.0)).ok()?;
+        // A thread of its own may go there alone.
+        let server = std::thread::spawn(move || {
+            unshare(CloneFlags::CLONE_FS).ok()?;
+            setns(&there, CloneFlags::CLONE_NEWNS).ok()?;
+            let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+            mount(Some("silent"), &at, Some("fuse"), flags, Some(options.as_str())).ok()?;
+            Some(std::thread::spawn(move || serve(device, &stopped, &seen)))
+        });
+        let server = server.join().ok()??;
+        Some(Silent { closes, stop: Some(stop), server: Some(server) })
+    }
+
+    /// Waits until so many are waiting for their close.
+    pub fn until_closing(&self, count: usize) {
+        until("somebody closes the file", || {
+            (self.closes.load(Ordering::SeqCst) >= count).then_some(())
+        });
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        // With the server's end the kernel answers for it.
+        drop(self.stop.take());
+        let _ = self.server.take().map(JoinHandle::join);
+    }
+}
+
+fn serve(mut device: File, stopped: &std::io::PipeReader, closes: &AtomicUsize) {
+    let mut request = vec![0; 256 * 1024];
+    loop {
+        let mut fds = [
+            PollFd::new(device.as_fd(), PollFlags::POLLIN),
+            PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+        ];
+        if poll(&mut fds, PollTimeout::NONE).is_err() {
+            continue;
+        }
+        if fds[1].revents().is_some_and(|found| !found.is_empty()) {
+            return;
+        }
+        let Ok(length) = device.read(&mut request) else { return };
+        let word = |at: usize| u32::from_le_bytes(request[at..at + 4].try_into().expect("4"));
+        let (opcode, node) = (word(4), word(16));
+        let unique: [u8; 8] = request[8..16].try_into().expect("8 bytes");
+        assert!(length >= 40, "a request has a head");
+        let answer = match opcode {
+            FLUSH => {
+                closes.fetch_add(1, Ordering::SeqCst);
+                continue;
+            }
+            FORGET | BATCH_FORGET | INTERRUPT => continue,
+            INIT => Ok(numbers(&[7, 31, 0, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
+            LOOKUP => {
+                // Node, generation, how long they hold.
+                let mut entry = numbers(&[2, 0, 0, 0, 60, 0, 60, 0, 0, 0]);
+                entry.extend(attributes(2));
+                Ok(entry)
+            }
+            GETATTR => Ok([numbers(&[60, 0, 0, 0]), attributes(node)].concat()),
+            OPEN => Ok(numbers(&[1, 0, 0, 0])),
+            RELEASE => Ok(Vec::new()),
+            _ => Err(nix::errno::Errno::ENOSYS as i32),
+        };
+        let (error, body) = match answer {
+            Ok(body) => (0, body),
+            Err(error) => (-error, Vec::new()),
+        };
+        let length = u32::try_from(16 + body.len()).expect("short");
+        let head = [length.to_le_bytes().as_slice(), &error.to_le_bytes(), &unique].concat();
+        let _ = device.write_all(&[head, body].concat());
+    }
+}
+
+fn numbers(all: &[u32]) -> Vec<u8> {
+    all.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// Of the root, a directory, or of the one file.
+fn attributes(node: u32) -> Vec<u8> {
+    let mode = if node == 1 { 0o40755 } else { 0o100_644 };
+    let mut all = [0; 22];
+    (all[0], all[15], all[16], all[20]) = (node, mode, 1, 4096);
+    numbers(&all)
+}

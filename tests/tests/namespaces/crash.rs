@@ -1,0 +1,314 @@
+//! Init itself is at fault: it goes on, and nobody notices.
+
+use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
+use groundstate_tests::boot::Init;
+use groundstate_tests::deadline::until;
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::process::Command;
+
+const FAULTS: [Signal; 5] =
+    [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
+
+/// Delivers a signal as the processor would: `si_code` says that nobody sent it.
+fn crash(init: &Init, fault: Signal) {
+    let pid = Pid::from_raw(init.process().0);
+    ptrace::seize(pid, ptrace::Options::empty()).expect("init can be traced");
+    deliver(pid, fault);
+}
+
+/// To a process that is traced.
+fn deliver(pid: Pid, fault: Signal) {
+    kill(pid, fault).expect("init is there");
+    loop {
+        match waitpid(pid, None).expect("it stops") {
+            WaitStatus::Stopped(_, signal) if signal == fault => break,
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => ptrace::cont(pid, None).expect("it goes on"),
+            WaitStatus::Stopped(_, other) => ptrace::cont(pid, other).expect("it goes on"),
+            WaitStatus::PtraceEvent(..) => ptrace::cont(pid, None).expect("it goes on"),
+            ended @ (WaitStatus::Exited(..)
+            | WaitStatus::Signaled(..)
+            | WaitStatus::PtraceSyscall(_)
+            | WaitStatus::Continued(_)
+            | WaitStatus::StillAlive) => panic!("{ended:?}"),
+        }
+    }
+    let mut info = ptrace::getsiginfo(pid).expect("it is stopped by a signal");
+    info.si_code = 1;
+    ptrace::setsiginfo(pid, &info).expect("the signal is a fault's");
+    ptrace::detach(pid, fault).expect("it goes on");
+}
+
+/// A system call init has just come back from.
+struct Call {
+    number: i64,
+    result: i64,
+}
+
+/// Lets init go from one system call to the next until it has come back from one of which `come`
+/// says so, and then crashes it right there: of what the call gave it has seen nothing.
+#[cfg(target_arch = "x86_64")]
+fn crash_when(init: &Init, begin: impl FnOnce(), come: impl Fn(&Call) -> bool) {
+    let pid = Pid::from_raw(init.process().0);
+    ptrace::seize(pid, ptrace::Options::empty()).expect("init can be traced");
+    ptrace::interrupt(pid).expect("it can be stopped");
+    waitpid(pid, None).expect("it stops");
+    begin();
+    let mut pass = None;
+    loop {
+        ptrace::syscall(pid, pass.take()).expect("it goes on");
+        if let WaitStatus::Stopped(_, signal) = waitpid(pid, None).expect("it stops")
+            && signal != Signal::SIGTRAP
+        {
+            pass = Some(signal);
+            continue;
+        }
+        let registers = ptrace::getregs(pid).expect("it is stopped");
+        let number = i64::try_from(registers.orig_rax).unwrap_or(-1);
+        let result = registers.rax.cast_signed();
+        let is_over = result != -i64::from(libc::ENOSYS);
+        if is_over && come(&Call { number, result }) {
+            break;
+        }
+    }
+    kill(pid, Signal::SIGSEGV).expect("init is there");
+    ptrace::cont(pid, pass).expect("it goes on");
+    deliver(pid, Signal::SIGSEGV);
+}
+
+/// The crashes init says it has survived; none where it does not answer, or crashes meanwhile.
+fn survived(init: &Init) -> Option<u64> {
+    let mut client = init.client()?;
+    client.send("stats", &json!({}));
+    client.answer()?.ok()?["crashes"].as_u64()
+}
+
+fn crashes(init: &Init) -> u64 {
+    until("init answers", || survived(init))
+}
+
+#[test]
+fn a_crash_of_init_is_noticed_by_nobody() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let before = init.status();
+    let mut follower = init.client().unwrap();
+    follower.send("events", &json!({"follow": true, "after": 0}));
+    let mut waiter = init.client().unwrap();
+    waiter.send("wait", &json!({}));
+    // A request that has just come is answered by nobody after a crash.
+    until("the requests are some time ago", || {
+        (init.sandbox.trace("job.trace").len() > 15).then_some(())
+    });
+    for (survived, fault) in (0..).zip(FAULTS.into_iter().chain(FAULTS)) {
+        init.sandbox.order("plain", &format!("say round {survived}"));
+        // Crashes at its very beginning are another matter.
+        let alive = init.status();
+        let fired = init.sandbox.trace("job.trace").len();
+        until("the last crash is some time ago", || {
+            (init.sandbox.trace("job.trace").len() > fired + 1).then_some(())
+        });
+        assert_eq!(fixed(&alive), fixed(&before));
+        crash(&init, fault);
+        until("it has survived", || (crashes(&init) == survived + 1).then_some(()));
+        let after = init.status();
+        assert_eq!(fixed(&after), fixed(&before), "after {fault}");
+        assert!(after.0["resumed"].is_string());
+    }
+    let said = || {
+        let log = init.initctl(&["logs", "plain", "-n", "100"]);
+        String::from_utf8_lossy(&log.stdout).matches("round").count()
+    };
+    until("every line is in the log", || (said() == 10).then_some(()));
+    comes_to_its_end(&init);
+    assert!(waiter.answer().is_some_and(|answer| answer.is_ok()), "who waited is told");
+    let last = init.tell("ping", &json!({}))["seq"].as_u64().unwrap();
+    let told = numbers(&mut follower, last);
+    assert!((1..=last).all(|number| told.contains(&number)), "no event is missing");
+    drop((follower, waiter));
+    init.check();
+    init.tell("exit", &json!({}));
+    assert_eq!(init.ended().code(), Some(0));
+}
+
+fn has_survived(init: &Init, times: u64) {
+    until("it has survived", || (crashes(init) == times).then_some(()));
+}
+
+/// The starts a stand-in has left in its trace.
+fn starts(init: &Init, unit: &str) -> usize {
+    let words = init.sandbox.trace(&format!("{unit}.trace"));
+    words.iter().filter(|word| word.starts_with("start")).count()
+}
+
+#[test]
+fn what_a_service_had_said_when_init_crashed_is_heard() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let before = init.main_of("starting");
+    let read = |call: &Call| call.number == libc::SYS_recvmmsg && call.result == 1;
+    crash_when(&init, || init.sandbox.order("starting", "ready"), read);
+    has_survived(&init, 1);
+    init.when_state("starting", "running");
+    assert_eq!((init.main_of("starting"), starts(&init, "starting")), (before, 1));
+}
+
+#[test]
+fn how_a_process_had_ended_when_init_crashed_is_known() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let first = init.main_of("notified");
+    let reaped = |call: &Call| call.number == libc::SYS_waitid && first.state().is_none();
+    crash_when(&init, || init.sandbox.order("notified", "exit 7"), reaped);
+    has_survived(&init, 1);
+    init.when("its end was not lost", |s| {
+        s.state("notified") == "running" && init.main_of("notified") != first
+    });
+    let events = init.initctl_json_lines(&["events"]);
+    let of_it = events.iter().filter(|event| event["unit"] == "notified");
+    let codes: Vec<i64> = of_it.filter_map(|event| event["reason"]["code"].as_i64()).collect();
+    assert!(codes.contains(&7) && !codes.contains(&255), "{codes:?}");
+    assert_eq!((init.processes_of("notified").len(), starts(&init, "notified")), (1, 2));
+}
+
+#[test]
+fn what_was_started_when_init_crashed_is_started_once() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let first = init.main_of("notified");
+    let (came, pid) = (std::cell::Cell::new(None), std::cell::Cell::new(0));
+    let started = |call: &Call| {
+        if call.number != libc::SYS_clone3 || call.result <= 0 {
+            return false;
+        }
+        // It becomes its program while init stands still.
+        let inner = i32::try_from(call.result).unwrap_or(0);
+        let unit = until("it has its program, or has ended", || {
+            let Some(process) = init.process().neighbour(inner) else { return Some(None) };
+            let unit = process.environment().get("GROUNDSTATE_UNIT").cloned();
+            unit.map(Some).or_else(|| (!process.is_alive()).then_some(None))
+        });
+        let is_it = unit.as_deref() == Some("notified");
+        if is_it {
+            came.set(init.process().neighbour(inner));
+            pid.set(call.result);
+        }
+        is_it
+    };
+    crash_when(&init, || first.signal(Signal::SIGKILL), started);
+    has_survived(&init, 1);
+    let after = init.when("it runs", |s| s.state("notified") == "running");
+    assert_eq!(after.main_pid("notified").map(i64::from), Some(pid.get()));
+    assert_eq!(came.get(), Some(init.main_of("notified")));
+    assert_eq!((init.processes_of("notified").len(), starts(&init, "notified")), (1, 2));
+    init.sandbox.order("notified", "say written after the crash");
+    until("its output is read", || {
+        let log = init.initctl(&["logs", "notified", "-n", "100"]);
+        String::from_utf8_lossy(&log.stdout).contains("after the crash").then_some(())
+    });
+}
+
+#[test]
+fn a_start_that_had_not_begun_its_program_is_begun_anew() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let first = init.main_of("notified");
+    let cloned =
+        |call: &Call| call.number == libc::SYS_clone3 && call.result > 0 && first.state().is_none();
+    crash_when(&init, || first.signal(Signal::SIGKILL), cloned);
+    has_survived(&init, 1);
+    init.when("it runs", |s| s.state("notified") == "running");
+    until("one process of it is there", || {
+        (init.processes_of("notified").len() == 1).then_some(())
+    });
+    assert_eq!(init.processes_of("notified"), [init.main_of("notified")]);
+}
+
+#[test]
+fn what_was_wished_when_init_crashed_is_done() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let mut client = init.client().unwrap();
+    let asked = |call: &Call| {
+        // It says so to itself before it does anything else.
+        call.number == libc::SYS_write && init.output().contains("stopping everything")
+    };
+    crash_when(&init, || client.send("exit", &json!({"code": 3})), asked);
+    init.sandbox.order("stubborn", "exit 0");
+    assert_eq!(init.ended().code(), Some(3));
+}
+
+/// How long a file init may write.
+fn limit_files(init: &Init, bytes: &str) {
+    let pid = format!("--pid={}", init.process().0);
+    let status = Command::new("prlimit").args([pid, format!("--fsize={bytes}:unlimited")]).status();
+    assert!(status.expect("prlimit is there").success());
+}
+
+#[test]
+fn a_state_that_can_not_be_kept_is_not_gone_back_to() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let said = |what: &str| init.output().contains(what);
+    limit_files(&init, "6000");
+    until("it is said", || said("the state can not be kept").then_some(()));
+    limit_files(&init, "unlimited");
+    until("it is said", || said("the state is kept again").then_some(()));
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    limit_files(&init, "6000");
+    let times = || init.output().matches("the state can not be kept").count();
+    until("it is said again", || (times() == 2).then_some(()));
+    let alive = init.main_of("notified");
+    crash(&init, Signal::SIGSEGV);
+    until("it goes on no more", || said("can not go on").then_some(()));
+    assert!(alive.is_alive() && init.process().is_alive());
+    init.process().signal(Signal::SIGTERM);
+    assert_eq!(init.ended().code(), Some(0));
+    assert!(!alive.is_alive(), "all ends with PID 1");
+}
+
+#[test]
+fn a_new_binary_that_crashes_at_once_gives_way_to_the_one_before() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let before = init.status();
+    let program = || init.process().link("exe").expect("it has a program");
+    let old = program();
+    let new = init.sandbox.path("new-init");
+    std::fs::copy(&old, &new).expect("a copy of init");
+    init.tell("upgrade", &json!({"binary": init.sandbox.at("new-init")}));
+    assert_eq!(program(), new);
+    crash(&init, Signal::SIGABRT);
+    has_survived(&init, 1);
+    assert_eq!((program(), fixed(&init.status())), (old, fixed(&before)));
+    comes_to_its_end(&init);
+}
+
+#[test]
+fn an_init_that_crashes_again_and_again_ends_nothing() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let alive = init.main_of("notified");
+    let begun = crashes(&init);
+    for _ in 0..8 {
+        // It has not lived long enough to have got over the last one.
+        crash(&init, Signal::SIGSEGV);
+        if init.output().contains("can not go on") {
+            break;
+        }
+        until("it goes on, or gives up", || {
+            (survived(&init).is_some() || init.output().contains("can not go on")).then_some(())
+        });
+    }
+    assert_eq!(begun, 0);
+    assert!(init.output().contains("crashed"), "{}", init.output());
+    assert!(alive.is_alive(), "a service lives on");
+    assert!(init.process().is_alive(), "and so does PID 1");
+    init.process().signal(Signal::SIGTERM);
+    assert_eq!(init.ended().code(), Some(0), "it can be ended as ever");
+    assert!(!alive.is_alive());
+}

@@ -1,0 +1,291 @@
+//! Callers at the control socket that mean no good, or die at it: all of them together keep
+//! nobody else waiting, cost init no memory and no descriptor, and change nothing by halves.
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::{PATIENCE, until, within};
+use groundstate_tests::sandbox::{Sandbox, program};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Nobody is kept waiting longer; the median of several, for a machine that does other things.
+const AT_ONCE: Duration = Duration::from_millis(50);
+/// What PID 1's memory may grow by.
+const LITTLE: u64 = 4 * 1024 * 1024;
+const PING: &[u8] = b"{\"v\":1,\"id\":1,\"verb\":\"ping\"}\n";
+
+fn one_unit() -> Init {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web");
+    files.unit("other", "exec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    init
+}
+
+fn connect(init: &Init) -> UnixStream {
+    UnixStream::connect(init.sandbox.path("run/control.sock")).expect("it listens")
+}
+
+/// Others are answered at once meanwhile.
+fn answers_at_once(init: &Init) {
+    let mut client = init.client().expect("a connection");
+    let mut took: Vec<Duration> = (0..21)
+        .map(|_| {
+            let begin = Instant::now();
+            client.ask("ping", &json!({})).expect("an answer");
+            begin.elapsed()
+        })
+        .collect();
+    took.sort();
+    assert!(took[10] < AT_ONCE, "{took:?}");
+}
+
+fn memory(init: &Init) -> u64 {
+    init.tell("stats", &json!({}))["rss"].as_u64().expect("a number")
+}
+
+/// Connections of one user, kept open as long as this is.
+struct Held {
+    child: Child,
+    answered: usize,
+}
+
+impl Held {
+    fn new(init: &Init, uid: u32, count: usize) -> Held {
+        let mut child = Command::new("setpriv")
+            .args([&format!("--reuid={uid}"), "--regid=65534", "--clear-groups"])
+            .arg(program("GROUNDSTATE_CALLER", "caller"))
+            .args(["hold", &init.sandbox.at("run/control.sock"), &count.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a caller");
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("its output"));
+        stdout.read_line(&mut line).expect("a number");
+        Held { child, answered: line.trim().parse().expect("a number") }
+    }
+
+    fn end(mut self) {
+        drop(self.child.stdin.take());
+        self.child.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn a_crowd_of_strangers_locks_neither_root_nor_each_other_out() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let init = one_unit();
+    let crowd: Vec<Held> = (0..20).map(|n| Held::new(&init, 20_000 + n, 20)).collect();
+    assert_eq!(crowd[0].answered, 16, "so many are one user's");
+    let all: usize = crowd.iter().map(|held| held.answered).sum();
+    assert!((240..=248).contains(&all), "{all}: eight of all places are root's");
+    // Root has not had one of those places before.
+    let mut roots: Vec<_> = (0..7).map(|_| init.client().expect("a connection")).collect();
+    for client in &mut roots {
+        client.ask("ping", &json!({})).expect("root is heard");
+    }
+    drop(roots);
+    answers_at_once(&init);
+    init.tell("set-target", &json!({"targets": ["other"]}));
+    init.when_state("other", "running");
+    crowd.into_iter().for_each(Held::end);
+    until("others are heard again", || {
+        let held = Held::new(&init, 30_000, 1);
+        let heard = held.answered == 1;
+        held.end();
+        heard.then_some(())
+    });
+    init.finish();
+}
+
+#[test]
+fn half_a_request_a_byte_at_a_time_holds_nobody_up() {
+    let init = one_unit();
+    let line = br#"{"v":1,"id":1,"verb":"set-target","targets":["other"]}"#;
+    let mut slow: Vec<UnixStream> = (0..32).map(|_| connect(&init)).collect();
+    for byte in line {
+        slow.iter_mut().for_each(|stream| stream.write_all(&[*byte]).expect("it reads"));
+        init.tell("ping", &json!({}));
+    }
+    answers_at_once(&init);
+    assert_eq!(init.status().0["goal"], json!(["web"]), "a request ends with its line");
+    // Half-closed: the request is over, its answer comes, and so does the end.
+    let mut last = slow.pop().unwrap();
+    last.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    last.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"ok\""), "{answer}");
+    drop(slow);
+    init.when_state("other", "running");
+    init.finish();
+}
+
+#[test]
+fn who_asks_and_never_reads_is_held_back_and_then_cut_off() {
+    let init = one_unit();
+    let before = memory(&init);
+    let mut deaf = connect(&init);
+    deaf.set_nonblocking(true).unwrap();
+    let many = PING.repeat(1000);
+    let mut sent = 0;
+    // Init reads no more of it once a MiB of answers is unread.
+    let full = within(PATIENCE, || {
+        match deaf.write(&many) {
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                init.tell("ping", &json!({}));
+                return matches!(deaf.write(&many), Err(error) if error.kind() == ErrorKind::WouldBlock)
+                    .then_some(());
+            }
+            Err(error) => panic!("{error}"),
+        }
+        None
+    });
+    assert!(full.is_some(), "{sent} bytes of requests were taken");
+    let grown = memory(&init).saturating_sub(before);
+    assert!(grown < LITTLE, "PID 1 has grown by {grown}");
+    answers_at_once(&init);
+    until("it is cut off", || {
+        matches!(deaf.write(b"x"), Err(error) if error.kind() == ErrorKind::BrokenPipe)
+            .then_some(())
+    });
+    init.finish();
+}
+
+#[test]
+fn ten_thousand_requests_in_one_piece_are_answered_in_order_beside_others() {
+    let init = one_unit();
+    let stream = connect(&init);
+    let mut writer = stream.try_clone().unwrap();
+    let lines: String =
+        (0..10_000).map(|id| format!("{{\"v\":1,\"id\":{id},\"verb\":\"ping\"}}\n")).collect();
+    let asking = std::thread::spawn(move || writer.write_all(lines.as_bytes()).unwrap());
+    let reading = std::thread::spawn(move || {
+        let mut lines = BufReader::new(stream).lines();
+        for id in 0..10_000 {
+            let line = lines.next().expect("an answer").unwrap();
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!((&answer["id"], answer["ok"].is_object()), (&json!(id), true), "{line}");
+        }
+    });
+    answers_at_once(&init);
+    asking.join().unwrap();
+    reading.join().unwrap();
+    init.finish();
+}
+
+#[test]
+fn json_that_no_sane_caller_writes_is_answered() {
+    let init = one_unit();
+    let deep = "[".repeat(33) + &"]".repeat(33);
+    for body in [
+        r#"{"v":0,"id":1,"verb":"ping"}"#,
+        r#"{"v":99,"id":1,"verb":"ping"}"#,
+        r#"{"v":1,"id":1,"verb":"ping"} {"v":1,"id":2,"verb":"exit"}"#,
+        r#"{"v":1,"id":1,"verb":"set-target","targets":[null]}"#,
+        r#"{"v":1,"id":1,"verb":"set-target","targets":{"a":null}}"#,
+        r#"{"v":1,"id":1,"verb":"why","target":null}"#,
+        r#"{"v":1,"id":1,"verb":"why","verb":"exit","target":"web"}"#,
+        r#"{"v":1,"id":1,"verb":"whose","pid":NaN}"#,
+        r#"{"v":1,"id":1,"verb":"whose","pid":18446744073709551616}"#,
+        r#"{"v":1,"id":18446744073709551616,"verb":"ping"}"#,
+        r#"{"v":1,"id":1e400,"verb":"ping"}"#,
+        r#"{"v":1,"id":1,"verb":"ping","x":"\ud800"}"#,
+        &format!(r#"{{"v":1,"id":1,"verb":"ping","x":{deep}}}"#),
+    ] {
+        let mut stream = BufReader::new(connect(&init));
+        stream.get_mut().write_all(format!("{body}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{body}: {e}"));
+        let error = &answer["error"];
+        assert!(error["kind"].is_string() && error["message"].is_string(), "{body}: {answer}");
+    }
+    assert_eq!(init.status().0["goal"], json!(["web"]));
+    init.finish();
+}
+
+#[test]
+fn descriptors_that_come_along_are_closed() {
+    let init = one_unit();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let files = init.process().files().len();
+    for round in 0..100 {
+        let stream = connect(&init);
+        // The connection itself too: init must not keep its own peer alive.
+        let mut fds = vec![null.as_raw_fd(); 252];
+        fds.push(stream.as_raw_fd());
+        let rights = [ControlMessage::ScmRights(&fds)];
+        let parts = [IoSlice::new(PING)];
+        sendmsg::<()>(stream.as_raw_fd(), &parts, &rights, MsgFlags::empty(), None)
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+        // What a message without its descriptors is answered is init's; that others are is not.
+        if round % 10 == 0 {
+            init.tell("ping", &json!({}));
+        }
+    }
+    until("none is left", || (init.process().files().len() <= files + 2).then_some(()));
+    init.finish();
+}
+
+#[test]
+fn a_caller_that_dies_has_asked_for_all_or_nothing() {
+    let init = one_unit();
+    let line = r#"{"v":1,"id":1,"verb":"want","target":"other"}"#;
+    for length in 0..line.len() {
+        connect(&init).write_all(&line.as_bytes()[..length]).unwrap();
+    }
+    init.tell("ping", &json!({}));
+    assert_eq!(init.status().0["overlay"]["want"], json!([]), "no piece of it was heard");
+    // Answers nobody is there to read any more.
+    for _ in 0..200 {
+        let status = b"{\"v\":1,\"id\":1,\"verb\":\"status\"}\n".repeat(20);
+        connect(&init).write_all(&status).unwrap();
+    }
+    answers_at_once(&init);
+    connect(&init).write_all(format!("{line}\n").as_bytes()).unwrap();
+    init.when_state("other", "running");
+    init.finish();
+}
+
+/// Processor time of a process so far, in hundredths of a second.
+fn ticks(init: &Init) -> i32 {
+    let field = |index| init.process().stat_field(index).expect("it is there");
+    field(11) + field(12)
+}
+
+#[test]
+fn without_a_descriptor_to_accept_with_init_does_not_spin_and_root_is_heard() {
+    let init = one_unit();
+    let pid = init.process().0.to_string();
+    let limit = |value: &str| {
+        let set = [format!("--nofile={value}"), "--pid".to_owned(), pid.clone()];
+        assert!(Command::new("prlimit").args(set).status().unwrap().success());
+    };
+    let highest = init.process().files().keys().max().copied().unwrap();
+    limit(&format!("{}:4096", highest + 4));
+    let waiting: Vec<UnixStream> = (0..50).map(|_| connect(&init)).collect();
+    let begin = ticks(&init);
+    let over = Instant::now() + Duration::from_secs(1);
+    let _ = within(Duration::from_secs(1), || None::<()>);
+    assert!(Instant::now() >= over);
+    let used = ticks(&init) - begin;
+    assert!(used <= 5, "{used} % of a processor for callers that can not be served");
+    drop(waiting);
+    until("root is heard", || {
+        let mut client = init.client()?;
+        client.send("ping", &json!({}));
+        client.answer()
+    })
+    .expect("an answer");
+    limit("4096:4096");
+    init.finish();
+}

@@ -1,0 +1,311 @@
+//! How processes end, or do not: each way is told as it was, and what will not end holds up
+//! nobody else.
+
+use super::ways::{after, pair};
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::silent::Silent;
+use groundstate_tests::tracer::Tracer;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Signals that end nobody who does nothing about them, and two the C library keeps to itself.
+const HARMLESS: [i32; 10] = [17, 18, 19, 20, 21, 22, 23, 28, 32, 33];
+
+#[test]
+fn each_way_to_end_is_told_as_it_was() {
+    let files = Sandbox::new();
+    let codes = [0, 1, 2, 127, 255];
+    let signals: Vec<i32> = (1..=64).filter(|signal| !HARMLESS.contains(signal)).collect();
+    let mut names = Vec::new();
+    for code in codes {
+        names.push(format!("code{code}"));
+        let text = format!("type: oneshot\nexec-start: /bin/sh -c 'exit {code}'");
+        files.unit(&format!("code{code}"), &text);
+    }
+    for signal in &signals {
+        names.push(format!("signal{signal}"));
+        let text = format!("restart: never\nexec-start: /bin/sh -c 'kill -{signal} $$$$'");
+        files.unit(&format!("signal{signal}"), &text);
+    }
+    files.unit("all", &format!("type: virtual\nwaits-for: {}", names.join(", ")));
+    let init = Boot::new(files).start("all");
+    let status = init.when("all have ended", |s| {
+        names.iter().all(|name| ["exited", "failed"].contains(&s.state(name)))
+    });
+    assert_eq!(status.state("code0"), "exited");
+    for code in &codes[1..] {
+        let reason = &status.unit(&format!("code{code}"))["reason"];
+        assert_eq!((&reason["kind"], &reason["code"]), (&json!("exit"), &json!(code)), "{reason}");
+    }
+    for signal in signals {
+        let reason = &status.unit(&format!("signal{signal}"))["reason"];
+        let told = (&reason["kind"], &reason["signal"]);
+        assert_eq!(told, (&json!("signal"), &json!(signal)), "{reason}");
+    }
+    init.finish();
+}
+
+#[test]
+fn a_start_that_neither_ends_nor_heeds_anybody_is_over_in_its_time() {
+    let files = Sandbox::new();
+    files.unit(
+        "deaf",
+        "type: foreground-notified\nstart-timeout: 1s\nstop-timeout: 500ms\nrestart: never\n\
+         exec-start: DAEMON --notify --ready-on-order --ignore TERM --control DIR/deaf --trace DIR/trace",
+    );
+    let begin = Instant::now();
+    let init = Boot::new(files).start("deaf");
+    let status = init.when_state("deaf", "failed");
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert_eq!(status.reason("deaf"), "start-timeout");
+    assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "it was asked first");
+    assert!(init.processes_of("deaf").is_empty());
+    init.finish();
+}
+
+/// The directory of the cgroup of a process, as the test sees it.
+fn cgroup(process: Process) -> Option<String> {
+    let text = process.read("cgroup")?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
+    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+    let dirs = roots.map(|root| format!("{root}{path}"));
+    dirs.into_iter().find(|dir| std::path::Path::new(&format!("{dir}/cgroup.freeze")).exists())
+}
+
+#[test]
+fn who_is_stopped_or_frozen_is_gone_after_its_stop_timeout() {
+    let files = Sandbox::new();
+    for name in ["stopped", "frozen"] {
+        files.unit(name, &format!("stop-timeout: 500ms\nexec-start: DAEMON --trace DIR/{name}"));
+    }
+    files.unit("other", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: stopped, frozen, other");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let main = init.main_of("stopped");
+    main.signal(Signal::SIGSTOP);
+    until("it is stopped", || (main.state() == Some('T')).then_some(()));
+    if let Some(dir) = cgroup(init.main_of("frozen")) {
+        std::fs::write(format!("{dir}/cgroup.freeze"), "1").expect("it can be frozen");
+    }
+    let left: Vec<Process> =
+        ["stopped", "frozen"].iter().flat_map(|unit| init.processes_of(unit)).collect();
+    let begin = Instant::now();
+    init.tell("set-target", &json!({"targets": ["other"]}));
+    init.when("both are down", |s| {
+        ["stopped", "frozen"].iter().all(|unit| s.main_pid(unit).is_none())
+    });
+    until("nothing is left", || left.iter().all(|p| !p.is_alive()).then_some(()));
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    assert_eq!(init.status().state("other"), "running");
+    init.finish();
+}
+
+/// A unit whose process waits for a file system that does not answer: not even KILL ends it.
+fn stuck() -> (Init, Option<Silent>) {
+    let files = Sandbox::new();
+    std::fs::create_dir(files.path("silent")).unwrap();
+    files.unit(
+        "stuck",
+        "stop-timeout: 300ms\nexec-start: /bin/sh -c 'exec 3<DIR/silent/file; echo x >>DIR/runs; exec 3<&-; exec sleep 1000'",
+    );
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("other", "exec-start: DAEMON");
+    files.unit("both", "type: virtual\nwaits-for: stuck, other");
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    let silent = Silent::new(init.process(), &init.sandbox.path("silent"));
+    (init, silent)
+}
+
+#[test]
+fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
+    let (init, silent) = stuck();
+    let Some(silent) = silent else {
+        eprintln!("no fuse here: nothing was tested");
+        return init.finish();
+    };
+    init.tell("set-target", &json!({"targets": ["stuck"]}));
+    silent.until_closing(1);
+    let main = init.main_of("stuck");
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    let status = init.when("it is given up", |s| s.reason("stuck") == "unkillable");
+    assert_eq!(status.state("stuck"), "failed");
+    assert!(main.is_alive(), "it is there still");
+    // Wanted again: others start, it does not.
+    init.tell("set-target", &json!({"targets": ["both"]}));
+    init.when_state("other", "running");
+    init.tell("ping", &json!({}));
+    assert_eq!(init.sandbox.trace("runs").len(), 1, "no second one beside it");
+    drop(silent);
+    until("it is gone", || (!main.is_alive()).then_some(()));
+    // The file system has died with its server: the next try finds nothing.
+    init.when("it may be started again", |s| s.reason("stuck") != "unkillable");
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    init.finish();
+}
+
+#[test]
+fn a_pid_that_comes_again_is_not_mistaken() {
+    let Some(files) = few_pids() else {
+        eprintln!("the highest pid is the whole machine's here: nothing was tested");
+        return;
+    };
+    files.unit("canary", "exec-start: DAEMON --trace DIR/canary --ignore TERM --ignore HUP");
+    files.unit(
+        "quick",
+        "type: oneshot\nrestart: always\nrestart-delay: 1ms\nexec-start: /bin/sh -c 'echo x >>DIR/lives; true & true & wait'",
+    );
+    files.unit("victim", "stop-timeout: 1s\nexec-start: DAEMON --children 2 --trace DIR/victim");
+    files.unit("all", "type: virtual\nwaits-for: canary, quick, victim");
+    let init = after("echo 400 >/proc/sys/kernel/pid_max", files).start("all");
+    init.when_state("canary", "running");
+    let lives = || init.sandbox.trace("lives").len();
+    let mut rounds = 0;
+    while lives() < 1000 {
+        // Each restart signals the victim, its children and their whole cgroup.
+        let before = init.status().main_pid("victim");
+        init.tell("restart", &json!({"targets": ["victim"]}));
+        init.when("another victim", |s| {
+            s.state("victim") == "running" && s.main_pid("victim") != before
+        });
+        rounds += 1;
+    }
+    assert!(rounds > 5, "{rounds}");
+    let canary = init.sandbox.trace("canary");
+    assert_eq!(canary.len(), 2, "start and ready, no signal: {canary:?}");
+    init.tell("kill", &json!({"targets": ["canary"], "signal": 9}));
+    init.finish();
+}
+
+/// None: here the highest pid is the whole machine's, not a namespace's.
+fn few_pids() -> Option<Sandbox> {
+    let name = nix::sys::utsname::uname().expect("uname");
+    let release = name.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(|word| word.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next()?, numbers.next()?);
+    (nix::unistd::geteuid().is_root() && version >= (6, 14)).then(Sandbox::new)
+}
+
+#[test]
+fn a_fork_bomb_is_ended_by_its_stop() {
+    let Some(files) = few_pids() else {
+        eprintln!("the highest pid is the whole machine's here: nothing was tested");
+        return;
+    };
+    files.unit("bomb", "stop-timeout: 500ms\nexec-start: /bin/sh -c 'b() { b & b & wait; }; b'");
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("other", "exec-start: DAEMON");
+    let init = after("echo 500 >/proc/sys/kernel/pid_max", files).start("base");
+    init.when_system("running");
+    init.tell("set-target", &json!({"targets": ["base"], "want": ["bomb"]}));
+    until("it has gone off", || (init.process().neighbours().len() > 150).then_some(()));
+    let begin = Instant::now();
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    init.when("it is down", |s| s.main_pid("bomb").is_none() && s.state("bomb") != "stopping");
+    until("nothing of it is left", || (init.process().neighbours().len() < 10).then_some(()));
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    init.tell("set-target", &json!({"targets": ["other"]}));
+    init.when_state("other", "running");
+    init.finish();
+}
+
+#[test]
+fn no_child_of_whatever_kind_makes_pid_1_wait() {
+    let init = Boot::new(pair()).start("web");
+    init.when_system("running");
+    let calls = [
+        "-e",
+        "trace=wait4,waitid,epoll_wait,epoll_pwait,poll,ppoll,select,nanosleep,clock_nanosleep,futex",
+    ];
+    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &calls);
+    for _ in 0..5 {
+        let db = init.main_of("db");
+        db.signal(Signal::SIGSTOP);
+        init.tell("ping", &json!({}));
+        db.signal(Signal::SIGKILL);
+        init.when("it is back", |s| {
+            s.system() == "running"
+                && s.main_pid("db").is_some_and(|pid| db.inner_pid() != Some(pid))
+        });
+    }
+    let lines = tracer.detach();
+    let waits: Vec<&String> = lines.iter().filter(|line| line.starts_with("wait")).collect();
+    assert!(!waits.is_empty(), "it reaps");
+    assert!(waits.iter().all(|line| line.contains("WNOHANG")), "{waits:?}");
+    let others = ["poll(", "ppoll(", "select(", "nanosleep(", "clock_nanosleep(", "futex("];
+    let waits = lines.iter().find(|line| others.iter().any(|call| line.starts_with(call)));
+    assert_eq!(waits, None, "it waits in its one poll alone");
+    init.finish();
+}
+
+#[test]
+fn a_storm_of_signals_is_no_more_than_each_of_them_once() {
+    let init = Boot::new(pair()).start("web");
+    let before = init.when_system("running");
+    let db = init.main_of("db");
+    let all = "HUP USR1 USR2 WINCH CHLD PIPE ALRM URG CONT 41 60";
+    let script = format!(
+        "i=0; while [ $i -lt 1000 ]; do for s in {all}; do kill -$s $0; done; i=$((i+1)); done"
+    );
+    let pid = init.process().0.to_string();
+    let mut storm = Command::new("/bin/sh").args(["-c", &script, &pid]).spawn().expect("a shell");
+    db.signal(Signal::SIGKILL);
+    assert!(storm.wait().expect("it ends").success());
+    // At USR1 the sockets are made anew: who has just come may have to come again.
+    until("all of it is heard", || {
+        let heard = || {
+            init.client().and_then(|mut client| {
+                client.send("ping", &json!({}));
+                client.answer()
+            })
+        };
+        (0..3).all(|_| heard().is_some()).then_some(())
+    });
+    init.when("its end was not lost", |s| {
+        s.system() == "running" && s.main_pid("db") != before.main_pid("db")
+    });
+    init.finish();
+}
+
+#[test]
+fn signals_of_its_own_children_neither_end_nor_stop_pid_1() {
+    let files = pair();
+    files.unit(
+        "foe",
+        "type: oneshot\nexec-start: /bin/sh -c 'for s in KILL STOP SEGV BUS ILL FPE ABRT; do kill -$$s 1 || exit 1; done'",
+    );
+    files.unit("all", "type: virtual\ndepends-on: web, foe");
+    let init = Boot::new(files).start("all");
+    let status = init.when_system("running");
+    assert_eq!(status.state("foe"), "exited", "all of them were sent");
+    assert_ne!(init.process().state(), Some('T'));
+    init.finish();
+}
+
+#[test]
+fn who_moves_out_of_its_cgroup_is_stopped_all_the_same() {
+    let files = Sandbox::new();
+    files
+        .unit("runaway", "stop-timeout: 500ms\nexec-start: DAEMON --ignore TERM --trace DIR/trace");
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("both", "type: virtual\nwaits-for: runaway, base");
+    let init = Boot::new(files).start("both");
+    init.when_system("running");
+    let main = init.main_of("runaway");
+    let Some(dir) = cgroup(main) else { return init.finish() };
+    let root = std::path::Path::new(&dir)
+        .ancestors()
+        .find(|dir| dir.parent().is_none_or(|above| !above.join("cgroup.procs").exists()));
+    let procs = root.expect("the top").join("cgroup.procs");
+    std::fs::write(procs, main.0.to_string()).expect("root may move it");
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    until("it is gone", || (!main.is_alive()).then_some(()));
+    init.when("it is down", |s| s.main_pid("runaway").is_none());
+    init.finish();
+}

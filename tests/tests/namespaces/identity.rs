@@ -1,0 +1,196 @@
+//! Who asks at the control socket: decided once, by who connected, whatever is done after.
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::sandbox::{Sandbox, program};
+use groundstate_units::control::request::{Role, TABLE};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recv, recvmsg, send};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, IoSliceMut, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+fn one_unit() -> Init {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web");
+    files.unit("other", "exec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    init
+}
+
+fn root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// What somebody is answered to each of these requests, all on one connection.
+fn asked_by(init: &Init, who: &[&str], requests: &[Value]) -> Vec<Value> {
+    let mut child = Command::new(who[0])
+        .args(&who[1..])
+        .arg(program("GROUNDSTATE_CALLER", "caller"))
+        .args(["ask", &init.sandbox.at("run/control.sock")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a caller");
+    let mut stdin = child.stdin.take().expect("its stdin");
+    for request in requests {
+        writeln!(stdin, "{request}").expect("it reads");
+    }
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// A request of this verb with everything any verb asks for.
+fn request(verb: &str) -> Value {
+    json!({"v": 1, "id": 5, "verb": verb, "target": "web", "targets": ["web"], "pid": 1,
+        "source": "fleet", "policy": {}})
+}
+
+#[test]
+fn each_verb_is_refused_to_those_whose_it_is_not() {
+    if !root() {
+        return;
+    }
+    let init = one_unit();
+    let before = init.status();
+    // Streams, and what is answered when there is something to tell, are anybody's: see below.
+    let verbs = TABLE.iter().filter(|(verb, _)| !["wait", "events"].contains(verb));
+    let requests: Vec<Value> = verbs.clone().map(|(verb, _)| request(verb)).collect();
+    let answers = asked_by(&init, &NOBODY, &requests);
+    assert_eq!(answers.len(), requests.len());
+    for ((verb, role), answer) in verbs.zip(&answers) {
+        let denied = answer["error"]["kind"] == "denied";
+        assert_eq!(denied, *role != Role::Read, "{verb}: {answer}");
+        let line = format!("{verb} refused to uid 65534");
+        assert_eq!(init.output().contains(&line), denied, "{verb} is noted: {}", init.output());
+    }
+    assert!(asked_by(&init, &NOBODY, &[request("events")])[0]["ok"].is_object());
+    assert!(asked_by(&init, &NOBODY, &[request("wait")])[0]["ok"].is_object());
+    let after = init.status();
+    assert_eq!(after.main_pid("web"), before.main_pid("web"));
+    assert_eq!(after.0["generation"], before.0["generation"]);
+    init.finish();
+}
+
+#[test]
+fn root_is_root_wherever_it_is_but_for_another_user_namespace() {
+    if !root() {
+        return;
+    }
+    let init = one_unit();
+    let jail = init.sandbox.at("jail");
+    std::fs::create_dir(&jail).unwrap();
+    // Who is outside init's pid namespace is root of what init runs in.
+    let pid = init.process().0.to_string();
+    let inside = ["nsenter", "-t", &pid, "-p", "-m"];
+    let script = format!("mount --rbind / {jail} && exec chroot {jail} \"$0\" \"$@\"");
+    let restart = [request("restart")];
+    for (who, may) in [
+        (&[][..], true),
+        (&["unshare", "-fp"], true),
+        (&["unshare", "-m", "sh", "-c", &script], true),
+        (&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], true),
+        (&["unshare", "-U", "--map-root-user"], false),
+        (&["unshare", "-Ufp", "--map-root-user", "--mount-proc"], false),
+    ] {
+        let answers = asked_by(&init, &[&inside[..], who].concat(), &restart);
+        assert_eq!(answers.len(), 1, "{who:?}");
+        assert_eq!(answers[0]["error"]["kind"] == "denied", !may, "{who:?}: {}", answers[0]);
+    }
+    init.when_state("web", "running");
+    init.finish();
+}
+
+#[test]
+fn a_connection_that_is_handed_on_keeps_the_rights_of_who_made_it() {
+    if !root() {
+        return;
+    }
+    let init = one_unit();
+    // Nobody's, in the hands of root.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let status = Command::new(NOBODY[0])
+        .args(&NOBODY[1..])
+        .arg(program("GROUNDSTATE_CALLER", "caller"))
+        .args(["pass", &init.sandbox.at("run/control.sock")])
+        .stdin(OwnedFd::from(theirs))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let passed = received(&ours);
+    assert_eq!(ask(passed, &request("restart"))["error"]["kind"], "denied");
+    assert!(ask(passed, &request("status"))["ok"].is_object());
+    nix::unistd::close(passed).unwrap();
+    // Root's, in the hands of nobody: root has lent it.
+    let stream = UnixStream::connect(init.sandbox.path("run/control.sock")).unwrap();
+    let lent = stream.try_clone().unwrap();
+    let status = Command::new(NOBODY[0])
+        .args(&NOBODY[1..])
+        .args(["sh", "-c", "echo \"$0\" >&0", &request("restart").to_string()])
+        .stdin(OwnedFd::from(lent))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    assert!(answer["ok"].is_object(), "{answer}");
+    init.when_state("web", "running");
+    init.finish();
+}
+
+/// The connection that came over `from`.
+fn received(from: &UnixStream) -> RawFd {
+    let mut byte = [0];
+    let mut space = nix::cmsg_space!([RawFd; 1]);
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    let message =
+        recvmsg::<()>(from.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty()).unwrap();
+    let fd = message.cmsgs().unwrap().find_map(|part| {
+        if let ControlMessageOwned::ScmRights(fds) = part { fds.first().copied() } else { None }
+    });
+    fd.expect("a connection came along")
+}
+
+/// One line there, one line back.
+fn ask(connection: RawFd, request: &Value) -> Value {
+    send(connection, format!("{request}\n").as_bytes(), MsgFlags::MSG_NOSIGNAL).unwrap();
+    let mut line = Vec::new();
+    let mut bytes = [0; 4096];
+    while !line.ends_with(b"\n") {
+        let got = recv(connection, &mut bytes, MsgFlags::empty()).unwrap();
+        assert!(got > 0, "an answer");
+        line.extend_from_slice(&bytes[..got]);
+    }
+    serde_json::from_slice(&line).unwrap()
+}
+
+#[test]
+fn of_two_goals_set_at_once_one_is_the_last_for_both() {
+    let init = one_unit();
+    for _ in 0..25 {
+        let answers: Vec<Value> = std::thread::scope(|scope| {
+            let set = |target: &'static str| {
+                let init = &init;
+                scope.spawn(move || init.tell("set-target", &json!({"targets": [target]})))
+            };
+            let both = [set("web"), set("other")];
+            both.map(|thread| thread.join().unwrap()).into()
+        });
+        assert!(answers.iter().all(|answer| answer["generation"].is_u64()), "{answers:?}");
+        let goals: Vec<Value> = (0..2).map(|_| init.status().0["goal"].clone()).collect();
+        assert_eq!(goals[0], goals[1]);
+        assert!(goals[0] == json!(["web"]) || goals[0] == json!(["other"]), "{goals:?}");
+    }
+    let goal = init.status().0["goal"][0].as_str().unwrap().to_owned();
+    let rest = if goal == "web" { "other" } else { "web" };
+    init.when("the last one counts", |s| {
+        s.state(&goal) == "running" && s.state(rest) == "disabled"
+    });
+    init.finish();
+}

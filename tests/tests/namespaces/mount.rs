@@ -1,0 +1,71 @@
+//! `.mount` and `.swap` files of systemd's: which programs they run, and with which words. In
+//! this init's world mount(8), umount(8), swapon(8) and swapoff(8) are a script that notes its words.
+
+use super::command::drop_all;
+use super::imported::{systemd, wants};
+use super::outfit::is_root;
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn mounts_and_swaps_are_what_their_programs_are_told() {
+    if !is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    let place = |name: &str| files.at(name);
+    let stem = |name: &str| {
+        let path = place(name);
+        path.trim_start_matches('/').replace('-', "\\x2d").replace('/', "-")
+    };
+    let note = "#!/bin/sh\necho \"${0##*/} $*\" >>DIR/called\ncase \"$*\" in *hangs*) exec sleep 1000 ;; esac\n";
+    files.put("note", &note.replace("DIR", files.dir().to_str().unwrap()));
+    fs::set_permissions(files.path("note"), PermissionsExt::from_mode(0o755)).unwrap();
+    let unit = |name: &str, suffix: &str, text: &str| {
+        systemd(&files, &format!("{}.{suffix}", stem(name)), text);
+        format!("{}.{suffix}", stem(name).replace('\\', "_"))
+    };
+    let mount = format!(
+        "[Mount]\nWhat=/dev/none\nWhere={}\nType=ext4\nSloppyOptions=yes\nReadWriteOnly=yes\n\
+         LazyUnmount=yes\nForceUnmount=yes\n",
+        place("mnt")
+    );
+    let swap = format!("[Swap]\nWhat={}\nPriority=5\nOptions=discard\n", place("swap"));
+    let slow = format!("[Mount]\nWhat=hangs\nWhere={}\nTimeoutSec=300ms\n", place("slow"));
+    let late = format!("[Swap]\nWhat={}\nTimeoutSec=300ms\n", place("hangs"));
+    let good = [unit("mnt", "mount", &mount), unit("swap", "swap", &swap)];
+    let bad = [unit("slow", "mount", &slow), unit("hangs", "swap", &late)];
+    wants(&files, &[&good[0], &good[1], &bad[0], &bad[1]].map(String::as_str));
+    let bind = format!(
+        "for p in /bin/umount /sbin/swapon /sbin/swapoff /bin/mount; do /bin/mount --bind {} $p; done; exec \"$@\"",
+        files.at("note")
+    );
+    let (mnt, swap) = (place("mnt"), place("swap"));
+    let init = Boot::new(files).through(&["/bin/sh", "-c", &bind, "sh"]).start("all");
+    for unit in &good {
+        init.when_state(unit, "exited");
+    }
+    for unit in &bad {
+        let status = init.when_state(unit, "failed");
+        assert_eq!(status.reason(unit), "start-timeout", "TimeoutSec= of {unit}");
+    }
+    drop_all(&init);
+    for unit in &good {
+        init.when_state(unit, "disabled");
+    }
+    let called = until("all were called", || {
+        Some(init.sandbox.read("called")).filter(|called| called.contains("swapoff"))
+    });
+    for line in [
+        format!("mount -t ext4 -s -w /dev/none {mnt}"),
+        format!("umount -l -f {mnt}"),
+        format!("swapon -p 5 -o discard {swap}"),
+        format!("swapoff {swap}"),
+    ] {
+        assert!(called.lines().any(|seen| seen == line), "`{line}` is not in\n{called}");
+    }
+    init.finish();
+}

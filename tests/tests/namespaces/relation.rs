@@ -1,0 +1,290 @@
+//! systemd's own unit files: what the directives of `[Unit]` and `[Install]` make units do to each
+//! other, by the events that follow.
+
+use super::command::{drop_all, words};
+use super::imported::{reload, systemd, wants};
+use super::outfit::{inside, is_root};
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::{Sandbox, program};
+use nix::sys::signal::Signal;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+/// A oneshot that says its name in the file `order` and stays.
+fn says(files: &Sandbox, name: &str, unit: &str) {
+    let text = format!(
+        "[Unit]\n{unit}\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh -c 'echo {name} >>DIR/order'\n"
+    );
+    systemd(files, &format!("{name}.service"), &text);
+}
+
+/// A daemon.
+fn runs(files: &Sandbox, name: &str, unit: &str) {
+    let text = format!(
+        "[Unit]\n{unit}\n[Service]\nExecStart=/bin/sleep 1000\nExecReload=/bin/sh -c 'echo %N >>DIR/reloaded'\n"
+    );
+    systemd(files, &format!("{name}.service"), &text);
+}
+
+#[test]
+fn imported_order_is_kept_and_pulls_nobody_in() {
+    let files = Sandbox::new();
+    systemd(
+        &files,
+        "gate.service",
+        "[Unit]\nBefore=last.service\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+         ExecStart=/bin/sh -c 'until [ -e DIR/go ]; do sleep 0.05; done; echo gate >>DIR/order'\n",
+    );
+    says(&files, "second", "After=gate.service stranger.service");
+    says(&files, "third", "Requires=second.service helper.service\nAfter=second.service");
+    says(&files, "helper", "DefaultDependencies=no");
+    says(&files, "last", "After=third.service\nWants=friend.service nobody.service");
+    runs(&files, "friend", "");
+    says(&files, "stranger", "");
+    wants(&files, &["gate.service", "last.service", "third.service"]);
+    let init = Boot::new(files).start("all");
+    let status = init.when_state("gate.service", "starting");
+    assert_eq!(status.state("second.service"), "waiting");
+    init.when_state("helper.service", "exited");
+    init.sandbox.put("go", "");
+    let said = words(&init, "order", 5);
+    assert_eq!(said, ["helper", "gate", "second", "third", "last"]);
+    init.when_state("friend.service", "running");
+    assert_eq!(init.status().state("stranger.service"), "disabled", "After= brings nobody in");
+    init.finish();
+}
+
+#[test]
+fn a_default_dependency_waits_for_the_systems_own_start() {
+    let files = Sandbox::new();
+    files.unit(
+        "early",
+        "type: oneshot\nprovides: sysinit.target\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do sleep 0.05; done'",
+    );
+    runs(&files, "usual", "");
+    runs(&files, "free", "DefaultDependencies=no");
+    wants(&files, &["usual.service", "free.service", "early"]);
+    let init = Boot::new(files).start("all");
+    let status = init.when_state("free.service", "running");
+    assert_eq!(status.state("usual.service"), "waiting");
+    init.sandbox.put("go", "");
+    init.when_state("usual.service", "running");
+    init.finish();
+}
+
+#[test]
+fn a_bound_unit_goes_with_its_other_and_a_requiring_one_stays() {
+    let files = Sandbox::new();
+    runs(&files, "base", "");
+    runs(&files, "bound", "BindsTo=base.service\nAfter=base.service");
+    runs(&files, "requiring", "Requires=base.service\nAfter=base.service");
+    runs(&files, "part", "PartOf=base.service\nAfter=base.service");
+    runs(&files, "echo", "ReloadPropagatedFrom=base.service\nAfter=base.service");
+    runs(&files, "stopped", "StopPropagatedFrom=base.service\nAfter=base.service");
+    wants(
+        &files,
+        &["bound.service", "requiring.service", "part.service", "echo.service", "stopped.service"],
+    );
+    let init = Boot::new(files).start("all");
+    let before = init.when("all run", |s| {
+        ["bound", "requiring", "part", "echo", "stopped"]
+            .iter()
+            .all(|n| s.state(&format!("{n}.service")) == "running")
+    });
+    reload(&init, "base.service");
+    let mut reloaded = words(&init, "reloaded", 2);
+    reloaded.sort();
+    assert_eq!(reloaded, ["base", "echo"]);
+    let pid = |status: &groundstate_tests::status::Status, name: &str| {
+        status.main_pid(&format!("{name}.service"))
+    };
+    // A stop that was asked for takes along who requires it and who is part of it.
+    init.tell("restart", &serde_json::json!({"targets": ["base.service"]}));
+    let again = init.when("all run anew", |s| {
+        ["base", "bound", "requiring", "part", "stopped"]
+            .iter()
+            .all(|n| pid(s, n).is_some() && pid(s, n) != pid(&before, n))
+    });
+    assert_eq!(pid(&again, "echo"), pid(&before, "echo"));
+    // A crash takes along only who is bound: Restart= is not set.
+    init.main_of("base.service").signal(Signal::SIGKILL);
+    let after = init.when("the bound one is gone", |s| pid(s, "bound").is_none());
+    for name in ["requiring", "part", "echo"] {
+        assert_eq!(pid(&after, name), pid(&again, name), "{name}");
+    }
+    init.finish();
+}
+
+#[test]
+fn an_imported_unit_keeps_foes_apart_and_calls_for_help() {
+    let files = Sandbox::new();
+    runs(&files, "friend", "");
+    runs(&files, "foe", "Conflicts=friend.service");
+    runs(&files, "asks", "Requisite=foe.service\nAfter=foe.service");
+    systemd(
+        &files,
+        "bad.service",
+        "[Unit]\nOnFailure=alarm@%n.service\n[Service]\nExecStart=/bin/false\n",
+    );
+    says(&files, "alarm@", "Description=for %i");
+    says(&files, "good", "OnSuccess=cheer.service");
+    says(&files, "cheer", "");
+    wants(&files, &["friend.service", "bad.service", "good.service", "asks.service"]);
+    let init = Boot::new(files).start("all");
+    let status = init.when_state("asks.service", "failed");
+    assert_eq!(status.reason("asks.service"), "dependency");
+    let mut said = words(&init, "order", 3);
+    said.sort();
+    assert_eq!(said, ["alarm@", "cheer", "good"]);
+    let refused = init.initctl(&["want", "foe.service"]);
+    assert!(!refused.status.success(), "both at once");
+    assert_eq!(init.status().state("friend.service"), "running");
+    init.finish();
+}
+
+#[test]
+fn what_needs_a_path_is_started_once_it_is_mounted() {
+    if !is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    let place = files.at("mnt");
+    let name = place.trim_start_matches('/').replace('-', "\\x2d").replace('/', "-");
+    systemd(
+        &files,
+        &format!("{name}.mount"),
+        &format!(
+            "[Mount]\nWhat=tmpfs\nWhere={place}\nType=tmpfs\nOptions=size=1M,mode=0711\nDirectoryMode=0710\n"
+        ),
+    );
+    let holder = |key: &str| {
+        format!(
+            "[Unit]\n{key}={place}/below\n[Service]\nExecStart=/bin/sh -c 'grep {place} /proc/self/mounts >DIR/%N; exec sleep 1000'\n"
+        )
+    };
+    systemd(&files, "requires.service", &holder("RequiresMountsFor"));
+    systemd(&files, "prefers.service", &holder("WantsMountsFor"));
+    wants(&files, &["requires.service", "prefers.service"]);
+    let init = Boot::new(files).start("all");
+    for name in ["requires", "prefers"] {
+        let seen = until("it has looked", || {
+            init.when_state(&format!("{name}.service"), "running");
+            Some(init.sandbox.read(name)).filter(|seen| !seen.is_empty())
+        });
+        assert!(seen.contains("size=1024k") && seen.contains("mode=711"), "{name}: {seen}");
+    }
+    drop_all(&init);
+    init.when_state("requires.service", "disabled");
+    until("it is unmounted", || {
+        let mounts = init.process().read("mounts")?;
+        (!mounts.contains(&place)).then_some(())
+    });
+    let mode = std::fs::metadata(inside(&init, &place)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o710, "DirectoryMode=");
+    init.finish();
+}
+
+#[test]
+fn links_of_a_target_bring_units_in_by_name_and_by_alias() {
+    let files = Sandbox::new();
+    let many = "[Unit]\nDescription=Many\nWants=direct.service\nUpholds=upheld.service\n";
+    systemd(&files, "many.target", many);
+    for name in ["linked", "needed", "direct", "upheld"] {
+        runs(&files, name, "");
+    }
+    systemd(
+        &files,
+        "each@.service",
+        "[Service]\nExecStart=/bin/sh -c 'echo %i >>DIR/order; exec sleep 1000'\n[Install]\nDefaultInstance=usual\nWantedBy=many.target\n",
+    );
+    let link = |folder: &str, name: &str, file: &str| {
+        let folder = files.path(&format!("units/{folder}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        symlink(format!("../{file}"), folder.join(name)).unwrap();
+    };
+    link("many.target.wants", "linked.service", "linked.service");
+    link("many.target.requires", "needed.service", "needed.service");
+    link("many.target.wants", "each@one.service", "each@.service");
+    symlink("linked.service", files.path("units/other-name.service")).unwrap();
+    wants(&files, &["many.target"]);
+    let init = Boot::new(files).start("all");
+    for name in ["linked", "needed", "direct", "upheld", "each@one"] {
+        init.when_state(&format!("{name}.service"), "running");
+    }
+    let mut said = words(&init, "order", 2);
+    said.sort();
+    assert_eq!(said, ["one", "usual"], "the link's instance and the template's own");
+    let told = init.initctl(&["status", "other-name.service"]);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("linked.service"));
+    init.finish();
+}
+
+#[test]
+fn what_install_says_is_what_an_enabled_unit_does() {
+    let files = Sandbox::new();
+    let root = files.at("root");
+    for folder in ["etc/systemd/system", "lib/systemd/system"] {
+        std::fs::create_dir_all(files.path("root").join(folder)).unwrap();
+    }
+    files.put(
+        "init.yaml",
+        &format!("import-dirs: [{root}/etc/systemd/system, {root}/lib/systemd/system]\n"),
+    );
+    let install = |name: &str, unit: &str, text: &str| {
+        let text = format!("{unit}[Service]\nExecStart=/bin/sleep 1000\n[Install]\n{text}\n");
+        files.put(&format!("root/lib/systemd/system/{name}"), &text);
+    };
+    files.put("root/lib/systemd/system/many.target", "[Unit]\nDescription=Many\n");
+    install(
+        "wanted.service",
+        "",
+        "WantedBy=many.target\nAlias=another.service\nAlso=beside.service",
+    );
+    install("beside.service", "", "RequiredBy=many.target");
+    install("each@.service", "", "WantedBy=many.target\nDefaultInstance=usual");
+    install("off.service", "", "WantedBy=many.target");
+    install("upheld.service", "", "UpheldBy=many.target");
+    let systemctl =
+        Path::new(&program("GROUNDSTATE_INITCTL", "initctl")).with_file_name("systemctl");
+    let enabled = Command::new(systemctl)
+        .args(["--root", &root, "enable", "wanted.service", "upheld.service", "each@.service"])
+        .output()
+        .expect("systemctl runs");
+    assert!(enabled.status.success(), "{enabled:?}");
+    wants(&files, &["many.target"]);
+    let init = Boot::new(files).start("all");
+    for name in ["wanted.service", "beside.service", "each@usual.service", "upheld.service"] {
+        init.when_state(name, "running");
+    }
+    assert_ne!(init.status().state("off.service"), "running", "nobody enabled it");
+    let told = init.initctl(&["status", "another.service"]);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("wanted.service"));
+    init.finish();
+}
+
+#[test]
+fn an_imported_unit_is_left_out_of_the_goal_by_either_of_its_names() {
+    let files = Sandbox::new();
+    runs(&files, "imp", "");
+    systemd(
+        &files,
+        "other.service",
+        "[Service]\nExecStart=/bin/sleep 1000\n[Install]\nWantedBy=imp.service\n",
+    );
+    wants(&files, &["imp.service"]);
+    let init = Boot::new(files).start("all");
+    for name in ["-imp", "-imp.service"] {
+        init.when("both run", |s| {
+            s.state("imp.service") == "running" && s.state("other.service") == "running"
+        });
+        let output = init.initctl(&["set-target", "all", name]);
+        assert_eq!(output.status.code(), Some(0), "{name}");
+        init.when("what it pulls in goes with it", |s| {
+            s.state("imp.service") == "disabled" && s.state("other.service") == "disabled"
+        });
+        init.tell("set-target", &serde_json::json!({"targets": ["all"]}));
+    }
+    init.finish();
+}

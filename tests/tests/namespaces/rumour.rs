@@ -1,0 +1,251 @@
+//! The notify socket under attack: floods, lies about who speaks and whose process is whose,
+//! and words that would do harm where they are kept or shown.
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+use serde_json::json;
+use std::io::IoSlice;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+
+/// A notified unit that does as it is told.
+fn told(files: &Sandbox, name: &str, more: &str) {
+    let text = format!(
+        "type: foreground-notified\n{more}\nexec-start: DAEMON --notify --control DIR/{name}.ctl \
+         --trace DIR/{name}.trace"
+    );
+    files.unit(name, &text);
+}
+
+fn pair() -> Init {
+    let files = Sandbox::new();
+    told(&files, "web", "stop-timeout: 1s");
+    told(&files, "other", "stop-timeout: 1s");
+    files.unit("none", "type: virtual");
+    files.unit("all", "type: virtual\nwaits-for: web, other");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    init
+}
+
+/// Says so for a unit, and waits until it is heard.
+fn heard(init: &Init, unit: &str, text: &str) {
+    init.sandbox.order(&format!("{unit}.ctl"), &format!("notify STATUS={text}"));
+    until("it is heard", || (init.status().unit(unit)["status"] == text).then_some(()));
+}
+
+/// Where a stranger speaks to init.
+fn address(init: &Init) -> String {
+    init.main_of("web").environment()["NOTIFY_SOCKET"].clone()
+}
+
+#[test]
+fn no_datagram_keeps_the_next_one_from_being_heard() {
+    let init = pair();
+    let path = address(&init);
+    let stranger = UnixDatagram::unbound().unwrap();
+    let lines = "READY=1\n".repeat(1000);
+    let long = vec![b'x'; 64 * 1024];
+    let bytes: [&[u8]; 10] = [
+        b"",
+        b"x",
+        b"=",
+        b"=x",
+        b"READY",
+        b"\0\0\0",
+        b"\xff\xfe\xfd=\xff",
+        b"MAINPID=\nMAINPID=\0",
+        lines.as_bytes(),
+        &long,
+    ];
+    for (round, datagram) in bytes.into_iter().enumerate() {
+        stranger.send_to(datagram, &path).unwrap();
+        init.sandbox.order("web.ctl", &format!("notify {}", ["", "x", "=", "=x"][round % 4]));
+        heard(&init, "web", &round.to_string());
+    }
+    // From its own unit, ten thousand times.
+    init.sandbox.order("web.ctl", "flood 10000 READY=1");
+    heard(&init, "web", "flooded");
+    assert_eq!(init.status().state("web"), "running");
+    init.finish();
+}
+
+#[test]
+fn a_flood_of_one_unit_keeps_no_other_waiting() {
+    let init = pair();
+    let before = init.tell("stats", &json!({}))["rss"].as_u64().unwrap();
+    init.sandbox.order("other.ctl", "flood 200000 STATUS=flood");
+    until("the flood has come", || {
+        (init.status().unit("other")["status"] == "flood").then_some(())
+    });
+    let mut took: Vec<Duration> = (0..9)
+        .map(|round| {
+            let begin = Instant::now();
+            heard(&init, "web", &round.to_string());
+            begin.elapsed()
+        })
+        .collect();
+    took.sort();
+    assert!(took[4] < Duration::from_millis(100), "{took:?}");
+    let begin = Instant::now();
+    init.tell("ping", &json!({}));
+    assert!(begin.elapsed() < Duration::from_millis(250));
+    init.main_of("other").end();
+    let after = init.tell("stats", &json!({}))["rss"].as_u64().unwrap();
+    assert!(after < before + 4 * 1024 * 1024, "PID 1 has grown from {before} to {after}");
+    init.when_system("running");
+    init.finish();
+}
+
+#[test]
+fn descriptors_a_stranger_sends_along_are_closed() {
+    let init = pair();
+    let path = address(&init);
+    let files = init.process().files().len();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let fds = [null.as_raw_fd(); 253];
+    let socket = UnixDatagram::unbound().unwrap();
+    let to = UnixAddr::new(path.as_str()).unwrap();
+    for text in ["FDSTORE=1\nFDNAME=x", "BARRIER=1", "READY=1"].repeat(30) {
+        let rights = [ControlMessage::ScmRights(&fds)];
+        let parts = [IoSlice::new(text.as_bytes())];
+        sendmsg(socket.as_raw_fd(), &parts, &rights, MsgFlags::empty(), Some(&to)).unwrap();
+    }
+    heard(&init, "web", "all");
+    until("none is left", || (init.process().files().len() <= files + 1).then_some(()));
+    init.finish();
+}
+
+#[test]
+fn a_ready_that_is_the_last_word_is_never_lost() {
+    let files = Sandbox::new();
+    files.unit(
+        "brief",
+        "type: foreground-notified\nrestart: always\nrestart-delay: 1ms\nsuccess-status: [0]\n\
+         exec-start: DAEMON --notify --exit 0 --trace DIR/trace",
+    );
+    let init = Boot::new(files).start("brief");
+    let ready = || init.sandbox.trace("trace").iter().filter(|word| *word == "ready").count();
+    until("it has been ready often", || (ready() > 100).then_some(()));
+    let events = init.initctl_json_lines(&["events"]);
+    let of = |to: &str| {
+        let reached = events.iter().filter(|e| e["unit"] == "brief" && e["to"] == to);
+        reached.map(|e| e["run"].as_u64()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let (mut started, running) = (of("starting"), of("running"));
+    // The last one may be on its way.
+    started.pop_last();
+    assert!(running.len() >= 100, "{} were ready", running.len());
+    let lost: Vec<_> = started.difference(&running).collect();
+    assert!(lost.is_empty(), "{lost:?} were never ready");
+    assert!(events.iter().all(|e| e["unit"] != "brief" || e["to"] != "failed"));
+    init.finish();
+}
+
+#[test]
+fn a_unit_speaks_for_itself_alone() {
+    let files = Sandbox::new();
+    told(&files, "other", "");
+    files.unit(
+        "web",
+        "type: foreground-notified\nexec-start: DAEMON --notify --ready-on-order --control DIR/web.ctl",
+    );
+    files.unit("all", "type: virtual\nwaits-for: web, other");
+    let init = Boot::new(files).start("all");
+    init.when("one is up", |s| s.state("other") == "running" && s.state("web") == "starting");
+    let web = init.status().main_pid("web").unwrap();
+    init.sandbox.order("other.ctl", &format!("notify READY=1\\nMAINPID={web}"));
+    heard(&init, "other", "said");
+    let status = init.status();
+    assert_eq!((status.state("web"), status.main_pid("web")), ("starting", Some(web)));
+    assert_ne!(status.main_pid("other"), Some(web));
+    init.sandbox.order("web.ctl", "ready");
+    init.when_state("web", "running");
+    init.finish();
+}
+
+#[test]
+fn a_main_pid_that_is_not_the_units_own_is_refused_and_never_signalled() {
+    let init = pair();
+    let before = init.status();
+    let other = before.main_pid("other").unwrap();
+    for pid in ["1", "0", "-1", "2147483647", "99999999999999999999", "3", &other.to_string()] {
+        init.sandbox.order("web.ctl", &format!("notify MAINPID={pid}"));
+        heard(&init, "web", pid);
+        assert_eq!(init.status().main_pid("web"), before.main_pid("web"), "MAINPID={pid}");
+    }
+    init.tell("set-target", &json!({"targets": ["other"]}));
+    init.when_state("web", "disabled");
+    assert_eq!(init.sandbox.trace("other.trace").len(), 2, "start and ready, no signal");
+    assert_eq!(init.status().main_pid("other"), Some(other));
+    init.finish();
+}
+
+#[test]
+fn a_status_that_would_forge_or_paint_is_shown_clean_and_outlives_an_upgrade() {
+    let init = pair();
+    let evil = "up\u{1b}[2J\u{7}\rweb\tfailed\u{85}\u{202e} \\\"}],\\\"unit\\\"";
+    init.sandbox.order("web.ctl", &format!("notify STATUS={evil}\\nfailed web"));
+    let status = until("it is heard", || {
+        init.status().unit("web")["status"].as_str().filter(|it| !it.is_empty()).map(str::to_owned)
+    });
+    assert!(!status.chars().any(char::is_control), "{status:?}");
+    let shown = init.initctl(&["status", "web"]).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains("up [2J"), "{shown:?}");
+    assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+    init.tell("upgrade", &json!({}));
+    assert_eq!(init.status().unit("web")["status"], status);
+    init.finish();
+}
+
+#[test]
+fn every_word_is_taken_in_every_state() {
+    let files = Sandbox::new();
+    files.unit(
+        "web",
+        "type: foreground-notified\nstart-timeout: 60s\nstop-timeout: 60s\n\
+         exec-start: DAEMON --notify --ready-on-order --ignore TERM --control DIR/web.ctl",
+    );
+    files.unit("none", "type: virtual");
+    let init = Boot::new(files).start("web");
+    let words = [
+        "STOPPING=1",
+        "WATCHDOG=1",
+        "EXTEND_TIMEOUT_USEC=18446744073709551616",
+        "EXTEND_TIMEOUT_USEC=1000000",
+        "ERRNO=2",
+        "RELOADING=1",
+        "FDSTORE=1",
+        "FDSTOREREMOVE=1",
+        "BARRIER=1",
+        "MAINPID=1",
+    ];
+    let all = |state: &str| {
+        init.when_state("web", state);
+        let pid = until("its process is there", || init.status().main_pid("web"));
+        for word in words {
+            init.sandbox.order("web.ctl", &format!("notify {word}"));
+            heard(&init, "web", &format!("{state} {word}"));
+        }
+        assert_eq!(init.status().main_pid("web"), Some(pid));
+    };
+    all("starting");
+    assert_eq!(init.status().state("web"), "starting", "no word but READY ends a start");
+    init.sandbox.order("web.ctl", "flood 2 READY=1");
+    all("running");
+    let state = init.status().state("web").to_owned();
+    assert!(["running", "reloading"].contains(&state.as_str()), "{state}");
+    init.sandbox.order("web.ctl", "notify READY=1");
+    init.tell("set-target", &json!({"targets": ["none"]}));
+    all("stopping");
+    init.sandbox.order("web.ctl", "flood 2 READY=1");
+    heard(&init, "web", "late");
+    assert_eq!(init.status().state("web"), "stopping", "who stops is not made ready any more");
+    init.sandbox.order("web.ctl", "exit 0");
+    init.when_state("web", "disabled");
+    init.finish();
+}

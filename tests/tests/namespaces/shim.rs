@@ -1,0 +1,115 @@
+//! `systemctl` as packages and scripts call it, asking a real init.
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::sandbox::{Sandbox, program};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What it prints, and its exit code.
+fn systemctl(init: &Init, words: &[&str]) -> (String, i32) {
+    let program =
+        PathBuf::from(program("GROUNDSTATE_INITCTL", "initctl")).with_file_name("systemctl");
+    let mut command = Command::new(program);
+    command.env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock")).args(words);
+    let output = command.output().expect("systemctl runs");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).trim().to_string();
+    (text, output.status.code().unwrap_or(-1))
+}
+
+fn service(files: &Sandbox, name: &str, lines: &str) {
+    let text = format!("[Service]\n{lines}\n[Install]\nWantedBy=multi-user.target\n");
+    files.put(&format!("units/{name}.service"), &text);
+}
+
+#[test]
+fn systemctl_tells_a_units_states_as_systemd_would() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    service(&files, "web", "ExecStart=/bin/sleep 1000\nExecReload=/bin/true");
+    service(&files, "plain", "ExecStart=/bin/sleep 1000");
+    service(&files, "once", "Type=oneshot\nExecStart=/bin/true");
+    service(&files, "stays", "Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true");
+    std::os::unix::fs::symlink("/dev/null", files.path("units/gone.service")).unwrap();
+    let init = Boot::new(files).start("multi-user");
+    init.when_system("running");
+    for (words, text, code) in [
+        (&["is-active", "web"][..], "active", 0),
+        (&["is-active", "once"], "inactive", 3),
+        (&["is-active", "stays"], "active", 0),
+        (&["show", "-p", "CanReload", "web"], "CanReload=yes", 0),
+        (&["show", "-p", "CanReload", "plain"], "CanReload=no", 0),
+        (&["is-enabled", "web"], "enabled", 0),
+        (&["is-enabled", "gone"], "masked", 1),
+        (&["show", "-p", "LoadState", "gone"], "LoadState=masked", 0),
+        (&["show", "-p", "LoadState", "nobody"], "LoadState=not-found", 0),
+        (&["start", "gone"], "Failed to start gone.service: Unit gone.service is masked.", 1),
+        (&["start", "nobody"], "Failed to start nobody.service: Unit nobody.service not found.", 5),
+    ] {
+        assert_eq!(systemctl(&init, words), (text.to_string(), code), "{words:?}");
+    }
+    init.finish();
+}
+
+#[test]
+fn systemctl_takes_units_of_inits_own_directory_out_and_puts_them_back() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    service(&files, "web", "ExecStart=/bin/sleep 1000");
+    service(&files, "bad", "ExecStart=/bin/false");
+    let timer = "[Timer]\nOnCalendar=yearly\n[Install]\nWantedBy=multi-user.target\n";
+    files.put("units/web.timer", timer);
+    let init = Boot::new(files).start("multi-user");
+    init.when_state("bad.service", "failed");
+    init.when_state("web.service", "running");
+    let told = |words: &[&str]| systemctl(&init, words);
+    let is = |words: &[&str], text: &str, code: i32| {
+        assert_eq!(told(words), (text.to_string(), code), "{words:?}");
+    };
+    is(&["is-system-running"], "degraded", 1);
+    is(&["is-failed", "bad"], "failed", 0);
+    is(&["is-failed", "web"], "active", 1);
+    is(&["is-failed", "nobody"], "inactive", 4);
+    is(&["is-active", "nobody"], "inactive", 4);
+    is(&["is-active"], "Too few arguments.", 1);
+    is(&["show", "-p", "ActiveState", "-p", "SubState", "--value", "web"], "active\nrunning", 0);
+    is(&["--failed", "--plain", "--no-legend"], "bad.service loaded failed failed bad.service", 0);
+    is(&["mask", "web"], "", 0);
+    is(&["is-enabled", "web"], "masked", 1);
+    init.when_state("web.service", "disabled");
+    assert_eq!(told(&["start", "web"]).1, 1, "it is masked");
+    is(&["unmask", "web"], "", 0);
+    init.when_state("web.service", "running");
+    assert_eq!(told(&["disable", "web"]).1, 0);
+    is(&["is-enabled", "web"], "disabled", 1);
+    init.when_state("web.service", "disabled");
+    is(&["preset", "web"], "", 0);
+    is(&["is-enabled", "web"], "enabled", 0);
+    init.when_state("web.service", "running");
+    let (timers, code) = told(&["list-timers", "--no-legend"]);
+    assert!(code == 0 && timers.ends_with("web.timer web.service"), "{timers}");
+    is(&["isolate", "web.timer"], "the goal is web.timer now", 0);
+    is(&["is-active", "web"], "inactive", 3);
+    is(&["default"], "the goal is multi-user now", 0);
+    is(&["is-active", "web"], "active", 0);
+    init.finish();
+}
+
+#[test]
+fn systemctl_says_aloud_what_a_start_makes_wanted() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    for name in ["side", "job@"] {
+        files.put(&format!("units/{name}.service"), "[Service]\nExecStart=/bin/sleep 1000\n");
+    }
+    let init = Boot::new(files).start("multi-user");
+    init.when_system("running");
+    for name in ["side", "job@x"] {
+        let said =
+            format!("{name}.service is wanted until the next boot (initctl want {name}.service)");
+        assert_eq!(systemctl(&init, &["start", name]), (said, 0));
+        assert_eq!(systemctl(&init, &["start", name]), (String::new(), 0), "it is already");
+        assert_eq!(systemctl(&init, &["is-active", name]), ("active".to_string(), 0));
+    }
+    init.finish();
+}

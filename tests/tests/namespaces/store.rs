@@ -1,0 +1,186 @@
+//! Descriptors that a service leaves with init: kept over its restarts, and no longer.
+
+use super::imported::{systemd, wants};
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// A service with a store of two, which has left the file `data` and one end of a pair in it.
+fn keeper(more: &str) -> Init {
+    let files = Sandbox::new();
+    files.put("data", "kept\n");
+    files.unit("other", "exec-start: DAEMON");
+    files.unit(
+        "keeper",
+        &format!(
+            "type: foreground-notified\nfd-store-max: 2\n{more}\nrestart-delay: 50ms\n\
+             exec-start: DAEMON --notify --control DIR/k.ctl"
+        ),
+    );
+    let init = Boot::new(files).start("keeper");
+    init.when_state("keeper", "running");
+    let data = init.sandbox.at("data");
+    init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME=data"));
+    init.sandbox.order("k.ctl", "store - FDSTORE=1\\nFDNAME=pair\\nFDPOLL=0");
+    init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME=toomuch"));
+    // Its order after those was heard after them.
+    init.sandbox.order("k.ctl", "notify STATUS=left");
+    until("init has heard all", || {
+        (init.status().unit("keeper")["status"] == "left").then_some(())
+    });
+    init
+}
+
+/// Leaves three files with a service that imported `text` says the store of.
+fn imported(init: &Init, name: &str) {
+    let unit = format!("{name}.service");
+    init.when_state(&unit, "running");
+    let data = init.sandbox.at("data");
+    for left in ["one", "two", "three"] {
+        init.sandbox.order(name, &format!("store {data} FDSTORE=1\\nFDNAME={left}"));
+    }
+    init.sandbox.order(name, "notify STATUS=left");
+    until("init has heard all", || (init.status().unit(&unit)["status"] == "left").then_some(()));
+}
+
+#[test]
+fn an_imported_service_has_the_store_its_file_says() {
+    let files = Sandbox::new();
+    files.put("data", "kept\n");
+    for (name, more) in [
+        ("two", "FileDescriptorStoreMax=2"),
+        ("none", ""),
+        ("short", "FileDescriptorStoreMax=2\nFileDescriptorStorePreserve=no"),
+    ] {
+        let text = format!(
+            "[Service]\nType=notify\nRestart=on-failure\nRestartSec=50ms\n{more}\n\
+             ExecStart=DAEMON --notify --control DIR/{name}\n"
+        );
+        systemd(&files, &format!("{name}.service"), &text);
+    }
+    wants(&files, &["two.service", "none.service", "short.service"]);
+    let init = Boot::new(files).start("all");
+    for (name, kept) in [("two", Some("one:two")), ("none", None), ("short", None)] {
+        imported(&init, name);
+        let unit = format!("{name}.service");
+        let before = init.status().main_pid(&unit);
+        init.main_of(&unit).signal(Signal::SIGKILL);
+        init.when("the next run", |s| s.state(&unit) == "running" && s.main_pid(&unit) != before);
+        let names = init.main_of(&unit).environment().get("LISTEN_FDNAMES").cloned();
+        assert_eq!(names.as_deref(), kept, "{name}");
+    }
+    init.finish();
+}
+
+/// The names of what the present run was handed, and where its descriptor 3 leads.
+fn handed(init: &Init) -> (Option<String>, Option<String>) {
+    let main = init.main_of("keeper");
+    let names = main.environment().get("LISTEN_FDNAMES").cloned();
+    (names, main.files().get(&3).cloned())
+}
+
+/// The sockets init has open, each by its number in the kernel. Those that come and go tell
+/// nothing by how many there are.
+fn sockets(init: &Init) -> BTreeSet<String> {
+    let files = init.process().files().into_values();
+    files.filter(|file| file.starts_with("socket:")).collect()
+}
+
+fn crash(init: &Init) {
+    let before = init.status().main_pid("keeper");
+    init.main_of("keeper").signal(Signal::SIGKILL);
+    init.when("the next run", |s| s.state("keeper") == "running" && s.main_pid("keeper") != before);
+}
+
+#[test]
+fn what_a_service_left_comes_back_after_a_crash_and_a_restart() {
+    let init = keeper("");
+    assert_eq!(handed(&init).0, None, "the first run has nothing");
+    crash(&init);
+    let data = init.sandbox.at("data");
+    assert_eq!(handed(&init), (Some("data:pair".to_owned()), Some(data)));
+    init.sandbox.order("k.ctl", "notify FDSTOREREMOVE=1\\nFDNAME=data\\nSTATUS=less");
+    until("init has heard it", || (init.status().unit("keeper")["status"] == "less").then_some(()));
+    init.tell("restart", &json!({"targets": ["keeper"]}));
+    until("the pair alone is left", || {
+        let names = init.status().main_pid("keeper").and_then(|_| handed(&init).0);
+        (names.as_deref() == Some("pair")).then_some(())
+    });
+    let pair = handed(&init).1.expect("the pair was handed over");
+    assert!(sockets(&init).contains(&pair), "{pair}");
+    // Not needed any more: nothing is kept for it.
+    init.tell("set-target", &json!({"targets": ["other"]}));
+    init.when_state("keeper", "disabled");
+    init.tell("set-target", &json!({"targets": ["keeper"]}));
+    init.when_state("keeper", "running");
+    assert_eq!(handed(&init).0, None);
+    assert!(!sockets(&init).contains(&pair), "{pair} is open still");
+    init.finish();
+}
+
+#[test]
+fn who_does_not_ask_has_no_store_and_a_dead_end_is_closed() {
+    let init = keeper("fd-store-preserve: no");
+    crash(&init);
+    assert_eq!(handed(&init).0, None, "kept to the end of the run");
+    init.sandbox.unit(
+        "keeper",
+        "type: foreground-notified\nfd-store-max: 2\nrestart-delay: 50ms\n\
+         exec-start: DAEMON --notify --control DIR/k.ctl",
+    );
+    let first = init.status().main_pid("keeper");
+    init.tell("reload", &json!({}));
+    init.when("the new definition", |s| {
+        s.state("keeper") == "running" && s.main_pid("keeper") != first
+    });
+    // Nobody asks init anything meanwhile: a new socket is the one that was left.
+    let before = sockets(&init);
+    init.sandbox.order("k.ctl", "store - FDSTORE=1\\nFDNAME=pair");
+    let pair = until("it is kept", || sockets(&init).difference(&before).next().cloned());
+    // The order after it closes the other end.
+    let data = init.sandbox.at("data");
+    init.sandbox.order("k.ctl", &format!("store {data} STATUS=nothing"));
+    until("it is closed", || (!sockets(&init).contains(&pair)).then_some(()));
+    crash(&init);
+    assert_eq!(handed(&init).0, None);
+    init.finish();
+}
+
+#[test]
+fn names_without_end_neither_keep_a_service_from_starting_nor_are_lost() {
+    let files = Sandbox::new();
+    files.put("data", "kept\n");
+    files.unit(
+        "keeper",
+        "type: foreground-notified\nfd-store-max: 512\nrestart-delay: 50ms\n\
+         exec-start: DAEMON --notify --control DIR/k.ctl",
+    );
+    let init = Boot::new(files).start("keeper");
+    init.when_state("keeper", "running");
+    let data = init.sandbox.at("data");
+    let name = "n".repeat(255);
+    // As many at a time as fit into the pipe of orders.
+    for part in 0..8 {
+        for _ in 0..64 {
+            init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME={name}"));
+        }
+        init.sandbox.order("k.ctl", &format!("notify STATUS=part {part}"));
+        until("init has heard all", || {
+            (init.status().unit("keeper")["status"] == format!("part {part}")).then_some(())
+        });
+    }
+    crash(&init);
+    let environment = init.main_of("keeper").environment();
+    assert_eq!(environment.get("LISTEN_FDS").map(String::as_str), Some("256"));
+    assert_eq!(environment["LISTEN_FDNAMES"].split(':').filter(|one| **one == name).count(), 256);
+    let before = init.status().main_pid("keeper");
+    // Without a need for them all are closed, so that the end looks as the beginning did.
+    init.sandbox.unit("other", "exec-start: DAEMON");
+    init.tell("reload", &json!({}));
+    init.tell("set-target", &json!({"targets": ["other"]}));
+    init.when("it is down", |s| s.state("keeper") == "disabled" && before.is_some());
+    init.finish();
+}

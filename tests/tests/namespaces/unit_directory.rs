@@ -1,0 +1,215 @@
+//! Unit directories that are broken, hostile, or change under the reader: what is good in them
+//! starts all the same, and nobody becomes root by a slip of the pen.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::stat::Mode;
+use serde_json::json;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Files with a mistake each, by name.
+const BROKEN: [(&str, &[u8]); 13] = [
+    ("empty", b""),
+    ("blank", b" \n\t\n\n"),
+    ("comment", b"# nothing\n# more of it\n"),
+    ("nul", b"unit: nul\nexec-start: /bin/\0true\n"),
+    ("latin", b"unit: latin\ndescription: caf\xe9\nexec-start: /bin/true\n"),
+    ("bidi", "unit: bidi\nexec-start: /bin/true \u{202e}eurt\n".as_bytes()),
+    ("separator", "unit: separator\u{2028}\nexec-start: /bin/true\n".as_bytes()),
+    ("cut", b"unit: cut\nexec-start: /bin/tr"),
+    ("typo", b"unit: typo\nexec-strat: /bin/true\n"),
+    ("twice", b"unit: twice\nexec-start: /bin/true\nexec-start: /bin/false\n"),
+    ("names", b"unit: one\nname: two\nexec-start: /bin/true\n"),
+    ("path", b"unit: ../../etc/x\nexec-start: /bin/true\n"),
+    ("dash", b"unit: -rf\nexec-start: /bin/true\n"),
+];
+
+/// What is no file, or too much of one, by name.
+const NO_FILES: [&str; 9] =
+    ["line", "large", "fifo", "socket", "folder", "zero", "kmsg", "dangling", "loop"];
+
+fn lay_out(files: &Sandbox) -> UnixListener {
+    let path = |name: &str| files.path(&format!("units/{name}.yaml"));
+    for (name, bytes) in BROKEN {
+        fs::write(path(name), bytes).unwrap();
+    }
+    fs::write(path("line"), "x".repeat(16 << 20)).unwrap();
+    File::create(path("large")).unwrap().set_len(64 << 20).unwrap();
+    nix::unistd::mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    for (name, target) in [
+        ("zero", "/dev/zero"),
+        ("kmsg", "/proc/kmsg"),
+        ("dangling", "/nowhere/at/all"),
+        ("loop", "loop.yaml"),
+    ] {
+        symlink(target, path(name)).unwrap();
+    }
+    for number in 0..1000 {
+        fs::write(path(&format!("many{number}")), format!("unit: many{number}\n")).unwrap();
+    }
+    // With the ends of lines that DOS has and a mark in front it is a file like any other.
+    fs::write(path("dos"), "\u{feff}unit: dos\r\nexec-start: /bin/sleep 1000\r\n").unwrap();
+    UnixListener::bind(path("socket")).unwrap()
+}
+
+#[test]
+fn what_is_good_starts_whatever_lies_beside_it() {
+    let files = Sandbox::new();
+    files.unit("good", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: good, dos");
+    let _socket = lay_out(&files);
+    let init = Boot::new(files).start("all");
+    let status = init
+        .when("the good ones run", |s| s.state("good") == "running" && s.state("dos") == "running");
+    assert_eq!(status.state("many999"), "disabled");
+    let (code, told) = init.initctl_json(&["check", &init.sandbox.at("units")]);
+    assert_eq!(code, 65);
+    let complaints = told["diagnostics"].as_array().unwrap();
+    for name in BROKEN.map(|(name, _)| name).into_iter().chain(NO_FILES) {
+        let file = format!("/{name}.yaml");
+        let about =
+            |d: &&serde_json::Value| d["file"].as_str().is_some_and(|path| path.ends_with(&file));
+        let found = complaints.iter().find(about);
+        let found = found.unwrap_or_else(|| panic!("{name} is complained of"));
+        assert!(found["line"].is_u64() && found["message"].is_string(), "{found}");
+    }
+    init.finish();
+}
+
+#[test]
+fn a_user_that_is_none_runs_nothing() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    let users = [
+        "0day",
+        "0x0",
+        "'-1'",
+        "4294967295",
+        "4294967296",
+        "''",
+        "\"root\\n\"",
+        "no-such-user",
+        "root:root",
+        "' root'",
+        "00",
+        "+0",
+    ];
+    let mut names = Vec::new();
+    for (number, user) in users.iter().enumerate() {
+        names.push(format!("u{number}"));
+        let text = format!("type: oneshot\nuser: {user}\nexec-start: /bin/sh -c 'id -u >>DIR/ran'");
+        files.unit(&format!("u{number}"), &text);
+    }
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("all", &format!("type: virtual\nwaits-for: base, {}", names.join(", ")));
+    let init = Boot::new(files).start("all");
+    let status = init.when("all have failed", |s| {
+        s.state("base") == "running" && names.iter().all(|name| s.state(name) == "failed")
+    });
+    for (name, user) in names.iter().zip(users) {
+        let kind = status.reason(name);
+        assert!(["config", "exec"].contains(&kind), "{user}: {}", status.unit(name));
+    }
+    assert_eq!(init.sandbox.read("ran"), "", "nothing of them ran");
+    init.finish();
+}
+
+#[test]
+fn files_that_change_under_the_reader_are_taken_whole_or_not_at_all() {
+    let files = Sandbox::new();
+    for number in 0..20 {
+        files.unit(&format!("u{number}"), "type: virtual\ndescription: old");
+    }
+    files.unit("web", "exec-start: DAEMON");
+    let all: Vec<String> = (0..20).map(|number| format!("u{number}")).collect();
+    files.unit("all", &format!("type: virtual\nwaits-for: web, {}", all.join(", ")));
+    let init = Boot::new(files).start("all");
+    let before = init.when_system("running");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut round = 0;
+            while !done.load(Ordering::SeqCst) {
+                let name = format!("u{}", round % 20);
+                let path = init.sandbox.path(&format!("units/{name}.yaml"));
+                match round % 4 {
+                    0 => drop(fs::remove_file(&path)),
+                    // Written in place, in two halves.
+                    1 => fs::write(&path, format!("unit: {name}\ntype: vir")).unwrap(),
+                    _ => fs::write(&path, format!("unit: {name}\ntype: virtual\n")).unwrap(),
+                }
+                round += 1;
+            }
+        });
+        for _ in 0..20 {
+            // Refused, or done as a whole.
+            let _ = init.ask("reload", &json!({}));
+            let status = init.status();
+            assert_eq!(status.main_pid("web"), before.main_pid("web"));
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    for number in 0..20 {
+        init.sandbox.unit(&format!("u{number}"), "type: virtual");
+    }
+    init.tell("reload", &json!({}));
+    let after = init.when_system("running");
+    assert_eq!(after.main_pid("web"), before.main_pid("web"));
+    init.finish();
+}
+
+#[test]
+fn settings_that_can_not_be_read_boot_by_the_defaults_and_are_told() {
+    for text in ["\0\0\0", "default-target: [", "stop-timeout: soon\nshutdown-deadline: -1\n"] {
+        let files = Sandbox::new();
+        files.unit("web", "exec-start: DAEMON");
+        files.put("init.yaml", text);
+        let init = Boot::new(files).start("web");
+        init.when_state("web", "running");
+        let what = format!("{text:?} is complained of");
+        until(&what, || init.output().contains("init.yaml").then_some(()));
+        init.finish();
+    }
+}
+
+#[test]
+fn a_mended_file_and_a_reload_end_a_failure_and_what_followed_from_it() {
+    let files = Sandbox::new();
+    files.unit("db", "exec-start: /nowhere/db");
+    files.unit("web", "depends-on: db\nexec-start: DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: web");
+    let init = Boot::new(files).start("all");
+    let status = init.when_state("db", "failed");
+    assert_eq!((status.state("web"), status.reason("web")), ("failed", "dependency"));
+    init.sandbox.unit("db", "exec-start: DAEMON");
+    init.tell("reload", &json!({}));
+    init.when("both are up", |s| s.system() == "running" && s.state("web") == "running");
+    init.finish();
+}
+
+#[test]
+fn a_goal_that_flips_back_and_forth_ends_at_the_last_and_touches_nothing_shared() {
+    let files = Sandbox::new();
+    files.unit("shared", "exec-start: DAEMON --trace DIR/shared");
+    files.unit("left", "depends-on: shared\nexec-start: DAEMON");
+    files.unit("right", "depends-on: shared\nstop-timeout: 1s\nexec-start: DAEMON");
+    let init = Boot::new(files).start("left");
+    let before = init.when_system("running");
+    for round in 0..50 {
+        let goal = ["right", "left"][round % 2];
+        init.tell("set-target", &json!({"targets": [goal]}));
+    }
+    let after = init.when("the last one holds", |s| {
+        s.system() == "running" && s.state("left") == "running" && s.state("right") == "disabled"
+    });
+    assert_eq!(after.main_pid("shared"), before.main_pid("shared"));
+    assert_eq!(init.sandbox.trace("shared").len(), 2, "start and ready");
+    init.finish();
+}

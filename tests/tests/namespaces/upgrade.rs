@@ -1,0 +1,215 @@
+//! `initctl upgrade`: init goes on as another image of its program, and nobody notices.
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::client::Client;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::status::Status;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+const ROUNDS: usize = 20;
+
+/// Units of all types: up, on their way up, on their way down, and between two tries.
+pub(crate) fn all_types() -> Sandbox {
+    let files = Sandbox::new();
+    files.put("data", "kept\n");
+    for (name, text) in [
+        (
+            "notified",
+            "type: foreground-notified\nfd-store-max: 2\nexec-start: DAEMON --notify --control DIR/notified --trace DIR/notified.trace",
+        ),
+        (
+            "plain",
+            "depends-on: notified\nexec-start: DAEMON --children 2 --trace DIR/plain.trace --control DIR/plain",
+        ),
+        (
+            "grep",
+            "ready-grep: ^here\nexec-start: DAEMON --ready-on-order --trace DIR/grep.trace --control DIR/grep",
+        ),
+        (
+            "forked",
+            "type: background-pidfile\npid-file: DIR/forked.pid\nexec-start: DAEMON --pid-file DIR/forked.pid --trace DIR/forked.trace",
+        ),
+        ("script", "type: background-scripted\nexec-start: /bin/sh -c 'sleep 1000 &'"),
+        ("once", "type: oneshot\nexec-start: /bin/true"),
+        ("group", "type: virtual\nwaits-for: once"),
+        (
+            "starting",
+            "type: foreground-notified\nstart-timeout: 90s\nexec-start: DAEMON --notify --ready-on-order --control DIR/starting --trace DIR/starting.trace",
+        ),
+        (
+            "pre",
+            "type: oneshot\nexec-start-pre: /bin/sh -c 'while [ ! -e DIR/go ]; do sleep 0.05; done'\nexec-start: /bin/true",
+        ),
+        (
+            "stubborn",
+            "stop-timeout: 90s\nexec-start: DAEMON --ignore TERM --trace DIR/stubborn.trace --control DIR/stubborn",
+        ),
+        ("flapping", "restart-delay: 700ms\nrestart-delay-max: 700ms\nexec-start: /bin/false"),
+        ("door", "type: socket\nlisten-stream: DIR/door.sock\nactivates: echo"),
+        ("echo", "exec-start: LISTENER"),
+        ("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job"),
+        ("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'"),
+        ("watch", "type: path\npath-exists: DIR/never\nactivates: once"),
+        ("waiting", "type: oneshot\ndepends-on: starting, pre, grep\nexec-start: /bin/true"),
+        (
+            "all",
+            "type: virtual\nwaits-for: notified, plain, grep, forked, script, once, group, starting, pre, flapping, door, tick, watch, waiting",
+        ),
+    ] {
+        files.unit(name, text);
+    }
+    files
+}
+
+/// All of it at work, `stubborn` on its way down.
+pub(crate) fn at_work() -> Init {
+    let init = Boot::new(all_types()).start("all");
+    init.when_state("plain", "running");
+    init.tell("want", &json!({"target": "stubborn"}));
+    init.when_state("stubborn", "running");
+    until("it does not mind any more", || {
+        (!init.sandbox.trace("stubborn.trace").is_empty()).then_some(())
+    });
+    init.tell("unwant", &json!({"target": "stubborn"}));
+    init.when("all are where they are to be", |s| {
+        let up = ["notified", "plain", "forked", "door", "tick", "watch"];
+        up.iter().all(|unit| s.state(unit) == "running")
+            && ["script", "once"].iter().all(|unit| ["running", "exited"].contains(&s.state(unit)))
+            && ["grep", "starting", "pre"].iter().all(|unit| s.state(unit) == "starting")
+            && s.state("stubborn") == "stopping"
+            && s.unit("flapping")["attempt"].as_u64() > Some(0)
+    });
+    let data = init.sandbox.at("data");
+    init.sandbox.order("notified", &format!("store {data} FDSTORE=1\\nFDNAME=data"));
+    init.sandbox.order("notified", "notify STATUS=left");
+    until("init has heard all", || {
+        (init.status().unit("notified")["status"] == "left").then_some(())
+    });
+    init
+}
+
+/// What no upgrade and no crash changes: state, main process and since when.
+pub(crate) fn fixed(status: &Status) -> Vec<Value> {
+    let units = [
+        "notified", "plain", "grep", "forked", "script", "once", "starting", "pre", "stubborn",
+        "door", "tick",
+    ];
+    let of = |unit: &&str| {
+        let unit = status.unit(unit);
+        json!([unit["unit"], unit["state"], unit["main-pid"], unit["since"]])
+    };
+    units.iter().map(of).collect()
+}
+
+/// Everything that was under way comes to its end as if nothing had happened.
+pub(crate) fn comes_to_its_end(init: &Init) {
+    init.sandbox.order("starting", "ready");
+    init.sandbox.order("grep", "say here");
+    init.sandbox.put("go", "");
+    init.when_state("waiting", "exited");
+    init.sandbox.order("stubborn", "exit 0");
+    init.when_state("stubborn", "disabled");
+    let mut stream = UnixStream::connect(init.sandbox.path("door.sock")).unwrap();
+    stream.write_all(b"hello\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("hello"), "{answer}");
+    for trace in ["notified", "plain", "grep", "starting", "stubborn"] {
+        let words = init.sandbox.trace(&format!("{trace}.trace"));
+        let starts = words.iter().filter(|word| word.starts_with("start")).count();
+        assert_eq!(starts, 1, "{trace} was started once: {words:?}");
+    }
+    // The end of each is noticed, whoever started it.
+    let before = init.status();
+    for unit in ["notified", "forked"] {
+        init.main_of(unit).signal(nix::sys::signal::Signal::SIGKILL);
+        init.when(&format!("{unit} was replaced"), |s| {
+            s.state(unit) == "running" && s.main_pid(unit) != before.main_pid(unit)
+        });
+    }
+    let environment = init.main_of("notified").environment();
+    assert_eq!(environment.get("LISTEN_FDNAMES").map(String::as_str), Some("data"));
+    let fired = init.sandbox.trace("job.trace").len();
+    until("the timer fires on", || (init.sandbox.trace("job.trace").len() > fired).then_some(()));
+}
+
+#[test]
+fn twenty_upgrades_are_noticed_by_nobody() {
+    let init = at_work();
+    let before = init.status();
+    let mut follower = init.client().unwrap();
+    follower.send("events", &json!({"follow": true, "after": 0}));
+    let mut waiter = init.client().unwrap();
+    waiter.send("wait", &json!({}));
+    init.status();
+    let files = init.process().files().len();
+    for round in 0..ROUNDS {
+        init.sandbox.order("plain", &format!("say round {round}"));
+        init.tell("upgrade", &json!({}));
+        assert_eq!(fixed(&init.status()), fixed(&before), "after upgrade {round}");
+        assert_eq!(init.status().0["generation"], before.0["generation"]);
+    }
+    assert_eq!(init.tell("stats", &json!({}))["crashes"], 0);
+    // One more: the binary before this one is kept for a while.
+    let open = init.process().files().len();
+    assert!(open <= files + 1, "{open} files, {files} before");
+    let said = || {
+        let log = init.initctl(&["logs", "plain", "-n", "100"]);
+        String::from_utf8_lossy(&log.stdout).matches("round").count()
+    };
+    until("every line is in the log", || (said() == ROUNDS).then_some(()));
+    comes_to_its_end(&init);
+    let flapping = init.status().unit("flapping")["attempt"].as_u64();
+    assert!(flapping > before.unit("flapping")["attempt"].as_u64(), "it was tried again");
+    assert!(waiter.answer().is_some_and(|answer| answer.is_ok()), "who waited is told");
+    let last = init.tell("ping", &json!({}))["seq"].as_u64().unwrap();
+    assert_eq!(numbers(&mut follower, last), (1..=last).collect::<Vec<u64>>());
+    drop((follower, waiter));
+    init.finish();
+}
+
+/// The numbers of the events somebody follows, up to this one.
+pub(crate) fn numbers(follower: &mut Client, last: u64) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while numbers.last() < Some(&last) {
+        let event = follower.answer().expect("the stream goes on").expect("an event");
+        numbers.extend(event["seq"].as_u64());
+    }
+    numbers
+}
+
+#[test]
+fn what_can_not_go_on_is_refused_and_nothing_changes() {
+    let init = at_work();
+    let before = init.status();
+    init.sandbox.put("script.sh", "#!/bin/sh\nexit 0\n");
+    let absent = init.sandbox.at("absent");
+    let script = init.sandbox.at("script.sh");
+    let dir = init.sandbox.at("units");
+    for binary in ["/bin/true", "/bin/false", "/etc/passwd", &absent, &script, &dir, "/bin/sh"] {
+        let refused = init.ask("upgrade", &json!({"binary": binary})).unwrap_err();
+        assert_eq!(refused["kind"], "upgrade", "{binary}: {refused}");
+    }
+    assert_eq!(fixed(&init.status()), fixed(&before));
+    comes_to_its_end(&init);
+    init.finish();
+}
+
+#[test]
+fn a_stop_of_everything_goes_on_after_an_upgrade() {
+    let files = Sandbox::new();
+    files.unit("slow", "stop-timeout: 60s\nexec-start: DAEMON --ignore TERM --control DIR/slow");
+    files.unit("base", "exec-start: DAEMON --trace DIR/base");
+    files.unit("all", "type: virtual\ndepends-on: slow\nwaits-for: base");
+    let mut init = Boot::new(files).arguments(&["--exit-with", "nobody"]).start("all");
+    init.when_system("running");
+    init.tell("exit", &json!({"code": 7}));
+    init.when_state("slow", "stopping");
+    init.tell("upgrade", &json!({}));
+    assert_eq!(init.status().system(), "stopping");
+    init.sandbox.order("slow", "exit 0");
+    assert_eq!(init.ended().code(), Some(7));
+}
