@@ -522,7 +522,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__exit)
-            opts="-y -h --yes --socket --json --color --help"
+            opts="-y -f -h --yes --force --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -628,7 +628,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__halt)
-            opts="-y -h --yes --socket --json --color --help"
+            opts="-y -f -h --yes --force --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -920,7 +920,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__poweroff)
-            opts="-y -h --yes --socket --json --color --help"
+            opts="-y -f -h --yes --force --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -986,7 +986,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__reboot)
-            opts="-y -h --yes --socket --json --color --help"
+            opts="-y -f -h --yes --force --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

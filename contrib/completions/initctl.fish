@@ -353,6 +353,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l color -d 'C
 always\t'Yes'
 never\t'No'"
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s y -l yes -d 'Do not ask'
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s f -l force -d 'Wait for no unit: kill what is left, then write and unmount; twice: not even that'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l json -d 'Print JSON: one object, or for streams one object a line'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F
@@ -360,6 +361,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l color -d 'Col
 always\t'Yes'
 never\t'No'"
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s y -l yes -d 'Do not ask'
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s f -l force -d 'Wait for no unit: kill what is left, then write and unmount; twice: not even that'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l json -d 'Print JSON: one object, or for streams one object a line'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F
@@ -367,6 +369,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand halt" -l color -d 'Colou
 always\t'Yes'
 never\t'No'"
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s y -l yes -d 'Do not ask'
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -s f -l force -d 'Wait for no unit: kill what is left, then write and unmount; twice: not even that'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l json -d 'Print JSON: one object, or for streams one object a line'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F
@@ -374,6 +377,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand exit" -l color -d 'Colou
 always\t'Yes'
 never\t'No'"
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -s y -l yes -d 'Do not ask'
+complete -c initctl -n "__fish_initctl_using_subcommand exit" -s f -l force -d 'Wait for no unit: kill what is left, then write and unmount; twice: not even that'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -l json -d 'Print JSON: one object, or for streams one object a line'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c initctl -n "__fish_initctl_using_subcommand completions" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F

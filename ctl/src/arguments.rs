@@ -385,6 +385,9 @@ pub(crate) struct Power {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
+    /// Wait for no unit: kill what is left, then write and unmount; twice: not even that
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) force: u8,
 }
 
 /// `exit`.

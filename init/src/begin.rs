@@ -101,6 +101,7 @@ impl Init {
             shell_again: None,
             kernel_target: kernel.target,
             lineage: Lineage::begins(),
+            watchdog: None,
             options,
         };
         init.complain(&complaints, no_cgroups.as_deref());

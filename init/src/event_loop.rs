@@ -28,6 +28,7 @@ use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::upgrade::Lineage;
 use crate::voice::{Level, Voice};
+use crate::watchdog::Watchdog;
 use groundstate_units::control::{answer::System, place};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::{Event, Shutdown};
@@ -137,6 +138,8 @@ pub(crate) struct Init {
     pub(crate) kernel_target: Option<groundstate_units::name::Name>,
     /// The images of this init before, now and next.
     pub(crate) lineage: Lineage,
+    /// Fed by each turn of the loop.
+    pub(crate) watchdog: Option<Watchdog>,
 }
 
 impl Init {
@@ -154,13 +157,18 @@ impl Init {
             self.now = clock::now();
             self.wakeups = self.wakeups.saturating_add(1);
             self.sort(&events);
+            if let Some(watchdog) = &mut self.watchdog {
+                watchdog.feed(self.now);
+            }
             self.guarded_turn();
             self.go_on_as_another();
             if let Some(end) = self.ending.reached() {
                 self.leave();
                 // The handlers stay, and write into their pipe, which keeps its reader.
                 std::mem::forget(self.signals);
-                return shutdown::End { how: end, mode: self.mode, outer: self.outer };
+                let (haste, mode) = (self.ending.haste(), self.mode);
+                let watchdog = self.watchdog;
+                return shutdown::End { how: end, mode, outer: self.outer, haste, watchdog };
             }
         }
     }
@@ -209,6 +217,7 @@ impl Init {
             self.outer.deadline(),
             self.triggers.deadline(),
             self.lineage.deadline(),
+            self.watchdog.as_ref().map(Watchdog::deadline),
             self.control.as_ref().and_then(Control::next_deadline),
             self.logger.as_ref().and_then(logger::Handle::deadline),
         ];
@@ -302,6 +311,7 @@ impl Init {
         self.loader_due();
         self.upgrade_due();
         self.triggers_due();
+        self.name_blockers();
         let now = self.now;
         if self.shell_again.take_if(|at| *at <= now).is_some() {
             self.emergency_shell();
@@ -325,10 +335,14 @@ impl Init {
             Asked::Noted(number) => {
                 return self.say(Level::Debug, format_args!("signal {number}: nothing to do"));
             }
+            Asked::Interrupt => {
+                let how = if machine { Shutdown::Reboot } else { Shutdown::Exit(0) };
+                return self.interrupted(how);
+            }
             Asked::Halt if machine => Shutdown::Halt,
             Asked::Poweroff if machine => Shutdown::Poweroff,
-            Asked::Reboot | Asked::Interrupt if machine => Shutdown::Reboot,
-            Asked::Halt | Asked::Poweroff | Asked::Reboot | Asked::Interrupt => Shutdown::Exit(0),
+            Asked::Reboot if machine => Shutdown::Reboot,
+            Asked::Halt | Asked::Poweroff | Asked::Reboot => Shutdown::Exit(0),
         };
         self.shut_down(shutdown);
     }
@@ -390,6 +404,8 @@ impl Init {
         if self.ending.is_under_way() || self.said == Some(system) {
             return;
         }
+        // Its module may have come with the boot.
+        self.settle_watchdog();
         let ready = if self.said.is_none() { "READY=1\n" } else { "" };
         self.facts.shrink_to_fit();
         self.spawner.give_back();

@@ -55,8 +55,24 @@ pub(crate) const PID_FILE_WAIT: Duration = Duration::from_millis(100);
 pub(crate) const LINES_AT_ONCE: u32 = 256;
 /// Lines init says per second when held back.
 pub(crate) const LINES_A_SECOND: u32 = 32;
-/// The final sync and unmounts have this long.
+/// The final sync and unmounts have this long in which nothing moves …
 pub(crate) const FINAL_SYNC: Duration = Duration::from_secs(20);
+/// … and this long in all: what is still to be written may be much.
+pub(crate) const FINAL_SYNC_LONGEST: Duration = Duration::from_secs(90);
+/// One file system, swap space or device has this long; then the next one's turn comes.
+pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);
+/// Rounds over all mounts: each takes at least one away.
+pub(crate) const UNMOUNT_ROUNDS: usize = 64;
+/// Bytes of this program, copied to memory when its file is gone.
+pub(crate) const IMAGE: u64 = 64 * 1024 * 1024;
+/// The copy has this long.
+pub(crate) const IMAGE_COPY: Duration = Duration::from_secs(5);
+/// Between two lists of what an end waits for.
+pub(crate) const BLOCKERS: Duration = Duration::from_secs(5);
+/// Units named in one list.
+pub(crate) const BLOCKERS_NAMED: usize = 8;
+/// A second request by key that comes sooner after the first is the same one.
+pub(crate) const ASKED_AGAIN: Duration = Duration::from_secs(2);
 /// The deadline of a shutdown on a machine, where the settings name none.
 pub(crate) const SHUTDOWN_MACHINE: Duration = Duration::from_secs(90);
 /// The deadline of a shutdown elsewhere, where the settings name none.

@@ -3,6 +3,7 @@
 //! [`resume`]), the end ([`shutdown`]).
 
 mod begin;
+mod blockers;
 mod boot;
 mod cgroup;
 mod clock;
@@ -10,6 +11,7 @@ mod control;
 mod emergency;
 mod event_loop;
 mod foreign;
+mod hand_back;
 mod history;
 mod journal;
 mod limit;
@@ -35,8 +37,10 @@ mod store;
 mod sys;
 mod timings;
 mod trigger;
+mod unmount;
 mod upgrade;
 mod voice;
+mod watchdog;
 
 fn main() -> std::process::ExitCode {
     let options = options::Options::parse(std::env::args_os().skip(1));
@@ -48,6 +52,9 @@ fn main() -> std::process::ExitCode {
         return answered;
     }
     boot::hush_panics(mode);
+    if let Some(how) = &options.end {
+        hand_back::ends(mode, how);
+    }
     if let Some(numbers) = options.rescue.clone() {
         return match event_loop::Init::rescue(options, mode, &numbers) {
             Ok(init) => init.run().carry_out().into(),

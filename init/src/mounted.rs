@@ -39,6 +39,11 @@ fn mounts(table: &str) -> impl Iterator<Item = Mount<'_>> {
     })
 }
 
+/// Number and place of each mount, as they are written there.
+pub(crate) fn places(table: &str) -> impl Iterator<Item = (&str, &str)> {
+    mounts(table).map(|mount| (mount.id, mount.at))
+}
+
 impl Mount<'_> {
     fn is_of_here(&self) -> bool {
         !ELSEWHERES.iter().any(|elsewhere| self.kind.starts_with(elsewhere))

@@ -35,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) rescue: Option<String>,
     /// `--check-resume=NUMBERS`: only to say whether that state can be read.
     pub(crate) check: Option<String>,
+    /// `--end=HOW`: an earlier image of this process has stopped everything.
+    pub(crate) end: Option<String>,
     /// Words that mean nothing here, with what was wrong with each.
     pub(crate) unknown: Vec<String>,
     /// `--version` or `--help`: say this and end.
@@ -119,6 +121,7 @@ impl Options {
                 | "--resume"
                 | "--rescue"
                 | "--check-resume"
+                | "--end"
         )
     }
 
@@ -133,6 +136,7 @@ impl Options {
             "--resume" => self.resume = Some(value),
             "--rescue" => self.rescue = Some(value),
             "--check-resume" => self.check = Some(value),
+            "--end" => self.end = Some(value),
             "--target" | "--exit-with" => match Name::new(&value) {
                 Ok(name) if key == "--target" => self.target = Some(name),
                 Ok(name) => self.exit_with = Some(name),

@@ -44,6 +44,23 @@ pub(crate) fn stat(pid: Pid) -> Option<Stat> {
     parse_stat(text.get(..length)?)
 }
 
+/// Its name as the kernel has it, and its state in a word for people.
+pub(crate) fn shown(pid: Pid) -> Option<(String, &'static str)> {
+    let mut text = [0; STAT];
+    let length = read(&format!("/proc/{pid}/stat"), &mut text).ok()?;
+    let text = text.get(..length)?;
+    let open = text.iter().position(|b| *b == b'(')?;
+    let close = text.iter().rposition(|b| *b == b')')?;
+    let state = match text.get(close + 2)? {
+        b'D' => "in an uninterruptible wait",
+        b'T' | b't' => "stopped",
+        b'Z' | b'X' => "ended",
+        b'R' => "at work",
+        _ => "waiting",
+    };
+    Some((String::from_utf8_lossy(text.get(open + 1..close)?).into_owned(), state))
+}
+
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     // The name stands in parentheses and may hold anything, parentheses too.
     let open = text.iter().position(|b| *b == b'(')?;

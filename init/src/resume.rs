@@ -189,6 +189,7 @@ impl Init {
             shell: head.shell.map(Pid::from_raw),
             shell_again: head.shell_again,
             kernel_target: head.kernel_target,
+            watchdog: None,
             lineage: Lineage::goes_on((head.crashes, head.resumed), head.upgraded),
             options,
         };

@@ -1,8 +1,9 @@
 //! The end: what happens once every unit is down, or the deadline has passed.
 //!
 //! On a machine the rest is killed, disks are synced and unmounted by a child with a
-//! deadline, and the kernel is told. Elsewhere init removes what it made and ends
-//! with a status. The order in which units stop is the machine's.
+//! deadline ([`crate::unmount`]), and the kernel is told, or the initramfs that is to
+//! ([`crate::hand_back`]). Elsewhere init removes what it made and ends with a status. The
+//! order in which units stop is the machine's; what is waited for is told by [`crate::blockers`].
 
 use crate::boot::Mode;
 use crate::clock;
@@ -13,10 +14,11 @@ use crate::outer::Outer;
 use crate::rest;
 use crate::sys::{notes, process, signal, wait};
 use crate::voice::Level;
+use crate::watchdog::Watchdog;
+use crate::{hand_back, unmount};
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::{Event, Shutdown};
 use groundstate_units::time::Time;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::{SigSet, Signal};
 use serde::{Deserialize, Serialize};
@@ -32,6 +34,21 @@ pub(crate) struct Ending {
     logger_until: Option<Time>,
     /// Now.
     reached: Option<Shutdown>,
+    /// When it was asked for first.
+    pub(crate) begun: Option<Time>,
+    /// What is waited for is told then.
+    pub(crate) tell_at: Option<Time>,
+    /// The last step of haste, and when it was taken.
+    haste: Option<(Haste, Time)>,
+}
+
+/// How little an end that is under way is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Haste {
+    /// No unit is waited for any more: what is left is killed. Disks are written and unmounted.
+    Kill,
+    /// Nothing is: the kernel ends everything as it is, unwritten or not.
+    AtOnce,
 }
 
 impl Ending {
@@ -40,14 +57,30 @@ impl Ending {
         self.reached
     }
 
+    /// How little is waited for.
+    pub(crate) fn haste(&self) -> Option<Haste> {
+        self.haste.map(|(haste, _)| haste)
+    }
+
     /// It has been asked for.
     pub(crate) fn is_under_way(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// When the wait for the logger is over.
+    /// When the wait for the logger is over, or what is waited for is to be told.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.logger_until
+        self.logger_until.or(self.tell_at)
+    }
+
+    /// The step after the one taken last.
+    fn next_haste(&self) -> Haste {
+        if self.haste.is_some() { Haste::AtOnce } else { Haste::Kill }
+    }
+
+    /// No further request counts before then: one that comes with the first is the same one.
+    fn heeds_from(&self) -> Option<Time> {
+        let last = self.haste.map(|(_, at)| at).or(self.begun)?;
+        Some(last.after(limit::ASKED_AGAIN))
     }
 }
 
@@ -72,10 +105,46 @@ impl Init {
             notes::put_text(Kind::Wished, &text);
         }
         self.ending.asked = Some(how);
+        self.ending.begun.get_or_insert(self.now);
+        self.ending.tell_at.get_or_insert(self.now.after(limit::BLOCKERS));
         self.outer.say("STOPPING=1\nSTATUS=stopping\n");
         self.say(Level::Info, format_args!("{}", name(how, self.mode)));
         self.facts.push_back(Event::Shutdown(how));
         self.settle();
+    }
+
+    /// The keys at the keyboard, or SIGINT: the first time an end; each further time, a while after
+    /// the one before, a step of haste.
+    pub(crate) fn interrupted(&mut self, how: Shutdown) {
+        match self.ending.heeds_from() {
+            None => self.shut_down(how),
+            Some(from) if from <= self.now => {
+                let next = self.ending.next_haste();
+                self.hasten(next);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// An end under way is not waited for any more. False: there is none.
+    pub(crate) fn hasten(&mut self, haste: Haste) -> bool {
+        let Some(how) = self.ending.asked else { return false };
+        if self.ending.haste.is_some_and(|(before, _)| before >= haste) {
+            return true;
+        }
+        self.ending.haste = Some((haste, self.now));
+        match haste {
+            Haste::Kill => {
+                self.say(Level::Warning, format_args!("nothing is waited for any more"));
+                self.finish(how);
+            }
+            Haste::AtOnce => {
+                let text = "at once: what is not written yet is lost";
+                self.say(Level::Warning, format_args!("{text}"));
+                self.ending.reached = Some(how);
+            }
+        }
+        true
     }
 
     /// The machine has nothing left to do. The logger writes what it has, then it is over.
@@ -83,7 +152,12 @@ impl Init {
         // The machine knows how the end began; who asked last says how it ends.
         let how = *self.ending.asked.get_or_insert(how);
         let now = self.now;
-        self.say(Level::Info, format_args!("every unit is down"));
+        if self.ending.haste.is_none() {
+            self.say(Level::Info, format_args!("every unit is down"));
+        }
+        if self.ending.logger_until.is_some() || self.ending.reached.is_some() {
+            return;
+        }
         if self.logger.as_mut().is_some_and(|logger| logger.finish(now)) {
             self.ending.logger_until = Some(now.after(limit::LOGGER_FINISH));
         } else {
@@ -119,6 +193,10 @@ pub(crate) struct End {
     pub(crate) mode: Mode,
     /// Who wants to know.
     pub(crate) outer: Outer,
+    /// How little is waited for.
+    pub(crate) haste: Option<Haste>,
+    /// The machine would start anew if nobody fed it.
+    pub(crate) watchdog: Option<Watchdog>,
 }
 
 impl End {
@@ -130,23 +208,50 @@ impl End {
         };
         self.outer.say(&format!("EXIT_STATUS={code}\nSTATUS=stopped\n"));
         self.outer.finish();
+        let patience = match self.haste {
+            Some(_) => Duration::ZERO,
+            None if self.mode == Mode::Container => Duration::from_millis(200),
+            None => Duration::from_secs(2),
+        };
         if self.mode != Mode::Machine {
-            if self.mode == Mode::Container {
+            if self.mode == Mode::Container && self.haste < Some(Haste::AtOnce) {
                 // What no unit knows of ends with PID 1 in any case: it is asked first.
-                kill_rest(Duration::from_millis(200));
+                kill_rest(patience);
             }
             return code;
         }
-        kill_rest(Duration::from_secs(2));
+        if self.haste < Some(Haste::AtOnce) {
+            kill_rest(patience);
+            if hand_back::image_is_deleted() {
+                // A file that is gone and in use keeps its file system writable.
+                hand_back::go_on_in_memory(self.how);
+            }
+            self.unmount();
+        }
+        self.tell_the_kernel()
+    }
+
+    /// From here on nothing of the file systems is needed.
+    pub(crate) fn unmount(&mut self) {
         console("unmounting file systems");
-        unmount_with_deadline();
-        let mode = match self.how {
-            Shutdown::Reboot => RebootMode::RB_AUTOBOOT,
-            Shutdown::Halt => RebootMode::RB_HALT_SYSTEM,
-            Shutdown::Poweroff | Shutdown::Exit(_) => RebootMode::RB_POWER_OFF,
+        unmount::with_deadline(self.watchdog.as_mut());
+        hand_back::to_initramfs(self.how);
+    }
+
+    /// Does not come back.
+    pub(crate) fn tell_the_kernel(&mut self) -> ! {
+        let (mode, key) = match self.how {
+            Shutdown::Reboot => (RebootMode::RB_AUTOBOOT, "b"),
+            Shutdown::Halt => (RebootMode::RB_HALT_SYSTEM, ""),
+            Shutdown::Poweroff | Shutdown::Exit(_) => (RebootMode::RB_POWER_OFF, "o"),
         };
         let Err(error): nix::Result<Infallible> = reboot(mode);
         console(&format!("the kernel refuses: {error}"));
+        if !key.is_empty() {
+            // Another door to the same: see sysrq.rst of the kernel.
+            let _ = std::fs::write("/proc/sysrq-trigger", key);
+        }
+        console("nothing is left to do: the power may be switched off");
         park()
     }
 }
@@ -199,65 +304,7 @@ fn reap_for(patience: Duration) {
     }
 }
 
-/// Sync and unmount in a child: a dead disk holds the child, not the end.
-fn unmount_with_deadline() {
-    let Ok(child) = process::fork(&[], || {
-        nix::unistd::sync();
-        unmount_all();
-        nix::unistd::sync();
-        0
-    }) else {
-        return;
-    };
-    let until = clock::now().after(limit::FINAL_SYNC);
-    while clock::now() < until {
-        match wait::reap(child) {
-            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-            Ok(Some(_)) | Err(_) => return,
-        }
-    }
-    console("not all file systems could be synced in time");
-}
-
-/// From the last mounted to the first; what is busy is made read-only.
-fn unmount_all() {
-    let table = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let points: Vec<&str> = table.lines().filter_map(|line| line.split(' ').nth(1)).collect();
-    for point in points.iter().rev() {
-        let api = ["/proc", "/sys", "/dev", "/run"];
-        if api.iter().any(|kept| point == kept || point.starts_with(&format!("{kept}/"))) {
-            continue;
-        }
-        let point = unescape(point);
-        if point == "/" || umount2(point.as_str(), MntFlags::empty()).is_err() {
-            let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-            // Busy for writing: the sync has been done.
-            let _ = mount(None::<&str>, point.as_str(), None::<&str>, flags, None::<&str>);
-        }
-    }
-}
-
-/// `\040` and the like of /proc/self/mounts, see proc_pid_mounts(5).
-fn unescape(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if *first == b'\\' => {
-                bytes.push(byte);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn console(text: &str) {
+pub(crate) fn console(text: &str) {
     crate::voice::Voice::console().say(clock::now(), Level::Info, format_args!("{text}"));
 }
 
@@ -287,16 +334,5 @@ pub(crate) fn reap_until_asked() -> Shutdown {
             // Not to spin.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mount_point_with_a_space_is_read_as_it_is() {
-        assert_eq!(unescape(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
-        assert_eq!(unescape(r"/plain\"), r"/plain\");
     }
 }

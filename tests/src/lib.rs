@@ -4,7 +4,7 @@
 //! [`daemon`] is a scriptable stand-in for a service. [`sandbox`] is a directory with
 //! unit files in it, [`boot`] a real init running on one, [`client`] a caller at its
 //! socket, [`listener`] a stand-in that is handed sockets, [`status`] what it says about itself, [`process`] what the kernel says about
-//! its processes. [`tracer`] makes system calls of a running one fail. [`deadline`] waits for facts; nothing here sleeps and hopes.
+//! its processes. [`machine`] is a virtual one. [`tracer`] makes system calls of a running one fail. [`deadline`] waits for facts; nothing here sleeps and hopes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,6 +21,7 @@ pub mod corpus;
 pub mod daemon;
 pub mod deadline;
 pub mod listener;
+pub mod machine;
 pub mod process;
 pub mod replay;
 pub mod sandbox;

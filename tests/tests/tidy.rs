@@ -15,14 +15,16 @@ const FN_LINES: usize = 70;
 const LONG_FILES: [(&str, usize); 1] = [("units/src/spec.rs", 420)];
 /// Functions over [`FN_LINES`], each with the lines it may have at most.
 const LONG_FNS: [(&str, &str, usize); 2] =
-    [("units/src/sim/schedule.rs", "event", 73), ("init/src/begin.rs", "new", 78)];
+    [("units/src/sim/schedule.rs", "event", 73), ("init/src/begin.rs", "new", 79)];
 /// Where a pause is no synchronisation: after the loop has ended nothing else runs, a poll
 /// that fails must not spin, and a child may wait for a file.
-const PAUSES: [&str; 5] = [
+const PAUSES: [&str; 7] = [
     "init/src/event_loop.rs",
     "init/src/outer.rs",
     "init/src/rest.rs",
     "init/src/shutdown.rs",
+    "init/src/unmount.rs",
+    "init/src/hand_back.rs",
     "init/src/spawn/outfit.rs",
 ];
 /// What answers on the command line before anything runs.

@@ -44,6 +44,9 @@ pub struct Settings {
     pub failure_verdict: u32,
     /// From the request to the kill of what remains; None: 90 s on a machine, 9 s in a container.
     pub shutdown_deadline: Option<Duration>,
+    /// The hardware watchdog starts the machine anew when init is stuck for so long; None: it is
+    /// left alone.
+    pub watchdog: Option<Duration>,
     /// Unit directories; None: the defaults.
     pub unit_dirs: Option<Vec<String>>,
     /// Directories whose systemd unit files are taken too, the first the first.
@@ -88,6 +91,7 @@ impl Default for Settings {
             restart_reset: Duration::from_secs(60),
             failure_verdict: 3,
             shutdown_deadline: None,
+            watchdog: None,
             unit_dirs: None,
             import_dirs: Vec::new(),
             log_dir: None,

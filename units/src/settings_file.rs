@@ -59,6 +59,7 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("restart-reset", "a duration", "60s", "The default of the unit key."),
     setting("failure-verdict", "a whole number, 1 or more", "3", "The default of the unit key."),
     setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed."),
+    setting("watchdog", "a duration", "none", "On a machine: init feeds `/dev/watchdog` from its loop, and the hardware starts the machine anew once init is stuck for so long. It goes on through the end, too."),
     setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "Where unit files are; a file in an earlier one hides that of the same name in a later one. The runtime directory's `units` stands behind the first."),
     setting("import-dirs", "a list of absolute paths, or `systemd`", "none", "Directories of other init systems whose unit files are taken too, behind the unit directories; `systemd` means systemd's own five. A unit from there is wanted by what links in .wants and .requires directories say, and by its [Install] section only once `initctl enable` names it; one of systemd's own units is never taken. None by default, because what a package has left enabled would otherwise start beside the native unit that replaces it."),
     setting("log-dir", "an absolute path", "/var/log/groundstate", "Where the logger writes."),
@@ -140,6 +141,9 @@ fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
         }
         "shutdown-deadline" => {
             settings.shutdown_deadline = field.value(found, deadline);
+        }
+        "watchdog" => {
+            settings.watchdog = field.value(found, deadline);
         }
         "unit-dirs" => settings.unit_dirs = paths(field, found),
         "import-dirs" => {
@@ -277,7 +281,7 @@ mod tests {
         let text = "default-target: server\nemergency-target: rescue\nmax-starting: 4\n\
             start-timeout: none\nstop-timeout: 5s\nrestart: always\nrestart-delay: 1\n\
             restart-delay-max: 2min\nrestart-reset: 3min\nfailure-verdict: 1\n\
-            shutdown-deadline: 30s\nimport-dirs: systemd\nunit-dirs: [/a, /b]\nlog-dir: /l\nstate-dir: /s\nlog-size: 1M\nlog-keep: 0\n\
+            shutdown-deadline: 30s\nwatchdog: 20s\nimport-dirs: systemd\nunit-dirs: [/a, /b]\nlog-dir: /l\nstate-dir: /s\nlog-size: 1M\nlog-keep: 0\n\
             log-dir-after: var\nlog-readers: staff\nsources:\n  fleet: {uid: 7}\nenv: {A: b}\n\
             env-pass: '*'\necho: raw\nexit-with: job\ndefault-policy: disable\nx-mine: 1\n";
         let (settings, found) = settings(text);

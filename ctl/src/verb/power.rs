@@ -58,6 +58,9 @@ fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, 
         return Err(Trouble::Said(Exit::Bad));
     }
     let value = session.ask(verb)?;
+    if asked.force > 0 {
+        session.ask(Verb::Hasten { at_once: asked.force > 1 })?;
+    }
     session.show(&value, || format!("{doing}\n"))?;
     Ok(Exit::Done)
 }

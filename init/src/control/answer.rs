@@ -7,6 +7,7 @@ use crate::event_loop::Init;
 use crate::foreign::{self, Foreign};
 use crate::limit;
 use crate::loader::{Asker, Purpose};
+use crate::shutdown::Haste;
 use crate::voice::Level;
 use groundstate_units::control::answer::{Changed, Failure, Line, Report, Told};
 use groundstate_units::control::request::{Malformed, Request, Role, Verb};
@@ -232,6 +233,7 @@ impl Init {
             Verb::Reboot {} => self.end(Shutdown::Reboot),
             Verb::Halt {} => self.end(Shutdown::Halt),
             Verb::Exit { code } => self.end(Shutdown::Exit(code)),
+            Verb::Hasten { at_once } => self.end_sooner(at_once),
         }
     }
 
@@ -288,6 +290,15 @@ impl Init {
     /// The end, told before it comes.
     fn end(&mut self, how: Shutdown) -> Answered {
         self.shut_down(how);
+        now(Told { schema: 1, ..Told::default() })
+    }
+
+    fn end_sooner(&mut self, at_once: bool) -> Answered {
+        let haste = if at_once { Haste::AtOnce } else { Haste::Kill };
+        if !self.hasten(haste) {
+            let hint = "`initctl poweroff` and its kin begin one";
+            return Err(Failure::new("not-stopping", "no end is under way", hint));
+        }
         now(Told { schema: 1, ..Told::default() })
     }
 

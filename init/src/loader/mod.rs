@@ -329,6 +329,7 @@ impl Init {
             env: settings.env.clone(),
             limits: self.open_files.of_children(),
         };
+        self.settle_watchdog();
         let log = self.log_settings(settings);
         let now = self.now;
         match &mut self.logger {

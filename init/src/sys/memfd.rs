@@ -1,5 +1,5 @@
 //! Memory with a descriptor and seals: how a generation travels from the loader to
-//! PID 1. memfd_create(2), fcntl(2) "File Sealing".
+//! PID 1, and where init itself is when its file is gone. memfd_create(2), fcntl(2) "File Sealing".
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -10,6 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 /// MFD_NOEXEC_SEAL (Linux 6.3): never executable; asked for by `vm.memfd_noexec=2`.
 const NOEXEC_SEAL: u32 = 0x0008;
 
+/// MFD_EXEC (Linux 6.3): executable, whatever `vm.memfd_noexec=1` has as its default.
+const EXEC: u32 = 0x0010;
+
 /// The four seals that make the contents final.
 fn all() -> SealFlag {
     SealFlag::F_SEAL_SEAL | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE
@@ -19,6 +22,15 @@ fn all() -> SealFlag {
 pub(crate) fn create(name: &CStr) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     match memfd_create(name, flags | MFdFlags::from_bits_retain(NOEXEC_SEAL)) {
+        Err(nix::errno::Errno::EINVAL) => Ok(memfd_create(name, flags)?),
+        made => Ok(made?),
+    }
+}
+
+/// An empty one that may be executed, CLOEXEC.
+pub(crate) fn program(name: &CStr) -> io::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC;
+    match memfd_create(name, flags | MFdFlags::from_bits_retain(EXEC)) {
         Err(nix::errno::Errno::EINVAL) => Ok(memfd_create(name, flags)?),
         made => Ok(made?),
     }

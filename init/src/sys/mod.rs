@@ -22,6 +22,7 @@
 //! | [`notes`] | fallocate mmap madvise | what must survive a crash is written by the kernel itself, into memory that does |
 //! | [`memory`] | – | malloc_trim(3), so that a load leaves nothing behind |
 //! | [`process`] | prctl execveat fork close_range fcntl | a fork that runs on in our own code (the loader) |
+//! | [`device`] | swapoff ioctl | the last things a machine lets go of, and its watchdog |
 //! | [`terminal`] | ioctl | TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS |
 //! | [`schedule`] | setpriority ioprio_set sched_setscheduler sched_setaffinity | none of them is in `nix` as the kernel has it |
 //! | [`login`] | pututxline | utmp(5) is the C library's own format |
@@ -33,6 +34,7 @@
 pub(crate) mod bell;
 pub(crate) mod board;
 pub(crate) mod child;
+pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod inherit;
 pub(crate) mod launch;

@@ -1,6 +1,6 @@
 //! Who asks at the control socket: decided once, by who connected, whatever is done after.
 
-use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::sandbox::{Sandbox, program};
 use groundstate_units::control::request::{Role, TABLE};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recv, recvmsg, send};
@@ -193,4 +193,83 @@ fn of_two_goals_set_at_once_one_is_the_last_for_both() {
         s.state(&goal) == "running" && s.state(rest) == "disabled"
     });
     init.finish();
+}
+
+/// An init with a service that never ends by itself, so that its end takes as long as it is asked.
+fn endless(way: Option<&[&str]>) -> Init {
+    let files = Sandbox::new();
+    files.put("init.yaml", "shutdown-deadline: 10min\nsources:\n  fleet: {uid: 20001}\n");
+    files.unit("web", "stop-timeout: none\nexec-start: DAEMON --ignore TERM --trace DIR/trace");
+    let boot = match way {
+        None => Boot::new(files),
+        Some(wrapper) => {
+            for path in ["", "run", "log"] {
+                std::os::unix::fs::chown(files.path(path), Some(65534), Some(65534)).unwrap();
+            }
+            Boot::new(files).way(Way::Supervisor).through(wrapper)
+        }
+    };
+    let init = boot.start("web");
+    init.when("it is deaf", |s| {
+        s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
+    });
+    init
+}
+
+/// Of each verb, whether it is refused to them for who they are. What ends init comes last.
+fn refusals(init: &Init, who: &[String]) -> Vec<(&'static str, bool)> {
+    let ends =
+        |verb: &str| ["poweroff", "reboot", "halt", "exit", "upgrade", "hasten"].contains(&verb);
+    let mut verbs: Vec<&'static str> = TABLE.iter().map(|(verb, _)| *verb).collect();
+    verbs.sort_by_key(|verb| (ends(verb), *verb == "hasten"));
+    let who: Vec<&str> = who.iter().map(String::as_str).collect();
+    let answered = |verb: &&'static str| {
+        let answer = asked_by(init, &who, &[request(verb)]).pop();
+        let answer = answer.unwrap_or_else(|| panic!("{who:?}: no answer to {verb}"));
+        (*verb, answer["error"]["kind"] == "denied")
+    };
+    verbs.iter().map(answered).collect()
+}
+
+#[test]
+fn the_table_of_who_may_what_is_what_happens() {
+    if !root() {
+        return;
+    }
+    let fleet = ["setpriv", "--reuid=20001", "--regid=20001", "--clear-groups"];
+    let elsewhere = ["unshare", "-U", "--map-root-user"];
+    let mut one = endless(None);
+    // Who is outside of init's namespace of processes can not be told apart there.
+    let pid = one.process().0.to_string();
+    let inside = |who: &[&'static str]| -> Vec<String> {
+        let all = ["nsenter", "-t", &pid, "-p", "-m"].into_iter().chain(who.iter().copied());
+        all.map(str::to_owned).collect()
+    };
+    let mut columns = vec![
+        refusals(&one, &inside(&NOBODY)),
+        refusals(&one, &inside(&elsewhere)),
+        refusals(&one, &inside(&fleet)),
+        refusals(&one, &inside(&[])),
+    ];
+    assert_eq!(one.ended().code(), Some(0));
+    let mut other = endless(Some(&NOBODY));
+    columns.push(refusals(&other, &NOBODY.map(str::to_owned)));
+    assert_eq!(other.ended().code(), Some(0));
+    let mut text = "| verb | any uid | root of another user namespace | a source's uid, its source | root | the user init runs as |\n|---|---|---|---|---|---|\n".to_owned();
+    for (verb, role) in TABLE {
+        let cells: Vec<&str> = columns
+            .iter()
+            .map(|column| {
+                let refused =
+                    column.iter().find(|(word, _)| word == verb).expect("each was asked").1;
+                if refused { "–" } else { "yes" }
+            })
+            .collect();
+        text.push_str(&format!("| `{verb}` | {} |\n", cells.join(" | ")));
+        assert_eq!(cells[0] == "yes", *role == Role::Read, "{verb}");
+        assert!(cells[3] == "yes" && cells[4] == "yes", "{verb}: {cells:?}");
+    }
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../SECURITY.md");
+    let written = std::fs::read_to_string(document).unwrap();
+    assert!(written.contains(&text), "SECURITY.md has to hold\n{text}");
 }

@@ -3,6 +3,7 @@
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::{Tracer, injected};
 use nix::sys::signal::Signal;
 
 /// The lines `initctl logs` has of a target.
@@ -142,4 +143,50 @@ fn a_full_disk_under_the_logs_is_said_and_what_is_lost_is_counted() {
         text.contains("lines lost: No space left on device").then_some(())
     });
     init.finish();
+}
+
+#[test]
+fn a_kernel_log_that_takes_nothing_holds_nobody_up() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    for (calls, error) in
+        [("openat", "EPERM"), ("write", "ENOSPC"), ("write", "EAGAIN"), ("write", "EPERM")]
+    {
+        let files = Sandbox::new();
+        files.put("kmsg", "");
+        files.unit("loud", "log: kmsg\nexec-start: DAEMON --name loud --control DIR/loud");
+        files.unit("other", "exec-start: DAEMON --name other --control DIR/other");
+        files.unit("all", "type: virtual\nwants: loud, other");
+        let bind = format!("mount --bind {} /dev/kmsg && exec \"$@\"", files.at("kmsg"));
+        let init = Boot::new(files).through(&["sh", "-c", &bind, "sh"]).start("all");
+        let before = init.when_system("running");
+        let logger = logger(&init);
+        let inject = format!("inject={calls}:error={error}");
+        let trace = format!("trace={calls}");
+        let arguments = ["-f", "-P", "/dev/kmsg", "-e", &trace, "-e", &inject];
+        let tracer = Tracer::attach(logger, &init.sandbox.path("strace"), &arguments);
+        init.sandbox.order("loud", "lines 3000");
+        init.sandbox.order("loud", "say the last of them");
+        init.sandbox.order("other", "say something else");
+        let has = |target: &str, text: &str| {
+            logs(&init, target, 5).iter().any(|line| line.ends_with(text)).then_some(())
+        };
+        until("what the kernel does not take is kept", || has("loud", "the last of them"));
+        until("others are heard", || has("other", "something else"));
+        until("it was tried", || (injected(&tracer.lines()) > 0).then_some(()));
+        init.check();
+        let tried = injected(&tracer.detach());
+        assert!(tried <= 3001, "{tried} times: one try a line, and no loop");
+        assert!(logger.is_alive(), "{calls} {error}");
+        if calls == "write" {
+            init.sandbox.order("loud", "say it is taken again");
+            until("the kernel has it", || {
+                init.sandbox.read("kmsg").contains("it is taken again").then_some(())
+            });
+        }
+        let after = init.status();
+        assert_eq!(after.main_pid("loud"), before.main_pid("loud"), "{calls} {error}");
+        init.finish();
+    }
 }

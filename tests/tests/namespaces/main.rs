@@ -34,6 +34,7 @@ mod path;
 mod pid_file;
 mod process;
 mod prod;
+mod reach;
 mod relation;
 mod reload;
 mod rumour;

@@ -202,3 +202,46 @@ fn the_end_of_a_supervisor_is_not_the_machines() {
         assert!(init.sandbox.trace("web").contains(&"term".to_owned()), "{verb}");
     }
 }
+
+/// A service that does not end by itself, and nothing that would end it soon.
+fn deaf() -> Init {
+    let files = Sandbox::new();
+    files.put("init.yaml", "shutdown-deadline: 10min\n");
+    files.unit("deaf", "stop-timeout: none\nexec-start: DAEMON --ignore TERM --trace DIR/trace");
+    let init = Boot::new(files).start("deaf");
+    is_up(&init, "trace");
+    init
+}
+
+#[test]
+fn an_end_that_is_waited_for_is_hastened_when_it_is_asked_for_with_force() {
+    for words in [&["exit", "--force"][..], &["exit", "3", "--force", "--force"]] {
+        let mut init = deaf();
+        let refused = init.ask("hasten", &json!({})).unwrap_err();
+        assert_eq!(refused["kind"], "not-stopping", "{refused}");
+        init.tell("exit", &json!({}));
+        init.tell("ping", &json!({}));
+        assert_eq!(init.status().state("deaf"), "stopping");
+        let said = init.initctl(words);
+        assert_eq!(said.status.code(), Some(0), "{}", String::from_utf8_lossy(&said.stderr));
+        let code = if words.len() == 2 { 0 } else { 3 };
+        assert_eq!(init.ended().code(), Some(code), "{words:?}");
+    }
+}
+
+#[test]
+fn what_an_end_waits_for_is_named_and_a_later_key_ends_the_wait() {
+    let mut init = deaf();
+    let pid = init.status().main_pid("deaf").unwrap();
+    init.process().signal(Signal::SIGINT);
+    // The same key pressed twice is one request.
+    init.process().signal(Signal::SIGINT);
+    until("it is named", || {
+        let text = format!("deaf: pid {pid} (daemon), waiting; SIGINT ends the wait");
+        init.output().contains(&text).then_some(())
+    });
+    assert_eq!(init.status().state("deaf"), "stopping");
+    init.process().signal(Signal::SIGINT);
+    assert_eq!(init.ended().code(), Some(0), "{}", init.output());
+    assert!(init.output().contains("nothing is waited for any more"), "{}", init.output());
+}

@@ -23,7 +23,7 @@ fn ask(path: &Path, line: &str) -> Vec<String> {
     talk(UnixStream::connect(path).expect("the socket takes connections"), line)
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     probe.local_addr().expect("its address").port()
 }

@@ -197,6 +197,12 @@ verbs! {
         /// Left out: 0.
         #[serde(default)] code: u8,
     }
+    /// An end under way is not waited for any more: what is left is killed, disks are written and
+    /// unmounted. Refused where no end is under way.
+    Hasten "hasten" Control {
+        /// Not even that: the kernel ends everything as it is.
+        #[serde(default)] at_once: bool,
+    }
     /// Go on as another binary of init.
     Upgrade "upgrade" Control {
         /// Left out: the one that runs.

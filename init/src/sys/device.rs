@@ -1,0 +1,62 @@
+//! Devices that are let go at the end, and the one that watches over the machine: swapoff(2),
+//! loop(4), the device mapper's and the watchdog's ioctls. When and why: [`crate::unmount`],
+//! [`crate::watchdog`].
+
+use super::check;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// LOOP_CLR_FD of linux/loop.h.
+const LOOP_CLEAR: libc::c_ulong = 0x4c01;
+/// WDIOC_SETTIMEOUT of linux/watchdog.h: _IOWR('W', 6, int).
+const WATCHDOG_TIMEOUT: libc::c_ulong = 0xc004_5706;
+/// Bytes of struct dm_ioctl of linux/dm-ioctl.h.
+const MAPPER: usize = 312;
+/// DM_DEV_REMOVE: _IOWR(0xfd, 4, struct dm_ioctl).
+const MAPPER_REMOVE: libc::c_ulong = 0xc138_fd04;
+/// Where the name stands in it, and how long it may be with its end.
+const MAPPER_NAME: std::ops::Range<usize> = 48..176;
+
+/// A swap space is not used any more.
+pub(crate) fn swap_off(path: &CStr) -> io::Result<()> {
+    // SAFETY: swapoff(2) reads the path, which is terminated.
+    check(unsafe { libc::swapoff(path.as_ptr()) }).map(drop)
+}
+
+/// A loop device has no file any more; one in use loses it with its last user.
+pub(crate) fn loop_clear(device: impl AsFd) -> io::Result<()> {
+    // SAFETY: this ioctl takes no argument.
+    check(unsafe { libc::ioctl(device.as_fd().as_raw_fd(), LOOP_CLEAR, 0) }).map(drop)
+}
+
+/// A mapped device goes. `control` is /dev/mapper/control.
+pub(crate) fn unmap(control: impl AsFd, name: &str) -> io::Result<()> {
+    let mut request = [0u8; MAPPER];
+    let mut put = |at: usize, number: u32| {
+        if let Some(place) = request.get_mut(at..at + 4) {
+            place.copy_from_slice(&number.to_ne_bytes());
+        }
+    };
+    // Version 4.0.0; the size of all; where data would begin.
+    put(0, 4);
+    put(12, 312);
+    put(16, 312);
+    let room = request.get_mut(MAPPER_NAME).and_then(|room| room.get_mut(..name.len()));
+    let Some(room) = room.filter(|room| room.len() < MAPPER_NAME.len()) else {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    };
+    room.copy_from_slice(name.as_bytes());
+    let fd = control.as_fd().as_raw_fd();
+    // SAFETY: the request is as long as it says, and outlives the call, which writes into it.
+    check(unsafe { libc::ioctl(fd, MAPPER_REMOVE, request.as_mut_ptr()) }).map(drop)
+}
+
+/// The watchdog resets the machine unless it is fed within so many seconds. Gives what it took.
+pub(crate) fn watchdog_timeout(device: impl AsFd, seconds: i32) -> io::Result<i32> {
+    let mut seconds = seconds;
+    let fd = device.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads and writes one int, which outlives the call.
+    check(unsafe { libc::ioctl(fd, WATCHDOG_TIMEOUT, &raw mut seconds) })?;
+    Ok(seconds)
+}

@@ -1,0 +1,217 @@
+//! The real init as PID 1 of a virtual machine: qemu without hardware help, the Debian
+//! cloud kernel, the serial console as the only witness. What is shown with it stands in
+//! `tests/vm.rs` and `tests/vm_end.rs`.
+
+use crate::deadline::{until, within};
+use crate::sandbox::{Sandbox, program};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A boot and what is done in it may take that long on a slow machine.
+const LONG: Duration = Duration::from_secs(150);
+
+/// What the machine does once it is up: looks at itself, loses a service, says so.
+const CHECK: &str = r#"
+say() { echo "PROBE $*" >/dev/console; }
+pid() { initctl --json status web | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p'; }
+until initctl status web >/dev/null 2>&1 && [ "$(pid)" ]; do :; done
+say goal reached
+initctl status --all >/dev/console 2>&1
+first=$(pid)
+kill -9 "$first"
+until [ "$(pid)" ] && [ "$(pid)" != "$first" ]; do :; done
+say healed
+[ "$(initctl --json stats | sed -n 's/.*"crashes":\([0-9]*\).*/\1/p')" = 0 ] && say no crash
+cat /proc/1/comm >/dev/console
+echo written >/var/lib/proof 2>/dev/null
+"#;
+
+/// A folder with a whole small system in it.
+pub fn system(sandbox: &Sandbox, end: &str) -> PathBuf {
+    let root = sandbox.path("root");
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/image");
+    let made = Command::new(image)
+        .arg("tree")
+        .arg(&root)
+        .env("GROUNDSTATE_INIT", program("GROUNDSTATE_INIT", "init"))
+        .env("GROUNDSTATE_INITCTL", program("GROUNDSTATE_INITCTL", "initctl"))
+        .status();
+    assert!(made.expect("contrib/image runs").success());
+    fs::copy(program("GROUNDSTATE_DAEMON", "daemon"), root.join("bin/daemon")).unwrap();
+    let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
+    write("check", &format!("{CHECK}{end}\n"));
+    let unit = |name: &str, text: &str| {
+        write(&format!("etc/groundstate/units/{name}.yaml"), &format!("unit: {name}\n{text}\n"));
+    };
+    unit("setup", "type: oneshot\nexec-start: /bin/sh -c 'echo 1 >/proc/sys/kernel/printk'");
+    unit(
+        "db",
+        "type: foreground-notified\ndepends-on: setup\nexec-start: /bin/daemon --name db --notify",
+    );
+    unit(
+        "web",
+        "depends-ms: db\nready-grep: ^listening\nexec-start: /bin/daemon --name web --say listening",
+    );
+    unit(
+        "probe",
+        "log: console\nwaits-for: multi-user\nsuccess-status: [0]\nexec-start: /bin/sh /check",
+    );
+    unit("multi-user", "type: virtual\nwaits-for: web, loopback");
+    unit("test", "type: virtual\nwaits-for: multi-user, probe");
+    root
+}
+
+/// The newest cloud kernel that is installed.
+pub fn kernel() -> PathBuf {
+    let entries = fs::read_dir("/boot").expect("/boot");
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with("vmlinuz-") && name.contains("-cloud-")
+        })
+        .collect();
+    found.sort();
+    found.pop().expect("linux-image-cloud-amd64 is installed; tests/run brings it")
+}
+
+/// A running qemu. Its serial console ends up in `console`, its monitor is a socket.
+#[derive(Debug)]
+pub struct Machine {
+    /// Its files.
+    pub sandbox: Sandbox,
+    words: Vec<String>,
+    qemu: Child,
+}
+
+fn start(sandbox: &Sandbox, words: &[String]) -> Child {
+    let log = File::create(sandbox.path("qemu.log")).unwrap();
+    let mut command = Command::new("qemu-system-x86_64");
+    command.args(words).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    command.spawn().expect("qemu-system-x86_64 is installed; tests/run brings it")
+}
+
+impl Machine {
+    /// Switches it on, with these options of qemu and this kernel command line.
+    pub fn boot(sandbox: Sandbox, disk: &[&str], command_line: &str) -> Machine {
+        let line = format!("console=ttyS0 quiet panic=-1 groundstate.target=test {command_line}");
+        let console = format!("file:{}", sandbox.at("console"));
+        let monitor = format!("unix:{},server,nowait", sandbox.at("monitor"));
+        let kernel = kernel();
+        let mut words = vec!["-accel", "tcg", "-m", "384", "-smp", "1", "-display", "none"];
+        words.extend(["-no-reboot", "-nic", "none", "-serial", &console, "-monitor", &monitor]);
+        words.extend(["-kernel", kernel.to_str().unwrap(), "-append", &line]);
+        words.extend(disk);
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let qemu = start(&sandbox, &words);
+        Machine { sandbox, words, qemu }
+    }
+
+    /// Once it is off: switches it on again, with an empty console.
+    pub fn again(&mut self) {
+        fs::remove_file(self.sandbox.path("console")).unwrap();
+        self.qemu = start(&self.sandbox, &self.words);
+    }
+
+    /// What came over the serial line so far.
+    pub fn console(&self) -> String {
+        let bytes = fs::read(self.sandbox.path("console")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\r', "")
+    }
+
+    /// Waits until this was said.
+    pub fn says(&mut self, text: &str) {
+        let found = within(LONG, || {
+            if self.console().contains(text) {
+                return Some(true);
+            }
+            self.qemu.try_wait().unwrap().map(|_| self.console().contains(text))
+        });
+        assert_eq!(found, Some(true), "`{text}` was not said:\n{}", self.console());
+    }
+
+    /// Waits until the machine has switched itself off.
+    pub fn goes_off(&mut self) {
+        let status = within(LONG, || self.qemu.try_wait().unwrap());
+        let status = status.unwrap_or_else(|| panic!("it stays on:\n{}", self.console()));
+        assert!(status.success(), "{status}: {}", self.sandbox.read("qemu.log"));
+        let console = self.console();
+        assert!(!console.contains("Kernel panic"), "{console}");
+    }
+
+    /// Presses Ctrl-Alt-Del.
+    pub fn three_fingers(&self) {
+        let path = self.sandbox.path("monitor");
+        let mut monitor = until("qemu's monitor", || UnixStream::connect(&path).ok());
+        monitor.write_all(b"sendkey ctrl-alt-delete\n").unwrap();
+        // Read what it answers, so that the command is not lost by closing too early.
+        monitor.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let mut answer = [0u8; 4096];
+        while monitor.read(&mut answer).is_ok_and(|count| count > 0) {}
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}\n{}", self.sandbox.read("qemu.log"), self.console());
+        }
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// The folder as an initramfs.
+pub fn archive(sandbox: &Sandbox, root: &Path) -> String {
+    let file = sandbox.at("initrd");
+    let status = Command::new("/bin/sh")
+        .args(["-c", "find . | cpio -o -H newc --quiet >\"$0\"", &file])
+        .current_dir(root)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    file
+}
+
+/// The folder as an ext4 file system, made without mounting anything.
+pub fn disk(sandbox: &Sandbox, root: &Path) -> String {
+    let file = sandbox.at("disk");
+    fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
+    let status = Command::new("mke2fs")
+        .args(["-q", "-t", "ext4", "-L", "root", "-E", "root_owner=0:0", "-d"])
+        .arg(root)
+        .args([&file, "128M"])
+        .stdout(Stdio::null())
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .status()
+        .expect("mke2fs runs");
+    assert!(status.success());
+    file
+}
+
+/// Puts modules of that kernel, and those they need, into `/modules` of the folder.
+pub fn modules(root: &Path, names: &[&str]) {
+    let version = kernel().file_name().unwrap().to_string_lossy().replacen("vmlinuz-", "", 1);
+    let top = Path::new("/lib/modules").join(version);
+    let into = root.join("modules");
+    fs::create_dir_all(&into).unwrap();
+    let mut folders = vec![top.join("kernel")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the modules of the kernel") {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if names
+                .iter()
+                .any(|name| path.file_name().unwrap() == format!("{name}.ko").as_str())
+            {
+                fs::copy(&path, into.join(path.file_name().unwrap())).unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What PID 1 is made of: the crates that are linked into it and its unsafe lines. The numbers
+//! stand in the README; here they are counted again.
+#![allow(clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Crates that PID 1 names itself, beside our own.
+const DIRECT: usize = 10;
+/// Lines of unsafe blocks and functions.
+const UNSAFE_LINES: usize = 900;
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent").to_owned()
+}
+
+/// The crates of `init` as cargo sees them, this far down.
+fn crates(depth: &[&str]) -> BTreeSet<String> {
+    let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
+    let output = Command::new(cargo)
+        .args([
+            "tree",
+            "--offline",
+            "--locked",
+            "-p",
+            "groundstate-init",
+            "-e",
+            "normal,no-proc-macro",
+        ])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .args(depth)
+        .current_dir(top())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    names
+        .filter(|name| !name.is_empty() && !name.starts_with("groundstate-"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The files of a folder of sources.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found.retain(|path| path.extension().is_some_and(|end| end == "rs"));
+    found
+}
+
+/// Lines within `unsafe { … }` and `unsafe fn`, and blocks whose reason is not told above them.
+fn unsafe_lines(text: &str) -> (usize, Vec<usize>) {
+    let lines: Vec<&str> = text.lines().take_while(|line| *line != "#[cfg(test)]").collect();
+    let (mut count, mut bare, mut until) = (0, Vec::new(), 0);
+    for (at, line) in lines.iter().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        let opens = code.contains("unsafe {")
+            || code.contains("unsafe fn")
+            || code.contains("unsafe extern");
+        if at < until {
+            count += 1;
+            continue;
+        }
+        if !opens {
+            continue;
+        }
+        let indent = line.len() - line.trim_start().len();
+        let close = format!("{}}}", " ".repeat(indent));
+        let stays_open = code.matches('{').count() > code.matches('}').count();
+        let rest = lines.iter().skip(at + 1);
+        let length = match stays_open {
+            true => rest.take_while(|line| !line.starts_with(&close)).count() + 1,
+            false => 0,
+        };
+        until = at + 1 + length;
+        count += 1;
+        let above = lines.iter().take(at).rev().take(8);
+        let told = above.clone().any(|line| line.contains("SAFETY:") || line.contains("# Safety"));
+        if !told && code.contains("unsafe {") {
+            bare.push(at + 1);
+        }
+    }
+    (count, bare)
+}
+
+#[test]
+fn pid_1_is_made_of_few_crates_and_the_readme_says_how_many() {
+    let (direct, all) = (crates(&["--depth", "1"]), crates(&[]));
+    assert!(direct.len() >= 5 && all.len() >= direct.len(), "{direct:?}");
+    assert!(direct.len() <= DIRECT, "{direct:?}");
+    for heavy in ["tokio", "hyper", "etcd-client", "openssl", "rustls", "tonic"] {
+        assert!(!all.contains(heavy), "{heavy} is no part of PID 1");
+    }
+    let said = format!("{} crates, {} of them named by it", all.len(), direct.len());
+    let readme = fs::read_to_string(top().join("README.md")).expect("README.md");
+    assert!(readme.contains(&said), "README.md has to say \"{said}\"");
+}
+
+#[test]
+fn unsafe_lines_are_few_told_why_and_counted_in_the_readme() {
+    let (mut count, mut bare) = (0, Vec::new());
+    let folder = top().join("init/src/sys");
+    let files = files(&folder);
+    for path in &files {
+        let text = fs::read_to_string(path).expect("a source");
+        let (lines, without) = unsafe_lines(&text);
+        count += lines;
+        let name = path.strip_prefix(&folder).expect("below it").display();
+        bare.extend(without.iter().map(|line| format!("{name}:{line}")));
+    }
+    assert!(bare.is_empty(), "no `SAFETY:` above {bare:?}");
+    assert!(count > 0 && count <= UNSAFE_LINES, "{count} lines");
+    let readme = fs::read_to_string(top().join("README.md")).expect("README.md");
+    let said = format!("{count} lines of unsafe code");
+    assert!(readme.contains(&said), "README.md has to say \"{said}\"");
+}
+
+#[test]
+fn the_count_sees_blocks_functions_and_what_lacks_its_reason() {
+    let text = "// SAFETY: so\nunsafe { a() };\nlet x = unsafe {\n    b()\n};\n\n\n\n\n\n\n\n\nunsafe fn f() {\n    c();\n}\n";
+    assert_eq!(unsafe_lines(text), (7, vec![]));
+    assert_eq!(unsafe_lines("\nunsafe { a() };\n"), (1, vec![2]));
+}

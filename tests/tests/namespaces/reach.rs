@@ -1,0 +1,90 @@
+//! How far PID 1 reaches: to no network, and by no name of a caller's to a path.
+
+use super::socket::free_port;
+use groundstate_tests::boot::{Boot, Way};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::Tracer;
+use serde_json::json;
+
+#[test]
+fn pid_1_opens_no_socket_of_a_network() {
+    let files = Sandbox::new();
+    // Its socket is a network's; who opens it is a child.
+    let listen = format!("type: socket\nlisten-stream: 127.0.0.1:{}\nactivates: web", free_port());
+    files.unit("door", &listen);
+    files.unit("web", "type: foreground-notified\nexec-start: DAEMON --name web --notify");
+    files.unit("tick", "type: timer\ntimer-startup: 10ms\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: /bin/true");
+    files.unit("all", "type: virtual\nwants: door, web, tick");
+    let trace = files.at("strace");
+    // Of init alone, from its first call to its last: its children are not followed.
+    let calls = "trace=socket,socketpair,connect,bind,listen,accept4,accept,sendto,sendmsg";
+    let wrapper = ["strace", "-qq", "-o", &trace, "-e", calls];
+    let mut init = Boot::new(files).way(Way::Supervisor).through(&wrapper).start("all");
+    init.when_state("web", "running");
+    init.tell("reload", &json!({}));
+    init.tell("restart", &json!({"targets": ["web"]}));
+    init.when_system("running");
+    init.tell("exit", &json!({}));
+    assert_eq!(init.ended().code(), Some(0));
+    let text = init.sandbox.read("strace");
+    assert!(text.contains("AF_UNIX") && text.contains("accept4("), "it was looked at: {text}");
+    for family in ["AF_INET", "AF_PACKET", "AF_NETLINK", "AF_VSOCK"] {
+        assert!(!text.contains(family), "{family}:\n{text}");
+    }
+}
+
+/// Said by nobody else.
+const MARK: &str = "marked-by-a-caller";
+
+#[test]
+fn a_name_that_is_none_reaches_no_path() {
+    let files = Sandbox::new();
+    files.put("init.yaml", "sources:\n  fleet: {uid: 0}\n");
+    files.unit("web", "exec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    let calls = "trace=%file,mkdirat,renameat2,symlinkat,unlinkat,openat2";
+    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &["-f", "-e", calls]);
+    let names = [
+        format!("../{MARK}"),
+        format!("/tmp/{MARK}"),
+        format!("a/../../{MARK}"),
+        format!(".{MARK}"),
+        format!("-{MARK}"),
+        format!("{MARK}\0"),
+        format!("{MARK}\n"),
+        format!("{MARK}/"),
+        format!("{MARK}{}", "x".repeat(250)),
+        "..".to_owned(),
+        String::new(),
+    ];
+    for name in &names {
+        for verb in ["status", "want", "set-target", "restart", "kill", "cat", "why", "source-drop"]
+        {
+            let fields = json!({"target": name, "targets": [name], "source": name});
+            let refused = init.ask(verb, &fields);
+            assert!(refused.is_err(), "{verb} {name:?}: {refused:?}");
+        }
+    }
+    // A template's instance is asked for by a name too.
+    for name in [format!("web@../{MARK}"), format!("web@{MARK}/x"), format!("web@{MARK}\0")] {
+        let refused = init.ask("want", &json!({"target": name}));
+        assert!(refused.is_err(), "{name:?}: {refused:?}");
+    }
+    for name in [format!("../{MARK}.yaml"), format!(".{MARK}.yaml"), format!("a/{MARK}.yaml")] {
+        let body = init.sandbox.path("body");
+        std::fs::create_dir_all(&body).unwrap();
+        let refused = init.initctl(&["source", "put", "fleet", "--root", &name]);
+        assert_ne!(refused.status.code(), Some(0), "{name}");
+    }
+    init.tell("reload", &json!({}));
+    until("the loader was seen", || {
+        tracer.lines().iter().any(|line| line.contains("web.yaml")).then_some(())
+    });
+    let lines = tracer.detach();
+    let reached: Vec<&String> = lines.iter().filter(|line| line.contains(MARK)).collect();
+    assert!(reached.is_empty(), "{reached:?}");
+    init.finish();
+}

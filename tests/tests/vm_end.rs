@@ -1,0 +1,218 @@
+//! The end of a machine in trouble: what is mounted upon what, what does not answer, an init
+//! whose own file is gone, a kernel that refuses, a loop that is stuck.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use groundstate_tests::machine::{Machine, archive, disk, modules, system};
+use groundstate_tests::sandbox::Sandbox;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Boots in which the power goes off at some moment; more of them where there is time.
+const ROUNDS: u32 = 2;
+const MANY_ROUNDS: u32 = 20;
+
+/// A unit file of the machine.
+fn unit(root: &Path, name: &str, text: &str) {
+    let path = root.join(format!("etc/groundstate/units/{name}.yaml"));
+    fs::write(path, format!("unit: {name}\n{text}\n")).unwrap();
+}
+
+/// The machine does this once it is up.
+fn does(root: &Path, script: &str) {
+    let start = "say() { echo \"PROBE $*\" >/dev/console; }\n";
+    fs::write(root.join("check"), format!("{start}{script}")).unwrap();
+}
+
+fn is_clean(image: &str, console: &str) {
+    let check = Command::new("/sbin/e2fsck").args(["-f", "-n", image]).output().unwrap();
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert_eq!(check.status.code(), Some(0), "{said}\n{console}");
+    let features = Command::new("/sbin/dumpe2fs").args(["-h", image]).output().unwrap();
+    let features = String::from_utf8_lossy(&features.stdout);
+    assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}\n{console}");
+}
+
+/// Mounts upon mounts, swap, loop devices, an overlay, a frozen file system with a process that waits for it, much that is not written.
+const STACKED: &str = r#"
+for module in loop overlay; do insmod /modules/$module.ko || say no $module; done
+cd /var
+mkdir -p a c lower upper work over frozen
+dd if=/dev/zero of=image bs=64k count=64 2>/dev/null && mke2fs -F image >/dev/null 2>&1
+losetup /dev/loop0 image && mount -t ext2 /dev/loop0 a && mkdir a/b && mount -t tmpfs none a/b
+mount --bind a c
+mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none over && echo x >over/x
+dd if=/dev/zero of=swap bs=64k count=64 2>/dev/null && mkswap swap >/dev/null && swapon swap
+[ $(wc -l </proc/swaps) = 2 ] && say swap
+[ $(grep -c ' /var/[aco]' /proc/mounts) = 4 ] && say stacked
+mount -t ext4 /dev/nvme1n1 frozen && fsfreeze --freeze frozen && say frozen
+cp /sbin/init /sbin/init.new && mv /sbin/init.new /sbin/init
+say ready
+initctl poweroff
+"#;
+
+#[test]
+fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "");
+    modules(&root, &["loop", "overlay"]);
+    does(&root, STACKED);
+    // Waits for the frozen one, and can not be killed.
+    unit(
+        &root,
+        "stuck",
+        "stop-timeout: 1s\nexec-start: /bin/sh -c 'until grep -q frozen /proc/mounts; do sleep 0.1; done; while echo x >>/var/frozen/x; do sleep 0.1; done'",
+    );
+    // As much as it can, until it is ended.
+    unit(
+        &root,
+        "writer",
+        "stop-timeout: 1s\nexec-start: /bin/sh -c 'while :; do dd if=/dev/zero of=/var/big bs=64k count=320 2>/dev/null; done'",
+    );
+    unit(&root, "test", "type: virtual\nwaits-for: web, writer, stuck, probe");
+    let init = "shutdown-deadline: 6s\n";
+    fs::write(root.join("etc/groundstate/init.yaml"), init).unwrap();
+    let image = disk(&sandbox, &root);
+    let other = sandbox.at("other");
+    File::create(&other).unwrap().set_len(16 << 20).unwrap();
+    assert!(
+        Command::new("/sbin/mke2fs")
+            .args(["-q", "-t", "ext4", "-F", &other])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let first = format!("file={image},format=raw,if=none,id=root");
+    let second = format!("file={other},format=raw,if=none,id=other");
+    let options = [
+        "-drive",
+        &first,
+        "-device",
+        "nvme,drive=root,serial=1",
+        "-drive",
+        &second,
+        "-device",
+        "nvme,drive=other,serial=2",
+    ];
+    let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
+    for said in ["swap", "stacked", "frozen", "ready"] {
+        machine.says(&format!("PROBE {said}"));
+    }
+    let begun = Instant::now();
+    machine.goes_off();
+    assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
+    let console = machine.console();
+    assert!(console.contains("/var/frozen"), "what is left is named:\n{console}");
+    is_clean(&image, &console);
+}
+
+/// At some moment, the power goes off; every boot finds a clean disk and leaves one.
+#[test]
+fn the_power_goes_off_at_any_moment_and_no_journal_is_replayed() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "");
+    let script = "say round\nhead -c 1 /dev/urandom | od -An -tu1 >/tmp/wait\nusleep $(($(cat /tmp/wait) * 4000))\ninitctl poweroff\n";
+    does(&root, script);
+    unit(
+        &root,
+        "writer",
+        "stop-timeout: 1s\nexec-start: /bin/sh -c 'while :; do dd if=/dev/zero of=/var/big bs=64k count=320 2>/dev/null; mv /var/big /var/old; done'",
+    );
+    unit(&root, "test", "type: virtual\nwaits-for: probe, writer");
+    unit(&root, "probe", "log: console\nsuccess-status: [0]\nexec-start: /bin/sh /check");
+    let image = disk(&sandbox, &root);
+    let drive = format!("file={image},format=raw,if=none,id=root");
+    let options = ["-drive", &drive, "-device", "nvme,drive=root,serial=1"];
+    let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
+    let rounds = if std::env::var_os("GROUNDSTATE_ALL").is_some() { MANY_ROUNDS } else { ROUNDS };
+    for round in 0..rounds {
+        if round > 0 {
+            machine.again();
+        }
+        machine.says("PROBE round");
+        machine.goes_off();
+        is_clean(&image, &machine.console());
+        assert!(!machine.console().contains("recovery"), "{}", machine.console());
+    }
+}
+
+/// A kernel that refuses reboot(2), as far as PID 1 can tell: it lacks the right.
+#[test]
+fn a_kernel_that_refuses_is_told_by_its_other_door() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "");
+    does(&root, "say ready\ninitctl reboot\n");
+    program_with_libraries(&root, "/usr/bin/setpriv");
+    let script =
+        "#!/bin/busybox sh\nexec /usr/bin/setpriv --bounding-set=-sys_boot /sbin/init \"$@\"\n";
+    fs::write(root.join("first"), script).unwrap();
+    fs::set_permissions(root.join("first"), fs::Permissions::from_mode(0o755)).unwrap();
+    let initrd = archive(&sandbox, &root);
+    let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "rdinit=/first");
+    machine.says("PROBE ready");
+    machine.says("the kernel refuses: EPERM");
+    machine.goes_off();
+}
+
+/// Copies a dynamic program of this machine with what it is linked to.
+fn program_with_libraries(root: &Path, program: &str) {
+    let output = Command::new("ldd").arg(program).output().expect("ldd runs");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let libraries =
+        text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    for path in libraries.chain([program]) {
+        let to = root.join(&path[1..]);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(path, to).unwrap();
+    }
+}
+
+/// Nothing but init may run, and init is kept from running: what is never fed any more bites.
+#[test]
+fn a_loop_that_is_stuck_is_ended_by_the_watchdog() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "");
+    modules(&root, &["watchdog", "softdog"]);
+    // As long as the loop turns nothing happens, for longer than it has to be fed in.
+    let script = "read now rest </proc/uptime\nend=$((${now%.*} + 9))\nwhile read now rest </proc/uptime && [ ${now%.*} -lt $end ]; do sleep 1; done\ninitctl ping && say alive\necho -1 >/proc/sys/kernel/sched_rt_runtime_us\nsay hog\nexec chrt -f 99 sh -c 'while :; do :; done'\n";
+    does(&root, script);
+    unit(
+        &root,
+        "setup",
+        "type: oneshot\nexec-start: [/bin/insmod /modules/watchdog.ko, /bin/insmod /modules/softdog.ko]",
+    );
+    fs::write(root.join("etc/groundstate/init.yaml"), "watchdog: 6s\n").unwrap();
+    program_with_libraries(&root, "/usr/bin/chrt");
+    let initrd = archive(&sandbox, &root);
+    let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "");
+    machine.says("PROBE alive");
+    machine.says("PROBE hog");
+    machine.goes_off();
+    let console = machine.console();
+    assert!(console.contains("Initiating system reboot"), "the watchdog did it:\n{console}");
+}
+
+/// What an initramfs left takes the machine apart.
+#[test]
+fn the_initramfs_gets_the_machine_back() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "");
+    does(
+        &root,
+        "mkdir -p /run/initramfs/bin\ncp /bin/busybox /run/initramfs/bin/busybox\ncp /back /run/initramfs/shutdown\nsay left\ninitctl poweroff\n",
+    );
+    let back = "#!/bin/busybox sh\necho \"PROBE back to $1, pid $$\" >/dev/console\n/bin/busybox umount /oldroot && echo 'PROBE root is free' >/dev/console\n/bin/busybox poweroff -f\n";
+    fs::write(root.join("back"), back).unwrap();
+    fs::set_permissions(root.join("back"), fs::Permissions::from_mode(0o755)).unwrap();
+    let image = disk(&sandbox, &root);
+    let drive = format!("file={image},format=raw,if=none,id=root");
+    let options = ["-drive", &drive, "-device", "nvme,drive=root,serial=1"];
+    let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
+    machine.says("PROBE left");
+    machine.says("PROBE back to poweroff, pid 1");
+    machine.says("PROBE root is free");
+    machine.goes_off();
+    is_clean(&image, &machine.console());
+}
