@@ -31,7 +31,7 @@ use crate::voice::{Level, Voice};
 use crate::watchdog::Watchdog;
 use groundstate_units::control::{answer::System, place};
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::event::{Event, Shutdown};
+use groundstate_units::machine::event::Event;
 use groundstate_units::time::Time;
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
@@ -324,27 +324,6 @@ impl Init {
         if self.machine.next_deadline().is_some_and(|at| at <= now) {
             self.facts.push_back(Event::Tick);
         }
-    }
-
-    fn obey(&mut self, asked: Asked) {
-        let machine = self.mode == Mode::Machine;
-        let shutdown = match asked {
-            Asked::Reap => return,
-            Asked::Reload => return self.reload_by_signal(),
-            Asked::Sockets => return self.make_sockets(),
-            Asked::Noted(number) => {
-                return self.say(Level::Debug, format_args!("signal {number}: nothing to do"));
-            }
-            Asked::Interrupt => {
-                let how = if machine { Shutdown::Reboot } else { Shutdown::Exit(0) };
-                return self.interrupted(how);
-            }
-            Asked::Halt if machine => Shutdown::Halt,
-            Asked::Poweroff if machine => Shutdown::Poweroff,
-            Asked::Reboot if machine => Shutdown::Reboot,
-            Asked::Halt | Asked::Poweroff | Asked::Reboot => Shutdown::Exit(0),
-        };
-        self.shut_down(shutdown);
     }
 
     /// The end of a turn: what there is to say is said.

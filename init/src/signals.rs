@@ -1,8 +1,12 @@
 //! What signals mean to init. They are caught by signal-hook's low-level registration; the
 //! handlers only ring the bell of [`crate::sys::bell`].
 
+use crate::boot::Mode;
+use crate::event_loop::Init;
 use crate::sys::bell::{self, Bell};
 use crate::sys::fault::FAULTS;
+use crate::voice::Level;
+use groundstate_units::machine::event::Shutdown;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use std::io;
@@ -111,5 +115,28 @@ impl Signals {
         let sent = FAULTS.into_iter().filter(|fault| rung & bell::bit(*fault) != 0);
         asked.extend(sent.map(Asked::Noted));
         asked
+    }
+}
+impl Init {
+    /// What a signal asks for.
+    pub(crate) fn obey(&mut self, asked: Asked) {
+        let machine = self.mode == Mode::Machine;
+        let shutdown = match asked {
+            Asked::Reap => return,
+            Asked::Reload => return self.reload_by_signal(),
+            Asked::Sockets => return self.make_sockets(),
+            Asked::Noted(number) => {
+                return self.say(Level::Debug, format_args!("signal {number}: nothing to do"));
+            }
+            Asked::Interrupt => {
+                let how = if machine { Shutdown::Reboot } else { Shutdown::Exit(0) };
+                return self.interrupted(how);
+            }
+            Asked::Halt if machine => Shutdown::Halt,
+            Asked::Poweroff if machine => Shutdown::Poweroff,
+            Asked::Reboot if machine => Shutdown::Reboot,
+            Asked::Halt | Asked::Poweroff | Asked::Reboot => Shutdown::Exit(0),
+        };
+        self.shut_down(shutdown);
     }
 }
