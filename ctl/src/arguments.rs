@@ -3,9 +3,11 @@
 //! `typed.rs`.
 
 mod goal;
+mod power;
 mod value;
 
 pub(crate) use goal::{Goal, SetTarget, Unwant, Wait, Want};
+pub(crate) use power::{ExitWith, Power};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use groundstate_units::name::Name;
@@ -377,26 +379,4 @@ pub(crate) struct Upgrade {
     /// The new init; left out: the file of the present one
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) binary: Option<PathBuf>,
-}
-
-/// `poweroff`, `reboot`, `halt`.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct Power {
-    /// Do not ask
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-    /// Wait for no unit: kill what is left, then write and unmount; twice: not even that
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    pub(crate) force: u8,
-}
-
-/// `exit`.
-#[derive(Debug, Args)]
-pub(crate) struct ExitWith {
-    /// init's exit status
-    #[arg(default_value_t = 0)]
-    pub(crate) code: u8,
-    /// Do not ask.
-    #[command(flatten)]
-    pub(crate) power: Power,
 }
