@@ -192,11 +192,8 @@ impl Init {
         if self.stop_trigger(run, nothing_left) {
             return;
         }
-        match self.runs.get_mut(run) {
-            Some(running) => running.search = None,
-            // It was skipped: nothing of it was ever begun, and no exec-stop has anything to end.
-            None if !nothing_left => self.facts.push_back(Event::Gone(run)),
-            None => {}
+        if let Some(running) = self.runs.get_mut(run) {
+            running.search = None;
         }
         self.course(run, |procedure| procedure.stop(reason, nothing_left));
     }

@@ -200,6 +200,8 @@ pub enum Mutant {
     PullWaits,
     /// imported wishes: what is installed into a unit is not pulled in by it.
     PullForgotten,
+    /// §6 stopping: a skipped run is told to do its exec-stop.
+    SkippedIsStopped,
 }
 
 impl Machine {
@@ -330,6 +332,7 @@ pub const ALL: &[(Mutant, &str)] = &[
         Mutant::PullForgotten,
         "imported wishes: what is installed into a unit is not pulled in by it",
     ),
+    (Mutant::SkippedIsStopped, "§6 stopping: a skipped run is told to do its exec-stop"),
 ];
 
 /// For each invariant of the simulator, by its number, a mutant that it must kill by itself,
@@ -366,6 +369,7 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L28", Mutant::ReloadsAlone),
     ("L29", Mutant::ConnectionNeverEnds),
     ("L30", Mutant::NamesApart),
+    ("L31", Mutant::SkippedIsStopped),
 ];
 
 /// Something outside the machine, for [`Mutant::Moody`].

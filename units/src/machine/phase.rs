@@ -157,6 +157,10 @@ impl Phase {
         matches!(self, Phase::Stopping(_, _))
     }
 
+    pub(super) fn is_skipped(&self) -> bool {
+        matches!(self, Phase::Ready(_, Form::Exited { skipped: Some(_), .. }, _))
+    }
+
     pub(super) fn is_hopeless(&self) -> bool {
         matches!(self, Phase::Stopping(_, Stop { kill: Kill::Hopeless, .. }))
     }

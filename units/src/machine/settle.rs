@@ -116,10 +116,12 @@ impl Machine {
         let left_over = matches!(reason, StopReason::Leftovers);
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
         let exited = matches!(phase, Phase::Ready(_, _, _));
+        let skipped = phase.is_skipped() && !self.planted(Mutant::SkippedIsStopped);
         self.disarm(ix, &phase);
         let Some(run) = phase.into_ended(now) else { return };
         let definition = Arc::clone(&run.definition);
-        let nothing_left = exited && !run.alive && !definition.has_exec_stop;
+        // Nothing of a run that was skipped was ever begun: no exec-stop has anything to end.
+        let nothing_left = exited && !run.alive && (skipped || !definition.has_exec_stop);
         let name = definition.name.clone();
         out.push(Action::Stop { name, run: run.id, reason, nothing_left });
         let kill = Kill::At(definition.live.stop_timeout.map(|span| now.after(span)));

@@ -8,7 +8,7 @@
 
 use super::mutant::Mutant;
 use super::need::Occasion;
-use super::phase::{Form, Phase};
+use super::phase::Phase;
 use super::{Ix, Machine};
 use crate::generation::UnitId;
 use crate::graph::Edge;
@@ -114,8 +114,7 @@ impl Machine {
         let hopeless = cell.phase.is_hopeless();
         let must = up && cell.must;
         let ready = matches!(cell.phase, Phase::Ready(_, _, _));
-        let skipped =
-            matches!(cell.phase, Phase::Ready(_, Form::Exited { skipped: Some(_), .. }, _));
+        let skipped = cell.phase.is_skipped();
         let active = ready && !must;
         let own = cell.broken || cell.conflict.is_some() || matches!(cell.phase, Phase::Failed(_));
         let by_others = cell.needed && cell.bad > 0;

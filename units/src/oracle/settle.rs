@@ -205,7 +205,8 @@ impl Oracle {
         let now = self.now;
         let Some(run) = &mut self.stored[unit].run else { return };
         let (id, was_active) = (run.id, run.form.is_active());
-        let nothing_left = run.empty && !(told && run.unit.has_exec_stop && was_active);
+        let has_stop = run.unit.has_exec_stop && was_active && !run.skipped;
+        let nothing_left = run.empty && !(told && has_stop);
         (run.form, run.due) = (State::Stopping, NOTHING_DUE);
         run.due[Due::Stop as usize] = later(now, run.unit.live.stop_timeout);
         run.active_for = run.active_since.map(|since| now.since(since));
@@ -282,7 +283,7 @@ impl Oracle {
             (rest, it.n, it.verdict, it.tried, it.fired, it.run.is_some()).hash(into);
             let Some(run) = &it.run else { continue };
             (run.unit.run_hash, run.form, run.behind, run.targets, run.orphaned).hash(into);
-            (run.lost, run.asked, run.changed, run.ended, run.empty).hash(into);
+            (run.lost, run.asked, run.changed, run.ended, run.empty, run.skipped).hash(into);
             (run.killed, run.unkillable, run.failure, run.again, run.active_for).hash(into);
             (run.active_since.map(ago), run.due.map(ahead)).hash(into);
         }

@@ -32,6 +32,8 @@ pub struct Record {
     pub died: bool,
     /// First seen active.
     pub active: Option<Time>,
+    /// A condition was not met: nothing of it was begun.
+    pub skipped: bool,
     /// It asked for more time.
     pub extended: bool,
     /// Nothing of it is left.
@@ -110,6 +112,7 @@ impl Book {
             Event::Gone(_) | Event::Ended(..) | Event::StartFailed(..) | Event::Skipped(..) => {
                 run.died |= !matches!(event, Event::Gone(_));
                 run.over = Some(now);
+                run.skipped |= matches!(event, Event::Skipped(..));
                 if bad && first && !expected && !zero {
                     self.quiet_until.insert(run.unit, now.after(delay));
                 }
@@ -154,6 +157,7 @@ impl Book {
                 killed: None,
                 died: false,
                 active: None,
+                skipped: false,
                 extended: false,
                 over: None,
             },

@@ -45,6 +45,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L28 reload-with", run::l28_reload_with),
     ("L29 one run a connection", start::l29_one_run_a_connection),
     ("L30 one thing masked", start::l30_one_thing_masked),
+    ("L31 skipped has no stop", stop::l31_skipped_has_no_stop),
 ];
 
 /// The names of all, those over whole schedules ([`whole`]) too.

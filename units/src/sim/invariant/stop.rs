@@ -47,6 +47,17 @@ pub fn l04_stop_order(view: &View) -> Verdict {
     Ok(())
 }
 
+/// L31: a run that was skipped has nothing to stop: being told, it is gone.
+pub fn l31_skipped_has_no_stop(view: &View) -> Verdict {
+    for order in view.orders {
+        let Order::Stop(unit, id, _, false) = order else { continue };
+        if view.book.runs.get(id).is_some_and(|run| run.skipped) {
+            return Err(format!("{} was skipped, and is to stop", view.name(*unit)));
+        }
+    }
+    Ok(())
+}
+
 /// L6: nothing is starting or active while a provider it depends on is not active.
 pub fn l06_propagation(view: &View) -> Verdict {
     for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.kind == D::DependsOn) {
