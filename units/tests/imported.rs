@@ -374,3 +374,12 @@ fn what_looks_like_a_unit_file_and_is_none_is_told() {
     let want = ["d.service:1:1 warning ignored-file", "fifo.service:1:1 warning ignored-file"];
     assert_eq!(told, want);
 }
+
+#[test]
+fn several_commands_of_a_service_are_one_mistake() {
+    let several = "[Service]\nExecStart=/bin/a\nExecStart=/bin/b\nExecStart=/bin/c ; /bin/d\n";
+    let loaded = set(&[("web.service", several), ("multi-user.yaml", GOAL)]).load(None);
+    let errors = loaded.generation.diagnostics.iter().filter(|d| d.severity == Severity::Error);
+    let errors: Vec<_> = errors.map(|said| (said.at.line, said.message.as_str())).collect();
+    assert_eq!(errors, [(3, "more than one ExecStart=, which only a oneshot may have")]);
+}

@@ -27,6 +27,23 @@ fn a_change_of_goal_keeps_what_both_goals_need() {
 }
 
 #[test]
+fn a_goal_without_a_target_is_refused_and_nothing_changes() {
+    let init = Boot::new(two_targets()).start("left");
+    init.when_system("running");
+    init.tell("want", &json!({"target": "right"}));
+    let before = init.when_system("running");
+    for goal in [json!({"targets": []}), json!({"targets": [], "want": ["shared"]})] {
+        let refused = init.ask("set-target", &goal).unwrap_err();
+        assert_eq!(refused["kind"], "usage", "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains("no target is named"), "{refused}");
+    }
+    let after = init.status();
+    assert_eq!(after.0["goal"], json!(["left"]));
+    assert_eq!(after.0["overlay"], before.0["overlay"]);
+    init.finish();
+}
+
+#[test]
 fn a_plan_says_what_then_happens_and_does_nothing() {
     let init = Boot::new(two_targets()).start("left");
     init.when_system("running");

@@ -154,17 +154,17 @@ impl<'a> Conversion<'a> {
         true
     }
 
-    /// A list of one is written as the one it holds.
-    pub(super) fn unlist(&mut self, key: &str) {
+    /// A list of one is written as the one it holds. `refused`: that there are more has been told.
+    pub(super) fn unlist(&mut self, key: &str, refused: bool) {
         let Some(entry) = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key)
         else {
             return;
         };
         if let Value::List(list) = &mut entry.node.value
-            && let [_] = list.as_slice()
-            && let Some(only) = list.pop()
+            && (refused || list.len() == 1)
+            && !list.is_empty()
         {
-            entry.node = only;
+            entry.node = list.swap_remove(0);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::conversion::{Conversion, native_name};
 use super::span::{self, Span};
+use super::unit_text::UnitOption;
 use crate::capability;
 use crate::exec_line;
 use crate::key;
@@ -103,10 +104,14 @@ fn output(this: &mut Conversion<'_>) {
                 } else {
                     this.leave_out(option, log);
                 }
+                no_console(this, option, &text, "the log");
             }
             "inherit" if key == "stderr" => this.leave_out(option, "it goes where stdout goes"),
             "inherit" => this.leave_out(option, log),
-            "kmsg" | "kmsg+console" => drop(this.put(key, "kmsg", option)),
+            "kmsg" | "kmsg+console" => {
+                this.put(key, "kmsg", option);
+                no_console(this, option, &text, "the kernel's log");
+            }
             "null" | "tty" | "socket" => drop(this.put(key, &text, option)),
             path if ["file:", "append:", "truncate:"].iter().any(|word| path.starts_with(word)) => {
                 this.put(key, path, option);
@@ -122,6 +127,14 @@ fn output(this: &mut Conversion<'_>) {
         "tty" | "tty-force" | "socket" => drop(this.put("stdin", &text, option)),
         path if path.starts_with("file:") => drop(this.put("stdin", path, option)),
         _ => this.lose(option, "not supported yet"),
+    }
+}
+
+/// Output goes to one place: with `+console` it would go to a second one, too.
+fn no_console(this: &mut Conversion<'_>, option: &UnitOption, text: &str, place: &str) {
+    if text.ends_with("+console") {
+        let message = format!("{}={text}: it goes to {place}, not to the console", option.name);
+        this.warn(option, "dropped", &message, "");
     }
 }
 

@@ -69,7 +69,8 @@ fn commands(this: &mut Conversion<'_>, kind: &str, starts: usize) {
         }
     }
     let several = this.all(SECTION, "ExecStart");
-    if let (true, Some(second)) = (starts > 1 && kind != "oneshot", several.get(1)) {
+    let too_many = starts > 1 && kind != "oneshot";
+    if let (true, Some(second)) = (too_many, several.get(1)) {
         let message = "more than one ExecStart=, which only a oneshot may have";
         this.refuse(second, message, "put what comes first into ExecStartPre=");
     }
@@ -92,7 +93,7 @@ fn commands(this: &mut Conversion<'_>, kind: &str, starts: usize) {
         }
     }
     if kind != "oneshot" {
-        this.unlist("exec-start");
+        this.unlist("exec-start", too_many);
     }
     command::tell_bus(this);
 }

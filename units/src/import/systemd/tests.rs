@@ -83,6 +83,24 @@ fn a_oneshot_has_no_start_timeout_and_may_have_several_commands() {
 }
 
 #[test]
+fn output_that_no_longer_goes_to_the_console_is_told() {
+    for (text, key, value) in [
+        ("StandardError=journal+console\n", "stderr", None),
+        ("StandardOutput=null\nStandardError=syslog+console\n", "stderr", Some("log")),
+        ("StandardOutput=kmsg+console\n", "stdout", Some("kmsg")),
+    ] {
+        let web = service(text);
+        assert_eq!(values(&web, key), value.into_iter().collect::<Vec<_>>(), "{text}");
+        let told = said(&web, Severity::Warning);
+        assert!(
+            matches!(told.as_slice(), [one] if one.1.contains("not to the console")),
+            "{told:?}"
+        );
+    }
+    clean(&service("StandardOutput=journal\nStandardError=kmsg\n"));
+}
+
+#[test]
 fn zero_and_infinity_are_no_timeout() {
     for text in ["TimeoutStartSec=0\nTimeoutStopSec=infinity\n", "TimeoutSec=0\n"] {
         let web = service(text);
