@@ -14,6 +14,7 @@ pub mod logs;
 pub mod machines;
 pub mod metrics;
 pub mod page;
+pub mod renewed;
 pub mod request;
 pub mod route;
 pub mod seen;

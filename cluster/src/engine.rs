@@ -12,6 +12,7 @@ use crate::picture::Picture;
 use crate::registry::{self, Epoch};
 use crate::transaction::{Change, MOST_OPERATIONS, Reading, Transaction};
 use crate::unit_name::UnitName;
+use crate::unrest::Unrest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Engine {
     grace: Duration,
     /// Until when machines that do not answer keep their units.
     away: BTreeMap<MachineId, Duration>,
+    /// Machines that go again and again keep them longer.
+    unrest: Unrest,
     /// Operations in one write.
     room: usize,
 }
@@ -48,6 +51,7 @@ impl Engine {
             board: Board::default(),
             grace,
             away: BTreeMap::new(),
+            unrest: Unrest::default(),
             room: MOST_OPERATIONS,
         };
         engine.replace(picture, now);
@@ -100,9 +104,11 @@ impl Engine {
                 Subject::Unit(name) | Subject::Desired(name) | Subject::Place(name) => {
                     self.board.set_unit(&name, self.picture.board_unit(&name));
                 }
-                Subject::Machine(id) | Subject::Metadata(id, _) | Subject::Drain(id) => {
+                Subject::Machine(id) => {
+                    self.unrest.went(&id, now);
                     self.look_at(&id, now);
                 }
+                Subject::Metadata(id, _) | Subject::Drain(id) => self.look_at(&id, now),
                 // A unit made anew may ask for the same as before, and has lost its reason.
                 Subject::Why(name) if !self.picture.whys.contains_key(&name) => {
                     if !planted(Mutant::LostReasonUntold) {
@@ -164,6 +170,10 @@ impl Engine {
 
     fn replace(&mut self, picture: Picture, now: Duration) {
         let old = std::mem::replace(&mut self.picture, picture);
+        self.unrest.forget(now);
+        for id in old.machines.keys().filter(|id| !self.picture.machines.contains_key(*id)) {
+            self.unrest.went(id, now);
+        }
         let machines: BTreeSet<MachineId> =
             old.machines.keys().chain(self.picture.machines.keys()).cloned().collect();
         let placed = self.picture.places.values().map(|kept| kept.record.machine.clone());
@@ -191,14 +201,18 @@ impl Engine {
             None if !self.grace.is_zero() => Machine::default(),
             None => return,
         };
-        if self.grace.is_zero() || planted(Mutant::NoGrace) {
+        let restless = self.unrest.patience(id, now);
+        let restless = if planted(Mutant::NeverTired) { Duration::ZERO } else { restless };
+        let patience = self.grace.saturating_add(restless);
+        let waited_for = self.away.contains_key(id);
+        if patience.is_zero() && !waited_for || planted(Mutant::NoGrace) {
             if planted(Mutant::GoneKeeps) {
                 return;
             }
             self.board.set_machine(id, None);
             return;
         }
-        let until = now.saturating_add(self.grace);
+        let until = now.saturating_add(patience);
         self.away.entry(id.clone()).or_insert(until);
         let draining = self.picture.drains.contains_key(id);
         self.board.set_machine(id, Some(Machine { away: true, draining, ..machine }));

@@ -32,4 +32,5 @@ pub mod store;
 pub mod transaction;
 pub mod unit_file;
 pub mod unit_name;
+pub mod unrest;
 pub mod wire;

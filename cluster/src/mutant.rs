@@ -110,6 +110,8 @@ pub enum Mutant {
     ClaimedUnproven,
     /// A unit made anew that asks for the same gets no new reason.
     LostReasonUntold,
+    /// A machine that comes and goes loses its units each time.
+    NeverTired,
 }
 
 /// All of them, each with what it breaks.
@@ -167,6 +169,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::ReleasedOnce,
     Mutant::ClaimedUnproven,
     Mutant::LostReasonUntold,
+    Mutant::NeverTired,
 ];
 
 #[cfg(feature = "sim")]

@@ -10,8 +10,9 @@
 
 mod stand;
 
+use cluster::api::change_stream::STREAMS_OF_ONE;
 use cluster::api::crowd::MOST_OF_ONE;
-use cluster::api::listener::HEAD_TIME;
+use cluster::api::listener::{HEAD_TIME, Security};
 use cluster::api::server::{BODY_TIME, LARGEST_BODY};
 use stand::{Plan, Reply, Stand};
 use std::io::{ErrorKind, Read, Write};
@@ -166,6 +167,31 @@ fn a_crowd_of_one_user_has_an_end_and_is_gone_with_its_connections() {
         let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
         Reply::read(&mut stream).is_some_and(|reply| reply.status == 200)
     });
+}
+
+#[test]
+fn streams_of_one_user_leave_places_for_others() {
+    let security = Security { insecure_loopback_only: true, ..Security::default() };
+    let stand = Stand::new(Plan { security: Some(security), ..Plan::of(&["m1"]) });
+    let ask = b"GET /fleet/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let open = || {
+        let mut stream = stand.connect();
+        stream.write_all(ask).unwrap();
+        let reply = Reply::read(&mut stream).unwrap();
+        (stream, reply)
+    };
+    let held: Vec<(UnixStream, Reply)> = (0..STREAMS_OF_ONE).map(|_| open()).collect();
+    assert!(held.iter().all(|(_, reply)| reply.status == 200));
+    let (_, refused) = open();
+    assert_eq!(refused.fault(), (503, "too many streams of changes".to_string()));
+    assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+    assert_eq!(stand.get("/fleet/v1/units").status, 200, "all else is answered");
+    let mut other = std::net::TcpStream::connect(stand.tcp.unwrap()).unwrap();
+    other.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    other.write_all(ask).unwrap();
+    assert_eq!(Reply::read(&mut other).map(|reply| reply.status), Some(200), "another side");
+    drop(held);
+    stand.until("there is a place again", |_| open().1.status == 200);
 }
 
 #[test]

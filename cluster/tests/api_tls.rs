@@ -161,6 +161,32 @@ fn a_revoked_certificate_does_not_count_any_more() {
 }
 
 #[test]
+fn certificates_are_renewed_under_a_server_that_runs() {
+    let made = Authority::new();
+    made.client("ann", "ca");
+    made.client("bob", "other");
+    made.issue("next", "other", "rsa:2048", "serverAuth", "-days 30");
+    let stand = stand(made.security(None));
+    let lists = |name: &str, ca: &str| made.call(&stand, name, ca, &["list-machines"]);
+    assert!(lists("ann", "ca").status.success());
+    assert!(!lists("bob", "other").status.success());
+    let put = |from: &str, to: &str| {
+        std::fs::copy(made.path(from), made.path("fresh")).unwrap();
+        std::fs::rename(made.path("fresh"), made.path(to)).unwrap();
+    };
+    // Half of it: the key does not fit yet, and what was there is shown on.
+    put("next.crt", "server.crt");
+    assert!(lists("ann", "ca").status.success(), "{}", stderr(&lists("ann", "ca")));
+    put("next.key", "server.key");
+    assert!(lists("ann", "other").status.success(), "{}", stderr(&lists("ann", "other")));
+    assert!(!lists("ann", "ca").status.success(), "the old one is not shown any more");
+    // And whom it lets in.
+    put("other.crt", "ca.crt");
+    assert!(lists("bob", "other").status.success(), "{}", stderr(&lists("bob", "other")));
+    assert!(!lists("ann", "other").status.success());
+}
+
+#[test]
 fn a_name_may_do_what_its_role_says() {
     let made = Authority::new();
     for name in ["ann", "bob", "ci", "node", "nobody"] {

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "a test that can not go on has failed"
 )]
 
@@ -14,9 +15,10 @@ use cluster::mirror::Mirror;
 use cluster::store::{Batch, EtcdConfig, Fault, Store};
 use cluster::transaction::Transaction;
 use member::{Etcd, PATIENCE, ROOT, folder, run, when_there};
+use nix::sys::signal::Signal;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 async fn put(store: &Store, key: &str) -> i64 {
     let write = Transaction::default().put(format!("{ROOT}{key}"), b"x".to_vec());
@@ -68,6 +70,38 @@ fn a_watch_of_what_was_compacted_says_so_and_a_mirror_reads_anew() {
 }
 
 #[test]
+fn a_leader_that_was_deposed_and_has_not_heard_of_it_keeps_no_lease_alive() {
+    run(async {
+        let members = Etcd::three(8_000);
+        let end = Instant::now() + 2 * PATIENCE;
+        let leader = 'found: loop {
+            for (at, member) in members.iter().enumerate() {
+                if member.leads().await {
+                    break 'found at;
+                }
+            }
+            assert!(Instant::now() < end, "none of them leads");
+            tokio::task::yield_now().await;
+        };
+        let store = Store::etcd(members[leader].config()).unwrap();
+        when_there(&store).await;
+        let lease = store.grant(Duration::from_secs(120)).await.unwrap();
+        assert_eq!(store.keep_alive(lease.id).await, Ok(true));
+        let others = members.iter().enumerate().filter(|(at, _)| *at != leader);
+        let others: Vec<&Etcd> = others.map(|(_, member)| member).collect();
+        others.iter().for_each(|other| other.signal(Signal::SIGSTOP));
+        let alone = store.keep_alive(lease.id).await;
+        others.iter().for_each(|other| other.signal(Signal::SIGCONT));
+        assert!(matches!(alone, Err(Fault::Unavailable(_))), "{alone:?}");
+        let end = Instant::now() + 2 * PATIENCE;
+        while store.keep_alive(lease.id).await != Ok(true) {
+            assert!(Instant::now() < end, "it is not kept alive any more");
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
 fn a_user_needs_the_password() {
     run(async {
         let etcd = Etcd::start();
@@ -98,57 +132,99 @@ fn openssl(folder: &Path, words: &str) {
     assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Authorities, and what they gave out, below a folder.
+fn authorities(folder: &Path, issued: &[(&str, &str)]) {
+    for ca in ["ca", "other"] {
+        openssl(
+            folder,
+            &format!(
+                "req -x509 -newkey rsa:2048 -nodes -keyout {ca}.key -out {ca}.crt -days 30 \
+                 -subj /CN={ca} -addext keyUsage=critical,keyCertSign,cRLSign"
+            ),
+        );
+    }
+    for (name, ca) in issued {
+        let extensions = "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
+        std::fs::write(folder.join("ext"), extensions).unwrap();
+        openssl(
+            folder,
+            &format!(
+                "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
+            ),
+        );
+        openssl(
+            folder,
+            &format!(
+                "x509 -req -in {name}.csr -CA {ca}.crt -CAkey {ca}.key -CAcreateserial \
+                 -out {name}.crt -extfile ext -days 30"
+            ),
+        );
+    }
+}
+
+/// An etcd that shows a certificate and asks for one, and how a client of it is set up.
+fn secured(folder: &Path) -> (Etcd, EtcdConfig) {
+    let words = ["--cert-file", "server.crt", "--key-file", "server.key"];
+    let asks = ["--trusted-ca-file", "ca.crt", "--client-cert-auth"];
+    let etcd = Etcd::of(folder.to_path_buf(), "https", &[&words[..], &asks].concat());
+    let at = |name: &str| Some(folder.join(name));
+    let own = EtcdConfig {
+        ca_file: at("ca.crt"),
+        cert_file: at("client.crt"),
+        key_file: at("client.key"),
+        ..etcd.config()
+    };
+    (etcd, own)
+}
+
 #[test]
 fn tls_shows_a_certificate_and_asks_for_the_authority_s() {
     run(async {
         let folder = folder();
-        for ca in ["ca", "other"] {
-            openssl(
-                &folder,
-                &format!(
-                    "req -x509 -newkey rsa:2048 -nodes -keyout {ca}.key -out {ca}.crt -days 30 \
-                     -subj /CN={ca} -addext keyUsage=critical,keyCertSign,cRLSign"
-                ),
-            );
-        }
-        for name in ["server", "client"] {
-            let extensions = "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
-            std::fs::write(folder.join("ext"), extensions).unwrap();
-            openssl(
-                &folder,
-                &format!(
-                    "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
-                ),
-            );
-            openssl(
-                &folder,
-                &format!(
-                    "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
-                     -out {name}.crt -extfile ext -days 30"
-                ),
-            );
-        }
-        let at = |name: &str| Some(folder.join(name));
-        let words = ["--cert-file", "server.crt", "--key-file", "server.key"];
-        let asks = ["--trusted-ca-file", "ca.crt", "--client-cert-auth"];
-        let etcd = Etcd::of(folder.clone(), "https", &[&words[..], &asks].concat());
-        let own = EtcdConfig {
-            ca_file: at("ca.crt"),
-            cert_file: at("client.crt"),
-            key_file: at("client.key"),
-            ..etcd.config()
-        };
+        authorities(&folder, &[("server", "ca"), ("client", "ca")]);
+        let (etcd, own) = secured(&folder);
         let store = Store::etcd(own.clone()).unwrap();
         when_there(&store).await;
         put(&store, "a").await;
         let nameless = EtcdConfig { cert_file: None, key_file: None, ..own.clone() };
-        let mistrusting = EtcdConfig { ca_file: at("other.crt"), ..own.clone() };
+        let mistrusting = EtcdConfig { ca_file: Some(folder.join("other.crt")), ..own.clone() };
         for config in [nameless, mistrusting] {
             let refused = Store::etcd(config).unwrap().read(ROOT).await;
             assert!(matches!(refused, Err(Fault::Unavailable(_))), "{refused:?}");
         }
-        let lost = Store::etcd(EtcdConfig { ca_file: at("nowhere.crt"), ..own });
+        let lost = Store::etcd(EtcdConfig { ca_file: Some(folder.join("nowhere.crt")), ..own });
         let told = lost.err().map(|fault| fault.to_string()).unwrap_or_default();
         assert!(told.contains("nowhere.crt"), "{told}");
+        drop(etcd);
+    });
+}
+
+#[test]
+fn certificates_are_renewed_under_a_client_that_runs() {
+    run(async {
+        let folder = folder();
+        let issued =
+            [("server", "ca"), ("client", "ca"), ("server2", "other"), ("client2", "other")];
+        authorities(&folder, &issued);
+        let (mut etcd, own) = secured(&folder);
+        let store = Store::etcd(own).unwrap();
+        when_there(&store).await;
+        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
+        assert!(mirror.reached(put(&store, "a").await, PATIENCE).await);
+        // Another authority, whose certificates both sides get: none of the old ones count.
+        etcd.kill();
+        for (from, to) in [("server2", "server"), ("client2", "client")] {
+            for kind in ["crt", "key"] {
+                std::fs::copy(
+                    folder.join(format!("{from}.{kind}")),
+                    folder.join(format!("{to}.{kind}")),
+                )
+                .unwrap();
+            }
+        }
+        std::fs::copy(folder.join("other.crt"), folder.join("ca.crt")).unwrap();
+        etcd.again();
+        when_there(&store).await;
+        assert!(mirror.reached(put(&store, "b").await, PATIENCE).await, "the watch is back too");
     });
 }

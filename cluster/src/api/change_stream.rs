@@ -2,6 +2,7 @@
 //! data a list of [`wire::Event`]; a `resync` says that something may have been missed.
 
 use super::caller::Caller;
+use super::crowd::{Crowd, Seat, Side};
 use crate::key::{Keys, Subject};
 use crate::mirror::Mirror;
 use crate::transaction::Change;
@@ -10,7 +11,7 @@ use axum::response::sse::{self, KeepAlive, Sse};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt};
@@ -18,17 +19,51 @@ use tokio_stream::{Stream, StreamExt};
 /// A sign of life, when nothing changes.
 const PULSE: Duration = Duration::from_secs(15);
 
-/// The changes from now on. The permit goes with the stream.
+/// Streams at once, of all callers and of one address or user.
+const STREAMS: usize = 256;
+/// See [`STREAMS`].
+pub const STREAMS_OF_ONE: usize = 32;
+
+/// For streams.
+pub struct Places {
+    all: Arc<Semaphore>,
+    crowd: Crowd,
+}
+
+/// One of them; it is free again when this is dropped.
+pub struct Place {
+    _one: OwnedSemaphorePermit,
+    _seat: Option<Seat>,
+}
+
+impl Default for Places {
+    fn default() -> Places {
+        Places { all: Arc::new(Semaphore::new(STREAMS)), crowd: Crowd::with(STREAMS_OF_ONE) }
+    }
+}
+
+impl Places {
+    /// `None`: that side has its share, or all are taken. Who comes by no listener is on no side.
+    pub fn enter(&self, side: Option<Side>) -> Option<Place> {
+        let seat = match side {
+            Some(side) => Some(self.crowd.enter(side)?),
+            None => None,
+        };
+        Some(Place { _one: self.all.clone().try_acquire_owned().ok()?, _seat: seat })
+    }
+}
+
+/// The changes from now on. The place goes with the stream.
 pub fn stream(
     mirror: &Mirror,
     caller: Caller,
-    permit: OwnedSemaphorePermit,
+    place: Place,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
     let keys = mirror.keys().clone();
     let batches = BroadcastStream::new(mirror.news());
     let first = tokio_stream::once(Ok(Arc::new(Vec::new())));
     let events = first.chain(batches).filter_map(move |batch| {
-        let _held = &permit;
+        let _held = &place;
         let told = batch_of(&keys, &caller, batch);
         let data = serde_json::to_string(&told).unwrap_or_default();
         (!told.is_empty()).then(|| Ok(sse::Event::default().data(data)))

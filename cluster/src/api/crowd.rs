@@ -1,5 +1,5 @@
-//! How many connections one side may hold at once, so that nobody fills all places alone.
-//! How many there are in all is [`super::listener`]'s.
+//! How many connections, or streams, one side may hold at once, so that nobody fills all places
+//! alone. How many there are in all is [`super::listener`]'s and [`super::change_stream`]'s.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,8 +18,9 @@ pub enum Side {
 }
 
 /// Who is there; clones count together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Crowd {
+    most: usize,
     by: Arc<Mutex<BTreeMap<Side, usize>>>,
 }
 
@@ -31,11 +32,16 @@ pub struct Seat {
 }
 
 impl Crowd {
+    /// In which one side has so many places at most.
+    pub fn with(most: usize) -> Crowd {
+        Crowd { most, by: Arc::default() }
+    }
+
     /// `None`: that side has enough of them.
     pub fn enter(&self, side: Side) -> Option<Seat> {
         let mut by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
         let count = by.entry(side).or_default();
-        if *count >= MOST_OF_ONE {
+        if *count >= self.most {
             return None;
         }
         *count += 1;
@@ -61,7 +67,7 @@ mod tests {
 
     #[test]
     fn one_side_can_not_take_the_places_of_another() {
-        let crowd = Crowd::default();
+        let crowd = Crowd::with(MOST_OF_ONE);
         let (near, far) = (Side::User(1), Side::Address([10, 0, 0, 1].into()));
         let mut seats: Vec<_> = std::iter::from_fn(|| crowd.enter(near)).collect();
         assert_eq!(seats.len(), MOST_OF_ONE);

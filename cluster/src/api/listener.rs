@@ -4,10 +4,11 @@
 //! [`super::server`]'s.
 
 use super::caller::{Caller, Roles};
-use super::crowd::{Crowd, Side};
+use super::crowd::{Crowd, MOST_OF_ONE, Side};
+use super::renewed::Renewed;
 use super::server::{ApiState, router};
 use super::stalling::Stalling;
-use super::tls::{self, ServerFiles};
+use super::tls::{self, Identity, ServerFiles};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -76,7 +77,7 @@ enum Gate {
     /// Everyone here.
     Loopback,
     /// Who has a certificate.
-    Tls { acceptor: TlsAcceptor, roles: Arc<Roles>, names: Arc<Vec<String>> },
+    Tls { identity: Arc<Renewed<Identity>>, roles: Arc<Roles> },
 }
 
 /// `listen`: a list with commas.
@@ -113,9 +114,8 @@ impl Security {
     fn gate(&self, address: SocketAddr) -> Result<Gate, String> {
         match &self.tls {
             Some(files) => Ok(Gate::Tls {
-                acceptor: TlsAcceptor::from(tls::server(files)?),
+                identity: Arc::new(Identity::follow(files)?),
                 roles: self.roles.clone(),
-                names: Arc::new(tls::host_names(&files.cert)?),
             }),
             None if self.insecure_loopback_only && address.ip().is_loopback() => Ok(Gate::Loopback),
             None => Err(format!(
@@ -182,7 +182,7 @@ impl Listener {
     /// Answers until `stop` is true (or its sender is gone), then lets go in good order.
     pub async fn serve(self, state: ApiState, stop: watch::Receiver<bool>) {
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        let crowd = Crowd::default();
+        let crowd = Crowd::with(MOST_OF_ONE);
         let mut stopped = stop.clone();
         loop {
             let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -195,15 +195,17 @@ impl Listener {
                 continue;
             };
             // One side too many: it is let go without a word.
-            let Some(seat) = connection.side().and_then(|side| crowd.enter(side)) else { continue };
+            let Some(side) = connection.side() else { continue };
+            let Some(seat) = crowd.enter(side) else { continue };
             let (state, gate, stop) = (state.clone(), self.gate.clone(), stop.clone());
             tokio::spawn(async move {
                 let _held = (place, seat);
                 match connection {
                     Connection::Unix(stream) => {
-                        talk(stream, state, Caller::local(), None, stop).await
+                        let from = Origin { caller: Caller::local(), side };
+                        talk(stream, state, from, None, stop).await
                     }
-                    Connection::Tcp(stream) => meet(stream, state, gate, stop).await,
+                    Connection::Tcp(stream) => meet(stream, side, state, gate, stop).await,
                 }
             });
         }
@@ -232,25 +234,35 @@ impl Connection {
     }
 }
 
+/// Who calls, and from where.
+struct Origin {
+    caller: Caller,
+    side: Side,
+}
+
 /// Who comes over TCP is asked for a certificate first.
 async fn meet(
     stream: tokio::net::TcpStream,
+    side: Side,
     state: ApiState,
     gate: Gate,
     stop: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
     match gate {
-        Gate::Tls { acceptor, roles, names } => {
+        Gate::Tls { identity, roles } => {
+            let Identity { config, names } = identity.get();
+            let acceptor = TlsAcceptor::from(config);
             let agreed = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await;
             let Ok(Ok(stream)) = agreed else { return };
             let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
             let name = shown.and_then(tls::common_name);
             let caller = name.map(|name| roles.of(&name)).unwrap_or_default();
-            talk(stream, state, caller, Some(names), stop).await;
+            talk(stream, state, Origin { caller, side }, Some(names), stop).await;
         }
         Gate::File | Gate::Loopback => {
-            talk(stream, state, Caller::local(), Some(Arc::default()), stop).await;
+            let from = Origin { caller: Caller::local(), side };
+            talk(stream, state, from, Some(Arc::default()), stop).await;
         }
     }
 }
@@ -259,7 +271,7 @@ async fn meet(
 async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     state: ApiState,
-    caller: Caller,
+    from: Origin,
     names: Option<Arc<Vec<String>>>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -277,7 +289,9 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             }
         },
     );
-    let service = router(state).layer(axum::Extension(caller)).layer(guard);
+    let Origin { caller, side } = from;
+    let service = router(state).layer(axum::Extension(caller));
+    let service = service.layer(axum::Extension(side)).layer(guard);
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(LARGEST_HEAD);
     let io = TokioIo::new(Stalling::new(stream));

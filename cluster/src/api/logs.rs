@@ -4,6 +4,7 @@
 //! there by ssh.
 
 use super::answer::Answer;
+use super::renewed::Renewed;
 use super::request::{Request, escape};
 use super::server::into_response;
 use crate::machine::MachineId;
@@ -42,7 +43,7 @@ pub struct Logs {
     /// The logger's socket.
     pub socket: PathBuf,
     /// What this machine shows to others; `None`: they can not be asked.
-    pub tls: Option<Arc<rustls::ClientConfig>>,
+    pub tls: Option<Arc<Renewed<Arc<rustls::ClientConfig>>>>,
 }
 
 /// `/logs/NAME?lines=N&follow=true&machineID=ID`
@@ -77,7 +78,7 @@ async fn read(
     let listen = listen.ok_or_else(|| {
         refused(format!("machine {machine} publishes no address to read logs from"))
     })?;
-    let tls = logs.tls.clone().ok_or_else(|| {
+    let tls = logs.tls.as_ref().map(|tls| tls.get()).ok_or_else(|| {
         refused(format!("{} has no certificate to show to machine {machine}", logs.machine))
     })?;
     let asked = timeout(PATIENCE, forward(&listen, tls, request, &name)).await;

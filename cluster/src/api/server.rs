@@ -4,7 +4,8 @@
 
 use super::answer::{Answer, Outcome};
 use super::caller::Caller;
-use super::change_stream;
+use super::change_stream::{self, Places};
+use super::crowd::Side;
 use super::metrics::Counters;
 use super::page::{self, Start};
 use super::request::Request;
@@ -24,7 +25,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Bytes a body may have: the largest unit, escaped.
@@ -42,9 +43,6 @@ const TRIES: u32 = 8;
 /// Snapshots that are kept for lists in pages, and for how long.
 const PINS: usize = 16;
 const PINNED: Duration = Duration::from_secs(60);
-/// Streams of changes at once.
-const STREAMS: usize = 64;
-
 /// What the API is told when it begins.
 #[derive(Clone)]
 pub struct Settings {
@@ -85,7 +83,7 @@ struct Inner {
     pins: Mutex<VecDeque<(Duration, Arc<Picture>)>>,
     seen: Seen,
     counters: Counters,
-    streams: Arc<Semaphore>,
+    streams: Places,
 }
 
 impl ApiState {
@@ -97,7 +95,7 @@ impl ApiState {
             pins: Mutex::default(),
             seen: Seen::default(),
             counters: Counters::default(),
-            streams: Arc::new(Semaphore::new(STREAMS)),
+            streams: Places::default(),
         };
         ApiState { inner: Arc::new(inner) }
     }
@@ -261,6 +259,7 @@ pub fn router(state: ApiState) -> axum::Router {
 async fn handle(
     State(state): State<ApiState>,
     caller: Option<axum::Extension<Caller>>,
+    side: Option<axum::Extension<Side>>,
     incoming: http::Request<Body>,
 ) -> Response<Body> {
     let caller = caller.map(|axum::Extension(caller)| caller).unwrap_or_default();
@@ -279,7 +278,8 @@ async fn handle(
         Err(answer) => into_response(answer),
         Ok(body) => {
             request.body = body;
-            match special(&state, &request, &resource).await {
+            let side = side.map(|axum::Extension(side)| side);
+            match special(&state, &request, &resource, side).await {
                 Some(response) => response,
                 None => into_response(state.answer(&request).await),
             }
@@ -313,6 +313,7 @@ async fn special(
     state: &ApiState,
     request: &Request,
     resource: &Resource,
+    side: Option<Side>,
 ) -> Option<Response<Body>> {
     let known = matches!(
         resource,
@@ -334,16 +335,7 @@ async fn special(
     }
     Some(match resource {
         Resource::Events if !state.is_healthy() => into_response(Answer::no_registry()),
-        Resource::Events => match state.inner.streams.clone().try_acquire_owned() {
-            Ok(permit) => {
-                change_stream::stream(&state.inner.mirror, request.caller.clone(), permit)
-                    .into_response()
-            }
-            Err(_) => into_response(Answer {
-                retry_after: Some(5),
-                ..Answer::refusal(503, "too many streams of changes")
-            }),
-        },
+        Resource::Events => events(state, request, side),
         Resource::Logs(name) => {
             super::logs::answer(&state.inner.settings.logs, &state.inner.mirror, request, name)
                 .await
@@ -373,6 +365,15 @@ async fn special(
         | Resource::Drain(_)
         | Resource::Unknown => return None,
     })
+}
+
+/// A stream of changes, where there is a place for one more.
+fn events(state: &ApiState, request: &Request, side: Option<Side>) -> Response<Body> {
+    let Some(place) = state.inner.streams.enter(side) else {
+        let answer = Answer::refusal(503, "too many streams of changes");
+        return into_response(Answer { retry_after: Some(5), ..answer });
+    };
+    change_stream::stream(&state.inner.mirror, request.caller.clone(), place).into_response()
 }
 
 /// As HTTP.

@@ -2,6 +2,7 @@
 //! who calls it checks the server's. Only TLS 1.2 and 1.3, only ring's algorithms (no
 //! RSA below 2048 bits). What a name may do is [`super::caller`]'s.
 
+use super::renewed::Renewed;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -102,6 +103,31 @@ pub fn client(files: &ClientFiles) -> Result<Arc<ClientConfig>, String> {
         None => builder.with_no_client_auth(),
     };
     Ok(Arc::new(config))
+}
+
+/// What a listener shows, and the names it goes by.
+#[derive(Clone)]
+pub struct Identity {
+    /// As [`server`] makes it.
+    pub config: Arc<ServerConfig>,
+    /// As [`host_names`] finds them.
+    pub names: Arc<Vec<String>>,
+}
+
+impl Identity {
+    /// That of these files, as they are whenever it is asked for.
+    ///
+    /// # Errors
+    /// As [`server`].
+    pub fn follow(files: &ServerFiles) -> Result<Renewed<Identity>, String> {
+        let all = [&files.cert, &files.key, &files.client_ca].into_iter();
+        let all = all.chain(&files.client_crl).cloned().collect();
+        let files = files.clone();
+        Renewed::of(all, move || {
+            let names = Arc::new(host_names(&files.cert)?);
+            Ok(Identity { config: server(&files)?, names })
+        })
+    }
 }
 
 /// The common name in a certificate; `None`: there is none, or several.

@@ -9,6 +9,7 @@ use super::init_socket::InitSocket;
 use super::presence::Presence;
 use super::voice;
 use crate::api::listener::{self, Listener, Security};
+use crate::api::renewed::Renewed;
 use crate::api::server::{ApiState, Settings};
 use crate::api::{caller::Roles, logs::Logs, tls};
 use crate::clock::Clock;
@@ -159,11 +160,14 @@ fn could_begin(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
+/// What we show as a client of other machines.
+type Shown = Option<Arc<Renewed<Arc<rustls::ClientConfig>>>>;
+
 /// What TCP needs, and what we show as a client of other machines.
 ///
 /// # Errors
 /// A file that can not be read, or says what means nothing.
-fn security(config: &Config) -> Result<(Security, Option<Arc<rustls::ClientConfig>>), String> {
+fn security(config: &Config) -> Result<(Security, Shown), String> {
     let server = match (&config.tls_cert_file, &config.tls_key_file, &config.tls_client_ca_file) {
         (Some(cert), Some(key), Some(client_ca)) => Some(tls::ServerFiles {
             cert: cert.clone(),
@@ -185,8 +189,9 @@ fn security(config: &Config) -> Result<(Security, Option<Arc<rustls::ClientConfi
     let client = match &server {
         Some(files) => {
             let own = Some((files.cert.clone(), files.key.clone()));
+            let all = vec![files.cert.clone(), files.key.clone(), files.client_ca.clone()];
             let files = tls::ClientFiles { ca: Some(files.client_ca.clone()), own };
-            Some(tls::client(&files)?)
+            Some(Arc::new(Renewed::of(all, move || tls::client(&files))?))
         }
         None => None,
     };

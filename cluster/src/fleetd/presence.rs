@@ -68,6 +68,7 @@ impl Sentry {
 
     async fn enter(&mut self) -> Result<i64, String> {
         let store = self.mirror.store().clone();
+        self.could_enter()?;
         let proof = self.mirror.clock().now();
         let lease = store.grant(self.ttl).await.map_err(|fault| fault.to_string())?;
         match self.write(lease.id).await {
@@ -80,16 +81,28 @@ impl Sentry {
             Err(fault) => {
                 let _ = store.revoke(lease.id).await;
                 Err(match fault {
-                    WriteFault::Refused(twin) => {
-                        let why = self.about(&twin);
-                        self.turned_away.send_replace(Some(why.clone()));
-                        why
-                    }
+                    WriteFault::Refused(twin) => self.turn_away(&twin),
                     WriteFault::Store(fault) => fault.to_string(),
                     WriteFault::Contended => "others write the same key".to_string(),
                 })
             }
         }
+    }
+
+    /// Who has to wait for the end of another's key asks for no lease meanwhile: after a power cut
+    /// all machines wait for their own.
+    fn could_enter(&self) -> Result<(), String> {
+        let record = self.record.borrow().clone();
+        match registry::register(&self.mirror.picture(), &self.identity.id, &record, 0) {
+            Ok(_) => Ok(()),
+            Err(twin) => Err(self.turn_away(&twin)),
+        }
+    }
+
+    fn turn_away(&self, twin: &Twin) -> String {
+        let why = self.about(twin);
+        self.turned_away.send_replace(Some(why.clone()));
+        why
     }
 
     fn about(&self, twin: &Twin) -> String {

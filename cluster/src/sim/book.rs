@@ -30,6 +30,10 @@ pub struct Book {
     pub globals: Duration,
     /// Since when a machine is not there.
     pub gone: BTreeMap<MachineId, Duration>,
+    /// When it went, each time.
+    pub went: BTreeMap<MachineId, Vec<Duration>>,
+    /// Since when the same engine leads.
+    pub led_since: Duration,
     /// The last revision at which a unit was not to run on a machine.
     pub unwanted: BTreeMap<(usize, UnitName), i64>,
     /// The revision at which it was put there.
@@ -58,6 +62,19 @@ impl Book {
         let shapes = self.history.get(name).map_or(&[][..], Vec::as_slice);
         let before = shapes.partition_point(|(since, _)| *since <= revision);
         before.checked_sub(1).and_then(|at| shapes.get(at)).and_then(|(_, shape)| shape.clone())
+    }
+
+    /// How long a machine that went just now keeps its units for having gone so often since then:
+    /// half a minute for each, worn off by time, four minutes at most; two of them are free, and a
+    /// third of the rest is waited for.
+    pub fn unrest(&self, id: &MachineId, since: Duration) -> Duration {
+        let minute = Duration::from_secs(60);
+        let (mut height, mut last) = (Duration::ZERO, Duration::ZERO);
+        for at in self.went.get(id).into_iter().flatten().filter(|at| **at > since) {
+            let left = height.saturating_sub(at.saturating_sub(last));
+            (height, last) = ((left + minute / 2).min(minute * 4), *at);
+        }
+        height.saturating_sub(minute * 2) / 3
     }
 
     /// The first revision from `from` to `to` at which the unit was so.
@@ -148,6 +165,10 @@ impl World {
         let concerned = match subject {
             Subject::State(..) | Subject::Cluster => return,
             Subject::Leader => {
+                let lease = |picture: &Picture| picture.leader.as_ref().map(|kept| kept.lease);
+                if lease(before) != lease(&self.truth) {
+                    self.book.led_since = now;
+                }
                 if self.truth.leader.is_some() {
                     self.coverage.count("leader changed");
                 }
@@ -172,7 +193,10 @@ impl World {
             Subject::Machine(id) => {
                 match self.truth.machines.contains_key(id) {
                     true => self.book.gone.remove(id),
-                    false => self.book.gone.insert(id.clone(), now),
+                    false => {
+                        self.book.went.entry(id.clone()).or_default().push(now);
+                        self.book.gone.insert(id.clone(), now)
+                    }
                 };
                 vec![id.clone()]
             }

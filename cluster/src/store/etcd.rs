@@ -4,18 +4,20 @@
 //! the next. (Spread over all, one call of three would be lost to a member that is cut off.)
 
 mod tls;
+mod watch;
 
-use super::{Batch, Fault, Lease};
-use crate::transaction::{Change, Condition, Entry, Operation, Reading, Transaction};
+pub(super) use watch::EtcdWatch;
+
+use super::{Fault, Lease};
+use crate::transaction::{Condition, Entry, Operation, Reading, Transaction};
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, EventType, GetOptions,
-    KeyValue, PutOptions, Txn, TxnOp, WatchOptions, WatchStream,
+    Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, KeyValue,
+    PutOptions, Txn, TxnOp, WatchOptions,
 };
-use std::collections::VecDeque;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -58,6 +60,8 @@ pub(super) struct Etcd {
     client: Arc<Mutex<Option<Client>>>,
     /// How often a member was left for the next.
     turn: Arc<AtomicUsize>,
+    /// What was read first: we may read it.
+    root: Arc<OnceLock<String>>,
 }
 
 impl Etcd {
@@ -73,15 +77,24 @@ impl Etcd {
         if let Some((name, password)) = &config.user {
             options = options.with_user(name, password);
         }
-        if let Some(tls) = tls::tls(&config)? {
-            options = options.with_tls(tls);
-        }
+        // Told now rather than when etcd is asked.
+        tls::tls(&config)?;
         let client = Arc::new(Mutex::new(None));
-        Ok(Etcd { config: Arc::new(config), options, client, turn: Arc::default() })
+        let (turn, root) = (Arc::default(), Arc::default());
+        Ok(Etcd { config: Arc::new(config), options, client, turn, root })
     }
 
     pub(super) fn turn(&self) -> usize {
         self.turn.load(Ordering::Relaxed)
+    }
+
+    /// The files of TLS are read for each connection: certificates are renewed while we run.
+    fn options(&self) -> Result<ConnectOptions, Fault> {
+        let options = self.options.clone();
+        Ok(match tls::tls(&self.config)? {
+            Some(tls) => options.with_tls(tls),
+            None => options,
+        })
     }
 
     fn member(&self, turn: usize) -> &str {
@@ -95,7 +108,7 @@ impl Etcd {
         if let Some(client) = &*client {
             return Ok(Link { client: client.clone(), turn });
         }
-        let connecting = Client::connect([self.member(turn)], Some(self.options.clone()));
+        let connecting = Client::connect([self.member(turn)], Some(self.options()?));
         let connected = match timeout(self.config.request_timeout, connecting).await {
             Ok(Ok(connected)) => connected,
             failed => {
@@ -144,6 +157,7 @@ impl Etcd {
 
     pub(super) async fn read(&self, prefix: &str) -> Result<Reading, Fault> {
         let Link { client, turn } = self.client().await?;
+        self.root.get_or_init(|| prefix.to_string());
         let mut kv = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
         let mut reading = Reading::default();
         let (mut from, end) = (prefix.as_bytes().to_vec(), after_all(prefix));
@@ -198,10 +212,24 @@ impl Etcd {
         Ok(Lease { id: answer.id(), ttl })
     }
 
+    /// The term of etcd's leader, which most of the members have just confirmed.
+    async fn term(&self, turn: usize, client: &Client) -> Result<u64, Fault> {
+        let key = self.root.get().map_or("/", String::as_str);
+        let (mut kv, options) = (client.kv_client(), GetOptions::new().with_keys_only());
+        let answer = self.ask(turn, kv.get(key, Some(options))).await?.map_err(|e| refused(&e))?;
+        Ok(answer.header().map_or(0, |header| header.raft_term()))
+    }
+
+    /// A leader that was deposed and has not heard of it says of each lease that it lives on. So
+    /// its word counts only between two readings of one and the same term.
     pub(super) async fn keep_alive(&self, lease: i64) -> Result<bool, Fault> {
         let Link { client, turn } = self.client().await?;
         let mut leases = client.lease_client();
+        let before = self.term(turn, &client).await?;
         match self.ask(turn, leases.keep_alive(lease)).await? {
+            Ok(_) if self.term(turn, &client).await? != before => {
+                Err(Fault::Unavailable("etcd has another leader than a moment ago".to_string()))
+            }
             Ok(_) => Ok(true),
             Err(Error::LeaseKeepAliveError(_)) => Ok(false),
             Err(error) => match why(&error) {
@@ -232,14 +260,15 @@ impl Etcd {
             .with_progress_notify();
         let stream =
             self.ask(turn, watches.watch(prefix, Some(options))).await?.map_err(|e| refused(&e))?;
-        Ok(EtcdWatch { stream, ready: VecDeque::new() })
+        Ok(EtcdWatch::of(stream))
     }
 
     pub(super) async fn leaderless(&self) -> (usize, usize) {
         let members = self.config.endpoints.len();
         let mut leaderless = 0;
         for endpoint in &self.config.endpoints {
-            let options = self.options.clone().with_require_leader(false);
+            let Ok(options) = self.options() else { continue };
+            let options = options.with_require_leader(false);
             let asked = async {
                 let mut client = Client::connect([endpoint], Some(options)).await?;
                 client.status().await
@@ -259,60 +288,6 @@ impl Etcd {
         let mut client = client.maintenance_client();
         let status = self.ask(turn, client.status()).await?.map_err(|e| refused(&e))?;
         Ok(status.version().to_string())
-    }
-}
-
-pub(super) struct EtcdWatch {
-    stream: WatchStream,
-    ready: VecDeque<Batch>,
-}
-
-impl EtcdWatch {
-    pub(super) async fn next(&mut self) -> Result<Batch, Fault> {
-        loop {
-            if let Some(batch) = self.ready.pop_front() {
-                return Ok(batch);
-            }
-            let lost = || Fault::Unavailable("etcd ended the watch".to_string());
-            let message = self.stream.message().await.map_err(|e| refused(&e))?;
-            let message = message.ok_or_else(lost)?;
-            if message.compact_revision() > 0 {
-                return Ok(Batch::Compacted);
-            }
-            if message.canceled() {
-                let why = message.cancel_reason();
-                return Err(Fault::Unavailable(format!("etcd ended the watch: {why}")));
-            }
-            let changes: Vec<Change> = message.events().iter().filter_map(change).collect();
-            let newest = changes.iter().map(revision_of).max();
-            let told = message.header().map_or(0, |header| header.revision());
-            match newest {
-                Some(revision) => self.ready.push_back(Batch::Changes { revision, changes }),
-                // Nothing for us has happened up to there.
-                None if !message.created() => {
-                    self.ready.push_back(Batch::Changes { revision: told, changes });
-                }
-                None => {}
-            }
-        }
-    }
-}
-
-fn revision_of(change: &Change) -> i64 {
-    match change {
-        Change::Put(entry) => entry.modified,
-        Change::Delete { revision, .. } => *revision,
-    }
-}
-
-fn change(event: &etcd_client::Event) -> Option<Change> {
-    let kv = event.kv()?;
-    match event.event_type() {
-        EventType::Put => entry(kv).map(Change::Put),
-        EventType::Delete => {
-            let key = kv.key_str().ok()?.to_string();
-            Some(Change::Delete { key, revision: kv.mod_revision() })
-        }
     }
 }
 

@@ -66,6 +66,43 @@ impl Etcd {
         Etcd { child: spawn(&folder, &words), folder, url, words }
     }
 
+    /// Three members of one etcd, whose leader believes in itself for so many milliseconds.
+    pub(crate) fn three(election: u32) -> [Etcd; 3] {
+        let urls = || [(); 3].map(|()| format!("http://127.0.0.1:{}", free_port()));
+        let (clients, peers) = (urls(), urls());
+        let named = |at: usize| format!("n{at}={}", peers[at]);
+        let all = [0, 1, 2].map(named).join(",");
+        [0, 1, 2].map(|at| {
+            let (folder, url) = (folder(), clients[at].clone());
+            let words = [
+                ["--name", &format!("n{at}")],
+                ["--data-dir", "data"],
+                ["--listen-client-urls", &url],
+                ["--advertise-client-urls", &url],
+                ["--listen-peer-urls", &peers[at]],
+                ["--initial-advertise-peer-urls", &peers[at]],
+                ["--initial-cluster", &all],
+                ["--election-timeout", &election.to_string()],
+            ];
+            let words: Vec<String> = words.as_flattened().iter().map(ToString::to_string).collect();
+            Etcd { child: spawn(&folder, &words), folder, url, words }
+        })
+    }
+
+    /// It leads, by its own word.
+    pub(crate) async fn leads(&self) -> bool {
+        let Ok(mut client) = etcd_client::Client::connect([&self.url], None).await else {
+            return false;
+        };
+        let status = client.status().await;
+        status.is_ok_and(|now| Some(now.leader()) == now.header().map(|one| one.member_id()))
+    }
+
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
     pub(crate) fn config(&self) -> EtcdConfig {
         EtcdConfig {
             endpoints: vec![self.url.clone()],

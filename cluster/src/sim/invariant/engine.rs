@@ -23,6 +23,8 @@ const ENGINES_ALIKE: u64 = 5;
 const PROMPT: Duration = Duration::from_secs(6);
 /// A write is decided and lands within that time, or not at all.
 const MOMENT: Duration = Duration::from_millis(1_500);
+/// What a going that an engine did not hear of is worth.
+const ONE_GOING: Duration = Duration::from_secs(10);
 /// The lease of one that leads, in intervals; twice, for its successor begins with a reading.
 const TERM: u32 = 10;
 
@@ -181,7 +183,8 @@ fn is_decided(world: &World) -> bool {
     let Some(leader) = world.leader() else { return false };
     let term = world.plan.interval * TERM + PROMPT;
     let gone = world.book.gone.values().max().copied().unwrap_or_default();
-    let grace = world.plan.grace * 102 / 100 + PROMPT;
+    let restless = world.book.gone.keys().map(|id| world.book.unrest(id, Duration::ZERO)).max();
+    let grace = (world.plan.grace + restless.unwrap_or_default()) * 102 / 100 + PROMPT;
     world.is_calm(leader, term)
         && world.book.stirred + PROMPT <= world.now
         && (gone.is_zero() || gone + grace <= world.now)
@@ -245,8 +248,10 @@ fn stays_or_has_cause(
     if refused(before).is_some() || refused(after).is_some() {
         return Ok(());
     }
-    // Clocks run apart by a hundredth.
-    let grace = world.plan.grace * 98 / 100;
+    // Clocks run apart by a hundredth. One that begins to lead may have missed a going.
+    let counted = world.book.led_since + MOMENT;
+    let restless = world.book.unrest(from, counted).saturating_sub(ONE_GOING);
+    let grace = (world.plan.grace + restless) * 98 / 100;
     let gone = world.book.gone.get(from).copied();
     let over = gone.is_some_and(|since| since + grace <= world.now);
     must(over, || format!("{name} is moved from {from}, where it may stay; gone: {gone:?}"))

@@ -1,6 +1,7 @@
 //! The cases, as a table. Those of fleet's own functional tests name theirs.
 
 mod answers;
+mod apart;
 mod by_ssh;
 mod etcd;
 mod moving;
@@ -54,7 +55,7 @@ const fn soak(name: &'static str, run: fn(&mut Cluster)) -> Case {
 }
 
 /// All of them.
-pub(crate) const CASES: [&[Case]; 9] = [
+pub(crate) const CASES: [&[Case]; 10] = [
     &unit_actions::CASES,
     &answers::CASES,
     &placing::CASES,
@@ -64,6 +65,7 @@ pub(crate) const CASES: [&[Case]; 9] = [
     &page::CASES,
     &etcd::CASES,
     &wires::CASES,
+    &apart::CASES,
 ];
 
 /// Fleet's functional tests, all of them.

@@ -1,0 +1,154 @@
+//! Many machines in one process: the very tasks of fleetd on a real etcd, each above an init that
+//! does at once what it is told. What a machine's init really does is tested elsewhere.
+
+use cluster::clock::Clock;
+use cluster::fleetd::daemon::{Daemon, Wiring};
+use cluster::fleetd::identity::Identity;
+use cluster::fleetd::init::{Answered, DrivenInit, Init, Look};
+use cluster::key::Keys;
+use cluster::machine::MachineId;
+use cluster::record::MachineRecord;
+use cluster::store::{EtcdConfig, Store};
+use cluster::transaction::MOST_OPERATIONS;
+use groundstate_units::control::answer::Put;
+use groundstate_units::control::source_set::SourceSet;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Machines that share a connection to etcd: an etcd takes so many streams of one.
+const ON_ONE_WIRE: usize = 25;
+
+/// An init without processes.
+#[derive(Default)]
+struct Prompt {
+    put: Mutex<(u64, SourceSet)>,
+}
+
+impl DrivenInit for Prompt {
+    fn revision(&self) -> Answered<Option<u64>> {
+        let revision = self.put.lock().unwrap().0;
+        Box::pin(async move { Ok((revision > 0).then_some(revision)) })
+    }
+
+    fn put(&self, set: &SourceSet) -> Answered<Put> {
+        let mut put = self.put.lock().unwrap();
+        *put = (put.0 + 1, set.clone());
+        let revision = put.0;
+        Box::pin(async move {
+            Ok(Put {
+                schema: 0,
+                source: String::new(),
+                revision,
+                generation: 0,
+                plan: None,
+                diagnostics: Vec::new(),
+            })
+        })
+    }
+
+    fn look(&self) -> Answered<Look> {
+        let put = self.put.lock().unwrap();
+        let roots: Vec<&str> = put.1.roots.iter().map(|root| root.as_str()).collect();
+        let unit = |name: &String| {
+            let needed = roots.contains(&name.as_str());
+            let state = if needed { "running" } else { "disabled" };
+            serde_json::from_value(serde_json::json!({
+                "unit": name, "type": "foreground-supervised", "state": state,
+                "needed": needed, "file": name,
+            }))
+            .unwrap()
+        };
+        let units = put.1.files.keys().map(unit).collect();
+        let revision = (put.0 > 0).then_some(put.0);
+        Box::pin(async move { Ok(Look { units, revision, ending: false }) })
+    }
+}
+
+/// All of them. Dropped, they are without power: nothing is said to etcd.
+pub(crate) struct Crowd {
+    stop: tokio::sync::watch::Sender<()>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+pub(crate) fn id(number: usize) -> MachineId {
+    MachineId::new(&format!("{:032x}", number + 1)).unwrap()
+}
+
+impl Crowd {
+    /// So many, all at once; `boot` tells one life of them from the next.
+    pub(crate) fn start(
+        etcd: &EtcdConfig,
+        keys: &Keys,
+        boot: &str,
+        ttl: Duration,
+        count: usize,
+    ) -> Crowd {
+        cluster::fleetd::voice::silence();
+        let (stop, mut stopped) = tokio::sync::watch::channel(());
+        let (etcd, keys, boot) = (etcd.clone(), keys.clone(), boot.to_string());
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut kept = Vec::new();
+                for first in (0..count).step_by(ON_ONE_WIRE) {
+                    let store = Store::etcd(etcd.clone()).unwrap();
+                    for number in first..count.min(first + ON_ONE_WIRE) {
+                        let (daemon, tasks) =
+                            Daemon::new(wiring(store.clone(), keys.clone(), &boot, ttl, number));
+                        kept.push(daemon);
+                        tasks.into_iter().for_each(|task| drop(tokio::spawn(task)));
+                    }
+                }
+                let _ = stopped.changed().await;
+            });
+        });
+        Crowd { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        let _ = self.stop.send(());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn wiring(store: Store, keys: Keys, boot: &str, ttl: Duration, number: usize) -> Wiring {
+    let identity = Identity { id: id(number), boot: boot.to_string(), instance: boot.to_string() };
+    let record = MachineRecord {
+        ip: "192.0.2.1".to_string(),
+        metadata: BTreeMap::from([("number".to_string(), number.to_string())]),
+        boot: boot.to_string(),
+        instance: boot.to_string(),
+        version: "1".to_string(),
+        listen: None,
+    };
+    Wiring {
+        store,
+        keys,
+        clock: Clock::system(),
+        identity,
+        record,
+        init: Init::driven(Arc::new(Prompt::default())),
+        ttl,
+        engine: Some(Duration::from_secs(2)),
+        grace: Duration::ZERO,
+        room: MOST_OPERATIONS,
+    }
+}
+
+/// A number that etcd counts.
+pub(crate) fn counted(etcd: SocketAddr, name: &str) -> f64 {
+    let mut stream = TcpStream::connect(etcd).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("etcd counts no {name}"))
+}

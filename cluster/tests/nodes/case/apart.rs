@@ -1,0 +1,89 @@
+//! Machines that are apart from the others for longer and longer, and units that run nowhere:
+//! what may not be twice is not, what may stays short, and nothing wanders about.
+
+use super::{Case, LEASE, sample, sleeps_with, soak};
+use crate::stand::Cluster;
+use crate::stand::program::{throughout, until};
+use std::time::Duration;
+
+pub(super) const CASES: [Case; 2] = [
+    soak("a_machine_apart_for_any_time_runs_nothing_exclusive_twice", partitions)
+        .with("agent_ttl=12s\n"),
+    sample("a_unit_that_fails_everywhere_does_not_wander", fails_everywhere),
+];
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The lease of a machine here: the third of it that is left for giving up is longer than a busy
+/// machine keeps a process waiting.
+const TTL: Duration = Duration::from_secs(12);
+/// After a machine is back its own copies of what is elsewhere end, by then.
+const HEALED: Duration = Duration::from_secs(5);
+
+/// Each life of it says so, and says when it ends; two at once are seen by the lock.
+fn put_witness(cluster: &Cluster) {
+    let (lock, twice) = (cluster.path("lock"), cluster.path("twice"));
+    let line = format!("exec 9>>{lock}; flock -n 9 || echo twice >>{twice}; exec sleep 100000");
+    let text = format!("[Service]\nExecStart=/bin/sh -c '{line}'\nTimeoutStopSec=200ms\n");
+    let two = "MachineMetadata=number=2\nMachineMetadata=number=3\n";
+    cluster.file("only.service", &format!("{text}\n[X-Fleet]\n{two}Exclusive=true\n"));
+    cluster.file("any.service", &sleeps_with(two));
+    cluster.node(1).fleetctl(&["start", "only.service", "any.service"]);
+}
+
+/// The nodes on which it has a process.
+fn alive(cluster: &Cluster, unit: &str) -> Vec<u8> {
+    (1..=3).filter(|number| cluster.node(*number).main_pid(unit).is_some()).collect()
+}
+
+fn partitions(cluster: &mut Cluster) {
+    put_witness(cluster);
+    // Less than a lease, a little more, and a tenth of ten minutes.
+    for apart in [TTL - SECOND, TTL + SECOND, 5 * TTL] {
+        let old = cluster.when_on(1, "only.service");
+        cluster.when_on(1, "any.service");
+        cluster.network.cut(old);
+        throughout(apart, "it is once at most", || cluster.read("twice").is_empty());
+        if apart > 2 * TTL {
+            assert_ne!(cluster.when_on_other(1, "only.service", old), old);
+        }
+        cluster.network.heal(old);
+        cluster.when_machines(3);
+        let back = std::time::Instant::now();
+        until("the other is where the cluster has it, alone", || {
+            let on = cluster.active(1)?.remove("any.service")?;
+            let alive = alive(cluster, "any.service");
+            (on.len() == 1 && on.iter().eq(alive.iter())).then_some(())
+        });
+        println!("# apart {apart:?}: once again {:.1} s after", back.elapsed().as_secs_f64());
+        assert!(back.elapsed() < 2 * HEALED, "{:?}", back.elapsed());
+        assert_eq!(cluster.read("twice"), "", "apart for {apart:?}");
+    }
+}
+
+fn fails_everywhere(cluster: &mut Cluster) {
+    let tries = cluster.path("tries");
+    let text = format!(
+        "[Unit]\nStartLimitIntervalSec=0\n\n[Service]\n\
+         ExecStart=/bin/sh -c 'hostname >>{tries}; exit 3'\nRestart=always\nRestartSec=50ms\n"
+    );
+    cluster.file("broken.service", &text);
+    cluster.node(1).fleetctl(&["start", "--no-block", "broken.service"]);
+    let place = |cluster: &Cluster| {
+        let files = cluster.node(1).list("list-unit-files")?;
+        let broken = files.iter().find(|unit| unit["name"] == "broken.service")?;
+        Some(broken["machineID"].as_str()?.to_string())
+    };
+    let first = until("it has a machine", || place(cluster));
+    let count = |cluster: &Cluster| cluster.read("tries").lines().count();
+    until("it fails again and again", || (count(cluster) > 5).then_some(()));
+    let before = count(cluster);
+    throughout(3 * LEASE, "it stays where it is", || place(cluster).is_none_or(|now| now == first));
+    let (tried, by) = (cluster.read("tries"), cluster.number_of(&first));
+    let name = format!("n{by}");
+    assert!(tried.lines().all(|line| line == name), "it went to others than {name}: {tried}");
+    // Slower and slower: not as often as its RestartSec has it.
+    let more = count(cluster) - before;
+    assert!(more < 60, "{more} tries in {:?}", 3 * LEASE);
+    let (code, said, _) = cluster.node(1).try_fleetctl(&["list-units", "--no-legend"]);
+    assert!(code == 0 && said.contains("broken.service"), "{said}");
+}
