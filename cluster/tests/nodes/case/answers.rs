@@ -3,6 +3,7 @@
 use super::{Case, sample, sleeps_with};
 use crate::stand::Cluster;
 use crate::stand::node::{Node, id};
+use crate::stand::program::until;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
