@@ -29,6 +29,7 @@ pub(crate) struct Keeping {
 #[derive(Debug)]
 pub(crate) struct LogFile {
     fd: OwnedFd,
+    inode: u64,
     size: u64,
 }
 
@@ -86,7 +87,8 @@ impl LogFile {
             // Refused where we are not root nor in the group: then its members do without.
             let _ = fchown(&fd, None, Some(Gid::from_raw(group)));
         }
-        let mut file = LogFile { fd, size: u64::try_from(found.st_size).unwrap_or(0) };
+        let mut file =
+            LogFile { fd, inode: found.st_ino, size: u64::try_from(found.st_size).unwrap_or(0) };
         file.end_torn_line().map_err(Some)?;
         Ok(file)
     }
@@ -113,13 +115,29 @@ impl LogFile {
         ftruncate(&self.fd, i64::try_from(self.size).map_err(|_| Errno::EFBIG)?)
     }
 
-    /// Appends whole lines, rotating where the size asks for it.
+    /// What tells it from others.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// As large as it was: what was added by a logger that was killed is added again.
+    pub(crate) fn take_back(&mut self, size: u64) -> Result<(), Errno> {
+        if size < self.size {
+            ftruncate(&self.fd, i64::try_from(size).map_err(|_| Errno::EFBIG)?)?;
+            self.size = size;
+        }
+        Ok(())
+    }
+
+    /// Appends whole lines, rotating where the size asks for it. `told`, before each write: how
+    /// much of them is written, and where the rest goes.
     pub(crate) fn append(
         &mut self,
         dir: BorrowedFd<'_>,
         unit: &Name,
         lines: &[u8],
         keeping: Keeping,
+        told: &mut dyn FnMut(usize, u64, u64),
     ) -> Result<(), Torn> {
         let mut rest = lines;
         while !rest.is_empty() {
@@ -136,6 +154,7 @@ impl LogFile {
                 fits = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
             }
             let (now, later) = rest.split_at(fits);
+            told(written, self.inode, self.size);
             self.write_lines(now)
                 .map_err(|torn| Torn { written: written + torn.written, why: torn.why })?;
             rest = later;

@@ -72,7 +72,7 @@ impl Files {
     /// Does one job.
     pub(crate) fn take(&mut self, job: Job) {
         match job {
-            Job::Lines(lines) => self.write(&lines.unit, &lines.text),
+            Job::Lines(lines) => self.write(&lines),
             Job::Lost(unit, lost) => {
                 self.trouble(&unit, lost, "the log file could not be written in time", None);
             }
@@ -94,14 +94,15 @@ impl Files {
         }
     }
 
-    fn write(&mut self, unit: &Name, text: &[u8]) {
+    fn write(&mut self, lines: &Lines) {
+        let (unit, text) = (&lines.unit, lines.text.as_slice());
         let resting = self.troubles.get(unit).and_then(|trouble| trouble.rest);
         if resting.is_some_and(|until| Instant::now() < until) {
             self.trouble(unit, count(text), "", None);
             return;
         }
         let note = self.troubles.get(unit).map(Trouble::note);
-        if let Err((written, why)) = self.append(unit, note.as_deref(), text) {
+        if let Err((written, why)) = self.append(lines, note.as_deref()) {
             // Open files are tried anew: the directory may be another by then.
             self.open.remove(unit);
             self.dir = None;
@@ -112,12 +113,8 @@ impl Files {
     }
 
     /// On error: how much of `text` is written all the same, in whole lines.
-    fn append(
-        &mut self,
-        unit: &Name,
-        note: Option<&[u8]>,
-        text: &[u8],
-    ) -> Result<(), (usize, Errno)> {
+    fn append(&mut self, lines: &Lines, note: Option<&[u8]>) -> Result<(), (usize, Errno)> {
+        let (unit, text) = (&lines.unit, lines.text.as_slice());
         let none = |why| (0, why);
         if self.dir.is_none() {
             self.dir = Some(directory(&self.settings.log_dir, self.keeping).map_err(none)?);
@@ -136,13 +133,25 @@ impl Files {
         self.clock += 1;
         let Some(open) = self.open.get_mut(unit) else { return Ok(()) };
         open.used = self.clock;
+        let mark = lines.mark.as_ref();
+        let (begin, before) = mark.map_or((0, None), |mark| mark.begins(open.file.inode()));
+        if let Some(size) = before {
+            open.file.take_back(size).map_err(none)?;
+        }
         if let Some(note) = note {
-            let noted = open.file.append(dir, unit, note, self.keeping);
+            let noted = open.file.append(dir, unit, note, self.keeping, &mut |_, _, _| {});
             noted.map_err(|torn| none(torn.why))?;
             self.troubles.remove(unit);
         }
-        let appended = open.file.append(dir, unit, text, self.keeping);
-        appended.map_err(|torn| (torn.written, torn.why))
+        let mut told = |written: usize, inode, size| {
+            if let Some(mark) = mark {
+                mark.goes_on(begin + written, inode, size);
+            }
+        };
+        let rest = text.get(begin..).unwrap_or_default();
+        let appended = open.file.append(dir, unit, rest, self.keeping, &mut told);
+        told(rest.len(), 0, 0);
+        appended.map_err(|torn| (begin + torn.written, torn.why))
     }
 
     fn trouble(&mut self, unit: &Name, lost: u64, why: &str, rest: Option<Instant>) {

@@ -7,12 +7,12 @@
 //! [`Handle::look`] at a SIGCHLD, [`Handle::ended`] when the process was reaped.
 //!
 //! When the logger dies, another one is started and given every pipe anew (see
-//! [`super::stash`]). Lost is what the dead one had read and not yet written: at most one
-//! [`limit::READ`] per run that was being read, unfinished lines, and what waited in its
-//! [lanes](super::lane). Its tails are lost too; the files are not.
+//! [`super::stash`]). No line of a file is lost or doubled by that (see [`super::stage`]). Lost is
+//! what waited for other ways out (its [lanes](super::lane)), and its tails.
 
 use super::link::Link;
 use super::message::{Order, Report, RunLog, Settings};
+use super::stage::Stage;
 use super::stash::{ReadEnd, Stash};
 use super::{limit, process};
 use crate::journal::carried;
@@ -41,6 +41,8 @@ pub(crate) struct Handle {
     /// The pause before the next start.
     delay: Duration,
     pub(super) stash: Stash,
+    /// What a logger has taken and not yet written.
+    stage: Option<Stage>,
     /// Runs whose pipe is not known to be at its end.
     #[serde(skip)]
     pub(super) runs: BTreeMap<RunId, Box<RunLog>>,
@@ -64,6 +66,8 @@ impl Handle {
             start_at: None,
             delay: limit::RESTART_DELAY,
             stash: Stash::new()?,
+            // Without one a logger that is killed loses what it has not yet written.
+            stage: Stage::new().ok(),
             runs: BTreeMap::new(),
             untold: BTreeSet::new(),
             fresh: Vec::new(),
@@ -95,10 +99,13 @@ impl Handle {
     fn fork(&self) -> io::Result<(Pid, OwnedFd)> {
         let (ours, theirs) = sys::socket::pair()?;
         let listener = self.listener.as_ref();
-        let kept: Vec<BorrowedFd<'_>> =
+        let stage = self.stage.as_ref();
+        let mut kept: Vec<BorrowedFd<'_>> =
             std::iter::once(&theirs).chain(listener).map(AsFd::as_fd).collect();
-        let pid =
-            sys::process::fork(&kept, || process::run(&theirs, listener, self.settings.clone()))?;
+        kept.extend(stage.iter().flat_map(|stage| stage.fds()));
+        let pid = sys::process::fork(&kept, || {
+            process::run(&theirs, listener, stage, self.settings.clone())
+        })?;
         Ok((pid, ours))
     }
 

@@ -7,6 +7,7 @@
 //! dropped and counted, so no service waits longer than that.
 
 use super::limit;
+use super::stage::Mark;
 use groundstate_units::name::Name;
 use mio::Waker;
 use std::collections::VecDeque;
@@ -26,6 +27,8 @@ pub(crate) struct Lines {
     pub(crate) tag: String,
     /// In stored form.
     pub(crate) text: Vec<u8>,
+    /// Where they are kept until they are out.
+    pub(super) mark: Option<Mark>,
 }
 
 impl Lines {

@@ -15,12 +15,14 @@ pub(crate) const UNSENT: usize = 1024;
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 /// The first pause before a logger that ended is started again; doubled each time it ends
 /// within [`STEADY`] of its start.
-pub(crate) const RESTART_DELAY: Duration = Duration::from_millis(100);
+pub(crate) const RESTART_DELAY: Duration = Duration::from_millis(10);
 /// The longest such pause.
-pub(crate) const RESTART_DELAY_MAX: Duration = Duration::from_secs(5);
+pub(crate) const RESTART_DELAY_MAX: Duration = Duration::from_secs(2);
 /// A logger that ran this long counts as sound.
 pub(crate) const STEADY: Duration = Duration::from_secs(10);
 
+/// Bytes of lines that are taken and not yet in their files, kept over the end of a logger.
+pub(crate) const STAGE: u64 = 8 * 1024 * 1024;
 /// Bytes of one line; longer ones are stored in pieces.
 pub(crate) const LINE: usize = 64 * 1024;
 /// Bytes of one stored line: time, run, text, newline.

@@ -1,7 +1,7 @@
 //! The logger: a child of PID 1 that reads what services write, and PID 1's side of it.
 //!
 //! PID 1 makes a pipe for each run ([`handle`], [`link`]), passes the read ends on in batches
-//! ([`message`]) and keeps them safe from the logger's death ([`stash`]); it reads no byte
+//! ([`message`]) and keeps them safe from the logger's death ([`stash`], [`stage`]); it reads no byte
 //! of them. The logger ([`process`]) cuts the bytes into lines and looks for `ready-grep`
 //! ([`stream`]), remembers the last of each unit ([`tail`]), passes them to whatever may
 //! stand still ([`lane`]): the files ([`files`], [`file`]), init's stdout, the console, the
@@ -24,6 +24,8 @@ mod out;
 mod outlet;
 mod process;
 mod query;
+mod stage;
+mod staged;
 mod stash;
 mod stream;
 mod tail;

@@ -73,6 +73,11 @@ impl Out {
         }
     }
 
+    /// Lines go to files now.
+    pub(super) fn keeps_files(&mut self, now: Instant) -> bool {
+        self.files_open && self.files.as_mut().is_none_or(|lane| lane.room(now) != Room::Stuck)
+    }
+
     /// Sends lines their ways; on a way that is stuck they are lost, and counted.
     pub(crate) fn push(&mut self, lines: Arc<Lines>, log: Log, lost: &mut u64) {
         let now = Instant::now();

@@ -163,7 +163,8 @@ mod tests {
 
     fn lines(text: &[u8]) -> Lines {
         let name = |text| Name::new(text).unwrap();
-        Lines { unit: name("nginx"), target: name("web"), tag: String::new(), text: text.to_vec() }
+        let (unit, target) = (name("nginx"), name("web"));
+        Lines { unit, target, tag: String::new(), text: text.to_vec(), mark: None }
     }
 
     fn shown(raw: bool, text: &[u8]) -> String {

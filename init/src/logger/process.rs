@@ -2,10 +2,12 @@
 //! Idle it is not woken at all. What may stand still is behind a [`super::lane`].
 
 use super::clients::Clients;
+use super::lane::Lines;
 use super::lane::Room;
 use super::message::{Order, Report, RunLog, Settings, decode, encode};
 use super::out::Out;
 use super::query;
+use super::stage::{Intake, Stage};
 use super::stream::Stream;
 use super::units::Units;
 use super::{files, limit};
@@ -32,7 +34,12 @@ const READS_A_TURN: usize = 64;
 
 /// The whole life of the logger's process, in a fresh fork of PID 1 that has no other
 /// descriptors than 0–2 and these. Gives its exit status.
-pub(crate) fn run(orders: &OwnedFd, listener: Option<&OwnedFd>, settings: Settings) -> u8 {
+pub(crate) fn run(
+    orders: &OwnedFd,
+    listener: Option<&OwnedFd>,
+    stage: Option<&Stage>,
+    settings: Settings,
+) -> u8 {
     // Only a name, and for `ps`.
     let _ = sys::process::set_name(c"groundstate-log");
     // A reader that goes away is an error of write(2), not the end of the logger.
@@ -42,7 +49,8 @@ pub(crate) fn run(orders: &OwnedFd, listener: Option<&OwnedFd>, settings: Settin
         .try_clone()
         .and_then(|orders| {
             let listener = listener.map(OwnedFd::try_clone).transpose()?;
-            Logger::new(orders, listener, settings)
+            let stage = stage.map(Stage::copy).transpose()?;
+            Logger::new(orders, listener, stage, settings)
         })
         .and_then(Logger::run);
     u8::from(ended.is_err())
@@ -50,22 +58,25 @@ pub(crate) fn run(orders: &OwnedFd, listener: Option<&OwnedFd>, settings: Settin
 
 /// One run's open pipe.
 #[derive(Debug)]
-struct Pipe {
-    run: RunId,
-    unit: u64,
-    log: Log,
-    fd: OwnedFd,
-    stream: Stream,
+pub(super) struct Pipe {
+    pub(super) run: RunId,
+    pub(super) unit: u64,
+    pub(super) log: Log,
+    pub(super) fd: OwnedFd,
+    pub(super) stream: Stream,
     /// It is in the queue of those to read.
     queued: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Logger {
+    pub(super) intake: Option<Intake>,
+    /// What the logger before had taken and not yet written.
+    left: Vec<Lines>,
     poll: Poll,
     orders: OwnedFd,
-    reports: VecDeque<Report>,
-    pipes: BTreeMap<usize, Pipe>,
+    pub(super) reports: VecDeque<Report>,
+    pub(super) pipes: BTreeMap<usize, Pipe>,
     by_run: BTreeMap<RunId, usize>,
     next_pipe: usize,
     /// Pipes that may have something to read.
@@ -74,8 +85,8 @@ pub(super) struct Logger {
     pub(super) clients: Clients,
     pub(super) out: Out,
     /// For one read; and for the lines it finishes.
-    buffer: Vec<u8>,
-    lines: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
+    pub(super) lines: Vec<u8>,
     finish: Option<Finish>,
 }
 
@@ -88,7 +99,12 @@ enum Finish {
 }
 
 impl Logger {
-    fn new(orders: OwnedFd, listener: Option<OwnedFd>, settings: Settings) -> io::Result<Logger> {
+    fn new(
+        orders: OwnedFd,
+        listener: Option<OwnedFd>,
+        stage: Option<Stage>,
+        settings: Settings,
+    ) -> io::Result<Logger> {
         let poll = Poll::new()?;
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut SourceFd(&orders.as_raw_fd()), ORDERS, both)?;
@@ -97,7 +113,12 @@ impl Logger {
         if let Some(listener) = listener {
             clients.listen(poll.registry(), listener)?;
         }
+        let taken = stage.and_then(|stage| Intake::new(stage).ok());
+        let (intake, left) =
+            taken.map_or((None, Vec::new()), |(intake, left)| (Some(intake), left));
         Ok(Logger {
+            intake,
+            left,
             poll,
             orders,
             reports: VecDeque::new(),
@@ -170,7 +191,11 @@ impl Logger {
                     self.clients.readers = files::group(&settings.log_readers);
                     self.out.set(settings);
                 }
-                Some(Order::OpenFiles) => self.out.open_files(self.units.backlog()),
+                Some(Order::OpenFiles) => {
+                    let mut first = std::mem::take(&mut self.left);
+                    first.extend(self.units.backlog());
+                    self.out.open_files(first);
+                }
                 Some(Order::Listen) => {
                     if let Some(listener) = got.fds.pop() {
                         // Failing, the old one is kept.
@@ -245,8 +270,16 @@ impl Logger {
 
     /// One read of a pipe. True: there may be more.
     fn read(&mut self, number: usize) -> bool {
+        let now = Instant::now();
         let Some(pipe) = self.pipes.get_mut(&number) else { return false };
         self.buffer.resize(limit::READ, 0);
+        if pipe.log == Log::File
+            && self.out.keeps_files(now)
+            && let Some(more) = self.read_staged(number)
+        {
+            return more;
+        }
+        let Some(pipe) = self.pipes.get_mut(&number) else { return false };
         let got = loop {
             match nix::unistd::read(&pipe.fd, &mut self.buffer) {
                 Err(Errno::EINTR) => {}
@@ -282,6 +315,11 @@ impl Logger {
             return;
         }
         let Some(lines) = self.units.push(unit, &self.lines) else { return };
+        self.send(unit, log, lines);
+    }
+
+    /// The same but for the tail.
+    pub(super) fn send(&mut self, unit: u64, log: Log, lines: Lines) {
         if self.clients.any_follows()
             && let Some(unit) = self.units.get_mut(unit)
         {
@@ -329,6 +367,8 @@ impl Logger {
 
     /// The last deeds: everything that was written is read and on its way out, or time is up.
     fn end(&mut self) {
+        // Nobody comes after this one: lines that have no end are taken too.
+        self.intake = None;
         let numbers: Vec<usize> = self.pipes.keys().copied().collect();
         for number in numbers {
             self.empty(number);

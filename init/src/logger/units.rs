@@ -94,7 +94,8 @@ impl Units {
         let unit = self.by_number.get_mut(&number)?;
         unit.tail.push(text, share);
         let target = unit.targets.first().unwrap_or(&unit.name).clone();
-        Some(Lines { unit: unit.name.clone(), target, tag: unit.tag.clone(), text: text.to_vec() })
+        let (name, tag) = (unit.name.clone(), unit.tag.clone());
+        Some(Lines { unit: name, target, tag, text: text.to_vec(), mark: None })
     }
 
     /// All tails, as what is to be written once files may be: with a note where lines fell out.
@@ -108,7 +109,8 @@ impl Units {
             text.extend_from_slice(unit.tail.lines());
             if !text.is_empty() {
                 let target = unit.targets.first().unwrap_or(&unit.name).clone();
-                backlog.push(Lines { unit: unit.name.clone(), target, tag: String::new(), text });
+                let (unit, tag) = (unit.name.clone(), String::new());
+                backlog.push(Lines { unit, target, tag, text, mark: None });
             }
         }
         backlog

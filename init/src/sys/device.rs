@@ -1,6 +1,6 @@
 //! Devices that are let go at the end, and the one that watches over the machine: swapoff(2),
-//! loop(4), the device mapper's and the watchdog's ioctls. When and why: [`crate::unmount`],
-//! [`crate::watchdog`].
+//! loop(4), the device mapper's and the watchdog's ioctls; and FIONREAD of a pipe. When and why: [`crate::unmount`],
+//! [`crate::watchdog`], `logger/stage.rs`.
 
 use super::check;
 use std::ffi::CStr;
@@ -50,6 +50,15 @@ pub(crate) fn unmap(control: impl AsFd, name: &str) -> io::Result<()> {
     let fd = control.as_fd().as_raw_fd();
     // SAFETY: the request is as long as it says, and outlives the call, which writes into it.
     check(unsafe { libc::ioctl(fd, MAPPER_REMOVE, request.as_mut_ptr()) }).map(drop)
+}
+
+/// Bytes that a pipe holds.
+pub(crate) fn unread(pipe: impl AsFd) -> io::Result<i32> {
+    let mut count: libc::c_int = 0;
+    let fd = pipe.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes one int, which outlives the call.
+    check(unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut count) })?;
+    Ok(count)
 }
 
 /// The watchdog resets the machine unless it is fed within so many seconds. Gives what it took.

@@ -190,3 +190,66 @@ fn a_kernel_log_that_takes_nothing_holds_nobody_up() {
         init.finish();
     }
 }
+
+/// What is in a unit's log files, the oldest first.
+fn stored(init: &Init, unit: &str) -> String {
+    let read = |name: String| std::fs::read_to_string(init.sandbox.path("log").join(name)).ok();
+    let mut texts: Vec<String> =
+        (1..).map_while(|number| read(format!("{unit}.log.{number}"))).collect();
+    texts.reverse();
+    texts.extend(read(format!("{unit}.log")));
+    texts.concat()
+}
+
+#[test]
+fn a_logger_that_is_killed_again_and_again_loses_and_doubles_nothing() {
+    let kills = if std::env::var_os("GROUNDSTATE_ALL").is_some() { 100 } else { 10 };
+    let files = Sandbox::new();
+    // Files are rotated all the while.
+    files.put("init.yaml", "log-size: 256KiB\nlog-keep: 1000\n");
+    // One that writes line by line, one that writes blocks of lines and pieces of lines.
+    let script = "n=0; until [ -e DIR/stop ]; do n=$((n+1)); echo line $n; done; echo last $n";
+    files.unit(
+        "steps",
+        &format!("success-status: [0]\nexec-start: /bin/sh -c '{}'", script.replace("$", "$$")),
+    );
+    let script = "n=0; until [ -e DIR/stop ]; do seq $((n+1)) $((n+5000)); n=$((n+5000)); done; echo last $n";
+    files.unit(
+        "blocks",
+        &format!("success-status: [0]\nexec-start: /bin/sh -c '{}'", script.replace("$", "$$")),
+    );
+    files.unit("all", "type: virtual\nwants: steps, blocks");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let before = ["steps", "blocks"].map(|unit| init.status().main_pid(unit));
+    let size = || -> u64 {
+        let entries = std::fs::read_dir(init.sandbox.path("log")).unwrap().flatten();
+        entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+    };
+    for kill in 0..kills {
+        let (logger, written) = (logger(&init), size());
+        until("more is written", || (size() > written + 1000 * kill % 7000).then_some(()));
+        logger.end();
+        until("it is gone", || (!logger.is_alive()).then_some(()));
+    }
+    assert_eq!(["steps", "blocks"].map(|unit| init.status().main_pid(unit)), before);
+    init.sandbox.put("stop", "");
+    for (unit, word) in [("steps", "line "), ("blocks", "")] {
+        let text = until("the last line is there", || {
+            Some(stored(&init, unit)).filter(|text| text.contains(" last "))
+        });
+        let lines = text.lines().map(|line| line.splitn(3, ' ').nth(2).expect("three words"));
+        let mut next = 1u64;
+        for line in lines {
+            match line.strip_prefix("last ") {
+                Some(last) => assert_eq!(last, (next - 1).to_string(), "{unit}"),
+                None => {
+                    assert_eq!(line, format!("{word}{next}"), "{unit}: after {}", next - 1);
+                    next += 1;
+                }
+            }
+        }
+        assert!(next > 1000, "{unit} has written {next} lines");
+    }
+    init.finish();
+}
