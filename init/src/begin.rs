@@ -149,12 +149,14 @@ impl Init {
         if let Err(error) = made {
             self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
         }
-        // The old one removes its path when it is dropped: before the new one is made.
-        self.notify = None;
-        let path = format!("{dir}/notify.sock");
-        match Notify::bind(self.poll.registry(), Token(token::NOTIFY), &path) {
-            Ok(notify) => self.notify = Some(notify),
-            Err(error) => self.say(Level::Error, format_args!("cannot listen at {path}: {error}")),
+        let (path, token) = (format!("{dir}/notify.sock"), Token(token::NOTIFY));
+        let registry = self.poll.registry();
+        let made = match &mut self.notify {
+            Some(notify) if notify.path() == path => notify.bind_anew(registry, token),
+            other => Notify::bind(registry, token, &path).map(|notify| *other = Some(notify)),
+        };
+        if let Err(error) = made {
+            self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
         }
         if self.logger.is_some()
             && let Some(listener) = self.log_listener()

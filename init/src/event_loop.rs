@@ -333,9 +333,7 @@ impl Init {
         self.answer_waits();
         self.look_at_ending();
         self.open_log_files();
-        if let Some(control) = &mut self.control {
-            control.flush(now);
-        }
+        self.send_answers();
         foreign::close_left();
         if let Some(logger) = &mut self.logger {
             logger.flush(now);

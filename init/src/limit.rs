@@ -17,6 +17,8 @@ pub(crate) const ACCEPTS_A_TURN: usize = 64;
 pub(crate) const UNREAD: usize = 1024 * 1024;
 /// A begun line that does not end, and an answer that is not read, are given up after this.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
+/// Listening sockets that were replaced and may still have somebody waiting at them.
+pub(crate) const FORMER_LISTENERS: usize = 4;
 /// Accepting rests this long when there is no file descriptor left.
 pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(250);
 /// Datagrams of the notify socket read in one turn.

@@ -37,8 +37,24 @@ pub(crate) struct Stat {
     pub began: u64,
 }
 
-/// None: there is no such process (or no /proc).
+/// /proc shows the processes of this pid namespace. One of another, mounted over ours, has the
+/// numbers of others in it: it is as good as none.
+pub(crate) fn is_proc_ours() -> bool {
+    let shown = std::fs::read_link("/proc/self");
+    shown.is_ok_and(|own| own.to_str().is_some_and(|own| own.parse() == Ok(std::process::id())))
+}
+
+/// There is a /proc, and it is of another pid namespace.
+pub(crate) fn is_proc_of_others() -> bool {
+    !is_proc_ours() && std::path::Path::new("/proc/filesystems").exists()
+}
+
+/// None: there is no such process (or no /proc of ours).
 pub(crate) fn stat(pid: Pid) -> Option<Stat> {
+    is_proc_ours().then(|| shown_stat(pid))?
+}
+
+fn shown_stat(pid: Pid) -> Option<Stat> {
     let mut text = [0; STAT];
     let length = read(&format!("/proc/{pid}/stat"), &mut text).ok()?;
     parse_stat(text.get(..length)?)
@@ -80,12 +96,12 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 }
 
 /// The path of its cgroup in the v2 hierarchy, as this process sees it. None: it is gone, there
-/// is no /proc, or no v2.
+/// is no /proc of ours, or no v2.
 pub(crate) fn cgroup(pid: Pid) -> Option<String> {
-    cgroup_at(&format!("/proc/{pid}/cgroup"))
+    is_proc_ours().then(|| cgroup_at(&format!("/proc/{pid}/cgroup")))?
 }
 
-/// The same of this process.
+/// The same of this process, which `self` is in every /proc that shows it.
 pub(crate) fn own_cgroup() -> Option<String> {
     cgroup_at("/proc/self/cgroup")
 }
@@ -99,15 +115,21 @@ fn cgroup_at(path: &str) -> Option<String> {
 
 /// All processes there are now, by pid.
 pub(crate) fn snapshot() -> BTreeMap<i32, Stat> {
+    if !is_proc_ours() {
+        return BTreeMap::new();
+    }
     let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
     let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    pids.take(PROCESSES).filter_map(|pid| Some((pid, stat(Pid::from_raw(pid))?))).collect()
+    pids.take(PROCESSES).filter_map(|pid| Some((pid, shown_stat(Pid::from_raw(pid))?))).collect()
 }
 
 /// The children of this process, those it was left by others too. Empty without /proc.
 pub(crate) fn children() -> Vec<i32> {
     let own = std::process::id();
     let mut text = vec![0; CHILDREN];
+    if !is_proc_ours() {
+        return Vec::new();
+    }
     match read(&format!("/proc/self/task/{own}/children"), &mut text) {
         Ok(length) => {
             let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok());
@@ -125,7 +147,7 @@ pub(crate) fn children() -> Vec<i32> {
 pub(crate) fn runs_another_program(pid: Pid) -> bool {
     let program = |process: &str| std::fs::read_link(format!("/proc/{process}/exe")).ok();
     match (program(&pid.to_string()), program("self")) {
-        (Some(its), Some(own)) => its != own,
+        (Some(its), Some(own)) => its != own && is_proc_ours(),
         _ => false,
     }
 }

@@ -6,7 +6,7 @@ use crate::control::client::Client;
 use crate::event_loop::Init;
 use crate::process;
 use crate::run::procedure::Part;
-use crate::sys::{Pid, signal};
+use crate::sys::{Pid, signal, wait};
 use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
@@ -26,7 +26,8 @@ impl Init {
         let lines = self.runs.iter().flat_map(|(run, running)| {
             running.lines.iter().map(move |(pid, part)| (run, Pid::from_raw(*pid), *part))
         });
-        let gone: Vec<(RunId, Pid, Part)> = lines.filter(|(_, pid, _)| !is_ours(*pid)).collect();
+        let gone: Vec<(RunId, Pid, Part)> =
+            lines.filter(|(_, pid, _)| !wait::is_child(*pid)).collect();
         for (run, pid, part) in gone {
             self.tracker.ended(pid);
             let name = self.runs.get(run).map(|running| running.name.to_string());
@@ -36,7 +37,7 @@ impl Init {
             self.course(run, |procedure| procedure.exited(part, UNKNOWN));
         }
         for pid in self.own_children() {
-            if !is_ours(pid) {
+            if !wait::is_child(pid) {
                 self.child_ended(pid, UNKNOWN);
             }
         }
@@ -73,27 +74,19 @@ impl Init {
             .iter()
             .flat_map(|(_, running)| running.lines.iter().map(|(pid, _)| *pid))
             .collect();
-        let made = crate::sys::wait::all_made().into_iter();
+        let made = wait::all_made().into_iter();
         made.filter(|pid| !of_runs.contains(pid)).map(Pid::from_raw).collect()
     }
 
     /// Without cgroups: children of init that began after the state was kept and are of no run.
     fn kill_unknown_children(&mut self) {
         for pid in process::children().into_iter().map(Pid::from_raw) {
-            let known = crate::sys::wait::is_made(pid) || self.tracker.whose(pid).is_some();
+            let known = wait::is_made(pid) || self.tracker.whose(pid).is_some();
             if !known {
                 self.say(Level::Warning, format_args!("process {pid} is of no unit: it is killed"));
                 // It has ended already, or its end is about to be reaped.
                 let _ = signal::kill(pid, KILL);
             }
         }
-    }
-}
-
-/// A child of this process, alive or not reaped. Without /proc: as far as can be told.
-fn is_ours(pid: Pid) -> bool {
-    match process::stat(pid) {
-        Some(stat) => stat.parent == nix::unistd::getpid().as_raw(),
-        None => signal::kill(pid, 0).is_ok(),
     }
 }

@@ -232,9 +232,8 @@ impl Init {
         } else if let Some(name) = self.tracker.cgroup_for(one.pid, run) {
             self.tracker.kill_unknown(&name);
         }
-        if process::stat(one.pid).is_some_and(|stat| stat.parent == nix::unistd::getpid().as_raw())
-        {
-            // Ours and not reaped, so the pid is its own.
+        if wait::is_child(one.pid) {
+            // Not reaped, so the pid is its own.
             let _ = signal::kill(one.pid, KILL);
         }
     }

@@ -105,7 +105,7 @@ pub(crate) fn hush_panics(mode: Mode) {
 
 /// The first duties. What could not be done comes back, a sentence each.
 pub(crate) fn duties(mode: Mode) -> Vec<String> {
-    match mode {
+    let mut wrong = match mode {
         Mode::Machine => machine(),
         Mode::Container => Vec::new(),
         Mode::Supervisor => process::become_subreaper()
@@ -113,7 +113,12 @@ pub(crate) fn duties(mode: Mode) -> Vec<String> {
             .map(|error| format!("orphans of units will not come here: {error}"))
             .into_iter()
             .collect(),
+    };
+    if crate::process::is_proc_of_others() {
+        let what = "the /proc here is of another pid namespace: it is not looked at";
+        wrong.push(what.to_string());
     }
+    wrong
 }
 
 fn machine() -> Vec<String> {

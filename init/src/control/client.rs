@@ -108,7 +108,7 @@ impl Client {
     }
 
     /// Bytes queued and not sent.
-    fn unsent(&self) -> usize {
+    pub(crate) fn unsent(&self) -> usize {
         self.output.len().saturating_sub(self.sent)
     }
 

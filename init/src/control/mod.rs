@@ -13,13 +13,14 @@ mod stream;
 use crate::event_loop::token;
 use crate::journal::carried;
 use crate::limit;
+use crate::process;
 use client::{Caller, Client};
 use groundstate_units::time::Time;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, Permissions, set_permissions};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -34,6 +35,9 @@ const FULL: &[u8] = br#"{"v":1,"id":0,"error":{"kind":"busy","message":"too many
 pub(crate) struct Control {
     #[serde(with = "carried")]
     listener: UnixListener,
+    /// Listened at the path before; who was on the way to it then is still let in.
+    #[serde(skip)]
+    former: VecDeque<UnixListener>,
     path: String,
     /// Connections by token.
     pub(crate) clients: BTreeMap<usize, Client>,
@@ -61,6 +65,7 @@ impl Control {
     ) -> io::Result<Control> {
         Ok(Control {
             listener: watched(registry, path)?,
+            former: VecDeque::new(),
             path: path.to_string(),
             clients: BTreeMap::new(),
             next: token::CLIENTS,
@@ -85,11 +90,30 @@ impl Control {
         Ok(())
     }
 
-    /// The same at the same path, which somebody may have removed or replaced.
+    /// The same at the same path, which somebody may have removed or replaced. Nobody finds the
+    /// one before any more; those that had found it are not turned away.
     pub(crate) fn listen_anew(&mut self, registry: &Registry) -> io::Result<()> {
-        self.listener = watched(registry, &self.path)?;
+        let fresh = watched(registry, &self.path)?;
+        self.former.push_back(std::mem::replace(&mut self.listener, fresh));
+        while self.former.len() > limit::FORMER_LISTENERS {
+            self.former.pop_front();
+        }
         self.ready = true;
         Ok(())
+    }
+
+    /// The next connection, those of former sockets first. A former one that has none left goes.
+    fn next_connection(&mut self) -> io::Result<UnixStream> {
+        while let Some(former) = self.former.front() {
+            match former.accept() {
+                Ok((stream, _)) => return Ok(stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    drop(self.former.pop_front())
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.listener.accept().map(|(stream, _)| stream)
     }
 
     /// The poll says this token is ready; `gone`: nobody is at the other end any more.
@@ -133,8 +157,8 @@ impl Control {
             if !self.ready {
                 return;
             }
-            match self.listener.accept() {
-                Ok((stream, _)) => self.admit(registry, stream, now),
+            match self.next_connection() {
+                Ok(stream) => self.admit(registry, stream, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.ready = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -151,7 +175,7 @@ impl Control {
         if self.reserve.take().is_none() {
             return;
         }
-        if let Ok((stream, _)) = self.listener.accept()
+        if let Ok(stream) = self.next_connection()
             && self.caller(&stream).is_ok_and(|caller| caller.trusted)
         {
             self.admit(registry, stream, now);
@@ -219,6 +243,11 @@ impl Control {
         Ok(Caller { uid, pid, trusted })
     }
 
+    /// Something is queued for somebody.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.clients.values().any(|client| client.unsent() > 0)
+    }
+
     /// Sends what is queued and drops who is done, stuck or gone.
     pub(crate) fn flush(&mut self, now: Time) {
         for client in self.clients.values_mut() {
@@ -249,7 +278,7 @@ impl Drop for Control {
 /// here. A pid of 0 is of a pid namespace outside ours; one that is gone can not prove
 /// anything. Where there is no /proc, or it may not be looked at, the uid decides.
 fn is_of_other_users(pid: i32) -> bool {
-    if pid == 0 {
+    if pid == 0 || !process::is_proc_ours() {
         return false;
     }
     let Ok(ours) = std::fs::read_link("/proc/self/ns/user") else { return false };

@@ -7,6 +7,15 @@ use crate::loader::Asker;
 use groundstate_units::control::answer::{End, Line, Settled};
 
 impl Init {
+    /// Answers go out; whoever reads one finds what was said before it already said.
+    pub(crate) fn send_answers(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        if control.has_unsent() {
+            self.voice.flush();
+        }
+        control.flush(self.now);
+    }
+
     pub(super) fn answer_events(&mut self, asker: Asker, follow: bool, after: u64) -> Answered {
         let last = self.history.last();
         let lines = self.event_lines(after, asker.id);

@@ -49,6 +49,9 @@ impl Datagram {
 pub(crate) struct Notify {
     #[serde(with = "carried")]
     socket: OwnedFd,
+    /// Was at the path before the one there now: what was sent to it is heard first.
+    #[serde(skip)]
+    former: Option<OwnedFd>,
     path: String,
     /// There may be more to read.
     pub(crate) ready: bool,
@@ -71,14 +74,7 @@ impl Notify {
         let name = bound.as_abstract().and_then(|name| std::str::from_utf8(name).ok());
         let path = format!("@{}", name.ok_or(Errno::EADDRNOTAVAIL)?);
         registry.register(&mut SourceFd(&opened.as_raw_fd()), token, Interest::READABLE)?;
-        Ok(Notify {
-            socket: opened,
-            path,
-            ready: true,
-            dropped: 0,
-            waiting: VecDeque::new(),
-            is_ours: true,
-        })
+        Ok(Notify::with(opened, path))
     }
 
     fn open() -> io::Result<OwnedFd> {
@@ -92,6 +88,10 @@ impl Notify {
 
     /// Binds `path`, replacing what is there.
     pub(crate) fn bind(registry: &Registry, token: Token, path: &str) -> io::Result<Notify> {
+        Ok(Notify::with(Notify::bound(registry, token, path)?, path.to_string()))
+    }
+
+    fn bound(registry: &Registry, token: Token, path: &str) -> io::Result<OwnedFd> {
         let opened = Notify::open()?;
         let address = UnixAddr::new(path)?;
         match unlink(path) {
@@ -103,14 +103,22 @@ impl Notify {
         let everyone = Mode::from_bits_truncate(0o666);
         fchmodat(nix::fcntl::AT_FDCWD, path, everyone, FchmodatFlags::FollowSymlink)?;
         registry.register(&mut SourceFd(&opened.as_raw_fd()), token, Interest::READABLE)?;
-        Ok(Notify {
-            socket: opened,
-            path: path.to_string(),
-            ready: true,
-            dropped: 0,
-            waiting: VecDeque::new(),
-            is_ours: true,
-        })
+        Ok(opened)
+    }
+
+    fn with(socket: OwnedFd, path: String) -> Notify {
+        let (waiting, former) = (VecDeque::new(), None);
+        Notify { socket, former, path, ready: true, dropped: 0, waiting, is_ours: true }
+    }
+
+    /// A new socket at the same path, which somebody may have removed or replaced. The one before
+    /// stays until the next: who had found it sends a moment later, who is connected at any time.
+    pub(crate) fn bind_anew(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let fresh = Notify::bound(registry, token, &self.path)?;
+        self.read_ahead();
+        self.former = Some(std::mem::replace(&mut self.socket, fresh));
+        self.ready = true;
+        Ok(())
     }
 
     /// The same socket in an init that has gone on as another image.
@@ -175,9 +183,14 @@ impl Notify {
     /// One datagram; `None` for one that is of no use. `ahead`: it is heard in the next turn.
     fn once(&self, ahead: bool) -> io::Result<Option<Datagram>> {
         let mut bytes = [0u8; limit::NOTIFICATION];
-        let (socket, with_fds) = (self.socket.as_fd(), !foreign::is_full());
-        let Received { length, truncated, fds, peer } =
-            socket::receive_noted(socket, &mut bytes, with_fds, ahead)?;
+        let with_fds = !foreign::is_full();
+        let mut receive =
+            |from: &OwnedFd| socket::receive_noted(from.as_fd(), &mut bytes, with_fds, ahead);
+        let received = match self.former.as_ref().map(&mut receive) {
+            Some(Ok(received)) => received,
+            Some(Err(_)) | None => receive(&self.socket)?,
+        };
+        let Received { length, truncated, fds, peer } = received;
         let mut passed = Foreign::all(fds);
         let Some(peer) = peer.filter(|_| !truncated) else { return Ok(None) };
         let statements = statements(bytes.get(..length).unwrap_or_default());

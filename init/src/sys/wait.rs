@@ -33,13 +33,24 @@ pub(crate) fn peek_one(pid: Pid) -> io::Result<Option<Ended>> {
 
 /// This child is stopped by a signal now.
 pub(crate) fn is_stopped(pid: Pid) -> bool {
-    let Ok(id) = id(pid) else { return false };
+    changed(pid, libc::WSTOPPED).is_some_and(|changed| changed != 0)
+}
+
+/// A child of this process, alive or not reaped: the pid is its own. Needs no /proc.
+pub(crate) fn is_child(pid: Pid) -> bool {
+    changed(pid, libc::WEXITED).is_some()
+}
+
+/// The child's pid where it has changed so, else 0; None: there is no such child. It stays as
+/// it is.
+fn changed(pid: Pid, how: libc::c_int) -> Option<i32> {
+    let id = id(pid).ok()?;
     // SAFETY: siginfo_t is plain data; all zeroes is a value of it.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
+    let options = how | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: `info` is valid for writing for the length of the call; on success the kernel
     // fills the SIGCHLD part of the union, or leaves it zero (waitid(2), WNOHANG).
-    unsafe { libc::waitid(libc::P_PID, id, &raw mut info, options) == 0 && info.si_pid() != 0 }
+    unsafe { (libc::waitid(libc::P_PID, id, &raw mut info, options) == 0).then(|| info.si_pid()) }
 }
 
 /// Reaps this child if it has ended. Its pid may belong to somebody else from now on.

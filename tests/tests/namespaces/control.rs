@@ -184,6 +184,30 @@ fn the_sockets_are_made_anew_at_usr1() {
 }
 
 #[test]
+fn who_is_on_the_way_while_the_sockets_are_made_anew_is_heard() {
+    use nix::sys::signal::Signal;
+    let files = Sandbox::new();
+    files.unit("slow", "type: foreground-notified\nexec-start: DAEMON --notify --ready-on-order --control DIR/slow");
+    let init = Boot::new(files).start("slow");
+    init.when_state("slow", "starting");
+    init.process().signal(Signal::SIGSTOP);
+    until("it is stopped", || (init.process().state() == Some('T')).then_some(()));
+    init.sandbox.order("slow", "ready");
+    // More than are accepted in one turn, and each has asked already.
+    let mut waiting: Vec<_> =
+        (0..100).map(|_| init.client().expect("the kernel lets it in")).collect();
+    waiting.iter_mut().for_each(|client| client.send("ping", &json!({})));
+    init.process().signal(Signal::SIGUSR1);
+    init.process().signal(Signal::SIGCONT);
+    for client in &mut waiting {
+        assert_eq!(client.answer().expect("it is not turned away").expect("a pong")["pid"], 1);
+    }
+    drop(waiting);
+    init.when_state("slow", "running");
+    init.finish();
+}
+
+#[test]
 fn term_ends_a_container_in_order_with_0() {
     use nix::sys::signal::Signal;
     for (signal, way) in [(Signal::SIGTERM, Way::Namespace), (Signal::SIGINT, Way::Supervisor)] {

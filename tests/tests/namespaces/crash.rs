@@ -14,7 +14,7 @@ const FAULTS: [Signal; 5] =
     [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
 
 /// Delivers a signal as the processor would: `si_code` says that nobody sent it.
-fn crash(init: &Init, fault: Signal) {
+pub(crate) fn crash(init: &Init, fault: Signal) {
     let pid = Pid::from_raw(init.process().0);
     ptrace::seize(pid, ptrace::Options::empty()).expect("init can be traced");
     deliver(pid, fault);

@@ -5,7 +5,9 @@ use groundstate_tests::boot::{Boot, Way};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
+use nix::sys::signal::Signal;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 pub(crate) fn pair() -> Sandbox {
     let files = Sandbox::new();
@@ -148,6 +150,57 @@ fn without_proc_it_supervises() {
         s.system() == "running" && s.main_pid("db") != before.main_pid("db")
     });
     init.finish();
+}
+
+/// What is mounted below the /proc of its own is that of the pid namespace outside: its numbers
+/// are those of other processes.
+#[test]
+fn a_proc_of_another_pid_namespace_is_not_believed() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let told = "the /proc here is of another pid namespace";
+    for (from_the_start, cgroups) in [(true, true), (false, true), (false, false)] {
+        let files = pair();
+        files.unit("stranger", "exec-start: DAEMON");
+        files.unit("all", "type: virtual\ndepends-on: web, stranger");
+        let mut taking = if from_the_start { "umount -l /proc" } else { "true" }.to_owned();
+        if !cgroups {
+            taking.push_str("; umount -R -l /sys");
+        }
+        let mut init = after(&taking, files).start("all");
+        init.expect_crashes();
+        assert_eq!(init.output().contains(told), from_the_start, "{}", init.output());
+        init.when_system("running");
+        if !from_the_start {
+            let pid = init.process().0.to_string();
+            let words = ["-t", &pid, "-m", "-p", "--", "umount", "-l", "/proc"];
+            assert!(Command::new("nsenter").args(words).status().unwrap().success());
+        }
+        // Nor does it take the others for its own when it goes on as another image.
+        super::crash::crash(&init, Signal::SIGSEGV);
+        until("it has crashed", || {
+            (init.ask("stats", &serde_json::json!({})).ok()?["crashes"] == 1).then_some(())
+        });
+        // What had only just begun may have been begun anew; nothing runs beside itself.
+        let before = init.when_system("running");
+        let once = || {
+            for unit in ["db", "web", "stranger"] {
+                let of = || init.processes_of(unit);
+                until(&format!("{unit} runs once: {:?}", of()), || (of().len() == 1).then_some(()));
+            }
+        };
+        once();
+        init.main_of("db").signal(Signal::SIGKILL);
+        init.when("db is replaced", |s| {
+            s.system() == "running" && s.main_pid("db") != before.main_pid("db")
+        });
+        assert_eq!(init.status().main_pid("stranger"), before.main_pid("stranger"));
+        once();
+        init.check();
+        init.tell("exit", &serde_json::json!({}));
+        assert_eq!(init.ended().code(), Some(0));
+    }
 }
 
 #[test]
