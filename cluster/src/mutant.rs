@@ -106,8 +106,10 @@ pub enum Mutant {
     SignNotAwaited,
     /// A claim that could not be given back is kept.
     ReleasedOnce,
-    /// A claim is made under a lease that may have ended.
+    /// A claim is made, or what it is for begun, under a lease that may have ended.
     ClaimedUnproven,
+    /// A claim that was given back counts until that is seen.
+    GivenBackCounts,
     /// A unit made anew that asks for the same gets no new reason.
     LostReasonUntold,
     /// A machine that comes and goes loses its units each time.
@@ -168,6 +170,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::SignNotAwaited,
     Mutant::ReleasedOnce,
     Mutant::ClaimedUnproven,
+    Mutant::GivenBackCounts,
     Mutant::LostReasonUntold,
     Mutant::NeverTired,
 ];

@@ -48,6 +48,8 @@ pub struct Steward {
     held: BTreeSet<UnitName>,
     /// The revisions at which they were claimed: an older picture does not know.
     claimed: BTreeMap<UnitName, i64>,
+    /// The revisions of claims that were given back, as far as the picture knows of them still.
+    released: BTreeMap<UnitName, i64>,
     /// The lease they are claimed under.
     held_under: Option<i64>,
     /// What was told, and under which lease.
@@ -94,6 +96,7 @@ impl Steward {
             units: BTreeMap::new(),
             held: BTreeSet::new(),
             claimed: BTreeMap::new(),
+            released: BTreeMap::new(),
             held_under: None,
             told: BTreeMap::new(),
             told_under: None,

@@ -36,6 +36,8 @@ pub struct Book {
     pub led_since: Duration,
     /// The last revision at which a unit was not to run on a machine.
     pub unwanted: BTreeMap<(usize, UnitName), i64>,
+    /// The revision since which it is to run there (again).
+    pub wanted: BTreeMap<(usize, UnitName), i64>,
     /// The revision at which it was put there.
     pub put: BTreeMap<(usize, UnitName), i64>,
     /// The roots that this run of a machine's fleetd has put.
@@ -254,9 +256,15 @@ impl World {
             let roots = machine.init.roots.iter().filter_map(|root| UnitName::new(root).ok());
             let gone = roots.filter(|name| !self.truth.units.contains_key(name));
             let known = self.truth.units.keys().cloned();
-            let all: Vec<UnitName> = known.chain(gone).filter(|name| unwanted(name)).collect();
-            for name in all {
+            let (not, are): (Vec<UnitName>, Vec<UnitName>) = known.chain(gone).partition(unwanted);
+            for name in not {
                 self.book.unwanted.insert((number, name), revision);
+            }
+            for name in are {
+                let key = (number, name);
+                let not = self.book.unwanted.get(&key).copied().unwrap_or_default();
+                let since = self.book.wanted.entry(key).or_insert(revision);
+                *since = if *since < not { revision } else { *since };
             }
         }
     }
@@ -266,7 +274,8 @@ impl World {
         let seen = self.machines[machine].fleetd.as_ref();
         let Some(seen) = seen.map(|fleetd| fleetd.daemon.mirror.picture().revision) else { return };
         for name in added {
-            self.book.put.insert((machine, name.clone()), seen);
+            let at = self.decided_at((machine, name.clone()), seen);
+            self.book.put.insert((machine, name.clone()), at);
         }
         for name in dropped {
             self.book.put.remove(&(machine, name.clone()));
@@ -276,6 +285,15 @@ impl World {
         let told = self.book.told.entry(machine).or_default();
         told.retain(|name| !dropped.contains(name));
         told.extend(added.iter().cloned());
+    }
+
+    /// The revision that a start stands on. It takes its time, a claim before all, and what is
+    /// `seen` by then may be a newer one that speaks against it: that is still to be acted on.
+    fn decided_at(&self, key: (usize, UnitName), seen: i64) -> i64 {
+        let not = self.book.unwanted.get(&key).copied().filter(|at| *at <= seen);
+        let since = self.book.wanted.get(&key).copied();
+        let again = |at: i64| since.is_some_and(|since| (at..=seen).contains(&since));
+        not.filter(|at| !again(*at)).map_or(seen, |at| at - 1)
     }
 
     /// A fleetd begins: it knows nothing of what the one before it put, and whatever it answers

@@ -136,6 +136,12 @@ impl Machine {
     pub fn boot_id(&self) -> String {
         format!("boot {} of {}", self.boot, self.instance)
     }
+
+    /// Those words are about this boot of it.
+    pub fn is_boot(&self, words: &str) -> bool {
+        let rest = words.strip_prefix("boot ").and_then(|rest| rest.strip_suffix(&self.instance));
+        rest.and_then(|rest| rest.strip_suffix(" of ")?.parse().ok()) == Some(self.boot)
+    }
 }
 
 /// Never.

@@ -17,6 +17,8 @@ impl Steward {
     /// Takes the claims of exclusive units that are to run here, gives back those of others.
     /// False: for now nobody knows whether one that is ours still is.
     pub(super) async fn claim(&mut self, picture: &Picture, lease: i64) -> bool {
+        let there = |name: &UnitName| picture.claims.get(name).map(|kept| kept.modified);
+        self.released.retain(|name, revision| there(name) == Some(*revision));
         let answered = self.take_claims(picture, lease).await;
         let (goal, ttl) = (&self.goal, self.ttl);
         let wanted = |name: &UnitName| {
@@ -30,6 +32,12 @@ impl Steward {
         let open = ours.iter().any(|name| wanted(name) && !self.held.contains(*name));
         let left: Vec<&UnitName> = ours.into_iter().filter(|name| !wanted(name)).collect();
         self.release(picture, &left).await;
+        if !self.held.is_empty() && self.is_overdue() && !planted(Mutant::ClaimedUnproven) {
+            // Asking took so long that the lease may end while what it holds begins: the guard
+            // looks at it first.
+            self.again = true;
+            return false;
+        }
         // A fleetd that begins anew finds claims of the one before it, and what they are for may
         // run: it is not stopped because an answer was lost.
         answered || !open || self.is_overdue() || planted(Mutant::UnansweredIsStopped)
@@ -43,7 +51,9 @@ impl Steward {
             if !wanted.needs_claim() || refusal(&wanted, self.ttl).is_some() {
                 continue;
             }
-            let ours = picture.claims.get(&name).filter(|kept| kept.record.machine == self.me);
+            let ours = picture.claims.get(&name).filter(|kept| {
+                kept.record.machine == self.me && !self.gave_back(&name, kept.modified)
+            });
             if ours.is_some_and(|kept| kept.lease == lease) {
                 match self.is_overdue() && !planted(Mutant::GivenUpForGood) {
                     // It was given up: held again with the next sign of life.
@@ -84,6 +94,12 @@ impl Steward {
         answered
     }
 
+    /// That claim was given back, or may still be: an older picture does not know. It is made anew
+    /// before it counts again, and what is on its way then does not land any more.
+    fn gave_back(&self, name: &UnitName, revision: i64) -> bool {
+        self.released.get(name) == Some(&revision) && !planted(Mutant::GivenBackCounts)
+    }
+
     /// Gives back what is not to run here, when it is down.
     async fn release(&mut self, picture: &Picture, names: &[&UnitName]) {
         let store = self.mirror.store().clone();
@@ -100,6 +116,9 @@ impl Steward {
             if up && !planted(Mutant::ReleasedWhileUp) {
                 self.again = true;
             } else if let Some(release) = registry::release(picture, &self.me, name) {
+                if let Some(kept) = picture.claims.get(name) {
+                    self.released.insert(name.clone(), kept.modified);
+                }
                 let landed = store.commit(&release).await;
                 self.again |= !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
             }

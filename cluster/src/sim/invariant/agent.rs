@@ -49,15 +49,16 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
             for machine in &world.machines {
                 let Some(fleetd) = &machine.fleetd else { continue };
                 let (seen, truth) = (fleetd.daemon.mirror.picture(), &world.truth);
+                if seen.revision != truth.revision {
+                    continue;
+                }
                 let same = seen.places == truth.places
                     && seen.desired == truth.desired
                     && seen.schedules == truth.schedules
                     && seen.globals == truth.globals
                     && seen.machines == truth.machines
                     && seen.claims == truth.claims;
-                must(seen.revision != truth.revision || same, || {
-                    format!("{} sees another revision {}", machine.id, seen.revision)
-                })?;
+                must(same, || format!("{} sees another revision {}", machine.id, seen.revision))?;
             }
             Ok(())
         }
@@ -84,10 +85,12 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let sign = claim.and_then(|kept| world.etcd.signs.get(&kept.lease)).copied();
     let silent = world.now.saturating_sub(sign.unwrap_or_default()) * 2 >= world.plan.ttl;
     let quorum = world.now >= world.etcd.no_quorum_until;
-    let reached = world.now >= one.requests_lost_until && world.now >= one.answers_lost_until;
+    // Of another etcd's members it hears nothing about ours.
+    let lost = one.requests_lost_until.max(one.answers_lost_until).max(one.foreign_until);
+    let reached = world.now >= lost;
     // All members say that they know no leader, and it hears them: nobody can take the claim.
     let known = !quorum && reached && world.plan.rates.lost == 0 && world.plan.rates.refused == 0;
-    let long = world.now >= one.requests_lost_until.max(one.answers_lost_until) + world.plan.ttl;
+    let long = world.now >= lost + world.plan.ttl;
     // After a pause its first sign of life may be lost, or init's answer; it does not wait for more.
     let rates = &world.plan.rates;
     let lossy = rates.lost + rates.refused + rates.late + rates.init > 0;

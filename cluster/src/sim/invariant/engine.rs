@@ -254,7 +254,9 @@ fn stays_or_has_cause(
     let grace = (world.plan.grace + restless) * 98 / 100;
     let gone = world.book.gone.get(from).copied();
     let over = gone.is_some_and(|since| since + grace <= world.now);
-    must(over, || format!("{name} is moved from {from}, where it may stay; gone: {gone:?}"))
+    // One that leads and hears nothing does not know that the machine was back for a moment.
+    let deaf = world.leader().is_some_and(|leads| world.calm_since(leads) >= world.now);
+    must(over || deaf, || format!("{name} is moved from {from}, where it may stay; gone: {gone:?}"))
 }
 
 /// Where an engine would have the units, and what it would say of the rest.

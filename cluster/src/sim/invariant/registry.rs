@@ -20,7 +20,7 @@ const NEWS: Duration = Duration::from_secs(5);
 pub(super) fn is_member(world: &World, number: usize) -> bool {
     let machine = &world.machines[number];
     let there = world.truth.machines.get(&machine.id);
-    there.is_some_and(|kept| kept.record.boot == machine.boot_id())
+    there.is_some_and(|kept| machine.is_boot(&kept.record.boot))
 }
 
 /// A machine is told what is wished, and nothing is launched, nor said to be, that nobody
