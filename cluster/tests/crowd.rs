@@ -17,7 +17,7 @@ use cluster::key::Keys;
 use cluster::mirror::Mirror;
 use cluster::picture::Picture;
 use cluster::registry;
-use cluster::store::Store;
+use cluster::store::{EtcdConfig, Store};
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 use machines::{Crowd, counted};
@@ -31,6 +31,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A hundredth of ten thousand, or with GROUNDSTATE_ALL a tenth.
 fn units() -> usize {
     if std::env::var_os("GROUNDSTATE_ALL").is_some() { 1_000 } else { 100 }
+}
+
+/// A hundred machines of one process wait for each other: none of them shall take that for an etcd
+/// that does not answer.
+fn patient(etcd: &Etcd) -> EtcdConfig {
+    EtcdConfig { request_timeout: Duration::from_secs(15), ..etcd.config() }
 }
 
 async fn submit(mirror: &Mirror, number: usize) {
@@ -74,7 +80,7 @@ fn many_units_on_a_hundred_machines_cost_etcd_little() {
         when_there(&store).await;
         let keys = Keys::under("/fleet");
         let (mirror, _task) = Mirror::start(store, keys.clone());
-        let _crowd = Crowd::start(&etcd.config(), &keys, "one", MINUTE, MACHINES);
+        let _crowd = Crowd::start(&patient(&etcd), &keys, "one", MINUTE, MACHINES);
         when(&mirror, "all are there", MINUTE, |now| {
             now.machines.len() == MACHINES && now.leader.is_some()
         })
@@ -125,7 +131,7 @@ fn a_hundred_machines_that_boot_at_once_are_all_back_within_a_minute() {
         let (mirror, _task) = Mirror::start(store, keys.clone());
         // Long enough for a busy machine, and for who waits to show how it waits.
         let ttl = Duration::from_secs(12);
-        let first = Crowd::start(&etcd.config(), &keys, "one", ttl, MACHINES);
+        let first = Crowd::start(&patient(&etcd), &keys, "one", ttl, MACHINES);
         when(&mirror, "all are there", MINUTE, |now| now.machines.len() == MACHINES).await;
         for number in 0..MACHINES {
             submit(&mirror, number).await;
@@ -134,7 +140,7 @@ fn a_hundred_machines_that_boot_at_once_are_all_back_within_a_minute() {
         let granted = "etcd_debugging_lease_granted_total";
         let before = counted(etcd.address(), granted);
         drop(first);
-        let _second = Crowd::start(&etcd.config(), &keys, "two", ttl, MACHINES);
+        let _second = Crowd::start(&patient(&etcd), &keys, "two", ttl, MACHINES);
         let booted = |now: &Picture| {
             let anew = now.machines.values().filter(|kept| kept.record.boot == "two").count();
             anew == MACHINES && launched(now) == MACHINES && now.leader.is_some()
