@@ -25,7 +25,7 @@ use tree::Tree;
 const SCHEDULES: &str = "500";
 const SEED: &str = "1";
 /// Seconds of a processor, and KiB of memory, after which a mutant counts as hanging.
-const LIMITS: &str = "ulimit -t 120; ulimit -v 8000000; exec \"$0\" \"$@\"";
+const LIMITS: &str = "ulimit -t 40; ulimit -v 8000000; exec \"$0\" \"$@\"";
 
 const SURVIVED: &str = "SURVIVED";
 
