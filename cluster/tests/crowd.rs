@@ -148,7 +148,8 @@ fn a_hundred_machines_that_boot_at_once_are_all_back_within_a_minute() {
         let took = when(&mirror, "all are back", MINUTE, booted).await;
         let leases = counted(etcd.address(), granted) - before;
         println!("all are back after {took:?}, {leases} leases were asked for");
-        // One a machine and one to lead by; some for who had to ask again.
-        assert!(leases <= 5.0 * MACHINES as f64, "{leases} leases for {MACHINES} machines");
+        // One a machine, and one each time that nobody leads; who waited for its own key asked for
+        // two a second before.
+        assert!(leases <= 12.0 * MACHINES as f64, "{leases} leases for {MACHINES} machines");
     });
 }
