@@ -200,11 +200,8 @@ impl Init {
             Verb::Cat { target } => now(view::located(&self.machine, &target)?),
             Verb::Whose { pid } => now(self.whose(pid)),
             Verb::Stats {} => now(self.stats()),
-            Verb::SetTarget { targets, .. } if targets.is_empty() => {
-                let hint = "`initctl unwant` takes back what was wanted beside the goal";
-                Err(Failure::new(Failure::USAGE, "set-target: no target is named", hint))
-            }
             Verb::SetTarget { targets, want, drop } => {
+                Self::some_are_named(&targets)?;
                 let want = want.into_iter().map(|name| (name, None)).collect();
                 self.change(asker, Event::SetGoal(Goal { targets, want, drop }))
             }

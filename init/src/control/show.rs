@@ -59,11 +59,17 @@ impl Init {
         }
     }
 
-    /// The names of the units these names mean; all are known, or it is refused.
-    pub(super) fn units_of(&self, names: &[Name]) -> Result<Vec<String>, Failure> {
+    /// A request about targets names one at least.
+    pub(super) fn some_are_named(names: &[Name]) -> Result<(), Failure> {
         if names.is_empty() {
             return Err(Failure::new(Failure::USAGE, "no target is named", ""));
         }
+        Ok(())
+    }
+
+    /// The names of the units these names mean; all are known, or it is refused.
+    pub(super) fn units_of(&self, names: &[Name]) -> Result<Vec<String>, Failure> {
+        Self::some_are_named(names)?;
         let generation = self.machine.generation();
         let name_of = |unit| generation.unit(unit).map(|unit| unit.name.to_string());
         names.iter().map(|name| Ok(name_of(self.unit_of(name)?).unwrap_or_default())).collect()

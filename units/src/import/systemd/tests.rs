@@ -7,6 +7,7 @@ use super::unit_text;
 use crate::diagnostic::Severity;
 
 mod growth;
+mod output;
 
 fn import(name: &str, text: &str) -> Imported {
     let texts = [unit_text::parse(&name.into(), text.as_bytes()).unwrap()];
@@ -80,24 +81,6 @@ fn a_oneshot_has_no_start_timeout_and_may_have_several_commands() {
     assert_eq!(values(&job, "start-timeout"), ["none"]);
     let several = service("ExecStart=/bin/two\n");
     assert_eq!(said(&several, Severity::Error)[0].0, 3);
-}
-
-#[test]
-fn output_that_no_longer_goes_to_the_console_is_told() {
-    for (text, key, value) in [
-        ("StandardError=journal+console\n", "stderr", None),
-        ("StandardOutput=null\nStandardError=syslog+console\n", "stderr", Some("log")),
-        ("StandardOutput=kmsg+console\n", "stdout", Some("kmsg")),
-    ] {
-        let web = service(text);
-        assert_eq!(values(&web, key), value.into_iter().collect::<Vec<_>>(), "{text}");
-        let told = said(&web, Severity::Warning);
-        assert!(
-            matches!(told.as_slice(), [one] if one.1.contains("not to the console")),
-            "{told:?}"
-        );
-    }
-    clean(&service("StandardOutput=journal\nStandardError=kmsg\n"));
 }
 
 #[test]
