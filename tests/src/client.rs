@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 /// One connection.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ impl Client {
     /// Connects; none when nobody listens there.
     pub fn connect(socket: &Path) -> Option<Client> {
         let stream = UnixStream::connect(socket).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+        stream.set_read_timeout(Some(crate::deadline::PATIENCE)).ok()?;
         Some(Client { stream: BufReader::new(stream), next: 1 })
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long a fact that must come may take on a slow machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
