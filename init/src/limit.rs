@@ -157,6 +157,8 @@ pub(crate) const UPGRADE_PROBATION: Duration = Duration::from_secs(60);
 pub(crate) const STATE: u64 = 1 << 30;
 /// Between two turns the state is kept after this many times what it cost the last time.
 pub(crate) const KEEPING: u32 = 20;
+/// … and this much later at the latest, however long it took.
+pub(crate) const KEEPING_REST: Duration = Duration::from_secs(1);
 /// It is kept from so long after the beginning on.
 pub(crate) const KEEPING_BEGINS: Duration = Duration::from_millis(10);
 /// Something that happens after a rest is kept so much later, with what follows from it.

@@ -8,6 +8,8 @@ mod boot;
 mod cgroup;
 mod clock;
 mod control;
+#[cfg(debug_assertions)]
+mod crash_test;
 mod emergency;
 mod event_loop;
 mod foreign;
@@ -42,6 +44,18 @@ mod upgrade;
 mod voice;
 mod watchdog;
 
+use event_loop::Init;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A panic on the way is a crash like any other.
+fn guarded(begin: impl FnOnce() -> io::Result<Init>) -> io::Result<Init> {
+    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|_| {
+        sys::fault::by_panic();
+        Err(io::Error::other("a bug in init"))
+    })
+}
+
 fn main() -> std::process::ExitCode {
     let options = options::Options::parse(std::env::args_os().skip(1));
     if let Some(numbers) = &options.check {
@@ -56,14 +70,21 @@ fn main() -> std::process::ExitCode {
         hand_back::ends(mode, how);
     }
     if let Some(numbers) = options.rescue.clone() {
-        return match event_loop::Init::rescue(options, mode, &numbers) {
+        return match guarded(|| Init::rescue(options, mode, &numbers)) {
             Ok(init) => init.run().carry_out().into(),
             Err(error) => boot::nothing_left(mode, &error).carry_out().into(),
         };
     }
     let begun = match options.resume.clone() {
-        Some(numbers) => event_loop::Init::resume(options, mode, &numbers),
-        None => event_loop::Init::new(options, mode),
+        Some(numbers) => {
+            let begun = guarded(|| Init::resume(options, mode, &numbers));
+            if begun.is_err() {
+                // The image before this one, if there is one, can still go on.
+                sys::fault::by_panic();
+            }
+            begun
+        }
+        None => Init::new(options, mode),
     };
     match begun {
         Ok(init) => {

@@ -7,7 +7,7 @@
 
 use crate::clock;
 use crate::event_loop::Init;
-use crate::journal::notes::{self, Begun, Note, What, Wished};
+use crate::journal::notes::{self, Begun, Note, Past, What, Wished};
 use crate::limit;
 use crate::notify::Datagram;
 use crate::process;
@@ -77,6 +77,20 @@ impl Started {
         let keys = self.of.iter().filter(|(_, one)| one.begun.unit == unit);
         let keys: Vec<_> = keys.map(|(key, _)| *key).collect();
         keys.into_iter().filter_map(|key| self.of.remove(&key)).collect()
+    }
+}
+
+/// What of the notes is put again. What was put before and made this program crash is not put just
+/// so a second time: first what anybody wished or said is left out, then all.
+pub(crate) fn heeded(past: &Past) -> Vec<Note> {
+    let is_fact = |note: &&Note| match note.what {
+        What::Ended(_) | What::Begun(_) => true,
+        What::Heard(_) | What::Wished(_) | What::Seen(_) => false,
+    };
+    match past.tries {
+        0 => past.notes.clone(),
+        1 => past.notes.iter().filter(is_fact).cloned().collect(),
+        _ => Vec::new(),
     }
 }
 

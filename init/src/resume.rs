@@ -6,21 +6,23 @@
 
 use crate::boot::{Mode, kernel_line::KernelLine};
 use crate::clock;
-use crate::control::answer::now;
+use crate::control::answer::{failed, now};
 use crate::event_loop::{Init, token};
 use crate::journal::keeper;
+use crate::journal::notes::Past;
 use crate::journal::state::State;
 use crate::limit;
+use crate::loader::Asker;
 use crate::options::Options;
 use crate::outer::Outer;
 use crate::paths::Paths;
-use crate::replay::Started;
+use crate::replay::{self, Started};
 use crate::run::table::Main;
 use crate::signals::Signals;
 use crate::spawn::{Base, Null};
 use crate::sys::bell::Bell;
-use crate::sys::{Pid, inherit, process, socket};
-use crate::upgrade::{Lineage, PASSED};
+use crate::sys::{Pid, inherit, notes, process, socket};
+use crate::upgrade::{Lineage, PASSED, cannot, gives_way_to};
 use crate::voice::{Level, Voice};
 use groundstate_units::control::answer::Told;
 use mio::unix::SourceFd;
@@ -44,14 +46,14 @@ fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
     inherit::take(number).ok()
 }
 
-fn read_state(numbers: &[u64]) -> Result<State, String> {
-    let file = inherited(numbers, 0).ok_or("there is no state")?;
+fn read_state(file: Option<&File>) -> Result<State, String> {
+    let file = file.ok_or("there is no state")?;
     let mut bytes = Vec::new();
-    read_all(File::from(file), &mut bytes).map_err(|error| format!("the state: {error}"))?;
+    read_all(file, &mut bytes).map_err(|error| format!("the state: {error}"))?;
     State::read(&bytes)
 }
 
-fn read_all(mut file: File, bytes: &mut Vec<u8>) -> io::Result<()> {
+fn read_all(mut file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     io::Seek::rewind(&mut file)?;
     file.take(limit::STATE).read_to_end(bytes).map(drop)
 }
@@ -60,7 +62,8 @@ fn read_all(mut file: File, bytes: &mut Vec<u8>) -> io::Result<()> {
 pub(crate) fn check(word: &str) -> ExitCode {
     let numbers = numbers(word).unwrap_or_default();
     let said = inherited(&numbers, 1);
-    let (status, text) = match read_state(&numbers) {
+    let file = inherited(&numbers, 0).map(File::from);
+    let (status, text) = match read_state(file.as_ref()) {
         Ok(state) => {
             // What it holds is the other image's.
             std::mem::forget(state);
@@ -79,26 +82,46 @@ impl Init {
         // It would bear the number of the descriptor it was executed by.
         let _ = process::set_name(c"init");
         let numbers = numbers(word).map_err(io::Error::other)?;
-        let state = read_state(&numbers).map_err(io::Error::other)?;
-        let previous = inherited(&numbers, 1);
+        let (file, previous) = (inherited(&numbers, 0).map(File::from), inherited(&numbers, 1));
+        let rung = numbers.get(2).copied().unwrap_or(0);
+        if let (Some(file), Some(previous)) = (&file, &previous) {
+            gives_way_to(previous, file, rung);
+        }
+        let state = read_state(file.as_ref()).map_err(io::Error::other)?;
         inherit::close_rest();
-        let mut init = Init::of(state, options, mode)?;
+        let mut lineage = Lineage::begins();
+        (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
+        let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.previous =
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
         init.rewatch()?;
-        Bell::ring_again(numbers.get(2).copied().unwrap_or(0));
+        Bell::ring_again(rung);
         // What was held back until now comes, and finds somebody who listens.
         crate::sys::signal::unblock_all();
-        init.arm(0);
-        if let Some(asker) = init.lineage.upgraded.take()
-            && init.recall(asker)
-            && let Ok(Some(answer)) = now(Told { schema: 1, ..Told::default() })
-        {
-            init.queue(asker.client, &answer.line(asker.id));
-        }
-        init.say(Level::Info, format_args!("goes on where it was"));
+        // Before that a crash has nothing of this image's to go back to.
+        let asker = init.lineage.upgraded.take();
         init.keep_here();
+        init.arm(0);
+        init.answer_upgrade(asker, numbers.get(3).is_some());
         Ok(init)
+    }
+
+    /// Who asked is told; also when the new image crashed in its first moments.
+    fn answer_upgrade(&mut self, asker: Option<Asker>, gave_way: bool) {
+        let asker = asker.filter(|asker| self.recall(*asker));
+        let why = "the new binary crashed as it began";
+        if gave_way {
+            self.say(Level::Error, format_args!("no upgrade: {why}"));
+        } else {
+            self.say(Level::Info, format_args!("goes on where it was"));
+        }
+        let Some(asker) = asker else { return };
+        if gave_way {
+            let line = failed(asker.id, cannot(why));
+            self.queue(asker.client, &line);
+        } else if let Ok(Some(answer)) = now(Told { schema: 1, ..Told::default() }) {
+            self.queue(asker.client, &answer.line(asker.id));
+        }
     }
 
     /// Goes on after a crash, with what was kept last. The error is for people: nothing can be done.
@@ -112,18 +135,19 @@ impl Init {
         if row > limit::CRASHES_IN_A_ROW {
             return Err(io::Error::other(format!("it has crashed {row} times in a row")));
         }
-        let taken = [0, 1, 2].map(|at| inherited(&numbers, at));
+        let taken = [0, 1, 2].map(|at| inherited(&numbers, at).map(File::from));
         let [Some(one), Some(other), Some(notes)] = taken else {
             return Err(io::Error::other("there is no state"));
         };
-        let found = keeper::read([one, other], notes).map_err(io::Error::other)?;
+        let memory = [one, other];
+        let found = keeper::read(&memory, &notes).map_err(io::Error::other)?;
+        let mut lineage = Lineage::after_crash(memory, notes, (crashes, row));
         let state = State::read(&found.state).map_err(io::Error::other)?;
-        let started = Started::among(&found.notes);
+        let heeded = replay::heeded(&found.past);
+        lineage.started = Started::among(&heeded);
         inherit::close_rest();
-        let mut init = Init::of(state, options, mode)?;
-        init.lineage.crashes = crashes;
+        let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.resumed = Some(init.now);
-        init.lineage.started = started;
         init.arm(row);
         init.rewatch()?;
         Bell::ring_again(found.rung);
@@ -132,13 +156,31 @@ impl Init {
             signal => format!("signal {signal}"),
         };
         init.say(Level::Error, format_args!("init has crashed ({why}): it goes on where it was"));
-        init.go_back_to_now(found.notes);
+        init.note_on(&found.past);
+        notes::while_quiet(|| init.go_back_to_now(heeded));
         init.keep_here();
         crate::sys::signal::unblock_all();
         Ok(init)
     }
 
-    fn of(state: State, options: Options, mode: Mode) -> io::Result<Init> {
+    /// Behind what the image that crashed has noted.
+    fn note_on(&mut self, past: &Past) {
+        if past.tries > 0 {
+            let left = if past.tries > 1 { "nothing" } else { "nobody's wish and word" };
+            let text =
+                "it has crashed as it went through what had happened since its state was kept";
+            self.say(Level::Error, format_args!("{text}: {left} of that is heeded this time"));
+        }
+        let (_, turn) = past.end();
+        self.wakeups = self.wakeups.max(u64::from(turn)).saturating_add(1);
+        let turn = u32::try_from(self.wakeups & u64::from(u32::MAX)).unwrap_or(0);
+        let file = self.lineage.keeper.as_ref().map(|keeper| keeper.notes().as_fd());
+        if let Some(Err(error)) = file.map(|file| notes::go_on(file, past, turn)) {
+            self.say(Level::Warning, format_args!("nothing can be noted: {error}"));
+        }
+    }
+
+    fn of(state: State, options: Options, mode: Mode, lineage: Lineage) -> io::Result<Init> {
         let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
         let State { loader, history, timings, triggers, ending, record, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
@@ -189,10 +231,15 @@ impl Init {
             shell: head.shell.map(Pid::from_raw),
             shell_again: head.shell_again,
             kernel_target: head.kernel_target,
+<<<<<<< HEAD
             watchdog: None,
             lineage: Lineage::goes_on((head.crashes, head.resumed), head.upgraded),
+=======
+            lineage,
+>>>>>>> f6eba3f (init: a crash while it goes back after a crash, and of a new binary that has just begun, is survived)
             options,
         };
+        init.lineage.upgraded = head.upgraded;
         init.settle_in(&settings);
         Ok(init)
     }

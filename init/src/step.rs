@@ -1,6 +1,8 @@
 //! One event through the machine, and what the machine orders carried out.
 
 use crate::clock;
+#[cfg(debug_assertions)]
+use crate::crash_test;
 use crate::event_loop::Init;
 use crate::history::Occasion;
 use crate::journal::notes::{Kind, Wished};
@@ -39,6 +41,8 @@ impl Init {
         let machine = AssertUnwindSafe(&mut self.machine);
         let stepped = catch_unwind(move || {
             let machine = machine;
+            #[cfg(debug_assertions)]
+            crash_test::strike(&event);
             machine.0.step(now, event)
         });
         let Ok(outcome) = stepped else {

@@ -63,6 +63,10 @@ pub(crate) struct Lineage {
     pub(crate) started: Started,
     /// Until then a crash counts as one more of a row.
     steady_at: Option<Time>,
+    /// Crashes in a row so far.
+    row: u32,
+    /// The state an image that crashed has left: another crash goes back to it, until one is kept.
+    before: Option<[File; 2]>,
     /// A binary that is being tried.
     upgrade: Option<Upgrade>,
     /// Who asked for the upgrade that is about to be, or has just been.
@@ -80,10 +84,37 @@ impl Lineage {
         Lineage { binary: own_binary(), keeper, ..Lineage::default() }
     }
 
-    /// The present image goes on after so many crashes, and the last; it owes somebody an answer.
-    pub(crate) fn goes_on(survived: (u32, Option<Time>), upgraded: Option<Asker>) -> Lineage {
-        let (crashes, resumed) = survived;
-        Lineage { crashes, resumed, upgraded, ..Lineage::begins() }
+    /// The present image goes on after one that crashed. It notes on where that one did, and until
+    /// it has kept its state goes back to that one's. Armed: what it reads may make it crash too.
+    pub(crate) fn after_crash(
+        memory: [File; 2],
+        notes: File,
+        (crashes, row): (u32, u32),
+    ) -> Lineage {
+        let keeper = Keeper::with(notes, clock::now()).ok();
+        let (before, binary) = (Some(memory), own_binary());
+        binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
+        keeper.iter().flat_map(Keeper::memory).for_each(|memory| inherit::is_new(memory.as_fd()));
+        let lineage = Lineage { binary, keeper, before, crashes, row, ..Lineage::default() };
+        // Said when it is armed again.
+        let _ = lineage.arm();
+        lineage
+    }
+
+    /// From now on a crash is survived.
+    fn arm(&self) -> io::Result<()> {
+        let (Some(own), Some(keeper)) = (&self.binary, &self.keeper) else { return Ok(()) };
+        let previous = self.previous.as_ref().map(|(binary, _)| binary);
+        // One that has just come, and crashes, gives way to the one before it.
+        let binary = previous.unwrap_or(own);
+        let [mut one, mut other, notes] = keeper.numbers();
+        if let Some(before) = &self.before {
+            [one, other] = before.each_ref().map(AsRawFd::as_raw_fd);
+        }
+        let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
+        let word = format!("--rescue={one},{other},{notes},{crashes},{row}");
+        let notes = Some(keeper.notes().as_fd());
+        fault::arm(binary.as_fd(), notes, arguments(word), environment())
     }
 
     /// When something is due.
@@ -110,18 +141,12 @@ impl Init {
     /// From now on a crash is survived: after `row` crashes in a row so far.
     pub(crate) fn arm(&mut self, row: u32) {
         self.lineage.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
-        let (Some(own), Some(keeper)) = (&self.lineage.binary, &self.lineage.keeper) else {
-            return;
-        };
-        let previous = self.lineage.previous.as_ref().map(|(binary, _)| binary);
-        // One that has just come, and crashes, gives way to the one before it.
-        let binary = previous.unwrap_or(own);
-        let [one, other, notes] = keeper.numbers();
-        let (crashes, row) = (self.lineage.crashes.saturating_add(1), row.saturating_add(1));
-        let word = format!("--rescue={one},{other},{notes},{crashes},{row}");
-        let armed =
-            fault::arm(binary.as_fd(), keeper.notes().as_fd(), arguments(word), environment());
-        if let Err(error) = armed {
+        self.lineage.row = row;
+        self.arm_again();
+    }
+
+    fn arm_again(&mut self) {
+        if let Err(error) = self.lineage.arm() {
             self.say(Level::Warning, format_args!("a crash will not be survived: {error}"));
         }
     }
@@ -199,6 +224,10 @@ impl Init {
 
     fn kept(&mut self, outcome: impl FnOnce(&mut Keeper) -> Option<Outcome>) -> bool {
         let outcome = self.lineage.keeper.as_mut().and_then(outcome);
+        if outcome.is_some() && self.lineage.before.take().is_some() {
+            // Kept, or lost and growing old: it is not gone back to that one any more.
+            self.arm_again();
+        }
         match &outcome {
             Some(Outcome::Lost(why)) => {
                 let then = "a crash would end nothing, but nobody would look after the services";
@@ -326,8 +355,16 @@ impl Init {
     }
 }
 
-fn cannot(why: &str) -> Failure {
+pub(crate) fn cannot(why: &str) -> Failure {
     Failure::new("upgrade", why, "init goes on as it is")
+}
+
+/// Until it is armed for good, a crash of this new image executes the one before it, which goes on
+/// with the same state.
+pub(crate) fn gives_way_to(previous: &OwnedFd, state: &File, rung: u64) {
+    let word = format!("--resume={},-1,{rung},1", state.as_raw_fd());
+    // Refused: then it is as if there had been none before.
+    let _ = fault::arm(previous.as_fd(), None, arguments(word), environment());
 }
 
 /// The words this process was started with, and how it is to go on.

@@ -62,6 +62,7 @@ pub struct Init {
 pub struct Boot {
     sandbox: Sandbox,
     way: Way,
+    binary: Option<String>,
     arguments: Vec<String>,
     wrapper: Vec<String>,
     environment: Vec<(String, String)>,
@@ -73,7 +74,13 @@ impl Boot {
         let root = nix::unistd::geteuid().is_root();
         let way = if root { Way::Namespace } else { Way::UserNamespace };
         let (arguments, wrapper, environment) = Default::default();
-        Boot { sandbox, way, arguments, wrapper, environment }
+        Boot { sandbox, way, binary: None, arguments, wrapper, environment }
+    }
+
+    /// Another binary than the one under test: a copy of it, or one that was built otherwise.
+    pub fn binary(mut self, path: &str) -> Boot {
+        self.binary = Some(path.to_owned());
+        self
     }
 
     /// Another way.
@@ -128,7 +135,7 @@ impl Boot {
         .map(str::to_owned)
         .collect();
         words.extend(self.wrapper);
-        words.push(program("GROUNDSTATE_INIT", "init"));
+        words.push(self.binary.unwrap_or_else(|| program("GROUNDSTATE_INIT", "init")));
         if self.way != Way::Supervisor {
             words.push("--container".to_owned());
         }
@@ -308,6 +315,14 @@ impl Init {
             Err(difference) => panic!("the record does not replay: {difference}"),
         }
         std::mem::take(&mut self.sandbox)
+    }
+
+    /// The same of one that has crashed: its record may tell something twice.
+    pub fn finish_after_crash(mut self) {
+        self.check();
+        self.tell("exit", &json!({}));
+        let status = self.ended();
+        assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
     }
 
     /// What holds at every time: it answers at once, has not crashed, leaves no zombie,

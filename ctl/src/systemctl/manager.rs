@@ -46,6 +46,16 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
+/// `daemon-reexec`: init goes on as the binary that is installed now, and reads its files anew.
+pub(super) fn reexec(asked: &Asked) -> Outcome {
+    let session = session();
+    if is_offline(&session, asked)? {
+        return Ok(0);
+    }
+    session.ask(Verb::Upgrade { binary: None })?;
+    reload(asked)
+}
+
 /// A unit comes up as soon as its link is read, which may be before its package has made its
 /// user or its files. The reload at the end of the package's installation is its next try.
 fn again(session: &Session, before: &Status) -> Result<(), Trouble> {

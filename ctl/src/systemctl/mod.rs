@@ -129,7 +129,8 @@ fn run(asked: &Asked) -> Outcome {
         "reset-failed" => change::reset_failed(asked),
         "enable" | "disable" | "reenable" | "mask" | "unmask" | "preset" | "preset-all"
         | "add-wants" | "add-requires" | "revert" | "link" => install::run(asked),
-        "daemon-reload" | "daemon-reexec" => manager::reload(asked),
+        "daemon-reload" => manager::reload(asked),
+        "daemon-reexec" => manager::reexec(asked),
         "get-default" => manager::get_default(asked),
         "set-default" => manager::set_default(asked),
         "default" | "rescue" | "emergency" => change::goal(asked),

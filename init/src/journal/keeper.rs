@@ -11,7 +11,7 @@
 //! be kept is worse than none when it grows old: then both are emptied, and a crash ends nothing.
 
 use super::frame::crc;
-use super::notes::{self as noted, Note};
+use super::notes::{self as noted, Past};
 use crate::limit;
 use crate::sys::bell::Bell;
 use crate::sys::{Pid, memfd, notes};
@@ -19,7 +19,7 @@ use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 const MAGIC: [u8; 8] = *b"GS-KEPT\x02";
@@ -75,7 +75,7 @@ pub(crate) struct Found {
     /// The last that is whole.
     pub(crate) state: Vec<u8>,
     /// What has happened since.
-    pub(crate) notes: Vec<Note>,
+    pub(crate) past: Past,
     /// Of the fault; 0: a panic.
     pub(crate) signal: u64,
     /// Bit n-1: signal n was not dealt with.
@@ -85,8 +85,12 @@ pub(crate) struct Found {
 impl Keeper {
     /// Nothing is kept yet. ENOSYS, EPERM: there are no memfds here.
     pub(crate) fn new(now: Time) -> io::Result<Keeper> {
+        Keeper::with(memfd::create(c"notes")?.into(), now)
+    }
+
+    /// The same; what happens is noted there.
+    pub(crate) fn with(notes: File, now: Time) -> io::Result<Keeper> {
         let memory = [memfd::create(c"state")?.into(), memfd::create(c"state")?.into()];
-        let notes = memfd::create(c"notes")?.into();
         Ok(Keeper {
             memory,
             notes,
@@ -105,6 +109,11 @@ impl Keeper {
     pub(crate) fn numbers(&self) -> [RawFd; 3] {
         let [one, other] = &self.memory;
         [one.as_raw_fd(), other.as_raw_fd(), self.notes.as_raw_fd()]
+    }
+
+    /// Where the state is kept.
+    pub(crate) fn memory(&self) -> &[File; 2] {
+        &self.memory
     }
 
     /// Where the handler of a fault writes.
@@ -198,7 +207,8 @@ impl Keeper {
                 notes::known(self.known);
                 Bell::is_dealt_with();
                 let took = now.since(begun);
-                let rest = now.after(took.saturating_mul(limit::KEEPING));
+                let rest = took.saturating_mul(limit::KEEPING).min(limit::KEEPING_REST);
+                let rest = now.after(rest);
                 self.rests_until = if self.written == self.generation { rest } else { now };
                 let failed = std::mem::take(&mut self.has_failed);
                 if failed { Outcome::KeptAgain } else { Outcome::Kept }
@@ -223,20 +233,20 @@ fn sum(state: &[u8], known: u64) -> [u8; 4] {
 }
 
 /// What an image that crashed has left. Total: any bytes may be there.
-pub(crate) fn read(memory: [OwnedFd; 2], notes: OwnedFd) -> Result<Found, String> {
-    let states = memory.map(|memory| whole(&memory.into()));
+pub(crate) fn read(memory: &[File; 2], notes: &File) -> Result<Found, String> {
+    let states = memory.each_ref().map(whole);
     let latest = states.into_iter().flatten().max_by_key(|(epoch, ..)| *epoch);
     let (_, known, state) = latest.ok_or("nothing whole was kept")?;
     let mut bytes = vec![0; noted::BYTES];
     // Nothing, or not all of it, was ever noted.
-    let length = File::from(notes).read_at(&mut bytes, 0).unwrap_or(0);
+    let length = notes.read_at(&mut bytes, 0).unwrap_or(0);
     bytes.truncate(length);
     let number = |at: usize| {
         let word = bytes.get(at..at.saturating_add(8)).and_then(|word| word.try_into().ok());
         word.map_or(0, u64::from_ne_bytes)
     };
     let (signal, rung) = (number(noted::FAULT), number(noted::FAULT + 8));
-    Ok(Found { state, notes: noted::read(&bytes, known), signal, rung })
+    Ok(Found { state, past: Past::read(&bytes, known), signal, rung })
 }
 
 fn whole(memory: &File) -> Option<(u64, u64, Vec<u8>)> {
@@ -262,8 +272,7 @@ mod tests {
     use std::time::Duration;
 
     fn state_of(keeper: &Keeper) -> Result<Found, String> {
-        let copies = keeper.memory.each_ref().map(|file| file.try_clone().unwrap().into());
-        read(copies, keeper.notes.try_clone().unwrap().into())
+        read(&keeper.memory, &keeper.notes)
     }
 
     fn keep(keeper: &mut Keeper, state: &[u8]) -> Outcome {
@@ -309,6 +318,11 @@ mod tests {
         assert_eq!(keeper.due(), Some(late));
         assert_eq!(keeper.late_writer(late), Some(Pid::from_raw(9)));
         assert_eq!((keeper.late_writer(late), keeper.due()), (None, None), "it is killed once");
+        // Where writing takes long (a load, a machine that slept) it does not rest long.
+        let mut keeper = Keeper::new(Time::ZERO).unwrap();
+        let slow = Time::ZERO.after(limit::KEEPING_REST);
+        keeper.kept(Ok(()), Time::ZERO, slow);
+        assert_eq!(keeper.due(), Some(slow.after(limit::KEEPING_REST)));
     }
 
     #[test]

@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 
 /// Signal and signals not dealt with, by the handler of a fault.
 pub(crate) const FAULT: usize = 0;
+/// How often the notes were begun to be put again, and that came to no end.
+pub(crate) const TRIES: usize = 16;
 /// The siginfo_t of the child being reaped.
 pub(crate) const END: usize = 64;
 /// The mmsghdr of the message being read.
@@ -138,18 +140,47 @@ pub(crate) fn entries(length: usize) -> u64 {
     length.div_ceil(TEXT).max(1) as u64
 }
 
-/// All notes after this one, in order, and what the kernel wrote last.
-pub(crate) fn read(bytes: &[u8], after: u64) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let mut seq = after.saturating_add(1);
-    while seq.saturating_sub(after) <= ENTRIES && seq < u64::MAX {
-        let Some((note, taken)) = one(bytes, seq) else { break };
-        notes.extend(note);
-        seq = seq.saturating_add(taken);
+/// What an image has left of these.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    /// Those the kept state does not know of, in order, and what the kernel wrote last.
+    pub(crate) notes: Vec<Note>,
+    /// The number of the last the state knows of.
+    pub(crate) known: u64,
+    /// The number of the last there is.
+    pub(crate) last: u64,
+    /// See [`TRIES`].
+    pub(crate) tries: u64,
+    /// What the kernel had handed over and nobody had noted.
+    pub(crate) hand: Hand,
+}
+
+impl Past {
+    /// All notes after this one.
+    pub(crate) fn read(bytes: &[u8], after: u64) -> Past {
+        let mut notes = Vec::new();
+        let mut seq = after.saturating_add(1);
+        while seq.saturating_sub(after) <= ENTRIES && seq < u64::MAX {
+            let Some((note, taken)) = one(bytes, seq) else { break };
+            notes.extend(note);
+            seq = seq.saturating_add(taken);
+        }
+        let hand = Hand::of(bytes);
+        let (at, turn) = of_last(&notes);
+        notes.extend(hand.as_notes(at, turn));
+        let tries = word(bytes, TRIES).unwrap_or(0);
+        Past { notes, known: after, last: seq.saturating_sub(1), tries, hand }
     }
-    let last = notes.last().map_or((Time::ZERO, 0), |note: &Note| (note.at, note.turn));
-    notes.extend(in_hand(bytes, last));
-    notes
+
+    /// Time and turn of the last one.
+    pub(crate) fn end(&self) -> (Time, u32) {
+        of_last(&self.notes)
+    }
+}
+
+fn of_last(notes: &[Note]) -> (Time, u32) {
+    let latest = |(at, turn): (Time, u32), note: &Note| (at.max(note.at), turn.max(note.turn));
+    notes.iter().fold((Time::ZERO, 0), latest)
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -208,22 +239,33 @@ fn what(kind: Kind, text: Vec<u8>) -> Option<What> {
 }
 
 /// What the kernel had handed over and nobody had noted yet.
-fn in_hand(bytes: &[u8], (at, turn): (Time, u32)) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let length = number(bytes, LENGTH).map_or(0, u32::from_ne_bytes) as usize;
-    if let Some(text) = bytes.get(MESSAGE..MESSAGE.saturating_add(length).min(RING))
-        && length > 0
-        && let Some(pid) = speaker(bytes)
-    {
-        notes.push(Note { what: What::Heard(text.to_vec()), pid, at, turn });
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    /// Pid and text of a message.
+    pub(crate) heard: Option<(i32, Vec<u8>)>,
+    /// Pid, code and status of an end, as in siginfo_t.
+    pub(crate) ended: Option<(i32, i32, i32)>,
+}
+
+impl Hand {
+    fn of(bytes: &[u8]) -> Hand {
+        let length = number(bytes, LENGTH).map_or(0, u32::from_ne_bytes) as usize;
+        let text = bytes.get(MESSAGE..MESSAGE.saturating_add(length).min(RING));
+        let heard = text.filter(|_| length > 0).map(<[u8]>::to_vec);
+        let part = |at: usize| int(bytes, END + at);
+        let ended = part(16).zip(part(8)).zip(part(24));
+        Hand {
+            heard: speaker(bytes).zip(heard),
+            ended: ended.map(|((pid, code), status)| (pid, code, status)).filter(|it| it.0 > 0),
+        }
     }
-    if let (Some(pid), Some(code), Some(status)) =
-        (int(bytes, END + 16), int(bytes, END + 8), int(bytes, END + 24))
-        && pid > 0
-    {
-        notes.push(Note { what: What::Ended(crate::sys::wait::exit(code, status)), pid, at, turn });
+
+    fn as_notes(&self, at: Time, turn: u32) -> Vec<Note> {
+        let heard = self.heard.iter().map(|(pid, text)| (*pid, What::Heard(text.clone())));
+        let exit = |code, status| What::Ended(crate::sys::wait::exit(code, status));
+        let ended = self.ended.map(|(pid, code, status)| (pid, exit(code, status)));
+        heard.chain(ended).map(|(pid, what)| Note { what, pid, at, turn }).collect()
     }
-    notes
 }
 
 /// The pid in the credentials, which come before all else: struct cmsghdr, struct ucred.
@@ -240,6 +282,10 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
+
+    fn read(bytes: &[u8], after: u64) -> Vec<Note> {
+        Past::read(bytes, after).notes
+    }
 
     /// What a process of its own notes.
     fn written(work: impl FnOnce()) -> Vec<u8> {
@@ -326,6 +372,31 @@ mod tests {
         assert!(
             read(&bytes, 0).iter().any(|n| n.what == What::Heard(b"A=1".into()) && n.pid == 77)
         );
+    }
+
+    #[test]
+    fn the_next_image_notes_on_behind_what_it_has_found() {
+        let mut bytes = three();
+        // Reaped, and nobody had noted it.
+        bytes[END + 16..END + 20].copy_from_slice(&42i32.to_ne_bytes());
+        bytes[END + 8..END + 12].copy_from_slice(&libc::CLD_EXITED.to_ne_bytes());
+        let file = File::from(memfd::create(c"notes").unwrap());
+        file.write_all_at(&bytes, 0).unwrap();
+        let past = Past::read(&bytes, 1);
+        assert_eq!((past.notes.len(), past.last), (3, 3));
+        let child = process::fork_whole(|| {
+            writer::go_on(file.as_fd(), &past, 8).unwrap();
+            writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
+            writer::while_quiet(|| writer::put_text(Kind::Seen, &2u64.to_ne_bytes()));
+            0
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(0));
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let again = Past::read(&bytes, 1);
+        assert_eq!(again.notes[..3], past.notes[..], "what was in hand is noted for good");
+        assert_eq!((&again.notes[3].what, again.notes[3].turn), (&What::Seen(RunId(1)), 8));
+        assert_eq!((again.notes.len(), again.last, again.tries), (4, 5, 1));
+        assert!(again.hand.ended.is_none());
     }
 
     #[test]

@@ -144,6 +144,7 @@ impl Spawner {
         let ground = Rc::new(RefCell::new(ground));
         reports.into_iter().for_each(|report| report.attach(&ground));
         let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
+        dumpable.iter().for_each(|file| inherit::is_new(file.as_fd()));
         let way = if kernel_can_share() { Way::Shared } else { Way::Copied };
         Ok(Spawner { ground, way, dumpable })
     }

@@ -40,7 +40,7 @@ static DEPTH: AtomicU32 = AtomicU32::new(0);
 /// Called again, the words are others; what was prepared before is never freed, for a handler may be reading it.
 pub(crate) fn arm(
     binary: BorrowedFd<'_>,
-    notes: BorrowedFd<'_>,
+    notes: Option<BorrowedFd<'_>>,
     argv: Vec<CString>,
     envp: Vec<CString>,
 ) -> io::Result<()> {
@@ -49,7 +49,8 @@ pub(crate) fn arm(
     };
     let (first, second) = (pointers(&argv), pointers(&envp));
     let words = argv.into_iter().chain(envp).collect();
-    let (process, binary, notes) = (std::process::id(), binary.as_raw_fd(), notes.as_raw_fd());
+    let notes = notes.map_or(-1, |notes| notes.as_raw_fd());
+    let (process, binary) = (std::process::id(), binary.as_raw_fd());
     let next = Next { process, binary, notes, argv: first, envp: second, _words: words };
     let before = NEXT.swap(Box::into_raw(Box::new(next)), Ordering::SeqCst);
     if before.is_null() { install() } else { Ok(()) }
@@ -110,9 +111,12 @@ fn again(next: &Next, signal: u32) {
     // SAFETY: the kernel reads the sixteen bytes.
     unsafe { raw::call(libc::SYS_pwrite64, [notes, noted.as_ptr() as usize, 16, 0, 0, 0]) };
     block_all();
-    // In a fault of this very code there is no second try of it.
-    if DEPTH.fetch_add(1, Ordering::SeqCst) == 0 {
-        inherit::keep_all();
+    // In a fault of this very code it is done in a way that is slow and simple, and in a fault of that
+    // there is no third.
+    match DEPTH.fetch_add(1, Ordering::SeqCst) {
+        0 => inherit::keep_all(),
+        1 => inherit::keep_each(),
+        _ => {}
     }
     let call = [
         usize::try_from(next.binary).unwrap_or(0),
@@ -170,7 +174,7 @@ mod tests {
         let child = process::fork_whole(|| {
             let binary = File::open("/bin/sh").unwrap();
             let words = [c"sh", c"-c", c"exit 42"].map(CString::from).to_vec();
-            arm(binary.as_fd(), notes.as_fd(), words, Vec::new()).unwrap();
+            arm(binary.as_fd(), Some(notes.as_fd()), words, Vec::new()).unwrap();
             work();
             7
         });

@@ -25,8 +25,13 @@ static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
 /// From now on no exec of this process closes a descriptor.
 pub(crate) fn keep_all() {
     if !keep_listed() {
-        (3..NUMBERS).for_each(keep);
+        keep_each();
     }
+}
+
+/// The same by asking for each number.
+pub(crate) fn keep_each() {
+    (3..NUMBERS).for_each(keep);
 }
 
 /// The exec was refused: all are closed by the next one as before.
@@ -140,7 +145,12 @@ pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd
     Ok(stand_in)
 }
 
-/// Closes what nobody took. To be called before anything else is opened.
+/// Opened by this image before [`close_rest`], which spares it.
+pub(crate) fn is_new(fd: BorrowedFd<'_>) {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(fd.as_raw_fd());
+}
+
+/// Closes what nobody took, and what was not told to be new.
 pub(crate) fn close_rest() {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = taken.iter().filter_map(|number| u32::try_from(*number).ok());
@@ -163,9 +173,12 @@ mod tests {
             keep_all();
             let taken = take(kept).unwrap();
             let twice = take(kept).unwrap();
+            let (new, forgotten) = (File::open("/dev/null").unwrap(), opened());
+            is_new(std::os::fd::AsFd::as_fd(&new));
             close_rest();
             let refused = take(other).is_err() && take(2).is_err() && take(9999).is_err();
-            let alive = nix::sys::stat::fstat(&taken).is_ok();
+            let refused = refused && take(forgotten).is_err();
+            let alive = [taken.as_raw_fd(), new.as_raw_fd()].into_iter().all(|n| identity(n) != 0);
             u8::from(refused && alive && twice.as_raw_fd() != kept)
         });
         assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));

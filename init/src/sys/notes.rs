@@ -6,12 +6,12 @@
 //! One in a process, and for PID 1 alone: children that are forked do not inherit it
 //! (MADV_DONTFORK) and forget it. All pages are there from the start.
 
-use crate::journal::notes::{self, ENTRY, Kind, TEXT};
+use crate::journal::notes::{self, ENTRY, Kind, Past, TEXT};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Where they are; null: there are none.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
@@ -22,6 +22,8 @@ static KNOWN: AtomicU64 = AtomicU64::new(0);
 /// The present turn of the loop, and its time.
 static TURN: AtomicU32 = AtomicU32::new(0);
 static AT: AtomicU64 = AtomicU64::new(0);
+/// What is wished and seen was noted before.
+static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Where the message being read lies.
 #[derive(Clone, Copy)]
@@ -34,6 +36,48 @@ pub(super) struct Hand {
 
 /// From now on they are written into this memfd. ENOMEM, ENOSPC.
 pub(crate) fn begin(file: BorrowedFd<'_>) -> io::Result<()> {
+    map(file, 0, 0)
+}
+
+/// The same behind what an image before this one has noted there; these are of this turn. One try
+/// more is under way, until [`known`] says otherwise: should this image crash before it has kept
+/// its state, the next one finds all notes there were, and this one's.
+pub(crate) fn go_on(file: BorrowedFd<'_>, past: &Past, turn_now: u32) -> io::Result<()> {
+    let (at, latest) = past.end();
+    map(file, past.last, past.known)?;
+    turn(u64::from(latest), at.as_nanos());
+    if let Some((pid, text)) = &past.hand.heard {
+        heard(*pid, text, false);
+    }
+    if let Some((pid, code, status)) = past.hand.ended {
+        ended(pid, code, status);
+    }
+    if let Some(hand) = message_in_hand() {
+        // SAFETY: the header lies in the mapping.
+        unsafe { (*hand.header).msg_len = 0 };
+    }
+    turn(u64::from(turn_now), at.as_nanos());
+    tries(past.tries.saturating_add(1));
+    Ok(())
+}
+
+/// See [`notes::TRIES`].
+fn tries(count: u64) {
+    let base = BASE.load(Ordering::SeqCst);
+    if !base.is_null() {
+        // SAFETY: within the mapping, aligned.
+        unsafe { base.add(notes::TRIES).cast::<u64>().write_volatile(count) };
+    }
+}
+
+/// What was noted is put again: it is there already.
+pub(crate) fn while_quiet(work: impl FnOnce()) {
+    QUIET.store(true, Ordering::Relaxed);
+    work();
+    QUIET.store(false, Ordering::Relaxed);
+}
+
+fn map(file: BorrowedFd<'_>, last: u64, known: u64) -> io::Result<()> {
     let fd = file.as_raw_fd();
     let length = libc::off_t::try_from(notes::BYTES).unwrap_or(0);
     // SAFETY: numbers only. What is allocated now can not be missing when it is written to.
@@ -49,8 +93,8 @@ pub(crate) fn begin(file: BorrowedFd<'_>) -> io::Result<()> {
     unsafe { libc::madvise(base, notes::BYTES, libc::MADV_DONTFORK) };
     // SAFETY: within the mapping, aligned; nobody else knows of it yet.
     unsafe { prepare(base.cast()) };
-    LAST.store(0, Ordering::SeqCst);
-    KNOWN.store(0, Ordering::SeqCst);
+    LAST.store(last, Ordering::SeqCst);
+    KNOWN.store(known, Ordering::SeqCst);
     BASE.store(base.cast(), Ordering::SeqCst);
     Ok(())
 }
@@ -93,6 +137,7 @@ pub(crate) fn last() -> u64 {
 /// given back; they are in the file still.
 pub(crate) fn known(seq: u64) {
     KNOWN.store(seq, Ordering::SeqCst);
+    tries(0);
     let base = BASE.load(Ordering::SeqCst);
     if !base.is_null() {
         // SAFETY: our mapping of a file: what is dropped is mapped again when it is touched.
@@ -151,7 +196,9 @@ fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
 
 /// A wish, or what the logger has seen.
 pub(crate) fn put_text(kind: Kind, text: &[u8]) {
-    put(kind, 0, 0, text);
+    if !QUIET.load(Ordering::Relaxed) {
+        put(kind, 0, 0, text);
+    }
 }
 
 /// A child is about to be cloned: the address the kernel is to write its pid to

@@ -1,15 +1,15 @@
 //! Init itself is at fault: it goes on, and nobody notices.
 
+use super::survival::copy;
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::Init;
+use groundstate_tests::crash::{Call, FAULTS, crash, crash_when};
 use groundstate_tests::deadline::until;
-use nix::sys::ptrace;
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::Command;
 
+<<<<<<< HEAD
 const FAULTS: [Signal; 5] =
     [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
 
@@ -79,6 +79,8 @@ fn crash_when(init: &Init, begin: impl FnOnce(), come: impl Fn(&Call) -> bool) {
     deliver(pid, Signal::SIGSEGV);
 }
 
+=======
+>>>>>>> f6eba3f (init: a crash while it goes back after a crash, and of a new binary that has just begun, is survived)
 /// The crashes init says it has survived; none where it does not answer, or crashes meanwhile.
 fn survived(init: &Init) -> Option<u64> {
     let mut client = init.client()?;
@@ -86,7 +88,7 @@ fn survived(init: &Init) -> Option<u64> {
     client.answer()?.ok()?["crashes"].as_u64()
 }
 
-fn crashes(init: &Init) -> u64 {
+pub(crate) fn crashes(init: &Init) -> u64 {
     until("init answers", || survived(init))
 }
 
@@ -134,12 +136,12 @@ fn a_crash_of_init_is_noticed_by_nobody() {
     assert_eq!(init.ended().code(), Some(0));
 }
 
-fn has_survived(init: &Init, times: u64) {
+pub(crate) fn has_survived(init: &Init, times: u64) {
     until("it has survived", || (crashes(init) == times).then_some(()));
 }
 
 /// The starts a stand-in has left in its trace.
-fn starts(init: &Init, unit: &str) -> usize {
+pub(crate) fn starts(init: &Init, unit: &str) -> usize {
     let words = init.sandbox.trace(&format!("{unit}.trace"));
     words.iter().filter(|word| word.starts_with("start")).count()
 }
@@ -278,10 +280,9 @@ fn a_new_binary_that_crashes_at_once_gives_way_to_the_one_before() {
     let before = init.status();
     let program = || init.process().link("exe").expect("it has a program");
     let old = program();
-    let new = init.sandbox.path("new-init");
-    std::fs::copy(&old, &new).expect("a copy of init");
-    init.tell("upgrade", &json!({"binary": init.sandbox.at("new-init")}));
-    assert_eq!(program(), new);
+    let new = copy(&init.sandbox, "new-init", None);
+    init.tell("upgrade", &json!({"binary": new}));
+    assert_eq!(program().to_str(), Some(new.as_str()));
     crash(&init, Signal::SIGABRT);
     has_survived(&init, 1);
     assert_eq!((program(), fixed(&init.status())), (old, fixed(&before)));
@@ -292,7 +293,7 @@ fn a_new_binary_that_crashes_at_once_gives_way_to_the_one_before() {
 fn an_init_that_crashes_again_and_again_ends_nothing() {
     let mut init = at_work();
     init.expect_crashes();
-    let alive = init.main_of("notified");
+    let (alive, other) = (init.main_of("notified"), init.main_of("plain"));
     let begun = crashes(&init);
     for _ in 0..8 {
         // It has not lived long enough to have got over the last one.
@@ -308,6 +309,8 @@ fn an_init_that_crashes_again_and_again_ends_nothing() {
     assert!(init.output().contains("crashed"), "{}", init.output());
     assert!(alive.is_alive(), "a service lives on");
     assert!(init.process().is_alive(), "and so does PID 1");
+    other.signal(Signal::SIGKILL);
+    until("what ends is reaped", || other.state().is_none().then_some(()));
     init.process().signal(Signal::SIGTERM);
     assert_eq!(init.ended().code(), Some(0), "it can be ended as ever");
     assert!(!alive.is_alive());

@@ -45,6 +45,8 @@ mod socket;
 mod socket_option;
 mod source;
 mod store;
+mod survival;
+mod sweep;
 mod template;
 mod timer;
 mod types;

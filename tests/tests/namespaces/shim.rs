@@ -52,6 +52,21 @@ fn systemctl_tells_a_units_states_as_systemd_would() {
 }
 
 #[test]
+fn daemon_reexec_goes_on_as_the_installed_binary_and_reads_the_files_anew() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    service(&files, "web", "ExecStart=/bin/sleep 1000");
+    let init = Boot::new(files).start("multi-user");
+    let before = init.main_of("web.service");
+    service(&init.sandbox, "late", "ExecStart=/bin/sleep 1000");
+    let executed = || init.output().matches("goes on as another image").count();
+    assert_eq!(systemctl(&init, &["daemon-reexec"]), (String::new(), 0));
+    assert_eq!((executed(), init.main_of("web.service")), (1, before));
+    init.when_state("late.service", "running");
+    init.finish();
+}
+
+#[test]
 fn systemctl_takes_units_of_inits_own_directory_out_and_puts_them_back() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");

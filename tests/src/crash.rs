@@ -1,0 +1,223 @@
+//! Crashes of a running init, from outside and with the binary as it is shipped: ptrace(2). A
+//! signal is delivered as the processor would (`si_code` says that nobody sent it), or the code
+//! it is about to run is replaced by some that is at fault. Tells nothing about what follows.
+
+use crate::boot::Init;
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+/// The signals of a fault.
+pub const FAULTS: [Signal; 5] =
+    [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
+
+/// Delivers one of [`FAULTS`], wherever it is.
+pub fn crash(init: &Init, fault: Signal) {
+    let pid = Pid::from_raw(init.process().0);
+    ptrace::seize(pid, ptrace::Options::empty()).expect("init can be traced");
+    kill(pid, fault).expect("init is there");
+    delivered(pid, fault);
+    ptrace::detach(pid, fault).expect("it goes on");
+}
+
+/// Waits until it is about to get the signal, and makes that a fault's.
+fn delivered(pid: Pid, fault: Signal) {
+    loop {
+        match waitpid(pid, None).expect("it stops") {
+            WaitStatus::Stopped(_, signal) if signal == fault => break,
+            WaitStatus::Stopped(_, Signal::SIGTRAP)
+            | WaitStatus::PtraceEvent(..)
+            | WaitStatus::PtraceSyscall(_) => ptrace::cont(pid, None).expect("it goes on"),
+            WaitStatus::Stopped(_, other) => ptrace::cont(pid, other).expect("it goes on"),
+            ended @ (WaitStatus::Exited(..)
+            | WaitStatus::Signaled(..)
+            | WaitStatus::Continued(_)
+            | WaitStatus::StillAlive) => panic!("{ended:?}"),
+        }
+    }
+    let mut info = ptrace::getsiginfo(pid).expect("it is stopped by a signal");
+    info.si_code = 1;
+    ptrace::setsiginfo(pid, &info).expect("the signal is a fault's");
+}
+
+/// A system call init has just come back from.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// As in libc's `SYS_…`.
+    pub number: i64,
+    /// What it gave.
+    pub result: i64,
+}
+
+/// A process that is led from one system call to the next, through each exec. It goes on by itself
+/// when this is dropped.
+#[cfg(target_arch = "x86_64")]
+#[derive(Debug)]
+pub struct Steps {
+    pid: Pid,
+    pass: Option<Signal>,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Steps {
+    /// It stands still from now on.
+    pub fn of(init: &Init) -> Steps {
+        let pid = Pid::from_raw(init.process().0);
+        let options = ptrace::Options::PTRACE_O_TRACESYSGOOD | ptrace::Options::PTRACE_O_TRACEEXEC;
+        ptrace::seize(pid, options).expect("init can be traced");
+        ptrace::interrupt(pid).expect("it can be stopped");
+        waitpid(pid, None).expect("it stops");
+        Steps { pid, pass: None }
+    }
+
+    /// To the end of its next system call. None: it has ended.
+    pub fn step(&mut self) -> Option<Call> {
+        loop {
+            ptrace::syscall(self.pid, self.pass.take()).ok()?;
+            match waitpid(self.pid, None).ok()? {
+                WaitStatus::PtraceSyscall(_) => {
+                    let registers = ptrace::getregs(self.pid).ok()?;
+                    let number = i64::try_from(registers.orig_rax).unwrap_or(-1);
+                    let result = registers.rax.cast_signed();
+                    if result != -i64::from(libc::ENOSYS) {
+                        return Some(Call { number, result });
+                    }
+                }
+                WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXEC) => {
+                    return Some(Call { number: libc::SYS_execveat, result: 0 });
+                }
+                WaitStatus::Stopped(_, Signal::SIGTRAP) | WaitStatus::PtraceEvent(..) => {}
+                WaitStatus::Stopped(_, signal) => self.pass = Some(signal),
+                WaitStatus::Exited(..)
+                | WaitStatus::Signaled(..)
+                | WaitStatus::Continued(_)
+                | WaitStatus::StillAlive => return None,
+            }
+        }
+    }
+
+    /// Until it has come back from a call of which `come` says so: of what that gave it has seen nothing.
+    pub fn until(&mut self, come: impl Fn(&Call) -> bool) {
+        while !come(&self.step().expect("it goes on")) {}
+    }
+
+    /// Until it is another image of its program.
+    pub fn until_executed(&mut self) {
+        self.until(|call| call.number == libc::SYS_execveat && call.result == 0);
+    }
+
+    /// It crashes right here.
+    pub fn crash(&mut self) {
+        kill(self.pid, Signal::SIGSEGV).expect("init is there");
+        ptrace::cont(self.pid, self.pass.take()).expect("it goes on");
+        delivered(self.pid, Signal::SIGSEGV);
+        self.pass = Some(Signal::SIGSEGV);
+    }
+
+    /// The next it does is this.
+    fn run(&self, code: &[u8]) {
+        let mut registers = ptrace::getregs(self.pid).expect("it is stopped");
+        for (at, bytes) in (registers.rip..).step_by(8).zip(code.chunks(8)) {
+            let mut word = [0x90; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            let at = std::ptr::without_provenance_mut(usize::try_from(at).expect("an address"));
+            ptrace::write(self.pid, at, i64::from_ne_bytes(word)).expect("its code can be changed");
+        }
+        self.go_to(registers.rip, &mut registers);
+    }
+
+    fn go_to(&self, rip: u64, registers: &mut libc::user_regs_struct) {
+        registers.rip = rip;
+        // Or the kernel would begin the call anew that was broken off.
+        registers.orig_rax = u64::MAX;
+        ptrace::setregs(self.pid, *registers).expect("it is stopped");
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Drop for Steps {
+    fn drop(&mut self) {
+        let _ = ptrace::detach(self.pid, self.pass.take());
+    }
+}
+
+/// Lets init go on until it has come back from a call of which `come` says so, and crashes it there.
+#[cfg(target_arch = "x86_64")]
+pub fn crash_when(init: &Init, begin: impl FnOnce(), come: impl Fn(&Call) -> bool) {
+    let mut steps = Steps::of(init);
+    begin();
+    steps.until(come);
+    steps.crash();
+}
+
+/// Code that is at fault.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// Writes to address 0.
+    Null,
+    /// Uses up its stack.
+    Stack,
+    /// A stack pointer that points nowhere: SIGBUS.
+    Nowhere,
+    /// No instruction.
+    Illegal,
+    /// Divides by 0.
+    Division,
+    /// As abort(3).
+    Abort,
+    /// One more fault in the very handler of the first.
+    Twice,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 7] = [
+        Fault::Null,
+        Fault::Stack,
+        Fault::Nowhere,
+        Fault::Illegal,
+        Fault::Division,
+        Fault::Abort,
+        Fault::Twice,
+    ];
+
+    /// Machine code.
+    #[cfg(target_arch = "x86_64")]
+    fn code(self) -> &'static [u8] {
+        match self {
+            // xor eax,eax; mov [rax],eax
+            Fault::Null => &[0x31, 0xc0, 0x89, 0x00],
+            // push rax; jmp to it
+            Fault::Stack => &[0x50, 0xeb, 0xfd],
+            // mov rax,1<<63; mov rsp,rax; push rax
+            Fault::Nowhere => {
+                &[0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x48, 0x89, 0xc4, 0x50, 0x0f, 0x0b]
+            }
+            // ud2
+            Fault::Illegal | Fault::Twice => &[0x0f, 0x0b],
+            // xor ecx,ecx; div ecx
+            Fault::Division => &[0x31, 0xc9, 0xf7, 0xf1],
+            // tgkill(getpid(), gettid(), SIGABRT)
+            Fault::Abort => &[
+                0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0x89, 0xc7, 0xb8, 186, 0, 0, 0, 0x0f, 0x05, 0x89,
+                0xc6, 0xba, 6, 0, 0, 0, 0xb8, 234, 0, 0, 0, 0x0f, 0x05, 0x0f, 0x0b,
+            ],
+        }
+    }
+
+    /// Lets init run it.
+    #[cfg(target_arch = "x86_64")]
+    pub fn strike(self, init: &Init) {
+        let mut steps = Steps::of(init);
+        steps.run(self.code());
+        if !matches!(self, Fault::Twice) {
+            return;
+        }
+        let at = ptrace::getregs(steps.pid).expect("it is stopped").rip;
+        // The handler is at work: it has just opened the list of descriptors.
+        steps.until(|call| call.number == libc::SYS_openat);
+        let mut registers = ptrace::getregs(steps.pid).expect("it is stopped");
+        steps.go_to(at, &mut registers);
+    }
+}

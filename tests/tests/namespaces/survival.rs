@@ -1,0 +1,369 @@
+//! What init has to go on with after a crash or an upgrade, and what that must not change: its
+//! binary, its kept state, what an exec resets. Crashes in the middle of going on. The usual
+//! crash is in [`super::crash`].
+
+use super::crash::{crashes, has_survived, starts};
+use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};
+use groundstate_tests::boot::{Boot, Init, Way};
+use groundstate_tests::crash::{Fault, Steps, crash};
+use groundstate_tests::deadline::{until, within};
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::{Sandbox, program};
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The last crash is no beginning of a row any more: a timer of 200 ms has fired twice since.
+fn is_steady(init: &Init) {
+    let fired = init.sandbox.trace("job.trace").len();
+    until("the last crash is some time ago", || {
+        (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
+    });
+}
+
+#[test]
+fn whatever_code_is_at_fault_init_goes_on() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let before = init.status();
+    for (survived, fault) in (1..).zip(Fault::ALL) {
+        is_steady(&init);
+        println!("{fault:?}");
+        fault.strike(&init);
+        has_survived(&init, survived);
+        assert_eq!(fixed(&init.status()), fixed(&before), "after {fault:?}");
+    }
+    init.check();
+}
+
+/// SIGCHLD, as in /proc/PID/status.
+const CHILD: u64 = 1 << (libc::SIGCHLD - 1);
+/// Descriptors that init may have been started with beside the first three.
+const INHERITED: usize = 4;
+
+/// What a process has that an exec may change, and whether its descriptors outlive the next one.
+fn outfit(process: Process) -> BTreeMap<String, String> {
+    let status = [
+        "Name",
+        "Umask",
+        "Uid",
+        "Gid",
+        "Groups",
+        "SigBlk",
+        "SigIgn",
+        "SigCgt",
+        "CapInh",
+        "CapPrm",
+        "CapEff",
+        "CapBnd",
+        "CapAmb",
+        "NoNewPrivs",
+        "Seccomp",
+    ];
+    let files =
+        ["limits", "oom_score_adj", "comm", "coredump_filter", "personality", "timerslack_ns"];
+    let of_status = status.map(|key| (key, process.status(key)));
+    let of_files = files.map(|name| (name, process.read(name)));
+    let links = ["cwd", "root"]
+        .map(|name| (name, process.link(name).map(|path| path.to_string_lossy().into_owned())));
+    let all = of_status.into_iter().chain(of_files).chain(links);
+    let mut found: BTreeMap<String, String> =
+        all.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+    let stays_open = process.files().into_keys().filter(|number| *number > 2).filter(|number| {
+        let text = process.read(&format!("fdinfo/{number}")).unwrap_or_default();
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & libc::O_CLOEXEC == 0)
+    });
+    // What init itself was started with is not its own doing.
+    found
+        .insert("inherits".into(), if stays_open.count() > INHERITED { "more" } else { "" }.into());
+    // Blocked but while it waits.
+    let blocked = found.get("SigBlk").and_then(|text| u64::from_str_radix(text, 16).ok());
+    found.insert("SigBlk".into(), format!("{:x}", blocked.unwrap_or(0) & !CHILD));
+    found
+}
+
+fn an_exec_changes_nothing(way: Way) {
+    let files = Sandbox::new();
+    files.unit("fork", "exec-start: DAEMON --control DIR/fork");
+    files
+        .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'");
+    files.unit("all", "type: virtual\nwaits-for: fork, tick");
+    let mut init = Boot::new(files).way(way).start("all");
+    init.expect_crashes();
+    init.when_state("fork", "running");
+    let before = outfit(init.process());
+    assert_eq!(before["Name"], "init");
+    let steps: [&dyn Fn(&Init); 2] =
+        [&|init| drop(init.tell("upgrade", &json!({}))), &|init| crash(init, Signal::SIGSEGV)];
+    for (number, exec) in (0..).zip(steps) {
+        is_steady(&init);
+        exec(&init);
+        has_survived(&init, number);
+        let same =
+            within(Duration::from_secs(10), || (outfit(init.process()) == before).then_some(()));
+        assert!(same.is_some(), "{:#?}\nbefore: {before:#?}", outfit(init.process()));
+        // Orphans come to it still.
+        let adopted = || {
+            let main = init.main_of("fork");
+            let of_it = init.processes_of("fork").into_iter().filter(|p| *p != main);
+            of_it.filter(|p| p.stat_field(1) == Some(init.process().0)).count()
+        };
+        let had = adopted();
+        init.sandbox.order("fork", "orphan 1");
+        until("init adopts it", || (adopted() == had + 1).then_some(()));
+    }
+    init.finish_after_crash();
+}
+
+#[test]
+fn an_exec_of_init_changes_nothing_of_the_process() {
+    an_exec_changes_nothing(Way::best());
+    an_exec_changes_nothing(Way::Supervisor);
+}
+
+/// Descriptors of the kept state and the notes.
+fn kept(process: Process) -> Vec<i32> {
+    let is_it = |file: &String| file.contains("memfd:state") || file.contains("memfd:notes");
+    process.files().into_iter().filter(|(_, file)| is_it(file)).map(|(number, _)| number).collect()
+}
+
+#[test]
+fn what_is_kept_is_in_nobody_elses_hands() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let look = || {
+        let own = kept(init.process());
+        assert!(own.len() >= 3, "{own:?}");
+        for process in init.process().neighbours().into_iter().filter(|p| *p != init.process()) {
+            // Who writes it is init itself as it was when it was forked.
+            let is_other = || !matches!(process.status("Name").as_deref(), Some("init: keeps"));
+            let has = || is_other() && !kept(process).is_empty();
+            let free = within(Duration::from_secs(5), || (!has()).then_some(()));
+            assert!(free.is_some(), "{:?} {:?}", process.status("Name"), process.files());
+        }
+        if nix::unistd::geteuid().is_root() {
+            for number in own {
+                let path = format!("/proc/{}/fd/{number}", init.process().0);
+                let mut command = Command::new("/bin/dd");
+                command.arg(format!("of={path}")).args(["count=1", "conv=notrunc"]).uid(65534);
+                command.stdin(Stdio::null()).stderr(Stdio::null());
+                assert!(!command.status().expect("dd is there").success(), "{path} is writable");
+            }
+        }
+    };
+    look();
+    init.tell("upgrade", &json!({}));
+    is_steady(&init);
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    // This one began after the crash.
+    let old = init.main_of("notified");
+    old.signal(Signal::SIGKILL);
+    init.when("it was replaced", |s| {
+        s.state("notified") == "running" && init.main_of("notified") != old
+    });
+    look();
+    init.check();
+}
+
+/// A copy of the binary under test, with these bytes replaced.
+pub(crate) fn copy(files: &Sandbox, name: &str, replace: Option<(&[u8], &[u8])>) -> String {
+    let mut bytes = fs::read(program("GROUNDSTATE_INIT", "init")).expect("the binary is there");
+    if let Some((old, new)) = replace {
+        let places: Vec<usize> = bytes
+            .windows(old.len())
+            .enumerate()
+            .filter(|(_, w)| *w == old)
+            .map(|(at, _)| at)
+            .collect();
+        assert!(!places.is_empty(), "the binary has these bytes");
+        places.into_iter().for_each(|at| bytes[at..at + new.len()].copy_from_slice(new));
+    }
+    // By a process of its own: what is open for writing can not be executed, and a fork of another
+    // test may hold what is open here.
+    let (text, fresh) = (files.path(&format!(".{name}.bytes")), files.path(&format!(".{name}")));
+    fs::write(&text, bytes).expect("write");
+    fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+    assert!(Command::new("cp").args([&text, &fresh]).status().expect("cp is there").success());
+    fs::rename(fresh, files.path(name)).expect("rename");
+    files.at(name)
+}
+
+#[test]
+fn a_binary_that_is_gone_is_executed_all_the_same() {
+    let files = all_types();
+    let binary = copy(&files, "own-init", None);
+    let mut init = Boot::new(files).binary(&binary).start("all");
+    init.expect_crashes();
+    init.when_state("plain", "running");
+    let mains = || ["notified", "plain", "forked"].map(|unit| init.main_of(unit));
+    let before = mains();
+    is_steady(&init);
+    fs::remove_file(&binary).expect("it is there");
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    assert_eq!(mains(), before);
+    let program = || init.process().link("exe").expect("a program").to_string_lossy().into_owned();
+    assert!(program().ends_with("(deleted)"), "{}", program());
+    let refused = init.ask("upgrade", &json!({})).unwrap_err();
+    assert_eq!(refused["kind"], "upgrade", "{refused}");
+    // A package manager has put a new one at its place.
+    copy(&init.sandbox, "own-init", None);
+    init.tell("upgrade", &json!({}));
+    assert_eq!((program(), mains()), (binary.clone(), before));
+    fs::remove_file(&binary).expect("it is there");
+    is_steady(&init);
+    crash(&init, Signal::SIGBUS);
+    has_survived(&init, 2);
+    assert_eq!(mains(), before);
+    init.finish_after_crash();
+}
+
+#[test]
+fn a_binary_of_another_form_of_the_state_is_refused_and_one_of_the_same_goes_there_and_back() {
+    let init = at_work();
+    let before = init.status();
+    let old = program("GROUNDSTATE_INIT", "init");
+    for version in [b"gs-jrnl\x01", b"gs-jrnl\x7f"] {
+        let other = copy(&init.sandbox, "other-init", Some((FORM, version)));
+        let refused = init.ask("upgrade", &json!({"binary": other})).unwrap_err();
+        let why = refused["message"].as_str().unwrap_or_default();
+        assert!(refused["kind"] == "upgrade" && why.contains("another version"), "{refused}");
+    }
+    let new = copy(&init.sandbox, "new-init", None);
+    for binary in [&new, &old, &new, &old] {
+        init.tell("upgrade", &json!({"binary": binary}));
+        assert_eq!(init.process().link("exe").expect("a program").to_str(), Some(binary.as_str()));
+        assert_eq!(fixed(&init.status()), fixed(&before));
+    }
+    comes_to_its_end(&init);
+    init.finish();
+}
+
+/// The form of the state, and its version.
+const FORM: &[u8] = b"gs-jrnl\x02";
+
+/// The two memories of the kept state with their epochs, the latest first.
+fn memories(init: &Init) -> Vec<(u64, File)> {
+    let process = init.process();
+    let numbers = process.files().into_iter().filter(|(_, file)| file.contains("memfd:state"));
+    let opened = numbers.filter_map(|(number, _)| {
+        let path = format!("/proc/{}/fd/{number}", process.0);
+        let file = File::options().read(true).write(true).open(path).ok()?;
+        let mut epoch = [0; 8];
+        let _ = file.read_exact_at(&mut epoch, 8);
+        Some((u64::from_le_bytes(epoch), file))
+    });
+    let mut opened: Vec<(u64, File)> = opened.collect();
+    opened.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
+    opened
+}
+
+/// The same of an init that stands still: both are of now, and nobody writes.
+fn memories_at_rest(init: &Init) -> (Steps, Vec<(u64, File)>) {
+    let latest = memories(init).first().map_or(0, |(epoch, _)| *epoch);
+    until("both are of now", || {
+        let found = memories(init);
+        (found.len() == 2 && found.iter().all(|(epoch, _)| *epoch > latest)).then_some(())
+    });
+    let steps = Steps::of(init);
+    let writes = |p: &Process| p.status("Name").as_deref() == Some("init: keeps") && p.is_alive();
+    let process = init.process();
+    until("nobody writes", || (!process.children().iter().any(writes)).then_some(()));
+    (steps, memories(init))
+}
+
+#[test]
+fn a_damaged_state_is_never_believed_and_ends_nothing() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let before = init.status();
+    is_steady(&init);
+    let (mut steps, mut kept) = memories_at_rest(&init);
+    let (_, latest) = kept.remove(0);
+    let mut byte = [0];
+    latest.read_exact_at(&mut byte, 300).expect("a state is longer");
+    latest.write_all_at(&[byte[0] ^ 4], 300).expect("it can be written");
+    steps.crash();
+    drop(steps);
+    // The one before it, and what has happened since then.
+    has_survived(&init, 1);
+    assert_eq!(fixed(&init.status()), fixed(&before));
+    is_steady(&init);
+    let alive = ["notified", "plain", "forked", "stubborn"].map(|unit| init.main_of(unit));
+    let (mut steps, kept) = memories_at_rest(&init);
+    kept[0].1.write_all_at(b"GS-KEPT\x7f", 0).expect("it can be written");
+    kept[1].1.set_len(20).expect("it can be made shorter");
+    steps.crash();
+    drop(steps);
+    until("it goes on no more", || init.output().contains("can not go on").then_some(()));
+    assert!(alive.iter().all(|process| process.is_alive()) && init.process().is_alive());
+    // What ends is reaped still.
+    alive[1].signal(Signal::SIGKILL);
+    until("it is gone", || alive[1].state().is_none().then_some(()));
+    init.process().signal(Signal::SIGTERM);
+    assert_eq!(init.ended().code(), Some(0));
+}
+
+#[test]
+fn crashes_while_it_goes_on_after_a_crash_lose_nobody() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let mut survived = 0;
+    for (round, distance) in [1usize, 9, 40, 160].into_iter().enumerate() {
+        is_steady(&init);
+        let first = init.main_of("notified");
+        let mut steps = Steps::of(&init);
+        first.signal(Signal::SIGKILL);
+        steps.until(|call| {
+            call.number == libc::SYS_clone3 && call.result > 0 && first.state().is_none()
+        });
+        for _ in 0..2 {
+            steps.crash();
+            steps.until_executed();
+            // From here on it is known where to go back to.
+            steps.until(|call| call.number == libc::SYS_epoll_create1);
+            (0..distance).for_each(|_| _ = steps.step());
+        }
+        steps.crash();
+        drop(steps);
+        survived += 3;
+        has_survived(&init, survived);
+        init.when("it runs", |s| s.state("notified") == "running");
+        until("one process of it is there", || {
+            (init.processes_of("notified") == [init.main_of("notified")]).then_some(())
+        });
+        assert_eq!(starts(&init, "notified"), round + 2, "each program was started once");
+        init.when_state("plain", "running");
+    }
+    init.check();
+}
+
+#[test]
+fn a_new_image_that_crashes_in_its_first_moments_gives_way_to_the_one_before() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let before = init.status();
+    let mut client = init.client().unwrap();
+    let mut steps = Steps::of(&init);
+    client.send("upgrade", &json!({}));
+    steps.until_executed();
+    steps.until(|call| call.number == libc::SYS_epoll_create1);
+    steps.crash();
+    drop(steps);
+    let refused = client.answer().expect("who asked is told").unwrap_err();
+    assert_eq!(refused["kind"], "upgrade", "{refused}");
+    assert_eq!((crashes(&init), fixed(&init.status())), (0, fixed(&before)));
+    init.tell("upgrade", &json!({}));
+    assert_eq!(fixed(&init.status()), fixed(&before));
+    comes_to_its_end(&init);
+    init.finish();
+}
