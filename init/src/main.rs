@@ -17,6 +17,7 @@ mod hand_back;
 mod history;
 mod journal;
 mod limit;
+mod lineage;
 mod loader;
 mod logger;
 mod mounted;

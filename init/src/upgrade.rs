@@ -14,8 +14,8 @@ use crate::control::answer::{Answered, failed};
 use crate::event_loop::Init;
 use crate::journal::keeper::{Keeper, Outcome};
 use crate::limit;
+use crate::lineage::{arguments, environment};
 use crate::loader::Asker;
-use crate::replay::Started;
 use crate::sys::bell::Bell;
 use crate::sys::{Pid, fault, inherit, memfd, notes, process, signal, socket};
 use crate::voice::Level;
@@ -24,11 +24,9 @@ use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
-use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a binary says that can read the state.
@@ -39,102 +37,15 @@ pub(crate) struct Upgrade {
     asker: Asker,
     child: Pid,
     said: OwnedFd,
-    until: Time,
+    pub(crate) until: Time,
     /// It can read the state.
     passed: Option<OwnedFd>,
-}
-
-/// The images of this init: the one before, the present one, the next.
-#[derive(Default)]
-pub(crate) struct Lineage {
-    /// Crashes that were survived.
-    pub(crate) crashes: u32,
-    /// When it went on after the last of them.
-    pub(crate) resumed: Option<Time>,
-    /// The binary that runs, to be executed when its file is gone.
-    binary: Option<OwnedFd>,
-    /// The one before it, until then.
-    pub(crate) previous: Option<(OwnedFd, Time)>,
-    /// What the next image is left, should this one crash. None: it can not be.
-    pub(crate) keeper: Option<Keeper>,
-    /// In this turn nothing has happened but the end of who wrote the state.
-    pub(crate) undisturbed: bool,
-    /// What the image before this one had started when it crashed.
-    pub(crate) started: Started,
-    /// Until then a crash counts as one more of a row.
-    steady_at: Option<Time>,
-    /// Crashes in a row so far.
-    row: u32,
-    /// The state an image that crashed has left: another crash goes back to it, until one is kept.
-    before: Option<[File; 2]>,
-    /// A binary that is being tried.
-    upgrade: Option<Upgrade>,
-    /// Who asked for the upgrade that is about to be, or has just been.
-    pub(crate) upgraded: Option<Asker>,
-}
-
-impl Lineage {
-    /// With the present image alone.
-    pub(crate) fn begins() -> Lineage {
-        let keeper = Keeper::new(clock::now()).ok();
-        if let Some(keeper) = &keeper {
-            // Without notes what happens between two states is looked for, as far as it can be.
-            let _ = notes::begin(keeper.notes().as_fd());
-        }
-        Lineage { binary: own_binary(), keeper, ..Lineage::default() }
-    }
-
-    /// The present image goes on after one that crashed. It notes on where that one did, and until
-    /// it has kept its state goes back to that one's. Armed: what it reads may make it crash too.
-    pub(crate) fn after_crash(
-        memory: [File; 2],
-        notes: File,
-        (crashes, row): (u32, u32),
-    ) -> Lineage {
-        let keeper = Keeper::with(notes, clock::now()).ok();
-        let (before, binary) = (Some(memory), own_binary());
-        binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
-        keeper.iter().flat_map(Keeper::memory).for_each(|memory| inherit::is_new(memory.as_fd()));
-        let lineage = Lineage { binary, keeper, before, crashes, row, ..Lineage::default() };
-        // Said when it is armed again.
-        let _ = lineage.arm();
-        lineage
-    }
-
-    /// From now on a crash is survived.
-    fn arm(&self) -> io::Result<()> {
-        let (Some(own), Some(keeper)) = (&self.binary, &self.keeper) else { return Ok(()) };
-        let previous = self.previous.as_ref().map(|(binary, _)| binary);
-        // One that has just come, and crashes, gives way to the one before it.
-        let binary = previous.unwrap_or(own);
-        let [mut one, mut other, notes] = keeper.numbers();
-        if let Some(before) = &self.before {
-            [one, other] = before.each_ref().map(AsRawFd::as_raw_fd);
-        }
-        let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
-        let word = format!("--rescue={one},{other},{notes},{crashes},{row}");
-        let notes = Some(keeper.notes().as_fd());
-        fault::arm(binary.as_fd(), notes, arguments(word), environment())
-    }
-
-    /// When something is due.
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        let trial = self.upgrade.as_ref().map(|upgrade| upgrade.until);
-        let probation = self.previous.as_ref().map(|(_, until)| *until);
-        let kept = self.keeper.as_ref().and_then(Keeper::due);
-        [trial, probation, kept, self.steady_at].into_iter().flatten().min()
-    }
 }
 
 /// Path of the present binary; it says `(deleted)` behind one that was replaced.
 fn own_path() -> io::Result<String> {
     let path = std::fs::read_link("/proc/self/exe")?.to_string_lossy().into_owned();
     Ok(path.strip_suffix(" (deleted)").map_or(path.clone(), str::to_string))
-}
-
-/// The present binary, kept from the start: it can be executed when its file is gone.
-fn own_binary() -> Option<OwnedFd> {
-    open("/proc/self/exe", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()
 }
 
 impl Init {
@@ -357,36 +268,6 @@ impl Init {
 
 pub(crate) fn cannot(why: &str) -> Failure {
     Failure::new("upgrade", why, "init goes on as it is")
-}
-
-/// Until it is armed for good, a crash of this new image executes the one before it, which goes on
-/// with the same state.
-pub(crate) fn gives_way_to(previous: &OwnedFd, state: &File, rung: u64) {
-    let word = format!("--resume={},-1,{rung},1", state.as_raw_fd());
-    // Refused: then it is as if there had been none before.
-    let _ = fault::arm(previous.as_fd(), None, arguments(word), environment());
-}
-
-/// The words this process was started with, and how it is to go on.
-fn arguments(word: String) -> Vec<CString> {
-    let is_ours = |given: &OsString| {
-        let bytes = given.as_bytes();
-        bytes.starts_with(b"--resume=") || bytes.starts_with(b"--rescue=")
-    };
-    let given = std::env::args_os().filter(|given| !is_ours(given));
-    given
-        .chain([OsString::from(word)])
-        .filter_map(|word| CString::new(word.into_vec()).ok())
-        .collect()
-}
-
-fn environment() -> Vec<CString> {
-    let all = std::env::vars_os().map(|(mut name, value)| {
-        name.push("=");
-        name.push(value);
-        CString::new(name.into_vec())
-    });
-    all.filter_map(Result::ok).collect()
 }
 
 /// The child: finds the binary, hands it over, becomes it.

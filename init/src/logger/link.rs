@@ -4,12 +4,14 @@
 use super::limit;
 use super::message::{Order, Report, decode, encode};
 use crate::journal::carried;
-use crate::sys::{Pid, signal, socket};
+use crate::journal::notes::Kind;
+use crate::sys::{Pid, notes, signal, socket};
 use groundstate_units::time::Time;
+use nix::sys::socket::{MsgFlags, recv};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A process and a socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -102,6 +104,12 @@ impl Link {
     pub(crate) fn hear(&mut self) -> Option<Report> {
         let mut buffer = [0; 64];
         loop {
+            // Noted before it is gone from the socket: after a crash nobody says it again.
+            let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+            let length = recv(self.socket.as_raw_fd(), &mut buffer, flags).ok()?;
+            if let Some(Ok(Report::Ready(run))) = buffer.get(..length).map(decode) {
+                notes::put_text(Kind::Seen, &run.0.to_ne_bytes());
+            }
             let got = socket::receive(self.socket.as_fd(), &mut buffer).ok()?;
             if got.length == 0 {
                 return None;

@@ -14,10 +14,8 @@ mod reap;
 pub(crate) mod table;
 
 use crate::event_loop::Init;
-use crate::journal;
 use crate::limit;
 use crate::logger;
-use crate::sys::notes;
 use crate::voice::Level;
 use groundstate_units::generation::UnitId;
 use groundstate_units::machine::action::StopReason;
@@ -140,10 +138,7 @@ impl Init {
         let Some(logger) = &mut self.logger else { return };
         for report in logger.reports(now) {
             match report {
-                logger::Report::Ready(run) => {
-                    notes::put_text(journal::notes::Kind::Seen, &run.0.to_ne_bytes());
-                    self.ready(run);
-                }
+                logger::Report::Ready(run) => self.ready(run),
                 logger::Report::Drained(run) => self.drained(run),
                 logger::Report::Ended(_) | logger::Report::Pong(_) => {}
                 logger::Report::Finished => self.log_is_finished = true,

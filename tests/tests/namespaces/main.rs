@@ -34,7 +34,11 @@ mod path;
 mod pid_file;
 mod process;
 mod prod;
+<<<<<<< HEAD
 mod reach;
+=======
+mod purpose;
+>>>>>>> 0441c3e (tests: crashes of init by its own code, in the middle of going on, with damaged state; a soak of crashes)
 mod relation;
 mod reload;
 mod rumour;
@@ -46,7 +50,6 @@ mod socket_option;
 mod source;
 mod store;
 mod survival;
-mod sweep;
 mod template;
 mod timer;
 mod types;

@@ -99,7 +99,9 @@ fn an_exec_changes_nothing(way: Way) {
     let mut init = Boot::new(files).way(way).start("all");
     init.expect_crashes();
     init.when_state("fork", "running");
-    let before = outfit(init.process());
+    // All signals are held back for a moment where a child is made.
+    let before =
+        until("it waits", || Some(outfit(init.process())).filter(|outfit| outfit["SigBlk"] == "0"));
     assert_eq!(before["Name"], "init");
     let steps: [&dyn Fn(&Init); 2] =
         [&|init| drop(init.tell("upgrade", &json!({}))), &|init| crash(init, Signal::SIGSEGV)];
