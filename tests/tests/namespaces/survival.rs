@@ -3,7 +3,7 @@
 //! crash is in [`super::crash`].
 
 use super::crash::{crashes, has_survived, starts};
-use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};
+use super::upgrade::{all_types, at_work, comes_to_its_end, fixed, is_kept, memories};
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::{Fault, Steps, crash};
 use groundstate_tests::deadline::{until, within};
@@ -24,6 +24,7 @@ fn is_steady(init: &Init) {
     until("the last crash is some time ago", || {
         (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
     });
+    is_kept(init);
 }
 
 #[test]
@@ -253,29 +254,9 @@ fn a_binary_of_another_form_of_the_state_is_refused_and_one_of_the_same_goes_the
 /// The form of the state, and its version.
 const FORM: &[u8] = b"gs-jrnl\x02";
 
-/// The two memories of the kept state with their epochs, the latest first.
-fn memories(init: &Init) -> Vec<(u64, File)> {
-    let process = init.process();
-    let numbers = process.files().into_iter().filter(|(_, file)| file.contains("memfd:state"));
-    let opened = numbers.filter_map(|(number, _)| {
-        let path = format!("/proc/{}/fd/{number}", process.0);
-        let file = File::options().read(true).write(true).open(path).ok()?;
-        let mut epoch = [0; 8];
-        let _ = file.read_exact_at(&mut epoch, 8);
-        Some((u64::from_le_bytes(epoch), file))
-    });
-    let mut opened: Vec<(u64, File)> = opened.collect();
-    opened.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
-    opened
-}
-
 /// The same of an init that stands still: both are of now, and nobody writes.
 fn memories_at_rest(init: &Init) -> (Steps, Vec<(u64, File)>) {
-    let latest = memories(init).first().map_or(0, |(epoch, _)| *epoch);
-    until("both are of now", || {
-        let found = memories(init);
-        (found.len() == 2 && found.iter().all(|(epoch, _)| *epoch > latest)).then_some(())
-    });
+    is_kept(init);
     let steps = Steps::of(init);
     let writes = |p: &Process| p.status("Name").as_deref() == Some("init: keeps") && p.is_alive();
     let process = init.process();
