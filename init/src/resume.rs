@@ -232,12 +232,8 @@ impl Init {
             shell: head.shell.map(Pid::from_raw),
             shell_again: head.shell_again,
             kernel_target: head.kernel_target,
-<<<<<<< HEAD
             watchdog: None,
-            lineage: Lineage::goes_on((head.crashes, head.resumed), head.upgraded),
-=======
             lineage,
->>>>>>> f6eba3f (init: a crash while it goes back after a crash, and of a new binary that has just begun, is survived)
             options,
         };
         init.lineage.upgraded = head.upgraded;

@@ -4,11 +4,7 @@
 //! [`daemon`] is a scriptable stand-in for a service. [`sandbox`] is a directory with
 //! unit files in it, [`boot`] a real init running on one, [`client`] a caller at its
 //! socket, [`listener`] a stand-in that is handed sockets, [`status`] what it says about itself, [`process`] what the kernel says about
-<<<<<<< HEAD
-//! its processes. [`machine`] is a virtual one. [`tracer`] makes system calls of a running one fail. [`deadline`] waits for facts; nothing here sleeps and hopes.
-=======
-//! its processes. [`tracer`] makes system calls of a running one fail, [`crash`] the whole of it. [`deadline`] waits for facts; nothing here sleeps and hopes.
->>>>>>> f6eba3f (init: a crash while it goes back after a crash, and of a new binary that has just begun, is survived)
+//! its processes. [`machine`] is a virtual one. [`tracer`] makes system calls of a running one fail, [`crash`] the whole of it. [`deadline`] waits for facts; nothing here sleeps and hopes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

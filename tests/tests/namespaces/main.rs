@@ -34,11 +34,8 @@ mod path;
 mod pid_file;
 mod process;
 mod prod;
-<<<<<<< HEAD
-mod reach;
-=======
 mod purpose;
->>>>>>> 0441c3e (tests: crashes of init by its own code, in the middle of going on, with damaged state; a soak of crashes)
+mod reach;
 mod relation;
 mod reload;
 mod rumour;

@@ -178,7 +178,7 @@ fn a_proc_of_another_pid_namespace_is_not_believed() {
             assert!(Command::new("nsenter").args(words).status().unwrap().success());
         }
         // Nor does it take the others for its own when it goes on as another image.
-        super::crash::crash(&init, Signal::SIGSEGV);
+        groundstate_tests::crash::crash(&init, Signal::SIGSEGV);
         until("it has crashed", || {
             (init.ask("stats", &serde_json::json!({})).ok()?["crashes"] == 1).then_some(())
         });
