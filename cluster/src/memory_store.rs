@@ -137,6 +137,9 @@ impl MemoryStore {
             Condition::Created(key, revision) => {
                 self.entries.get(key).is_some_and(|entry| entry.created == *revision)
             }
+            Condition::Has(key, value) => {
+                self.entries.get(key).is_some_and(|entry| entry.value == *value)
+            }
         }
     }
 

@@ -163,12 +163,13 @@ pub fn explain(
     Some(transaction.put(keys.of(&Subject::Why(name.clone())), encode(&record)))
 }
 
-/// The same write, of this cluster alone: another etcd than ours does not take it.
+/// The same write, of this cluster alone: another etcd than ours does not take it, though it
+/// was founded at the very revision that ours was.
 #[must_use]
 pub fn of_this_cluster(picture: &Picture, transaction: Transaction) -> Transaction {
     let Some(cluster) = &picture.cluster else { return transaction };
     let key = picture.keys().of(&Subject::Cluster);
-    transaction.when(Condition::Unchanged(key, cluster.modified))
+    transaction.when(Condition::Has(key, encode(&cluster.record)))
 }
 
 /// Gives the cluster its id, when it has none.

@@ -15,6 +15,8 @@ pub enum Condition {
     Unchanged(String, i64),
     /// It was made at that revision, whatever was written since.
     Created(String, i64),
+    /// It has that value, whenever it was written.
+    Has(String, Vec<u8>),
 }
 
 impl Condition {

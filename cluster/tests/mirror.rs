@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its assumptions do")]
 
 use cluster::desired::Desired;
-use cluster::key::Keys;
+use cluster::key::{Keys, Subject};
+use cluster::memory_store::MemoryStore;
 use cluster::mirror::{Mirror, WriteFault};
 use cluster::picture::Picture;
+use cluster::record::{ClusterRecord, encode};
 use cluster::registry;
 use cluster::store::Store;
 use cluster::transaction::Transaction;
@@ -96,4 +98,24 @@ fn a_write_made_from_what_is_old_is_made_anew() {
         assert_eq!(mirror.picture().desired_of(&name), Desired::Launched);
         task.abort();
     });
+}
+
+#[test]
+fn a_cluster_founded_at_the_same_revision_takes_no_writes_of_ours() {
+    let founded = |id: &str| {
+        let (mut store, keys) = (MemoryStore::default(), Keys::under("/f"));
+        let record = encode(&ClusterRecord { id: id.to_string() });
+        store.commit(&Transaction::default().put(keys.of(&Subject::Cluster), record)).unwrap();
+        let picture = Picture::of(keys, &store.read("/f"));
+        (store, picture)
+    };
+    let (mut ours, picture) = founded("ours");
+    let (mut other, _) = founded("other");
+    assert_eq!(ours.revision(), other.revision());
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let name = UnitName::new("a.service").unwrap();
+    let write = registry::create(&picture, &name, &file, Desired::Loaded);
+    let write = registry::of_this_cluster(&picture, write);
+    assert_eq!(other.commit(&write), None);
+    assert!(ours.commit(&write).is_some());
 }
