@@ -137,6 +137,9 @@ pub(crate) const LOOKOUT_STEADY: Duration = Duration::from_secs(60);
 pub(crate) const REPORTS_A_TURN: usize = 256;
 /// Orders that wait until a lookout takes them; one that lets more wait is replaced.
 pub(crate) const LOOKOUT_UNSENT: usize = 16_384;
+/// How often in a row a path is looked at that changes while its watches are being set; then it is
+/// looked at from time to time.
+pub(crate) const LOOKS_IN_A_ROW: usize = 64;
 /// Between two looks at paths that can not be watched.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Children not yet known to have become their programs, before one is looked after.

@@ -311,9 +311,7 @@ fn compare(condition: &Condition) -> Compare {
         Condition::Created(key, revision) => {
             Compare::create_revision(key.as_str(), CompareOp::Equal, *revision)
         }
-        Condition::Has(key, value) => {
-            Compare::value(key.as_str(), CompareOp::Equal, value.clone())
-        }
+        Condition::Has(key, value) => Compare::value(key.as_str(), CompareOp::Equal, value.clone()),
     }
 }
 

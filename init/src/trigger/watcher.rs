@@ -43,6 +43,9 @@ struct Watching {
 /// Which part of which unit's path an inotify watch is for.
 type Purpose = (RunId, usize, Role);
 
+/// A watch there is to be.
+type Wanted = (OsString, AddWatchFlags, Purpose);
+
 struct Watcher<'o> {
     link: Link<'o>,
     inotify: Option<Inotify>,
@@ -139,15 +142,36 @@ impl Watcher<'_> {
         });
     }
 
-    /// Watches what there is to watch of a unit's paths now.
+    /// Watches what there is to watch of a unit's paths now. What came while it was at that may
+    /// have been seen by none of its watches: it looks again until nothing has come.
     fn renew(&mut self, run: RunId) {
-        let Some(watching) = self.runs.get(&run) else { return };
+        for _ in 0..limit::LOOKS_IN_A_ROW {
+            let wanted = self.wanted(run);
+            self.watch(run, wanted.clone());
+            if self.wanted(run) == wanted {
+                return;
+            }
+            if let Some(watching) = self.runs.get_mut(&run) {
+                let now = clock::now();
+                watching.aims.iter_mut().for_each(|aimed| aimed.note(Seen::Perhaps, now));
+            }
+        }
+        self.polling = true;
+    }
+
+    /// What there is to watch of a unit's paths now.
+    fn wanted(&self, run: RunId) -> Vec<Wanted> {
         let mut wanted = Vec::new();
-        for (index, aimed) in watching.aims.iter().enumerate() {
+        let aims = self.runs.get(&run).map(|watching| watching.aims.as_slice());
+        for (index, aimed) in aims.unwrap_or_default().iter().enumerate() {
             for (path, mask, role) in aimed.watches() {
                 wanted.push((path, mask, (run, index, role)));
             }
         }
+        wanted
+    }
+
+    fn watch(&mut self, run: RunId, wanted: Vec<Wanted>) {
         let stale: Vec<OsString> = self.watches.keys().cloned().collect();
         for path in stale {
             let keeps = wanted.iter().any(|(wanted, _, _)| *wanted == path);

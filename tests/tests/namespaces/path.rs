@@ -2,7 +2,9 @@
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::{until, within};
+use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::Tracer;
 use serde_json::json;
 use std::fs;
 use std::time::Duration;
@@ -29,6 +31,41 @@ fn a_path_that_appears_in_a_directory_that_was_not_there_fires() {
     assert_eq!(init.status().state("server"), "disabled");
     fs::create_dir(init.sandbox.path("a")).unwrap();
     fs::create_dir(init.sandbox.path("a/b")).unwrap();
+    fs::write(init.sandbox.path("a/b/flag"), "").unwrap();
+    init.when_state("server", "running");
+    init.finish();
+}
+
+/// The call of poll(3).
+const WAIT: i64 = if cfg!(target_arch = "x86_64") { 7 } else { libc::SYS_ppoll };
+
+/// The number of the system call a process is in.
+fn call_of(process: Process) -> Option<i64> {
+    let text = fs::read_to_string(format!("/proc/{}/syscall", process.0)).ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+#[test]
+fn a_directory_made_while_a_watch_of_the_one_above_is_being_set_is_not_missed() {
+    let files = Sandbox::new();
+    files.unit("eye", "type: path\npath-exists: DIR/a/b/flag\nactivates: server");
+    files.unit("server", "exec-start: DAEMON");
+    let init = Boot::new(files).start("eye");
+    init.when_state("eye", "running");
+    let lookout = until("there is a lookout", || {
+        let mut children = init.process().children().into_iter();
+        children.find(|child| child.status("Name").as_deref() == Some("groundstate-eye"))
+    });
+    until("it rests", || (call_of(lookout) == Some(WAIT)).then_some(()));
+    let slow = ["-e", "inject=inotify_add_watch:delay_enter=1000000:when=1"];
+    let tracer = Tracer::attach(lookout, &init.sandbox.path("strace"), &slow);
+    fs::create_dir(init.sandbox.path("a")).unwrap();
+    until("it sets a watch", || {
+        (call_of(lookout) == Some(libc::SYS_inotify_add_watch)).then_some(())
+    });
+    fs::create_dir(init.sandbox.path("a/b")).unwrap();
+    until("it rests again", || (call_of(lookout) == Some(WAIT)).then_some(()));
+    drop(tracer);
     fs::write(init.sandbox.path("a/b/flag"), "").unwrap();
     init.when_state("server", "running");
     init.finish();
