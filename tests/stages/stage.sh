@@ -135,7 +135,7 @@ need_binaries() { # for a stage that runs them, in case `build` was not asked fo
 
 packages_of() { # STAGE: lines "PACKAGE what-proves-it-is-there"
   case $1 in
-    build) echo "gcc cc" ;;
+    build) printf '%s\n' "gcc cc" "python3 python3" ;;
     core | cluster | crowd | schema) printf '%s\n' "protobuf-compiler protoc" "etcd-server etcd" "etcd-client etcdctl" \
       "chromium chromium" "openssl openssl" "iproute2 ip" "procps pkill" "hostname hostname" \
       "util-linux setpriv" "python3 python3" "openssh-server sshd" "openssh-client ssh-agent" \

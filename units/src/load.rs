@@ -303,11 +303,10 @@ impl Loader<'_> {
         } else {
             self.options.units.clone()
         };
-        let mut directories =
-            if named.is_empty() { self.options.standard_units.clone() } else { named.clone() };
-        if let Some(runtime) = &self.options.runtime_units {
-            directories.insert(directories.len().min(1), runtime.clone());
-        }
+        let given = if named.is_empty() { &self.options.standard_units } else { &named };
+        let (first, later) = (given.iter().take(1), given.iter().skip(1));
+        let mut directories: Vec<String> =
+            first.chain(&self.options.runtime_units).chain(later).cloned().collect();
         let mut seen = BTreeSet::new();
         directories.retain(|directory| seen.insert(directory.clone()));
         directories.truncate(limit::UNIT_DIRS);

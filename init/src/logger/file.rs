@@ -153,7 +153,7 @@ impl LogFile {
                 }
                 fits = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
             }
-            let (now, later) = rest.split_at(fits);
+            let (now, later) = rest.split_at_checked(fits).unwrap_or((rest, &[]));
             told(written, self.inode, self.size);
             self.write_lines(now)
                 .map_err(|torn| Torn { written: written + torn.written, why: torn.why })?;

@@ -43,7 +43,8 @@ impl Stream {
                 None => (piece, false),
             };
             while self.partial.len() + body.len() > limit::LINE {
-                let (now, later) = body.split_at(limit::LINE.saturating_sub(self.partial.len()));
+                let room = limit::LINE.saturating_sub(self.partial.len());
+                let (now, later) = body.split_at_checked(room).unwrap_or((body, &[]));
                 ready |= self.store(now, true, prefix, out);
                 body = later;
             }

@@ -110,7 +110,7 @@ impl Draft {
         }
         self.unset.iter().for_each(|text| self.env.unset(text));
         let lookup = |name: &str| self.env.get(name).map(str::to_string);
-        let mut words = expand(&self.line, &lookup, self.main_pid)
+        let words = expand(&self.line, &lookup, self.main_pid)
             .map_err(|broken| (Step::ExecLine, errno(broken), 0))?;
         let path = self.env.get("PATH").unwrap_or(super::environment::PATH);
         let pairs = self.env.iter().map(|(name, value)| format!("{name}={value}"));
@@ -119,9 +119,8 @@ impl Draft {
             texts.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>().map_err(nul)
         };
         let program = words.first().cloned().unwrap_or_default();
-        if self.line.prefixes.has(Prefixes::NAMED) && words.len() > 1 {
-            words.remove(0);
-        }
+        let is_named = self.line.prefixes.has(Prefixes::NAMED) && words.len() > 1;
+        let words = words.into_iter().skip(usize::from(is_named)).collect();
         self.orders.programs = texts(candidates(&program, path))?;
         self.orders.envp = texts(pairs.collect())?;
         self.orders.argv = texts(words)?;

@@ -99,8 +99,8 @@ impl Set {
                 }
                 let shown = places.get(..limit::DIAGNOSTICS_PER_FILE).unwrap_or(&places);
                 for (index, place) in shown.iter().enumerate() {
-                    let mut related = shown.to_vec();
-                    related.remove(index);
+                    let others = shown.iter().enumerate().filter(|(other, _)| *other != index);
+                    let related = others.map(|(_, other)| other.clone()).collect();
                     let hint = "a unit has one file; a file of the same name in an earlier directory hides one in a later";
                     let error = Diagnostic::error("double-unit", place.clone(), message.clone());
                     found.push(error.with_hint(hint).with_related(related));
