@@ -100,6 +100,8 @@ pub enum Mutant {
     OldPictureAnswers,
     /// An engine that waits for news spins on a deadline that has passed.
     SpinsOnDeadline,
+    /// An engine whose watch has fallen silent keeps it, and hears by its proofs alone.
+    DeafForEver,
     /// A wish nobody knows of is taken for done when its unit is gone.
     GoneIsDone,
     /// A machine that goes on after a pause does not wait for its sign of life.
@@ -166,6 +168,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::GivenUpForGood,
     Mutant::OldPictureAnswers,
     Mutant::SpinsOnDeadline,
+    Mutant::DeafForEver,
     Mutant::GoneIsDone,
     Mutant::SignNotAwaited,
     Mutant::ReleasedOnce,
@@ -174,6 +177,37 @@ pub const ALL: &[Mutant] = &[
     Mutant::LostReasonUntold,
     Mutant::NeverTired,
 ];
+
+/// Found within so many schedules, from whichever seed on.
+#[cfg(feature = "sim")]
+const TRIES: u64 = 400;
+
+/// Those that stand at rarer edges: about ten times as many as it takes on average.
+#[cfg(feature = "sim")]
+const RARER: &[(Mutant, u64)] = &[
+    (Mutant::EpochKept, 4_000),
+    (Mutant::CauseNotCompared, 2_000),
+    (Mutant::ClaimStolen, 2_000),
+    (Mutant::ClaimNotAwaited, 2_000),
+    (Mutant::ReleasedWhileUp, 2_000),
+    (Mutant::NeverGivesUp, 3_000),
+    (Mutant::QuorumLossIsCutOff, 3_000),
+    (Mutant::CompactionIgnored, 2_000),
+    (Mutant::GoneKeeps, 3_000),
+    (Mutant::UnansweredIsStopped, 3_000),
+    (Mutant::SpinsOnDeadline, 4_000),
+    (Mutant::DeafForEver, 4_000),
+    (Mutant::SignNotAwaited, 3_000),
+    (Mutant::ReleasedOnce, 4_000),
+    (Mutant::ClaimedUnproven, 4_000),
+    (Mutant::GivenBackCounts, 4_000),
+];
+
+/// Schedules within which the simulation must find it.
+#[cfg(feature = "sim")]
+pub fn tries(mutant: Mutant) -> u64 {
+    RARER.iter().find(|(one, _)| *one == mutant).map_or(TRIES, |(_, tries)| *tries)
+}
 
 #[cfg(feature = "sim")]
 thread_local! {

@@ -3,7 +3,7 @@
 //! and falls silent, and inits that are away, on machines that drift, pause, crash, are cut
 //! off, or come twice. A seed is a schedule for ever.
 //!
-//! [`plan`] draws the cluster and what happens to it, [`swarm`] makes some of it harder, [`run`] plays it, [`executor`] polls
+//! [`plan`] draws the cluster and what happens to it, [`swarm`] makes some of it harder, [`story`] tells stories, [`run`] plays it, [`executor`] polls
 //! the tasks, [`world`] holds everything they touch ([`etcd`], [`watch`], [`local_init`], [`deed`], [`client`]),
 //! [`rules`] says once more, naively, what may be where, [`invariant`] judges, [`book`] keeps
 //! what it judges by, [`coverage`] counts what happened, [`shrink`] makes a failing schedule
@@ -25,6 +25,7 @@ pub mod plan;
 pub mod rules;
 pub mod run;
 pub mod shrink;
+pub mod story;
 pub mod swarm;
 pub mod watch;
 pub mod world;

@@ -5,7 +5,8 @@
 //! - `simulate-cluster --replay SEED`: one schedule; when it fails, made small and printed.
 //! - `simulate-cluster --schedules 500000 --ledger FILE`: one line for every block of seeds
 //!   done; called again it goes on where the file ends.
-//! - `simulate-cluster --mutants`: each planted mistake must be found.
+//! - `simulate-cluster --mutants [--sample]`: each planted mistake must be found within the number of
+//!   schedules stated for it; the sample is those that few schedules find.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 use cluster::mutant::{self, Mutant};
@@ -24,18 +25,23 @@ const BLOCK: u64 = 5_000;
 const FLOORS_FROM: u64 = 1_000;
 /// How often: once in so many schedules.
 const FLOOR: u64 = 100;
+/// A mutant that so many schedules must find is in the sample.
+const FEW: u64 = 400;
 /// One schedule in so many is played twice: both times the same must happen.
 const TWICE: u64 = 64;
 
 #[derive(Clone, Default)]
 struct Options {
     schedules: u64,
+    /// That many, whatever is stated for a mutant.
+    named: bool,
     seed: u64,
     replay: Option<u64>,
     ledger: Option<String>,
     commit: String,
     threads: u64,
     mutants: bool,
+    sample: bool,
     only: Option<String>,
 }
 
@@ -65,13 +71,16 @@ fn options() -> Result<Options, String> {
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
         match word.as_str() {
-            "--schedules" => options.schedules = number(&value()?)?,
+            "--schedules" => {
+                (options.schedules, options.named) = (number(&value()?)?, true);
+            }
             "--seed" => options.seed = number(&value()?)?,
             "--replay" => options.replay = Some(number(&value()?)?),
             "--ledger" => options.ledger = Some(value()?),
             "--commit" => options.commit = value()?,
             "--threads" => options.threads = number(&value()?)?.max(1),
             "--mutants" => options.mutants = true,
+            "--sample" => options.sample = true,
             "--mutant" => options.only = Some(value()?),
             other => return Err(format!("{other} is no option")),
         }
@@ -215,10 +224,15 @@ fn ledger(file: &str, options: &Options) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
+/// Schedules it may take to find a mutant.
+fn allowed(mutant: Mutant, options: &Options) -> u64 {
+    if options.named { options.schedules } else { mutant::tries(mutant) }
+}
+
 /// What found a mutant: the invariant, the seed, how many schedules it took.
 fn hunt(mutant: Mutant, options: &Options) -> Option<(&'static str, u64, u64)> {
     mutant::plant(Some(mutant));
-    let found = (0..options.schedules).find_map(|at| {
+    let found = (0..allowed(mutant, options)).find_map(|at| {
         let seed = options.seed.wrapping_add(at);
         let failure = run::run(&plan::draw(seed), &mut Coverage::default(), false).err()?;
         Some((failure.what, seed, at + 1))
@@ -228,12 +242,12 @@ fn hunt(mutant: Mutant, options: &Options) -> Option<(&'static str, u64, u64)> {
 }
 
 fn tell(mutant: Mutant, kill: Option<(&'static str, u64, u64)>, options: &Options) {
-    let name = format!("{mutant:?}");
+    let (name, allowed) = (format!("{mutant:?}"), allowed(mutant, options));
     match kill {
         Some((by, seed, tries)) => {
-            println!("{name:22} killed by {by}, seed {seed} ({tries} schedules)");
+            println!("{name:22} killed by {by}, seed {seed} ({tries} schedules of {allowed})");
         }
-        None => println!("{name:22} SURVIVED {} schedules", options.schedules),
+        None => println!("{name:22} SURVIVED {allowed} schedules"),
     }
 }
 
@@ -241,7 +255,8 @@ fn mutants(options: &Options) -> ExitCode {
     let begun = Instant::now();
     let named =
         |one: &&Mutant| options.only.as_ref().is_none_or(|only| *only == format!("{one:?}"));
-    let all: Vec<Mutant> = mutant::ALL.iter().filter(named).copied().collect();
+    let few = |one: &&Mutant| !options.sample || mutant::tries(**one) <= FEW;
+    let all: Vec<Mutant> = mutant::ALL.iter().filter(named).filter(few).copied().collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = Vec::new();

@@ -191,7 +191,13 @@ impl Term {
                         Err(_) => signs.reset_after(AGAIN),
                     }
                 }
-                () = proofs.tick() => self.read_anew().await?,
+                () = proofs.tick() => {
+                    self.read_anew().await?;
+                    // A stream that is dead and says nothing would make each answer wait for a proof.
+                    if !planted(Mutant::DeafForEver) {
+                        watch = store.watch(keys.root(), self.engine.picture().revision).await?;
+                    }
+                }
                 () = clock.sleep_until(due) => {}
             }
         }

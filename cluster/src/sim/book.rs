@@ -5,7 +5,7 @@ use crate::desired::Desired;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::picture::Picture;
-use crate::sim::invariant::Moment;
+use crate::sim::invariant::{Moment, is_member};
 use crate::sim::local_init::is_exclusive;
 use crate::sim::rules;
 use crate::sim::world::World;
@@ -34,6 +34,8 @@ pub struct Book {
     pub went: BTreeMap<MachineId, Vec<Duration>>,
     /// Since when the same engine leads.
     pub led_since: Duration,
+    /// What a machine last said of itself.
+    pub said: BTreeMap<MachineId, BTreeMap<String, String>>,
     /// The last revision at which a unit was not to run on a machine.
     pub unwanted: BTreeMap<(usize, UnitName), i64>,
     /// The revision since which it is to run there (again).
@@ -193,6 +195,9 @@ impl World {
                 everyone(self)
             }
             Subject::Machine(id) => {
+                if let Some(kept) = self.truth.machines.get(id) {
+                    self.book.said.insert(id.clone(), kept.record.metadata.clone());
+                }
                 match self.truth.machines.contains_key(id) {
                     true => self.book.gone.remove(id),
                     false => {
@@ -242,6 +247,11 @@ impl World {
     fn note_unwanted(&mut self) {
         let revision = self.truth.revision;
         for number in 0..self.machines.len() {
+            // A machine that is not in the cluster does nothing: what speaks against a unit there
+            // counts if it is so still when the machine is back.
+            if !is_member(self, number) {
+                continue;
+            }
             let machine = &self.machines[number];
             let globals = rules::globals(&self.truth, &machine.id);
             let unwanted = |name: &UnitName| {

@@ -34,12 +34,30 @@ pub struct Etcd {
     pub no_quorum_until: Duration,
     /// Leases that live: for how long, and until when.
     pub leases: BTreeMap<i64, (Duration, Duration)>,
-    /// When a machine last heard that a lease lives.
-    pub signs: BTreeMap<i64, Duration>,
+    /// What machines last heard of leases of theirs.
+    pub signs: BTreeMap<(usize, i64), Sign>,
     flights: BTreeMap<u64, Flight>,
     pub(super) watches: BTreeMap<u64, Watched>,
     parked: Vec<u64>,
     next: u64,
+}
+
+/// A lease lived: when that was asked, when the answer was heard, and the question before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sign {
+    /// It lived at that moment, or later.
+    pub asked: Duration,
+    /// Nobody knew before.
+    pub heard: Duration,
+    /// What was known until then.
+    pub before: Duration,
+}
+
+impl Sign {
+    /// What was known of it at that moment.
+    pub fn known_at(&self, moment: Duration) -> Duration {
+        if self.heard <= moment { self.asked } else { self.before }
+    }
 }
 
 struct Flight {
@@ -160,14 +178,21 @@ impl World {
             flight.reply = None;
             return;
         }
+        // What is heard proves that the lease lived when it was asked for, not when it is heard.
+        let asked = flight.until.saturating_sub(PATIENCE);
         flight.until = Duration::ZERO;
         if let Some(waker) = flight.waker.take() {
             waker.wake();
         }
-        if let (Call::KeepAlive(lease), Some(Ok(Reply::Alive(true)))) =
-            (&flight.call, &flight.reply)
-        {
-            self.etcd.signs.insert(*lease, self.now);
+        let sign = match (&flight.call, &flight.reply) {
+            (Call::KeepAlive(lease), Some(Ok(Reply::Alive(true)))) => Some(*lease),
+            (Call::Grant(_), Some(Ok(Reply::Granted(lease)))) => Some(lease.id),
+            _ => None,
+        };
+        if let Some(lease) = sign.filter(|_| !flight.lost) {
+            let heard = self.now;
+            let sign = self.etcd.signs.entry((flight.machine, lease)).or_default();
+            *sign = Sign { asked, heard, before: sign.asked };
         }
     }
 
@@ -307,8 +332,8 @@ impl Driven for EtcdOf {
                 prefix,
                 seen: after,
                 foreign,
-                coming: None,
-                ready: true,
+                coming: Some(world.now),
+                ready: false,
                 broken: false,
                 silent: false,
                 again: None,
@@ -317,6 +342,9 @@ impl Driven for EtcdOf {
             world.etcd.next += 1;
             let id = world.etcd.next;
             world.etcd.watches.insert(id, watched);
+            // What happened since then follows in a message of its own.
+            let way = world.latency();
+            world.plan_in(way, Event::News(id));
             drop(world);
             Ok(Box::new(Watching { world: from.world, id }) as Box<dyn DrivenWatch>)
         })

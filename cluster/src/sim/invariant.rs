@@ -8,6 +8,8 @@ mod engine;
 mod exclusive;
 mod registry;
 
+pub(in crate::sim) use registry::is_member;
+
 use crate::picture::Picture;
 use crate::sim::client::Asked;
 use crate::sim::world::World;
@@ -95,7 +97,7 @@ fn settled(world: &World) -> impl Iterator<Item = usize> + '_ {
     (0..world.machines.len()).filter(|number| {
         let machine = &world.machines[*number];
         let changed = world.book.changed.get(&machine.id).copied().unwrap_or_default();
-        let member = registry::is_member(world, *number);
+        let member = is_member(world, *number);
         member && changed + LAG <= world.now && world.is_calm(*number, LAG)
     })
 }

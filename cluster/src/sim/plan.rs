@@ -2,7 +2,7 @@
 //! its network has and how often, and what happens when. Whatever is drawn here is plain
 //! data, so that a failing schedule can be made small.
 
-use crate::sim::swarm;
+use crate::sim::{story, swarm};
 use crate::transaction::MOST_OPERATIONS;
 use groundstate_units::sim::chance::Chance;
 use std::time::Duration;
@@ -154,6 +154,7 @@ pub fn draw(seed: u64) -> Plan {
         heal: Duration::from_secs(45),
     };
     swarm::thicken(&mut plan);
+    story::tell(&mut plan);
     plan
 }
 

@@ -38,7 +38,15 @@ fn replaces(picture: &Picture, one: &UnitName, other: &UnitName) -> bool {
 /// What a machine says of itself and what was laid over it.
 fn metadata(picture: &Picture, id: &MachineId) -> BTreeMap<String, String> {
     let own = picture.machines.get(id).map(|kept| kept.record.metadata.clone());
-    let mut all = own.unwrap_or_default();
+    laid_over(picture, id, own.unwrap_or_default())
+}
+
+/// What was laid over that, which it says or said.
+fn laid_over(
+    picture: &Picture,
+    id: &MachineId,
+    mut all: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     for (key, over) in picture.metadata.get(id).into_iter().flatten() {
         match &over.record.value {
             Some(value) => all.insert(key.clone(), value.clone()),
@@ -49,7 +57,10 @@ fn metadata(picture: &Picture, id: &MachineId) -> BTreeMap<String, String> {
 }
 
 fn fits(picture: &Picture, id: &MachineId, asks: &Requirement) -> bool {
-    let has = metadata(picture, id);
+    has_all(&metadata(picture, id), asks)
+}
+
+fn has_all(has: &BTreeMap<String, String>, asks: &Requirement) -> bool {
     asks.metadata.iter().all(|(key, any)| has.get(key).is_some_and(|value| any.contains(value)))
 }
 
@@ -97,6 +108,25 @@ pub fn refusal(picture: &Picture, id: &MachineId, name: &UnitName) -> Option<Str
 
 /// The same of a machine that is not there any more, or not for now.
 pub fn stays_refused(picture: &Picture, id: &MachineId, name: &UnitName) -> Option<String> {
+    refused_by(picture, id, name, &metadata(picture, id))
+}
+
+/// The same of a machine that is not there, and of which is known what it `said` of itself.
+pub fn away_refused(
+    picture: &Picture,
+    id: &MachineId,
+    name: &UnitName,
+    said: &BTreeMap<String, String>,
+) -> Option<String> {
+    refused_by(picture, id, name, &laid_over(picture, id, said.clone()))
+}
+
+fn refused_by(
+    picture: &Picture,
+    id: &MachineId,
+    name: &UnitName,
+    has: &BTreeMap<String, String>,
+) -> Option<String> {
     let asks = asks(picture, name)?;
     if picture.drains.contains_key(id) {
         return Some("it is drained".to_string());
@@ -104,7 +134,7 @@ pub fn stays_refused(picture: &Picture, id: &MachineId, name: &UnitName) -> Opti
     if asks.machine_id.as_deref().is_some_and(|wanted| wanted != id.as_str()) {
         return Some("MachineID".to_string());
     }
-    if !fits(picture, id, asks) {
+    if !has_all(has, asks) {
         return Some("metadata".to_string());
     }
     let scheduled = on(picture, id);

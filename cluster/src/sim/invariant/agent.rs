@@ -1,6 +1,6 @@
 //! C5, C9, C10, C11 and C15: what machines do with what they were told, and say of it.
 
-use super::{Moment, Verdict, must, settled};
+use super::{Moment, Verdict, is_member, must, settled};
 use crate::desired::Desired;
 use crate::sim::book::{goes_on, is_launched};
 use crate::sim::local_init::{Phase, is_exclusive};
@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// So long after a pause a machine may not have heard of its lease.
 const AFTER_A_PAUSE: Duration = Duration::from_secs(1);
+
+/// Two words to init take that long at most.
+const WAY_TO_INIT: Duration = Duration::from_millis(10);
 
 /// Global units are on exactly the machines that fit, a little later.
 pub(super) fn c05_globals(world: &World, moment: &Moment<'_>) -> Verdict {
@@ -79,11 +82,18 @@ fn has_cause(world: &World, machine: usize, name: &UnitName) -> bool {
 /// An exclusive unit is given up: its claim may have ended.
 fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let one = &world.machines[machine];
-    let text = one.init.files.get(name.as_str());
+    if !one.init.files.get(name.as_str()).is_some_and(|text| is_exclusive(text)) {
+        return false;
+    }
     // What counts is the lease that the claim is made under, which may be one before the present.
     let claim = world.truth.claims.get(name).filter(|kept| kept.record.machine == one.id);
-    let sign = claim.and_then(|kept| world.etcd.signs.get(&kept.lease)).copied();
-    let silent = world.now.saturating_sub(sign.unwrap_or_default()) * 2 >= world.plan.ttl;
+    let lease = claim.map(|kept| kept.lease);
+    let sign = lease.and_then(|lease| world.etcd.signs.get(&(machine, lease))).copied();
+    // Two thirds of the lease by its own clock, which may be a hundredth fast.
+    let patience = world.plan.ttl * 2 / 3 * 98 / 100;
+    // What was heard while the word was on its way to init came too late.
+    let sign = sign.unwrap_or_default().known_at(world.now.saturating_sub(WAY_TO_INIT));
+    let silent = world.now.saturating_sub(sign) >= patience;
     let quorum = world.now >= world.etcd.no_quorum_until;
     // Of another etcd's members it hears nothing about ours.
     let lost = one.requests_lost_until.max(one.answers_lost_until).max(one.foreign_until);
@@ -95,7 +105,33 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let rates = &world.plan.rates;
     let lossy = rates.lost + rates.refused + rates.late + rates.init > 0;
     let stood = lossy && world.now < one.paused_until + AFTER_A_PAUSE;
-    text.is_some_and(|text| is_exclusive(text)) && (silent || stood) && !(known && long)
+    let heard = lease.is_some_and(|lease| is_about_to_hear(world, machine, lease));
+    (silent || stood) && !(known && long) && !heard
+}
+
+/// It goes on after a pause that its lease has outlived, and nothing keeps etcd's answer from it:
+/// that answer is waited for.
+fn is_about_to_hear(world: &World, machine: usize, lease: i64) -> bool {
+    let one = &world.machines[machine];
+    let rates = &world.plan.rates;
+    let wrongs = [
+        one.off_until,
+        one.down_until,
+        one.requests_lost_until,
+        one.answers_lost_until,
+        one.away_until,
+        one.foreign_until,
+        one.ended,
+        world.etcd.no_quorum_until,
+    ];
+    let calm = wrongs.into_iter().max().unwrap_or_default() + world.plan.ttl <= one.paused_until;
+    let ours = world.truth.machines.get(&one.id).is_some_and(|kept| kept.lease == lease);
+    let waits = world.plan.ttl / 12 * 98 / 100;
+    calm && rates.lost + rates.refused + rates.init == 0
+        && ours
+        && is_member(world, machine)
+        && world.etcd.leases.contains_key(&lease)
+        && world.now < one.paused_until + waits
 }
 
 /// Nothing is stopped but for something that is known.

@@ -244,7 +244,12 @@ fn stays_or_has_cause(
     if after.place_of(name) == Some(from) || !rules::is_wanted(after, name) {
         return Ok(());
     }
-    let refused = |picture: &Picture| rules::stays_refused(picture, from, name);
+    // What a machine that is away says of itself was so when it was there.
+    let said = world.book.said.get(from);
+    let refused = |picture: &Picture| match (picture.machines.contains_key(from), said) {
+        (false, Some(said)) => rules::away_refused(picture, from, name, said),
+        _ => rules::stays_refused(picture, from, name),
+    };
     if refused(before).is_some() || refused(after).is_some() {
         return Ok(());
     }

@@ -11,6 +11,10 @@ use std::time::Duration;
 /// A machine that goes on after a pause has that long to give up what it lost meanwhile.
 const AFTER_A_PAUSE: Duration = Duration::from_millis(2_500);
 
+/// In percent of a lease: a claim is worth something that long after its lease was proved. Two
+/// thirds, and what clocks run apart and the way to init take.
+const PROVED: u32 = 70;
+
 /// What is promised of exclusive units is promised of this machine: fleetd has run since
 /// its last sign of life, init answers it, nobody ended its lease by hand.
 fn is_bound(world: &World, number: usize) -> bool {
@@ -61,18 +65,27 @@ pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
     }
 }
 
-/// An exclusive unit is handed to init after its claim is this machine's.
+/// An exclusive unit is handed to init after its claim is this machine's, and while the lease that
+/// holds it can not have ended.
 pub(super) fn c02_claim_first(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Put { machine: number, added, files, .. } = moment else { return Ok(()) };
     let machine = &world.machines[*number];
     if !is_bound(world, *number) {
         return Ok(());
     }
-    for name in added.iter() {
-        let exclusive = files.get(name.as_str()).is_some_and(|text| is_exclusive(text));
+    let text = |name: &UnitName| files.get(name.as_str());
+    for name in added.iter().filter(|name| text(name).is_some_and(|text| is_exclusive(text))) {
         let claim = world.truth.claims.get(name);
-        let ours = claim.is_some_and(|kept| kept.record.machine == machine.id);
-        must(!exclusive || ours, || format!("{name} begins on machine {number}, unclaimed"))?;
+        let ours = claim.filter(|kept| kept.record.machine == machine.id);
+        must(ours.is_some(), || format!("{name} begins on machine {number}, unclaimed"))?;
+        let sign = ours.and_then(|kept| world.etcd.signs.get(&(*number, kept.lease))).copied();
+        let sign = sign.map(|sign| sign.asked);
+        let proved = sign.is_some_and(|at| at + PROVED * world.plan.ttl / 100 > world.now);
+        // All members may have said that none leads, which proves as much.
+        let leaderless = world.etcd.no_quorum_until + world.plan.ttl > world.now;
+        must(proved || leaderless, || {
+            format!("{name} begins on machine {number}, by a claim last proved at {sign:?}")
+        })?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 const NEWS: Duration = Duration::from_secs(5);
 
 /// The cluster knows this very machine under its id.
-pub(super) fn is_member(world: &World, number: usize) -> bool {
+pub(in crate::sim) fn is_member(world: &World, number: usize) -> bool {
     let machine = &world.machines[number];
     let there = world.truth.machines.get(&machine.id);
     there.is_some_and(|kept| machine.is_boot(&kept.record.boot))
