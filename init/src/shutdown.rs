@@ -17,7 +17,7 @@ use crate::voice::Level;
 use crate::watchdog::Watchdog;
 use crate::{hand_back, unmount};
 use groundstate_units::generation::Generation;
-use groundstate_units::machine::event::{Event, Shutdown};
+use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::{SigSet, Signal};
@@ -133,6 +133,11 @@ impl Init {
             return true;
         }
         self.ending.haste = Some((haste, self.now));
+        if self.mode == Mode::Supervisor {
+            // No namespace ends with init, and no kill(2) of everybody is its to send.
+            let runs: Vec<RunId> = self.runs.iter().map(|(run, _)| run).collect();
+            runs.into_iter().for_each(|run| self.tracker.kill(run));
+        }
         match haste {
             Haste::Kill => {
                 self.say(Level::Warning, format_args!("nothing is waited for any more"));

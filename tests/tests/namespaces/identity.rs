@@ -1,6 +1,7 @@
 //! Who asks at the control socket: decided once, by who connected, whatever is done after.
 
 use groundstate_tests::boot::{Boot, Init, Way};
+use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
 use groundstate_units::control::request::{Role, TABLE};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recv, recvmsg, send};
@@ -253,8 +254,12 @@ fn the_table_of_who_may_what_is_what_happens() {
     ];
     assert_eq!(one.ended().code(), Some(0));
     let mut other = endless(Some(&NOBODY));
+    let web = other.main_of("web");
     columns.push(refusals(&other, &NOBODY.map(str::to_owned)));
     assert_eq!(other.ended().code(), Some(0));
+    until("a supervisor that ends at once leaves nobody behind", || {
+        (!web.is_alive()).then_some(())
+    });
     let mut text = "| verb | any uid | root of another user namespace | a source's uid, its source | root | the user init runs as |\n|---|---|---|---|---|---|\n".to_owned();
     for (verb, role) in TABLE {
         let cells: Vec<&str> = columns
