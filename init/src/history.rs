@@ -88,6 +88,15 @@ impl Kept {
     }
 }
 
+/// What a step changed, the unit it was about before all others, and what has a reason of its
+/// own before what only follows from another unit: the first line is the cause of the others.
+pub(crate) fn cause_first(notes: &mut [Note], subject: Option<&Name>) {
+    let follows = |note: &Note| {
+        matches!(note.reason, Some(Reason::Dependency { .. } | Reason::Inactive { .. }))
+    };
+    notes.sort_by_key(|note| (Some(&note.unit) != subject, follows(note)));
+}
+
 /// The last [`limit::EVENTS`] lines.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct History {
@@ -181,6 +190,26 @@ mod tests {
         add(&mut history, Some(2), vec![note(2), note(3)]);
         let causes: Vec<_> = history.after(0).map(|entry| (entry.seq, entry.cause)).collect();
         assert_eq!(causes, [(1, None), (2, Some(1)), (3, Some(2)), (4, Some(3))]);
+    }
+
+    #[test]
+    fn what_failed_is_told_before_what_follows_from_it() {
+        let name = |name| Name::new(name).expect("a name");
+        let failed = |unit, reason| {
+            let (from, to) = (State::Running, State::Failed);
+            Note { unit: name(unit), run: None, from, to, reason: Some(reason) }
+        };
+        let told = |notes: &[Note]| notes.iter().map(|note| note.unit.clone()).collect::<Vec<_>>();
+        let gone = || Reason::Dependency { target: name("c"), unit: name("c") };
+        let mut notes = vec![
+            failed("a", gone()),
+            failed("b", Reason::StartTimeout),
+            failed("c", Reason::Watchdog),
+        ];
+        cause_first(&mut notes, None);
+        assert_eq!(told(&notes), [name("b"), name("c"), name("a")]);
+        cause_first(&mut notes, Some(&name("c")));
+        assert_eq!(told(&notes), [name("c"), name("b"), name("a")]);
     }
 
     #[test]

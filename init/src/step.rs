@@ -4,7 +4,7 @@ use crate::clock;
 #[cfg(debug_assertions)]
 use crate::crash_test;
 use crate::event_loop::Init;
-use crate::history::Occasion;
+use crate::history::{self, Occasion};
 use crate::journal::notes::{Kind, Wished};
 use crate::sys::{fault, notes};
 use crate::voice::Level;
@@ -36,6 +36,7 @@ impl Init {
             note_wish(&event);
         }
         let (occasion, about) = self.occasion(&event);
+        let subject = about.and_then(|run| self.machine.name_of_run(run));
         let kept = self.record.is_some().then(|| event.clone());
         let now = self.now;
         let machine = AssertUnwindSafe(&mut self.machine);
@@ -59,7 +60,8 @@ impl Init {
         }
         self.triggers.unsettled = true;
         let Outcome { actions, refused } = outcome;
-        let notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
+        let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
+        history::cause_first(&mut notes, subject.as_ref());
         self.timings.add(self.now, &notes);
         let occasion = occasion.filter(|_| refused.is_none());
         self.history.add(self.now, clock::wall(), occasion, about, notes);
