@@ -19,6 +19,7 @@ pub mod request;
 pub mod route;
 pub mod seen;
 pub mod server;
+pub mod settings;
 pub mod stalling;
 pub mod states;
 pub mod tls;

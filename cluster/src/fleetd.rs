@@ -5,7 +5,9 @@
 //! order. What is decided is decided in the pure parts of this crate.
 
 pub mod config;
+pub mod core_dump;
 pub mod daemon;
+pub mod examination;
 pub mod identity;
 pub mod init;
 pub mod init_socket;

@@ -26,6 +26,7 @@ pub mod placement;
 pub mod record;
 pub mod registry;
 pub mod requirement;
+pub mod secret;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod store;

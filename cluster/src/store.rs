@@ -5,11 +5,13 @@
 pub mod driven;
 mod etcd;
 mod memory;
+pub mod standing;
 
 pub use etcd::EtcdConfig;
 
 use crate::transaction::{Change, Reading, Transaction};
 use driven::{Call, Driven, DrivenWatch, Reply, other_answer};
+use standing::Standing;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -215,13 +217,13 @@ impl Store {
         }
     }
 
-    /// What version answers; `None` for one that is none of etcd's.
+    /// How far it can be relied on; `None` for one that is no etcd.
     ///
     /// # Errors
     /// No answer.
-    pub async fn version(&self) -> Result<Option<String>, Fault> {
+    pub async fn standing(&self) -> Result<Option<Standing>, Fault> {
         match &self.kind {
-            Kind::Etcd(etcd) => etcd.version().await.map(Some),
+            Kind::Etcd(etcd) => etcd.standing().await.map(Some),
             Kind::Memory(_) | Kind::Driven(_) => Ok(None),
         }
     }

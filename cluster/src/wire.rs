@@ -63,10 +63,30 @@ pub struct UnitState {
     pub systemd_sub_state: String,
 }
 
+/// How the daemon that answers fares; ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Why others than the cluster's own may write to its etcd.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub insecure: Vec<String>,
+    /// `ok`
+    pub status: String,
+}
+
+impl Default for Health {
+    fn default() -> Health {
+        Health { insecure: Vec::new(), status: "ok".to_string() }
+    }
+}
+
 /// States, as many as one answer has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UnitStatePage {
+    /// Others than the cluster's own may write to its etcd; ours, and left out where that is
+    /// not so, or not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
     /// Where the next page is; empty: this is the last.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub next_page_token: String,

@@ -33,7 +33,7 @@ fn picture(store: &MemoryStore) -> Picture {
 /// The shell's loop, without a socket.
 fn answer(store: &mut MemoryStore, request: &Request) -> Answer {
     let now = picture(store);
-    match decide(request, &View { now: &now, then: None, limit: 3 }) {
+    match decide(request, &View { now: &now, then: None, limit: 3, insecure: false }) {
         Outcome::Answer(answer) => answer,
         Outcome::Write(transaction, answer) => {
             assert!(transaction.fits_in(MOST_OPERATIONS));

@@ -12,6 +12,7 @@ mod member;
 
 use cluster::key::Keys;
 use cluster::mirror::Mirror;
+use cluster::secret::Secret;
 use cluster::store::{Batch, EtcdConfig, Fault, Store};
 use cluster::transaction::Transaction;
 use member::{Etcd, PATIENCE, ROOT, folder, run, when_there};
@@ -112,7 +113,7 @@ fn a_user_needs_the_password() {
         client.user_grant_role("root", "root").await.unwrap();
         client.auth_enable().await.unwrap();
         let of = |user: Option<(&str, &str)>| {
-            let user = user.map(|(name, word)| (name.to_string(), word.to_string()));
+            let user = user.map(|(name, word)| (name.to_string(), Secret::new(word)));
             Store::etcd(EtcdConfig { user, ..etcd.config() }).unwrap()
         };
         let store = of(Some(("root", "secret")));
@@ -122,6 +123,36 @@ fn a_user_needs_the_password() {
         for stranger in [None, Some(("root", "guess"))] {
             let refused = of(stranger).read(ROOT).await;
             assert!(matches!(refused, Err(Fault::Unavailable(_))), "{refused:?}");
+        }
+    });
+}
+
+#[test]
+fn what_an_etcd_lets_others_do_is_found_out() {
+    run(async {
+        let etcd = Etcd::of(folder(), "http", &["--max-txn-ops", "64"]);
+        let open = Store::etcd(etcd.config()).unwrap();
+        when_there(&open).await;
+        let standing = open.standing().await.unwrap().unwrap();
+        assert!(standing.may_everything && standing.takes_too_few && !standing.knows_us);
+        assert_eq!((standing.versions.len(), standing.in_clear.len()), (1, 0), "{standing:?}");
+        let mut client = etcd.client().await;
+        client.role_add("reader").await.unwrap();
+        let all = etcd_client::Permission::read(ROOT).with_prefix();
+        client.role_grant_permission("reader", all).await.unwrap();
+        for (user, role) in [("root", "root"), ("m1", "reader")] {
+            client.user_add(user, "secret", None).await.unwrap();
+            let _ = client.role_add(role).await;
+            client.user_grant_role(user, role).await.unwrap();
+        }
+        client.auth_enable().await.unwrap();
+        for (name, is_root) in [("root", true), ("m1", false)] {
+            let user = Some((name.to_string(), Secret::new("secret")));
+            let store = Store::etcd(EtcdConfig { user, ..etcd.config() }).unwrap();
+            when_there(&store).await;
+            let standing = store.standing().await.unwrap().unwrap();
+            assert!(standing.knows_us);
+            assert_eq!(standing.insecure().len(), usize::from(is_root), "{standing:?}");
         }
     });
 }

@@ -51,3 +51,10 @@ impl Counters {
         text
     }
 }
+
+/// Whether etcd is one that others may write to; nothing, while that is not known.
+pub fn safety(insecure: Option<&[String]>) -> String {
+    let Some(why) = insecure else { return String::new() };
+    let name = "fleet_registry_insecure";
+    format!("# TYPE {name} gauge\n{name} {}\n", u8::from(!why.is_empty()))
+}

@@ -19,6 +19,8 @@ pub struct View<'p> {
     pub then: Option<&'p Picture>,
     /// Items on a page.
     pub limit: u16,
+    /// Others than the cluster's own may write to its etcd.
+    pub insecure: bool,
 }
 
 /// What a path is about.

@@ -6,17 +6,19 @@ use super::answer::{Answer, Outcome};
 use super::caller::Caller;
 use super::change_stream::{self, Places};
 use super::crowd::Side;
-use super::metrics::Counters;
+use super::metrics::{self, Counters};
 use super::page::{self, Start};
 use super::request::Request;
 use super::route::{self, Resource, View};
 use super::seen::Seen;
+pub use super::settings::Settings;
 use crate::mirror::Mirror;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::registry;
 use crate::store::Fault;
 use crate::transaction::Transaction;
+use crate::wire;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{self, HeaderValue, Response, header};
@@ -25,7 +27,6 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Bytes a body may have: the largest unit, escaped.
@@ -43,34 +44,6 @@ const TRIES: u32 = 8;
 /// Snapshots that are kept for lists in pages, and for how long.
 const PINS: usize = 16;
 const PINNED: Duration = Duration::from_secs(60);
-/// What the API is told when it begins.
-#[derive(Clone)]
-pub struct Settings {
-    /// Items on a page.
-    pub token_limit: u16,
-    /// Of fleetd, for the header `Server`.
-    pub version: String,
-    /// More lines for `/metrics`.
-    pub more_metrics: Option<Arc<dyn Fn() -> String + Send + Sync>>,
-    /// Where what units wrote is read.
-    pub logs: Option<super::logs::Logs>,
-    /// Why the cluster does not let this machine in, while it does not: then nothing is
-    /// answered in the cluster's name.
-    pub turned_away: Option<watch::Receiver<Option<String>>>,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            token_limit: page::LIMIT,
-            version: format!("v{}", env!("CARGO_PKG_VERSION")),
-            more_metrics: None,
-            logs: None,
-            turned_away: None,
-        }
-    }
-}
-
 /// What all requests share; clones are the same.
 #[derive(Clone)]
 pub struct ApiState {
@@ -108,6 +81,16 @@ impl ApiState {
         let recently = |at: Duration| clock.since(at) < PATIENCE;
         health.last_contact.is_some()
             && (health.fault.is_none() || health.last_contact.is_some_and(recently))
+    }
+
+    /// Why etcd is not safe, as far as that is known.
+    fn insecure(&self) -> Option<Vec<String>> {
+        self.inner.settings.insecure.as_ref().and_then(|why| why.borrow().clone())
+    }
+
+    fn view<'p>(&self, now: &'p Picture, then: Option<&'p Picture>) -> View<'p> {
+        let insecure = !self.insecure().unwrap_or_default().is_empty();
+        View { now, then, limit: self.inner.settings.token_limit, insecure }
     }
 
     /// What is answered while the cluster can not be spoken for.
@@ -154,7 +137,6 @@ impl ApiState {
         if let Some(absence) = self.absence() {
             return absence;
         }
-        let limit = self.inner.settings.token_limit;
         let Ok(latest) = self.inner.seen.latest(&self.inner.mirror).await else {
             return Answer::no_registry();
         };
@@ -171,7 +153,7 @@ impl ApiState {
                 self.inner.mirror.picture()
             });
             let then = self.pinned(request);
-            let view = View { now: &picture, then: then.as_deref(), limit };
+            let view = self.view(&picture, then.as_deref());
             let (transaction, answer) = match route::decide(request, &view) {
                 Outcome::Answer(answer) if !proved && is_settled(&answer) => {
                     // What others wrote just now may not be seen here yet.
@@ -343,6 +325,7 @@ async fn special(
         Resource::Metrics => {
             let picture = state.inner.mirror.picture();
             let mut text = state.inner.counters.text(&picture, state.is_healthy());
+            text.push_str(&metrics::safety(state.insecure().as_deref()));
             if let Some(more) = &state.inner.settings.more_metrics {
                 text.push_str(&more());
             }
@@ -350,9 +333,11 @@ async fn special(
         }
         Resource::Page => super::page_response(),
         Resource::Health => {
-            into_response(state.absence().unwrap_or_else(|| {
-                Answer::with("application/json", b"{\"status\":\"ok\"}".to_vec())
-            }))
+            let well = wire::Health {
+                insecure: state.insecure().unwrap_or_default(),
+                ..wire::Health::default()
+            };
+            into_response(state.absence().unwrap_or_else(|| Answer::json(&well)))
         }
         Resource::Root
         | Resource::Units

@@ -38,7 +38,8 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
         .map(|(name, id, record)| (format!("{name}\0{id}"), (name, id, record)));
     let cut = page::cut(items, &start, picture.revision, view.limit);
     let states = cut.items.into_iter().map(|(name, id, record)| entity(name, id, record)).collect();
-    Answer::json(&wire::UnitStatePage { states, next_page_token: cut.next })
+    let insecure = view.insecure;
+    Answer::json(&wire::UnitStatePage { insecure, states, next_page_token: cut.next })
 }
 
 /// `/state/NAME`: on the first machine, where there are several.

@@ -3,6 +3,7 @@
 
 use clap::Parser;
 use cluster::fleetd::config::{Config, DEFAULT_FILE};
+use cluster::fleetd::core_dump;
 use cluster::fleetd::life::{self, End};
 use cluster::fleetd::voice;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
         use std::io::Write;
         let _ = writeln!(std::io::stdout(), "fleetd {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
+    }
+    if let Err(why) = core_dump::forbid() {
+        voice::error(format_args!("{why}"));
+        return ExitCode::FAILURE;
     }
     let read = || match read(arguments.config.as_ref()) {
         Ok((config, remarks)) => {

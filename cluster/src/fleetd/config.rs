@@ -2,6 +2,7 @@
 //! from variables `FLEET_KEY`, which win. All that is wrong with it is told at once;
 //! what is not known is told and passed over.
 
+use crate::secret::Secret;
 use crate::store::EtcdConfig;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -133,7 +134,8 @@ impl Config {
             }
             match line.split_once('=') {
                 Some((key, value)) => values.set(key.trim(), unquoted(value), &place, &mut remarks),
-                None => values.errors.push(format!("{place}: {line:?} is no `key = value`")),
+                // Not shown: it may be half a secret.
+                None => values.errors.push(format!("{place}: the line is no `key = value`")),
             }
         }
         for (name, value) in environment {
@@ -178,6 +180,19 @@ impl Values {
         })
     }
 
+    /// Where a member is may be said to anybody; who we are there may not.
+    fn endpoints(&mut self) -> Vec<String> {
+        let endpoints = list(&self.text("etcd_servers"));
+        if endpoints.iter().any(|endpoint| endpoint.contains('@')) {
+            let place = self.values.get("etcd_servers").map_or("", |(_, place)| place);
+            self.errors.push(format!(
+                "{place}: etcd_servers: a name and a password stand in etcd_username and \
+                 etcd_password, not in an address"
+            ));
+        }
+        endpoints
+    }
+
     fn config(&mut self) -> Config {
         let seconds = "number of seconds above zero";
         let duration = "duration such as 30s";
@@ -187,8 +202,8 @@ impl Values {
             _ => None,
         };
         let etcd = EtcdConfig {
-            endpoints: list(&self.text("etcd_servers")),
-            user: Some((self.text("etcd_username"), self.text("etcd_password")))
+            endpoints: self.endpoints(),
+            user: Some((self.text("etcd_username"), Secret::new(self.text("etcd_password"))))
                 .filter(|(name, _)| !name.is_empty()),
             ca_file: self.path("etcd_cafile"),
             cert_file: self.path("etcd_certfile"),
@@ -321,6 +336,25 @@ mod tests {
         let at = |line: &str| errors.iter().any(|error| error.starts_with(line));
         assert_eq!(errors.len(), 4, "{errors:?}");
         assert!(at("f.conf:1: agent_ttl") && at("f.conf:2:") && at("f.conf:3:") && at("f.conf:4:"));
+    }
+
+    #[test]
+    fn a_password_in_a_wrong_place_is_told_and_not_shown() {
+        for text in [
+            "etcd_password canary",
+            "etcd_servers=http://root:canary@etcd:2379",
+            "etcd-password: canary",
+        ] {
+            let errors = Config::read(Some(("f.conf", text)), &BTreeMap::new()).unwrap_err();
+            assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+            assert!(
+                !errors[0].contains("canary") && errors[0].starts_with("f.conf:1: "),
+                "{errors:?}"
+            );
+        }
+        let (config, remarks) =
+            read("etcd_username=root\netcd_password=canary\netcd_pasword=canary\n");
+        assert!(!format!("{config:?} {remarks:?}").contains("canary"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::config::Config;
 use super::daemon::{self, Daemon, Wiring};
+use super::examination::examine;
 use super::identity::Identity;
 use super::init::{self, Init};
 use super::init_socket::InitSocket;
@@ -16,7 +17,7 @@ use crate::clock::Clock;
 use crate::key::Keys;
 use crate::mirror::Mirror;
 use crate::record::MachineRecord;
-use crate::store::{Fault, Store};
+use crate::store::Store;
 use crate::transaction::MOST_OPERATIONS;
 use groundstate_units::control::answer::{Status, System, Whose};
 use groundstate_units::control::request::Verb;
@@ -29,8 +30,6 @@ use tokio::sync::watch;
 
 /// For what is asked of etcd and init at the end.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-/// The oldest etcd with all that is used.
-const OLDEST_ETCD: &str = "3.4";
 
 /// How it ended.
 #[derive(Debug)]
@@ -40,6 +39,14 @@ pub enum End {
     /// To go on as a new image of its program, with a new configuration: nothing of the machine
     /// was given up. The sockets that init passed.
     Anew(Vec<OwnedFd>),
+}
+
+/// What is known of our place in the world, for who asks us.
+struct Seen {
+    /// Why the cluster does not let us in, while it does not.
+    turned_away: watch::Receiver<Option<String>>,
+    /// Why etcd is not safe; `None`: it was not looked at yet.
+    insecure: watch::Receiver<Option<Vec<String>>>,
 }
 
 /// Runs until a signal ends it. `read` reads the configuration anew.
@@ -65,11 +72,14 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     });
     let mirror = daemon.mirror.clone();
     let (stop_api, stopped) = watch::channel(false);
-    let passed = serve(&config, &identity, &mirror, daemon.turned_away.clone(), stopped).await?;
+    let (told, insecure) = watch::channel(None);
+    let seen = Seen { turned_away: daemon.turned_away.clone(), insecure };
+    let passed = serve(&config, &identity, &mirror, &seen, stopped).await?;
     let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+    let examining = tokio::spawn(examine(mirror.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
-    let ready = tokio::spawn(tell_when_ready(mirror.clone(), daemon.presence.clone()));
-    let anew = attend(&config, &identity, &mirror, &daemon.record, read).await?;
+    let ready = tokio::spawn(tell_when_ready(daemon.presence.clone()));
+    let anew = attend(&config, &identity, &mirror, &seen, &daemon.record, read).await?;
     ready.abort();
     if !anew {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
@@ -86,6 +96,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     };
     daemon::let_go(&mirror, leases, LAST_WORDS).await;
     listening.abort();
+    examining.abort();
     stop_api.send_replace(true);
     Ok(if anew { End::Anew(passed) } else { End::Stopped })
 }
@@ -95,6 +106,7 @@ async fn attend(
     config: &Config,
     identity: &Identity,
     mirror: &Mirror,
+    seen: &Seen,
     record: &watch::Sender<MachineRecord>,
     read: impl Fn() -> Option<Config>,
 ) -> Result<bool, String> {
@@ -137,6 +149,7 @@ async fn attend(
                     "revision": picture.revision,
                     "leader": picture.leader.as_ref().map(|kept| kept.record.machine.to_string()),
                     "units": units,
+                    "insecure": seen.insecure.borrow().clone(),
                     "healthy": mirror.health().borrow().fault.is_none(),
                 });
                 use std::io::Write;
@@ -204,7 +217,7 @@ async fn serve(
     config: &Config,
     identity: &Identity,
     mirror: &Mirror,
-    turned_away: watch::Receiver<Option<String>>,
+    seen: &Seen,
     stopped: watch::Receiver<bool>,
 ) -> Result<Vec<OwnedFd>, String> {
     let (security, client) = security(config)?;
@@ -213,7 +226,8 @@ async fn serve(
     let settings = Settings {
         token_limit: config.token_limit,
         logs: Some(logs),
-        turned_away: Some(turned_away),
+        turned_away: Some(seen.turned_away.clone()),
+        insecure: Some(seen.insecure.clone()),
         ..Settings::default()
     };
     let state = ApiState::new(mirror.clone(), settings);
@@ -230,27 +244,12 @@ async fn serve(
     Ok(passed)
 }
 
-async fn tell_when_ready(mirror: Mirror, mut presence: watch::Receiver<Presence>) {
+async fn tell_when_ready(mut presence: watch::Receiver<Presence>) {
     if presence.wait_for(|told| told.lease.is_some()).await.is_err() {
         return;
     }
-    match mirror.store().version().await {
-        Ok(Some(version)) if is_older(&version) => voice::info(format_args!(
-            "etcd is {version}; {OLDEST_ETCD} is the oldest that is supported"
-        )),
-        Ok(Some(version)) if version.starts_with("3.4.") => voice::info(format_args!(
-            "etcd is {version}: it works, and its own makers support newer ones only"
-        )),
-        Ok(_) | Err(Fault::Unavailable(_) | Fault::Unknown(_)) => {}
-    }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     voice::info(format_args!("ready"));
-}
-
-fn is_older(version: &str) -> bool {
-    let numbers =
-        |text: &str| -> Vec<u32> { text.split('.').map_while(|part| part.parse().ok()).collect() };
-    numbers(version) < numbers(OLDEST_ETCD)
 }
 
 /// We are stopped only to be started again: init needs the unit we are the process of, and

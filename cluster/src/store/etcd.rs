@@ -3,12 +3,14 @@
 //! asked at a time, the first one named at first: when it does not answer, the next ones ask
 //! the next. (Spread over all, one call of three would be lost to a member that is cut off.)
 
+mod standing;
 mod tls;
 mod watch;
 
 pub(super) use watch::EtcdWatch;
 
 use super::{Fault, Lease};
+use crate::secret::Secret;
 use crate::transaction::{Condition, Entry, Operation, Reading, Transaction};
 use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, KeyValue,
@@ -36,7 +38,7 @@ pub struct EtcdConfig {
     /// URLs.
     pub endpoints: Vec<String>,
     /// User and password.
-    pub user: Option<(String, String)>,
+    pub user: Option<(String, Secret)>,
     /// PEM; who may have signed the members' certificates.
     pub ca_file: Option<PathBuf>,
     /// PEM; ours.
@@ -75,7 +77,7 @@ impl Etcd {
             .with_require_leader(true)
             .with_auto_token_refresh(true);
         if let Some((name, password)) = &config.user {
-            options = options.with_user(name, password);
+            options = options.with_user(name, password.reveal());
         }
         // Told now rather than when etcd is asked.
         tls::tls(&config)?;
@@ -281,13 +283,6 @@ impl Etcd {
             }
         }
         (leaderless, members)
-    }
-
-    pub(super) async fn version(&self) -> Result<String, Fault> {
-        let Link { client, turn } = self.client().await?;
-        let mut client = client.maintenance_client();
-        let status = self.ask(turn, client.status()).await?.map_err(|e| refused(&e))?;
-        Ok(status.version().to_string())
     }
 }
 

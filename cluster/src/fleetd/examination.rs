@@ -1,0 +1,54 @@
+//! etcd is looked at when it answers first, and now and then while we run: what is to be said of
+//! it ([`crate::store::standing`]) is said once, and kept for who asks this daemon.
+
+use super::voice;
+use crate::mirror::Mirror;
+use crate::store::standing::Standing;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Between two looks; who changes etcd's rights, or its version, need not start us anew.
+const AGAIN: Duration = Duration::from_secs(300);
+/// After one that was not answered.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Goes on for ever. `told`: why it is not safe; `None` before it has been looked at.
+pub async fn examine(mirror: Mirror, told: watch::Sender<Option<Vec<String>>>) {
+    let clock = mirror.clock().clone();
+    let mut health = mirror.health();
+    let mut last = Standing::default();
+    loop {
+        if health.wait_for(|health| health.fault.is_none()).await.is_err() {
+            return;
+        }
+        match mirror.store().standing().await {
+            Ok(Some(standing)) => {
+                tell(&last, &standing);
+                told.send_replace(Some(standing.insecure()));
+                last = standing;
+                clock.sleep(AGAIN).await;
+            }
+            Ok(None) => return,
+            Err(fault) => {
+                voice::debug(format_args!("etcd was not looked at: {fault}"));
+                clock.sleep(SOON).await;
+            }
+        }
+    }
+}
+
+fn tell(last: &Standing, now: &Standing) {
+    if now.versions != last.versions {
+        voice::info(format_args!("etcd is {}", now.versions.join(", ")));
+    }
+    let known = [last.insecure(), last.faults()].concat();
+    for why in now.insecure().into_iter().filter(|why| !known.contains(why)) {
+        voice::error(format_args!("insecure: {why}"));
+    }
+    for fault in now.faults().into_iter().filter(|fault| !known.contains(fault)) {
+        voice::error(format_args!("{fault}"));
+    }
+    if !last.insecure().is_empty() && now.insecure().is_empty() {
+        voice::info(format_args!("what was insecure about etcd is so no more"));
+    }
+}

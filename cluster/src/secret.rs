@@ -1,0 +1,38 @@
+//! A word that opens something: it is passed on where it is needed and shown nowhere, not
+//! even to who prints all of a configuration to find a fault.
+
+use std::fmt;
+
+/// See the head of the module.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Of that word.
+    pub fn new(word: impl Into<String>) -> Secret {
+        Secret(word.into())
+    }
+
+    /// For who opens something with it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_shown_to_nobody_who_prints_it() {
+        let all = Some(("root".to_string(), Secret::new("canary")));
+        assert_eq!(format!("{all:?}"), r#"Some(("root", (secret)))"#);
+        assert_eq!(all.map(|(_, word)| word.reveal().to_string()), Some("canary".to_string()));
+    }
+}

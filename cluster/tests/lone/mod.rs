@@ -1,0 +1,285 @@
+//! One machine for real, and more of them beside it on the same etcd: the init of this repository
+//! as a supervisor, fleetd and fleetctl as programs. They end with the test. What several machines
+//! do whose network fails is tried elsewhere, on nodes.
+#![allow(dead_code, reason = "each test uses its own part of it")]
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a fact that must come may take on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+/// Whose user fleetd is where it is not to be root.
+const NOBODY: u32 = 65534;
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < end, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::park_timeout(PAUSE);
+    }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A program that ends with the test; an init with all it has begun.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    is_init: bool,
+}
+
+impl Running {
+    pub(crate) fn kill(&mut self) {
+        if self.is_init {
+            let pid = Pid::from_raw(self.child.id().cast_signed());
+            let end = Instant::now() + PATIENCE;
+            let _ = kill(pid, Signal::SIGTERM);
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
+                std::thread::park_timeout(PAUSE);
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A program with its arguments.
+pub(crate) fn called(words: &[&str]) -> Command {
+    let mut words = words.iter();
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words);
+    command
+}
+
+/// How fleetd is run on it.
+#[derive(Default)]
+pub(crate) struct Manner {
+    /// More lines of fleet.conf.
+    pub(crate) conf: String,
+    /// More of its environment.
+    pub(crate) env: Vec<(&'static str, String)>,
+    /// By a user without rights, where we are root.
+    pub(crate) nobody: bool,
+}
+
+pub(crate) struct Node {
+    pub(crate) folder: PathBuf,
+    /// Of its own member of etcd, or of whose it asks.
+    ports: [u16; 2],
+    pub(crate) id: String,
+    manner: Manner,
+}
+
+impl Node {
+    pub(crate) fn new() -> Node {
+        Node::with(Manner::default())
+    }
+
+    pub(crate) fn with(manner: Manner) -> Node {
+        Node::on([free_port(), free_port()], manner)
+    }
+
+    /// Another machine, on the etcd of this one.
+    pub(crate) fn beside(&self, manner: Manner) -> Node {
+        Node::on(self.ports, manner)
+    }
+
+    fn on(ports: [u16; 2], manner: Manner) -> Node {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("fleet-machine.{}.{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        for part in ["units", "run", "log", "own"] {
+            std::fs::create_dir_all(folder.join(part)).unwrap();
+        }
+        let mut uid = std::fs::metadata(&folder).unwrap().uid();
+        if manner.nobody && uid == 0 {
+            uid = NOBODY;
+            std::os::unix::fs::chown(folder.join("own"), Some(uid), Some(uid)).unwrap();
+        }
+        let node = Node { folder, ports, id: format!("{:032x}", 0xabc + number), manner };
+        node.put("units/base.yaml", "unit: base\ntype: virtual\n");
+        node.put("init.yaml", &format!("sources:\n  fleet: {{uid: {uid}}}\n"));
+        node.put("machine-id", &node.id);
+        node.put("fleet.conf", &node.conf());
+        node
+    }
+
+    /// Its fleet.conf.
+    pub(crate) fn conf(&self) -> String {
+        let at = |name: &str| self.folder.join(name).display().to_string();
+        format!(
+            "etcd_servers=http://127.0.0.1:{}\ninit_socket={}\nlog_socket={}\n\
+             machine_id_file={}\nunits_directory={}\nlisten=unix://{}\nagent_ttl=3s\n{}",
+            self.ports[0],
+            at("run/control.sock"),
+            at("run/log.sock"),
+            at("machine-id"),
+            at("own/units"),
+            at("own/fleet.sock"),
+            self.manner.conf,
+        )
+    }
+
+    /// Where its etcd is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports[0])
+    }
+
+    pub(crate) fn put(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.join(name), text).unwrap();
+    }
+
+    pub(crate) fn run(&self, program: impl AsRef<std::ffi::OsStr>, words: &[&str]) -> Running {
+        let name = Path::new(program.as_ref()).file_name().unwrap().display().to_string();
+        let mut command = Command::new(&program);
+        self.spawn(&name, command.args(words).current_dir(&self.folder))
+    }
+
+    fn spawn(&self, name: &str, command: &mut Command) -> Running {
+        let log = self.folder.join(format!("{name}.log"));
+        let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
+        command.process_group(0).stdin(Stdio::null());
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+        Running { child, is_init: false }
+    }
+
+    pub(crate) fn etcd(&self) -> Running {
+        let [client, peer] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));
+        let words = [
+            ["--data-dir", "etcd"],
+            ["--listen-client-urls", &client],
+            ["--advertise-client-urls", &client],
+            ["--listen-peer-urls", &peer],
+            ["--initial-advertise-peer-urls", &peer],
+            ["--initial-cluster", &format!("default={peer}")],
+        ];
+        self.run("etcd", words.as_flattened())
+    }
+
+    pub(crate) fn init(&self) -> Running {
+        let program = std::env::var("GROUNDSTATE_INIT").expect("GROUNDSTATE_INIT: path of init");
+        let words = ["--config", "init.yaml", "--units", "units", "--target", "base"];
+        let places = ["--runtime-dir", "run", "--log-dir", "log"];
+        let mut init = self.run(program, &[&words[..], &places].concat());
+        init.is_init = true;
+        init
+    }
+
+    pub(crate) fn fleetd(&self) -> Running {
+        let fleetd = [env!("CARGO_BIN_EXE_fleetd"), "--config", "../fleet.conf"];
+        let by = NOBODY.to_string();
+        let nobody = ["setpriv", "--reuid", &by, "--regid", &by, "--clear-groups"];
+        let is_root = std::fs::metadata(&self.folder).unwrap().uid() == 0;
+        let mut command = match self.manner.nobody && is_root {
+            true => called(&[&nobody[..], &fleetd].concat()),
+            false => called(&fleetd),
+        };
+        command.envs(self.manner.env.iter().map(|(name, value)| (name, value)));
+        self.spawn("fleetd", command.current_dir(self.folder.join("own")))
+    }
+
+    /// What a GET of its API is answered, head and body.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let mut stream = UnixStream::connect(self.folder.join("own/fleet.sock")).unwrap();
+        let head = "Host: fleet\r\nConnection: close\r\n\r\n";
+        write!(stream, "GET {path} HTTP/1.1\r\n{head}").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// What a program of it wrote.
+    pub(crate) fn log(&self, program: &str) -> String {
+        std::fs::read_to_string(self.folder.join(format!("{program}.log"))).unwrap_or_default()
+    }
+
+    /// initctl against its init.
+    pub(crate) fn initctl(&self, words: &[&str]) -> String {
+        let program = std::env::var("GROUNDSTATE_INITCTL").expect("GROUNDSTATE_INITCTL: its path");
+        let mut command = Command::new(program);
+        command.arg("--socket").arg(self.folder.join("run/control.sock")).args(words);
+        let output = command.output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    }
+
+    /// Once `unit` is told as running by its machine.
+    pub(crate) fn when_running(&self, unit: &str) {
+        until(&format!("{unit} is told as running"), || {
+            let (_, listed) =
+                self.try_fleetctl(&["list-units", "--no-legend", "--fields=unit,sub"]);
+            let told = |line: &str| line.starts_with(unit) && line.ends_with("running");
+            listed.lines().any(told).then_some(())
+        });
+    }
+
+    pub(crate) fn try_fleetctl(&self, words: &[&str]) -> (bool, String) {
+        let endpoint = format!("unix://{}", self.folder.join("own/fleet.sock").display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
+        command.current_dir(&self.folder).env("FLEETCTL_ENDPOINT", endpoint);
+        let output = command.args(words).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    }
+
+    pub(crate) fn fleetctl(&self, words: &[&str]) -> String {
+        let (fine, text) = self.try_fleetctl(words);
+        assert!(fine, "fleetctl {words:?}: {text}");
+        text
+    }
+
+    /// The pid that a unit wrote as it began, while that process is there.
+    pub(crate) fn pid(&self, unit: &str) -> Option<i32> {
+        let text = std::fs::read_to_string(self.folder.join(format!("{unit}.pid"))).ok()?;
+        let pid: i32 = text.trim().parse().ok()?;
+        Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
+    }
+
+    /// Of how many runs it wrote.
+    pub(crate) fn begins(&self, unit: &str) -> usize {
+        let text = std::fs::read_to_string(self.folder.join(format!("{unit}.begins")));
+        text.unwrap_or_default().lines().count()
+    }
+
+    /// Once the machine is in the cluster.
+    pub(crate) fn when_there(&self) {
+        until("the machine is listed", || {
+            let (_, text) = self.try_fleetctl(&["list-machines", "--full", "--no-legend"]);
+            text.contains(&self.id).then_some(())
+        });
+    }
+
+    pub(crate) fn command(&self, unit: &str) -> String {
+        let folder = self.folder.display();
+        let write = format!("echo $$$$ >{folder}/{unit}.pid; echo >>{folder}/{unit}.begins");
+        format!("/bin/sh -c '{write}; exec sleep 100000'")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,5 @@
+//! Whom a cluster trusts, on real machines: what is secret stays so, what etcd lets others do is
+//! said, and without an engine nothing ends.
+
+mod engine;
+mod secrets;
