@@ -22,6 +22,12 @@ pub fn patience(ttl: Duration) -> Duration {
     ttl - ttl / 3
 }
 
+/// After the last proof of the lease, how long it can not have ended by any clock: two may drift
+/// apart by a fiftieth.
+pub fn life(ttl: Duration) -> Duration {
+    ttl - ttl / 50
+}
+
 /// How long the members of etcd have to say that they have no leader.
 pub fn asking(ttl: Duration) -> Duration {
     ttl / 12

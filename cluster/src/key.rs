@@ -101,6 +101,11 @@ impl Keys {
         format!("{}schedule/{machine}/", self.root)
     }
 
+    /// What all files of units begin with.
+    pub fn units(&self) -> String {
+        format!("{}unit/", self.root)
+    }
+
     /// What a machine watches: the global units.
     pub fn globals(&self) -> String {
         format!("{}global/", self.root)

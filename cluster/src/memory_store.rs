@@ -140,6 +140,11 @@ impl MemoryStore {
             Condition::Has(key, value) => {
                 self.entries.get(key).is_some_and(|entry| entry.value == *value)
             }
+            Condition::NoneSince(prefix, revision) => {
+                let range = self.entries.range(prefix.to_string()..);
+                let mut range = range.take_while(|(key, _)| key.starts_with(prefix));
+                range.all(|(_, entry)| entry.modified <= *revision)
+            }
         }
     }
 

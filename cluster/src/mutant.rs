@@ -36,6 +36,10 @@ pub enum Mutant {
     NeverGivesUp,
     /// That etcd has lost its quorum is taken for being cut off.
     QuorumLossIsCutOff,
+    /// That etcd has no quorum now is taken for its never having had one.
+    LeaderlessForLong,
+    /// Units that are made at the same moment may replace each other in a ring.
+    RingLetIn,
     /// A reading that failed is taken for an empty one.
     FaultIsEmpty,
     /// Changes that were seen before count again.
@@ -136,6 +140,8 @@ pub const ALL: &[Mutant] = &[
     Mutant::ReleasedWhileUp,
     Mutant::NeverGivesUp,
     Mutant::QuorumLossIsCutOff,
+    Mutant::LeaderlessForLong,
+    Mutant::RingLetIn,
     Mutant::FaultIsEmpty,
     Mutant::RepeatsCount,
     Mutant::CompactionIgnored,

@@ -87,6 +87,8 @@ pub struct Picture {
     pub set_aside: BTreeMap<String, RecordError>,
     /// When those were written: a write that puts one right must know.
     unread: BTreeMap<String, i64>,
+    /// The last revision that wrote the file of a unit, whichever.
+    pub files_since: i64,
 }
 
 impl Picture {
@@ -110,6 +112,7 @@ impl Picture {
             states: BTreeMap::new(),
             set_aside: BTreeMap::new(),
             unread: BTreeMap::new(),
+            files_since: 0,
         }
     }
 
@@ -133,6 +136,10 @@ impl Picture {
         match change {
             Change::Put(entry) => {
                 self.revision = self.revision.max(entry.modified);
+                let is_file = |rest: &str| rest.starts_with("unit/");
+                if entry.key.strip_prefix(self.keys.root()).is_some_and(is_file) {
+                    self.files_since = self.files_since.max(entry.modified);
+                }
                 let subject = self.keys.subject(&entry.key)?;
                 match self.put(&subject, entry) {
                     Ok(()) => {

@@ -45,6 +45,10 @@ pub fn create(
     let of = |subject| keys.of(&subject);
     let mut transaction = off_the_machines(picture, name);
     let asks = Requirement::of(file, Some(name));
+    if !asks.replaces.is_empty() && !planted(Mutant::RingLetIn) {
+        // Whether it closes a ring was asked of the files that are known: of no others it is true.
+        transaction = transaction.when(Condition::NoneSince(keys.units(), picture.files_since));
+    }
     transaction = transaction
         .put(of(Subject::Unit(name.clone())), encode(&UnitRecord { options: file.clone() }))
         .put(of(Subject::Desired(name.clone())), encode(&DesiredRecord { desired }));

@@ -17,6 +17,8 @@ pub enum Condition {
     Created(String, i64),
     /// It has that value, whenever it was written.
     Has(String, Vec<u8>),
+    /// Nothing that begins so was written after that revision.
+    NoneSince(String, i64),
 }
 
 impl Condition {

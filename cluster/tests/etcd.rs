@@ -14,7 +14,7 @@ use cluster::key::Keys;
 use cluster::mirror::Mirror;
 use cluster::secret::Secret;
 use cluster::store::{Batch, EtcdConfig, Fault, Store};
-use cluster::transaction::Transaction;
+use cluster::transaction::{Condition, Transaction};
 use member::{Etcd, PATIENCE, ROOT, folder, run, when_there};
 use nix::sys::signal::Signal;
 use std::path::Path;
@@ -47,6 +47,30 @@ fn a_member_that_does_not_answer_is_left_for_the_next() {
                 put(&store, &n.to_string()).await;
             }
             assert_eq!(store.turn(), second, "one that answers is kept: {dead}");
+        }
+    });
+}
+
+#[test]
+fn a_write_that_knows_of_no_newer_key_does_not_land_beside_one_in_etcd_and_in_memory() {
+    run(async {
+        let etcd = Etcd::start();
+        let real = Store::etcd(etcd.config()).unwrap();
+        when_there(&real).await;
+        for store in [real, Store::memory()] {
+            let lands = async |since| {
+                let condition = Condition::NoneSince(format!("{ROOT}unit/"), since);
+                let write = Transaction::default().when(condition);
+                store.commit(&write.put(format!("{ROOT}seen"), b"x".to_vec())).await.unwrap()
+            };
+            let elsewhere = put(&store, "unit").await;
+            assert!(lands(elsewhere - 1).await.is_some(), "nothing is there at all");
+            let first = put(&store, "unit/a").await;
+            assert!(lands(first - 1).await.is_none());
+            assert!(lands(first).await.is_some());
+            let second = put(&store, "unit/b").await;
+            assert!(lands(first).await.is_none());
+            assert!(lands(second).await.is_some());
         }
     });
 }

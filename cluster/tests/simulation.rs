@@ -117,6 +117,27 @@ fn a_leader_whose_write_did_not_land_does_not_spin_until_it_hears_why() {
 }
 
 #[test]
+fn a_machine_that_slept_beyond_its_lease_gives_up_what_is_exclusive_though_etcd_has_no_quorum() {
+    let pause = Deed::Pause { machine: None, time: Duration::from_secs(16) };
+    let lost = Deed::QuorumLoss { time: Duration::from_secs(9) };
+    let deeds = vec![(2_000, put(2, "Exclusive=true\n")), (10_000, pause), (21_000, lost)];
+    holds(&plan(3, deeds));
+}
+
+#[test]
+fn units_that_replace_each_other_do_not_come_to_stand_when_they_are_made_at_once() {
+    let at = |when, unit, asks: &str, at| {
+        (when, Deed::Put { unit, asks: asks.to_string(), desired: "launched", at })
+    };
+    let deeds = vec![
+        at(1_700, 2, "Replaces=f.service\n", 1),
+        at(2_398, 5, "Replaces=b.service\n", 0),
+        at(2_400, 1, "Replaces=[a-c].service\n", 1),
+    ];
+    holds(&Plan { rates: Rates { latency: 100, ..Rates::default() }, ..plan(2, deeds) });
+}
+
+#[test]
 fn drawn_schedules_hold_and_are_the_same_when_played_again() {
     for seed in 0..12 {
         let plan = plan::draw(seed);

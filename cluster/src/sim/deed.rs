@@ -137,7 +137,11 @@ impl World {
             self.coverage.count("leader paused beyond its lease");
         }
         let until = self.now + time;
-        self.machines[machine].paused_until = until.max(self.machines[machine].paused_until);
+        let one = &mut self.machines[machine];
+        if self.now >= one.paused_until {
+            one.paused_since = self.now;
+        }
+        one.paused_until = until.max(one.paused_until);
         self.plan_at(until, Event::Rouse(machine));
     }
 

@@ -35,6 +35,26 @@ fn replaces(picture: &Picture, one: &UnitName, other: &UnitName) -> bool {
     })
 }
 
+/// A unit that would drive itself away in the end, by way of those it replaces.
+pub fn ring(picture: &Picture) -> Option<&UnitName> {
+    let all = || picture.units.keys().filter(|name| !name.is_template());
+    all().find(|first| {
+        let mut reached: BTreeSet<&UnitName> = BTreeSet::from([*first]);
+        let mut next: Vec<&UnitName> = vec![first];
+        while let Some(at) = next.pop() {
+            for other in all().filter(|other| *other != at && replaces(picture, at, other)) {
+                if other == *first {
+                    return true;
+                }
+                if reached.insert(other) {
+                    next.push(other);
+                }
+            }
+        }
+        false
+    })
+}
+
 /// What a machine says of itself and what was laid over it.
 fn metadata(picture: &Picture, id: &MachineId) -> BTreeMap<String, String> {
     let own = picture.machines.get(id).map(|kept| kept.record.metadata.clone());

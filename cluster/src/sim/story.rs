@@ -4,7 +4,7 @@
 //! ([`crate::sim::plan`], [`crate::sim::swarm`]) such deeds hardly ever meet, and the rules that
 //! stand at these edges would never be tried. Each story says which rule it is about.
 
-use crate::sim::plan::{Deed, Plan, Rates, VALUES};
+use crate::sim::plan::{Deed, Plan, Rates, UNITS, VALUES};
 use groundstate_units::sim::chance::Chance;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub fn tell(plan: &mut Plan) {
     let mut story = Story { begin: 0, machine: 0, chance, plan };
     story.begin = story.chance.between(BEGIN.0, BEGIN.1);
     story.machine = story.chance.below(story.plan.machines);
-    match story.chance.below(10) {
+    match story.chance.below(12) {
         0 => story.company(),
         1 => story.lonely(),
         2 => story.brink(),
@@ -38,6 +38,8 @@ pub fn tell(plan: &mut Plan) {
         6 => story.same_again(),
         7 => story.stuck(),
         8 => story.deserted(),
+        9 => story.asleep(),
+        10 => story.round(),
         _ => story.farewell(),
     }
     story.plan.deeds.sort_by_key(|(at, _)| *at);
@@ -263,6 +265,37 @@ impl Story<'_> {
         }
         let time = Duration::from_millis(self.ttl() + self.grace() + 25_000);
         self.add(begin, Deed::CrashMachine { machine, time });
+    }
+
+    /// An exclusive unit's machine stands still for longer than its lease, and when it goes on etcd
+    /// has no quorum: another one has the unit by then.
+    fn asleep(&mut self) {
+        self.plan.grace = Duration::ZERO;
+        self.quiet_network();
+        self.prologue(HERO, "Exclusive=true\n".to_string());
+        let (begin, ttl) = (self.begin, self.ttl());
+        let time = ttl + self.some((4_000, 6_000));
+        let lost = begin + time - self.some((300, 1_500));
+        for machine in [Some(self.machine), None] {
+            self.add(begin, Deed::Pause { machine, time: Duration::from_millis(time) });
+        }
+        self.add(lost, Deed::QuorumLoss { time: Duration::from_millis(ttl) });
+    }
+
+    /// Units that replace each other are made at the same moment, by way of several machines.
+    fn round(&mut self) {
+        self.plan.rates.latency = 100;
+        for turn in 0..4 {
+            let begin = self.begin + turn * 5_000;
+            for (unit, other) in [(HERO, OTHER), (OTHER, HERO)] {
+                let when = begin + self.some((0, 60));
+                self.put(when, unit, format!("Replaces={}\n", UNITS[other]));
+            }
+            for unit in [HERO, OTHER] {
+                let (when, at) = (begin + 3_000, self.at());
+                self.add(when, Deed::Destroy { unit, at });
+            }
+        }
     }
 
     /// Late in the schedule an exclusive unit goes, and its claim can not be given back at once.

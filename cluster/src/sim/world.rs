@@ -88,7 +88,9 @@ pub struct Machine {
     pub ppm: i64,
     /// It has no power.
     pub off_until: Duration,
-    /// It stands still.
+    /// It stands still, or did.
+    pub paused_since: Duration,
+    /// Until then.
     pub paused_until: Duration,
     /// fleetd is down.
     pub down_until: Duration,
@@ -120,6 +122,7 @@ impl Machine {
             init: LocalInit::default(),
             ppm,
             off_until: Duration::ZERO,
+            paused_since: Duration::ZERO,
             paused_until: Duration::ZERO,
             down_until: Duration::ZERO,
             requests_lost_until: Duration::ZERO,

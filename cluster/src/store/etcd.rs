@@ -307,6 +307,10 @@ fn compare(condition: &Condition) -> Compare {
             Compare::create_revision(key.as_str(), CompareOp::Equal, *revision)
         }
         Condition::Has(key, value) => Compare::value(key.as_str(), CompareOp::Equal, value.clone()),
+        Condition::NoneSince(prefix, revision) => {
+            let newest = revision.saturating_add(1);
+            Compare::mod_revision(prefix.as_str(), CompareOp::Less, newest).with_prefix()
+        }
     }
 }
 

@@ -161,6 +161,12 @@ impl Steward {
         self.is_older(self.proof, patience) && !planted(Mutant::NeverGivesUp)
     }
 
+    /// Where no lease can end, ours lives only if it did not end before: a machine that has stood
+    /// still for longer than its lease does not know.
+    fn may_live(&self) -> bool {
+        !self.is_older(self.proof, fence::life(self.ttl)) || planted(Mutant::LeaderlessForLong)
+    }
+
     /// A machine that goes on after a pause asks for its sign of life just now: for what is left of
     /// the time to ask, its answer is waited for.
     async fn await_proof(&mut self, left: Duration) {
@@ -196,6 +202,7 @@ impl Steward {
                 && members > 1
                 && leaderless * 2 > members
                 && !planted(Mutant::QuorumLossIsCutOff)
+                && self.may_live()
             {
                 self.proof = Some(began);
             }

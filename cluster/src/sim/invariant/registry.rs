@@ -23,6 +23,16 @@ pub(in crate::sim) fn is_member(world: &World, number: usize) -> bool {
     there.is_some_and(|kept| machine.is_boot(&kept.record.boot))
 }
 
+/// No ring of Replaces comes to stand, for its units would drive each other about for ever.
+fn no_ring(truth: &Picture, changes: &[Change]) -> Verdict {
+    let is_file = |change: &Change| match change {
+        Change::Put(entry) => entry.key.starts_with(&truth.keys().units()),
+        Change::Delete { .. } => false,
+    };
+    let ring = changes.iter().any(is_file).then(|| rules::ring(truth)).flatten();
+    must(ring.is_none(), || format!("{ring:?} replaces itself in a ring"))
+}
+
 /// A machine is told what is wished, and nothing is launched, nor said to be, that nobody
 /// wished launched; what can not be wished is refused.
 pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
@@ -33,7 +43,8 @@ pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
         shapes.into_iter().any(|(_, shape)| launched(shape))
     };
     match moment {
-        Moment::Landed { .. } => {
+        Moment::Landed { changes, .. } => {
+            no_ring(truth, changes)?;
             for (machine, told) in &truth.schedules {
                 for (name, kept) in told {
                     let wish = truth.desired_of(name);
