@@ -25,12 +25,14 @@ pub struct Wanted {
     pub content: Arc<Content>,
     /// `Loaded` or `Launched`.
     pub desired: Desired,
+    /// Why it is not run here, though it is to be.
+    pub refusal: Option<String>,
 }
 
 impl Wanted {
     /// It may run only while we hold its claim.
     pub fn needs_claim(&self) -> bool {
-        self.content.asks.exclusive && self.desired == Desired::Launched
+        self.content.asks.exclusive && self.desired == Desired::Launched && self.refusal.is_none()
     }
 }
 
@@ -124,7 +126,7 @@ fn orphans(picture: &Picture, me: &MachineId, mut seat: Seat, before: &Goal) -> 
     let nowhere = before.iter().filter(|(name, one)| is_nowhere(picture, name, one));
     let as_wished = |(name, one): (&UnitName, &Wanted)| {
         let desired = picture.desired_of(name);
-        (name.clone(), Wanted { content: one.content.clone(), desired })
+        (name.clone(), Wanted { desired, ..one.clone() })
     };
     let mut kept: Goal = nowhere.map(as_wished).collect();
     // Beside each other, too: one that follows another is kept with it, and goes with it.
@@ -166,7 +168,7 @@ fn wanted(
         return before.get(name).cloned();
     }
     match content.filter(|content| content.hash == hash) {
-        Some(content) => Some(Wanted { content: content.clone(), desired }),
+        Some(content) => Some(Wanted { content: content.clone(), desired, refusal: None }),
         None => before.get(name).cloned(),
     }
 }
@@ -177,7 +179,7 @@ pub fn source_set(goal: &Goal, held: &BTreeSet<UnitName>) -> SourceSet {
     let mut set = SourceSet::default();
     for (name, wanted) in goal {
         let unclaimed = wanted.content.asks.exclusive && !held.contains(name);
-        if unclaimed && !planted(Mutant::ClaimNotAwaited) {
+        if unclaimed && !planted(Mutant::ClaimNotAwaited) || wanted.refusal.is_some() {
             continue;
         }
         let shape = Shape::of(name, wanted);
@@ -217,6 +219,9 @@ pub fn state(
         reached,
         reason,
     };
+    if let Some(refusal) = &wanted.refusal {
+        return words("error", "inactive", "dead", Some(refusal.clone()));
+    }
     if !is_there && wanted.desired == Desired::Loaded && is_down(unit) {
         // An exclusive unit that does not run is not even there: that is its *loaded*.
         return StateRecord {

@@ -16,3 +16,4 @@ pub mod life;
 pub mod presence;
 pub mod steward;
 pub mod voice;
+pub mod vouching;

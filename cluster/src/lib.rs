@@ -27,10 +27,12 @@ pub mod record;
 pub mod registry;
 pub mod requirement;
 pub mod secret;
+pub mod signature;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod store;
 pub mod transaction;
+pub mod trust;
 pub mod unit_file;
 pub mod unit_name;
 pub mod unrest;

@@ -12,6 +12,7 @@ use crate::record::{
     RecordError, ScheduleRecord, StateRecord, UnitRecord, WhyRecord,
 };
 use crate::requirement::Requirement;
+use crate::signature::Signature;
 use crate::transaction::{Change, Entry, Reading};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
@@ -41,13 +42,21 @@ pub struct Content {
     pub hash: String,
     /// What it asks of a machine.
     pub asks: Arc<Requirement>,
+    /// Who answers for it, where somebody does.
+    pub signature: Option<Signature>,
 }
 
 impl Content {
     /// Of a file under that name.
     pub fn of(name: &UnitName, file: UnitFile) -> Content {
         let asks = Arc::new(Requirement::of(&file, Some(name)));
-        Content { hash: file.hash(), asks, file }
+        Content { hash: file.hash(), asks, file, signature: None }
+    }
+
+    /// With that signature.
+    #[must_use]
+    pub fn signed(self, signature: Option<Signature>) -> Content {
+        Content { signature, ..self }
     }
 }
 
@@ -247,8 +256,9 @@ impl Picture {
                     .options
                     .check()
                     .map_err(|error| RecordError::Malformed(error.to_string()))?;
-                let content = Arc::new(Content::of(name, read.record.options));
-                let Kept { created, modified, lease, .. } = read;
+                let Kept { record, created, modified, lease } = read;
+                let content = Content::of(name, record.options).signed(record.signature);
+                let content = Arc::new(content);
                 let kept = Kept { record: content, created, modified, lease };
                 self.units.insert(name.clone(), kept);
             }

@@ -4,6 +4,7 @@
 
 use crate::desired::Desired;
 use crate::machine::MachineId;
+use crate::signature::Signature;
 use crate::unit_file::UnitFile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,9 @@ pub struct Leader {
 pub struct UnitRecord {
     /// The file, in the order the options came.
     pub options: UnitFile,
+    /// Who answers for it, where somebody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
 }
 
 /// `desired/NAME`
@@ -184,7 +188,7 @@ mod tests {
     #[test]
     fn a_record_comes_back() {
         let unit = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
-        let record = UnitRecord { options: unit };
+        let record = UnitRecord { options: unit, signature: None };
         assert_eq!(decode::<UnitRecord>(&encode(&record)), Ok(record));
         let desired = DesiredRecord { desired: Desired::Launched };
         assert_eq!(encode(&desired), br#"{"v":1,"desired":"launched"}"#);

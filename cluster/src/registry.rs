@@ -18,6 +18,7 @@ use crate::record::{
     ScheduleRecord, StateRecord, UnitRecord, WhyRecord, encode,
 };
 use crate::requirement::Requirement;
+use crate::signature::Signature;
 use crate::transaction::{Condition, Transaction};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
@@ -41,22 +42,42 @@ pub fn create(
     file: &UnitFile,
     desired: Desired,
 ) -> Transaction {
+    create_signed(picture, name, file, None, desired)
+}
+
+/// The same, with who answers for it.
+pub fn create_signed(
+    picture: &Picture,
+    name: &UnitName,
+    file: &UnitFile,
+    signature: Option<&Signature>,
+    desired: Desired,
+) -> Transaction {
     let keys = picture.keys();
     let of = |subject| keys.of(&subject);
     let mut transaction = off_the_machines(picture, name);
+    let record = UnitRecord { options: file.clone(), signature: signature.cloned() };
     let asks = Requirement::of(file, Some(name));
     if !asks.replaces.is_empty() && !planted(Mutant::RingLetIn) {
         // Whether it closes a ring was asked of the files that are known: of no others it is true.
         transaction = transaction.when(Condition::NoneSince(keys.units(), picture.files_since));
     }
     transaction = transaction
-        .put(of(Subject::Unit(name.clone())), encode(&UnitRecord { options: file.clone() }))
+        .put(of(Subject::Unit(name.clone())), encode(&record))
         .put(of(Subject::Desired(name.clone())), encode(&DesiredRecord { desired }));
     if asks.global && desired != Desired::Inactive && !name.is_template() {
         let record = ScheduleRecord { desired, hash: file.hash() };
         transaction = transaction.put(of(Subject::Global(name.clone())), encode(&record));
     }
     transaction
+}
+
+/// Somebody answers (anew) for a unit that is there: it stays where it is, and as it is.
+pub fn sign(picture: &Picture, name: &UnitName, signature: &Signature) -> Option<Transaction> {
+    let options = picture.units.get(name)?.record.file.clone();
+    let record = UnitRecord { options, signature: Some(signature.clone()) };
+    let key = picture.keys().of(&Subject::Unit(name.clone()));
+    Some(as_read(picture, name).put(key, encode(&record)))
 }
 
 /// Another wish for a unit that is there. On a machine already, that machine is told in

@@ -2,6 +2,7 @@
 //! alike. Fields stand in alphabetical order and empty ones are left out, because
 //! clients of fleet 1.0 compare bytes. What a request may be is [`crate::api`]'s.
 
+use crate::signature::Signature;
 use crate::unit_file::UnitOption;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,6 +26,9 @@ pub struct Unit {
     /// Its file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<UnitOption>,
+    /// Who answers for it; ours, and left out where nobody does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
 }
 
 /// Units, as many as one answer has.
@@ -197,6 +201,7 @@ mod tests {
             machine_id: "m1".into(),
             name: "a.service".into(),
             options: vec![UnitOption::new("Service", "ExecStart", "/bin/true")],
+            signature: None,
         };
         assert_eq!(
             json(&unit),

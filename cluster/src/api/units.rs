@@ -9,6 +9,7 @@ use crate::desired::Desired;
 use crate::picture::Picture;
 use crate::registry;
 use crate::requirement::Requirement;
+use crate::signature::Signature;
 use crate::unit_file::{UnitFile, UnitOption};
 use crate::unit_name::UnitName;
 use crate::wire;
@@ -70,6 +71,7 @@ pub fn entity(picture: &Picture, name: &UnitName) -> Option<wire::Unit> {
         machine_id: place.map(ToString::to_string).unwrap_or_default(),
         name: name.to_string(),
         options: content.file.regrouped(),
+        signature: content.signature.clone(),
     })
 }
 
@@ -110,6 +112,7 @@ struct Wish {
     name: String,
     options: Vec<UnitOption>,
     desired: String,
+    signature: Option<Signature>,
 }
 
 fn put(request: &Request, name: &str, picture: &Picture) -> Outcome {
@@ -149,11 +152,12 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     if makes {
         check_file(&name, &file, picture).map_err(bad)?;
         check_reach(&name, &file, request)?;
-    } else if wish.desired.is_empty() {
+    } else if wish.desired.is_empty() && wish.signature.is_none() {
         let words = "must provide DesiredState to update existing unit";
         return Err(Answer::refusal(409, words));
     }
     let desired = match wish.desired.as_str() {
+        "" if !makes => picture.desired_of(&name),
         "" => Desired::Inactive,
         word => {
             word.parse().map_err(|error: crate::desired::DesiredError| bad(error.to_string()))?
@@ -163,13 +167,20 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
         return Err(bad(format!("cannot activate template \"{name}\"")));
     }
     if makes {
-        let transaction = registry::create(picture, &name, &file, desired);
+        let signature = wish.signature.as_ref();
+        let transaction = registry::create_signed(picture, &name, &file, signature, desired);
         return Ok(Outcome::Write(transaction, Answer::empty(201)));
     }
     let told = picture.desired.get(&name).is_some_and(|kept| kept.record.desired == desired);
-    Ok(match registry::set_desired(picture, &name, desired) {
-        Some(transaction) if !told => Outcome::Write(transaction, Answer::empty(204)),
-        _ => Answer::empty(204).into(),
+    let known = there.and_then(|kept| kept.record.signature.as_ref());
+    // Of the file that is there: a wish alone says nothing of it.
+    let anew = wish.signature.filter(|new| !file.options.is_empty() && Some(new) != known);
+    let wished = (!told).then(|| registry::set_desired(picture, &name, desired)).flatten();
+    let signed = anew.and_then(|signature| registry::sign(picture, &name, &signature));
+    Ok(match (wished, signed) {
+        (Some(wished), Some(signed)) => Outcome::Write(wished.and(signed), Answer::empty(204)),
+        (Some(one), None) | (None, Some(one)) => Outcome::Write(one, Answer::empty(204)),
+        (None, None) => Answer::empty(204).into(),
     })
 }
 
@@ -294,5 +305,14 @@ fn read(body: &[u8]) -> Result<Wish, String> {
         }
         Some(_) => return Err(told("options is to be a list")),
     }
-    Ok(Wish { name: text(&fields, "name")?, options, desired: text(&fields, "desiredState")? })
+    let signature: Option<Signature> = match fields.get("signature") {
+        None | Some(Value::Null) => None,
+        Some(value) => serde_json::from_value(value.clone())
+            .map_err(|error| told(&format!("signature: {error}")))?,
+    };
+    if signature.as_ref().is_some_and(|signature| !signature.is_well_formed()) {
+        return Err(told("the value of a signature is to be 128 digits of hex"));
+    }
+    let desired = text(&fields, "desiredState")?;
+    Ok(Wish { name: text(&fields, "name")?, options, desired, signature })
 }

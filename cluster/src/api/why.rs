@@ -5,7 +5,9 @@
 use super::answer::Answer;
 use super::request::Request;
 use crate::desired::Desired;
-use crate::picture::Picture;
+use crate::machine::MachineId;
+use crate::picture::{Kept, Picture};
+use crate::record::{StateRecord, WhyRecord};
 use crate::unit_name::UnitName;
 use crate::wire;
 
@@ -60,7 +62,7 @@ pub fn entity(picture: &Picture, name: &UnitName) -> wire::Why {
     why
 }
 
-/// Why machines do not run a global unit, by what the metadata says.
+/// Why machines do not run a global unit, by what they say and what the metadata says.
 fn global_refusals(
     picture: &Picture,
     name: &UnitName,
@@ -77,5 +79,9 @@ fn global_refusals(
         };
         Some((id.to_string(), words))
     });
-    told.take(crate::record::WhyRecord::MACHINES).collect()
+    let says = |(id, kept): (&MachineId, &Kept<StateRecord>)| {
+        Some((id.to_string(), kept.record.reason.clone()?))
+    };
+    let said = on.into_iter().flatten().filter_map(says);
+    said.chain(told).take(WhyRecord::MACHINES).collect()
 }

@@ -62,6 +62,12 @@ pub(super) struct Globals {
         default_missing_value = "true"
     )]
     pub(super) strict_host_key_checking: bool,
+    /// Sign what is put into the cluster, with the key of this file (openssl genpkey -algorithm ed25519)
+    #[arg(long, global = true, env = "FLEETCTL_SIGN_KEY", requires = "cluster_name")]
+    pub(super) sign_key: Option<PathBuf>,
+    /// The cluster that it is signed for: as cluster_name in fleet.conf
+    #[arg(long, global = true, env = "FLEETCTL_CLUSTER_NAME")]
+    pub(super) cluster_name: Option<String>,
     /// Seconds until ssh gives up to connect
     #[arg(long, global = true, env = "FLEETCTL_SSH_TIMEOUT", default_value_t = 10.0)]
     pub(super) ssh_timeout: f64,

@@ -5,7 +5,9 @@ use super::connection::{Connection, Reply};
 use super::trouble::Trouble;
 use crate::api::request::escape;
 use crate::desired::Desired;
-use crate::unit_file::UnitOption;
+use crate::signature::{Signature, SigningKey};
+use crate::unit_file::{UnitFile, UnitOption};
+use crate::unit_name::UnitName;
 use crate::wire::{
     ErrorEntity, Machine, MachinePage, Unit, UnitPage, UnitState, UnitStatePage, Why,
 };
@@ -19,6 +21,8 @@ const MOST_PAGES: usize = 100_000;
 /// The cluster, as its API shows it.
 pub(super) struct Client {
     pub(super) connection: Connection,
+    /// What is put into the cluster is signed with it.
+    pub(super) signs: Option<SigningKey>,
 }
 
 fn refusal(reply: &Reply) -> Trouble {
@@ -110,6 +114,16 @@ impl Client {
         if (200..300).contains(&reply.status) { Ok(()) } else { Err(refusal(&reply)) }
     }
 
+    /// As of now: what was signed before does not count any more where this was seen.
+    fn signature(&self, name: &str, options: &[UnitOption]) -> Result<Option<Signature>, Trouble> {
+        let Some(key) = &self.signs else { return Ok(None) };
+        let name = UnitName::new(name).map_err(|error| Trouble::new(error.to_string()))?;
+        let file = UnitFile { options: options.to_vec() };
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let serial = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        Ok(Some(key.sign(&name, &file, serial)))
+    }
+
     /// Makes a unit, or puts that file in its place.
     pub(super) async fn create(
         &mut self,
@@ -120,6 +134,7 @@ impl Client {
         let unit = Unit {
             name: name.to_string(),
             options: options.to_vec(),
+            signature: self.signature(name, options)?,
             desired_state: desired.map(|desired| desired.to_string()).unwrap_or_default(),
             ..Unit::default()
         };

@@ -99,7 +99,7 @@ async fn replaced(
         }
         return Ok(false);
     }
-    if same {
+    if same && session.client.signs.is_none() {
         say(&format!("Found same Unit({name}) in Registry, nothing to do"));
         return Ok(false);
     }

@@ -4,6 +4,7 @@ use super::arguments::Globals;
 use super::client::Client;
 use super::connection::Connection;
 use super::trouble::Trouble;
+use crate::signature::SigningKey;
 use crate::wire::{Machine, Unit};
 use std::io::Write;
 
@@ -23,7 +24,8 @@ impl Session {
             };
             return Err(Trouble::new(format!("Unable to initialize client: {words}")));
         }
-        let client = Client { connection: Connection::new(&globals)? };
+        let client =
+            Client { connection: Connection::new(&globals)?, signs: signing_key(&globals)? };
         Ok(Session { client, globals, machines: None })
     }
 
@@ -54,6 +56,14 @@ impl Session {
         };
         format!(" on {legend}")
     }
+}
+
+fn signing_key(globals: &Globals) -> Result<Option<SigningKey>, Trouble> {
+    let Some(path) = &globals.sign_key else { return Ok(None) };
+    let told = |why: String| Trouble::new(format!("{}: {why}", path.display()));
+    let pem = std::fs::read(path).map_err(|error| told(error.to_string()))?;
+    let cluster = globals.cluster_name.as_deref().unwrap_or_default();
+    SigningKey::of(&pem, cluster).map(Some).map_err(told)
 }
 
 /// A global unit: the API says nothing of how far it has come.

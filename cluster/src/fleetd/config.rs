@@ -12,7 +12,7 @@ use std::time::Duration;
 pub const DEFAULT_FILE: &str = "/etc/fleet/fleet.conf";
 
 /// Every key, with its default.
-const KEYS: [(&str, &str); 30] = [
+const KEYS: [(&str, &str); 33] = [
     ("verbosity", "0"),
     ("etcd_servers", "http://127.0.0.1:2379,http://127.0.0.1:4001"),
     ("etcd_username", ""),
@@ -43,6 +43,9 @@ const KEYS: [(&str, &str); 30] = [
     ("source", "fleet"),
     ("log_socket", "/run/groundstate/log.sock"),
     ("insecure_loopback", "false"),
+    ("trusted_keys_file", ""),
+    ("cluster_name", ""),
+    ("state_directory", "/var/lib/fleet/"),
 ];
 
 /// Keys of fleet 1.0 that mean nothing here.
@@ -50,8 +53,8 @@ const WITHOUT_MEANING: [(&str, &str); 5] = [
     ("systemd_user", "units are run by the init at init_socket"),
     ("enable_grpc", "there is no gRPC between machines"),
     ("disable_watches", "watches only wake; a periodic reading proves"),
-    ("verify_units", "signatures of units are not looked at"),
-    ("authorized_keys_file", "signatures of units are not looked at"),
+    ("verify_units", "trusted_keys_file says whose signatures count"),
+    ("authorized_keys_file", "trusted_keys_file says whose signatures count"),
 ];
 
 /// As it was read.
@@ -105,6 +108,12 @@ pub struct Config {
     pub log_socket: PathBuf,
     /// TCP without TLS on loopback.
     pub insecure_loopback: bool,
+    /// Whose signed units are run; `None`: all are.
+    pub trusted_keys_file: Option<PathBuf>,
+    /// What signatures are for: none of another cluster counts here.
+    pub cluster_name: String,
+    /// What outlives a boot.
+    pub state_directory: PathBuf,
 }
 
 struct Values {
@@ -193,6 +202,18 @@ impl Values {
         endpoints
     }
 
+    fn trusted_keys_file(&mut self) -> Option<PathBuf> {
+        let file = self.path("trusted_keys_file")?;
+        if self.text("cluster_name").is_empty() {
+            let place = self.values.get("trusted_keys_file").map_or("", |(_, place)| place);
+            self.errors.push(format!(
+                "{place}: trusted_keys_file: cluster_name is to be set too: what was signed for \
+                 another cluster would run here"
+            ));
+        }
+        Some(file)
+    }
+
     fn config(&mut self) -> Config {
         let seconds = "number of seconds above zero";
         let duration = "duration such as 30s";
@@ -243,6 +264,9 @@ impl Values {
             source: self.text("source"),
             log_socket: PathBuf::from(self.text("log_socket")),
             insecure_loopback: self.parsed("insecure_loopback", "yes or no", yes),
+            trusted_keys_file: self.trusted_keys_file(),
+            cluster_name: self.text("cluster_name"),
+            state_directory: PathBuf::from(self.text("state_directory")),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::init::Init;
 use super::lead::Candidate;
 use super::presence::{Presence, Sentry};
 use super::steward::{Leave, Steward};
+use super::vouching::Vouching;
 use crate::clock::Clock;
 use crate::key::Keys;
 use crate::mirror::Mirror;
@@ -42,6 +43,8 @@ pub struct Wiring {
     pub grace: Duration,
     /// Operations the engine puts into one write.
     pub room: usize,
+    /// Which units are run; `None`: all.
+    pub vouching: Option<Vouching>,
 }
 
 /// See the head of the module.
@@ -65,8 +68,19 @@ pub struct Daemon {
 impl Daemon {
     /// The handle, and the tasks that are to be run.
     pub fn new(wiring: Wiring) -> (Daemon, Vec<Task>) {
-        let Wiring { store, keys, clock, identity, record, init, ttl, engine, grace, room } =
-            wiring;
+        let Wiring {
+            store,
+            keys,
+            clock,
+            identity,
+            record,
+            init,
+            ttl,
+            engine,
+            grace,
+            room,
+            vouching,
+        } = wiring;
         let (mirror, follower) = Mirror::new(store, keys, clock);
         let (record, records) = watch::channel(record);
         let (told, presence) = watch::channel(Presence::default());
@@ -97,6 +111,7 @@ impl Daemon {
         let (leave, asked) = mpsc::channel(1);
         let (happened, happens) = mpsc::channel(1);
         let steward = Steward::new(mirror.clone(), identity.id, init, ttl, presence.clone());
+        let steward = steward.vouched_by(vouching);
         tasks.push(Box::pin(steward.work(asked, happens)));
         (Daemon { mirror, record, presence, turned_away, leads, happened, leave }, tasks)
     }

@@ -9,6 +9,7 @@ use super::init::{self, Init};
 use super::init_socket::InitSocket;
 use super::presence::Presence;
 use super::voice;
+use super::vouching::Vouching;
 use crate::api::listener::{self, Listener, Security};
 use crate::api::renewed::Renewed;
 use crate::api::server::{ApiState, Settings};
@@ -57,6 +58,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let identity = Identity::of(&config)?;
     let source = Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     let store = Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
+    let vouching = Vouching::of(&config)?;
     let init = InitSocket::new(config.init_socket.clone());
     let (daemon, tasks) = Daemon::new(Wiring {
         store,
@@ -69,6 +71,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         engine: (!config.disable_engine).then_some(config.engine_reconcile_interval),
         grace: config.reschedule_grace,
         room: MOST_OPERATIONS,
+        vouching,
     });
     let mirror = daemon.mirror.clone();
     let (stop_api, stopped) = watch::channel(false);
@@ -166,6 +169,7 @@ async fn attend(
 fn could_begin(config: &Config) -> Result<(), String> {
     Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
+    Vouching::of(config)?;
     let (security, _) = security(config)?;
     for place in listener::places(&config.listen)? {
         security.permits(&place)?;

@@ -10,6 +10,7 @@ use super::init::Init;
 use super::init_socket::InitFault;
 use super::presence::Presence;
 use super::voice;
+use super::vouching::Vouching;
 use crate::agent::{self, Goal};
 use crate::key::Subject;
 use crate::machine::MachineId;
@@ -69,6 +70,8 @@ pub struct Steward {
     ending: bool,
     proof: Option<Duration>,
     asked_members: Option<Duration>,
+    /// `None`: everything is run.
+    vouching: Option<Vouching>,
 }
 
 /// Asks it to leave: it stops the units and answers.
@@ -108,7 +111,14 @@ impl Steward {
             ending: false,
             proof: None,
             asked_members: None,
+            vouching: None,
         }
+    }
+
+    /// It runs what this vouches for alone.
+    #[must_use]
+    pub fn vouched_by(self, vouching: Option<Vouching>) -> Steward {
+        Steward { vouching, ..self }
     }
 
     /// Until it is asked to leave. `happens`: something did, at init.
@@ -174,6 +184,8 @@ impl Steward {
                     | Subject::Drain(machine),
                 ) => machine == self.me,
                 Some(Subject::Global(_)) => true,
+                // A newer one of any name is remembered, wherever it is to run.
+                Some(Subject::Unit(_)) if self.vouching.is_some() => true,
                 Some(
                     Subject::Claim(name)
                     | Subject::Unit(name)
@@ -205,6 +217,9 @@ impl Steward {
         }
         self.hold_under(lease);
         self.goal = agent::goal(&picture, &self.me, &self.goal);
+        if let Some(vouching) = &mut self.vouching {
+            vouching.judge(&picture, &mut self.goal);
+        }
         if self.claim(&picture, lease).await {
             self.put().await;
         }

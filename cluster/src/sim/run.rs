@@ -223,6 +223,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         engine: Some(plan.interval),
         grace: plan.grace,
         room: plan.room,
+        vouching: None,
     });
     let api = ApiState::new(daemon.mirror.clone(), Settings::default());
     // init tells a new listener at once.

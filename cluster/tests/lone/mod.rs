@@ -211,6 +211,16 @@ impl Node {
         text
     }
 
+    /// etcdctl against its etcd, as root of it.
+    pub(crate) fn etcdctl(&self, words: &[&str]) -> String {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", self.url())).args(words);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "etcdctl {words:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// What a program of it wrote.
     pub(crate) fn log(&self, program: &str) -> String {
         std::fs::read_to_string(self.folder.join(format!("{program}.log"))).unwrap_or_default()

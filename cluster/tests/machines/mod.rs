@@ -140,6 +140,7 @@ fn wiring(store: Store, keys: Keys, boot: &str, ttl: Duration, number: usize) ->
         engine: Some(Duration::from_secs(2)),
         grace: Duration::ZERO,
         room: MOST_OPERATIONS,
+        vouching: None,
     }
 }
 

@@ -102,6 +102,8 @@ impl Node {
             if self.plan.unprivileged { ("nobody", "nogroup") } else { ("root", "root") };
         let fleetd = fleetd.replace("user: fleet", &format!("user: {user}"));
         let fleetd = fleetd.replace("group: fleet", &format!("group: {group}"));
+        // Nodes share the disk of this machine.
+        let fleetd = fleetd.replace("state-dir: fleet\n", "");
         self.put("units/fleetd.yaml", &fleetd);
         let mut wanted = "fleet-socket, fleetd".to_string();
         if self.plan.members.contains(&self.plan.number) {

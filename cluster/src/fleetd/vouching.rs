@@ -1,0 +1,186 @@
+//! Keeps what [`crate::trust`] knows over restarts: the keys are read again when their file has
+//! changed, the newest serials stand in a file of lines `SERIAL NAME` that is only added to, and
+//! written anew when it has grown long.
+
+use super::config::Config;
+use super::voice;
+use crate::api::renewed::Renewed;
+use crate::signature::{LARGEST_FILE, TrustedKeys};
+use crate::trust::{Serials, Trust};
+use crate::unit_name::UnitName;
+use crate::{agent::Goal, picture::Picture};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Lines that may stand in the file for each name, before it is written anew.
+const LINES_A_NAME: usize = 4;
+/// And so many more.
+const MORE_LINES: usize = 1024;
+/// Bytes of the file; far more than it ever has.
+const LARGEST: u64 = 128 * 1024 * 1024;
+
+/// See the head of the module.
+pub struct Vouching {
+    trust: Trust,
+    keys: Box<dyn Fn() -> Arc<TrustedKeys> + Send>,
+    file: Option<SerialsFile>,
+}
+
+struct SerialsFile {
+    path: PathBuf,
+    lines: usize,
+    fault: String,
+}
+
+impl Vouching {
+    /// As it is configured; `None`: everything is run.
+    ///
+    /// # Errors
+    /// The keys or what was seen can not be read, or not be kept.
+    pub fn of(config: &Config) -> Result<Option<Vouching>, String> {
+        let Some(path) = config.trusted_keys_file.clone() else { return Ok(None) };
+        let shown = path.display().to_string();
+        let read = move || {
+            let told = |why: String| format!("{shown}: {why}");
+            let pem =
+                bounded(&path, LARGEST_FILE as u64 + 1).map_err(|why| told(why.to_string()))?;
+            TrustedKeys::of(&pem).map(Arc::new).map_err(told)
+        };
+        let files = config.trusted_keys_file.clone().into_iter().collect();
+        let keys = Renewed::of(files, read)?;
+        let path = config.state_directory.join("serials");
+        let (serials, file) = SerialsFile::open(&path)?;
+        let trust = Trust::new(&config.cluster_name, keys.get(), serials);
+        Ok(Some(Vouching { trust, keys: Box::new(move || keys.get()), file: Some(file) }))
+    }
+
+    /// Of what is remembered as long as it runs.
+    pub fn unkept(trust: Trust, keys: Arc<TrustedKeys>) -> Vouching {
+        Vouching { trust, keys: Box::new(move || keys.clone()), file: None }
+    }
+
+    /// Looks at all that is signed, and says of each unit that is to be here why it is not run.
+    pub fn judge(&mut self, picture: &Picture, goal: &mut Goal) {
+        self.trust.set_keys((self.keys)());
+        let news = self.trust.observe(picture);
+        if let Some(file) = self.file.as_mut().filter(|_| !news.is_empty()) {
+            file.keep(&news, self.trust.serials());
+        }
+        for (name, wanted) in goal {
+            wanted.refusal = self.trust.judge(name, &wanted.content).err();
+        }
+    }
+}
+
+fn bounded(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The serials of that text, and how many lines it has. A line that was cut off by a fall of
+/// the machine is none.
+fn parse(text: &str) -> (Serials, usize) {
+    let (mut floor, mut newest, mut lines) = (0, BTreeMap::new(), 0);
+    for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+        lines += 1;
+        let Some((serial, name)) = line.split_once(' ') else { continue };
+        let Ok(serial) = serial.parse::<u64>() else { continue };
+        if name == "*" {
+            floor = serial.max(floor);
+        } else if let Ok(name) = UnitName::new(name) {
+            let known: &mut u64 = newest.entry(name).or_default();
+            *known = serial.max(*known);
+        }
+    }
+    (Serials::of(floor, newest), lines)
+}
+
+impl SerialsFile {
+    fn open(path: &Path) -> Result<(Serials, SerialsFile), String> {
+        let told = |error: std::io::Error| format!("{}: {error}", path.display());
+        let text = match bounded(path, LARGEST) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(told(error)),
+        };
+        let (serials, lines) = parse(&text);
+        let mut file = SerialsFile { path: path.to_path_buf(), lines, fault: String::new() };
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(told)?;
+        }
+        // Told now rather than when a unit waits for it; and a line that was cut off is gone.
+        file.write_anew(&serials).map_err(told)?;
+        Ok((serials, file))
+    }
+
+    fn keep(&mut self, news: &[(UnitName, u64)], all: &Serials) {
+        let grown = self.lines + news.len() > LINES_A_NAME * all.newest().len() + MORE_LINES;
+        let kept = if grown { self.write_anew(all) } else { self.add(news) };
+        let fault = kept.err().map(|error| error.to_string()).unwrap_or_default();
+        if !fault.is_empty() && fault != self.fault {
+            let path = self.path.display();
+            voice::error(format_args!(
+                "what was signed is not remembered over a restart: {path}: {fault}"
+            ));
+        }
+        self.fault = fault;
+    }
+
+    fn add(&mut self, news: &[(UnitName, u64)]) -> std::io::Result<()> {
+        let mut text = String::new();
+        for (name, serial) in news {
+            let _ = writeln!(text, "{serial} {name}");
+        }
+        let mut file = std::fs::File::options().append(true).create(true).open(&self.path)?;
+        file.write_all(text.as_bytes())?;
+        self.lines += news.len();
+        Ok(())
+    }
+
+    fn write_anew(&mut self, all: &Serials) -> std::io::Result<()> {
+        let mut text = format!("{} *\n", all.floor());
+        for (name, serial) in all.newest() {
+            let _ = writeln!(text, "{serial} {name}");
+        }
+        let fresh = self.path.with_extension("new");
+        let mut file = std::fs::File::create(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_data()?;
+        std::fs::rename(&fresh, &self.path)?;
+        self.lines = all.newest().len() + 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serials_are_kept_over_restarts_and_falls() {
+        let folder = std::env::temp_dir().join(format!("fleet-serials.{}", std::process::id()));
+        let path = folder.join("serials");
+        let name = |text: &str| UnitName::new(text).unwrap();
+        let (mut serials, mut file) = SerialsFile::open(&path).unwrap();
+        for serial in 1..5000 {
+            serials.raise(&name("a.service"), serial);
+            file.keep(&[(name("a.service"), serial)], &serials);
+        }
+        let size = std::fs::metadata(&path).unwrap().len();
+        assert!(size < 20_000, "it does not grow without end: {size}");
+        serials.raise(&name("b@1.service"), 7);
+        file.keep(&[(name("b@1.service"), 7)], &serials);
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("x y\n8 ../b\n99999 a.serv");
+        std::fs::write(&path, text).unwrap();
+        let (again, _) = SerialsFile::open(&path).unwrap();
+        assert_eq!(again, serials);
+        std::fs::create_dir(folder.join("none")).unwrap();
+        assert!(SerialsFile::open(&folder.join("none")).is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

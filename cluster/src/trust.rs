@@ -1,0 +1,245 @@
+//! Which units a machine runs when it runs only what somebody it trusts has signed: the keys that
+//! count, and the newest signature that was seen of each name, so that none that was good once
+//! comes again. Pure: who keeps what was seen over a restart is [`crate::fleetd`]'s.
+
+use crate::picture::{Content, Picture};
+use crate::signature::TrustedKeys;
+use crate::unit_name::UnitName;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Names whose newest serial is known; beyond it those that are no unit any more are forgotten,
+/// and with them all that is as old.
+pub const MOST_NAMES: usize = 65_536;
+
+/// The newest serial that was seen of each name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Serials {
+    /// Nothing as old as this counts for a name that is not known.
+    floor: u64,
+    newest: BTreeMap<UnitName, u64>,
+}
+
+impl Serials {
+    /// As they were kept.
+    pub fn of(floor: u64, newest: BTreeMap<UnitName, u64>) -> Serials {
+        Serials { floor, newest }
+    }
+
+    /// What a signature of that name has to have at least.
+    pub fn least(&self, name: &UnitName) -> u64 {
+        self.newest.get(name).copied().unwrap_or(self.floor)
+    }
+
+    /// Nothing as old counts for a name that is not known.
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// All of them.
+    pub fn newest(&self) -> &BTreeMap<UnitName, u64> {
+        &self.newest
+    }
+
+    /// It was seen, of a unit that is there; true: it is news.
+    pub fn raise(&mut self, name: &UnitName, serial: u64) -> bool {
+        if self.newest.get(name).is_some_and(|known| *known >= serial) {
+            return false;
+        }
+        self.newest.insert(name.clone(), serial);
+        true
+    }
+
+    /// Forgets the oldest of those that are no units any more, as long as there are more than
+    /// `most`.
+    pub fn shrink(&mut self, most: usize, is_unit: impl Fn(&UnitName) -> bool) {
+        let over = self.newest.len().saturating_sub(most);
+        if over == 0 {
+            return;
+        }
+        let gone = self.newest.iter().filter(|(name, _)| !is_unit(name));
+        let mut gone: Vec<(u64, UnitName)> =
+            gone.map(|(name, serial)| (*serial, name.clone())).collect();
+        gone.sort();
+        for (serial, name) in gone.into_iter().take(over) {
+            self.floor = self.floor.max(serial);
+            self.newest.remove(&name);
+        }
+    }
+}
+
+/// See the head of the module.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    cluster: String,
+    keys: Arc<TrustedKeys>,
+    serials: Serials,
+    /// What was looked at, and whether its signature is by one of the keys.
+    looked_at: BTreeMap<UnitName, (Arc<Content>, bool)>,
+}
+
+impl Trust {
+    /// In a cluster of that name, after what was seen before.
+    pub fn new(cluster: &str, keys: Arc<TrustedKeys>, serials: Serials) -> Trust {
+        Trust { cluster: cluster.to_string(), keys, serials, looked_at: BTreeMap::new() }
+    }
+
+    /// Other keys count from now on.
+    pub fn set_keys(&mut self, keys: Arc<TrustedKeys>) {
+        if keys != self.keys {
+            self.keys = keys;
+            self.looked_at.clear();
+        }
+    }
+
+    /// The newest serials.
+    pub fn serials(&self) -> &Serials {
+        &self.serials
+    }
+
+    /// Takes note of all that is signed, wherever it is to run: what is news is to be kept before
+    /// anything is done for it.
+    pub fn observe(&mut self, picture: &Picture) -> Vec<(UnitName, u64)> {
+        self.looked_at.retain(|name, _| picture.units.contains_key(name));
+        let mut news = Vec::new();
+        for (name, kept) in &picture.units {
+            let Some(signature) = &kept.record.signature else { continue };
+            if self.is_vouched_for(name, &kept.record) && self.serials.raise(name, signature.serial)
+            {
+                news.push((name.clone(), signature.serial));
+            }
+        }
+        self.serials.shrink(MOST_NAMES, |name| picture.units.contains_key(name));
+        news
+    }
+
+    /// # Errors
+    /// Why it is not run here.
+    pub fn judge(&mut self, name: &UnitName, content: &Arc<Content>) -> Result<(), String> {
+        let Some(signature) = &content.signature else {
+            return Err("it is not signed, and this machine runs signed units alone".to_string());
+        };
+        if !self.is_vouched_for(name, content) {
+            return Err(
+                "its signature is by no key that is trusted here, or of another file, name, \
+                        serial or cluster"
+                    .to_string(),
+            );
+        }
+        let (serial, least) = (signature.serial, self.serials.least(name));
+        if serial < least {
+            return Err(format!(
+                "its signature is an old one: {serial}, where {least} was seen already"
+            ));
+        }
+        Ok(())
+    }
+
+    fn is_vouched_for(&mut self, name: &UnitName, content: &Arc<Content>) -> bool {
+        let Some(signature) = &content.signature else { return false };
+        if let Some((seen, good)) = self.looked_at.get(name)
+            && Arc::ptr_eq(seen, content)
+        {
+            return *good;
+        }
+        let good = self.keys.vouch_for(&self.cluster, name, &content.file, signature);
+        self.looked_at.insert(name.clone(), (content.clone(), good));
+        good
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{Keys, Subject};
+    use crate::record::{UnitRecord, encode};
+    use crate::signature::SigningKey;
+    use crate::transaction::{Change, Entry};
+    use crate::unit_file::UnitFile;
+    use proptest::prelude::*;
+
+    // Of `openssl genpkey -algorithm ed25519`, made for this test, and what is public of the first.
+    const KEYS: [&[u8]; 2] = [
+        b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEJqVZE9NvkxFWZbMJO4F8sMz9MkvYVK46Qy5TU0KXMX\n-----END PRIVATE KEY-----\n",
+        b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIFa7/3kqpPbrUgFX0SdQUH1o/VGWC95hQjukHnVxCIlq\n-----END PRIVATE KEY-----\n",
+    ];
+    const PUBLIC: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAc+bZxG+m8G8u6F3FKfGDIeduWwLGycWvFzzWffEggSg=\n-----END PUBLIC KEY-----\n";
+
+    fn unit(n: usize) -> UnitName {
+        UnitName::new(&format!("u{n}.service")).unwrap()
+    }
+
+    fn file(n: usize) -> UnitFile {
+        UnitFile::parse(&format!("[Service]\nExecStart=/bin/{n}\n")).unwrap()
+    }
+
+    /// Somebody writes to etcd: a file under a name, beside what a key says of some file under some
+    /// name, as of some serial.
+    #[derive(Clone, Debug)]
+    struct Deed {
+        written: (usize, usize),
+        signed: (usize, usize),
+        serial: u64,
+        key: usize,
+        bare: bool,
+    }
+
+    prop_compose! {
+        fn deeds()(written in (0..2_usize, 0..2_usize), signed in (0..2_usize, 0..2_usize), honest in any::<bool>(), serial in 0..6_u64, key in 0..8_usize, bare in 0..8_u8) -> Deed {
+            let signed = if honest { written } else { signed };
+            Deed { written, signed, serial, key: usize::from(key == 7), bare: bare == 7 }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_run_is_what_was_signed_last(all in prop::collection::vec(deeds(), 1..24), again in 0..24_usize) {
+            let signing = KEYS.map(|key| SigningKey::of(key, "c").unwrap());
+            let trusted = Arc::new(TrustedKeys::of(PUBLIC).unwrap());
+            let keys = Keys::under("/p");
+            let mut picture = Picture::new(keys.clone());
+            let mut trust = Trust::new("c", trusted.clone(), Serials::default());
+            // What somebody with the key has ever said, newest first seen: the plain rule.
+            let mut newest: BTreeMap<usize, u64> = BTreeMap::new();
+            for (at, deed) in all.iter().enumerate() {
+                let (name, text) = deed.written;
+                let signature = signing[deed.key].sign(&unit(deed.signed.0), &file(deed.signed.1), deed.serial);
+                let signature = Some(signature).filter(|_| !deed.bare);
+                let record = UnitRecord { options: file(text), signature };
+                let revision = i64::try_from(at).unwrap() + 1;
+                let key = keys.of(&Subject::Unit(unit(name)));
+                let entry = Entry { key, value: encode(&record), created: revision, modified: revision, lease: 0 };
+                picture.apply(&Change::Put(entry));
+                if at == again {
+                    // fleetd begins anew with what it kept.
+                    trust = Trust::new("c", trusted.clone(), trust.serials().clone());
+                }
+                trust.observe(&picture);
+                let good = !deed.bare && deed.key == 0 && deed.signed == deed.written;
+                let least = newest.get(&name).copied().unwrap_or_default();
+                if good {
+                    newest.insert(name, least.max(deed.serial));
+                }
+                let content = &picture.units[&unit(name)].record.clone();
+                prop_assert_eq!(trust.judge(&unit(name), content).is_ok(), good && deed.serial >= least);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_come_again() {
+        let name = |n: usize| UnitName::new(&format!("u{n}.service")).unwrap();
+        let mut serials = Serials::default();
+        for n in 0..10 {
+            assert!(serials.raise(&name(n), 100 + n as u64));
+            assert!(!serials.raise(&name(n), 50), "an older one is no news");
+        }
+        serials.shrink(4, |unit| *unit == name(0));
+        assert_eq!(serials.newest().len(), 4);
+        assert_eq!(serials.least(&name(0)), 100, "a unit that is there is never forgotten");
+        assert_eq!((serials.floor(), serials.least(&name(3))), (106, 106));
+        assert_eq!(serials.least(&name(99)), 106, "a name that was never seen is not told apart");
+        serials.shrink(0, |_| true);
+        assert_eq!(serials.newest().len(), 4);
+    }
+}

@@ -1,0 +1,120 @@
+//! A machine that trusts keys, beside somebody who may write to etcd whatever they like: nothing
+//! runs there but what was signed with one of the keys, for this cluster, under this name, last.
+
+use crate::lone::{Manner, Node, called, until};
+
+const UNITS: &str = "/_coreos.com/fleet/v3/unit";
+const DESIRED: &str = "/_coreos.com/fleet/v3/desired";
+const SCHEDULE: &str = "/_coreos.com/fleet/v3/schedule";
+
+/// Writes past all of the cluster's own.
+fn write(node: &Node, key: &str, value: &str) {
+    node.etcdctl(&["put", key, value]);
+}
+
+fn record(node: &Node, name: &str) -> String {
+    let text = node.etcdctl(&["get", "--print-value-only", &format!("{UNITS}/{name}")]);
+    text.trim().to_string()
+}
+
+fn keys(node: &Node) {
+    for name in ["good", "other"] {
+        let line = format!("openssl genpkey -algorithm ed25519 -out {name}.key");
+        let public = format!("openssl pkey -in {name}.key -pubout -out {name}.pub");
+        for line in [line, public] {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert!(called(&words).current_dir(&node.folder).output().unwrap().status.success());
+        }
+    }
+}
+
+fn file(node: &Node, name: &str, more: &str) -> String {
+    let file = format!("{name}.service");
+    let text = format!("[Service]\nExecStart={}\n{more}", node.command(name));
+    node.put(&file, &text);
+    file
+}
+
+fn refused(node: &Node, unit: &str, why: &str) {
+    until(&format!("{unit} is refused: {why}"), || {
+        let (_, said) = node.try_fleetctl(&["why", unit]);
+        said.contains(why).then_some(())
+    });
+    let fields = "--fields=unit,load,active,sub";
+    let listed = node.fleetctl(&["list-units", "--no-legend", fields]);
+    let words = |line: &str| line.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+    assert!(
+        listed.lines().any(|line| words(line) == [unit, "error", "inactive", "dead"]),
+        "{listed}"
+    );
+    assert_eq!(node.pid(unit.trim_end_matches(".service")), None, "{unit} does not run");
+}
+
+#[test]
+fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
+    let conf = "trusted_keys_file=../good.pub\ncluster_name=here\nstate_directory=state\n";
+    let node = Node::with(Manner { conf: conf.to_string(), ..Manner::default() });
+    keys(&node);
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let mut fleetd = node.fleetd();
+    node.when_there();
+    let with =
+        |key: &'static str, cluster: &'static str| ["--sign-key", key, "--cluster-name", cluster];
+    let signed = |words: &[&str]| node.fleetctl(&[&with("good.key", "here")[..], words].concat());
+
+    let good = file(&node, "good", "");
+    signed(&["start", &good]);
+    node.when_running(&good);
+    let pid = node.pid("good");
+    let unsigned = file(&node, "unsigned", "\n[X-Fleet]\nGlobal=true\n");
+    node.fleetctl(&["start", "--no-block", &unsigned]);
+    refused(&node, &unsigned, "it is not signed");
+    let not_theirs = "by no key that is trusted here, or of another file, name, serial or cluster";
+    for (name, key, cluster) in
+        [("stranger", "other.key", "here"), ("elsewhere", "good.key", "there")]
+    {
+        let unit = file(&node, name, "");
+        let words = ["start", "--no-block", &unit];
+        node.fleetctl(&[&with(key, cluster)[..], &words].concat());
+        refused(&node, &unit, not_theirs);
+    }
+    // A good signature beside another name, and beside another file.
+    write(&node, &format!("{DESIRED}/renamed.service"), r#"{"v":1,"desired":"launched"}"#);
+    write(&node, &format!("{UNITS}/renamed.service"), &record(&node, &good));
+    refused(&node, "renamed.service", not_theirs);
+    let changed = file(&node, "changed", "");
+    signed(&["submit", &changed]);
+    let bent = record(&node, &changed).replace("sleep 100000", "sleep 200000");
+    write(&node, &format!("{UNITS}/{changed}"), &bent);
+    node.fleetctl(&["start", "--no-block", &changed]);
+    refused(&node, &changed, not_theirs);
+
+    replayed(&node, &signed);
+    fleetd.kill();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    refused(&node, "again.service", "is an old one");
+    signed(&["start", "--replace", "again.service"]);
+    until("signed anew it runs", || node.pid("again"));
+    assert_eq!((node.pid("good"), node.begins("good")), (pid, 1), "it was never touched");
+    // What is wished of it is not signed.
+    node.fleetctl(&["stop", &good]);
+    until("it is stopped", || node.pid("good").is_none().then_some(()));
+}
+
+/// An older file of a unit, with the signature that was good then.
+fn replayed(node: &Node, signed: &dyn Fn(&[&str]) -> String) {
+    let again = file(node, "again", "");
+    signed(&["start", &again]);
+    let old = until("it runs", || node.pid("again"));
+    let (then, key) = (record(node, &again), format!("{SCHEDULE}/{}/{again}", node.id));
+    let told = node.etcdctl(&["get", "--print-value-only", &key]);
+    file(node, "again", "# another\nTimeoutStopSec=3\n");
+    signed(&["start", "--replace", &again]);
+    until("the new one runs", || node.pid("again").filter(|now| *now != old));
+    write(node, &format!("{UNITS}/{again}"), &then);
+    write(node, &key, told.trim());
+    refused(node, &again, "is an old one");
+    file(node, "again", "");
+}
