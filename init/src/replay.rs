@@ -15,12 +15,15 @@ use crate::run::procedure::Part;
 use crate::sys::wait::{self, Ended};
 use crate::sys::{Pid, inherit, signal};
 use crate::voice::Level;
+use groundstate_units::generation::UnitId;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 const KILL: u8 = 9;
+const STOP: u8 = 19;
+const GO_ON: u8 = 18;
 
 /// A process the image before this one had started and of which the state does not know.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(crate) struct Started {
     of: BTreeMap<(RunId, Part), One>,
     /// The end of these was seen too.
     ended: BTreeSet<i32>,
+    /// Sockets that were opened, by run and unit.
+    opened: BTreeMap<(RunId, u32), Vec<OwnedFd>>,
 }
 
 impl Started {
@@ -56,16 +61,35 @@ impl Started {
                     let output = inherit::take_pipe_of(begun.output, pid);
                     started.of.insert((begun.run, begun.part), One { pid, begun, output });
                 }
+                What::Opened(opened) => {
+                    let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
+                    let is_same = |(number, then): &(i32, u64)| inherit::identity(*number) == *then;
+                    if numbers.iter().all(is_same) {
+                        let taken = numbers.iter().filter_map(|(fd, _)| inherit::take(*fd).ok());
+                        started.opened.insert(key, taken.collect());
+                    }
+                }
                 What::Begun(_) | What::Heard(_) | What::Wished(_) | What::Seen(_) => {}
             }
         }
         started
     }
 
+    /// The sockets that were opened for this run of the unit.
+    pub(crate) fn take_opened(&mut self, run: RunId, unit: &str) -> Option<Vec<OwnedFd>> {
+        self.opened.remove(&(run, notes::unit(unit)))
+    }
+
     /// The pipe of a run of which a process was started; within it None: it was passed on.
     pub(crate) fn output_of(&mut self, run: RunId) -> Option<Option<OwnedFd>> {
         let mut of_run = self.of.range_mut((run, FIRST)..).take_while(|((of, _), _)| *of == run);
         of_run.next().map(|(_, one)| one.output.take())
+    }
+
+    /// Units, as notes name them, and the runs of them of which a process or a socket is there.
+    fn runs(&self) -> BTreeSet<(u32, RunId)> {
+        let opened = self.opened.keys().map(|(run, unit)| (*unit, *run));
+        self.of.values().map(|one| (one.begun.unit, one.begun.run)).chain(opened).collect()
     }
 
     fn take(&mut self, run: RunId, part: Part, unit: u32) -> Option<One> {
@@ -84,7 +108,7 @@ impl Started {
 /// so a second time: first what anybody wished or said is left out, then all.
 pub(crate) fn heeded(past: &Past) -> Vec<Note> {
     let is_fact = |note: &&Note| match note.what {
-        What::Ended(_) | What::Begun(_) => true,
+        What::Ended(_) | What::Begun(_) | What::Opened(_) => true,
         What::Heard(_) | What::Wished(_) | What::Seen(_) => false,
     };
     match past.tries {
@@ -99,6 +123,22 @@ fn is_known(at: &Time) -> bool {
     *at > Time::ZERO
 }
 
+/// It has become its program; or it never will do anything as that, for it is stopped before the
+/// program's first instruction: whoever asks ends it then.
+fn has_its_program(pid: Pid) -> bool {
+    if process::runs_another_program(pid) {
+        return true;
+    }
+    // No way out of the kernel leads past a pending stop: an exec that ends from now on has begun
+    // nothing. Looked at without it, the program could begin between the look and the end.
+    let stopped = wait::is_child(pid) && signal::kill(pid, STOP).is_ok();
+    let has_begun = stopped && process::runs_another_program(pid);
+    if has_begun {
+        let _ = signal::kill(pid, GO_ON);
+    }
+    has_begun
+}
+
 /// Before all other lines of a run.
 const FIRST: Part = Part::Condition(0);
 
@@ -106,6 +146,7 @@ impl Init {
     /// Once, before the first turn.
     pub(crate) fn go_back_to_now(&mut self, notes: Vec<Note>) {
         self.kill_what_nobody_noted();
+        self.number_as_before();
         self.now = notes.iter().map(|note| note.at).find(is_known).unwrap_or(self.now);
         let mut turns: BTreeMap<u32, Vec<Note>> = BTreeMap::new();
         for note in notes {
@@ -120,10 +161,28 @@ impl Init {
         self.hear_these(heard);
         self.settle();
         self.now = clock::now();
+        self.machine.nothing_begun_before();
         self.kill_unclaimed();
         self.reconcile();
         self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
         self.settle();
+    }
+
+    /// The machine gives the runs that were begun the numbers they had, whatever was not noted.
+    fn number_as_before(&mut self) {
+        let runs = self.lineage.started.runs();
+        if runs.is_empty() {
+            return;
+        }
+        let units = &self.machine.generation().units;
+        let named: BTreeMap<u32, UnitId> = units
+            .iter()
+            .zip(0..)
+            .map(|(unit, number)| (notes::unit(unit.name.as_str()), UnitId(number)))
+            .collect();
+        let known = runs.iter().filter_map(|(unit, run)| Some((*named.get(unit)?, *run)));
+        let known: Vec<(UnitId, RunId)> = known.collect();
+        self.machine.begun_before(known);
     }
 
     /// One turn of the loop, with what it took from the notes. What nobody has read yet is left where
@@ -132,6 +191,7 @@ impl Init {
         let latest = notes.iter().map(|note| note.at).max();
         self.now = latest.filter(is_known).unwrap_or(self.now);
         let (mut ends, mut seen, mut wished) = (Vec::new(), Vec::new(), Vec::new());
+        let mut opened = Vec::new();
         for note in notes {
             match note.what {
                 What::Heard(bytes) => heard.push(Datagram::again(note.pid, &bytes)),
@@ -141,9 +201,12 @@ impl Init {
                     Wished::Event(event @ Event::Fire(_)) => self.facts.push_back(event),
                     wish @ (Wished::Event(_) | Wished::End(_)) => wished.push(wish),
                 },
+                What::Opened(note) => opened.push(note.run),
                 What::Begun(_) => {}
             }
         }
+        self.settle();
+        opened.into_iter().for_each(|run| self.opened_before(run));
         self.settle();
         self.hear_these(heard);
         self.settle();
@@ -213,7 +276,7 @@ impl Init {
         });
         let has_ended = self.lineage.started.ended.contains(&one.pid.as_raw())
             || process::stat(one.pid).is_some_and(|stat| stat.ended);
-        has_ended || (!by_descriptor && process::runs_another_program(one.pid))
+        has_ended || (!by_descriptor && has_its_program(one.pid))
     }
 
     /// Of what was begun since the state was kept, what nobody noted: it is of no run.
@@ -246,6 +309,7 @@ impl Init {
         } else if let Some(name) = self.tracker.cgroup_for(one.pid, run) {
             self.tracker.kill_unknown(&name);
         }
+        self.spawner.give_up(one.pid, one.begun.slot);
         if wait::is_child(one.pid) {
             // Not reaped, so the pid is its own.
             let _ = signal::kill(one.pid, KILL);

@@ -65,11 +65,13 @@ pub(crate) enum Kind {
     Seen,
     /// More of the one before.
     More,
+    /// [`Opened`].
+    Opened,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] =
-        [Kind::Heard, Kind::Ended, Kind::Begun, Kind::Wished, Kind::Seen, Kind::More];
+    const ALL: [Kind; 7] =
+        [Kind::Heard, Kind::Ended, Kind::Begun, Kind::Wished, Kind::Seen, Kind::More, Kind::Opened];
 }
 
 /// What was wished.
@@ -96,6 +98,17 @@ pub(crate) struct Begun {
     pub(crate) unit: u32,
 }
 
+/// Sockets that have come from who opened them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Opened {
+    /// Of which run.
+    pub(crate) run: RunId,
+    /// What tells its unit from another that might get the number of its run.
+    pub(crate) unit: u32,
+    /// Their numbers, and what tells each from another that got its number.
+    pub(crate) descriptors: Vec<(i32, u64)>,
+}
+
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
@@ -109,6 +122,8 @@ pub(crate) enum What {
     Wished(Box<Wished>),
     /// Of this run.
     Seen(RunId),
+    /// See there.
+    Opened(Opened),
 }
 
 /// One of them, with when it was.
@@ -234,6 +249,7 @@ fn what(kind: Kind, text: Vec<u8>) -> Option<What> {
         Kind::Begun => postcard::from_bytes(&text).ok().map(What::Begun),
         Kind::Wished => postcard::from_bytes(&text).ok().map(|it| What::Wished(Box::new(it))),
         Kind::Seen => word(&text, 0).map(|run| What::Seen(RunId(run))),
+        Kind::Opened => postcard::from_bytes(&text).ok().map(What::Opened),
         Kind::More => None,
     }
 }

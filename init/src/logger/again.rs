@@ -35,16 +35,23 @@ impl Handle {
         }
     }
 
-    /// A pipe an image before this one had made for a run; None: it was passed on already. What is
-    /// given is a write end of the same pipe.
+    /// A pipe an image before this one had made for a run; None: it was passed on already, and lies
+    /// in the stash. What is given is a write end of the same pipe.
     pub(crate) fn pipe_again(&mut self, log: RunLog, read: Option<OwnedFd>) -> io::Result<OwnedFd> {
         let run = log.run;
         self.runs.insert(run, Box::new(log));
-        let Some(read) = read else { return Err(io::Error::from_raw_os_error(libc::ENOENT)) };
-        let path = format!("/proc/self/fd/{}", read.as_fd().as_raw_fd());
-        let write = std::fs::OpenOptions::new().write(true).open(path).map(OwnedFd::from);
-        self.fresh.push(ReadEnd { run, fd: read });
-        write
+        match read {
+            Some(read) => {
+                let write = other_end(&read);
+                self.fresh.push(ReadEnd { run, fd: read });
+                write
+            }
+            None => self
+                .stash
+                .copy_of(run)
+                .as_ref()
+                .map_or_else(|| Err(io::Error::from_raw_os_error(libc::ENOENT)), other_end),
+        }
     }
 
     /// The number of the run's read end, as long as it is in the table.
@@ -52,4 +59,10 @@ impl Handle {
         let end = self.fresh.iter().rev().find(|end| end.run == run);
         end.map(|end| end.fd.as_raw_fd())
     }
+}
+
+/// A write end of the pipe that is read here.
+fn other_end(read: &OwnedFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", read.as_fd().as_raw_fd());
+    std::fs::OpenOptions::new().write(true).open(path).map(OwnedFd::from)
 }

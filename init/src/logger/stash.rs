@@ -121,6 +121,24 @@ impl Stash {
 
     /// After a crash: what is in it is not what was written down. Gives the runs it is about.
     pub(crate) fn recount(&mut self) -> BTreeSet<RunId> {
+        let mut runs = BTreeSet::new();
+        self.go_through(|end| _ = runs.insert(end.run));
+        runs
+    }
+
+    /// After a crash: a copy of the run's read end, where it is there.
+    pub(crate) fn copy_of(&mut self, run: RunId) -> Option<OwnedFd> {
+        let mut found = None;
+        self.go_through(|end| {
+            if end.run == run && found.is_none() {
+                found = end.fd.try_clone().ok();
+            }
+        });
+        found
+    }
+
+    /// All that is in the sockets, whatever was counted; then the count is right.
+    fn go_through(&mut self, mut look: impl FnMut(&ReadEnd)) {
         let mut ends = Vec::new();
         (self.messages, self.held) = (usize::MAX, 0);
         loop {
@@ -130,12 +148,11 @@ impl Stash {
             }
             ends.extend(taken);
         }
-        let runs = ends.iter().map(|end| end.run).collect();
+        ends.iter().for_each(&mut look);
         while !ends.is_empty() {
             let rest = ends.split_off(ends.len().min(limit::FDS_A_MESSAGE));
             self.put(std::mem::replace(&mut ends, rest));
         }
-        runs
     }
 
     /// Forgets the read ends of runs that are over, and packs the rest into full messages.

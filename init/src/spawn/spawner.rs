@@ -167,6 +167,14 @@ impl Spawner {
         Child { pid, report }
     }
 
+    /// A child that an image before this one had cloned is being killed: what its slot says, until
+    /// it is gone, is about nobody else.
+    pub(crate) fn give_up(&mut self, pid: Pid, slot: u32) {
+        let mut ground = self.ground.borrow_mut();
+        let slot = ground.board.take_up(slot);
+        ground.orphans.extend(slot.map(|slot| (slot, pid, None)));
+    }
+
     /// The stacks of a burst are not kept; one is, for the next child.
     pub(crate) fn give_back(&mut self) {
         let mut ground = self.ground.borrow_mut();

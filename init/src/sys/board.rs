@@ -9,6 +9,7 @@ use super::memfd;
 use nix::sys::stat::fstat;
 use nix::unistd::ftruncate;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -18,6 +19,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) const SLOTS: usize = 4096;
 /// Bytes of the row.
 const BYTES: usize = SLOTS * size_of::<Slot>();
+/// Slots that rest before one of them is given out again: a state that was kept meanwhile still
+/// has them as its children's, and after a crash would read of one child what another has told.
+const RESTING: usize = 1024;
 /// Bytes of a child's stack; the child in [`super::child`] needs less than 4 KiB of it.
 const STACK: usize = 64 * 1024;
 /// Bytes below the stack that fault when touched.
@@ -55,7 +59,10 @@ pub(crate) struct Progress {
 #[derive(Debug)]
 pub(crate) struct Board {
     slots: NonNull<Slot>,
+    /// Never given out so far.
     free: Vec<u32>,
+    /// Given back, oldest first.
+    resting: VecDeque<u32>,
     /// None: there are no memfds here.
     memory: Option<OwnedFd>,
 }
@@ -100,7 +107,13 @@ impl Board {
         };
         let last = u32::try_from(SLOTS).unwrap_or(0);
         let free = (0..last).rev().filter(|slot| !used.contains(&SlotId(*slot))).collect();
-        Ok(Board { slots, free, memory })
+        let mut board = Board { slots, free, resting: VecDeque::new(), memory };
+        // Perhaps of a child nobody knows of, and which tells something still.
+        let free = std::mem::take(&mut board.free).into_iter();
+        let (free, resting): (Vec<u32>, Vec<u32>) =
+            free.partition(|slot| board.has_left(SlotId(*slot)));
+        (board.free, board.resting) = (free, resting.into());
+        Ok(board)
     }
 
     /// What it is in.
@@ -115,7 +128,9 @@ impl Board {
 
     /// A clean slot. None: all are in use.
     pub(crate) fn take(&mut self) -> Option<SlotId> {
-        let id = SlotId(self.free.pop()?);
+        let rested = (self.resting.len() > RESTING).then(|| self.resting.pop_front()).flatten();
+        let next = rested.or_else(|| self.free.pop()).or_else(|| self.resting.pop_front());
+        let id = SlotId(next?);
         let slot = self.slot(id);
         slot.alive.store(1, Ordering::SeqCst);
         slot.step.store(0, Ordering::SeqCst);
@@ -127,8 +142,14 @@ impl Board {
     /// The slot of a child that an image before this one has cloned, and that has left it. None: it
     /// is another's by now.
     pub(crate) fn take_up(&mut self, number: u32) -> Option<SlotId> {
-        let at = self.free.iter().position(|free| *free == number)?;
-        let id = SlotId(self.free.swap_remove(at));
+        let found = self.free.iter().position(|free| *free == number);
+        let id = SlotId(match found {
+            Some(at) => self.free.swap_remove(at),
+            None => {
+                let at = self.resting.iter().position(|resting| *resting == number)?;
+                self.resting.remove(at)?
+            }
+        });
         // Of one that does not share our memory nobody else says so.
         self.slot(id).alive.store(0, Ordering::SeqCst);
         Some(id)
@@ -136,7 +157,8 @@ impl Board {
 
     /// Gives a slot back. No child may use it any more.
     pub(crate) fn give_back(&mut self, id: SlotId) {
-        self.free.push(id.0);
+        self.slot(id).alive.store(0, Ordering::SeqCst);
+        self.resting.push_back(id.0);
     }
 
     /// What its child has told so far.
@@ -206,4 +228,33 @@ fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
         return Err(io::Error::last_os_error());
     }
     NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_not_given_out_again_soon() {
+        let mut board = Board::new().unwrap();
+        let first = board.take().unwrap();
+        board.give_back(first);
+        let next: Vec<SlotId> = (0..RESTING).map(|_| board.take().unwrap()).collect();
+        assert!(!next.contains(&first));
+        next.into_iter().for_each(|slot| board.give_back(slot));
+        assert_eq!(board.take(), Some(first), "it has rested");
+        assert_eq!(std::iter::from_fn(|| board.take()).count(), SLOTS - 1, "none is lost");
+    }
+
+    #[test]
+    fn after_a_crash_the_slots_of_children_nobody_knows_of_rest() {
+        let mut board = Board::new().unwrap();
+        let (known, unknown) = (board.take().unwrap(), board.take().unwrap());
+        let memory = board.memory().unwrap().try_clone().unwrap();
+        let mut again = Board::again(memory, &[known]).unwrap();
+        let next: Vec<SlotId> = (0..RESTING).map(|_| again.take().unwrap()).collect();
+        assert!(!next.contains(&known) && !next.contains(&unknown));
+        assert_eq!(again.take_up(unknown.number()), Some(unknown));
+        assert_eq!(again.take_up(unknown.number()), None, "it is another's");
+    }
 }

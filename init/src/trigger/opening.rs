@@ -5,8 +5,9 @@ use super::{Subject, listening::Listening};
 use crate::event_loop::Init;
 use crate::foreign::Foreign;
 use crate::journal::carried;
+use crate::journal::notes::{self, Kind, Opened};
 use crate::limit;
-use crate::sys::{Pid, process, signal, socket as raw};
+use crate::sys::{Pid, inherit, notes as writer, process, signal, socket as raw};
 use groundstate_units::machine::event::{Event, RunId, Stage};
 use groundstate_units::name::Name;
 use groundstate_units::spec::Ids;
@@ -55,6 +56,10 @@ impl Opening {
 
 impl Init {
     pub(super) fn open_sockets(&mut self, unit: &Name, run: RunId, socket: Socket) {
+        if let Some(fds) = self.lineage.started.take_opened(run, unit.as_str()) {
+            let fds = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
+            return self.listen_at(unit, run, socket, fds);
+        }
         let ids = match socket.owner.as_ref().map(|owner| &owner.ids) {
             Some(Err(unresolved)) => {
                 let stage = if unresolved.what == "group" { Stage::Group } else { Stage::User };
@@ -105,17 +110,8 @@ impl Init {
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
         match answer {
             Some(Answer::Opened) if fds.len() == socket.listen.len() => {
-                let held: usize = self.triggers.listening.values().map(Listening::len).sum();
-                if held.saturating_add(fds.len()) > limit::SOCKETS {
-                    return self.trigger_failed(run, Stage::Listen, libc::EMFILE, unit.to_string());
-                }
-                if socket.accept && !fds.iter().all(never_waits) {
-                    return self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
-                }
-                let listening = Listening::new(unit, run, socket, fds);
-                self.triggers.listening.insert(run, listening);
-                self.triggers.unsettled = true;
-                self.facts.push_back(Event::Ready(run));
+                note(&unit, run, &fds);
+                self.listen_at(&unit, run, socket, fds);
             }
             Some(Answer::Broken(what, errno)) => {
                 self.trigger_failed(run, Stage::Listen, errno, what);
@@ -124,6 +120,31 @@ impl Init {
                 self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
             }
         }
+    }
+
+    fn listen_at(&mut self, unit: &Name, run: RunId, socket: Socket, fds: Vec<Foreign>) {
+        let held: usize = self.triggers.listening.values().map(Listening::len).sum();
+        if held.saturating_add(fds.len()) > limit::SOCKETS {
+            return self.trigger_failed(run, Stage::Listen, libc::EMFILE, unit.to_string());
+        }
+        if socket.accept && !fds.iter().all(never_waits) {
+            return self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
+        }
+        let listening = Listening::new(unit.clone(), run, socket, fds);
+        self.triggers.listening.insert(run, listening);
+        self.triggers.unsettled = true;
+        self.facts.push_back(Event::Ready(run));
+    }
+
+    /// They had come to the image before this one, which has crashed; who opened them has nothing
+    /// more to say.
+    pub(crate) fn opened_before(&mut self, run: RunId) {
+        let Some(opening) = self.triggers.opening.get_mut(&run) else { return };
+        let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
+        let Some(fds) = self.lineage.started.take_opened(run, unit.as_str()) else { return };
+        opening.answered = true;
+        let fds = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
+        self.listen_at(&unit, run, socket, fds);
     }
 
     pub(super) fn opener_ended(&mut self, run: RunId) {
@@ -135,6 +156,16 @@ impl Init {
         } else if !opening.answered {
             self.trigger_failed(run, Stage::Listen, libc::EIO, opening.unit.to_string());
         }
+    }
+}
+
+/// A crash does not lose them: they are in no state that was kept before they came.
+fn note(unit: &Name, run: RunId, fds: &[Foreign]) {
+    let numbers = fds.iter().map(|fd| fd.as_fd().as_raw_fd());
+    let descriptors = numbers.map(|number| (number, inherit::identity(number))).collect();
+    let opened = Opened { run, unit: notes::unit(unit.as_str()), descriptors };
+    if let Ok(text) = postcard::to_allocvec(&opened) {
+        writer::put_text(Kind::Opened, &text);
     }
 }
 

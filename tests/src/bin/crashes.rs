@@ -3,7 +3,7 @@
 //! What was asked is done once, or not at all and the caller knows of no answer; what a service
 //! said is heard, each program is started once.
 //!
-//! `crashes [ROUNDS]` (default 1000) prints a line for each that fails, then the gap in which init did not answer, then
+//! `crashes [ROUNDS [FIRST]]` (default 1000, from the first) prints a line for each that fails, then the gap in which init did not answer, then
 //! `N passed, N failed`.
 #![allow(
     clippy::print_stdout,
@@ -88,6 +88,7 @@ mod sweep {
         let mut asked = ["restart", "want"].map(|_| init.client().expect("it listens"));
         let mut steps = Steps::of(init);
         victim.signal(Signal::SIGKILL);
+        until("it has ended", || (!victim.is_alive()).then_some(()));
         init.sandbox.order("talker", &format!("notify STATUS={status}"));
         asked[0].send("restart", &json!({"targets": ["replaced"]}));
         asked[1].send("want", &json!({"target": "wanted"}));
@@ -97,6 +98,7 @@ mod sweep {
         let crashed = Instant::now();
         until("it has survived", || (crashes(init) == survived + 1).then_some(()));
         let gap = crashed.elapsed();
+        until("it was replaced", || (starts(init)[0] > before[0]).then_some(()));
         is_alone(init, "killed");
         is_alone(init, "replaced");
         init.when("what was said is heard", |s| s.unit("talker")["status"] == status.as_str());
@@ -120,9 +122,10 @@ mod sweep {
 
 #[cfg(target_arch = "x86_64")]
 fn main() -> std::process::ExitCode {
-    let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1000);
+    let number = |at: usize| std::env::args().nth(at).and_then(|word| word.parse::<usize>().ok());
+    let (rounds, first) = (number(1).unwrap_or(1000), number(2).unwrap_or(0));
     let (mut gaps, mut failed, mut init) = (Vec::new(), 0, None);
-    for number in 0..rounds {
+    for number in (first..).take(rounds) {
         let one = init.take().unwrap_or_else(sweep::begin);
         let calls = 1 + number % sweep::CALLS;
         let round = std::panic::AssertUnwindSafe(|| {

@@ -2,11 +2,14 @@
 
 use super::survival::copy;
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
-use groundstate_tests::boot::Init;
+use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, FAULTS, crash, crash_when};
 use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
 /// The crashes init says it has survived; none where it does not answer, or crashes meanwhile.
@@ -139,6 +142,58 @@ fn what_was_started_when_init_crashed_is_started_once() {
         let log = init.initctl(&["logs", "notified", "-n", "100"]);
         String::from_utf8_lossy(&log.stdout).contains("after the crash").then_some(())
     });
+}
+
+/// A socket, and a service that has it from its start on.
+fn with_a_socket() -> (Init, String) {
+    let files = Sandbox::new();
+    let address = {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        free.local_addr().expect("its address").to_string()
+    };
+    files.unit("door", &format!("type: socket\nlisten-stream: {address}\nactivates: echo"));
+    files.unit("echo", "depends-on: door\nexec-start: LISTENER");
+    files.unit("tick", "type: timer\ntimer-unit-active: 50ms\ntimer-active: 50ms\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: /bin/true");
+    let mut init = Boot::new(files).start("tick");
+    init.expect_crashes();
+    (init, address)
+}
+
+#[test]
+fn a_socket_that_was_opened_when_init_crashed_is_there_and_its_service_too() {
+    let (init, address) = with_a_socket();
+    init.when_state("tick", "running");
+    let mut client = init.client().expect("it listens");
+    let pid = std::cell::Cell::new(0);
+    let started = |call: &Call| {
+        if call.number != libc::SYS_clone3 || call.result <= 0 {
+            return false;
+        }
+        let Some(process) = init.process().neighbour(i32::try_from(call.result).unwrap_or(0))
+        else {
+            return false;
+        };
+        let has_begun = || {
+            let unit = process.environment().get("GROUNDSTATE_UNIT").cloned();
+            unit.or_else(|| (!process.is_alive()).then(String::new))
+        };
+        // Who opens a socket never becomes a program, and is gone soon.
+        let is_it = until("it has its program, or has ended", has_begun) == "echo";
+        pid.set(if is_it { call.result } else { 0 });
+        is_it
+    };
+    crash_when(&init, || client.send("want", &json!({"target": "echo"})), started);
+    has_survived(&init, 1);
+    let after = init
+        .when("both are there", |s| s.state("door") == "running" && s.state("echo") == "running");
+    assert_eq!(after.main_pid("echo").map(i64::from), Some(pid.get()), "it was started once");
+    let mut stream = TcpStream::connect(&address).expect("it listens");
+    stream.write_all(b"hello\n").expect("it takes");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.contains("hello"), "{answer}");
+    init.finish_after_crash();
 }
 
 #[test]

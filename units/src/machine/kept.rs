@@ -4,9 +4,13 @@
 
 use super::Machine;
 #[cfg(feature = "sim")]
+use super::event::Event;
+use super::event::RunId;
 use super::mutant::Mutant;
-use crate::generation::Generation;
+use crate::generation::{Generation, UnitId};
 use crate::graph::Graph;
+#[cfg(feature = "sim")]
+use crate::time::Time;
 use std::sync::Arc;
 
 impl Machine {
@@ -40,6 +44,24 @@ impl Machine {
         Some(machine)
     }
 
+    /// After a crash: these runs were begun since this machine was kept, and are there. The next starts
+    /// of their units get their numbers, in this order, and no other start does: whatever was not
+    /// noted, and is decided otherwise now, shifts the number of no run that is there.
+    pub fn begun_before(&mut self, runs: impl IntoIterator<Item = (UnitId, RunId)>) {
+        let kept = RunId(self.next_run);
+        for (unit, run) in runs.into_iter().filter(|(_, run)| *run >= kept) {
+            if !self.planted(Mutant::RunsGetOtherNumbers) {
+                self.begun_before.entry(unit.0).or_default().insert(run);
+            }
+            self.next_run = self.next_run.max(run.0.saturating_add(1));
+        }
+    }
+
+    /// What had happened before the crash has happened again: what is begun from now on is new.
+    pub fn nothing_begun_before(&mut self) {
+        self.begun_before.clear();
+    }
+
     /// The same after a crash or an upgrade, as the simulator has it; None: it can not be had.
     #[cfg(feature = "sim")]
     pub fn resumed(&self) -> Option<Machine> {
@@ -50,5 +72,66 @@ impl Machine {
         let mut machine = Machine::from_kept(&bytes.keep(), self.generation.clone())?;
         machine.mutant = self.mutant;
         Some(machine)
+    }
+
+    /// The machine of these bytes after a crash, as the simulator has it: what was noted since is put
+    /// to it again, and something that nobody noted shifts the numbers of runs by so many; `begun`
+    /// are those that had been begun since. None: it can not be had.
+    #[cfg(feature = "sim")]
+    pub fn crashed(
+        &self,
+        kept: &[u8],
+        noted: &[(Time, Event)],
+        begun: &[(UnitId, RunId)],
+        shift: u64,
+    ) -> Option<Machine> {
+        let mut machine = Machine::from_kept(kept, self.generation.clone())?;
+        machine.mutant = self.mutant;
+        machine.begun_before(begun.iter().copied());
+        machine.next_run = machine.next_run.saturating_add(shift);
+        for (at, event) in noted {
+            machine.step(*at, event.clone());
+        }
+        machine.nothing_begun_before();
+        // Nothing else may differ: what was begun has its number.
+        machine.next_run = machine.next_run.saturating_sub(shift);
+        Some(machine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::{Event, Goal};
+    use super::super::tests::{at, boot, id, name, run, service};
+    use super::*;
+    use crate::spec::Exit;
+
+    #[test]
+    fn a_run_that_was_begun_before_a_crash_gets_its_number_again_whatever_else_is_decided_now() {
+        let drafts = || vec![service("db", &[]), service("web", &[]), service("new", &[])];
+        let goal = |all: &[&str]| {
+            let targets = all.iter().map(|text| name(text)).collect();
+            Event::SetGoal(Goal { targets, ..Goal::default() })
+        };
+        let (mut machine, _) = boot(drafts(), "db");
+        let kept = machine.keep();
+        // Something that nobody noted has let `new` begin too, before `web`.
+        machine.step(at(1), goal(&["db", "new"]));
+        machine.step(at(2), goal(&["db", "new", "web"]));
+        let (db, web) = (run(&machine, "db"), run(&machine, "web"));
+        let mut again = Machine::from_kept(&kept, machine.generation().clone()).unwrap();
+        again.begun_before([(id(&again, "web"), web), (id(&again, "db"), db)]);
+        again.step(at(2), goal(&["db", "web", "new"]));
+        assert_eq!((run(&again, "db"), run(&again, "web")), (db, web));
+        assert!(run(&again, "new") > web, "a number that nobody has had");
+        again.step(at(3), Event::Ended(web, Exit::Code(1)));
+        again.step(at(60), Event::Tick);
+        assert!(run(&again, "web") > run(&again, "new"), "each number once");
+        // What is not begun again by the end of it does not get the number of what is gone.
+        let mut again = Machine::from_kept(&kept, machine.generation().clone()).unwrap();
+        again.begun_before([(id(&again, "web"), web)]);
+        again.nothing_begun_before();
+        again.step(at(2), goal(&["web"]));
+        assert!(run(&again, "web") > web);
     }
 }

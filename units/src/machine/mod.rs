@@ -158,6 +158,9 @@ pub struct Machine {
     nobody: Cell,
     runs: BTreeMap<RunId, Ix>,
     next_run: u64,
+    /// Numbers that runs had before a crash, lowest first, for the next starts of their units.
+    #[serde(skip)]
+    begun_before: BTreeMap<Ix, BTreeSet<RunId>>,
     timers: Timers,
 
     /// Worklist of [`spread`].
@@ -200,6 +203,7 @@ impl Machine {
             nobody: Cell::nobody(),
             runs: BTreeMap::new(),
             next_run: 1,
+            begun_before: BTreeMap::new(),
             timers: Timers::default(),
             queue: Vec::new(),
             touched: Vec::new(),

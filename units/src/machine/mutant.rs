@@ -194,6 +194,8 @@ pub enum Mutant {
     BackoffForEver,
     /// §10: a crash and resume forgets how often units have failed.
     ResumeForgetsFailures,
+    /// §10: runs that were begun before a crash get other numbers after it.
+    RunsGetOtherNumbers,
     /// §3 masks: of a unit that is one thing each name has to be masked by itself.
     NamesApart,
     /// imported wishes: what pulls a unit in waits for it too.
@@ -323,6 +325,7 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::NoDelay, "§6 delay: the next try comes at once"),
     (Mutant::BackoffForEver, "§6 delay: the next try never comes"),
     (Mutant::ResumeForgetsFailures, "§10: a crash and resume forgets how often units have failed"),
+    (Mutant::RunsGetOtherNumbers, "§10: runs that were begun before a crash get other numbers"),
     (
         Mutant::NamesApart,
         "§3 masks: of a unit that is one thing each name has to be masked by itself",

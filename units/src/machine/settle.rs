@@ -12,6 +12,7 @@ use crate::machine::action::{Action, StopReason};
 use crate::machine::event::{RunId, Shutdown};
 use crate::spec::{DependencyKind, Readiness};
 use crate::time::Time;
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,15 +74,17 @@ impl Machine {
 
     /// Starts a run.
     fn begin(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        let before = self.begun_before.get_mut(&ix).and_then(BTreeSet::pop_first);
         let Some(unit) = self.unit(ix) else { return };
-        let id = RunId(self.next_run);
+        let id = before.unwrap_or(RunId(self.next_run));
         let run = Box::new(Run::new(id, unit));
         // A socket unit has no process and needs no slot, and yet is active only once it listens.
         let (name, instant) = (unit.name.clone(), unit.readiness == Readiness::Instant);
         let limited = self.slots > 0 && unit.kind.has_process();
         let ready_by = unit.live.start_timeout.map(|span| now.after(span));
         let repeats = self.planted(Mutant::RunIdTwice) && id.0.is_multiple_of(8);
-        self.next_run = self.next_run.saturating_add(u64::from(!repeats));
+        let is_next = before.is_none() && !repeats;
+        self.next_run = self.next_run.saturating_add(u64::from(is_next));
         self.cell_mut(ix).must = false;
         out.push(Action::Start { unit: UnitId(ix), name, run: id });
         if instant {

@@ -11,11 +11,11 @@ use crate::settings::Settings;
 use crate::spec::{DependencyKind, Exit, Kind, Readiness};
 use proptest::prelude::*;
 
-fn name(text: &str) -> Name {
+pub(super) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-fn at(seconds: u64) -> Time {
+pub(super) fn at(seconds: u64) -> Time {
     Time::from_nanos(seconds * 1_000_000_000)
 }
 
@@ -41,22 +41,22 @@ fn unit(text: &str, kind: Kind, edges: &[(DependencyKind, &str)]) -> Draft {
     draft
 }
 
-fn service(text: &str, edges: &[(DependencyKind, &str)]) -> Draft {
+pub(super) fn service(text: &str, edges: &[(DependencyKind, &str)]) -> Draft {
     unit(text, Kind::ForegroundSupervised, edges)
 }
 
-fn boot(drafts: Vec<Draft>, target: &str) -> (Machine, Outcome) {
+pub(super) fn boot(drafts: Vec<Draft>, target: &str) -> (Machine, Outcome) {
     let mut machine = Machine::new(Duration::from_secs(90));
     let generation = Arc::new(assemble(drafts, []));
     let outcome = machine.step(at(0), Event::Boot { generation, targets: vec![name(target)] });
     (machine, outcome)
 }
 
-fn id(machine: &Machine, text: &str) -> UnitId {
+pub(super) fn id(machine: &Machine, text: &str) -> UnitId {
     machine.generation().find_unit(text).unwrap()
 }
 
-fn run(machine: &Machine, text: &str) -> RunId {
+pub(super) fn run(machine: &Machine, text: &str) -> RunId {
     machine.run(id(machine, text)).unwrap()
 }
 

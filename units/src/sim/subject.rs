@@ -6,7 +6,7 @@ use crate::control::answer::System;
 use crate::generation::UnitId;
 use crate::machine::Machine;
 use crate::machine::action::Action;
-use crate::machine::event::{Event, Goal, Shutdown};
+use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::machine::mutant::Mutant;
 use crate::sim::digest::Digest;
 use crate::sim::graph::Universe;
@@ -23,14 +23,32 @@ pub struct Subject {
     places: (u32, Vec<Option<usize>>),
     /// Its own check of itself is not asked: the simulator must see the mistake from outside.
     sound: bool,
+    journal: Journal,
     /// [`Mutant::AskingActs`]: the type of the machine's questions leaves no other place for it.
     acts: bool,
 }
 
+/// What a crash goes back to, and what was noted since.
+#[derive(Clone, Debug, Default)]
+struct Journal {
+    /// Of this generation: what was noted under one means nothing under another.
+    generation: u32,
+    kept: Vec<u8>,
+    noted: Vec<(Time, Event)>,
+    begun: Vec<(UnitId, RunId)>,
+}
+
+/// The state is kept after so many events; no multiple of it is a round number of events, so a
+/// crash cuts the journal at each of its records in turn.
+const KEPT_EVERY: usize = 37;
+/// So far what nobody has noted shifts the numbers of runs.
+const SHIFT: u64 = 3;
+
 impl Default for Subject {
     fn default() -> Subject {
         let machine = Machine::new(Duration::from_secs(90));
-        Subject { machine, places: Default::default(), sound: true, acts: false }
+        let journal = Journal::default();
+        Subject { machine, places: Default::default(), sound: true, journal, acts: false }
     }
 }
 
@@ -51,8 +69,38 @@ impl Subject {
 
     /// One event: what is ordered, and whether it was refused.
     pub fn step(&mut self, now: Time, event: Event) -> (Vec<Action>, bool) {
-        let outcome = self.machine.step(now, event);
+        let outcome = self.machine.step(now, event.clone());
+        self.note(now, event, &outcome.actions);
         (outcome.actions, outcome.refused.is_some())
+    }
+
+    fn note(&mut self, now: Time, event: Event, actions: &[Action]) {
+        let generation = self.machine.generation().number;
+        if self.journal.generation != generation || self.journal.noted.len() >= KEPT_EVERY {
+            self.journal = Journal { generation, kept: self.machine.keep(), ..Journal::default() };
+            return;
+        }
+        self.journal.noted.push((now, event));
+        self.journal.begun.extend(actions.iter().filter_map(|action| match action {
+            Action::Start { unit, run, .. } => Some((*unit, *run)),
+            Action::Stop { .. }
+            | Action::Kill { .. }
+            | Action::ReloadUnit { .. }
+            | Action::Note(_)
+            | Action::Emergency
+            | Action::Finish(_) => None,
+        }));
+    }
+
+    /// The machine after a crash at this very event; None: it is not the one before it.
+    fn crashed(&self) -> Option<Machine> {
+        let Journal { kept, noted, begun, .. } = &self.journal;
+        if kept.is_empty() {
+            return self.machine.resumed();
+        }
+        let same = |machine: &Machine| Digest::of(machine) == Digest::of(&self.machine);
+        let shifted = self.machine.crashed(kept, noted, begun, SHIFT);
+        shifted.filter(same).and_then(|_| self.machine.resumed())
     }
 
     /// Asks it all it can be asked, then goes on with the machine that a crash and a resume would
@@ -76,7 +124,7 @@ impl Subject {
             machine.coincidental(),
             machine.system(),
         );
-        let (asked, resumed) = (Digest::of(machine), machine.resumed());
+        let (asked, resumed) = (Digest::of(machine), self.crashed());
         let after = resumed.as_ref().map_or(0, Digest::of);
         self.machine = resumed.unwrap_or_else(|| self.machine.clone());
         (before, asked, after)
