@@ -10,7 +10,11 @@ pub const LOCAL: &str = "/etc/localtime";
 pub const FILE: usize = 256 * 1024;
 
 const DAY: i64 = 86_400;
+/// Hours a rule may be away from UTC, and from the day it names: RFC 9636.
+const OFFSET_HOURS: i64 = 24;
+const RULE_HOURS: i64 = 167;
 /// Years the closing rule is written out for.
+const FIRST_YEAR: i64 = 1970;
 const LAST_YEAR: i64 = 2_200;
 
 /// Local time of one place.
@@ -84,20 +88,27 @@ impl Zone {
     }
 
     fn extend(&mut self, rule: &Rule) {
-        let last = self.transitions.last().map_or(i64::MIN, |(at, _)| *at);
+        let mut last = self.transitions.last().map_or(i64::MIN, |(at, _)| *at);
         let Some(summer) = &rule.summer else {
             if self.transitions.is_empty() {
                 self.first = rule.offset;
             }
             return;
         };
-        let from = if last == i64::MIN { 1970 } else { civil(last.div_euclid(DAY)).0 };
+        // No expression names a year before; a file may end with a change before all history.
+        let from = civil(last.div_euclid(DAY)).0.max(FIRST_YEAR);
         for year in from..=LAST_YEAR {
             let start = summer.start.second(year) - rule.offset;
             let end = summer.end.second(year) - summer.offset;
             let mut both = [(start, summer.offset), (end, rule.offset)];
             both.sort_unstable();
-            self.transitions.extend(both.into_iter().filter(|(at, _)| *at > last));
+            for (at, offset) in both {
+                // Of changes so far from their days that they overtake each other the first counts.
+                if at > last {
+                    self.transitions.push((at, offset));
+                    last = at;
+                }
+            }
         }
     }
 }
@@ -232,12 +243,13 @@ impl Rule {
     fn parse(text: &str) -> Option<Rule> {
         let mut rest = Text(text);
         rest.name()?;
-        let offset = -rest.time()?;
+        let offset = -rest.time(OFFSET_HOURS)?;
         if rest.0.is_empty() {
             return Some(Rule { offset, summer: None });
         }
         rest.name()?;
-        let summer = if rest.0.starts_with(',') { offset + 3_600 } else { -rest.time()? };
+        let summer =
+            if rest.0.starts_with(',') { offset + 3_600 } else { -rest.time(OFFSET_HOURS)? };
         let (start, end) = (rest.date()?, rest.date()?);
         let summer = Some(Summer { offset: summer, start, end });
         rest.0.is_empty().then_some(Rule { offset, summer })
@@ -270,14 +282,14 @@ impl Text<'_> {
         digits.parse::<i64>().ok().filter(|number| *number <= 1_000)
     }
 
-    /// `[+-]hh[:mm[:ss]]`, in seconds.
-    fn time(&mut self) -> Option<i64> {
+    /// `[+-]hh[:mm[:ss]]`, in seconds; so many hours at most.
+    fn time(&mut self, hours: i64) -> Option<i64> {
         let sign = if self.skip('-') { -1 } else { 1 };
         self.skip('+');
-        let mut seconds = self.number()? * 3_600;
+        let mut seconds = self.number().filter(|number| *number <= hours)? * 3_600;
         for unit in [60, 1] {
             if self.skip(':') {
-                seconds += self.number()? * unit;
+                seconds += self.number().filter(|number| *number < 60)? * unit;
             }
         }
         Some(sign * seconds)
@@ -298,7 +310,7 @@ impl Text<'_> {
         } else {
             Day::Counted(self.number().filter(|number| *number <= 365)?)
         };
-        let time = if self.skip('/') { self.time()? } else { 7_200 };
+        let time = if self.skip('/') { self.time(RULE_HOURS)? } else { 7_200 };
         Some(Date { day, time })
     }
 }
@@ -364,9 +376,26 @@ mod tests {
         assert_eq!(days_of_year.offset(days(2028, 3, 1) * DAY + 3_599), -3_600);
         assert_eq!(days_of_year.offset(days(2028, 3, 1) * DAY + 3_600), 0);
         assert_eq!(ruled("JST-9").offset(0), 32_400);
-        for bad in ["", "X", "CET", "CET-1CEST", "CET-1CEST,M13.1.0,M1.1.0", "CET-1 "] {
+        let bad = ["", "X", "CET", "CET-1CEST", "CET-1CEST,M13.1.0,M1.1.0", "CET-1 "];
+        // Further from UTC than any place, and than a local time is looked for.
+        for bad in bad.into_iter().chain(["<330>-330", "XXX25", "XXX1:60", "XXX1YYY,J60/168,300"]) {
             assert!(Rule::parse(bad).is_none(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_file_that_ends_before_all_history_is_read_in_no_time() {
+        let header = [b"TZif2".as_slice(), &[0; 15]].concat();
+        let count = |all: [u32; 6]| all.into_iter().flat_map(u32::to_be_bytes).collect::<Vec<u8>>();
+        let first = [header.clone(), count([0, 0, 0, 0, 1, 0]), vec![0; 6]].concat();
+        let block = [i64::MIN.to_be_bytes().as_slice(), &[0], &[0; 6]].concat();
+        let rule = b"\nCET-1CEST,M3.5.0,M10.5.0/3\n".to_vec();
+        let file = [first, header, count([0, 0, 0, 1, 1, 0]), block, rule].concat();
+        let zone = Zone::parse(&file).unwrap();
+        assert_eq!(zone.offset(days(2026, 7, 1) * DAY), 7_200);
+        assert!(zone.transitions.len() < 500, "{}", zone.transitions.len());
+        let odd = Zone::of_rule("AAA0BBB,J1/-167,J2/167").unwrap();
+        assert!(odd.transitions.is_sorted());
     }
 
     proptest::proptest! {
