@@ -41,6 +41,10 @@ pub(crate) const REAPS_A_TURN: usize = 1024;
 pub(crate) const EVENTS: usize = 4096;
 /// The loader has this long.
 pub(crate) const LOADER: Duration = Duration::from_secs(30);
+/// Killed then, it is not waited for any longer than this.
+pub(crate) const LOADER_DYING: Duration = Duration::from_secs(2);
+/// Loaders that not even a kill has ended, before there is no other load.
+pub(crate) const LOADERS_LEFT: usize = 8;
 /// Memory the loader may use, bytes of address space.
 pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
 /// Threads the loader reads unit files with.

@@ -1,5 +1,5 @@
-//! A file system that does not answer when a file of it is closed: fuse(4), as any user may
-//! have one. The kernel lets whoever closes wait until it is [`Silent`]'s end.
+//! A file system that does not answer when a file of it is read or closed: fuse(4), as any user
+//! may have one. The kernel lets whoever reads or closes wait until it is [`Silent`]'s end.
 
 use crate::deadline::until;
 use crate::process::Process;
@@ -19,6 +19,7 @@ const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
 const OPEN: u32 = 14;
+const READ: u32 = 15;
 const RELEASE: u32 = 18;
 const FLUSH: u32 = 25;
 const INIT: u32 = 26;
@@ -30,6 +31,7 @@ const BATCH_FORGET: u32 = 42;
 #[derive(Debug)]
 pub struct Silent {
     closes: Arc<AtomicUsize>,
+    reads: Arc<AtomicUsize>,
     stop: Option<PipeWriter>,
     server: Option<JoinHandle<()>>,
 }
@@ -38,9 +40,9 @@ impl Silent {
     /// Mounts it where this process sees `dir`. None: this kernel, or this user, can not.
     pub fn new(whose: Process, dir: &Path) -> Option<Silent> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").ok()?;
-        let closes = Arc::new(AtomicUsize::new(0));
+        let (closes, reads) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (stopped, stop) = std::io::pipe().ok()?;
-        let (at, seen) = (dir.to_owned(), closes.clone());
+        let (at, seen) = (dir.to_owned(), [closes.clone(), reads.clone()]);
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
         let there = File::open(format!("/proc/{}/ns/mnt", whose.0)).ok()?;
         // A thread of its own may go there alone.
@@ -52,13 +54,20 @@ impl Silent {
             Some(std::thread::spawn(move || serve(device, &stopped, &seen)))
         });
         let server = server.join().ok()??;
-        Some(Silent { closes, stop: Some(stop), server: Some(server) })
+        Some(Silent { closes, reads, stop: Some(stop), server: Some(server) })
     }
 
     /// Waits until so many are waiting for their close.
     pub fn until_closing(&self, count: usize) {
         until("somebody closes the file", || {
             (self.closes.load(Ordering::SeqCst) >= count).then_some(())
+        });
+    }
+
+    /// Waits until so many have wanted to read.
+    pub fn until_reading(&self, count: usize) {
+        until("somebody reads the file", || {
+            (self.reads.load(Ordering::SeqCst) >= count).then_some(())
         });
     }
 }
@@ -71,7 +80,7 @@ impl Drop for Silent {
     }
 }
 
-fn serve(mut device: File, stopped: &std::io::PipeReader, closes: &AtomicUsize) {
+fn serve(mut device: File, stopped: &std::io::PipeReader, [closes, reads]: &[Arc<AtomicUsize>; 2]) {
     let mut request = vec![0; 256 * 1024];
     loop {
         let mut fds = [
@@ -94,6 +103,10 @@ fn serve(mut device: File, stopped: &std::io::PipeReader, closes: &AtomicUsize) 
                 closes.fetch_add(1, Ordering::SeqCst);
                 continue;
             }
+            READ => {
+                reads.fetch_add(1, Ordering::SeqCst);
+                continue;
+            }
             FORGET | BATCH_FORGET | INTERRUPT => continue,
             INIT => Ok(numbers(&[7, 31, 0, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
             LOOKUP => {
@@ -103,7 +116,8 @@ fn serve(mut device: File, stopped: &std::io::PipeReader, closes: &AtomicUsize) 
                 Ok(entry)
             }
             GETATTR => Ok([numbers(&[60, 0, 0, 0]), attributes(node)].concat()),
-            OPEN => Ok(numbers(&[1, 0, 0, 0])),
+            // Each read asks here, whatever the size (FOPEN_DIRECT_IO).
+            OPEN => Ok(numbers(&[1, 0, 1, 0])),
             RELEASE => Ok(Vec::new()),
             _ => Err(nix::errno::Errno::ENOSYS as i32),
         };

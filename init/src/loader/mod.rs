@@ -13,6 +13,7 @@ mod purpose;
 mod put;
 mod queue;
 mod store;
+mod straggler;
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
@@ -21,7 +22,7 @@ use crate::journal::carried;
 use crate::limit;
 use crate::logger;
 use crate::spawn::{Base, Passed};
-use crate::sys::{Pid, process, signal};
+use crate::sys::{Pid, process};
 use crate::voice::Level;
 use child::{Errand, Part};
 use groundstate_units::diagnostic::{Diagnostic, Severity};
@@ -41,6 +42,7 @@ use queue::{Queue, Rank};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use straggler::Stragglers;
 
 /// One at work.
 #[derive(Serialize, Deserialize)]
@@ -58,6 +60,8 @@ struct Working {
 pub(crate) struct Loader {
     working: Option<Working>,
     waiting: Queue,
+    #[serde(skip)]
+    stragglers: Stragglers,
     /// Where the generation in force came from.
     pub(crate) origin: Origin,
 }
@@ -68,9 +72,9 @@ impl Loader {
         self.working.as_ref().is_some_and(|working| matches!(working.purpose, Purpose::Boot))
     }
 
-    /// When the one at work is given up.
+    /// When the one at work is killed, or given up.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.working.as_ref().filter(|working| !working.killed).map(|working| working.deadline)
+        self.working.as_ref().map(|working| working.deadline)
     }
 }
 
@@ -125,6 +129,10 @@ impl Init {
             }
             return;
         }
+        if self.loader.stragglers.are_many() {
+            let why = "earlier loads wait for a file system that does not answer";
+            return self.loaded(purpose, Err(why.to_string()));
+        }
         let part = match &purpose {
             Purpose::Put { source, body, .. } => {
                 Part::Source(source, body.as_ref().map(AsFd::as_fd))
@@ -160,18 +168,21 @@ impl Init {
     /// A child was reaped: if it was the loader, what it brought is looked at.
     pub(crate) fn loader_ended(&mut self, pid: Pid, exit: Exit) -> bool {
         let Some(working) = self.loader.working.take_if(|working| working.pid == pid) else {
-            return false;
+            return self.loader.stragglers.ended(pid);
         };
         let Working { parcel, purpose, killed, .. } = working;
         let brought = match exit {
             Exit::Code(0) => parcel.open().map_err(|error| format!("the loader's work: {error}")),
             Exit::Code(code) => Err(format!("the loader ended with {code}")),
-            Exit::Signal { .. } if killed => {
-                Err(format!("loading took longer than {} s", limit::LOADER.as_secs()))
-            }
+            Exit::Signal { .. } if killed => Err(straggler::too_long()),
             Exit::Signal { signal, .. } => Err(format!("signal {signal} ended the loader")),
         };
         self.loaded(purpose, brought);
+        self.next_load();
+        true
+    }
+
+    fn next_load(&mut self) {
         self.drop_unasked_loads();
         // One that can not begin is answered at once, and no end of it brings the next one.
         while self.loader.working.is_none()
@@ -179,7 +190,6 @@ impl Init {
         {
             self.load(next);
         }
-        true
     }
 
     fn rank_of(&self, purpose: &Purpose) -> Rank {
@@ -204,19 +214,6 @@ impl Init {
             client.is_some_and(|client| !client.dead && client.pending.contains(&asker.id))
         };
         loader.waiting.drop_unasked(waits);
-    }
-
-    /// The deadline has come. A loader that can not even be killed (a dead file system) is
-    /// left behind; at boot the machine goes on without it.
-    pub(crate) fn loader_due(&mut self) {
-        let now = self.now;
-        if let Some(working) = &mut self.loader.working {
-            working.parcel.read_some();
-            if !working.killed && working.deadline <= now {
-                working.killed = true;
-                let _ = signal::kill(working.pid, 9);
-            }
-        }
     }
 
     fn loaded(&mut self, purpose: Purpose, brought: Result<Delivery, String>) {

@@ -11,6 +11,7 @@
 )]
 
 mod accept;
+mod account;
 mod command;
 mod control;
 mod course;
