@@ -10,19 +10,19 @@ use groundstate_units::diagnostic::Severity;
 use groundstate_units::import::systemd::{Suffix, Surroundings, UnitName, convert, unit_text};
 use groundstate_units::manifest::Manifest;
 use groundstate_units::settings::Settings;
-use groundstate_units::spec::Run;
+use groundstate_units::spec::{Kind, Run};
 use groundstate_units::{meaning, yaml, yaml_writer};
 
 /// The name that the first byte stands for.
-pub(crate) fn name(first: u8) -> String {
+pub fn name(first: u8) -> String {
     let suffix = Suffix::ALL[usize::from(first) % Suffix::ALL.len()];
     let stem = ["a", "a@", "a@b", "mnt-x"][usize::from(first / 16) % 4];
     format!("{stem}.{}", suffix.as_str())
 }
 
-/// Panics where one of the promises is broken.
-pub(crate) fn import(bytes: &[u8]) {
-    let Some((first, text)) = bytes.split_first() else { return };
+/// The kind of unit, if it is one. Panics where one of the promises is broken.
+pub fn import(bytes: &[u8]) -> Option<Kind> {
+    let (first, text) = bytes.split_first()?;
     let name = name(*first);
     let file = name.as_str().into();
     let unit = UnitName::of(&name);
@@ -31,7 +31,8 @@ pub(crate) fn import(bytes: &[u8]) {
         Ok(read) => read,
         Err(found) => {
             assert!(!found.is_empty(), "refused without a word");
-            return found.iter().for_each(|said| assert!(said.at.line as usize <= lines, "{said}"));
+            found.iter().for_each(|said| assert!(said.at.line as usize <= lines, "{said}"));
+            return None;
         }
     };
     let imported = convert(&unit, &file, &[read], &Surroundings::default());
@@ -49,8 +50,9 @@ pub(crate) fn import(bytes: &[u8]) {
         errors.map(|said| said.message.clone()).collect::<Vec<_>>()
     };
     let errors = wrong(&direct);
+    let kind = direct.draft.as_ref().map(|draft| draft.kind)?;
     if unit.is_template() || !errors.is_empty() {
-        return;
+        return Some(kind);
     }
     let Some(document) = documents.first() else { panic!("nothing was written") };
     let again = Manifest::read(&"native".into(), document);
@@ -64,6 +66,7 @@ pub(crate) fn import(bytes: &[u8]) {
         (again.kind, &again.provides, run(&again.run)),
         "means another thing when read back:\n{written}"
     );
+    Some(kind)
 }
 
 /// As a run is stored, but for what tells an imported unit from a native one: a limit that can

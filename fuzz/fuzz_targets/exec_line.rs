@@ -1,0 +1,7 @@
+//! Any text as an exec line, and any value of its variables. What is held of them: `../src/exec_line.rs`.
+#![no_main]
+
+groundstate_fuzz::target!(exec_line, |line: &groundstate_units::spec::ExecLine| {
+    line.words.len() > 2
+        && line.words.iter().flatten().any(|it| *it == groundstate_units::spec::Piece::MainPid)
+});

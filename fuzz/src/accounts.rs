@@ -1,0 +1,45 @@
+//! What the fuzz target `accounts` holds of any texts as passwd(5) and group(5) and of any
+//! `user` and `group` of a unit: whatever is resolved stands in the files or was written as a
+//! number, is never (uid_t) -1, and root only where somebody said so.
+//!
+//! Four parts, split at NUL: passwd, group, a user, a group.
+
+use groundstate_units::account::{Account, Accounts};
+use groundstate_units::spec::Ids;
+
+/// The accounts, if there are any, and what the unit is to run as, if it can be told. Panics where one of the promises is broken.
+pub fn accounts(bytes: &[u8]) -> Option<(Accounts, Ids)> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut parts = text.split('\0');
+    let mut part = || parts.next().unwrap_or_default();
+    let accounts = Accounts::parse(part(), part());
+    for user in &accounts.users {
+        assert!(user.uid != u32::MAX && user.gid != u32::MAX && !user.name.is_empty(), "{user:?}");
+    }
+    let account = |text: &str| match Account::parse(text) {
+        Ok(account) => Some(account),
+        Err(wrong) => {
+            assert!(!wrong.is_empty(), "refused without a word");
+            None
+        }
+    };
+    let (user, group) = (account(part()), account(part()));
+    let some = !accounts.users.is_empty() || !accounts.groups.is_empty();
+    let Ok(ids) = accounts.resolve(user.as_ref(), group.as_ref(), &[]) else {
+        return some.then_some((accounts, NOBODY));
+    };
+    let by_number = |asked: &Option<Account>, id: u32| *asked == Some(Account::Number(id));
+    if let Some(uid) = ids.uid {
+        let listed = accounts.users.iter().any(|user| user.uid == uid);
+        assert!(uid != u32::MAX && (by_number(&user, uid) || listed), "{ids:?}");
+    }
+    if let Some(gid) = ids.gid {
+        let listed = accounts.users.iter().any(|user| user.gid == gid)
+            || accounts.groups.iter().any(|group| group.gid == gid);
+        assert!(gid != u32::MAX && (by_number(&group, gid) || listed), "{ids:?}");
+    }
+    assert!(user.is_none() || (ids.uid.is_some() && ids.gid.is_some()), "{ids:?}");
+    (some || ids.gid.is_some()).then_some((accounts, ids))
+}
+
+const NOBODY: Ids = Ids { uid: None, gid: None, groups: None, user: None, home: None, shell: None };

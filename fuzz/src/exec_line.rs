@@ -1,0 +1,80 @@
+//! What the fuzz target `exec_line` holds of any text: it is words or a mistake in words; the
+//! words, quoted and read again, are the same words; and what they become as arguments is within
+//! its limits, whatever the variables are.
+//!
+//! What stands before the first NUL is the line, what stands behind it the value of every
+//! variable.
+
+use groundstate_units::exec_line::{expand, parse};
+use groundstate_units::limit;
+use groundstate_units::spec::{ExecLine, Piece, Prefixes};
+
+/// The line, if it is one. Panics where one of the promises is broken.
+pub fn exec_line(bytes: &[u8]) -> Option<ExecLine> {
+    let at = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let text = std::str::from_utf8(bytes.get(..at)?).ok()?;
+    let value = String::from_utf8_lossy(bytes.get(at + 1..).unwrap_or_default());
+    let line = match parse(text) {
+        Ok((line, _)) => line,
+        Err(mistake) => {
+            assert!(!mistake.message.is_empty(), "refused without a word");
+            return None;
+        }
+    };
+    let written = written(&line);
+    // Escapes take more room than what they stand for.
+    if written.len() <= limit::EXEC_LINE {
+        assert_eq!(parse(&written).map(|(line, _)| line), Ok(line.clone()), "{written}");
+    }
+    let lookup = |name: &str| (name.len() % 2 == 1).then(|| value.to_string());
+    if let Ok(arguments) = expand(&line, &lookup, Some(7)) {
+        assert!(!arguments.first().is_none_or(String::is_empty), "no program");
+        let bytes: usize = arguments.iter().map(String::len).sum();
+        assert!(bytes <= limit::EXEC_LINE, "{bytes} bytes of arguments");
+        let literal = line.words.first().and_then(|word| word.first());
+        let program = arguments.first().map(|first| Piece::Literal(first.clone()));
+        assert_eq!(literal, program.as_ref(), "a variable became the program");
+    }
+    Some(line)
+}
+
+/// A line that says the same.
+fn written(line: &ExecLine) -> String {
+    let mut text = String::new();
+    for (prefix, sign) in [
+        (Prefixes::FORGIVEN, '-'),
+        (Prefixes::PRIVILEGED, '+'),
+        (Prefixes::OWN_USER, '!'),
+        (Prefixes::NAMED, '@'),
+    ] {
+        if line.prefixes.has(prefix) {
+            text.push(sign);
+        }
+    }
+    for (index, word) in line.words.iter().enumerate() {
+        text.push(if index == 0 { '"' } else { ' ' });
+        if index > 0 {
+            text.push('"');
+        }
+        for piece in word {
+            match piece {
+                Piece::Literal(literal) => literal.chars().for_each(|c| quote(c, index, &mut text)),
+                Piece::Variable(name) => text.push_str(&format!("${{{name}}}")),
+                Piece::Split(name) => text.push_str(&format!("${name}")),
+                Piece::MainPid => text.push_str("${MAINPID}"),
+            }
+        }
+        text.push('"');
+    }
+    text
+}
+
+/// A dollar of an argument is two.
+fn quote(c: char, word: usize, text: &mut String) {
+    match c {
+        '"' | '\\' => text.extend(['\\', c]),
+        '$' if word > 0 => text.push_str("$$"),
+        c if c.is_control() => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+        c => text.push(c),
+    }
+}

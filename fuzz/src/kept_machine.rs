@@ -1,0 +1,120 @@
+//! What the fuzz target `kept_machine` holds of any bytes that a machine might be read from after
+//! a crash of init: they are refused, or are a machine that can be asked, told facts, given the
+//! time, and ended, without a panic and without work that has no end.
+//!
+//! A first byte above 127: the bytes are those of a machine at work, damaged by the rest.
+
+use super::composed::Composed;
+use groundstate_units::assembly::{Draft, Edge, assemble};
+use groundstate_units::diagnostic::Place;
+use groundstate_units::generation::Generation;
+use groundstate_units::machine::Machine;
+use groundstate_units::machine::event::{Event, Goal, RunId, Shutdown};
+use groundstate_units::name::Name;
+use groundstate_units::settings::Settings;
+use groundstate_units::spec::{DependencyKind, ExecLine, Exit, Kind, Piece, Run};
+use groundstate_units::time::Time;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The machine, if it is one. Panics where one of the promises is broken.
+pub fn kept_machine(bytes: &[u8]) -> Option<Machine> {
+    let (first, rest) = bytes.split_first()?;
+    let bytes = if *first < 128 { rest.to_vec() } else { damaged(rest) };
+    let machine = Machine::from_kept(&bytes, at_work().0.clone())?;
+    let again = Machine::from_kept(&machine.keep(), at_work().0.clone());
+    assert!(again.is_some(), "what was taken and kept again is refused");
+    live(machine.clone());
+    Some(machine)
+}
+
+fn live(mut machine: Machine) {
+    let name = Name::new("u1").expect("a name");
+    let _ = machine.next_deadline();
+    let _ = machine.plan(Time::from_nanos(5), Event::SetGoal(Goal::default()));
+    let goal = Goal { targets: vec![name.clone()], ..Goal::default() };
+    let facts = (0..8).flat_map(|run| {
+        let run = RunId(run);
+        [
+            Event::Executed(run),
+            Event::Ready(run),
+            Event::Exited(run, Exit::Code(1)),
+            Event::Gone(run),
+        ]
+    });
+    let wishes = [
+        Event::SetGoal(goal),
+        Event::Restart(vec![name.clone()]),
+        Event::Retry(vec![name.clone()]),
+        Event::Reload { generation: at_work().0.clone(), no_restart: false, tolerant: true },
+        Event::Fire(name),
+        Event::Shutdown(Shutdown::Halt),
+    ];
+    let mut now = Time::from_nanos(2_000_000_000);
+    for event in facts.chain(wishes) {
+        machine.step(now, event);
+        now = now.after(Duration::from_secs(40));
+        machine.step(now, Event::Tick);
+    }
+}
+
+fn damaged(by: &[u8]) -> Vec<u8> {
+    let mut bytes = at_work().1.clone();
+    let mut from = Composed::of(by);
+    for _ in 0..from.byte() % 4 {
+        let at = usize::from(from.byte()) * 256 + usize::from(from.byte());
+        let (at, what) = (at % bytes.len(), from.byte());
+        match from.byte() % 8 {
+            0 => bytes.insert(at, what),
+            1 if bytes.len() > 1 => drop(bytes.remove(at)),
+            _ => bytes[at] = what,
+        }
+    }
+    bytes
+}
+
+/// Eight units: some up, one starting, one in backoff, one told to stop; and their machine's bytes.
+fn at_work() -> &'static (Arc<Generation>, Vec<u8>) {
+    static WORK: OnceLock<(Arc<Generation>, Vec<u8>)> = OnceLock::new();
+    WORK.get_or_init(|| {
+        let generation = Arc::new(eight());
+        let mut machine = Machine::new(Duration::from_secs(90));
+        let now = Time::from_nanos(1_000_000_000);
+        let targets = vec![Name::new("u7").expect("a name")];
+        machine.step(now, Event::Boot { generation: generation.clone(), targets });
+        for run in 1..5 {
+            machine.step(now, Event::Executed(RunId(run)));
+            machine.step(now, Event::Ready(RunId(run)));
+        }
+        machine.step(now, Event::Exited(RunId(2), Exit::Code(1)));
+        machine.step(now, Event::Gone(RunId(2)));
+        machine.step(now, Event::Restart(vec![Name::new("u1").expect("a name")]));
+        assert_eq!(machine.audit(), Ok(()));
+        let bytes = machine.keep();
+        (generation, bytes)
+    })
+}
+
+fn eight() -> Generation {
+    let name = |number: u8| Name::new(&format!("u{number}")).expect("a name");
+    let kinds =
+        [Kind::ForegroundNotified, Kind::ForegroundSupervised, Kind::Oneshot, Kind::Virtual];
+    let edges = [DependencyKind::DependsOn, DependencyKind::WaitsFor, DependencyKind::DependsMs];
+    let drafts = (0..8u8).map(|number| {
+        let at = Place { file: "/etc/a.yaml".into(), line: 3, column: 1 };
+        let kind = kinds[usize::from(number) % kinds.len()];
+        let mut draft = Draft::new(name(number), at, kind, &Settings::default());
+        if kind != Kind::Virtual {
+            let words = vec![vec![Piece::Literal("/bin/x".to_string())]];
+            let exec_start = vec![ExecLine { words, ..ExecLine::default() }];
+            draft.set_run(&Run { exec_start, ..Run::of(kind) });
+        }
+        for below in 0..number.min(4) {
+            let kind = edges[usize::from(below + number) % edges.len()];
+            let (target, line) = (name(number - 1 - below), u32::from(below) + 4);
+            draft.dependencies.push(Edge { kind, target, optional: false, imported: false, line });
+        }
+        draft
+    });
+    assemble(drafts.collect(), [])
+}

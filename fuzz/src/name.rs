@@ -1,0 +1,88 @@
+//! What the fuzz target `name` holds of any text as the small things that names and values are
+//! made of: a name can not become a path or a flag; a name of systemd's is escaped and comes
+//! back; a pattern ends, and matches what it must; a value that is written in its plain form is
+//! read back; specifiers are replaced within their limit.
+//!
+//! What stands before the first NUL is the pattern, what stands behind it the name.
+
+use groundstate_units::import::systemd::UnitName;
+use groundstate_units::import::systemd::unit_name;
+use groundstate_units::name::Name;
+use groundstate_units::spec::SuccessStatus;
+use groundstate_units::specifier::{self, Facts};
+use groundstate_units::{glob, limit, signal, value};
+use std::time::Duration;
+
+/// The name, if it is one. Panics where one of the promises is broken.
+pub fn name(bytes: &[u8]) -> Option<Name> {
+    let at = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let pattern = std::str::from_utf8(bytes.get(..at)?).ok()?;
+    let text = std::str::from_utf8(bytes.get(at + 1..).unwrap_or_default()).ok()?;
+    patterns(pattern, text);
+    for text in [pattern, text] {
+        values(text);
+        systemd(text);
+    }
+    let name = Name::new(text).ok()?;
+    let is_plain = !name.as_str().contains(['/', '\0', '\n', ' ']) && name.as_str() != "..";
+    assert!(is_plain && !name.as_str().starts_with(['-', '.']), "{name}");
+    assert!(name.as_str().len() <= limit::NAME && Name::new(name.as_str()) == Ok(name.clone()));
+    Some(name)
+}
+
+fn patterns(pattern: &str, text: &str) {
+    // Costs the product of both.
+    let (pattern, text) = (short(pattern), short(text));
+    let matches = glob::matches(pattern, text);
+    assert!(!glob::matches_file(pattern, text) || matches);
+    assert!(glob::matches("*", text), "a star matches all");
+    if !pattern.contains(['*', '?', '[', '\\']) {
+        assert_eq!(matches, pattern == text, "{pattern:?} {text:?}");
+    }
+    let literal: String = text.chars().flat_map(|c| ['\\', c]).collect();
+    assert!(glob::matches(&literal, text), "{text:?} does not match itself");
+}
+
+fn short(text: &str) -> &str {
+    text.char_indices().nth(64).map_or(text, |(at, _)| text.split_at(at).0)
+}
+
+fn values(text: &str) {
+    if let Ok(span) = value::duration(text) {
+        assert!(span.as_secs() <= limit::SPAN_SECONDS);
+        let whole = Duration::from_micros(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+        let written = format!("{}us", whole.as_micros());
+        assert_eq!(value::duration(&written), Ok(whole), "{written}");
+    }
+    if let Ok(Some(span)) = value::timeout(text) {
+        assert!(span > Duration::ZERO, "a time-out of nothing");
+    }
+    if let Ok(size) = value::size(text) {
+        assert_eq!(value::size(&size.to_string()), Ok(size));
+    }
+    if let Some(number) = signal::number(text) {
+        assert_eq!(signal::number(&signal::name(number)), Some(number));
+    }
+    if let Ok(mask) = value::umask(text) {
+        assert!(mask <= 0o777 && value::umask(&format!("{mask:04o}")) == Ok(mask));
+    }
+    if let Ok(mode) = value::mode(text) {
+        assert!(mode <= 0o7777, "{mode:o}");
+    }
+    if let Ok(path) = value::path(text) {
+        assert!(path.starts_with('/') && !path.split('/').any(|part| part == ".."), "{path}");
+        assert!(value::path(&path).as_deref() == Ok(path.as_str()) && !path.contains('\0'));
+    }
+    let mut status = SuccessStatus::default();
+    if value::status(text, &mut status).is_ok() {
+        assert_eq!(status.codes.len() + status.signals.len(), 1, "{text}");
+    }
+}
+
+fn systemd(text: &str) {
+    assert_eq!(unit_name::unescape(&unit_name::escape(text)).as_deref(), Some(text));
+    let unit = UnitName::of(text);
+    if let Ok(expanded) = specifier::expand(text, &unit, &Facts::default()) {
+        assert!(expanded.len() <= limit::IMPORTED_FILE + text.len(), "{} bytes", expanded.len());
+    }
+}

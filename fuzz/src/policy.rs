@@ -1,0 +1,40 @@
+//! What the fuzz target `policy` holds of any bytes: as policy.yaml they are a policy with all
+//! that is wrong told within the file; a policy that is written is read back the same; and laid
+//! over another it still is. What stands before the first NUL is the one file, what stands
+//! behind it the one of the runtime directory.
+
+use groundstate_units::policy::Policy;
+use groundstate_units::policy_file::{read, render};
+
+/// The policy of both, if nothing is wrong. Panics where one of the promises is broken.
+pub fn policy(bytes: &[u8]) -> Option<Policy> {
+    let at = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let (base, base_is_fine) = one(bytes.get(..at)?);
+    let (over, over_is_fine) = one(bytes.get(at + 1..).unwrap_or_default());
+    let both = base.overlaid(&over);
+    // Of a file that enables and disables the same name nothing is taken back.
+    if base_is_fine && over_is_fine {
+        assert!(both.enable.is_disjoint(&both.disable), "{both:?}");
+        assert_eq!(back(&both), both);
+    }
+    (base_is_fine && over_is_fine && both != Policy::default()).then_some(both)
+}
+
+fn one(text: &[u8]) -> (Policy, bool) {
+    let lines = text.split(|byte| matches!(byte, b'\n' | b'\r')).count() + 1;
+    let (policy, found) = read(&"policy.yaml".into(), text);
+    for said in &found {
+        assert!(said.at.line as usize <= lines, "{said}");
+    }
+    if found.is_empty() {
+        assert_eq!(back(&policy), policy);
+    }
+    (policy, found.is_empty())
+}
+
+fn back(policy: &Policy) -> Policy {
+    let written = render(policy);
+    let (back, found) = read(&"policy.yaml".into(), written.as_bytes());
+    assert!(found.is_empty(), "{found:?}\n{written}");
+    back
+}

@@ -1,0 +1,97 @@
+//! What the fuzz target `settings` holds of any bytes: as init.yaml they are settings with all
+//! that is wrong told at places within the file, never a panic; whatever was wrong, what came
+//! of it can be handed to PID 1. A first byte above 127 makes a file of the table of settings.
+
+use super::composed::Composed;
+use groundstate_units::generation::Generation;
+use groundstate_units::settings::Settings;
+use groundstate_units::settings_file::{SETTINGS, SettingKey, read};
+
+/// The settings, if nothing is wrong. Panics where one of the promises is broken.
+pub fn settings(bytes: &[u8]) -> Option<Settings> {
+    let (first, rest) = bytes.split_first()?;
+    let text = if *first < 128 { rest.to_vec() } else { composed(rest).into_bytes() };
+    let lines = text.split(|byte| matches!(byte, b'\n' | b'\r')).count() + 1;
+    let (settings, found) = read(&"init.yaml".into(), &text);
+    for said in &found {
+        assert!(said.at.line as usize <= lines, "{said}");
+    }
+    let generation = Generation { settings: settings.clone(), ..Generation::default() };
+    assert_eq!(
+        Generation::decode(&generation.encode()).map(|it| it.settings),
+        Ok(settings.clone())
+    );
+    found.is_empty().then_some(settings)
+}
+
+const VALUES: [&str; 30] = [
+    "a",
+    "b",
+    "multi-user",
+    "0",
+    "1",
+    "3",
+    "60s",
+    "none",
+    "200ms",
+    "1min 30s",
+    "always",
+    "never",
+    "on-failure",
+    "/a/b",
+    "[/a, /b]",
+    "[systemd]",
+    "16MiB",
+    "4",
+    "adm",
+    "{fleet: {uid: 0}}",
+    "{fleet: {uid: -1}}",
+    "{A: b}",
+    "[A=b]",
+    "'*'",
+    "[PATH, 'LC_*']",
+    "yes",
+    "no",
+    "raw",
+    "enable",
+    "disable",
+];
+
+fn composed(bytes: &[u8]) -> String {
+    let mut from = Composed::of(bytes);
+    let mut text = String::new();
+    while !from.is_over() {
+        let key = from.pick(SETTINGS);
+        if !from.one_in(64) && text.contains(&format!("{}: ", key.name)) {
+            continue;
+        }
+        let value = match from.byte() % 128 {
+            0 => from.text(24),
+            1 => format!("[{}, {}]", from.pick(&VALUES), from.pick(&VALUES)),
+            2 => from.pick(&VALUES).to_string(),
+            _ => fitting(key, &mut from).to_string(),
+        };
+        text.push_str(&format!("{}: {value}\n", key.name));
+    }
+    text
+}
+
+/// A value that may stand there.
+fn fitting(key: SettingKey, from: &mut Composed<'_>) -> &'static str {
+    let begins = |with: &str| key.words.starts_with(with);
+    match () {
+        () if begins("a target") => "multi-user",
+        () if begins("a duration") => from.pick(&["60s", "200ms", "1min 30s"]),
+        () if begins("a whole number") => from.pick(&["3", "1", "1000000"]),
+        () if begins("a list of absolute") => "[/a, /b]",
+        () if begins("an absolute path") => "/a/b",
+        () if begins("a size") => from.pick(&["16MiB", "1G"]),
+        () if begins("a group") => "adm",
+        () if begins("names") => from.pick(&["'*'", "[PATH, 'LC_*']"]),
+        () if begins("enable") => from.pick(&["enable", "disable"]),
+        () if begins("yes") => from.pick(&["yes", "no", "raw"]),
+        () if begins("one of the words") => from.pick(&["always", "never"]),
+        () if key.name == "sources" => "{fleet: {uid: 0}}",
+        () => from.pick(&["{A: b}", "[A=b]"]),
+    }
+}
