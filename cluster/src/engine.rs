@@ -120,7 +120,7 @@ impl Engine {
                 | Subject::Schedule(..)
                 | Subject::Global(_)
                 | Subject::Why(_)
-                | Subject::Claim(_)
+                | Subject::Claim(..)
                 | Subject::State(..) => {}
             }
         }

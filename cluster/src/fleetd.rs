@@ -14,6 +14,7 @@ pub mod init_socket;
 pub mod lead;
 pub mod life;
 pub mod presence;
+pub mod recollection;
 pub mod steward;
 pub mod voice;
 pub mod vouching;

@@ -10,12 +10,16 @@
 //! schedule/MACHINE/NAME       the same again, for that machine alone to watch
 //! global/NAME                 a global unit that is wished for, for every machine to watch
 //! why/NAME                    why it is on no machine
-//! claim/NAME                  the machine that runs an exclusive unit; bound to its lease
 //! machine/ID                  a machine that is there; bound to its lease
 //! metadata/ID/KEY             laid over what the machine says of itself
 //! drain/ID                    the machine is to be emptied
+//! claim/MACHINE/NAME          it runs an exclusive unit; bound to its lease
 //! state/MACHINE/NAME          what a unit is doing there; bound to the machine's lease
 //! ```
+//!
+//! What a machine writes stands under its own id: `machine/ID`, `claim/ID/` and `state/ID/`. All
+//! else is written by engines and the API. So an etcd that knows its users lets no machine write
+//! for another (`contrib/etcd-roles`).
 
 use crate::machine::MachineId;
 use crate::unit_name::UnitName;
@@ -45,8 +49,8 @@ pub enum Subject {
     Global(UnitName),
     /// `why/…`
     Why(UnitName),
-    /// `claim/…`
-    Claim(UnitName),
+    /// `claim/…/…`
+    Claim(MachineId, UnitName),
     /// `machine/…`
     Machine(MachineId),
     /// `metadata/…/…`
@@ -88,7 +92,7 @@ impl Keys {
             Subject::Schedule(machine, name) => format!("{root}schedule/{machine}/{name}"),
             Subject::Global(name) => format!("{root}global/{name}"),
             Subject::Why(name) => format!("{root}why/{name}"),
-            Subject::Claim(name) => format!("{root}claim/{name}"),
+            Subject::Claim(machine, name) => format!("{root}claim/{machine}/{name}"),
             Subject::Machine(id) => format!("{root}machine/{id}"),
             Subject::Metadata(id, key) => format!("{root}metadata/{id}/{key}"),
             Subject::Drain(id) => format!("{root}drain/{id}"),
@@ -130,10 +134,10 @@ impl Keys {
             "place" => Subject::Place(name(rest)?),
             "global" => Subject::Global(name(rest)?),
             "why" => Subject::Why(name(rest)?),
-            "claim" => Subject::Claim(name(rest)?),
             "machine" => Subject::Machine(id(rest)?),
             "drain" => Subject::Drain(id(rest)?),
             "schedule" => pair().and_then(|(id, rest)| Some(Subject::Schedule(id, name(rest)?)))?,
+            "claim" => pair().and_then(|(id, rest)| Some(Subject::Claim(id, name(rest)?)))?,
             "state" => pair().and_then(|(id, rest)| Some(Subject::State(id, name(rest)?)))?,
             "metadata" => pair().map(|(id, rest)| Subject::Metadata(id, rest.to_string()))?,
             _ => return None,
@@ -158,7 +162,7 @@ mod tests {
             Subject::Schedule(id.clone(), name.clone()),
             Subject::Global(name.clone()),
             Subject::Why(name.clone()),
-            Subject::Claim(name.clone()),
+            Subject::Claim(id.clone(), name.clone()),
             Subject::Machine(id.clone()),
             Subject::Metadata(id.clone(), "region".to_string()),
             Subject::Drain(id.clone()),

@@ -20,7 +20,11 @@ pub struct MachineIdError(String);
 
 impl fmt::Display for MachineIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no machine id: 1 to 64 letters, digits, - _ or ., not all zeros", self.0)
+        write!(
+            f,
+            "{:?} is no machine id: 1 to 64 letters, digits, - _ or ., not all zeros, not `uninitialized`",
+            self.0
+        )
     }
 }
 
@@ -32,7 +36,12 @@ impl MachineId {
     pub fn new(text: &str) -> Result<MachineId, MachineIdError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let fits = (1..=64).contains(&text.len()) && text.chars().all(allowed);
-        if !fits || text.chars().all(|c| c == '0') || text.starts_with('.') {
+        // What systemd writes into an image that was never booted: all of them would be one.
+        if !fits
+            || text == "uninitialized"
+            || text.chars().all(|c| c == '0')
+            || text.starts_with('.')
+        {
             return Err(MachineIdError(text.chars().take(80).collect()));
         }
         Ok(MachineId(Arc::from(text)))
@@ -88,7 +97,9 @@ mod tests {
 
     #[test]
     fn an_id_that_can_not_tell_machines_apart_is_none() {
-        for bad in ["", "00000000000000000000000000000000", "a/b", "..", "a b", "\n"] {
+        for bad in
+            ["", "uninitialized", "00000000000000000000000000000000", "a/b", "..", "a b", "\n"]
+        {
             assert!(MachineId::new(bad).is_err(), "{bad:?}");
         }
         assert_eq!(MachineId::new("282f949fd1d3e94").unwrap().short(), "282f949f");

@@ -4,9 +4,9 @@
 //! was known stays, and [`Health`] says since when nothing new came.
 
 use crate::clock::Clock;
-use crate::key::Keys;
+use crate::key::{Keys, Subject};
 use crate::mutant::{Mutant, planted};
-use crate::picture::Picture;
+use crate::picture::{Known, Picture};
 use crate::registry;
 use crate::store::{Batch, Fault, Store};
 use crate::transaction::{Change, Reading, Transaction};
@@ -176,7 +176,8 @@ impl Mirror {
 }
 
 fn doubtful(doubt: &str) -> Fault {
-    let words = "nothing is taken from it; a restart of fleetd takes what is there";
+    let words = "nothing is taken from it. If it is right, say so: remove the file `cluster` in fleetd's \
+                 runtime directory (/run/fleet) and restart fleetd";
     Fault::Unavailable(format!("{doubt}: {words}"))
 }
 
@@ -201,6 +202,15 @@ pub struct Follower {
 }
 
 impl Follower {
+    /// It holds to that cluster from the beginning.
+    #[must_use]
+    pub fn knowing(self, known: Option<Known>) -> Follower {
+        if let Some(known) = known {
+            self.picture.send_replace(Arc::new(Picture::expecting(self.keys.clone(), known)));
+        }
+        self
+    }
+
     /// Goes on for ever.
     pub async fn follow(self) {
         loop {
@@ -208,6 +218,14 @@ impl Follower {
             self.health.send_modify(|health| health.fault = Some(fault));
             self.clock.sleep(AGAIN).await;
         }
+    }
+
+    /// Nothing of ours ever deletes that key: somebody has deleted everything.
+    fn is_wiped(&self, changes: &[Change]) -> bool {
+        let key = self.keys.of(&Subject::Cluster);
+        let is_it =
+            |change: &Change| matches!(change, Change::Delete { key: gone, .. } if *gone == key);
+        changes.iter().any(is_it)
     }
 
     fn contact(&self) {
@@ -264,6 +282,9 @@ impl Follower {
                     watch = self.store.watch(root, now).await?;
                 }
                 Batch::Compacted => return Ok(()),
+                Batch::Changes { changes, .. } if self.is_wiped(&changes) => {
+                    return Err(doubtful("all of the cluster was deleted from etcd"));
+                }
                 Batch::Changes { revision, changes } => {
                     self.picture.send_modify(|picture| {
                         let picture = Arc::make_mut(picture);

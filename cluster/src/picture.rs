@@ -60,6 +60,15 @@ impl Content {
     }
 }
 
+/// Which cluster it is, and how far it had come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its id.
+    pub cluster: String,
+    /// Nothing older is it.
+    pub revision: i64,
+}
+
 /// See the head of the module.
 #[derive(Clone, Debug)]
 pub struct Picture {
@@ -82,8 +91,8 @@ pub struct Picture {
     pub globals: BTreeMap<UnitName, Kept<ScheduleRecord>>,
     /// Why units are nowhere.
     pub whys: BTreeMap<UnitName, Kept<WhyRecord>>,
-    /// Who runs exclusive units.
-    pub claims: BTreeMap<UnitName, Kept<PlaceRecord>>,
+    /// Who runs exclusive units, or may still.
+    pub claims: BTreeMap<UnitName, BTreeMap<MachineId, Kept<PlaceRecord>>>,
     /// Machines that are there.
     pub machines: BTreeMap<MachineId, Kept<MachineRecord>>,
     /// What was laid over what they say.
@@ -123,6 +132,19 @@ impl Picture {
             unread: BTreeMap::new(),
             files_since: 0,
         }
+    }
+
+    /// Of nothing but which cluster it is to be.
+    pub fn expecting(keys: Keys, known: Known) -> Picture {
+        let record = ClusterRecord { id: known.cluster };
+        let cluster = Some(Kept { record, created: 0, modified: 0, lease: 0 });
+        Picture { cluster, revision: known.revision, ..Picture::new(keys) }
+    }
+
+    /// Which cluster this is; `None`: none that has an id.
+    pub fn known(&self) -> Option<Known> {
+        let cluster = self.cluster.as_ref()?.record.id.clone();
+        Some(Known { cluster, revision: self.revision })
     }
 
     /// Of everything under the root, at one revision.
@@ -216,6 +238,16 @@ impl Picture {
         self.places.get(name).map(|kept| &kept.record.machine)
     }
 
+    /// The claim that a machine holds.
+    pub fn claim_of(&self, name: &UnitName, machine: &MachineId) -> Option<&Kept<PlaceRecord>> {
+        self.claims.get(name)?.get(machine)
+    }
+
+    /// Another machine may run it still.
+    pub fn is_claimed_by_others(&self, name: &UnitName, me: &MachineId) -> bool {
+        self.claims.get(name).is_some_and(|by| by.keys().any(|id| id != me))
+    }
+
     /// How far a unit has come, by the machine it is on.
     pub fn reached_by(&self, name: &UnitName) -> Desired {
         let state = self.place_of(name).and_then(|machine| self.states.get(name)?.get(machine));
@@ -269,7 +301,14 @@ impl Picture {
             }
             Subject::Global(name) => insert(&mut self.globals, name, entry)?,
             Subject::Why(name) => insert(&mut self.whys, name, entry)?,
-            Subject::Claim(name) => insert(&mut self.claims, name, entry)?,
+            Subject::Claim(machine, name) => {
+                // Whatever it says: the key is there, so that machine may run it.
+                let Entry { created, modified, lease, .. } = *entry;
+                let record = PlaceRecord { machine: machine.clone() };
+                let held = Kept { record, created, modified, lease };
+                self.claims.entry(name.clone()).or_default().insert(machine.clone(), held);
+                record::decode::<PlaceRecord>(&entry.value)?;
+            }
             Subject::Machine(id) => insert(&mut self.machines, id, entry)?,
             Subject::Metadata(id, key) => {
                 insert(self.metadata.entry(id.clone()).or_default(), key, entry)?;
@@ -304,9 +343,7 @@ impl Picture {
             Subject::Why(name) => {
                 self.whys.remove(name);
             }
-            Subject::Claim(name) => {
-                self.claims.remove(name);
-            }
+            Subject::Claim(machine, name) => remove_of(&mut self.claims, name, machine),
             Subject::Machine(id) => {
                 self.machines.remove(id);
             }

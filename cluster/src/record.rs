@@ -103,7 +103,7 @@ pub struct DesiredRecord {
     pub desired: Desired,
 }
 
-/// `place/NAME` and `claim/NAME`
+/// `place/NAME` and `claim/MACHINE/NAME`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceRecord {
     /// Where it is.

@@ -277,7 +277,9 @@ pub fn publish(
 
 /// Takes the right to run an exclusive unit that this machine was told to run: when nobody
 /// has it, or for another lease of its own. `None`: it is another machine's, or the unit's
-/// place is not here.
+/// place is not here. Each machine's claim is a key of its own, and is made only while the unit's
+/// place is that machine: so where this place stands unchanged, no other claim can have been made
+/// since, and those made before are in any picture that has this place in it.
 pub fn claim(
     picture: &Picture,
     machine: &MachineId,
@@ -285,14 +287,13 @@ pub fn claim(
     lease: i64,
 ) -> Option<Transaction> {
     let keys = picture.keys();
-    let (key, place) =
-        (keys.of(&Subject::Claim(name.clone())), keys.of(&Subject::Place(name.clone())));
+    let key = keys.of(&Subject::Claim(machine.clone(), name.clone()));
+    let place = keys.of(&Subject::Place(name.clone()));
     let placed = picture.places.get(name).filter(|kept| kept.record.machine == *machine)?;
-    let there = picture.claims.get(name);
-    let stolen = planted(Mutant::ClaimStolen);
-    if there.is_some_and(|kept| kept.record.machine != *machine) && !stolen {
+    if picture.is_claimed_by_others(name, machine) && !planted(Mutant::ClaimStolen) {
         return None;
     }
+    let there = picture.claim_of(name, machine);
     let record = PlaceRecord { machine: machine.clone() };
     let transaction = Transaction::default()
         .when(Condition::as_read(key.clone(), there.map(|kept| kept.modified)))
@@ -302,8 +303,8 @@ pub fn claim(
 
 /// Gives that right back, when nothing of the unit runs here any more.
 pub fn release(picture: &Picture, machine: &MachineId, name: &UnitName) -> Option<Transaction> {
-    let key = picture.keys().of(&Subject::Claim(name.clone()));
-    let there = picture.claims.get(name).filter(|kept| kept.record.machine == *machine)?;
+    let key = picture.keys().of(&Subject::Claim(machine.clone(), name.clone()));
+    let there = picture.claim_of(name, machine)?;
     let held = Condition::Unchanged(key.clone(), there.modified);
     Some(Transaction::default().when(held).delete(key))
 }

@@ -16,6 +16,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How etcd says that our user has no right to that.
+const DENIED: &str = "permission denied";
+
 /// Why the store did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -31,6 +34,13 @@ impl fmt::Display for Fault {
             Fault::Unavailable(why) => f.write_str(why),
             Fault::Unknown(why) => write!(f, "{why}; whether it was done is not known"),
         }
+    }
+}
+
+impl Fault {
+    /// It was refused because of who we are there.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Fault::Unavailable(why) if why.ends_with(DENIED))
     }
 }
 

@@ -169,7 +169,20 @@ fn what_an_etcd_lets_others_do_is_found_out() {
             let _ = client.role_add(role).await;
             client.user_grant_role(user, role).await.unwrap();
         }
+        // One that may read a part of it.
+        let part = etcd_client::Permission::read(format!("{ROOT}unit/")).with_prefix();
+        client.role_add("part").await.unwrap();
+        client.role_grant_permission("part", part).await.unwrap();
+        client.user_add("m2", "secret", None).await.unwrap();
+        client.user_grant_role("m2", "part").await.unwrap();
         client.auth_enable().await.unwrap();
+        let user = Some(("m2".to_string(), Secret::new("secret")));
+        let store = Store::etcd(EtcdConfig { user, ..etcd.config() }).unwrap();
+        let end = Instant::now() + PATIENCE;
+        while !store.read(ROOT).await.is_err_and(|fault| fault.is_denied()) {
+            assert!(Instant::now() < end, "a part is no answer");
+            tokio::task::yield_now().await;
+        }
         for (name, is_root) in [("root", true), ("m1", false)] {
             let user = Some((name.to_string(), Secret::new("secret")));
             let store = Store::etcd(EtcdConfig { user, ..etcd.config() }).unwrap();

@@ -103,6 +103,63 @@ fn a_store_that_went_back_in_time_is_not_believed() {
 }
 
 #[test]
+fn a_member_that_lost_its_disk_takes_nothing_away_and_is_put_back() {
+    run(async {
+        let mut members = Etcd::three(1_000);
+        let endpoints: Vec<String> = members.iter().map(|member| member.url.clone()).collect();
+        let store = Store::etcd(EtcdConfig { endpoints, ..members[0].config() }).unwrap();
+        when_there(&store).await;
+        let (mirror, _task) = Mirror::start(store, Keys::under("/fleet"));
+        for number in 1..6 {
+            when_made(&mirror, number).await;
+        }
+        let pictures = mirror.changes();
+        let fewest = tokio::spawn(async move {
+            let (mut pictures, mut fewest) = (pictures, usize::MAX);
+            while pictures.changed().await.is_ok() {
+                fewest = fewest.min(pictures.borrow_and_update().units.len());
+                if pictures.borrow().units.contains_key(&name(9)) {
+                    break;
+                }
+            }
+            fewest
+        });
+        // The first one: it is the one that is asked.
+        members[0].kill();
+        members[0].give_disk("none at all");
+        members[0].again();
+        when_made(&mirror, 6).await;
+        let mut client = members[1].client().await;
+        let all = client.member_list().await.unwrap();
+        let lost = all.members().iter().find(|member| member.name() == "n0").unwrap();
+        let (id, peers) = (lost.id(), lost.peer_urls().to_vec());
+        client.member_remove(id).await.unwrap();
+        members[0].kill();
+        members[0].give_disk("none at all");
+        when_added(&mut client, &peers).await;
+        members[0].again_as_newcomer();
+        let back = Store::etcd(members[0].config()).unwrap();
+        when_there(&back).await;
+        when_made(&mirror, 9).await;
+        assert_eq!(tokio::time::timeout(PATIENCE, fewest).await.unwrap().unwrap(), 5);
+        let end = Instant::now() + PATIENCE;
+        while back.read(ROOT).await.map(|read| read.entries.len()) != Ok(14) {
+            assert!(Instant::now() < end, "the member that was put back has not all of it");
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+/// etcd takes a new member when the others have been seen to be well for a while.
+async fn when_added(client: &mut etcd_client::Client, peers: &[String]) {
+    let end = Instant::now() + PATIENCE;
+    while let Err(error) = client.member_add(peers, None).await {
+        assert!(Instant::now() < end, "{error}");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
 fn a_full_store_takes_no_writes_and_keeps_all_that_is_there() {
     run(async {
         let room = ["--quota-backend-bytes", "4000000"];

@@ -62,6 +62,13 @@ impl Answer {
         Answer { status, ..Answer::json(&entity) }
     }
 
+    /// 403: this daemon is one of a machine alone.
+    pub fn not_ours_to_write() -> Answer {
+        let words = "etcd does not let this fleetd write that: ask one whose user of etcd may, \
+                     such as an engine's";
+        Answer::refusal(403, words)
+    }
+
     /// 503: the registry does not answer; when to come again.
     pub fn no_registry() -> Answer {
         Answer { retry_after: Some(1), ..Answer::refusal(503, NO_REGISTRY) }

@@ -98,7 +98,7 @@ pub fn told(keys: &Keys, change: &Change) -> Option<wire::Event> {
         Subject::Desired(name) => ("desired", name.to_string(), String::new()),
         Subject::Place(name) => ("place", name.to_string(), String::new()),
         Subject::Why(name) => ("why", name.to_string(), String::new()),
-        Subject::Claim(name) => ("claim", name.to_string(), String::new()),
+        Subject::Claim(id, name) => ("claim", name.to_string(), id.to_string()),
         Subject::Machine(id) => ("machine", String::new(), id.to_string()),
         Subject::Metadata(id, _) => ("metadata", String::new(), id.to_string()),
         Subject::Drain(id) => ("drain", String::new(), id.to_string()),
@@ -123,7 +123,7 @@ pub fn told(keys: &Keys, change: &Change) -> Option<wire::Event> {
     match kind {
         "desired" => event.text = field("desired"),
         "why" => event.text = field("text"),
-        "place" | "leader" | "claim" => event.machine_id = field("machine"),
+        "place" | "leader" => event.machine_id = field("machine"),
         "state" if !event.gone => {
             event.text = format!("{}/{}/{}", field("load"), field("active"), field("sub"));
         }

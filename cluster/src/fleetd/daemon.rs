@@ -11,6 +11,7 @@ use super::vouching::Vouching;
 use crate::clock::Clock;
 use crate::key::Keys;
 use crate::mirror::Mirror;
+use crate::picture::Known;
 use crate::record::MachineRecord;
 use crate::store::Store;
 use std::future::Future;
@@ -45,6 +46,8 @@ pub struct Wiring {
     pub room: usize,
     /// Which units are run; `None`: all.
     pub vouching: Option<Vouching>,
+    /// The cluster that this machine was in before fleetd began.
+    pub known: Option<Known>,
 }
 
 /// See the head of the module.
@@ -80,8 +83,10 @@ impl Daemon {
             grace,
             room,
             vouching,
+            known,
         } = wiring;
         let (mirror, follower) = Mirror::new(store, keys, clock);
+        let follower = follower.knowing(known);
         let (record, records) = watch::channel(record);
         let (told, presence) = watch::channel(Presence::default());
         let (leading, leads) = watch::channel(None);

@@ -4,11 +4,14 @@
 use super::voice;
 use crate::mirror::Mirror;
 use crate::store::standing::Standing;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// Between two looks; who changes etcd's rights, or its version, need not start us anew.
 const AGAIN: Duration = Duration::from_secs(300);
+/// Reasons that are told before all is well again.
+const MOST_FAULTS: usize = 16;
 /// After one that was not answered.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -50,5 +53,32 @@ fn tell(last: &Standing, now: &Standing) {
     }
     if !last.insecure().is_empty() && now.insecure().is_empty() {
         voice::info(format_args!("what was insecure about etcd is so no more"));
+    }
+}
+
+/// Says why nothing new comes from etcd, each reason once until all is well again: for ever.
+pub async fn tell_faults(mirror: Mirror) {
+    let mut health = mirror.health();
+    let mut said: BTreeSet<String> = BTreeSet::new();
+    // Before the first answer its absence is nothing to tell of.
+    let mut answered = false;
+    loop {
+        let fault = health.borrow_and_update().fault.as_ref().map(ToString::to_string);
+        match fault {
+            None => {
+                if !said.is_empty() {
+                    voice::info(format_args!("etcd answers again"));
+                }
+                (answered, said) = (true, BTreeSet::new());
+            }
+            Some(fault) if answered && said.len() < MOST_FAULTS && !said.contains(&fault) => {
+                voice::error(format_args!("nothing new comes from etcd: {fault}"));
+                said.insert(fault);
+            }
+            Some(_) => {}
+        }
+        if health.changed().await.is_err() {
+            return;
+        }
     }
 }

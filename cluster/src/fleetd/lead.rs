@@ -17,6 +17,8 @@ use tokio::sync::watch;
 
 /// Between two tries to be elected.
 const AGAIN: Duration = Duration::from_millis(500);
+/// The same where etcd says that it is not ours to lead.
+const DENIED: Duration = Duration::from_secs(60);
 /// The lease, in intervals of reconciliation, as fleet has it.
 const LEASE: u32 = 5;
 /// Between two readings of everything, in intervals.
@@ -57,7 +59,9 @@ impl Candidate {
     /// Goes on for ever.
     pub async fn stand(mut self) {
         let mut pictures = self.mirror.changes();
+        let mut denied = false;
         loop {
+            let mut pause = AGAIN;
             let free = |picture: &std::sync::Arc<crate::picture::Picture>| {
                 picture.revision > 0 && picture.leader.is_none()
             };
@@ -68,13 +72,22 @@ impl Candidate {
             }
             match self.term().await {
                 Ok(()) | Err(Over::Lost) => {}
+                Err(Over::Fault(fault)) if fault.is_denied() => {
+                    if !std::mem::replace(&mut denied, true) {
+                        voice::error(format_args!(
+                            "engine: etcd does not let this machine lead: its user needs the role \
+                             of an engine, or disable_engine is to be set"
+                        ));
+                    }
+                    pause = DENIED;
+                }
                 Err(Over::Fault(fault)) => voice::debug(format_args!("engine: {fault}")),
             }
             if let Some(lease) = self.leading.send_replace(None) {
                 voice::info(format_args!("engine: leadership is over"));
                 let _ = self.mirror.store().revoke(lease).await;
             }
-            self.mirror.clock().sleep(AGAIN).await;
+            self.mirror.clock().sleep(pause).await;
         }
     }
 

@@ -3,11 +3,12 @@
 
 use super::config::Config;
 use super::daemon::{self, Daemon, Wiring};
-use super::examination::examine;
+use super::examination::{examine, tell_faults};
 use super::identity::Identity;
 use super::init::{self, Init};
 use super::init_socket::InitSocket;
 use super::presence::Presence;
+use super::recollection::Recollection;
 use super::voice;
 use super::vouching::Vouching;
 use crate::api::listener::{self, Listener, Security};
@@ -59,6 +60,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let source = Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     let store = Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
     let vouching = Vouching::of(&config)?;
+    let recollection = Recollection::of(&config, &identity);
     let init = InitSocket::new(config.init_socket.clone());
     let (daemon, tasks) = Daemon::new(Wiring {
         store,
@@ -72,6 +74,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         grace: config.reschedule_grace,
         room: MOST_OPERATIONS,
         vouching,
+        known: recollection.recall(),
     });
     let mirror = daemon.mirror.clone();
     let (stop_api, stopped) = watch::channel(false);
@@ -79,6 +82,8 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let seen = Seen { turned_away: daemon.turned_away.clone(), insecure };
     let passed = serve(&config, &identity, &mirror, &seen, stopped).await?;
     let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+    let keeping = tokio::spawn(recollection.keep(mirror.clone()));
+    let telling = tokio::spawn(tell_faults(mirror.clone()));
     let examining = tokio::spawn(examine(mirror.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
     let ready = tokio::spawn(tell_when_ready(daemon.presence.clone()));
@@ -99,7 +104,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     };
     daemon::let_go(&mirror, leases, LAST_WORDS).await;
     listening.abort();
-    examining.abort();
+    [examining, keeping, telling].iter().for_each(|task| task.abort());
     stop_api.send_replace(true);
     Ok(if anew { End::Anew(passed) } else { End::Stopped })
 }

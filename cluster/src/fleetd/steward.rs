@@ -187,7 +187,7 @@ impl Steward {
                 // A newer one of any name is remembered, wherever it is to run.
                 Some(Subject::Unit(_)) if self.vouching.is_some() => true,
                 Some(
-                    Subject::Claim(name)
+                    Subject::Claim(_, name)
                     | Subject::Unit(name)
                     | Subject::Desired(name)
                     | Subject::Place(name),

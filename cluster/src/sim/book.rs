@@ -218,7 +218,7 @@ impl World {
                 self.book.globals = now;
                 everyone(self)
             }
-            Subject::Claim(_) => everyone(self),
+            Subject::Claim(..) => everyone(self),
         };
         self.book.stirred = now;
         for id in concerned {
@@ -257,8 +257,7 @@ impl World {
             let unwanted = |name: &UnitName| {
                 let text = machine.init.files.get(name.as_str());
                 let exclusive = text.is_some_and(|file| is_exclusive(file));
-                let claimed = self.truth.claims.get(name);
-                let claimed = claimed.is_some_and(|kept| kept.record.machine == machine.id);
+                let claimed = self.truth.claim_of(name, &machine.id).is_some();
                 let wanted = is_told(&self.truth, &machine.id, name, &globals);
                 let wanted = wanted || goes_on(self, number, name);
                 !wanted || (exclusive && !claimed)

@@ -224,6 +224,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         grace: plan.grace,
         room: plan.room,
         vouching: None,
+        known: None,
     });
     let api = ApiState::new(daemon.mirror.clone(), Settings::default());
     // init tells a new listener at once.

@@ -213,12 +213,20 @@ impl Node {
 
     /// etcdctl against its etcd, as root of it.
     pub(crate) fn etcdctl(&self, words: &[&str]) -> String {
+        self.call_etcdctl(words).unwrap_or_else(|said| panic!("etcdctl {words:?}: {said}"))
+    }
+
+    /// The same; none where it was not done.
+    pub(crate) fn try_etcdctl(&self, words: &[&str]) -> Option<String> {
+        self.call_etcdctl(words).ok()
+    }
+
+    fn call_etcdctl(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new("etcdctl");
         command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", self.url())).args(words);
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "etcdctl {words:?}: {said}");
-        String::from_utf8(output.stdout).unwrap()
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 
     /// What a program of it wrote.

@@ -141,6 +141,7 @@ fn wiring(store: Store, keys: Keys, boot: &str, ttl: Duration, number: usize) ->
         grace: Duration::ZERO,
         room: MOST_OPERATIONS,
         vouching: None,
+        known: None,
     }
 }
 

@@ -131,6 +131,12 @@ impl Etcd {
         self.child = spawn(&self.folder, &self.words);
     }
 
+    /// At the same place, as a member that has joined the others just now.
+    pub(crate) fn again_as_newcomer(&mut self) {
+        self.words.extend(["--initial-cluster-state", "existing"].map(str::to_string));
+        self.again();
+    }
+
     /// Keeps what is on its disk under that name. It is not running.
     pub(crate) fn keep_disk(&self, name: &str) {
         copy(&self.folder.join("data"), &self.folder.join(name));
@@ -138,7 +144,7 @@ impl Etcd {
 
     /// Puts on its disk what was kept; an unknown name: nothing. It is not running.
     pub(crate) fn give_disk(&self, name: &str) {
-        std::fs::remove_dir_all(self.folder.join("data")).unwrap();
+        let _ = std::fs::remove_dir_all(self.folder.join("data"));
         let kept = self.folder.join(name);
         if kept.exists() {
             copy(&kept, &self.folder.join("data"));

@@ -2,5 +2,8 @@
 //! said, and without an engine nothing ends.
 
 mod engine;
+mod held;
+mod identity;
+mod rights;
 mod secrets;
 mod signed;

@@ -17,7 +17,7 @@ impl Steward {
     /// Takes the claims of exclusive units that are to run here, gives back those of others.
     /// False: for now nobody knows whether one that is ours still is.
     pub(super) async fn claim(&mut self, picture: &Picture, lease: i64) -> bool {
-        let there = |name: &UnitName| picture.claims.get(name).map(|kept| kept.modified);
+        let there = |name: &UnitName| picture.claim_of(name, &self.me).map(|kept| kept.modified);
         self.released.retain(|name, revision| there(name) == Some(*revision));
         let answered = self.take_claims(picture, lease).await;
         let (goal, ttl) = (&self.goal, self.ttl);
@@ -27,7 +27,7 @@ impl Steward {
         };
         self.held.retain(wanted);
         self.claimed.retain(|name, _| wanted(name));
-        let ours = picture.claims.iter().filter(|(_, kept)| kept.record.machine == self.me);
+        let ours = picture.claims.iter().filter(|(_, by)| by.contains_key(&self.me));
         let ours: Vec<&UnitName> = ours.map(|(name, _)| name).collect();
         let open = ours.iter().any(|name| wanted(name) && !self.held.contains(*name));
         let left: Vec<&UnitName> = ours.into_iter().filter(|name| !wanted(name)).collect();
@@ -51,9 +51,8 @@ impl Steward {
             if !wanted.needs_claim() || refusal(&wanted, self.ttl).is_some() {
                 continue;
             }
-            let ours = picture.claims.get(&name).filter(|kept| {
-                kept.record.machine == self.me && !self.gave_back(&name, kept.modified)
-            });
+            let ours = picture.claim_of(&name, &self.me);
+            let ours = ours.filter(|kept| !self.gave_back(&name, kept.modified));
             if ours.is_some_and(|kept| kept.lease == lease) {
                 match self.is_overdue() && !planted(Mutant::GivenUpForGood) {
                     // It was given up: held again with the next sign of life.
@@ -116,7 +115,7 @@ impl Steward {
             if up && !planted(Mutant::ReleasedWhileUp) {
                 self.again = true;
             } else if let Some(release) = registry::release(picture, &self.me, name) {
-                if let Some(kept) = picture.claims.get(name) {
+                if let Some(kept) = picture.claim_of(name, &self.me) {
                     self.released.insert(name.clone(), kept.modified);
                 }
                 let landed = store.commit(&release).await;

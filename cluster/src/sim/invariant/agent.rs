@@ -86,8 +86,7 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
         return false;
     }
     // What counts is the lease that the claim is made under, which may be one before the present.
-    let claim = world.truth.claims.get(name).filter(|kept| kept.record.machine == one.id);
-    let lease = claim.map(|kept| kept.lease);
+    let lease = world.truth.claim_of(name, &one.id).map(|kept| kept.lease);
     let sign = lease.and_then(|lease| world.etcd.signs.get(&(machine, lease))).copied();
     // Two thirds of the lease by its own clock, which may be a hundredth fast.
     let patience = world.plan.ttl * 2 / 3 * 98 / 100;

@@ -72,8 +72,7 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
     }
     for (name, desired) in &expected {
         let Some(content) = world.truth.units.get(*name) else { continue };
-        let claim = world.truth.claims.get(*name);
-        let elsewhere = claim.is_some_and(|kept| kept.record.machine != machine.id);
+        let elsewhere = world.truth.is_claimed_by_others(name, &machine.id);
         let text = content.record.file.text();
         if is_exclusive(&text) && (elsewhere || *desired == Desired::Loaded) {
             continue;

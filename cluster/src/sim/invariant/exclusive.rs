@@ -75,8 +75,9 @@ pub(super) fn c02_claim_first(world: &World, moment: &Moment<'_>) -> Verdict {
     }
     let text = |name: &UnitName| files.get(name.as_str());
     for name in added.iter().filter(|name| text(name).is_some_and(|text| is_exclusive(text))) {
-        let claim = world.truth.claims.get(name);
-        let ours = claim.filter(|kept| kept.record.machine == machine.id);
+        let ours = world.truth.claim_of(name, &machine.id);
+        let others = world.truth.is_claimed_by_others(name, &machine.id);
+        must(!others, || format!("{name} begins on machine {number}, claimed by another too"))?;
         must(ours.is_some(), || format!("{name} begins on machine {number}, unclaimed"))?;
         let sign = ours.and_then(|kept| world.etcd.signs.get(&(*number, kept.lease))).copied();
         let sign = sign.map(|sign| sign.asked);

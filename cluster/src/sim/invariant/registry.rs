@@ -102,8 +102,9 @@ pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
                     must(here, || format!("{machine} still tells of {name}"))?;
                 }
             }
-            for (name, kept) in &truth.claims {
-                let machine = &kept.record.machine;
+            let claims =
+                truth.claims.iter().flat_map(|(name, by)| by.keys().map(move |id| (name, id)));
+            for (name, machine) in claims {
                 let placed = truth.place_of(name) == Some(machine);
                 must(placed, || format!("{machine} has claimed {name}, which is not there"))?;
             }

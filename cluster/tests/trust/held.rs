@@ -1,0 +1,58 @@
+//! A machine that runs units, and an etcd that shows it something else than its cluster: nothing
+//! is stopped for it, by the fleetd that runs and by the next one, until somebody says that it is
+//! right.
+
+use crate::lone::{Manner, Node, Running, until};
+
+/// A fleetd that begins anew; `conf`: more lines for it.
+fn begin_anew(node: &Node, fleetd: &mut Running, conf: &str) {
+    fleetd.kill();
+    node.put("fleet.conf", &format!("{}{conf}", node.conf()));
+    *fleetd = node.fleetd();
+}
+
+fn holds(node: &Node, fleetd: &mut Running, conf: &str, why: &str) {
+    let told = || node.log("fleetd").matches(why).count();
+    let before = told();
+    begin_anew(node, fleetd, conf);
+    until(&format!("it says: {why}"), || (told() > before).then_some(()));
+}
+
+#[test]
+fn an_etcd_that_shows_another_world_stops_nothing_until_somebody_says_so() {
+    let node = Node::with(Manner { conf: "verbosity=1\n".to_string(), ..Manner::default() });
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let mut fleetd = node.fleetd();
+    node.when_there();
+    let names = ["one", "two", "three", "four"];
+    for name in names {
+        let file = format!("{name}.service");
+        node.put(&file, &format!("[Service]\nExecStart={}\n", node.command(name)));
+        node.fleetctl(&["start", &file]);
+        node.when_running(&file);
+    }
+    let pids = || names.map(|name| node.pid(name));
+    let before = pids();
+
+    let no_cluster = "etcd shows no cluster where cluster";
+    holds(&node, &mut fleetd, "etcd_key_prefix=/another/\n", no_cluster);
+    assert_eq!(pids(), before, "a wrong prefix");
+    begin_anew(&node, &mut fleetd, "");
+    node.when_running("one.service");
+    assert_eq!(pids(), before, "and the right one again");
+
+    node.etcdctl(&["del", "--prefix", "/_coreos.com/fleet/"]);
+    until("it is told", || {
+        node.log("fleetd").contains("all of the cluster was deleted from etcd").then_some(())
+    });
+    until("and seen", || node.get("/healthz").starts_with("HTTP/1.1 503").then_some(()));
+    assert_eq!(pids(), before, "all was deleted");
+    holds(&node, &mut fleetd, "", no_cluster);
+    assert_eq!(pids(), before, "by one that has not seen it, too");
+
+    std::fs::remove_file(node.folder.join("own/cluster")).unwrap();
+    begin_anew(&node, &mut fleetd, "");
+    node.when_there();
+    until("what is there counts", || (pids() == [None; 4]).then_some(()));
+}

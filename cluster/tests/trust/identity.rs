@@ -1,0 +1,85 @@
+//! Who a machine is: its id is its own, told apart from its address, its disk and its boots.
+
+use crate::lone::{Manner, Node, Running, until};
+
+fn begin_anew(node: &Node, fleetd: &mut Running, conf: &str) {
+    fleetd.kill();
+    node.put("fleet.conf", &format!("{}{conf}", node.conf()));
+    *fleetd = node.fleetd();
+}
+
+/// What the machines are, by this one's word; none while it has none.
+fn listed(node: &Node) -> Vec<Vec<String>> {
+    let (_, text) =
+        node.try_fleetctl(&["list-machines", "--full", "--no-legend", "--fields=machine,ip"]);
+    let words = |line: &str| line.split_whitespace().map(str::to_string).collect();
+    text.lines().map(words).collect()
+}
+
+fn when_alone(node: &Node, id: &str, ip: &str) {
+    until(&format!("{id} at {ip} is the only machine"), || {
+        (listed(node) == [[id, ip]]).then_some(())
+    });
+}
+
+#[test]
+fn a_machine_is_its_id_whatever_its_address_and_its_disk() {
+    let node =
+        Node::with(Manner { conf: "public_ip=192.0.2.1\n".to_string(), ..Manner::default() });
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let mut fleetd = node.fleetd();
+    when_alone(&node, &node.id, "192.0.2.1");
+    node.put("here.service", &format!("[Service]\nExecStart={}\n", node.command("here")));
+    node.fleetctl(&["start", "here.service"]);
+    node.when_running("here.service");
+    let before = node.pid("here");
+
+    begin_anew(&node, &mut fleetd, "public_ip=192.0.2.2\n");
+    when_alone(&node, &node.id, "192.0.2.2");
+    node.when_running("here.service");
+    assert_eq!(node.pid("here"), before, "the same id at another address is the same machine");
+
+    // Its disk is another: nobody can tell it from a second machine, but by waiting.
+    std::fs::remove_dir_all(node.folder.join("own")).unwrap();
+    std::fs::create_dir(node.folder.join("own")).unwrap();
+    begin_anew(&node, &mut fleetd, "");
+    until("it waits for the end of its old key", || {
+        let told = format!("another machine is there under the id {}", node.id);
+        node.log("fleetd").contains(&told).then_some(())
+    });
+    when_alone(&node, &node.id, "192.0.2.1");
+    node.when_running("here.service");
+    assert_eq!(node.pid("here"), before, "nothing is stopped for it");
+
+    // Another id at the same address is another machine, and the old one is gone with its lease.
+    let other = "feedfeedfeedfeedfeedfeedfeedfeed";
+    node.put("machine-id", other);
+    begin_anew(&node, &mut fleetd, "");
+    when_alone(&node, other, "192.0.2.1");
+    until("the unit is the new one's", || {
+        let (_, why) = node.try_fleetctl(&["why", "here.service"]);
+        why.contains(other).then_some(())
+    });
+    node.when_running("here.service");
+    assert!(node.begins("here") <= 2, "it begins once there");
+}
+
+#[test]
+fn an_id_that_is_none_keeps_fleetd_from_beginning() {
+    let node = Node::new();
+    let zeros = "0".repeat(32);
+    let cases =
+        ["", "\n", zeros.as_str(), "uninitialized\n", "a b", "../../etc", "a/b", "\u{fffd}"];
+    for bad in cases {
+        node.put("machine-id", bad);
+        let mut fleetd = node.fleetd();
+        let status = fleetd.child.wait().unwrap();
+        assert_eq!(status.code(), Some(1), "{bad:?}");
+    }
+    std::fs::remove_file(node.folder.join("machine-id")).unwrap();
+    assert_eq!(node.fleetd().child.wait().unwrap().code(), Some(1));
+    let log = node.log("fleetd");
+    assert_eq!(log.matches("is no machine id").count(), cases.len(), "{log}");
+    assert_eq!(log.matches("machine-id: ").count(), cases.len() + 1, "the file is named: {log}");
+}

@@ -1,0 +1,161 @@
+//! One machine of a cluster in wrong hands, on an etcd that asks its users who they are and gives
+//! them the roles of contrib/etcd-roles: all it can write is its own.
+
+use crate::lone::{Manner, Node, called, until};
+use cluster::key::{Keys, Subject};
+use cluster::machine::MachineId;
+use cluster::unit_name::UnitName;
+
+/// The machine in wrong hands.
+const BAD: &str = "bad0bad0bad0bad0";
+const PASSWORD: &str = "word";
+
+fn manner(user: &str, conf: &str) -> Manner {
+    let login = format!("etcd_username={user}\netcd_password={PASSWORD}\n{conf}");
+    Manner { conf: login, ..Manner::default() }
+}
+
+/// etcdctl as that user: whether it was done.
+fn may(node: &Node, user: &str, words: &[&str]) -> bool {
+    let (url, user) = (format!("--endpoints={}", node.url()), format!("--user={user}:{PASSWORD}"));
+    let all = [&["etcdctl", &url, &user][..], words].concat();
+    let output = called(&all).env("ETCDCTL_API", "3").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let denied = said.contains("permission denied");
+    assert!(output.status.success() || denied, "etcdctl {words:?}: {said}");
+    !denied
+}
+
+/// Users, with the roles that people are given.
+fn rights(node: &Node, engine: &str, other: &str) {
+    until("etcd is there", || node.try_etcdctl(&["endpoint", "health"]));
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/etcd-roles");
+    let mut command = called(&[script, engine, other, BAD]);
+    let output = command.env("ETCDCTL_ENDPOINTS", node.url()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let machine = |id: &str| format!("fleet-machine-{id}");
+    let users = [
+        ("engine", vec!["fleet-engine".to_string(), machine(engine)]),
+        ("other", vec![machine(other)]),
+        ("bad", vec![machine(BAD)]),
+        ("root", vec!["root".to_string()]),
+    ];
+    for (user, roles) in users {
+        node.etcdctl(&["user", "add", &format!("{user}:{PASSWORD}")]);
+        for role in roles.iter().filter(|role| *role != "root") {
+            node.etcdctl(&["user", "grant-role", user, role]);
+        }
+    }
+    // Makes the role, and gives it to root.
+    node.etcdctl(&["auth", "enable"]);
+}
+
+/// Every kind of key there is: none but those of the machine itself can be written or removed.
+fn writes_nothing_but_its_own(node: &Node, other: &str) {
+    let keys = Keys::under("/_coreos.com/fleet/");
+    let (mine, theirs) = (MachineId::new(BAD).unwrap(), MachineId::new(other).unwrap());
+    let name = UnitName::new("evil.service").unwrap();
+    let of_machine = |id: &MachineId| {
+        [
+            Subject::Machine(id.clone()),
+            Subject::Claim(id.clone(), name.clone()),
+            Subject::State(id.clone(), name.clone()),
+        ]
+    };
+    let all = [
+        Subject::Cluster,
+        Subject::Leader,
+        Subject::Unit(name.clone()),
+        Subject::Desired(name.clone()),
+        Subject::Place(name.clone()),
+        Subject::Schedule(theirs.clone(), name.clone()),
+        Subject::Schedule(mine.clone(), name.clone()),
+        Subject::Global(name.clone()),
+        Subject::Why(name.clone()),
+        Subject::Metadata(theirs.clone(), "k".to_string()),
+        Subject::Drain(theirs.clone()),
+    ];
+    for subject in all.iter().chain(&of_machine(&theirs)) {
+        let key = keys.of(subject);
+        assert!(!may(node, "bad", &["put", &key, "{}"]), "{key} is written");
+        assert!(!may(node, "bad", &["del", &key]), "{key} is removed");
+    }
+    for subject in of_machine(&mine) {
+        let key = keys.of(&subject);
+        assert!(may(node, "bad", &["put", &key, "{}"]), "{key} is its own");
+        assert!(may(node, "bad", &["del", &key]), "{key} is its own");
+    }
+    assert!(!may(node, "bad", &["del", "--prefix", keys.root()]), "all of it is removed");
+    assert!(!may(node, "bad", &["user", "list"]), "it sees who the users are");
+}
+
+/// Nor can it end what binds the other machines to the cluster.
+fn ends_no_lease_of_others(node: &Node) {
+    let text = node.etcdctl(&[&format!("--user=root:{PASSWORD}"), "lease", "list"]);
+    let leases: Vec<&str> = text.lines().skip(1).collect();
+    assert!(leases.len() >= 3, "two machines' and the engine's: {text}");
+    for lease in leases {
+        assert!(!may(node, "bad", &["lease", "revoke", lease]), "lease {lease} is ended");
+    }
+}
+
+#[test]
+fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
+    let leading = Node::with(manner("engine", ""));
+    let other = leading.beside(manner("other", "disable_engine=true\n"));
+    let _etcd = leading.etcd();
+    rights(&leading, &leading.id, &other.id);
+    let (_init, _other_init) = (leading.init(), other.init());
+    let _fleetd = leading.fleetd();
+    let _other_fleetd = other.fleetd();
+    leading.when_there();
+    other.when_there();
+    // With no more than its own rights a machine does all that a machine does.
+    for (name, more) in [("one", ""), ("only", "Exclusive=true\n")] {
+        let stop = "TimeoutStopSec=100ms\n";
+        let here = format!("\n[X-Fleet]\nMachineID={}\n{more}", other.id);
+        let text = format!("[Service]\n{stop}ExecStart={}\n{here}", other.command(name));
+        let file = format!("{name}.service");
+        leading.put(&file, &text);
+        leading.fleetctl(&["start", &file]);
+        leading.when_running(&file);
+    }
+    let pids = [other.pid("one"), other.pid("only")];
+    // And changes nothing that is not its own, though its API is asked.
+    other.put("evil.service", "[Service]\nExecStart=/bin/sleep 1\n");
+    let (fine, said) = other.try_fleetctl(&["start", "evil.service"]);
+    assert!(!fine && said.contains("403: etcd does not let this fleetd write that"), "{said}");
+    assert!(other.get("/healthz").contains(r#"{"status":"ok"}"#), "nothing is insecure");
+    assert!(!other.log("fleetd").contains("insecure"));
+
+    writes_nothing_but_its_own(&leading, &other.id);
+    ends_no_lease_of_others(&leading);
+    assert_eq!([other.pid("one"), other.pid("only")], pids);
+    leading.fleetctl(&["stop", "only.service"]);
+    until("a claim is given back", || other.pid("only").is_none().then_some(()));
+    let claims = &["get", "--prefix", "--keys-only", "/_coreos.com/fleet/v3/claim/"];
+    let login = format!("--user=root:{PASSWORD}");
+    until("nothing is left of it", || {
+        let left = leading.etcdctl(&[&[login.as_str()][..], claims].concat());
+        left.trim().is_empty().then_some(())
+    });
+}
+
+#[test]
+fn a_machine_that_may_not_lead_says_so_once() {
+    let node = Node::with(manner("other", "engine_reconcile_interval=0.2\n"));
+    let _etcd = node.etcd();
+    rights(&node, "engine", &node.id);
+    let _init = node.init();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    until("it is told", || {
+        node.log("fleetd").contains("etcd does not let this machine lead").then_some(())
+    });
+    // The lease it asked for is given back: what is left is the machine's.
+    let login = format!("--user=root:{PASSWORD}");
+    until("one lease is left", || {
+        let leases = node.etcdctl(&[&login, "lease", "list"]);
+        leases.starts_with("found 1 leases").then_some(())
+    });
+}
