@@ -1,25 +1,53 @@
 //! When neither the goal nor the emergency target can be had: a shell on the console of
-//! a machine; elsewhere there is nobody to type, and init ends with 70.
+//! a machine; elsewhere there is nobody to type, and init ends with 70. The same shell when init
+//! has crashed and can not go on ([`Shell`], which needs no [`Init`]).
+//!
+//! sulogin(8) asks for root's password. Without it there is no shell, unless the kernel's command line
+//! has `groundstate.shell=open`: whoever sits at the console is not root for sitting there.
 
 use crate::boot::Mode;
+use crate::boot::kernel_line::KernelLine;
 use crate::event_loop::Init;
 use crate::limit;
 use crate::spawn::{Prepared, Request};
-use crate::sys::Pid;
+use crate::sys::{Pid, process, terminal};
 use crate::voice::Level;
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::{ExecLine, Kind, Log, Piece, Run};
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::poll::{PollTimeout, poll};
 use nix::sys::stat::Mode as FileMode;
 use nix::unistd::{AccessFlags, access};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// EX_SOFTWARE of sysexits(3): init can not do what it is for.
 const STATUS: u8 = 70;
 
-/// sulogin asks for root's password first; a shell is better than nothing.
-const SHELLS: [&str; 5] =
-    ["/sbin/sulogin", "/usr/sbin/sulogin", "/bin/sh", "/bin/bash", "/bin/busybox"];
+/// They ask for root's password first.
+const LOGINS: [&str; 2] = ["/sbin/sulogin", "/usr/sbin/sulogin"];
+/// They ask nobody.
+const SHELLS: [&str; 3] = ["/bin/sh", "/bin/bash", "/bin/busybox"];
+const CONSOLE: &str = "/dev/console";
+
+/// What is to be run on the console. The error is for people.
+fn program(is_open: bool, is_there: impl Fn(&str) -> bool) -> Result<&'static str, &'static str> {
+    let open: &[&'static str] = if is_open { &SHELLS } else { &[] };
+    let found = LOGINS.iter().chain(open).find(|path| is_there(path));
+    found.copied().ok_or(if is_open {
+        "there is none"
+    } else {
+        "there is no sulogin; groundstate.shell=open on the kernel's command line asks for no password"
+    })
+}
+
+fn is_executable(path: &str) -> bool {
+    access(path, AccessFlags::X_OK).is_ok()
+}
 
 impl Init {
     /// Neither target can be had.
@@ -47,12 +75,8 @@ impl Init {
     }
 
     fn try_shell(&mut self) -> Result<Pid, String> {
-        let found = SHELLS.iter().find(|path| access(**path, AccessFlags::X_OK).is_ok());
-        let program = found.ok_or("there is none")?;
-        let how = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let console = open("/dev/console", how, FileMode::empty())
-            .map_err(|error| format!("/dev/console: {error}"))?;
-        let console = Rc::new(console);
+        let program = program(KernelLine::read().has_open_shell, is_executable)?;
+        let console = Rc::new(console(CONSOLE).map_err(|error| format!("{CONSOLE}: {error}"))?);
         let word = |text: &str| vec![Piece::Literal(text.to_string())];
         let mut words = vec![word(program)];
         if program.ends_with("busybox") {
@@ -93,11 +117,148 @@ impl Init {
     }
 }
 
+/// Never waits: a serial line that nobody is at is opened all the same.
+fn console(path: &str) -> io::Result<OwnedFd> {
+    let how = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let console = open(path, how, FileMode::empty())?;
+    let flags = OFlag::from_bits_truncate(fcntl(&console, FcntlArg::F_GETFL)?);
+    fcntl(&console, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
+    Ok(console)
+}
+
+/// The shell of an init that has nothing left but its children. It comes back when it ends.
+pub(crate) struct Shell {
+    program: &'static str,
+    console: &'static str,
+    pid: Option<Pid>,
+}
+
+impl Shell {
+    /// On the machine's console. The error is for people.
+    pub(crate) fn begin() -> Result<Shell, String> {
+        let program = program(KernelLine::read().has_open_shell, is_executable)?;
+        let mut shell = Shell { program, console: CONSOLE, pid: None };
+        shell.start(Duration::ZERO).map_err(|error| format!("{program}: {error}"))?;
+        Ok(shell)
+    }
+
+    /// Whatever may wait, the child does.
+    fn start(&mut self, pause: Duration) -> io::Result<()> {
+        let (program, path) = (self.program, self.console);
+        self.pid = Some(process::fork(&[], || {
+            rest(pause);
+            let told = become_shell(program, path);
+            told.raw_os_error().and_then(|errno| u8::try_from(errno).ok()).unwrap_or(u8::MAX)
+        })?);
+        Ok(())
+    }
+
+    /// A child was reaped.
+    pub(crate) fn reaped(&mut self, pid: Pid) {
+        if self.pid.take_if(|of| *of == pid).is_some() {
+            // Without memory for a child there is none.
+            let _ = self.start(limit::SHELL_PAUSE);
+        }
+    }
+}
+
+/// In the child: who reaps has no clock.
+fn rest(pause: Duration) {
+    let pause = PollTimeout::try_from(pause).unwrap_or(PollTimeout::ZERO);
+    // Ended early by a signal: then it comes sooner.
+    let _ = poll(&mut [], pause);
+}
+
+/// Why it has not.
+fn become_shell(program: &str, path: &str) -> io::Error {
+    let _ = nix::unistd::setsid();
+    let stdio = console(path).and_then(|console| {
+        terminal::make_plain(console.as_fd());
+        // A serial line that has no session of its own takes one; what is no terminal has none.
+        let _ = terminal::take(console.as_fd(), true);
+        Ok([console.try_clone()?, console.try_clone()?, console])
+    });
+    let [input, output, errors] = match stdio {
+        Ok(stdio) => stdio,
+        Err(error) => return error,
+    };
+    let mut command = Command::new(program);
+    command.args(program.ends_with("busybox").then_some("sh"));
+    command.env_clear().envs([("HOME", "/root"), ("PATH", PATH), ("TERM", "linux")]);
+    command.current_dir("/").stdin(input).stdout(output).stderr(errors).exec()
+}
+
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 fn shell(line: &ExecLine) -> Run {
     Run {
         exec_start: vec![line.clone()],
         log: Log::Inherit,
         env: vec![("HOME".to_string(), "/root".to_string())],
         ..Run::of(Kind::ForegroundSupervised)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::wait;
+    use nix::pty::openpty;
+    use nix::unistd::ttyname;
+    use std::fs::File;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn nobody_is_root_for_sitting_at_the_console() {
+        let only = |there: &'static str| move |path: &str| path == there;
+        assert_eq!(program(false, |_| true), Ok("/sbin/sulogin"));
+        assert_eq!(program(true, |_| true), Ok("/sbin/sulogin"), "the safe way where there is one");
+        assert_eq!(program(false, only("/usr/sbin/sulogin")), Ok("/usr/sbin/sulogin"));
+        for shell in SHELLS {
+            assert!(program(false, only(shell)).is_err_and(|why| why.contains("open")));
+            assert_eq!(program(true, only(shell)), Ok(shell), "so configured");
+        }
+        assert_eq!(program(true, |_| false), Err("there is none"));
+    }
+
+    fn read_until(terminal: &mut File, text: &str) -> String {
+        let mut said = Vec::new();
+        while !String::from_utf8_lossy(&said).contains(text) {
+            let mut buffer = [0; 256];
+            let length = terminal.read(&mut buffer).unwrap();
+            said.extend_from_slice(&buffer[..length]);
+        }
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    #[test]
+    fn a_shell_of_last_resort_has_the_console_and_comes_back_when_it_ends() {
+        let pty = openpty(None, None).unwrap();
+        let path = ttyname(&pty.slave).unwrap().to_string_lossy().into_owned();
+        let (mut terminal, console) = (File::from(pty.master), String::leak(path));
+        let mut shell = Shell { program: "/bin/sh", console, pid: None };
+        shell.start(Duration::ZERO).unwrap();
+        let first = shell.pid.unwrap();
+        // It reads, writes, and is the terminal's session: /dev/tty is there.
+        terminal.write_all(b"echo $((40 + 2))-$HOME >/dev/tty; exit 3\n").unwrap();
+        read_until(&mut terminal, "42-/root");
+        assert_eq!(wait::await_end(first).unwrap(), groundstate_units::spec::Exit::Code(3));
+        shell.reaped(Pid::from_raw(first.as_raw() + 1));
+        assert_eq!(shell.pid, Some(first), "it was another's end");
+        shell.reaped(first);
+        let second = shell.pid.filter(|pid| *pid != first).unwrap();
+        terminal.write_all(b"echo again-$((6 * 7)); exit\n").unwrap();
+        read_until(&mut terminal, "again-42");
+        wait::await_end(second).unwrap();
+    }
+
+    #[test]
+    fn no_console_and_no_shell_end_the_child_alone() {
+        for (program, console) in [("/bin/sh", "/none/such"), ("/none/such", "/dev/null")] {
+            let mut shell = Shell { program, console, pid: None };
+            shell.start(Duration::ZERO).unwrap();
+            let ended = wait::await_end(shell.pid.unwrap()).unwrap();
+            assert_eq!(ended, groundstate_units::spec::Exit::Code(2), "ENOENT");
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::journal::notes::{Kind, Wished};
 use crate::limit;
 use crate::outer::Outer;
 use crate::rest;
-use crate::sys::{notes, process, signal, wait};
+use crate::sys::{Pid, notes, process, signal, wait};
 use crate::voice::Level;
 use crate::watchdog::Watchdog;
 use crate::{hand_back, unmount};
@@ -323,14 +323,16 @@ pub(crate) fn park() -> ! {
 
 /// Reaps, and does nothing else, until a signal asks for the end. Signals are blocked when this is
 /// called: those of PID 1 that are not, and that nobody handles, the kernel throws away.
-pub(crate) fn reap_until_asked() -> Shutdown {
+pub(crate) fn reap_until_asked(mut reaped: impl FnMut(Pid)) -> Shutdown {
     let mut awaited = SigSet::empty();
     let all = [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGPWR];
     all.into_iter().for_each(|signal| awaited.add(signal));
     // Blocked already after a crash.
     let _ = awaited.thread_block();
     loop {
-        while matches!(wait::reap_any(), Ok(Some(_))) {}
+        while let Ok(Some(ended)) = wait::reap_any() {
+            reaped(ended.pid);
+        }
         match awaited.wait() {
             Ok(Signal::SIGTERM) => return Shutdown::Halt,
             Ok(Signal::SIGINT) => return Shutdown::Reboot,

@@ -11,6 +11,8 @@ pub(crate) struct KernelLine {
     pub(crate) target: Option<Name>,
     /// `groundstate.log=LEVEL`, `quiet`.
     pub(crate) level: Option<Level>,
+    /// `groundstate.shell=open`: the emergency shell needs no password.
+    pub(crate) has_open_shell: bool,
 }
 
 impl KernelLine {
@@ -34,6 +36,7 @@ impl KernelLine {
                 Some(("groundstate.log", level)) => {
                     line.level = Level::named(level).or(line.level);
                 }
+                Some(("groundstate.shell", how)) => line.has_open_shell = how == "open",
                 _ => {}
             }
         }
@@ -58,6 +61,18 @@ mod tests {
     fn a_level_given_by_name_counts_more_than_quiet() {
         assert_eq!(KernelLine::parse("groundstate.log=debug quiet").level, Some(Level::Debug));
         assert_eq!(KernelLine::parse("quiet groundstate.log=error").level, Some(Level::Error));
+    }
+
+    #[test]
+    fn a_shell_without_a_password_is_asked_for_by_its_word_alone() {
+        assert!(KernelLine::parse("groundstate.shell=open").has_open_shell);
+        for text in [
+            "groundstate.shell",
+            "groundstate.shell=yes",
+            "groundstate.shell=open groundstate.shell=no",
+        ] {
+            assert!(!KernelLine::parse(text).has_open_shell, "{text}");
+        }
     }
 
     #[test]

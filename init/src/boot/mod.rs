@@ -9,6 +9,7 @@ pub(crate) mod kernel_line;
 pub(crate) mod limits;
 mod mounts;
 
+use crate::emergency::Shell;
 use crate::outer::Outer;
 use crate::sys::{process, terminal};
 use crate::voice::{Level, Voice};
@@ -88,8 +89,18 @@ pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End 
         Mode::Supervisor => "SIGTERM ends init alone",
     };
     voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {error}"));
+    let mut shell = None;
+    if mode == Mode::Machine {
+        match Shell::begin() {
+            Ok(begun) => shell = Some(begun),
+            Err(why) => {
+                let text = format_args!("no shell on the console: {why}");
+                voice.say(clock::now(), Level::Error, text);
+            }
+        }
+    }
     voice.flush();
-    let how = shutdown::reap_until_asked();
+    let how = shutdown::reap_until_asked(|pid| shell.iter_mut().for_each(|it| it.reaped(pid)));
     let how = if mode == Mode::Machine { how } else { Shutdown::Exit(0) };
     shutdown::End { how, mode, outer: Outer::at(None), haste: None, watchdog: None }
 }

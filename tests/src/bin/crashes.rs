@@ -1,149 +1,75 @@
-//! `tests/soak crashes`: the same few events again and again, and each time a crash of a real init
-//! somewhere else among them: after its next system call, after the one behind that, and so on.
-//! What was asked is done once, or not at all and the caller knows of no answer; what a service
-//! said is heard, each program is started once.
+//! `tests/soak crashes`: crashes of a real init, after each system call of the same few events
+//! ([`groundstate_tests::sweep`]), or beside two hundred services ([`groundstate_tests::storm`]).
 //!
-//! `crashes [ROUNDS [FIRST]]` (default 1000, from the first) prints a line for each that fails, then the gap in which init did not answer, then
-//! `N passed, N failed`.
-#![allow(
-    clippy::print_stdout,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a program of the tests"
-)]
+//! `crashes calls|crowd [ROUNDS [FIRST]]` (default 1000, from the first) prints a line for each that
+//! fails, then the gap in which init did not answer, then `N passed, N failed`.
+#![allow(clippy::print_stdout, reason = "a program of the tests")]
 
 #[cfg(target_arch = "x86_64")]
-mod sweep {
-    use groundstate_tests::boot::{Boot, Init};
-    use groundstate_tests::crash::Steps;
-    use groundstate_tests::deadline::until;
-    use groundstate_tests::sandbox::Sandbox;
-    use nix::sys::signal::Signal;
-    use serde_json::json;
-    use std::time::{Duration, Instant};
+mod kinds {
+    use groundstate_tests::storm::Storm;
+    use groundstate_tests::sweep;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::Duration;
 
-    /// All is done after so many calls.
-    pub(crate) const CALLS: usize = 420;
+    /// The gaps, and how many failed.
+    type Counted = (Vec<Duration>, usize);
 
-    /// At work.
-    pub(crate) fn begin() -> Init {
-        let files = Sandbox::new();
-        for (name, text) in [
-            (
-                "killed",
-                "type: foreground-notified\nrestart-delay: 10ms\nrestart-delay-max: 10ms\nrestart-reset: 1ms\nexec-start: DAEMON --notify --trace DIR/killed.trace",
-            ),
-            (
-                "replaced",
-                "ready-grep: ^here\nexec-start: DAEMON --say here --trace DIR/replaced.trace",
-            ),
-            (
-                "talker",
-                "type: foreground-notified\nexec-start: DAEMON --notify --control DIR/talker --trace DIR/talker.trace",
-            ),
-            ("wanted", "type: oneshot\nexec-start: /bin/sh -c 'echo start >>DIR/wanted.trace'"),
-            ("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job"),
-            ("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'"),
-            ("all", "type: virtual\nwaits-for: killed, replaced, talker, tick"),
-        ] {
-            files.unit(name, text);
+    /// Many rounds with one `Init`; one that fails is left behind, and the next begins with a new one.
+    fn rounds<Init>(
+        numbers: impl Iterator<Item = usize>,
+        begin: impl Fn() -> Init,
+        round: impl Fn(&mut Init, usize) -> Duration,
+        end: impl Fn(Init),
+    ) -> Counted {
+        let (mut gaps, mut failed, mut init) = (Vec::new(), 0, None);
+        for number in numbers {
+            let mut one = init.take().unwrap_or_else(&begin);
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                let gap = round(&mut one, number);
+                (one, gap)
+            }));
+            match done {
+                Ok((one, gap)) => {
+                    gaps.push(gap);
+                    init = Some(one);
+                }
+                Err(_) => {
+                    failed += 1;
+                    println!("FAIL in round {number}");
+                }
+            }
         }
-        let mut init = Boot::new(files).start("all");
-        init.expect_crashes();
-        init.when_system("running");
-        init
-    }
-
-    fn starts(init: &Init) -> [usize; 4] {
-        ["killed", "replaced", "talker", "wanted"].map(|unit| {
-            let words = init.sandbox.trace(&format!("{unit}.trace"));
-            words.iter().filter(|word| word.starts_with("start")).count()
-        })
-    }
-
-    /// One main process, which is the only one there is.
-    fn is_alone(init: &Init, unit: &str) {
-        init.when_state(unit, "running");
-        until(&format!("{unit} has one process"), || {
-            (init.processes_of(unit) == [init.main_of(unit)]).then_some(())
-        });
-    }
-
-    fn crashes(init: &Init) -> u64 {
-        until("init answers", || {
-            let mut client = init.client()?;
-            client.send("stats", &json!({}));
-            client.answer()?.ok()?["crashes"].as_u64()
-        })
-    }
-
-    /// A crash after that many calls; gives how long init did not answer.
-    pub(crate) fn round(init: &Init, number: usize, calls: usize) -> Duration {
-        let fired = init.sandbox.trace("job.trace").len();
-        until("the last crash is some time ago", || {
-            (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
-        });
-        let (before, survived) = (starts(init), crashes(init));
-        let (victim, status) = (init.main_of("killed"), format!("round {number}"));
-        let mut asked = ["restart", "want"].map(|_| init.client().expect("it listens"));
-        let mut steps = Steps::of(init);
-        victim.signal(Signal::SIGKILL);
-        until("it has ended", || (!victim.is_alive()).then_some(()));
-        init.sandbox.order("talker", &format!("notify STATUS={status}"));
-        asked[0].send("restart", &json!({"targets": ["replaced"]}));
-        asked[1].send("want", &json!({"target": "wanted"}));
-        (0..calls).for_each(|_| _ = steps.step());
-        steps.crash();
-        drop(steps);
-        let crashed = Instant::now();
-        until("it has survived", || (crashes(init) == survived + 1).then_some(()));
-        let gap = crashed.elapsed();
-        until("it was replaced", || (starts(init)[0] > before[0]).then_some(()));
-        is_alone(init, "killed");
-        is_alone(init, "replaced");
-        init.when("what was said is heard", |s| s.unit("talker")["status"] == status.as_str());
-        let answered = asked.map(|mut client| client.answer().is_some_and(|answer| answer.is_ok()));
-        if answered[1] {
-            init.when_state("wanted", "exited");
+        if catch_unwind(AssertUnwindSafe(|| init.map(end))).is_err() {
+            failed += 1;
+            println!("FAIL at the end");
         }
-        // Refused where the wish was lost with the connection.
-        let _ = init.ask("unwant", &json!({"target": "wanted"}));
-        init.when_state("wanted", "disabled");
-        is_alone(init, "replaced");
-        let after = starts(init);
-        let more = [0, 1, 2, 3].map(|at| after[at] - before[at]);
-        assert_eq!((more[0], more[2]), (1, 0), "killed and talker, after {calls} calls");
-        for (more, answered) in [(more[1], answered[0]), (more[3], answered[1])] {
-            assert!(more == 1 || (more == 0 && !answered), "after {calls} calls: {more}");
-        }
-        gap
+        (gaps, failed)
+    }
+
+    pub(crate) fn calls(numbers: impl Iterator<Item = usize>) -> Counted {
+        let round = |init: &mut _, number| sweep::round(init, number, 1 + number % sweep::CALLS);
+        rounds(numbers, sweep::begin, round, drop)
+    }
+
+    pub(crate) fn crowd(numbers: impl Iterator<Item = usize>) -> Counted {
+        rounds(numbers, Storm::begin, |storm: &mut Storm, _| storm.round(), Storm::end)
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 fn main() -> std::process::ExitCode {
-    let number = |at: usize| std::env::args().nth(at).and_then(|word| word.parse::<usize>().ok());
-    let (rounds, first) = (number(1).unwrap_or(1000), number(2).unwrap_or(0));
-    let (mut gaps, mut failed, mut init) = (Vec::new(), 0, None);
-    for number in (first..).take(rounds) {
-        let one = init.take().unwrap_or_else(sweep::begin);
-        let calls = 1 + number % sweep::CALLS;
-        let round = std::panic::AssertUnwindSafe(|| {
-            let gap = sweep::round(&one, number, calls);
-            (one, gap)
-        });
-        // One that fails is left behind, and the next begins with a new init.
-        match std::panic::catch_unwind(round) {
-            Ok((one, gap)) => {
-                gaps.push(gap);
-                init = Some(one);
-            }
-            Err(_) => {
-                failed += 1;
-                println!("FAIL after {calls} calls");
-            }
+    let word = |at: usize| std::env::args().nth(at);
+    let number = |at: usize| word(at).and_then(|word| word.parse::<usize>().ok());
+    let numbers = (number(3).unwrap_or(0)..).take(number(2).unwrap_or(1000));
+    let (mut gaps, failed) = match word(1).as_deref() {
+        Some("calls") => kinds::calls(numbers),
+        Some("crowd") => kinds::crowd(numbers),
+        _ => {
+            println!("crashes calls|crowd [ROUNDS [FIRST]]");
+            return std::process::ExitCode::from(64);
         }
-    }
+    };
     gaps.sort();
     let part = |hundredth: usize| gaps.get(gaps.len() * hundredth / 100).or(gaps.last());
     println!("no answer for: half {:?}, p99 {:?}, longest {:?}", part(50), part(99), gaps.last());

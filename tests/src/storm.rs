@@ -1,0 +1,211 @@
+//! Two hundred services of all types, a third of them on their way up, down or to their next try, and
+//! crashes of init of five kinds among them: while messages are under way, lines are being written,
+//! callers are connected and a process has just ended. Nobody notices. How a crash is made:
+//! [`crate::crash`]; crashes at each system call: [`crate::sweep`].
+
+use crate::boot::{Boot, Init};
+use crate::client::Client;
+use crate::crash::{FAULTS, crash};
+use crate::deadline::until;
+use crate::sandbox::Sandbox;
+use crate::status::Status;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Name, how many of them, their text, and where they are to be.
+const UNITS: [(&str, usize, &str, &str); 9] = [
+    (
+        "notified",
+        40,
+        "type: foreground-notified\nexec-start: DAEMON --notify --control DIR/NAME",
+        "running",
+    ),
+    ("plain", 20, "exec-start: DAEMON --control DIR/NAME", "running"),
+    (
+        "forked",
+        20,
+        "type: background-pidfile\npid-file: DIR/NAME.pid\nexec-start: DAEMON --pid-file DIR/NAME.pid",
+        "running",
+    ),
+    ("script", 13, "type: background-scripted\nexec-start: /bin/sh -c 'sleep 100000 &'", "running"),
+    ("once", 20, "type: oneshot\nexec-start: /bin/true", "exited"),
+    ("group", 20, "type: virtual", "running"),
+    (
+        "starting",
+        27,
+        "type: foreground-notified\nstart-timeout: 10h\nexec-start: DAEMON --notify --ready-on-order --control DIR/NAME",
+        "starting",
+    ),
+    (
+        "failing",
+        20,
+        "restart-delay: 10h\nrestart-delay-max: 10h\nexec-start: /bin/false",
+        "waiting",
+    ),
+    (
+        "stubborn",
+        20,
+        "stop-timeout: 10h\nexec-start: DAEMON --ignore TERM --control DIR/NAME",
+        "stopping",
+    ),
+];
+/// Each of these says something in each crash.
+const SPEAKERS: usize = 3;
+/// Open files init may have more than before the first crash.
+const SPARE_FILES: usize = 5;
+
+/// An init with all of that.
+#[derive(Debug)]
+pub struct Storm {
+    init: Init,
+    follower: Client,
+    before: Vec<Value>,
+    /// The last event told to who follows them.
+    told: u64,
+    files: usize,
+    rounds: usize,
+}
+
+fn names() -> impl Iterator<Item = (String, &'static str)> {
+    let all = |(name, count, _, state): (&'static str, usize, _, &'static str)| {
+        (0..count).map(move |number| (format!("{name}{number}"), state))
+    };
+    UNITS.into_iter().flat_map(all)
+}
+
+/// What no crash changes.
+fn fixed(status: &Status) -> Vec<Value> {
+    let of = |(name, _): (String, _)| {
+        let unit = status.unit(&name);
+        json!([unit["unit"], unit["state"], unit["main-pid"], unit["run"], unit["since"]])
+    };
+    names().map(of).collect()
+}
+
+fn crashes(init: &Init) -> u64 {
+    until("init answers", || {
+        let mut client = init.client()?;
+        client.send("stats", &json!({}));
+        client.answer()?.ok()?["crashes"].as_u64()
+    })
+}
+
+impl Storm {
+    /// All at work.
+    pub fn begin() -> Storm {
+        let files = Sandbox::new();
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        for (name, count, text, state) in UNITS {
+            for name in (0..count).map(|number| format!("{name}{number}")) {
+                files.unit(&name, &text.replace("NAME", &name));
+                if state == "stopping" { &mut down } else { &mut up }.push(name);
+            }
+        }
+        for (name, text) in [
+            (
+                "victim",
+                "type: foreground-notified\nrestart-delay: 10ms\nrestart-delay-max: 10ms\nrestart-reset: 1ms\nexec-start: DAEMON --notify --trace DIR/victim.trace",
+            ),
+            ("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job"),
+            ("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'"),
+        ] {
+            files.unit(name, text);
+        }
+        files.unit("down", &format!("type: virtual\nwaits-for: {}", down.join(", ")));
+        files.unit("all", &format!("type: virtual\nwaits-for: victim, tick, {}", up.join(", ")));
+        let mut init = Boot::new(files).start("all");
+        init.expect_crashes();
+        init.when_state("victim", "running");
+        init.tell("want", &json!({"target": "down"}));
+        until("all that is to go down is up", || {
+            let status = init.status();
+            down.iter().all(|name| status.state(name) == "running").then_some(())
+        });
+        // Who listens to orders has said by then what it ignores.
+        down.iter().for_each(|name| init.sandbox.order(name, "say here"));
+        init.tell("unwant", &json!({"target": "down"}));
+        init.when("all are where they are to be", |s| {
+            s.state("victim") == "running" && names().all(|(name, state)| s.state(&name) == state)
+        });
+        let mut follower = init.client().expect("it listens");
+        follower.send("events", &json!({"follow": true, "after": 0}));
+        let (before, files) = (fixed(&init.status()), init.process().files().len());
+        let mut storm = Storm { init, follower, before, told: 0, files, rounds: 0 };
+        storm.follow();
+        storm
+    }
+
+    fn starts(&self) -> usize {
+        let words = self.init.sandbox.trace("victim.trace");
+        words.iter().filter(|word| word.starts_with("start")).count()
+    }
+
+    /// One crash; gives how long init did not answer.
+    pub fn round(&mut self) -> Duration {
+        let (init, number) = (&self.init, self.rounds);
+        let fired = init.sandbox.trace("job.trace").len();
+        until("the last crash is some time ago", || {
+            (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
+        });
+        let (survived, begun, victim) = (crashes(init), self.starts(), init.main_of("victim"));
+        let speakers: Vec<usize> = (0..SPEAKERS).map(|at| (number * SPEAKERS + at) % 20).collect();
+        let said = format!("round {number}");
+        for at in &speakers {
+            init.sandbox.order(&format!("notified{at}"), &format!("notify STATUS={said}"));
+            init.sandbox.order(&format!("plain{at}"), &format!("say {said}"));
+        }
+        victim.signal(Signal::SIGKILL);
+        crash(init, FAULTS[number % FAULTS.len()]);
+        let crashed = Instant::now();
+        until("it has survived", || (crashes(init) == survived + 1).then_some(()));
+        let gap = crashed.elapsed();
+        let status = init.when("what was said is heard, and who ended is replaced", |s| {
+            let heard = |at: &usize| s.unit(&format!("notified{at}"))["status"] == said.as_str();
+            speakers.iter().all(heard)
+                && s.state("victim") == "running"
+                && init.main_of("victim") != victim
+        });
+        assert_eq!(fixed(&status), self.before, "round {number}");
+        assert_eq!(self.starts(), begun + 1, "round {number}: the victim was started once");
+        let files = || init.process().files().len();
+        until("no descriptor is left behind", || {
+            (files() <= self.files + SPARE_FILES).then_some(())
+        });
+        self.rounds += 1;
+        self.follow();
+        gap
+    }
+
+    /// Who follows the events is told each of them, over all crashes.
+    fn follow(&mut self) {
+        let last = self.init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
+        while self.told < last {
+            let event = self.follower.answer().expect("the stream goes on").expect("an event");
+            let Some(number) = event["seq"].as_u64() else { continue };
+            assert!(number <= self.told + 1, "event {} is missing", self.told + 1);
+            self.told = self.told.max(number);
+        }
+    }
+
+    /// After all of it each line that was written is there once.
+    pub fn end(mut self) {
+        for at in 0..20 {
+            let rounds = (0..self.rounds * SPEAKERS).filter(|turn| turn % 20 == at);
+            let expected: Vec<String> =
+                rounds.map(|turn| format!("round {}", turn / SPEAKERS)).collect();
+            let log = || {
+                let text = self.init.sandbox.read(&format!("log/plain{at}.log"));
+                let words = text.lines().filter_map(|line| Some(&line[line.find("round ")?..]));
+                words.map(str::to_owned).collect::<Vec<_>>()
+            };
+            until("each line is in the log, once and in order", || {
+                (log() == expected).then_some(())
+            });
+        }
+        let stubborn = names().filter(|(_, state)| *state == "stopping");
+        stubborn.for_each(|(name, _)| self.init.sandbox.order(&name, "exit 0"));
+        self.init.tell("exit", &json!({}));
+        assert_eq!(self.init.ended().code(), Some(0));
+    }
+}

@@ -1,0 +1,106 @@
+//! The same few events again and again, and each time a crash of a real init somewhere else among
+//! them: after its next system call, after the one behind that, and so on. What was asked is done
+//! once, or not at all and the caller knows of no answer; what a service said is heard, each program
+//! is started once: in the end it is as it is without a crash. How a crash is made: [`crate::crash`].
+
+use crate::boot::{Boot, Init};
+use crate::crash::Steps;
+use crate::deadline::until;
+use crate::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// All is done after so many calls.
+pub const CALLS: usize = 420;
+
+/// At work.
+pub fn begin() -> Init {
+    let files = Sandbox::new();
+    for (name, text) in [
+        (
+            "killed",
+            "type: foreground-notified\nrestart-delay: 10ms\nrestart-delay-max: 10ms\nrestart-reset: 1ms\nexec-start: DAEMON --notify --trace DIR/killed.trace",
+        ),
+        ("replaced", "ready-grep: ^here\nexec-start: DAEMON --say here --trace DIR/replaced.trace"),
+        (
+            "talker",
+            "type: foreground-notified\nexec-start: DAEMON --notify --control DIR/talker --trace DIR/talker.trace",
+        ),
+        ("wanted", "type: oneshot\nexec-start: /bin/sh -c 'echo start >>DIR/wanted.trace'"),
+        ("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job"),
+        ("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'"),
+        ("all", "type: virtual\nwaits-for: killed, replaced, talker, tick"),
+    ] {
+        files.unit(name, text);
+    }
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_system("running");
+    init
+}
+
+fn starts(init: &Init) -> [usize; 4] {
+    ["killed", "replaced", "talker", "wanted"].map(|unit| {
+        let words = init.sandbox.trace(&format!("{unit}.trace"));
+        words.iter().filter(|word| word.starts_with("start")).count()
+    })
+}
+
+/// One main process, which is the only one there is.
+fn is_alone(init: &Init, unit: &str) {
+    init.when_state(unit, "running");
+    until(&format!("{unit} has one process"), || {
+        (init.processes_of(unit) == [init.main_of(unit)]).then_some(())
+    });
+}
+
+fn crashes(init: &Init) -> u64 {
+    until("init answers", || {
+        let mut client = init.client()?;
+        client.send("stats", &json!({}));
+        client.answer()?.ok()?["crashes"].as_u64()
+    })
+}
+
+/// A crash after that many calls; gives how long init did not answer.
+pub fn round(init: &Init, number: usize, calls: usize) -> Duration {
+    let fired = init.sandbox.trace("job.trace").len();
+    until("the last crash is some time ago", || {
+        (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
+    });
+    let (before, survived) = (starts(init), crashes(init));
+    let (victim, status) = (init.main_of("killed"), format!("round {number}"));
+    let mut asked = ["restart", "want"].map(|_| init.client().expect("it listens"));
+    let mut steps = Steps::of(init);
+    victim.signal(Signal::SIGKILL);
+    until("it has ended", || (!victim.is_alive()).then_some(()));
+    init.sandbox.order("talker", &format!("notify STATUS={status}"));
+    asked[0].send("restart", &json!({"targets": ["replaced"]}));
+    asked[1].send("want", &json!({"target": "wanted"}));
+    (0..calls).for_each(|_| _ = steps.step());
+    steps.crash();
+    drop(steps);
+    let crashed = Instant::now();
+    until("it has survived", || (crashes(init) == survived + 1).then_some(()));
+    let gap = crashed.elapsed();
+    until("it was replaced", || (starts(init)[0] > before[0]).then_some(()));
+    is_alone(init, "killed");
+    is_alone(init, "replaced");
+    init.when("what was said is heard", |s| s.unit("talker")["status"] == status.as_str());
+    let answered = asked.map(|mut client| client.answer().is_some_and(|answer| answer.is_ok()));
+    if answered[1] {
+        init.when_state("wanted", "exited");
+    }
+    // Refused where the wish was lost with the connection.
+    let _ = init.ask("unwant", &json!({"target": "wanted"}));
+    init.when_state("wanted", "disabled");
+    is_alone(init, "replaced");
+    let after = starts(init);
+    let more = [0, 1, 2, 3].map(|at| after[at] - before[at]);
+    assert_eq!((more[0], more[2]), (1, 0), "killed and talker, after {calls} calls");
+    for (more, answered) in [(more[1], answered[0]), (more[3], answered[1])] {
+        assert!(more == 1 || (more == 0 && !answered), "after {calls} calls: {more}");
+    }
+    gap
+}
