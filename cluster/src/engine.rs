@@ -134,10 +134,11 @@ impl Engine {
     /// What is to be written now, in this order: none of it before what stands before it.
     pub fn tasks(&mut self, epoch: Epoch, now: Duration) -> Vec<Task> {
         let due = self.away.iter().filter(|(_, until)| **until <= now).map(|(id, _)| id.clone());
-        let due = due.filter(|_| !planted(Mutant::GoneKeeps));
         for id in due.collect::<Vec<_>>() {
             self.away.remove(&id);
-            self.board.set_machine(&id, None);
+            if !planted(Mutant::GoneKeeps) {
+                self.board.set_machine(&id, None);
+            }
         }
         let decision = self.board.decide();
         let mut tasks = Vec::new();

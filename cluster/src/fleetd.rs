@@ -13,6 +13,7 @@ pub mod init;
 pub mod init_socket;
 pub mod lead;
 pub mod life;
+pub mod meter;
 pub mod presence;
 pub mod recollection;
 pub mod steward;

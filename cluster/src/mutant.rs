@@ -36,6 +36,8 @@ pub enum Mutant {
     NeverGivesUp,
     /// That etcd has lost its quorum is taken for being cut off.
     QuorumLossIsCutOff,
+    /// Who is not elected asks for a lease to lead by all the same.
+    LeaseUnwon,
     /// That etcd has no quorum now is taken for its never having had one.
     LeaderlessForLong,
     /// Units that are made at the same moment may replace each other in a ring.
@@ -140,6 +142,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::ReleasedWhileUp,
     Mutant::NeverGivesUp,
     Mutant::QuorumLossIsCutOff,
+    Mutant::LeaseUnwon,
     Mutant::LeaderlessForLong,
     Mutant::RingLetIn,
     Mutant::FaultIsEmpty,

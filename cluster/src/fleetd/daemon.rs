@@ -5,6 +5,7 @@
 use super::identity::Identity;
 use super::init::Init;
 use super::lead::Candidate;
+use super::meter::Meter;
 use super::presence::{Presence, Sentry};
 use super::steward::{Leave, Steward};
 use super::vouching::Vouching;
@@ -16,6 +17,7 @@ use crate::record::MachineRecord;
 use crate::store::Store;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -62,6 +64,8 @@ pub struct Daemon {
     pub turned_away: watch::Receiver<Option<String>>,
     /// The lease it leads by.
     pub leads: watch::Receiver<Option<i64>>,
+    /// How long its engine takes to decide.
+    pub meter: Arc<Meter>,
     /// Something happened at init.
     pub happened: mpsc::Sender<()>,
     /// The units are to be stopped.
@@ -91,6 +95,7 @@ impl Daemon {
         let (told, presence) = watch::channel(Presence::default());
         let (leading, leads) = watch::channel(None);
         let (turning_away, turned_away) = watch::channel(None);
+        let meter: Arc<Meter> = Arc::default();
         let mut tasks: Vec<Task> = vec![Box::pin(follower.follow())];
         let sentry = Sentry {
             mirror: mirror.clone(),
@@ -110,6 +115,7 @@ impl Daemon {
                 room,
                 presence: presence.clone(),
                 leading,
+                meter: meter.clone(),
             };
             tasks.push(Box::pin(candidate.stand()));
         }
@@ -118,7 +124,7 @@ impl Daemon {
         let steward = Steward::new(mirror.clone(), identity.id, init, ttl, presence.clone());
         let steward = steward.vouched_by(vouching);
         tasks.push(Box::pin(steward.work(asked, happens)));
-        (Daemon { mirror, record, presence, turned_away, leads, happened, leave }, tasks)
+        (Daemon { mirror, record, presence, turned_away, leads, meter, happened, leave }, tasks)
     }
 
     /// The leases it holds now.

@@ -2,6 +2,7 @@
 //! [`Engine`]'s tasks, each fenced by the revision that made that key. All else, here, is
 //! when the engine is told what and what became of a write.
 
+use super::meter::Meter;
 use super::presence::Presence;
 use super::voice;
 use crate::clock::Clock;
@@ -10,8 +11,11 @@ use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::mirror::Mirror;
 use crate::mutant::{Mutant, planted};
+use crate::picture::Picture;
 use crate::registry::{self, Epoch};
 use crate::store::{Batch, Fault};
+use crate::transaction::{Change, Entry};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -19,6 +23,11 @@ use tokio::sync::watch;
 const AGAIN: Duration = Duration::from_millis(500);
 /// The same where etcd says that it is not ours to lead.
 const DENIED: Duration = Duration::from_secs(60);
+/// A candidate waits that long for each machine that stands before it in the row of ids: the first
+/// is elected before a second asks for a lease.
+const STEP: Duration = Duration::from_millis(50);
+/// No candidate waits longer for those before it: they may never lead.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The lease, in intervals of reconciliation, as fleet has it.
 const LEASE: u32 = 5;
 /// Between two readings of everything, in intervals.
@@ -40,6 +49,8 @@ pub struct Candidate {
     pub presence: watch::Receiver<Presence>,
     /// The lease we lead by, for who lets it go at the end.
     pub leading: watch::Sender<Option<i64>>,
+    /// How long deciding takes.
+    pub meter: Arc<Meter>,
 }
 
 /// Why a term is over.
@@ -62,13 +73,23 @@ impl Candidate {
         let mut denied = false;
         loop {
             let mut pause = AGAIN;
-            let free = |picture: &std::sync::Arc<crate::picture::Picture>| {
-                picture.revision > 0 && picture.leader.is_none()
-            };
-            if self.presence.wait_for(|told| told.lease.is_some()).await.is_err()
-                || pictures.wait_for(free).await.is_err()
-            {
+            if self.presence.wait_for(|told| told.lease.is_some()).await.is_err() {
                 return;
+            }
+            let own = self.presence.borrow().lease;
+            let free = |now: &Arc<Picture>| {
+                now.revision > 0 && (now.leader.is_none() || is_half_won(now, &self.machine, own))
+            };
+            if pictures.wait_for(free).await.is_err() {
+                return;
+            }
+            let first = self.comes_first(&mut pictures).await;
+            if matches!(first, Some(false)) {
+                continue;
+            }
+            if first.is_none() {
+                self.mirror.clock().sleep(AGAIN).await;
+                continue;
             }
             match self.term().await {
                 Ok(()) | Err(Over::Lost) => {}
@@ -91,21 +112,57 @@ impl Candidate {
         }
     }
 
+    /// Waits for those before it in the row of machines, then asks etcd whether anybody leads: after
+    /// a power cut all machines see that nobody does, and the pictures of most are old. False:
+    /// another leads by now. `None`: nobody answers, or another leads and it is not seen yet.
+    async fn comes_first(&self, pictures: &mut watch::Receiver<Arc<Picture>>) -> Option<bool> {
+        let (own, picture) = (self.presence.borrow().lease, self.mirror.picture());
+        if is_half_won(&picture, &self.machine, own) {
+            return Some(true);
+        }
+        let before = picture.machines.range(..self.machine.clone()).count();
+        drop(picture);
+        let before = u32::try_from(before).unwrap_or(u32::MAX);
+        let wait = STEP.saturating_mul(before).min(LONGEST_WAIT);
+        let led = pictures.wait_for(|picture| picture.leader.is_some());
+        if self.mirror.clock().within(wait, led).await.is_some() {
+            return Some(false);
+        }
+        let made = self.leader_key().await.ok()?;
+        made.is_none_or(|made| Some(made.lease) == own).then_some(true)
+    }
+
+    async fn leader_key(&self) -> Result<Option<Entry>, Fault> {
+        let key = self.mirror.keys().of(&Subject::Leader);
+        let reading = self.mirror.store().read(&key).await?;
+        Ok(reading.entries.into_iter().find(|entry| entry.key == key))
+    }
+
+    /// Who leads is settled by the leases that the machines have anyway, so that those who do not
+    /// win have asked etcd for nothing: the one that wins asks for the lease to lead by. Cut short
+    /// between the two, it goes on there, or its machine's lease ends and the key with it.
     async fn term(&mut self) -> Result<(), Over> {
         let store = self.mirror.store().clone();
         let keys = self.mirror.keys().clone();
+        let Some(own) = self.presence.borrow().lease else { return Ok(()) };
+        let lead = registry::lead(&keys, &self.machine, own);
+        match store.commit(&lead).await {
+            // The key as it is now tells.
+            Ok(_) | Err(Fault::Unknown(_)) => {}
+            Err(fault) => return Err(fault.into()),
+        }
+        let made = self.leader_key().await?;
+        let unwon = planted(Mutant::LeaseUnwon);
+        let Some(made) = made.filter(|made| made.lease == own || unwon) else {
+            return Err(Over::Lost);
+        };
         let lease = store.grant(self.interval * LEASE).await?;
         self.leading.send_replace(Some(lease.id));
-        let won = match store.commit(&registry::lead(&keys, &self.machine, lease.id)).await {
-            Ok(won) => won.is_some(),
-            // The reading tells.
-            Err(Fault::Unknown(_)) => true,
+        let renewed = registry::renew(&keys, &self.machine, lease.id, Epoch(made.modified));
+        match store.commit(&renewed).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(Over::Lost),
             Err(fault) => return Err(fault.into()),
-        };
-        if !won {
-            let _ = store.revoke(lease.id).await;
-            self.leading.send_replace(None);
-            return Ok(());
         }
         let reading = store.read(keys.root()).await?;
         let key = keys.of(&Subject::Leader);
@@ -127,9 +184,17 @@ impl Candidate {
             clock,
             behind: false,
             seen: reading.revision,
+            meter: self.meter.clone(),
+            spent: None,
         };
         term.lead(lease.ttl, self.interval * PROOF).await
     }
+}
+
+/// It was elected, and has not asked for the lease to lead by.
+fn is_half_won(picture: &Picture, machine: &MachineId, own: Option<i64>) -> bool {
+    let leader = picture.leader.as_ref();
+    leader.is_some_and(|kept| kept.record.machine == *machine && Some(kept.lease) == own)
 }
 
 struct Term {
@@ -143,6 +208,9 @@ struct Term {
     behind: bool,
     /// Decide when what we wrote ourselves has been seen.
     seen: i64,
+    meter: Arc<Meter>,
+    /// What taking in took, since the last decision.
+    spent: Option<Duration>,
 }
 
 impl Term {
@@ -177,11 +245,7 @@ impl Term {
             tokio::select! {
                 biased;
                 batch = watch.next() => match batch {
-                    Ok(Batch::Changes { changes, .. }) => {
-                        self.engine.absorb(&changes, clock.now());
-                        self.behind = false;
-                        self.check()?;
-                    }
+                    Ok(Batch::Changes { changes, .. }) => self.take_in(&changes)?,
                     Ok(Batch::Compacted) | Err(_) => {
                         self.read_anew().await?;
                         watch = store.watch(keys.root(), self.engine.picture().revision).await?;
@@ -221,6 +285,19 @@ impl Term {
         self.behind || self.engine.picture().revision < self.seen
     }
 
+    fn take_in(&mut self, changes: &[Change]) -> Result<(), Over> {
+        let began = self.clock.now();
+        self.engine.absorb(changes, began);
+        self.spend(began);
+        self.behind = false;
+        self.check()
+    }
+
+    fn spend(&mut self, since: Duration) {
+        let before = self.spent.unwrap_or_default();
+        self.spent = Some(before.saturating_add(self.clock.since(since)));
+    }
+
     fn check(&self) -> Result<(), Over> {
         let leader = self.engine.picture().leader.as_ref();
         if leader.is_some_and(|kept| kept.lease == self.lease) { Ok(()) } else { Err(Over::Lost) }
@@ -242,7 +319,10 @@ impl Term {
 
     async fn read_anew(&mut self) -> Result<(), Over> {
         let reading = self.mirror.store().read(self.mirror.keys().root()).await?;
-        if self.engine.prove(&reading, self.clock.now()) {
+        let began = self.clock.now();
+        let missed = self.engine.prove(&reading, began);
+        self.spend(began);
+        if missed {
             voice::error(format_args!("engine: a change was not told; the proof found it"));
         }
         self.behind = false;
@@ -252,7 +332,11 @@ impl Term {
 
     /// Writes what is to be written, in order; what did not land is decided anew.
     async fn carry_out(&mut self) -> Result<(), Over> {
-        let tasks = self.engine.tasks(self.epoch, self.clock.now());
+        let began = self.clock.now();
+        let tasks = self.engine.tasks(self.epoch, began);
+        if let Some(spent) = self.spent.take() {
+            self.meter.note(spent.saturating_add(self.clock.since(began)));
+        }
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
             let landed = self.mirror.store().commit(&task.transaction).await;

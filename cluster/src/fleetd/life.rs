@@ -49,6 +49,8 @@ struct Seen {
     turned_away: watch::Receiver<Option<String>>,
     /// Why etcd is not safe; `None`: it was not looked at yet.
     insecure: watch::Receiver<Option<Vec<String>>>,
+    /// What else `/metrics` tells.
+    metrics: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
 /// Runs until a signal ends it. `read` reads the configuration anew.
@@ -79,7 +81,9 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let mirror = daemon.mirror.clone();
     let (stop_api, stopped) = watch::channel(false);
     let (told, insecure) = watch::channel(None);
-    let seen = Seen { turned_away: daemon.turned_away.clone(), insecure };
+    let (meter, leads) = (daemon.meter.clone(), daemon.leads.clone());
+    let metrics = Arc::new(move || meter.text(leads.borrow().is_some()));
+    let seen = Seen { turned_away: daemon.turned_away.clone(), insecure, metrics };
     let passed = serve(&config, &identity, &mirror, &seen, stopped).await?;
     let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
     let keeping = tokio::spawn(recollection.keep(mirror.clone()));
@@ -237,6 +241,7 @@ async fn serve(
         logs: Some(logs),
         turned_away: Some(seen.turned_away.clone()),
         insecure: Some(seen.insecure.clone()),
+        more_metrics: Some(seen.metrics.clone()),
         ..Settings::default()
     };
     let state = ApiState::new(mirror.clone(), settings);

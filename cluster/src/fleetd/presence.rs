@@ -48,11 +48,11 @@ impl Sentry {
         let clock = self.mirror.clock().clone();
         loop {
             match self.enter().await {
-                Ok(lease) => {
+                Ok((lease, since)) => {
                     let id = self.identity.id.clone();
                     voice::info(format_args!("machine {id} is registered, lease {lease:x}"));
                     said.clear();
-                    self.stay(lease).await;
+                    self.stay(lease, since).await;
                     self.presence.send_replace(Presence::default());
                     voice::error(format_args!("machine {id} is out of the cluster"));
                 }
@@ -66,17 +66,18 @@ impl Sentry {
         }
     }
 
-    async fn enter(&mut self) -> Result<i64, String> {
+    /// The lease, and the revision at which the key was bound to it.
+    async fn enter(&mut self) -> Result<(i64, i64), String> {
         let store = self.mirror.store().clone();
-        self.could_enter()?;
+        self.could_enter().await?;
         let proof = self.mirror.clock().now();
         let lease = store.grant(self.ttl).await.map_err(|fault| fault.to_string())?;
         match self.write(lease.id).await {
-            Ok(_) => {
+            Ok(revision) => {
                 let told = Presence { lease: Some(lease.id), proof: Some(proof) };
                 self.presence.send_replace(told);
                 self.turned_away.send_replace(None);
-                Ok(lease.id)
+                Ok((lease.id, revision))
             }
             Err(fault) => {
                 let _ = store.revoke(lease.id).await;
@@ -90,8 +91,11 @@ impl Sentry {
     }
 
     /// Who has to wait for the end of another's key asks for no lease meanwhile: after a power cut
-    /// all machines wait for their own.
-    fn could_enter(&self) -> Result<(), String> {
+    /// all machines wait for their own. Whether it has to is known once etcd was read.
+    async fn could_enter(&self) -> Result<(), String> {
+        let mut pictures = self.mirror.changes();
+        let read = pictures.wait_for(|picture| picture.revision > 0);
+        let _ = self.mirror.clock().within(AGAIN, read).await;
         let record = self.record.borrow().clone();
         match registry::register(&self.mirror.picture(), &self.identity.id, &record, 0) {
             Ok(_) => Ok(()),
@@ -129,8 +133,8 @@ impl Sentry {
             .await
     }
 
-    /// Until the lease has ended.
-    async fn stay(&mut self, lease: i64) {
+    /// Until the lease has ended. A picture older than `since` shows what was there before us.
+    async fn stay(&mut self, lease: i64, since: i64) {
         let clock = self.mirror.clock().clone();
         let mut signs = clock.every(self.ttl / SIGNS);
         let mut pictures = self.mirror.changes();
@@ -157,7 +161,8 @@ impl Sentry {
                     let picture = self.mirror.picture();
                     let there = picture.machines.get(&self.identity.id);
                     // Somebody took the key away, or took it over.
-                    if picture.revision > 0 && there.is_none_or(|kept| kept.lease != lease)
+                    let is_news = picture.revision >= since;
+                    if picture.revision > 0 && is_news && there.is_none_or(|kept| kept.lease != lease)
                         && self.write(lease).await.is_err()
                         && self.mirror.health().borrow().fault.is_none()
                     {

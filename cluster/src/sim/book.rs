@@ -32,6 +32,8 @@ pub struct Book {
     pub gone: BTreeMap<MachineId, Duration>,
     /// When it went, each time.
     pub went: BTreeMap<MachineId, Vec<Duration>>,
+    /// When a machine last had the leader's key.
+    pub elected: BTreeMap<MachineId, Duration>,
     /// Since when the same engine leads.
     pub led_since: Duration,
     /// What a machine last said of itself.
@@ -172,6 +174,9 @@ impl World {
                 let lease = |picture: &Picture| picture.leader.as_ref().map(|kept| kept.lease);
                 if lease(before) != lease(&self.truth) {
                     self.book.led_since = now;
+                }
+                for leader in [&before.leader, &self.truth.leader].into_iter().flatten() {
+                    self.book.elected.insert(leader.record.machine.clone(), now);
                 }
                 if self.truth.leader.is_some() {
                     self.coverage.count("leader changed");

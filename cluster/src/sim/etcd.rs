@@ -4,6 +4,7 @@
 //! while there is no quorum, after which each has its whole time again.
 
 use crate::memory_store::MemoryStore;
+use crate::sim::invariant::Moment;
 use crate::sim::watch::{Watched, Watching};
 use crate::sim::world::{Event, Shared, World, lock};
 use crate::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
@@ -152,7 +153,12 @@ impl World {
         let reply = match call {
             Call::Leaderless => Reply::Members(if leaderless { MEMBERS } else { 0 }, MEMBERS),
             _ if self.now < self.machines[machine].foreign_until => self.foreign(&call),
-            _ => self.carry_out(&call),
+            _ => {
+                if let Call::Grant(ttl) = call {
+                    self.judge(&Moment::Asked { machine, ttl });
+                }
+                self.carry_out(&call)
+            }
         };
         let Some(flight) = self.etcd.flights.get_mut(&id) else { return };
         if flight.lost {

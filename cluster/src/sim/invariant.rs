@@ -43,6 +43,13 @@ pub enum Moment<'m> {
         /// Its files from now on.
         files: &'m BTreeMap<String, String>,
     },
+    /// A machine asks for a lease of that length.
+    Asked {
+        /// Which.
+        machine: usize,
+        /// How long it is to last.
+        ttl: Duration,
+    },
     /// A process began, or a machine goes on.
     Live,
     /// Once a second.

@@ -118,8 +118,13 @@ impl Client {
     }
 
     pub(crate) fn ask(&mut self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.ask_at(method, &format!("/fleet/v1{path}"), body)
+    }
+
+    /// Of the whole path.
+    pub(crate) fn ask_at(&mut self, method: &str, path: &str, body: &str) -> (u16, String) {
         let head = format!(
-            "{method} /fleet/v1{path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         );

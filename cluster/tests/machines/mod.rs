@@ -5,6 +5,7 @@ use cluster::clock::Clock;
 use cluster::fleetd::daemon::{Daemon, Wiring};
 use cluster::fleetd::identity::Identity;
 use cluster::fleetd::init::{Answered, DrivenInit, Init, Look};
+use cluster::fleetd::meter::Meter;
 use cluster::key::Keys;
 use cluster::machine::MachineId;
 use cluster::record::MachineRecord;
@@ -15,6 +16,7 @@ use groundstate_units::control::source_set::SourceSet;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -70,6 +72,10 @@ impl DrivenInit for Prompt {
 /// All of them. Dropped, they are without power: nothing is said to etcd.
 pub(crate) struct Crowd {
     stop: tokio::sync::watch::Sender<()>,
+    /// How long each machine's engine took to decide, whenever it led.
+    pub(crate) meters: Vec<Arc<Meter>>,
+    /// The thread that all of them are, under /proc.
+    task: PathBuf,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -78,17 +84,19 @@ pub(crate) fn id(number: usize) -> MachineId {
 }
 
 impl Crowd {
-    /// So many, all at once; `boot` tells one life of them from the next.
+    /// So many, all at once; `boot` tells one life of them from the next. `times`: `agent_ttl` and
+    /// `engine_reconcile_interval`.
     pub(crate) fn start(
         etcd: &EtcdConfig,
         keys: &Keys,
         boot: &str,
-        ttl: Duration,
+        times: (Duration, Duration),
         count: usize,
     ) -> Crowd {
         cluster::fleetd::voice::silence();
         let (stop, mut stopped) = tokio::sync::watch::channel(());
         let (etcd, keys, boot) = (etcd.clone(), keys.clone(), boot.to_string());
+        let (begun, known) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -98,15 +106,26 @@ impl Crowd {
                     let store = Store::etcd(etcd.clone()).unwrap();
                     for number in first..count.min(first + ON_ONE_WIRE) {
                         let (daemon, tasks) =
-                            Daemon::new(wiring(store.clone(), keys.clone(), &boot, ttl, number));
+                            Daemon::new(wiring(store.clone(), keys.clone(), &boot, times, number));
                         kept.push(daemon);
                         tasks.into_iter().for_each(|task| drop(tokio::spawn(task)));
                     }
                 }
+                let meters = kept.iter().map(|daemon: &Daemon| daemon.meter.clone());
+                let task =
+                    PathBuf::from("/proc").join(std::fs::read_link("/proc/thread-self").unwrap());
+                begun.send((meters.collect(), task)).unwrap();
                 let _ = stopped.changed().await;
             });
         });
-        Crowd { stop, thread: Some(thread) }
+        let (meters, task) = known.recv().unwrap();
+        Crowd { stop, meters, task, thread: Some(thread) }
+    }
+
+    /// Time on a processor that all of them have had.
+    pub(crate) fn busy(&self) -> Duration {
+        let text = std::fs::read_to_string(self.task.join("schedstat")).unwrap();
+        Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
     }
 }
 
@@ -119,7 +138,13 @@ impl Drop for Crowd {
     }
 }
 
-fn wiring(store: Store, keys: Keys, boot: &str, ttl: Duration, number: usize) -> Wiring {
+fn wiring(
+    store: Store,
+    keys: Keys,
+    boot: &str,
+    (ttl, interval): (Duration, Duration),
+    number: usize,
+) -> Wiring {
     let identity = Identity { id: id(number), boot: boot.to_string(), instance: boot.to_string() };
     let record = MachineRecord {
         ip: "192.0.2.1".to_string(),
@@ -137,7 +162,7 @@ fn wiring(store: Store, keys: Keys, boot: &str, ttl: Duration, number: usize) ->
         record,
         init: Init::driven(Arc::new(Prompt::default())),
         ttl,
-        engine: Some(Duration::from_secs(2)),
+        engine: Some(interval),
         grace: Duration::ZERO,
         room: MOST_OPERATIONS,
         vouching: None,

@@ -90,6 +90,8 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let sign = lease.and_then(|lease| world.etcd.signs.get(&(machine, lease))).copied();
     // Two thirds of the lease by its own clock, which may be a hundredth fast.
     let patience = world.plan.ttl * 2 / 3 * 98 / 100;
+    // A twin whose own lease is over knows nothing of the one that holds the claim now.
+    let its_own = sign.is_some();
     // What was heard while the word was on its way to init came too late.
     let sign = sign.unwrap_or_default().known_at(world.now.saturating_sub(WAY_TO_INIT));
     let silent = world.now.saturating_sub(sign) >= patience;
@@ -98,7 +100,11 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let lost = one.requests_lost_until.max(one.answers_lost_until).max(one.foreign_until);
     let reached = world.now >= lost;
     // All members say that they know no leader, and it hears them: nobody can take the claim.
-    let known = !quorum && reached && world.plan.rates.lost == 0 && world.plan.rates.refused == 0;
+    let known = its_own
+        && !quorum
+        && reached
+        && world.plan.rates.lost == 0
+        && world.plan.rates.refused == 0;
     // Who has stood still does not know that the lease did not end before the quorum was lost.
     let stood_still = one.paused_until.saturating_sub(one.paused_since) > world.plan.ttl / 4;
     let since = if stood_still { lost.max(one.paused_until) } else { lost };

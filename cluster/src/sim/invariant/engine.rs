@@ -142,8 +142,25 @@ fn fenced(transaction: &Transaction, world: &World) -> bool {
         .any(|condition| matches!(condition, Condition::Unchanged(key, _) if *key == leader))
 }
 
+/// Only the one that was elected asks for a lease to lead by: a hundred machines that see that
+/// nobody leads would ask for as many.
+fn asks_when_elected(world: &World, machine: usize, ttl: Duration) -> Verdict {
+    let to_lead = ttl == world.plan.interval * (TERM / 2) && ttl != world.plan.ttl;
+    let id = &world.machines[machine].id;
+    let leads = world.truth.leader.as_ref().is_some_and(|kept| kept.record.machine == *id);
+    // It may have been put out meanwhile.
+    let lately = world.book.elected.get(id).is_some_and(|at| *at + MOMENT >= world.now);
+    let stood = world.machines[machine].paused_until + MOMENT >= world.now;
+    must(!to_lead || leads || lately || stood, || {
+        format!("machine {machine} asks for a lease to lead by and was not elected")
+    })
+}
+
 /// What only an engine may write is written by the one that leads, in its present epoch.
 pub(super) fn c06_fencing(world: &World, moment: &Moment<'_>) -> Verdict {
+    if let Moment::Asked { machine, ttl } = moment {
+        return asks_when_elected(world, *machine, *ttl);
+    }
     let Moment::Landed { before, transaction: Some(transaction), .. } = moment else {
         return Ok(());
     };
