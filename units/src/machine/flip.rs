@@ -9,7 +9,8 @@ use super::run::{Definition, Run};
 use super::{Ix, Machine};
 use crate::generation::{Generation, Unit, UnitId};
 use crate::graph::{Edge, Graph};
-use crate::machine::action::Action;
+use crate::machine::action::{Action, Note};
+use crate::machine::reason::State;
 use crate::name::Name;
 use crate::spec::{DependencyKind, OnChange};
 use crate::time::Time;
@@ -138,6 +139,8 @@ impl Machine {
         for (place, (name, cell)) in names.zip(old_cells).enumerate() {
             if place < count || cell.phase.is_up() {
                 by_name.insert(name, (place, cell));
+            } else {
+                self.note_removed(name, &cell, out);
             }
         }
         for unit in &next.generation.units {
@@ -159,7 +162,17 @@ impl Machine {
                 cell.fired = false;
                 self.cells.push(cell);
                 self.ghosts.push(name);
+            } else {
+                self.note_removed(name, &cell, out);
             }
+        }
+    }
+
+    /// What was said of a unit that is no more holds no longer.
+    fn note_removed(&self, unit: Name, cell: &Cell, out: &mut Vec<Action>) {
+        let (from, to) = (cell.shown, State::Disabled);
+        if from != to && !self.planted(Mutant::RemovedUntold) {
+            out.push(Action::Note(Note { unit, run: None, from, to, reason: None }));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Invariants of what an operator sees: states, causes, flags.
 
-use crate::machine::action::StopReason;
+use crate::machine::action::{Action, StopReason};
 use crate::machine::event::Event;
 use crate::machine::reason::State;
 use crate::sim::set::Set;
@@ -174,6 +174,22 @@ pub fn l12_unique_provider(view: &View) -> Verdict {
             if twice && !matches!(view.event, Event::Boot { .. }) {
                 return Err(format!("{} starts beside a holder of its target", view.name(*unit)));
             }
+        }
+    }
+    Ok(())
+}
+
+/// L32: each change of what is shown is told, with what was shown before and after, and no other.
+pub fn l32_told(view: &View) -> Verdict {
+    for unit in 0..view.after.states.len() {
+        let name = view.name(unit);
+        let told = view.actions.iter().find_map(|action| match action {
+            Action::Note(note) if note.unit.as_str() == name => Some((note.from, note.to)),
+            _ => None,
+        });
+        let (from, to) = (view.before.state(unit), view.after.state(unit));
+        if told != (from != to).then_some((from, to)) {
+            return Err(format!("{name} was {from:?}, is {to:?}; told was {told:?}"));
         }
     }
     Ok(())
