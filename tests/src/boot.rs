@@ -1,19 +1,18 @@
 //! A real init at work on a [`Sandbox`]: as PID 1 of fresh PID and mount namespaces, the
 //! same in a user namespace, or as a plain supervisor. Its end checks what holds after
-//! every test, whatever was tested: see [`Init::finish`].
+//! every test, whatever was tested: see [`crate::teardown`].
 
 use crate::client::Client;
 use crate::deadline::{PATIENCE, until, within};
 use crate::process::Process;
-use crate::replay::replay;
 use crate::sandbox::{Sandbox, program};
 use crate::status::Status;
+use crate::teardown::Baseline;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
 
 /// How init is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +41,6 @@ impl Way {
     }
 }
 
-/// Open files PID 1 may have more at the end than after its boot.
-const SPARE_FILES: usize = 5;
-
 /// One running init.
 #[derive(Debug)]
 pub struct Init {
@@ -52,9 +48,10 @@ pub struct Init {
     pub sandbox: Sandbox,
     way: Way,
     child: Child,
-    first: Process,
-    files: usize,
-    may_crash: bool,
+    pub(crate) first: Process,
+    pub(crate) baseline: Baseline,
+    pub(crate) may_crash: bool,
+    pub(crate) recorded: bool,
 }
 
 /// Options of a boot, with defaults for all but the units.
@@ -66,6 +63,7 @@ pub struct Boot {
     arguments: Vec<String>,
     wrapper: Vec<String>,
     environment: Vec<(String, String)>,
+    recorded: bool,
 }
 
 impl Boot {
@@ -74,7 +72,7 @@ impl Boot {
         let root = nix::unistd::geteuid().is_root();
         let way = if root { Way::Namespace } else { Way::UserNamespace };
         let (arguments, wrapper, environment) = Default::default();
-        Boot { sandbox, way, binary: None, arguments, wrapper, environment }
+        Boot { sandbox, way, binary: None, arguments, wrapper, environment, recorded: true }
     }
 
     /// Another binary than the one under test: a copy of it, or one that was built otherwise.
@@ -86,6 +84,12 @@ impl Boot {
     /// Another way.
     pub fn way(mut self, way: Way) -> Boot {
         self.way = way;
+        self
+    }
+
+    /// Without a record of what happens: each generation stands in it as a whole.
+    pub fn unrecorded(mut self) -> Boot {
+        self.recorded = false;
         self
     }
 
@@ -117,7 +121,7 @@ impl Boot {
             }
             init.client()?.ask("ping", &json!({})).ok()
         });
-        init.files = init.first.files().len();
+        init.baseline = Baseline::of(init.first);
         init
     }
 
@@ -144,9 +148,11 @@ impl Boot {
             ("--runtime-dir", "run"),
             ("--log-dir", "log"),
             ("--policy", "policy.yaml"),
-            ("--record", "record"),
         ] {
             words.extend([flag.to_owned(), sandbox.at(name)]);
+        }
+        if self.recorded {
+            words.extend(["--record".to_owned(), sandbox.at("record")]);
         }
         if sandbox.path("init.yaml").exists() {
             words.extend(["--config".to_owned(), sandbox.at("init.yaml")]);
@@ -166,7 +172,8 @@ impl Boot {
                 first.or_else(|| matches!(child.try_wait(), Ok(Some(_))).then_some(outer))
             }),
         };
-        Init { sandbox, way: self.way, child, first, files: usize::MAX, may_crash: false }
+        let (baseline, recorded) = (Baseline::default(), self.recorded);
+        Init { sandbox, way: self.way, child, first, baseline, may_crash: false, recorded }
     }
 }
 
@@ -241,7 +248,7 @@ impl Init {
         self.descendants().into_iter().filter(|p| p.is_alive() && ours(p)).collect()
     }
 
-    fn descendants(&self) -> Vec<Process> {
+    pub(crate) fn descendants(&self) -> Vec<Process> {
         if self.way != Way::Supervisor {
             return self.first.neighbours();
         }
@@ -296,69 +303,6 @@ impl Init {
     /// What init and, where it echoes, its units wrote.
     pub fn output(&self) -> String {
         self.sandbox.read("out.log")
-    }
-
-    /// Checks what holds after every test, stops init, expects exit status 0, and that
-    /// what was recorded gives the same actions once more.
-    pub fn finish(self) {
-        self.finish_and_keep();
-    }
-
-    /// The same; gives the files it was at work on to the next.
-    pub fn finish_and_keep(mut self) -> Sandbox {
-        self.check();
-        self.tell("exit", &json!({}));
-        let status = self.ended();
-        assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
-        match replay(&self.sandbox.read("record")) {
-            Ok(events) => assert!(events > 0, "something was recorded"),
-            Err(difference) => panic!("the record does not replay: {difference}"),
-        }
-        std::mem::take(&mut self.sandbox)
-    }
-
-    /// The same of one that has crashed: its record may tell something twice.
-    pub fn finish_after_crash(mut self) {
-        self.check();
-        self.tell("exit", &json!({}));
-        let status = self.ended();
-        assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
-    }
-
-    /// What holds at every time: it answers at once, has not crashed, leaves no zombie,
-    /// no open file and no process of a unit that is down.
-    pub fn check(&self) {
-        // Again where it was late: what the test did may only just be over, or the machine busy.
-        until("it answers within a second", || {
-            let begin = Instant::now();
-            self.tell("ping", &json!({}));
-            (begin.elapsed() < Duration::from_secs(1)).then_some(())
-        });
-        if !self.may_crash {
-            assert_eq!(self.tell("stats", &json!({}))["crashes"], 0);
-        }
-        until("no zombie is init's", || {
-            self.first.children().iter().all(|p| p.state() != Some('Z')).then_some(())
-        });
-        let files = || self.first.files().len();
-        let close = within(Duration::from_secs(5), || {
-            (files() <= self.files.saturating_add(SPARE_FILES)).then_some(())
-        });
-        assert!(close.is_some(), "{} files, {} at boot", files(), self.files);
-        self.check_processes();
-    }
-
-    fn check_processes(&self) {
-        let left = || {
-            let status = self.status();
-            self.descendants().into_iter().find_map(|process| {
-                let unit = process.environment().get("GROUNDSTATE_UNIT")?.clone();
-                let down = matches!(status.state(&unit), "disabled" | "failed" | "waiting");
-                (down && process.is_alive()).then_some(unit)
-            })
-        };
-        let clean = within(Duration::from_secs(5), || left().is_none().then_some(()));
-        assert!(clean.is_some(), "{:?} is down and has a process", left());
     }
 }
 

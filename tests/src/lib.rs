@@ -5,6 +5,7 @@
 //! unit files in it, [`boot`] a real init running on one, [`client`] a caller at its
 //! socket, [`listener`] a stand-in that is handed sockets, [`status`] what it says about itself, [`process`] what the kernel says about
 //! its processes. [`machine`] is a virtual one. [`tracer`] makes system calls of a running one fail, [`crash`] the whole of it, [`sweep`] at each system call, [`storm`] with all kinds of services beside it. [`deadline`] waits for facts; nothing here sleeps and hopes.
+//! its processes. [`machine`] is a virtual one. [`tracer`] makes system calls of a running one fail, [`crash`] the whole of it. [`storm`] is reloads without end. [`teardown`] is what holds after every test. [`deadline`] waits for facts; nothing here sleeps and hopes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -31,4 +32,5 @@ pub mod status;
 pub mod storm;
 #[cfg(target_arch = "x86_64")]
 pub mod sweep;
+pub mod teardown;
 pub mod tracer;

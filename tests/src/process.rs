@@ -45,6 +45,12 @@ impl Process {
         Some(line.trim().to_owned())
     }
 
+    /// What it has in memory, in KiB; 0 when it is gone.
+    pub fn memory(self) -> u64 {
+        let line = self.status("VmRSS").unwrap_or_default();
+        line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
+    }
+
     /// The state letter: R, S, D, T, Z …; none when it is gone.
     pub fn state(self) -> Option<char> {
         self.status("State")?.chars().next()

@@ -47,6 +47,7 @@ mod socket;
 mod socket_option;
 mod source;
 mod store;
+mod storm;
 mod survival;
 mod template;
 mod timer;

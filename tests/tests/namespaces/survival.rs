@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The last crash is no beginning of a row any more: a timer of 200 ms has fired twice since.
-fn is_steady(init: &Init) {
+pub(crate) fn is_steady(init: &Init) {
     let fired = init.sandbox.trace("job.trace").len();
     until("the last crash is some time ago", || {
         (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())

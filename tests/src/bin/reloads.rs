@@ -1,0 +1,35 @@
+//! `tests/soak reload`: a storm of reloads (`groundstate_tests::storm`) on a real init.
+//!
+//! `reloads [SECONDS [UNITS [CRASHING]]]` (default 600, 10000, 1000) prints what was seen, then
+//! `N passed, N failed`.
+#![allow(clippy::print_stdout, reason = "a program of the tests")]
+
+use groundstate_tests::storm::{Size, storm};
+use std::process::ExitCode;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let number = |at: usize, otherwise: usize| {
+        std::env::args().nth(at).and_then(|word| word.parse().ok()).unwrap_or(otherwise)
+    };
+    let time = Duration::from_secs(number(1, 600) as u64);
+    let size = Size { units: number(2, 10_000), crashing: number(3, 1_000), time, recorded: false };
+    let verdict = std::panic::catch_unwind(|| {
+        let seen = storm(size);
+        println!("{seen}");
+        seen.verdict()
+    });
+    let failed = match verdict {
+        Ok(Ok(())) => false,
+        Ok(Err(why)) => {
+            println!("FAIL {why}");
+            true
+        }
+        Err(_) => {
+            println!("FAIL it came to no end");
+            true
+        }
+    };
+    println!("{} passed, {} failed", u8::from(!failed), u8::from(failed));
+    ExitCode::from(u8::from(failed))
+}

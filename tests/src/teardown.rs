@@ -1,0 +1,161 @@
+//! What holds after every test of a real init, whatever was tested: it is there and has not
+//! crashed, it answers, leaves no zombie, no open file, no memory and no process of a unit that is
+//! down; its events explain each state; and what was recorded gives the same actions once more.
+//! Extends [`crate::boot::Init`].
+
+use crate::boot::Init;
+use crate::deadline::{until, within};
+use crate::process::Process;
+use crate::replay::replay;
+use crate::sandbox::Sandbox;
+use crate::status::Status;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Open files PID 1 may have more at the end than after its boot.
+const SPARE_FILES: usize = 5;
+/// KiB of memory PID 1 may have more at the end than after its boot.
+const SPARE_MEMORY: u64 = 2 * 1024;
+/// How long what is to pass may take to pass.
+const SOON: Duration = Duration::from_secs(5);
+
+/// What PID 1 had once it answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Baseline {
+    files: usize,
+    memory: u64,
+}
+
+impl Default for Baseline {
+    /// Nothing is known, so nothing is too much.
+    fn default() -> Baseline {
+        Baseline { files: usize::MAX, memory: u64::MAX }
+    }
+}
+
+impl Baseline {
+    /// Of this process, now.
+    pub fn of(process: Process) -> Baseline {
+        Baseline { files: process.files().len(), memory: process.memory() }
+    }
+}
+
+impl Init {
+    /// Checks what holds after every test, stops init, expects exit status 0, and that
+    /// what was recorded gives the same actions once more.
+    pub fn finish(self) {
+        self.finish_and_keep();
+    }
+
+    /// The same; gives the files it was at work on to the next.
+    pub fn finish_and_keep(mut self) -> Sandbox {
+        self.check();
+        self.check_memory();
+        self.tell("exit", &json!({}));
+        let status = self.ended();
+        assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
+        if self.recorded {
+            match replay(&self.sandbox.read("record")) {
+                Ok(events) => assert!(events > 0, "something was recorded"),
+                Err(difference) => panic!("the record does not replay: {difference}"),
+            }
+        }
+        std::mem::take(&mut self.sandbox)
+    }
+
+    /// The same of one that has crashed: its record may tell something twice.
+    pub fn finish_after_crash(mut self) {
+        self.check();
+        self.check_memory();
+        self.tell("exit", &json!({}));
+        let status = self.ended();
+        assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
+    }
+
+    /// What holds at every time.
+    pub fn check(&self) {
+        // Again where it was late: what the test did may only just be over, or the machine busy.
+        until("it answers within a second", || {
+            let begin = Instant::now();
+            self.tell("ping", &json!({}));
+            (begin.elapsed() < Duration::from_secs(1)).then_some(())
+        });
+        if !self.may_crash {
+            assert_eq!(self.tell("stats", &json!({}))["crashes"], 0);
+        }
+        until("no zombie is init's", || {
+            self.first.children().iter().all(|p| p.state() != Some('Z')).then_some(())
+        });
+        let files = || self.first.files().len();
+        let most = self.baseline.files.saturating_add(SPARE_FILES);
+        let close = within(SOON, || (files() <= most).then_some(()));
+        assert!(close.is_some(), "{} files, at most {most}", files());
+        self.check_processes();
+        self.check_events();
+    }
+
+    /// Once what the test did is over.
+    fn check_memory(&self) {
+        let most = self.baseline.memory.saturating_add(SPARE_MEMORY);
+        let close = within(SOON, || (self.first.memory() <= most).then_some(()));
+        assert!(close.is_some(), "{} KiB, at most {most}", self.first.memory());
+    }
+
+    fn check_processes(&self) {
+        let left = || {
+            let status = self.status();
+            self.descendants().into_iter().find_map(|process| {
+                let unit = process.environment().get("GROUNDSTATE_UNIT")?.clone();
+                let down = matches!(status.state(&unit), "disabled" | "failed" | "waiting");
+                (down && process.is_alive()).then_some(unit)
+            })
+        };
+        let clean = within(SOON, || left().is_none().then_some(()));
+        assert!(clean.is_some(), "{:?} is down and has a process", left());
+    }
+
+    /// Every state follows from the one before, every cause lies before what it caused, and where
+    /// nothing happens meanwhile the last word of the events is what the status says.
+    fn check_events(&self) {
+        let seq = || self.tell("ping", &json!({}))["seq"].clone();
+        let mut wrong = None;
+        let right = within(SOON, || {
+            let before = seq();
+            let (events, status) = (self.initctl_json_lines(&["events"]), self.status());
+            let last = (seq() == before).then_some(&status);
+            wrong = chain(&events, last).err();
+            wrong.is_none().then_some(())
+        });
+        assert!(right.is_some(), "{wrong:?}");
+    }
+}
+
+fn chain(events: &[Value], status: Option<&Status>) -> Result<(), String> {
+    let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
+    for (event, next) in events.iter().zip(events.iter().skip(1)) {
+        if next["seq"].as_u64() != event["seq"].as_u64().map(|seq| seq + 1) {
+            return Err(format!("a gap: {event} {next}"));
+        }
+    }
+    for event in events {
+        if event["cause"].as_u64() >= event["seq"].as_u64() && !event["cause"].is_null() {
+            return Err(format!("caused by what came later: {event}"));
+        }
+        let Some(unit) = event["unit"].as_str().filter(|_| event["event"] == "state") else {
+            continue;
+        };
+        if let Some(before) = last.insert(unit, &event["to"])
+            && *before != event["from"]
+        {
+            return Err(format!("{unit} was {before}: {event}"));
+        }
+    }
+    for (unit, state) in last {
+        let now = status.map_or(&Value::Null, |status| &status.unit(unit)["state"]);
+        if !now.is_null() && now != state {
+            return Err(format!("{unit} is {now}, and its last event says {state}"));
+        }
+    }
+    Ok(())
+}

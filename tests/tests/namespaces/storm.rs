@@ -1,0 +1,161 @@
+//! Reloads at the worst time: ten a second while units crash, and at once with each other, another
+//! goal, an upgrade, a crash, the end. What one reload does is in [`super::reload`].
+
+use super::crash::has_survived;
+use super::survival::is_steady;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::client::Client;
+use groundstate_tests::crash::Steps;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::storm::{Size, storm};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+#[test]
+fn ten_reloads_a_second_while_units_crash_touch_nobody_else() {
+    let time = Duration::from_secs(10);
+    let seen = storm(Size { units: 100, crashing: 10, time, recorded: true });
+    println!("{seen}");
+    seen.verdict().unwrap();
+}
+
+/// Two ways to the same service, and so many others that a load takes its time.
+fn crossroads() -> Init {
+    let files = Sandbox::new();
+    files.unit("db", "exec-start: DAEMON --name db");
+    for side in ["left", "right"] {
+        files.unit(side, "type: virtual\nwaits-for: web");
+    }
+    for number in 0..300 {
+        files.unit(&format!("more{number}"), "type: virtual\nwants: db");
+    }
+    edit(&files, 0);
+    let init = Boot::new(files).start("left");
+    init.when_system("running");
+    init
+}
+
+fn edit(files: &Sandbox, version: usize) {
+    files.unit("web", &format!("waits-for: db\nexec-start: DAEMON --name web{version}."));
+}
+
+/// The service runs as it was last described, and nobody else was touched.
+fn is_of(init: &Init, version: usize, db: Option<i32>) {
+    until("it runs as it was last described", || {
+        let main = init.main_of("web").read("cmdline")?;
+        main.contains(&format!("web{version}.")).then_some(())
+    });
+    let status = init.when_state("web", "running");
+    assert_eq!(status.main_pid("db"), db);
+    let alone = || (init.processes_of("web").len() == 1).then_some(());
+    until("it runs once", alone);
+}
+
+fn generation(answer: &Value) -> u64 {
+    answer["generation"].as_u64().unwrap_or_else(|| panic!("it tells its generation: {answer}"))
+}
+
+#[test]
+fn reloads_at_once_with_each_other_a_goal_and_an_upgrade_are_one_after_the_other() {
+    let init = crossroads();
+    let db = init.status().main_pid("db");
+    let mut clients: Vec<Client> = (0..4).map(|_| init.client().unwrap()).collect();
+    for round in 1..=12 {
+        let before = generation(&init.status().0);
+        edit(&init.sandbox, round);
+        let goal = if round % 2 == 0 { "left" } else { "right" };
+        let goal_fields = json!({"targets": [goal]});
+        // Each is the first now and then.
+        for at in (0..4).map(|at| (at + round) % 4) {
+            match at {
+                0 | 1 => clients[at].send("reload", &json!({})),
+                2 => clients[at].send("set-target", &goal_fields),
+                _ if round % 3 == 0 => clients[at].send("upgrade", &json!({})),
+                _ => init.process().signal(Signal::SIGHUP),
+            }
+        }
+        let mut answer = |at: usize| clients[at].answer().expect("an answer").expect("no refusal");
+        let (one, other) = (generation(&answer(0)), generation(&answer(1)));
+        // Signals may come before, between and after them.
+        assert!(before < one && before < other && one != other, "{before} {one} {other}");
+        answer(2);
+        if round % 3 == 0 {
+            answer(3);
+        }
+        is_of(&init, round, db);
+        let status = init.status();
+        assert!(generation(&status.0) >= one.max(other));
+        assert_eq!(status.0["goal"], json!([goal]), "{}", status.0["goal"]);
+    }
+    assert_eq!(init.tell("stats", &json!({}))["crashes"], 0);
+    drop(clients);
+    init.finish();
+}
+
+#[test]
+fn a_goal_that_is_set_while_a_reload_takes_it_away_has_a_provider_or_is_not_set() {
+    let init = crossroads();
+    let db = init.status().main_pid("db");
+    for round in 1..=6 {
+        init.sandbox.remove_unit("right");
+        edit(&init.sandbox, round);
+        let (mut one, mut other) = (init.client().unwrap(), init.client().unwrap());
+        one.send("reload", &json!({}));
+        other.send("set-target", &json!({"targets": ["right"]}));
+        let reloaded = one.answer().unwrap();
+        let set = other.answer().unwrap();
+        assert_ne!(reloaded.is_ok(), set.is_ok(), "{reloaded:?} {set:?}");
+        let goal = if set.is_ok() { "right" } else { "left" };
+        assert_eq!(init.status().0["goal"], json!([goal]));
+        is_of(&init, if reloaded.is_ok() { round } else { 0 }, db);
+        // Back to where it began.
+        init.sandbox.unit("right", "type: virtual\nwaits-for: web");
+        edit(&init.sandbox, 0);
+        init.tell("reload", &json!({}));
+        init.tell("set-target", &json!({"targets": ["left"]}));
+        is_of(&init, 0, db);
+    }
+    init.finish();
+}
+
+/// What makes a process.
+const FORKS: [i64; 3] = [libc::SYS_fork, libc::SYS_clone, libc::SYS_clone3];
+/// Calls after which it crashes; so many there are in any load.
+const CALLS: [usize; 4] = [0, 2, 6, 12];
+
+#[test]
+fn a_crash_in_the_middle_of_a_reload_leaves_the_old_or_the_new() {
+    let mut init = crossroads();
+    init.sandbox
+        .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job")
+        .unit("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'")
+        .unit("left", "type: virtual\nwaits-for: web, tick");
+    init.tell("reload", &json!({}));
+    init.expect_crashes();
+    let db = init.status().main_pid("db");
+    for round in 1..=CALLS.len() {
+        edit(&init.sandbox, round);
+        let mut client = init.client().unwrap();
+        is_steady(&init);
+        let mut steps = Steps::of(&init);
+        client.send("reload", &json!({}));
+        steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
+        // The loader is at work; or has brought what it found, and that is taken.
+        for _ in 0..CALLS[round - 1] {
+            steps.step();
+        }
+        steps.crash();
+        drop(steps);
+        has_survived(&init, round as u64);
+        // Answered or cut off: what it says is so; and the next one is the last word.
+        if let Some(Ok(answer)) = client.answer() {
+            assert!(generation(&init.status().0) >= generation(&answer));
+            is_of(&init, round, db);
+        }
+        init.tell("reload", &json!({}));
+        is_of(&init, round, db);
+    }
+    init.finish_after_crash();
+}
