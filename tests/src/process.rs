@@ -45,9 +45,9 @@ impl Process {
         Some(line.trim().to_owned())
     }
 
-    /// What it has in memory, in KiB; 0 when it is gone.
+    /// What it has in memory of its own, pages of its binary left out, in KiB; 0 when it is gone.
     pub fn memory(self) -> u64 {
-        let line = self.status("VmRSS").unwrap_or_default();
+        let line = self.status("RssAnon").unwrap_or_default();
         line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
     }
 

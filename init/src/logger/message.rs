@@ -23,6 +23,8 @@ pub(crate) struct RunLog {
     pub(crate) log: Log,
     /// The name its lines bear in the system's log and the kernel's; empty: its unit's.
     pub(crate) tag: String,
+    /// Waits for as long as its place of output stands still; else lines are dropped.
+    pub(crate) blocks: bool,
     /// Ready at a line that matches this. None: nobody asks, or it was found already.
     pub(crate) ready_grep: Option<String>,
 }

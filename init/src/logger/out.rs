@@ -3,13 +3,14 @@
 use super::files::{Files, Job};
 use super::history::History;
 use super::lane::{Lane, Lines, Room};
-use super::limit;
 use super::message::Settings;
 use super::outlet::{Records, Terminal};
+use super::{files, limit};
 use groundstate_units::name::Name;
 use groundstate_units::settings::Echo;
 use groundstate_units::spec::Log;
 use mio::Waker;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Instant;
@@ -28,8 +29,8 @@ pub(crate) struct Out {
     console: Option<Lane<Arc<Lines>>>,
     kernel: Option<Lane<Arc<Lines>>>,
     syslog: Option<Lane<Arc<Lines>>>,
-    /// Lines init's stdout or the console lacks because they stood still.
-    dropped: u64,
+    /// Lines each way lacks because it stood still; told once it moves.
+    dropped: BTreeMap<Way, u64>,
     /// What the lane of files can not do.
     told: (SyncSender<Trouble>, Receiver<Trouble>),
 }
@@ -46,7 +47,7 @@ impl Out {
             console: None,
             kernel: None,
             syslog: None,
-            dropped: 0,
+            dropped: BTreeMap::new(),
             told: mpsc::sync_channel(1),
         }
     }
@@ -56,8 +57,9 @@ impl Out {
         self.told.1.try_recv().ok()
     }
 
-    /// Whether lines with this policy may be read now.
-    pub(crate) fn room(&mut self, log: Log, now: Instant) -> Room {
+    /// Whether lines with this policy may be read now. Who `blocks` waits for a place of its own
+    /// that stands still; for a copy nobody does.
+    pub(crate) fn room(&mut self, log: Log, blocks: bool, now: Instant) -> Room {
         let own = match log {
             Log::File => self.files.as_mut().map(|lane| lane.room(now)),
             Log::Console => self.console.as_mut().map(|lane| lane.room(now)),
@@ -66,6 +68,9 @@ impl Out {
             Log::Inherit | Log::Null => None,
         };
         let echo = self.echo.as_mut().map(|lane| lane.room(now));
+        if blocks && own == Some(Room::Stuck) {
+            return Room::Full(now + limit::STUCK);
+        }
         // Full on one way holds the run back whatever the other says.
         match (own.unwrap_or(Room::Free), echo.unwrap_or(Room::Free)) {
             (Room::Full(until), _) | (_, Room::Full(until)) => Room::Full(until),
@@ -138,10 +143,17 @@ impl Out {
         }
         let Some(lane) = lane else { return };
         if lane.room(now) == Room::Stuck {
-            self.dropped += lines.count();
-        } else {
-            lane.push(Arc::clone(lines), lines.text.len());
+            *self.dropped.entry(way).or_default() += lines.count();
+            return;
         }
+        if let Some(lost) = self.dropped.remove(&way) {
+            let text = files::note(&format!("{lost} lines of all units lost here"));
+            let (unit, target) = (lines.unit.clone(), lines.target.clone());
+            let bytes = text.len();
+            let note = Lines { unit, target, tag: lines.tag.clone(), text, mark: None };
+            lane.push(Arc::new(note), bytes);
+        }
+        lane.push(Arc::clone(lines), lines.text.len());
     }
 
     /// From now on there are files; first come these.
@@ -197,7 +209,7 @@ impl Out {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Echo,
     Console,

@@ -62,6 +62,7 @@ pub(super) struct Pipe {
     pub(super) run: RunId,
     pub(super) unit: u64,
     pub(super) log: Log,
+    blocks: bool,
     pub(super) fd: OwnedFd,
     pub(super) stream: Stream,
     /// It is in the queue of those to read.
@@ -222,8 +223,8 @@ impl Logger {
         let raw = fd.as_raw_fd();
         let stream = Stream::new(log.ready_grep);
         self.by_run.insert(log.run, number);
-        self.pipes
-            .insert(number, Pipe { run: log.run, unit, log: log.log, fd, stream, queued: false });
+        let (run, blocks, log) = (log.run, log.blocks, log.log);
+        self.pipes.insert(number, Pipe { run, unit, log, blocks, fd, stream, queued: false });
         let registry = self.poll.registry();
         if registry.register(&mut SourceFd(&raw), Token(number), Interest::READABLE).is_err() {
             // No memory for it in the kernel: read it as long as it gives something at least.
@@ -243,7 +244,7 @@ impl Logger {
             }
             let Some(number) = self.ready.pop_front() else { break };
             let Some(pipe) = self.pipes.get(&number) else { continue };
-            if let Room::Full(until) = self.out.room(pipe.log, now) {
+            if let Room::Full(until) = self.out.room(pipe.log, pipe.blocks, now) {
                 self.ready.push_back(number);
                 held = Some(held.map_or(until, |before| before.min(until)));
                 held_back += 1;

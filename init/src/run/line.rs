@@ -317,16 +317,14 @@ impl Init {
         let null = &self.null.output;
         match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
+                let stdio = spec.particular.as_ref().map(|p| &p.stdio);
                 let told = logger::RunLog {
                     run,
                     unit: name.clone(),
                     targets: targets.clone(),
                     log,
-                    tag: spec
-                        .particular
-                        .as_ref()
-                        .map(|p| p.stdio.log_tag.clone())
-                        .unwrap_or_default(),
+                    tag: stdio.map(|stdio| stdio.log_tag.clone()).unwrap_or_default(),
+                    blocks: stdio.is_some_and(|stdio| stdio.log_blocks),
                     ready_grep: spec.ready_grep.clone(),
                 };
                 let pipe = match self.lineage.started.output_of(run) {

@@ -2,10 +2,13 @@
 
 use super::outfit::{is_root, past_exec};
 use groundstate_tests::boot::Boot;
-use groundstate_tests::deadline::until;
+use groundstate_tests::deadline::{until, within};
+use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
 use std::io::Read;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::time::Duration;
 
 #[test]
 fn a_socket_that_is_passed_may_be_all_three_descriptors() {
@@ -74,5 +77,57 @@ fn output_may_go_to_the_console_and_to_the_kernels_log() {
     let noted = noted.lines().find(|line| line.contains("in the ring")).unwrap().to_owned();
     assert!(noted.starts_with('<') && noted.contains("renamed"), "{noted}");
     assert!(!shown.contains("in the ring") && !noted.contains("on the console"));
+    init.finish();
+}
+
+/// More than a console that nobody reads, its lane and a pipe hold.
+const LINES: usize = 200_000;
+
+#[test]
+fn a_console_nobody_reads_is_waited_for_by_those_who_say_so_and_by_no_other() {
+    if !is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let line = nix::unistd::ttyname(&pty.slave).unwrap();
+    for (unit, key) in [("hasty", ""), ("patient", "log-overflow: block\n")] {
+        files.unit(
+            unit,
+            &format!("{key}type: oneshot\nlog: console\nexec-start: /bin/sh -c 'seq {LINES}; echo >DIR/{unit}.end'"),
+        );
+    }
+    files.unit("other", "exec-start: DAEMON --name other");
+    let bind = format!("mount --bind {} /dev/console && exec \"$@\"", line.display());
+    let init = Boot::new(files).through(&["sh", "-c", &bind, "sh"]).start("other");
+    init.tell("want", &json!({"target": "hasty"}));
+    init.when_state("hasty", "exited");
+    init.tell("want", &json!({"target": "patient"}));
+    let waits = || {
+        let place = |p: &Process| p.read("wchan").is_some_and(|what| what.contains("pipe_write"));
+        init.processes_of("patient").iter().any(place)
+    };
+    until("it waits", || waits().then_some(()));
+    let longer = Duration::from_secs(3);
+    let ended = within(longer, || init.sandbox.path("patient.end").exists().then_some(()));
+    assert!(ended.is_none() && waits(), "it waits for longer than others do");
+    assert_eq!(init.status().state("other"), "running");
+    let mut master = std::fs::File::from(pty.master);
+    let (mut shown, last) = (Vec::new(), format!("patient | {LINES}\r\n"));
+    while !shown.ends_with(last.as_bytes()) {
+        let mut bytes = [0; 64 * 1024];
+        let length = master.read(&mut bytes).unwrap();
+        shown.extend_from_slice(&bytes[..length]);
+    }
+    let shown = String::from_utf8(shown).unwrap();
+    let of = |unit: &str| {
+        let numbers = shown.lines().filter_map(|line| line.split_once(unit)?.1.trim().parse().ok());
+        numbers.collect::<Vec<usize>>()
+    };
+    let had = of("hasty | ").len();
+    let note = format!("{} lines of all units lost here", LINES - had);
+    assert!(had < LINES && shown.contains(&note), "what had no room was dropped and counted");
+    assert!(of("patient | ").into_iter().eq(1..=LINES), "all of it, in order");
+    init.when_state("patient", "exited");
     init.finish();
 }

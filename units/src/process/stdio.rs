@@ -26,6 +26,7 @@ impl Reader<'_> {
                 hangup: self.value("tty-hangup", false, value::boolean),
             },
             log_tag: self.short("log-tag", 64),
+            log_blocks: self.value("log-overflow", false, |word| Ok(word == "block")),
             utmp_id: self.short("utmp-id", 4),
         };
         let unused = !stdio.has_terminal() && !stdio.tty.path.is_empty();

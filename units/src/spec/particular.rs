@@ -158,6 +158,8 @@ pub struct Stdio {
     pub tty: Terminal,
     /// The name its lines bear in the kernel's and the system's log; empty: its own.
     pub log_tag: String,
+    /// A place of output that stands still is waited for, however long; nothing is dropped.
+    pub log_blocks: bool,
     /// The id of its record in utmp(5); empty: none.
     pub utmp_id: String,
 }

@@ -99,6 +99,7 @@ impl Init {
     fn pipe(&mut self, run: u64, unit: &str, ready_grep: Option<&str>) -> OwnedFd {
         let log = RunLog {
             tag: String::new(),
+            blocks: false,
             run: RunId(run),
             unit: name(unit),
             targets: [name(&format!("{unit}-target"))].into(),
