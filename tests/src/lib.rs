@@ -4,8 +4,7 @@
 //! [`daemon`] is a scriptable stand-in for a service. [`sandbox`] is a directory with
 //! unit files in it, [`boot`] a real init running on one, [`client`] a caller at its
 //! socket, [`listener`] a stand-in that is handed sockets, [`status`] what it says about itself, [`process`] what the kernel says about
-//! its processes. [`machine`] is a virtual one. [`tracer`] makes system calls of a running one fail, [`crash`] the whole of it, [`sweep`] at each system call, [`storm`] with all kinds of services beside it. [`deadline`] waits for facts; nothing here sleeps and hopes.
-//! its processes. [`machine`] is a virtual one. [`tracer`] makes system calls of a running one fail, [`crash`] the whole of it. [`storm`] is reloads without end. [`teardown`] is what holds after every test. [`deadline`] waits for facts; nothing here sleeps and hopes.
+//! its processes. [`machine`] is a virtual one. [`tracer`] makes system calls of a running one fail, [`crash`] the whole of it, [`sweep`] at each system call, [`storm`] with all kinds of services beside it. [`reloads`] is reloads without end, [`teardown`] what holds after every test. [`deadline`] waits for facts; nothing here sleeps and hopes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -25,6 +24,7 @@ pub mod deadline;
 pub mod listener;
 pub mod machine;
 pub mod process;
+pub mod reloads;
 pub mod replay;
 pub mod sandbox;
 pub mod silent;

@@ -1,10 +1,10 @@
-//! `tests/soak reload`: a storm of reloads (`groundstate_tests::storm`) on a real init.
+//! `tests/soak reload`: a storm of reloads (`groundstate_tests::reloads`) on a real init.
 //!
 //! `reloads [SECONDS [UNITS [CRASHING]]]` (default 600, 10000, 1000) prints what was seen, then
 //! `N passed, N failed`.
 #![allow(clippy::print_stdout, reason = "a program of the tests")]
 
-use groundstate_tests::storm::{Size, storm};
+use groundstate_tests::reloads::{Size, storm};
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -36,6 +36,7 @@ mod pid_file;
 mod process;
 mod prod;
 mod purpose;
+mod race;
 mod reach;
 mod relation;
 mod reload;
@@ -47,7 +48,7 @@ mod socket;
 mod socket_option;
 mod source;
 mod store;
-mod storm;
+
 mod survival;
 mod template;
 mod timer;

@@ -1,0 +1,365 @@
+//! A storm of reloads: a real init with many units, some of which crash, hang or become ready all
+//! the time, and ten times a second other unit files. Who is not touched by an edit is not touched
+//! by the reload, init answers all along and does not grow. How many and how long is the caller's:
+//! a test has a small one, `tests/soak reload` a large one.
+
+use crate::boot::{Boot, Init};
+use crate::client::Client;
+use crate::deadline::{until, within};
+use crate::sandbox::Sandbox;
+use groundstate_units::sim::chance::Chance;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Between two reloads.
+const PACE: Duration = Duration::from_millis(100);
+/// Between two pings.
+const PING: Duration = Duration::from_millis(20);
+/// Members of one virtual unit.
+const GROUP: usize = 100;
+/// What PID 1 may have grown by from the second quarter to the last, in KiB: of ten thousand units
+/// and a hundred generations a minute a leak is more than that.
+const GROWTH: u64 = 2 * 1024;
+
+/// How large it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// All of them; a tenth is services that stay.
+    pub units: usize,
+    /// Those that do not.
+    pub crashing: usize,
+    /// How long.
+    pub time: Duration,
+    /// What was done is put through the core once more at the end.
+    pub recorded: bool,
+}
+
+/// How often a reload was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// And answered with a new generation.
+    pub taken: usize,
+    /// And refused, as it had to be.
+    pub refused: usize,
+    /// Without an answer: the one before was under way.
+    pub by_signal: usize,
+}
+
+impl Asked {
+    fn judge(&mut self, fine: Option<bool>, answer: &Result<Value, Value>) {
+        assert_eq!(Some(answer.is_ok()), fine, "{answer:?}");
+        *(if answer.is_ok() { &mut self.taken } else { &mut self.refused }) += 1;
+    }
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub struct Seen {
+    /// The reloads.
+    pub asked: Asked,
+    /// What happened to units meanwhile.
+    pub events: u64,
+    /// How long each ping took, the shortest first.
+    pub pings: Vec<Duration>,
+    /// RSS of PID 1 in the second quarter and in the last, in KiB.
+    pub memory: (u64, u64),
+    /// How long all of it took.
+    pub took: Duration,
+}
+
+impl Seen {
+    /// The ping that so many of a hundred did not take longer than.
+    pub fn ping(&self, hundredth: usize) -> Duration {
+        let at = self.pings.len() * hundredth / 100;
+        self.pings.get(at).or(self.pings.last()).copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Asked { taken, refused, by_signal } = self.asked;
+        let all = taken + refused + by_signal;
+        write!(
+            f,
+            "{all} reloads asked for in {} s: {taken} taken, {refused} refused, {by_signal} by signal; {} events of units; ping: half {:?}, p99 {:?}, longest {:?}; RSS {} KiB, then {} KiB",
+            self.took.as_secs(),
+            self.events,
+            self.ping(50),
+            self.ping(99),
+            self.ping(100),
+            self.memory.0,
+            self.memory.1
+        )
+    }
+}
+
+/// The units as they are to be, and the dice that change them.
+struct Edits {
+    size: Size,
+    chance: Chance,
+    /// Where a mistake stands now.
+    broken: Option<usize>,
+    taken: Option<usize>,
+    number: usize,
+}
+
+impl Edits {
+    fn new(size: Size) -> Edits {
+        Edits { size, chance: Chance::new(5), broken: None, taken: None, number: 0 }
+    }
+
+    fn stable(&self) -> usize {
+        self.size.units / 10
+    }
+
+    fn plain(&self) -> usize {
+        self.size.units - self.stable() - self.size.crashing
+    }
+
+    fn write_all(&self, files: &Sandbox) {
+        for at in 0..self.stable() {
+            Self::put_stable(files, at, "as it was");
+        }
+        for at in 0..self.size.crashing {
+            Self::put_crashing(files, at, at, at);
+        }
+        for at in 0..self.plain() {
+            Self::put_plain(files, at, &format!("wants: stable{}", at % self.stable()));
+        }
+        for (kind, members) in
+            [("stable", self.stable()), ("crashing", self.size.crashing), ("plain", self.plain())]
+        {
+            let groups = members.div_ceil(GROUP);
+            for group in 0..groups {
+                let names: Vec<String> = (group * GROUP..((group + 1) * GROUP).min(members))
+                    .map(|at| format!("{kind}{at}"))
+                    .collect();
+                let text = format!("type: virtual\nwants: {}", names.join(", "));
+                files.unit(&format!("{kind}-group{group}"), &text);
+            }
+            let names: Vec<String> = (0..groups).map(|at| format!("{kind}-group{at}")).collect();
+            files.unit(
+                &format!("all-{kind}"),
+                &format!("type: virtual\nwants: {}", names.join(", ")),
+            );
+        }
+        files.unit("all", "type: virtual\nwaits-for: all-stable, all-plain\nwants: all-crashing");
+        files.unit("calm", "type: virtual\nwaits-for: all-stable");
+    }
+
+    fn put_stable(files: &Sandbox, at: usize, words: &str) {
+        let text = format!("description: {words}\nexec-start: /bin/sleep 1000000");
+        files.unit(&format!("stable{at}"), &text);
+    }
+
+    /// One that exits, dies, is ready and then dies, or never becomes ready and is timed out.
+    fn put_crashing(files: &Sandbox, at: usize, kind: usize, word: usize) {
+        let life = format!("{}.{}", 1 + at % 3, word % 10);
+        let text = match kind % 4 {
+            0 => format!("exec-start: /bin/sh -c 'sleep {life}; exit {}'", word % 200),
+            1 => format!("exec-start: /bin/sh -c 'sleep {life}; kill -SEGV $$'"),
+            2 => format!(
+                "type: foreground-notified\nexec-start: DAEMON --notify --exit-after {}",
+                1000 + word % 1000
+            ),
+            _ => format!(
+                "type: foreground-notified\nstart-timeout: {life}s\nrestart-limit: none\nexec-start: /bin/sleep {}",
+                10_000 + word
+            ),
+        };
+        let retry = "restart-delay: 500ms\nrestart-delay-max: 500ms\nrestart-reset: 1ms";
+        files.unit(&format!("crashing{at}"), &format!("{retry}\n{text}"));
+    }
+
+    fn put_plain(files: &Sandbox, at: usize, edges: &str) {
+        files.unit(&format!("plain{at}"), &format!("type: virtual\n{edges}"));
+    }
+
+    /// The next edit; false where the reload has to be refused.
+    fn next(&mut self, files: &Sandbox) -> bool {
+        self.number += 1;
+        let number = self.number;
+        if let Some(at) = self.broken.take() {
+            Self::put_plain(files, at, "wants: stable0");
+            return true;
+        }
+        if let Some(at) = self.taken.take() {
+            Self::put_crashing(files, at, at, number);
+        }
+        let (stable, crashing) =
+            (self.chance.below(self.stable()), self.chance.below(self.size.crashing));
+        let plain = self.chance.below(self.plain());
+        match self.chance.weighted(&[4, 2, 2, 2, 2, 1, 1]) {
+            0 => Self::put_crashing(files, crashing, crashing, number),
+            1 => Self::put_crashing(files, crashing, crashing + number, number),
+            2 => Self::put_stable(files, stable, &format!("edit {number}")),
+            3 => {
+                Self::put_plain(
+                    files,
+                    plain,
+                    &format!("wants: stable{stable}, crashing{crashing}"),
+                );
+            }
+            4 => {
+                files.remove_unit(&format!("crashing{crashing}"));
+                self.taken = Some(crashing);
+            }
+            5 => {
+                Self::put_plain(files, plain, "wnats: stable0");
+                self.broken = Some(plain);
+                return false;
+            }
+            _ => {}
+        }
+        true
+    }
+}
+
+/// Who stays, as init sees it: main process and since when.
+fn steady(init: &Init, count: usize) -> Vec<Value> {
+    let status = init.status();
+    let units = status.0["units"].as_array().expect("`units` is a list");
+    let of = |unit: &&Value| {
+        unit["unit"].as_str().is_some_and(|u| u.starts_with("stable") && !u.contains('-'))
+    };
+    let known: Vec<Value> = units
+        .iter()
+        .filter(of)
+        .map(|unit| json!([unit["unit"], unit["state"], unit["main-pid"], unit["since"]]))
+        .collect();
+    assert_eq!(known.len(), count);
+    assert!(known.iter().all(|unit| unit[1] == "running"), "{known:?}");
+    known
+}
+
+/// Pings on a connection of its own until it is told to stop.
+fn pinger(mut client: Client, stop: Arc<AtomicBool>) -> JoinHandle<Vec<Duration>> {
+    thread::spawn(move || {
+        let mut pings = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let begin = Instant::now();
+            client.ask("ping", &json!({})).expect("init answers");
+            pings.push(begin.elapsed());
+            within(PING, || None::<()>);
+        }
+        pings.sort();
+        pings
+    })
+}
+
+fn middle(mut of: Vec<u64>) -> u64 {
+    of.sort_unstable();
+    of.get(of.len() / 2).copied().expect("one at least")
+}
+
+/// The storm, and what holds after it.
+pub fn storm(size: Size) -> Seen {
+    let files = Sandbox::new();
+    files.put("init.yaml", "echo: no\nmax-starting: 0\n");
+    let mut edits = Edits::new(size);
+    edits.write_all(&files);
+    let boot = Boot::new(files);
+    let boot = if size.recorded { boot } else { boot.unrecorded() };
+    let init = boot.start("all");
+    let stable = edits.stable();
+    init.when("who is to stay runs", |status| {
+        let running = |unit: &&Value| unit["state"] == "running" && !unit["main-pid"].is_null();
+        let units = status.0["units"].as_array().expect("`units` is a list");
+        let name = |unit: &&Value| unit["unit"].as_str().is_some_and(|u| u.starts_with("stable"));
+        units.iter().filter(name).filter(running).count() == stable
+    });
+    let before = steady(&init, stable);
+    let stop = Arc::new(AtomicBool::new(false));
+    let pings = pinger(init.client().expect("it listens"), Arc::clone(&stop));
+    let first = init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
+    let begin = Instant::now();
+    let (asked, memory) = rage(&init, &mut edits, begin);
+    let took = begin.elapsed();
+    stop.store(true, Ordering::Relaxed);
+    let pings = pings.join().expect("init answered all along");
+    let last = init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
+    assert_eq!(steady(&init, stable), before, "nobody else was started anew");
+    calm(init);
+    Seen { asked, events: last - first, pings, memory, took }
+}
+
+/// A reload each time it is due; where the one before is not answered yet, by a signal, which waits
+/// with others for one load.
+fn rage(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
+    let mut asked = Asked::default();
+    let mut samples = Vec::new();
+    let mut client = init.client().expect("it listens");
+    let (ask, due) = mpsc::channel();
+    let (answer, answered) = mpsc::channel();
+    let caller = thread::spawn(move || {
+        for () in due {
+            let _ = answer.send(client.ask("reload", &json!({})));
+        }
+    });
+    let mut fine = None;
+    for number in 1.. {
+        if begin.elapsed() >= edits.size.time {
+            break;
+        }
+        let mut late = fine.is_some();
+        if let Ok(answer) = answered.try_recv() {
+            asked.judge(fine.take(), &answer);
+            late = false;
+        }
+        if late {
+            init.process().signal(Signal::SIGHUP);
+            asked.by_signal += 1;
+        } else {
+            fine = Some(edits.next(&init.sandbox));
+            ask.send(()).expect("the caller is there");
+        }
+        samples.push(init.process().memory());
+        within((PACE * number).saturating_sub(begin.elapsed()), || None::<()>);
+    }
+    if fine.is_some() {
+        asked.judge(fine, &answered.recv().expect("an answer to each"));
+    }
+    drop(ask);
+    caller.join().expect("it was answered");
+    let quarter =
+        |at: usize| middle(samples[samples.len() * at / 4..samples.len() * (at + 1) / 4].to_vec());
+    (asked, (quarter(1), quarter(3)))
+}
+
+/// Only those that stay are wanted any more; then what holds after every test.
+fn calm(init: Init) {
+    init.tell("set-target", &json!({"targets": ["calm"]}));
+    until("nobody crashes any more", || {
+        let status = init.status();
+        let units = status.0["units"].as_array().expect("`units` is a list");
+        let crashing =
+            |unit: &&Value| unit["unit"].as_str().is_some_and(|u| u.starts_with("crashing"));
+        units
+            .iter()
+            .filter(crashing)
+            .all(|unit| unit["state"] == "disabled" || unit["state"] == "failed")
+            .then_some(())
+    });
+    init.finish();
+}
+
+impl Seen {
+    /// What is promised of it.
+    ///
+    /// # Errors
+    /// What was broken.
+    pub fn verdict(&self) -> Result<(), String> {
+        if self.memory.1 > self.memory.0 + GROWTH {
+            return Err(format!("PID 1 has grown: {self}"));
+        }
+        if self.asked.taken == 0 || self.asked.refused == 0 || self.events == 0 {
+            return Err(format!("there was no storm: {self}"));
+        }
+        Ok(())
+    }
+}
