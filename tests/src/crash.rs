@@ -3,10 +3,39 @@
 //! it is about to run is replaced by some that is at fault. Tells nothing about what follows.
 
 use crate::boot::Init;
+use crate::deadline::until;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The two memories of the kept state with their epochs, the latest first.
+pub fn memories(init: &Init) -> Vec<(u64, File)> {
+    let process = init.process();
+    let numbers = process.files().into_iter().filter(|(_, file)| file.contains("memfd:state"));
+    let opened = numbers.filter_map(|(number, _)| {
+        let path = format!("/proc/{}/fd/{number}", process.0);
+        let file = File::options().read(true).write(true).open(path).ok()?;
+        let mut epoch = [0; 8];
+        let _ = file.read_exact_at(&mut epoch, 8);
+        Some((u64::from_le_bytes(epoch), file))
+    });
+    let mut opened: Vec<(u64, File)> = opened.collect();
+    opened.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
+    opened
+}
+
+/// What has happened so far is in both memories: a crash goes back to nothing that is older. Something
+/// has to happen again and again, or nothing is kept anew.
+pub fn is_kept(init: &Init) {
+    let latest = memories(init).first().map_or(0, |(epoch, _)| *epoch);
+    until("both are of now", || {
+        let found = memories(init);
+        (found.len() == 2 && found.iter().all(|(epoch, _)| *epoch > latest)).then_some(())
+    });
+}
 
 /// The signals of a fault.
 pub const FAULTS: [Signal; 5] =

@@ -3,9 +3,9 @@
 //! crash is in [`super::crash`].
 
 use super::crash::{crashes, has_survived, starts};
-use super::upgrade::{all_types, at_work, comes_to_its_end, fixed, is_kept, memories};
+use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};
 use groundstate_tests::boot::{Boot, Init, Way};
-use groundstate_tests::crash::{Fault, Steps, crash};
+use groundstate_tests::crash::{Fault, Steps, crash, is_kept, memories};
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
@@ -230,6 +230,36 @@ fn a_binary_that_is_gone_is_executed_all_the_same() {
     crash(&init, Signal::SIGBUS);
     has_survived(&init, 2);
     assert_eq!(mains(), before);
+    init.finish_after_crash();
+}
+
+#[test]
+fn a_binary_whose_file_system_is_detached_is_executed_all_the_same() {
+    let files = all_types();
+    let (image, own) = (files.at("image"), program("GROUNDSTATE_INIT", "init"));
+    fs::create_dir(&image).expect("mkdir");
+    let begin = format!(
+        "mount -t tmpfs tmpfs {image} && cp {own} {image}/init && shift && exec {image}/init \"$@\""
+    );
+    let mut init = Boot::new(files).through(&["/bin/sh", "-c", &begin, "sh"]).start("all");
+    init.expect_crashes();
+    init.when_state("plain", "running");
+    let mains = || ["notified", "plain", "forked"].map(|unit| init.main_of(unit));
+    let before = mains();
+    is_steady(&init);
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--target={}", init.process().0)).args(["--mount", "--pid"]);
+    if !nix::unistd::geteuid().is_root() {
+        command.args(["--user", "--preserve-credentials"]);
+    }
+    let detached = command.args(["umount", "--lazy", &image]).status().expect("nsenter is there");
+    assert!(detached.success(), "nothing is at {image} any more");
+    for (survived, fault) in [(1, Signal::SIGSEGV), (2, Signal::SIGABRT)] {
+        is_steady(&init);
+        crash(&init, fault);
+        has_survived(&init, survived);
+        assert_eq!(mains(), before);
+    }
     init.finish_after_crash();
 }
 

@@ -2,13 +2,12 @@
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
+use groundstate_tests::crash::is_kept;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 
 const ROUNDS: usize = 20;
@@ -92,32 +91,6 @@ pub(crate) fn at_work() -> Init {
     });
     is_kept(&init);
     init
-}
-
-/// The two memories of the kept state with their epochs, the latest first.
-pub(crate) fn memories(init: &Init) -> Vec<(u64, File)> {
-    let process = init.process();
-    let numbers = process.files().into_iter().filter(|(_, file)| file.contains("memfd:state"));
-    let opened = numbers.filter_map(|(number, _)| {
-        let path = format!("/proc/{}/fd/{number}", process.0);
-        let file = File::options().read(true).write(true).open(path).ok()?;
-        let mut epoch = [0; 8];
-        let _ = file.read_exact_at(&mut epoch, 8);
-        Some((u64::from_le_bytes(epoch), file))
-    });
-    let mut opened: Vec<(u64, File)> = opened.collect();
-    opened.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
-    opened
-}
-
-/// What has happened so far is in both memories: a crash goes back to nothing that is older. Something
-/// has to happen again and again, or nothing is kept anew.
-pub(crate) fn is_kept(init: &Init) {
-    let latest = memories(init).first().map_or(0, |(epoch, _)| *epoch);
-    until("both are of now", || {
-        let found = memories(init);
-        (found.len() == 2 && found.iter().all(|(epoch, _)| *epoch > latest)).then_some(())
-    });
 }
 
 /// What no upgrade and no crash changes: state, main process and since when.
