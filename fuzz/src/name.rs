@@ -3,8 +3,10 @@
 //! back; a pattern ends, and matches what it must; a value that is written in its plain form is
 //! read back; specifiers are replaced within their limit.
 //!
-//! What stands before the first NUL is the pattern, what stands behind it the name.
+//! What stands before the first NUL is the pattern, what stands behind it the name. Behind a first
+//! byte above 127 the bytes choose pieces of both.
 
+use super::composed::Composed;
 use groundstate_units::import::systemd::UnitName;
 use groundstate_units::import::systemd::unit_name;
 use groundstate_units::name::Name;
@@ -15,6 +17,9 @@ use std::time::Duration;
 
 /// The name, if it is one. Panics where one of the promises is broken.
 pub fn name(bytes: &[u8]) -> Option<Name> {
+    let composed = bytes.split_first().filter(|(first, _)| **first > 127);
+    let composed = composed.map(|(_, rest)| composed_of(rest));
+    let bytes = composed.as_deref().unwrap_or(bytes);
     let at = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let pattern = std::str::from_utf8(bytes.get(..at)?).ok()?;
     let text = std::str::from_utf8(bytes.get(at + 1..).unwrap_or_default()).ok()?;
@@ -85,4 +90,61 @@ fn systemd(text: &str) {
     if let Ok(expanded) = specifier::expand(text, &unit, &Facts::default()) {
         assert!(expanded.len() <= limit::IMPORTED_FILE + text.len(), "{} bytes", expanded.len());
     }
+}
+
+const PIECES: [&str; 40] = [
+    "a",
+    "b",
+    "web",
+    "0",
+    "1",
+    "9",
+    "65536",
+    "18446744073709551616",
+    ".",
+    "-",
+    "_",
+    ":",
+    "@",
+    "min",
+    "ms",
+    "s",
+    "h",
+    "d",
+    "us",
+    "MiB",
+    "G",
+    "%",
+    "1.5",
+    " ",
+    "*",
+    "?",
+    "[a-c]",
+    "[!",
+    "]",
+    "\\",
+    "/",
+    "/..",
+    "SIG",
+    "RTMIN",
+    "RTMAX",
+    "TERM",
+    "%i",
+    "%%",
+    "\\x2f",
+    ".service",
+];
+
+fn composed_of(bytes: &[u8]) -> Vec<u8> {
+    let mut from = Composed::of(bytes);
+    let mut text = String::new();
+    for end in ["\0", ""] {
+        // Mostly such as a name may hold.
+        let most = if from.one_in(2) { PIECES.len() } else { 13 };
+        for _ in 0..=from.byte() % 6 {
+            text.push_str(from.pick(PIECES.get(..most).unwrap_or(&PIECES)));
+        }
+        text.push_str(end);
+    }
+    text.into_bytes()
 }

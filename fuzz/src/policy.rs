@@ -1,13 +1,17 @@
 //! What the fuzz target `policy` holds of any bytes: as policy.yaml they are a policy with all
 //! that is wrong told within the file; a policy that is written is read back the same; and laid
 //! over another it still is. What stands before the first NUL is the one file, what stands
-//! behind it the one of the runtime directory.
+//! behind it the one of the runtime directory. Behind a first byte above 127 the bytes choose lines.
 
+use super::composed::Composed;
 use groundstate_units::policy::Policy;
 use groundstate_units::policy_file::{read, render};
 
 /// The policy of both, if nothing is wrong. Panics where one of the promises is broken.
 pub fn policy(bytes: &[u8]) -> Option<Policy> {
+    let composed = bytes.split_first().filter(|(first, _)| **first > 127);
+    let composed = composed.map(|(_, rest)| composed_of(rest));
+    let bytes = composed.as_deref().unwrap_or(bytes);
     let at = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (base, base_is_fine) = one(bytes.get(..at)?);
     let (over, over_is_fine) = one(bytes.get(at + 1..).unwrap_or_default());
@@ -37,4 +41,25 @@ fn back(policy: &Policy) -> Policy {
     let (back, found) = read(&"policy.yaml".into(), written.as_bytes());
     assert!(found.is_empty(), "{found:?}\n{written}");
     back
+}
+
+fn composed_of(bytes: &[u8]) -> Vec<u8> {
+    let mut from = Composed::of(bytes);
+    let mut text = String::new();
+    for end in ["\0", ""] {
+        for key in ["mask", "enable", "disable", "prefer"] {
+            let value = match (from.byte() % 32, key) {
+                (0, _) => from.text(12),
+                (1, _) => from.pick(&["[a]", "{a: b}", "a", "[", "'a/b'", "~"]).to_string(),
+                (2..16, _) => continue,
+                (_, "prefer") => format!("{{a: {}, '1': c}}", from.pick(&["b", "x.y", "'on'"])),
+                (_, "mask") => format!("[{}, b]", from.pick(&["a", "'null'", "c@d", "'1'"])),
+                (_, "enable") => from.pick(&["a, b", "c", "[d]"]).to_string(),
+                (_, _) => from.pick(&["e, f", "g", "[h, 'yes']", "a"]).to_string(),
+            };
+            text.push_str(&format!("{key}: {value}\n"));
+        }
+        text.push_str(end);
+    }
+    text.into_bytes()
 }

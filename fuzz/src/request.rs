@@ -27,25 +27,25 @@ pub fn request(bytes: &[u8]) -> Option<Request> {
     }
 }
 
-/// Fields of all verbs, with values that fit some of them.
-const FIELDS: [&str; 17] = [
-    "target",
-    "targets",
-    "want",
-    "drop",
-    "reload",
-    "follow",
-    "after",
-    "for-ms",
-    "pid",
-    "policy",
-    "no-restart",
-    "signal",
-    "all",
-    "source",
-    "plan",
-    "code",
-    "at-once",
+/// Fields of all verbs, each with a value that fits.
+const FIELDS: [(&str, &str); 17] = [
+    ("target", "\"a\""),
+    ("targets", "[\"a\",\"b\"]"),
+    ("want", "[\"c\"]"),
+    ("drop", "[]"),
+    ("reload", "true"),
+    ("follow", "true"),
+    ("after", "7"),
+    ("for-ms", "1000"),
+    ("pid", "1"),
+    ("policy", "{\"mask\":[\"a\"],\"prefer\":{\"a\":\"b\"}}"),
+    ("no-restart", "true"),
+    ("signal", "9"),
+    ("all", "true"),
+    ("source", "\"fleet\""),
+    ("plan", "true"),
+    ("code", "3"),
+    ("at-once", "true"),
 ];
 const VALUES: [&str; 24] = [
     "\"a\"",
@@ -78,12 +78,14 @@ fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
     let verb = from.pick(TABLE).0;
     let mut line = format!("{{\"v\":1,\"id\":{},\"verb\":\"{verb}\"", from.byte());
-    while !from.is_over() {
-        let (field, value) = (from.pick(&FIELDS), from.pick(&VALUES));
+    for (field, fitting) in FIELDS {
+        let value = match from.byte() % 32 {
+            0 => from.pick(&VALUES).to_string(),
+            1 => from.text(8),
+            2..8 => continue,
+            _ => fitting.to_string(),
+        };
         line.push_str(&format!(",\"{field}\":{value}"));
-        if from.one_in(16) {
-            line.push_str(&from.text(8));
-        }
     }
     line.push('}');
     line

@@ -1,0 +1,51 @@
+//! Clocks that stand where no clock of ours has ever stood: time_namespaces(7).
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::process::{Command, Stdio};
+
+/// Half of the seconds a kernel's 63 bits of nanoseconds hold: no clock may be set further.
+const LATEST: &str = "4611600000";
+
+#[test]
+fn a_clock_near_its_end_changes_nothing() {
+    let far = ["unshare", "-T", "--monotonic", LATEST, "--boottime", LATEST];
+    let mut there = Command::new(far[0]);
+    there.args(&far[1..]).arg("true").stderr(Stdio::null());
+    if !there.status().is_ok_and(|status| status.success()) {
+        return eprintln!("no time namespaces here: nothing was tested");
+    }
+    let files = Sandbox::new();
+    files.unit("web", "restart-delay: 50ms\nexec-start: DAEMON");
+    files.unit(
+        "late",
+        "type: foreground-notified\nstart-timeout: 300ms\nrestart: never\nexec-start: DAEMON",
+    );
+    files.unit("deaf", "stop-timeout: 300ms\nexec-start: DAEMON --ignore TERM");
+    files.unit("other", "exec-start: DAEMON");
+    files.unit("again", "type: timer\ntimer-active: 100ms\nactivates: fired");
+    files.unit("fired", "type: oneshot\nexec-start: /bin/sh -c 'cat /proc/uptime >DIR/uptime'");
+    files.unit("all", "type: virtual\nwaits-for: web, late, deaf, again");
+    let init = Boot::new(files).through(&far).start("all");
+    let failed = init.when_state("late", "failed");
+    assert_eq!(failed.reason("late"), "start-timeout", "{}", failed.table());
+    let uptime = until("the timer fires", || {
+        Some(init.sandbox.read("uptime")).filter(|uptime| uptime.ends_with('\n'))
+    });
+    assert!(uptime.starts_with("46116"), "its clock says {uptime}");
+    // Heals after its delay.
+    let first = init.main_of("web");
+    first.signal(Signal::SIGKILL);
+    until("web is there again", || (init.main_of("web") != first).then_some(()));
+    // Ends by its time-out; a wish ends by itself.
+    let deaf = init.main_of("deaf");
+    init.tell("set-target", &json!({"targets": ["web"]}));
+    until("it is killed", || (!deaf.is_alive()).then_some(()));
+    init.tell("want", &json!({"target": "other", "for-ms": 3000}));
+    init.when_state("other", "running");
+    init.when_state("other", "disabled");
+    init.finish();
+}
