@@ -175,6 +175,8 @@ impl Node {
             ["--listen-peer-urls", &peer],
             ["--initial-advertise-peer-urls", &peer],
             ["--initial-cluster", &format!("default={peer}")],
+            // Each call of etcdctl shows its password.
+            ["--bcrypt-cost", "4"],
         ];
         self.run("etcd", words.as_flattened())
     }

@@ -125,6 +125,12 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
         let line = all.lines().find(|line| line.contains(secret));
         assert_eq!(line, None, "{secret} is shown");
     }
+    // One that can be: fleetd goes on as a new image, and is as closed as the one before.
+    let ready = || node.log("fleetd").matches("INFO ready").count();
+    let before = ready();
+    node.put("fleet.conf", &format!("{}token_limit=7\n", node.conf()));
+    kill(pid_of(&fleetd), Signal::SIGHUP).unwrap();
+    until("it is ready anew", || (ready() > before).then_some(()));
     is_closed(&node, &mut fleetd);
 }
 
