@@ -3,15 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its assumptions do")]
 
+use cluster::clock::Clock;
 use cluster::desired::Desired;
 use cluster::key::{Keys, Subject};
 use cluster::memory_store::MemoryStore;
-use cluster::mirror::{Mirror, WriteFault};
+use cluster::mirror::{Health, Mirror, WriteFault};
 use cluster::picture::Picture;
 use cluster::record::{ClusterRecord, encode};
 use cluster::registry;
 use cluster::store::Store;
-use cluster::transaction::Transaction;
+use cluster::transaction::{Operation, Transaction};
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 use std::time::Duration;
@@ -97,6 +98,40 @@ fn a_write_made_from_what_is_old_is_made_anew() {
         assert!(mirror.reached(revision, SOON).await);
         assert_eq!(mirror.picture().desired_of(&name), Desired::Launched);
         task.abort();
+    });
+}
+
+#[test]
+fn a_cluster_that_is_deleted_as_a_whole_stays_as_it_was_known() {
+    on_one_thread(async {
+        let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
+        let keys = Keys::under("/f");
+        let record = encode(&ClusterRecord { id: "c1".to_string() });
+        let found = Transaction::default().put(keys.of(&Subject::Cluster), record);
+        store.commit(&found).await.unwrap().unwrap();
+        let (mirror, task) = Mirror::start(store.clone(), keys.clone());
+        mirror.health().wait_for(|health| health.fault.is_none()).await.unwrap();
+        let revision = mirror.write(wish(&name, Desired::Launched)).await.unwrap();
+        assert!(mirror.reached(revision, SOON).await);
+        let operations = vec![Operation::DeletePrefix("/f/".to_string())];
+        let all = Transaction { operations, ..Transaction::default() };
+        store.commit(&all).await.unwrap().unwrap();
+        let told = |health: &Health, what: &str| {
+            health.fault.as_ref().is_some_and(|fault| fault.to_string().contains(what))
+        };
+        let mut health = mirror.health();
+        health.wait_for(|health| told(health, "all of the cluster was deleted")).await.unwrap();
+        health.wait_for(|health| told(health, "etcd shows no cluster where")).await.unwrap();
+        assert_eq!(mirror.picture().desired_of(&name), Desired::Launched, "what was known stays");
+        // One that has just begun, and was told which cluster it is in, takes nothing either.
+        let known = mirror.picture().known();
+        assert!(known.is_some());
+        let (next, follower) = Mirror::new(store.clone(), keys, Clock::system());
+        let following = tokio::spawn(follower.knowing(known).follow());
+        let mut health = next.health();
+        health.wait_for(|health| told(health, "etcd shows no cluster where")).await.unwrap();
+        assert_eq!(next.picture().revision, mirror.picture().revision);
+        [task, following].iter().for_each(tokio::task::JoinHandle::abort);
     });
 }
 
