@@ -6,6 +6,9 @@ use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, FAULTS, crash, crash_when};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::storm::Storm;
+#[cfg(target_arch = "x86_64")]
+use groundstate_tests::sweep;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::io::{Read, Write};
@@ -297,4 +300,24 @@ fn an_init_that_crashes_again_and_again_ends_nothing() {
     init.process().signal(Signal::SIGTERM);
     assert_eq!(init.ended().code(), Some(0), "it can be ended as ever");
     assert!(!alive.is_alive());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_crash_at_any_system_call_of_a_script_changes_nothing_of_its_end() {
+    let init = sweep::begin();
+    // Calls at which something begins or ends, and some between them; all of them: `tests/soak crashes`.
+    for (number, calls) in [4, 33, 36, 72, 82, 106, 139, 240].into_iter().enumerate() {
+        sweep::round(&init, number, calls);
+    }
+    init.finish_after_crash();
+}
+
+#[test]
+fn crashes_among_two_hundred_services_are_noticed_by_nobody() {
+    let mut storm = Storm::begin();
+    for _ in 0..10 {
+        storm.round();
+    }
+    storm.end();
 }

@@ -9,9 +9,6 @@ use groundstate_tests::crash::{Fault, Steps, crash, is_kept, memories};
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
-use groundstate_tests::storm::Storm;
-#[cfg(target_arch = "x86_64")]
-use groundstate_tests::sweep;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -382,24 +379,4 @@ fn a_new_image_that_crashes_in_its_first_moments_gives_way_to_the_one_before() {
     assert_eq!(fixed(&init.status()), fixed(&before));
     comes_to_its_end(&init);
     init.finish();
-}
-
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn a_crash_at_any_system_call_of_a_script_changes_nothing_of_its_end() {
-    let init = sweep::begin();
-    // Calls at which something begins or ends, and some between them; all of them: `tests/soak crashes`.
-    for (number, calls) in [4, 33, 36, 72, 82, 106, 139, 240].into_iter().enumerate() {
-        sweep::round(&init, number, calls);
-    }
-    init.finish_after_crash();
-}
-
-#[test]
-fn crashes_among_two_hundred_services_are_noticed_by_nobody() {
-    let mut storm = Storm::begin();
-    for _ in 0..10 {
-        storm.round();
-    }
-    storm.end();
 }
