@@ -9,12 +9,16 @@ use crate::machine::{Machine, MachineId};
 use crate::move_order::Move;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
+use crate::piece;
 use crate::registry::{self, Epoch};
 use crate::transaction::{Change, MOST_OPERATIONS, Reading, Transaction};
 use crate::unit_name::UnitName;
 use crate::unrest::Unrest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// An etcd that takes less than that in one write is none for us.
+const FEWEST_OPERATIONS: usize = 16;
 
 /// What the engine wants written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +42,10 @@ pub struct Engine {
     away: BTreeMap<MachineId, Duration>,
     /// Machines that go again and again keep them longer.
     unrest: Unrest,
-    /// Operations in one write.
+    /// Operations in one write, when several groups share it.
     room: usize,
+    /// Operations, and conditions, that etcd takes in one.
+    most: usize,
 }
 
 impl Engine {
@@ -53,6 +59,7 @@ impl Engine {
             away: BTreeMap::new(),
             unrest: Unrest::default(),
             room: MOST_OPERATIONS,
+            most: MOST_OPERATIONS,
         };
         engine.replace(picture, now);
         engine
@@ -142,20 +149,63 @@ impl Engine {
         }
         let decision = self.board.decide();
         let mut tasks = Vec::new();
+        let mut put_off = BTreeSet::new();
         for group in decision.groups {
-            let units: Vec<UnitName> = group.iter().map(|step| step.unit.clone()).collect();
-            match registry::carry_out(&self.picture, epoch, &group) {
-                Some(transaction) => tasks.push(Task { moves: group, units, transaction }),
-                None => self.undo(&units),
-            }
+            tasks.extend(self.first_of(epoch, group, &mut put_off));
         }
         for (name, refusals) in decision.unplaced {
+            if put_off.contains(&name) {
+                continue;
+            }
             let told = registry::explain(&self.picture, epoch, &name, &refusals);
             let task =
                 told.map(|transaction| Task { moves: Vec::new(), units: vec![name], transaction });
             tasks.extend(task);
         }
         merged(tasks, self.room)
+    }
+
+    /// What of a group is written now: all of it, as a rule. The rest is decided anew.
+    fn first_of(
+        &mut self,
+        epoch: Epoch,
+        group: Vec<Move>,
+        put_off: &mut BTreeSet<UnitName>,
+    ) -> Vec<Task> {
+        let mut left: Vec<UnitName> = group.iter().map(|step| step.unit.clone()).collect();
+        let is_there = |name: &UnitName| self.picture.units.contains_key(name);
+        let whole = left.iter().all(is_there);
+        let cut = || piece::cut(&self.picture, epoch, &group, self.most);
+        let piece = whole.then(cut).flatten();
+        let mut tasks = Vec::new();
+        if let Some(piece) = piece {
+            let units: Vec<UnitName> = piece.moves.iter().map(|step| step.unit.clone()).collect();
+            let done: BTreeSet<&UnitName> = units.iter().collect();
+            left.retain(|name| !done.contains(name));
+            tasks.push(Task { moves: piece.moves, units, transaction: piece.transaction });
+        } else if whole {
+            let nowhere = group.iter().filter(|step| step.from.is_none());
+            for name in nowhere.map(|step| step.unit.clone()) {
+                let told = registry::set_aside(&self.picture, epoch, &name, self.most);
+                tasks.extend(told.map(|transaction| Task {
+                    moves: Vec::new(),
+                    units: vec![name],
+                    transaction,
+                }));
+            }
+        }
+        self.undo(&left);
+        put_off.extend(left);
+        tasks
+    }
+
+    /// etcd takes less in one write than it was given: half of that, and not less than what one
+    /// move takes as a rule. False: it is as small as that already.
+    pub fn write_less(&mut self) -> bool {
+        let less = (self.most / 2).max(FEWEST_OPERATIONS);
+        let could = less < self.most;
+        (self.most, self.room) = (less, self.room.min(less));
+        could
     }
 
     /// A task did not land: its units are where the picture has them.

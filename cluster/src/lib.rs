@@ -22,6 +22,7 @@ pub mod move_order;
 pub mod mutant;
 pub mod native_unit;
 pub mod picture;
+pub mod piece;
 pub mod placement;
 pub mod record;
 pub mod registry;

@@ -2,7 +2,9 @@
 //! readings at one revision, changes since one. Linearizable because it is one thread.
 //! For tests and the simulation; faults are added by who drives it.
 
-use crate::transaction::{Change, Condition, Entry, Operation, Reading, Transaction};
+use crate::transaction::{
+    Change, Condition, Entry, MOST_OPERATIONS, Operation, Reading, Transaction,
+};
 use std::collections::BTreeMap;
 
 /// The store.
@@ -42,8 +44,12 @@ impl MemoryStore {
         self.entries.get(key)
     }
 
-    /// Carries a transaction out: its revision, or `None` when a condition did not hold.
+    /// Carries a transaction out: its revision, or `None` when a condition did not hold, or it is
+    /// larger than etcd takes.
     pub fn commit(&mut self, transaction: &Transaction) -> Option<i64> {
+        if !transaction.fits_in(MOST_OPERATIONS) {
+            return None;
+        }
         if !transaction.conditions.iter().all(|condition| self.holds(condition)) {
             return None;
         }

@@ -191,7 +191,7 @@ fn doubtful(doubt: &str) -> Fault {
 fn unless_unknown<E>(last: &WriteFault<E>, fault: Fault) -> Fault {
     match last {
         WriteFault::Store(unknown @ Fault::Unknown(_)) => unknown.clone(),
-        WriteFault::Store(Fault::Unavailable(_))
+        WriteFault::Store(Fault::Unavailable(_) | Fault::Refused(_))
         | WriteFault::Refused(_)
         | WriteFault::Contended => fault,
     }

@@ -40,6 +40,10 @@ pub enum Mutant {
     LeaseUnwon,
     /// That etcd has no quorum now is taken for its never having had one.
     LeaderlessForLong,
+    /// One member of etcd that is asked at two addresses is taken for two.
+    CountsUrls,
+    /// While exclusive units run, an answer of the store is waited for as long as it takes.
+    WaitsForAnswers,
     /// Units that are made at the same moment may replace each other in a ring.
     RingLetIn,
     /// A reading that failed is taken for an empty one.
@@ -144,6 +148,8 @@ pub const ALL: &[Mutant] = &[
     Mutant::QuorumLossIsCutOff,
     Mutant::LeaseUnwon,
     Mutant::LeaderlessForLong,
+    Mutant::CountsUrls,
+    Mutant::WaitsForAnswers,
     Mutant::RingLetIn,
     Mutant::FaultIsEmpty,
     Mutant::RepeatsCount,
@@ -204,6 +210,8 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::LeaseUnwon, 2_000),
     (Mutant::LeaderlessForLong, 4_000),
     (Mutant::RingLetIn, 1_000),
+    (Mutant::CountsUrls, 3_000),
+    (Mutant::WaitsForAnswers, 4_000),
     (Mutant::CompactionIgnored, 2_000),
     (Mutant::UnansweredIsStopped, 3_000),
     (Mutant::SpinsOnDeadline, 4_000),

@@ -188,6 +188,27 @@ pub fn explain(
     Some(transaction.put(keys.of(&Subject::Why(name.clone())), encode(&record)))
 }
 
+/// Says that a unit is on no machine because its move, with what has to land with it, is more than
+/// one write takes; `None` when that is what it says already.
+pub fn set_aside(
+    picture: &Picture,
+    epoch: Epoch,
+    name: &UnitName,
+    most: usize,
+) -> Option<Transaction> {
+    let keys = picture.keys();
+    let text = format!(
+        "its move, with those of the units that have to go with it, is more than the {most} \
+         operations and conditions that etcd takes in one write"
+    );
+    let record = WhyRecord { text, machines: std::collections::BTreeMap::new() };
+    if picture.whys.get(name).is_some_and(|kept| kept.record == record) {
+        return None;
+    }
+    let transaction = fenced(keys, epoch).and(as_read(picture, name));
+    Some(transaction.put(keys.of(&Subject::Why(name.clone())), encode(&record)))
+}
+
 /// The same write, of this cluster alone: another etcd than ours does not take it, though it
 /// was founded at the very revision that ours was.
 #[must_use]

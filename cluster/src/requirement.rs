@@ -11,6 +11,14 @@ use std::fmt;
 /// The section's name.
 pub const SECTION: &str = "X-Fleet";
 
+/// Units one may be beside, and keys of metadata one may ask for: each is a condition of the one
+/// write that moves it, and etcd takes 128 of those.
+pub const MOST_PEERS: usize = 16;
+/// See [`MOST_PEERS`].
+pub const MOST_KEYS: usize = 16;
+/// Patterns of one kind: each is held against the names of all units of a machine.
+pub const MOST_PATTERNS: usize = 64;
+
 /// The keys fleet had, and ours.
 const KNOWN: [&str; 12] = [
     "MachineID",
@@ -65,6 +73,8 @@ pub enum RequirementError {
     },
     /// Two options that exclude each other.
     Together(&'static str, &'static str),
+    /// More of one kind than a unit may have.
+    TooMany(&'static str, usize),
 }
 
 impl fmt::Display for RequirementError {
@@ -80,6 +90,9 @@ impl fmt::Display for RequirementError {
             ),
             RequirementError::Together(one, other) => {
                 write!(f, "{one} cannot be used with {other}")
+            }
+            RequirementError::TooMany(what, most) => {
+                write!(f, "too many {what} (max {most})")
             }
         }
     }
@@ -123,6 +136,15 @@ impl Requirement {
     /// # Errors
     /// The first combination that is refused, in the order fleet checks them.
     pub fn check(&self) -> Result<(), RequirementError> {
+        let counts = [
+            ("units in MachineOf", self.peers.len(), MOST_PEERS),
+            ("keys in MachineMetadata", self.metadata.len(), MOST_KEYS),
+            ("patterns in Conflicts", self.conflicts.len(), MOST_PATTERNS),
+            ("patterns in Replaces", self.replaces.len(), MOST_PATTERNS),
+        ];
+        if let Some((what, _, most)) = counts.into_iter().find(|(_, count, most)| count > most) {
+            return Err(RequirementError::TooMany(what, most));
+        }
         for peer in &self.peers {
             if let Some(pattern) = self.conflicts.iter().find(|glob| glob::matches(glob, peer)) {
                 let (peer, pattern) = (peer.clone(), pattern.clone());
@@ -316,6 +338,25 @@ mod tests {
         for (text, words) in table {
             let error = read(text, "a.service").check().err().map(|error| error.to_string());
             assert_eq!(error.as_deref(), words, "{text}");
+        }
+    }
+
+    #[test]
+    fn more_peers_keys_or_patterns_than_one_write_can_hold_are_refused() {
+        let lines = |line: fn(usize) -> String, count| -> String {
+            (0..count).map(line).collect::<Vec<_>>().join("\n")
+        };
+        type Line = fn(usize) -> String;
+        let table: [(Line, usize, &str); 4] = [
+            (|n| format!("MachineOf=u{n}.service"), MOST_PEERS, "units in MachineOf"),
+            (|n| format!("MachineMetadata=k{n}=1"), MOST_KEYS, "keys in MachineMetadata"),
+            (|n| format!("Conflicts=u{n}.*"), MOST_PATTERNS, "patterns in Conflicts"),
+            (|n| format!("Replaces=u{n}.*"), MOST_PATTERNS, "patterns in Replaces"),
+        ];
+        for (line, most, what) in table {
+            assert_eq!(read(&lines(line, most), "a.service").check(), Ok(()), "{what}");
+            let one_more = read(&lines(line, most + 1), "a.service").check();
+            assert_eq!(one_more, Err(RequirementError::TooMany(what, most)));
         }
     }
 

@@ -4,6 +4,7 @@
 
 pub mod driven;
 mod etcd;
+pub mod membership;
 mod memory;
 pub mod standing;
 
@@ -24,6 +25,8 @@ const DENIED: &str = "permission denied";
 pub enum Fault {
     /// It was not done.
     Unavailable(String),
+    /// It was not done, and is not taken as it is: asking again does not help.
+    Refused(String),
     /// Whether it was done is not known: reading tells.
     Unknown(String),
 }
@@ -31,7 +34,7 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Unavailable(why) => f.write_str(why),
+            Fault::Unavailable(why) | Fault::Refused(why) => f.write_str(why),
             Fault::Unknown(why) => write!(f, "{why}; whether it was done is not known"),
         }
     }
@@ -206,15 +209,15 @@ impl Store {
         Ok(Watch { kind })
     }
 
-    /// How many members answer, and say that they know no leader, of how many there are:
-    /// `(leaderless, members)`. Asks each by itself.
-    pub async fn leaderless(&self) -> (usize, usize) {
+    /// Most of its members answer within that time, and say that they have no leader. Who they
+    /// are was learnt with the last sign of life of a lease.
+    pub async fn is_leaderless(&self, within: Duration) -> bool {
         match &self.kind {
-            Kind::Etcd(etcd) => etcd.leaderless().await,
-            Kind::Memory(_) => (0, 1),
+            Kind::Etcd(etcd) => etcd.is_leaderless(within).await,
+            Kind::Memory(_) => false,
             Kind::Driven(driven) => match driven.call(Call::Leaderless).await {
-                Ok(Reply::Members(leaderless, members)) => (leaderless, members),
-                _ => (0, 1),
+                Ok(Reply::Members(known, words)) => known.is_leaderless(&words),
+                _ => false,
             },
         }
     }

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use sha1::{Digest, Sha1};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Bytes a line of a file may have, its end not counted.
@@ -13,6 +14,9 @@ pub const LONGEST_LINE: usize = 2047;
 pub const MOST_OPTIONS: usize = 4096;
 /// Bytes all of it may have, written out.
 pub const LARGEST: usize = 256 * 1024;
+
+/// The same of what a client tells, which names the section of each option.
+const LARGEST_TOLD: usize = 2 * LARGEST;
 
 /// One `Name=Value` of a `[Section]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,6 +33,11 @@ pub struct UnitOption {
 }
 
 impl UnitOption {
+    /// Bytes of its line.
+    fn line(&self) -> usize {
+        self.name.len() + self.value.len() + 2
+    }
+
     /// One option.
     pub fn new(section: &str, name: &str, value: &str) -> UnitOption {
         UnitOption {
@@ -130,12 +139,12 @@ impl UnitFile {
     /// Its text: sections in the order of their first option, one empty line between them.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for section in self.sections() {
+        for (section, options) in self.sections() {
             if !text.is_empty() {
                 text.push('\n');
             }
             text.push_str(&format!("[{section}]\n"));
-            for option in self.options.iter().filter(|option| option.section == section) {
+            for option in options {
                 text.push_str(&format!("{}={}\n", option.name, option.value));
             }
         }
@@ -144,11 +153,7 @@ impl UnitFile {
 
     /// The options in the order the text has them.
     pub fn regrouped(&self) -> Vec<UnitOption> {
-        let of = |section: &str| {
-            let own = section.to_string();
-            self.options.iter().filter(move |option| option.section == own).cloned()
-        };
-        self.sections().into_iter().flat_map(of).collect()
+        self.sections().into_iter().flat_map(|(_, options)| options).cloned().collect()
     }
 
     /// SHA-1 of the text, in hex: the identity of a file's contents in the API.
@@ -168,14 +173,32 @@ impl UnitFile {
         self.options.iter().any(|option| option.section == section)
     }
 
+    /// As large as one may be, as far as its parts tell: what is larger is not looked at further.
+    ///
+    /// # Errors
+    /// It is larger.
+    pub fn check_size(&self) -> Result<(), FileError> {
+        let told = self.options.iter().map(|option| option.section.len() + option.line());
+        // The name of a section is written once, with brackets, line breaks.
+        let heads = self.options.iter().map(|option| option.section.as_str());
+        let heads: usize =
+            heads.collect::<BTreeSet<_>>().into_iter().map(|head| head.len() + 4).sum();
+        let lines: usize = self.options.iter().map(UnitOption::line).sum();
+        if self.options.len() > MOST_OPTIONS
+            || told.sum::<usize>() > LARGEST_TOLD
+            || heads + lines > LARGEST
+        {
+            return Err(FileError::TooLarge);
+        }
+        Ok(())
+    }
+
     /// Written and read again it is the same: no option smuggles in another.
     ///
     /// # Errors
     /// The first option that does not come back.
     pub fn check(&self) -> Result<(), FileError> {
-        if self.options.len() > MOST_OPTIONS || self.text().len() > LARGEST {
-            return Err(FileError::TooLarge);
-        }
+        self.check_size()?;
         for option in &self.options {
             let bad = |why| FileError::Ambiguous { option: option.name.clone(), why };
             if option.section.is_empty() || option.section.contains(['[', ']', '\n', '\r']) {
@@ -197,11 +220,18 @@ impl UnitFile {
         Ok(())
     }
 
-    fn sections(&self) -> Vec<&str> {
-        let mut sections: Vec<&str> = Vec::new();
+    /// Each with its options, in the order of the first of them.
+    fn sections(&self) -> Vec<(&str, Vec<&UnitOption>)> {
+        let mut sections: Vec<(&str, Vec<&UnitOption>)> = Vec::new();
+        let mut at: BTreeMap<&str, usize> = BTreeMap::new();
         for option in &self.options {
-            if !sections.contains(&option.section.as_str()) {
-                sections.push(&option.section);
+            let own = option.section.as_str();
+            let at = *at.entry(own).or_insert_with(|| {
+                sections.push((own, Vec::new()));
+                sections.len() - 1
+            });
+            if let Some((_, options)) = sections.get_mut(at) {
+                options.push(option);
             }
         }
         sections

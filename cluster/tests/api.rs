@@ -237,6 +237,27 @@ fn what_is_wrong_with_a_put_is_said_in_the_known_words() {
 }
 
 #[test]
+fn a_unit_that_is_too_large_is_refused_before_anything_is_made_of_it() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let put = |count: usize, section: &dyn Fn(usize) -> String, value: &str| {
+        let option = |n| {
+            let section = section(n);
+            format!(r#"{{"name":"A","section":"{section}","value":"{value}"}}"#)
+        };
+        let options: Vec<String> = (0..count).map(option).collect();
+        stand.put("a.service", &format!("{{\"options\":[{}]}}", options.join(",")))
+    };
+    let words = "unit file too large (max 4096 options and 262144 bytes)";
+    let one = |_: usize| "Service".to_string();
+    let wide = |n: usize| format!("{n:0>200}");
+    assert_eq!(put(4097, &one, "b").fault(), (400, words.to_string()), "options");
+    assert_eq!(put(4096, &one, &"b".repeat(100)).fault(), (400, words.to_string()), "lines");
+    assert_eq!(put(4096, &wide, "b").fault(), (400, words.to_string()), "sections");
+    assert_eq!(put(4096, &|n| format!("S{n}"), "b").status, 201, "each in a section of its own");
+    assert_eq!(put(4096, &one, "b").status, 201);
+}
+
+#[test]
 fn an_option_can_not_bring_in_another_and_unknown_fields_do_not_count() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let smuggled = body(Some(r#"[{"name":"A","section":"Service","value":"b\nUser=root"}]"#), None);

@@ -2,113 +2,15 @@
 //! and nothing an engine writes lands once another leads.
 #![allow(clippy::unwrap_used, reason = "a test ends where it is surprised")]
 
+mod led;
+
 use cluster::desired::Desired;
-use cluster::engine::Engine;
-use cluster::key::{Keys, Subject};
-use cluster::machine::MachineId;
-use cluster::memory_store::MemoryStore;
-use cluster::picture::Picture;
+use cluster::key::Subject;
 use cluster::record::MachineRecord;
-use cluster::registry::{self, Epoch};
-use cluster::unit_file::UnitFile;
-use cluster::unit_name::UnitName;
+use cluster::registry;
+use led::{Cluster, id, name, record};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-struct Cluster {
-    keys: Keys,
-    store: MemoryStore,
-    now: Duration,
-}
-
-impl Cluster {
-    fn new() -> Cluster {
-        Cluster { keys: Keys::under("/test"), store: MemoryStore::default(), now: Duration::ZERO }
-    }
-
-    fn picture(&self) -> Picture {
-        Picture::of(self.keys.clone(), &self.store.read(self.keys.root()))
-    }
-
-    fn submit(&mut self, own: &str, text: &str, desired: Desired) {
-        let file = UnitFile::parse(text).unwrap();
-        let write = registry::create(&self.picture(), &name(own), &file, desired);
-        self.store.commit(&write).unwrap();
-    }
-
-    fn wish(&mut self, own: &str, desired: Desired) {
-        let write = registry::set_desired(&self.picture(), &name(own), desired).unwrap();
-        self.store.commit(&write).unwrap();
-    }
-
-    fn machine(&mut self, own: &str) -> i64 {
-        let lease = self.store.grant(u64::MAX);
-        let record = record(own, "first");
-        let write = registry::register(&self.picture(), &id(own), &record, lease).unwrap();
-        self.store.commit(&write).unwrap();
-        lease
-    }
-
-    fn lead(&mut self, own: &str) -> (Epoch, i64) {
-        let lease = self.store.grant(u64::MAX);
-        let write = registry::lead(&self.keys, &id(own), lease);
-        (Epoch(self.store.commit(&write).unwrap()), lease)
-    }
-
-    fn engine(&self, grace: Duration) -> Engine {
-        Engine::new(self.keys.clone(), &self.store.read(self.keys.root()), grace, self.now)
-    }
-
-    /// Feeds the engine all that is new, and carries out what it says.
-    fn run(&mut self, engine: &mut Engine, epoch: Epoch) -> usize {
-        let mut written = 0;
-        loop {
-            let new = self.store.changes_since(engine.picture().revision).unwrap();
-            let new: Vec<_> = new.into_iter().map(|(_, change)| change).collect();
-            engine.absorb(&new, self.now);
-            let tasks = engine.tasks(epoch, self.now);
-            if tasks.is_empty() {
-                return written;
-            }
-            for task in tasks {
-                match self.store.commit(&task.transaction) {
-                    Some(_) => written += 1,
-                    None => {
-                        engine.undo(&task.units);
-                        return written;
-                    }
-                }
-            }
-        }
-    }
-
-    fn schedule(&self, machine: &str) -> BTreeMap<String, Desired> {
-        let picture = self.picture();
-        let own = picture.schedules.get(&id(machine)).into_iter().flatten();
-        own.map(|(name, kept)| (name.to_string(), kept.record.desired)).collect()
-    }
-}
-
-fn name(text: &str) -> UnitName {
-    UnitName::new(text).unwrap()
-}
-
-fn id(text: &str) -> MachineId {
-    MachineId::new(text).unwrap()
-}
-
-fn record(own: &str, instance: &str) -> MachineRecord {
-    MachineRecord {
-        ip: String::new(),
-        metadata: BTreeMap::new(),
-        boot: format!("boot of {own}"),
-        instance: instance.to_string(),
-        version: "1".to_string(),
-        listen: None,
-    }
-}
-
-const PLAIN: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
 
 #[test]
 fn a_submitted_unit_comes_to_a_machine_and_leaves_it_again() {

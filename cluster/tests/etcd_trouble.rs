@@ -280,3 +280,41 @@ fn a_wire_that_fails_loses_no_change() {
         println!("{missed} of 20 changes came while the wire was broken");
     });
 }
+
+#[test]
+fn two_addresses_of_one_member_are_no_majority_that_has_no_leader() {
+    run(async {
+        let peers = Etcd::urls();
+        let target = |url: &String| url.rsplit('/').next().unwrap().parse().unwrap();
+        let ends = peers.iter().map(|url| ("127.0.0.1:0".parse().unwrap(), target(url)));
+        let wire = Wire::open(ends.collect(), None);
+        let told = [0, 1, 2].map(|at| format!("http://{}", wire.addresses[at]));
+        let members = Etcd::three_by(1_000, &peers, &told);
+        let url = |at: usize| members[at].url.clone();
+        let other = |at: usize| format!("{}/", url(at));
+        let of = |endpoints: Vec<String>| {
+            Store::etcd(EtcdConfig { endpoints, ..members[0].config() }).unwrap()
+        };
+        let one = of(vec![url(0), other(0)]);
+        let most = of(vec![url(0), other(0), url(1)]);
+        let stranger = of(vec![url(0), url(1), url(2)]);
+        for store in [&one, &most] {
+            when_there(store).await;
+            let lease = store.grant(Duration::from_secs(120)).await.unwrap();
+            let end = Instant::now() + PATIENCE;
+            while store.keep_alive(lease.id).await != Ok(true) {
+                assert!(Instant::now() < end, "no sign of life");
+                tokio::task::yield_now().await;
+            }
+            assert!(!store.is_leaderless(PATIENCE).await, "it has a leader");
+        }
+        wire.set(wire::Fault::HoldsAll);
+        let end = Instant::now() + PATIENCE;
+        while !most.is_leaderless(Duration::from_secs(1)).await {
+            assert!(Instant::now() < end, "two of three members do not say it");
+            tokio::task::yield_now().await;
+        }
+        assert!(!one.is_leaderless(Duration::from_secs(1)).await, "one of three members says it");
+        assert!(!stranger.is_leaderless(PATIENCE).await, "who they are was never learnt");
+    });
+}

@@ -1,6 +1,7 @@
 //! Schedules in which fleetd once did wrong, made small. Each is played as it was found; the
 //! program `simulate-cluster` plays thousands of others.
 
+use cluster::mutant::{self, Mutant};
 use cluster::sim::coverage::Coverage;
 use cluster::sim::plan::{self, Deed, Plan, Rates};
 use cluster::sim::run;
@@ -122,6 +123,36 @@ fn a_machine_that_slept_beyond_its_lease_gives_up_what_is_exclusive_though_etcd_
     let lost = Deed::QuorumLoss { time: Duration::from_secs(9) };
     let deeds = vec![(2_000, put(2, "Exclusive=true\n")), (10_000, pause), (21_000, lost)];
     holds(&plan(3, deeds));
+}
+
+/// What holds without that mistake, and does not with it.
+fn shows(plan: &Plan, mutant: Mutant) {
+    holds(plan);
+    mutant::plant(Some(mutant));
+    let played = run::run(plan, &mut Coverage::default(), false);
+    mutant::plant(None);
+    assert!(played.is_err(), "{mutant:?} is not seen");
+}
+
+#[test]
+fn a_machine_cut_off_beside_one_member_of_etcd_does_not_take_its_two_addresses_for_a_majority() {
+    let cut =
+        Deed::Cut { machine: 1, requests: true, answers: true, time: Duration::from_secs(20) };
+    let deeds = vec![(2_000, put(0, "")), (3_000, put(1, "Exclusive=true\n")), (12_000, cut)];
+    shows(&plan(2, deeds), Mutant::CountsUrls);
+}
+
+#[test]
+fn claims_that_are_given_back_to_a_silent_etcd_keep_nobody_from_giving_up_the_others() {
+    let asks = "MachineOf=a.service\nExclusive=true\n";
+    let cut =
+        Deed::Cut { machine: 0, requests: true, answers: false, time: Duration::from_secs(25) };
+    let mut deeds = vec![(2_000, put(0, "Exclusive=true\n"))];
+    deeds.extend((1..6).map(|unit| (3_000 + 100 * unit as u64, put(unit, asks))));
+    deeds.push((12_000, cut));
+    let wish = |unit| Deed::Wish { unit, desired: "inactive", at: 1 };
+    deeds.extend((1..6).map(|unit| (16_500 + 10 * unit as u64, wish(unit))));
+    shows(&plan(2, deeds), Mutant::WaitsForAnswers);
 }
 
 #[test]

@@ -73,6 +73,9 @@ fn list(request: &Request, view: &View<'_>) -> Answer {
     Answer::json(&wire::MachinePage { machines, next_page_token: cut.next })
 }
 
+/// Operations of one patch: each is a condition of its write, and that of the cluster is one more.
+const MOST_PATCHED: usize = MOST_OPERATIONS - 1;
+
 /// All operations are judged before the first is carried out.
 fn patch(body: &[u8], picture: &Picture) -> Result<Transaction, String> {
     let operations = match first_value(body)? {
@@ -82,8 +85,8 @@ fn patch(body: &[u8], picture: &Picture) -> Result<Transaction, String> {
             return Err("unable to decode body: a patch is to be a list".to_string());
         }
     };
-    if operations.len() > MOST_OPERATIONS {
-        return Err(format!("a patch has {MOST_OPERATIONS} operations at most"));
+    if operations.len() > MOST_PATCHED {
+        return Err(format!("a patch has {MOST_PATCHED} operations at most"));
     }
     let mut read = Vec::new();
     for operation in &operations {

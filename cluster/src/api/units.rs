@@ -10,7 +10,7 @@ use crate::picture::Picture;
 use crate::registry;
 use crate::requirement::Requirement;
 use crate::signature::Signature;
-use crate::unit_file::{UnitFile, UnitOption};
+use crate::unit_file::{MOST_OPTIONS, UnitFile, UnitOption};
 use crate::unit_name::UnitName;
 use crate::wire;
 use serde_json::Value;
@@ -110,7 +110,7 @@ fn destroy(name: &str, picture: &Picture) -> Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Wish {
     name: String,
-    options: Vec<UnitOption>,
+    file: UnitFile,
     desired: String,
     signature: Option<Signature>,
 }
@@ -126,6 +126,8 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     let bad = |words: String| Answer::refusal(400, words);
     check_content_type(request)?;
     let wish = read(&request.body).map_err(bad)?;
+    // Before anything is made of it: the one thread that answers keeps the leases, too.
+    wish.file.check_size().map_err(|error| bad(error.to_string()))?;
     if !wish.name.is_empty() && wish.name != in_url {
         let inner = &wish.name;
         return Err(bad(format!(
@@ -135,7 +137,7 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     let name = UnitName::new(in_url).map_err(|error| bad(error.to_string()))?;
     let there = picture.units.get(&name);
     if there.is_none() {
-        if wish.options.is_empty() {
+        if wish.file.options.is_empty() {
             let words = "unit does not exist and options field empty";
             return Err(Answer::refusal(409, words));
         }
@@ -143,7 +145,7 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
             return Err(Answer::refusal(409, words));
         }
     }
-    let file = UnitFile { options: wish.options };
+    let file = wish.file;
     let differs = |kept: &crate::picture::Kept<_>| {
         let content: &std::sync::Arc<crate::picture::Content> = &kept.record;
         !file.options.is_empty() && content.hash != file.hash()
@@ -293,14 +295,15 @@ fn read(body: &[u8]) -> Result<Wish, String> {
             return Err(told("a unit is to be an object"));
         }
     };
-    let mut options = Vec::new();
+    let mut file = UnitFile::default();
     match fields.get("options") {
         None | Some(Value::Null) => {}
         Some(Value::Array(all)) => {
-            for one in all {
+            // One more than a unit may have is refused as well as all of them.
+            for one in all.iter().take(MOST_OPTIONS + 1) {
                 let one = one.as_object().ok_or_else(|| told("an option is to be an object"))?;
                 let (section, name) = (text(one, "section")?, text(one, "name")?);
-                options.push(UnitOption { section, name, value: text(one, "value")? });
+                file.options.push(UnitOption { section, name, value: text(one, "value")? });
             }
         }
         Some(_) => return Err(told("options is to be a list")),
@@ -314,5 +317,5 @@ fn read(body: &[u8]) -> Result<Wish, String> {
         return Err(told("the value of a signature is to be 128 digits of hex"));
     }
     let desired = text(&fields, "desiredState")?;
-    Ok(Wish { name: text(&fields, "name")?, options, desired, signature })
+    Ok(Wish { name: text(&fields, "name")?, file, desired, signature })
 }

@@ -153,6 +153,7 @@ impl Config {
             }
         }
         let config = values.config();
+        values.relate(&config);
         if values.errors.is_empty() { Ok((config, remarks)) } else { Err(values.errors) }
     }
 }
@@ -200,6 +201,19 @@ impl Values {
             ));
         }
         endpoints
+    }
+
+    /// A third of the lease is left when exclusive units are given up: one answer is not waited
+    /// for longer than that.
+    fn relate(&mut self, config: &Config) {
+        let (timeout, ttl) = (config.etcd.request_timeout, config.agent_ttl);
+        if timeout * 3 > ttl && !ttl.is_zero() {
+            let place = self.values.get("etcd_request_timeout").map_or("", |(_, place)| place);
+            self.errors.push(format!(
+                "{place}: etcd_request_timeout: {timeout:?} is more than a third of agent_ttl \
+                 ({ttl:?}): a machine would be taken for gone while it waits for one answer"
+            ));
+        }
     }
 
     fn trusted_keys_file(&mut self) -> Option<PathBuf> {
@@ -379,6 +393,15 @@ mod tests {
         let (config, remarks) =
             read("etcd_username=root\netcd_password=canary\netcd_pasword=canary\n");
         assert!(!format!("{config:?} {remarks:?}").contains("canary"));
+    }
+
+    #[test]
+    fn an_answer_of_etcd_is_not_waited_for_until_the_lease_has_ended() {
+        let read = |text: &str| Config::read(Some(("f.conf", text)), &BTreeMap::new());
+        assert!(read("agent_ttl=3s\netcd_request_timeout=1\n").is_ok());
+        let errors = read("agent_ttl=3s\netcd_request_timeout=1.1\n").unwrap_err();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].starts_with("f.conf:2: etcd_request_timeout: 1.1s"), "{errors:?}");
     }
 
     #[test]

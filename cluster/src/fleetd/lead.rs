@@ -183,6 +183,8 @@ impl Candidate {
             machine: self.machine.clone(),
             clock,
             behind: false,
+            again: None,
+            refusal: String::new(),
             seen: reading.revision,
             meter: self.meter.clone(),
             spent: None,
@@ -206,6 +208,10 @@ struct Term {
     clock: Clock,
     /// A write did not land: there is something newer to come.
     behind: bool,
+    /// A write was not taken: when to try anew.
+    again: Option<Duration>,
+    /// Why, as it was said last.
+    refusal: String,
     /// Decide when what we wrote ourselves has been seen.
     seen: i64,
     meter: Arc<Meter>,
@@ -241,6 +247,7 @@ impl Term {
                 .engine
                 .next_deadline()
                 .filter(|_| !self.waits() || planted(Mutant::SpinsOnDeadline));
+            let due = due.into_iter().chain(self.again.take()).min();
             let due = due.unwrap_or_else(|| clock.now() + proof);
             tokio::select! {
                 biased;
@@ -330,6 +337,17 @@ impl Term {
         self.check()
     }
 
+    /// A write is not taken as it is: smaller ones may be, and all else goes on.
+    fn shrink(&mut self, why: &str) {
+        self.again = Some(self.clock.now() + AGAIN);
+        if self.engine.write_less() {
+            voice::error(format_args!("engine: {why}; it writes less at once from now on"));
+        } else if self.refusal != why {
+            voice::error(format_args!("engine: a write is not taken: {why}"));
+            self.refusal = why.to_string();
+        }
+    }
+
     /// Writes what is to be written, in order; what did not land is decided anew.
     async fn carry_out(&mut self) -> Result<(), Over> {
         let began = self.clock.now();
@@ -353,6 +371,10 @@ impl Term {
             tasks.for_each(|task| self.engine.undo(&task.units));
             return match landed {
                 Err(Fault::Unknown(_)) => self.begin_anew().await,
+                Err(Fault::Refused(why)) => {
+                    self.shrink(&why);
+                    Ok(())
+                }
                 Err(fault) => Err(fault.into()),
                 Ok(_) => {
                     self.behind = true;

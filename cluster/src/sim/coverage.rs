@@ -11,6 +11,7 @@ pub const KINDS: &[&str] = &[
     "write arrived late",
     "call refused",
     "machine cut off",
+    "cut off beside a member",
     "requests lost, one way",
     "answers lost, one way",
     "machine paused",

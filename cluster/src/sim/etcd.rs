@@ -8,6 +8,7 @@ use crate::sim::invariant::Moment;
 use crate::sim::watch::{Watched, Watching};
 use crate::sim::world::{Event, Shared, World, lock};
 use crate::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
+use crate::store::membership::{Membership, Word};
 use crate::store::{Fault, Lease};
 use crate::transaction::{Change, Transaction};
 use std::collections::BTreeMap;
@@ -20,8 +21,10 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How late a lease ends at most.
 const LEASE_LATE: u64 = 500;
-/// Members of etcd.
-const MEMBERS: usize = 3;
+/// Members of etcd, ours and the other one.
+const MEMBERS: [u64; 3] = [1, 2, 3];
+const OURS: u64 = 1;
+const FOREIGN: u64 = 2;
 /// Leases of the other cluster begin here: etcd's are drawn at random.
 const FOREIGN_LEASES: i64 = 1_000_000;
 
@@ -94,6 +97,13 @@ fn unanswered(call: &Call) -> Fault {
     }
 }
 
+/// Members of that etcd, each with whom it follows.
+fn members(cluster: u64, said: &[(u64, u64)]) -> Reply {
+    let known = Membership { cluster: OURS, voters: MEMBERS.into() };
+    let word = |&(member, leader): &(u64, u64)| Word { cluster, member, leader };
+    Reply::Members(known, said.iter().map(word).collect())
+}
+
 impl World {
     /// A request leaves a machine.
     fn send(&mut self, machine: usize, call: Call) -> u64 {
@@ -108,6 +118,10 @@ impl World {
             arrival = None;
             if matches!(flight.call, Call::Commit(_)) {
                 self.coverage.count("answer lost, write not done");
+            } else if matches!(flight.call, Call::Leaderless) && machine % 2 == 1 {
+                self.coverage.count("cut off beside a member");
+                flight.reply = Some(Ok(members(OURS, &[(1, 0), (1, 0)])));
+                flight.until = Duration::ZERO;
             }
         } else if self.mishap(rates.refused) {
             self.coverage.count("call refused");
@@ -151,7 +165,7 @@ impl World {
             self.coverage.count("write arrived late");
         }
         let reply = match call {
-            Call::Leaderless => Reply::Members(if leaderless { MEMBERS } else { 0 }, MEMBERS),
+            Call::Leaderless if leaderless => members(OURS, &MEMBERS.map(|one| (one, 0))),
             _ if self.now < self.machines[machine].foreign_until => self.foreign(&call),
             _ => {
                 if let Call::Grant(ttl) = call {
@@ -213,7 +227,7 @@ impl World {
                 store.revoke(*lease);
                 Reply::Revoked
             }
-            Call::Leaderless => Reply::Members(0, MEMBERS),
+            Call::Leaderless => members(FOREIGN, &MEMBERS.map(|one| (one, 1))),
         }
     }
 
@@ -244,7 +258,7 @@ impl World {
                 self.end_lease(*id);
                 Reply::Revoked
             }
-            Call::Leaderless => Reply::Members(0, MEMBERS),
+            Call::Leaderless => members(OURS, &MEMBERS.map(|one| (one, 1))),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A store that somebody else answers for: the simulation's, which loses answers, delays
 //! them, and ends watches at will. What is asked of it is what is asked of etcd.
 
+use super::membership::{Membership, Word};
 use super::{Batch, Fault, Lease};
 use crate::transaction::{Reading, Transaction};
 use std::future::Future;
@@ -23,7 +24,7 @@ pub enum Call {
     KeepAlive(i64),
     /// The end of a lease.
     Revoke(i64),
-    /// How many members know no leader.
+    /// Who the members are, and what each address says of a leader.
     Leaderless,
 }
 
@@ -40,8 +41,8 @@ pub enum Reply {
     Alive(bool),
     /// It is gone.
     Revoked,
-    /// Leaderless, and all.
-    Members(usize, usize),
+    /// Who they are, and what was answered.
+    Members(Membership, Vec<Word>),
 }
 
 /// Who answers.

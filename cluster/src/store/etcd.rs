@@ -3,12 +3,14 @@
 //! asked at a time, the first one named at first: when it does not answer, the next ones ask
 //! the next. (Spread over all, one call of three would be lost to a member that is cut off.)
 
+mod members;
 mod standing;
 mod tls;
 mod watch;
 
 pub(super) use watch::EtcdWatch;
 
+use super::membership::Membership;
 use super::{Fault, Lease};
 use crate::secret::Secret;
 use crate::transaction::{Condition, Entry, Operation, Reading, Transaction};
@@ -19,7 +21,7 @@ use etcd_client::{
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex as Lock, OnceLock};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -64,6 +66,8 @@ pub(super) struct Etcd {
     turn: Arc<AtomicUsize>,
     /// What was read first: we may read it.
     root: Arc<OnceLock<String>>,
+    /// Who its members are, as it was said last.
+    members: Arc<Lock<Option<Membership>>>,
 }
 
 impl Etcd {
@@ -82,8 +86,8 @@ impl Etcd {
         // Told now rather than when etcd is asked.
         tls::tls(&config)?;
         let client = Arc::new(Mutex::new(None));
-        let (turn, root) = (Arc::default(), Arc::default());
-        Ok(Etcd { config: Arc::new(config), options, client, turn, root })
+        let (turn, root, members) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Etcd { config: Arc::new(config), options, client, turn, root, members })
     }
 
     pub(super) fn turn(&self) -> usize {
@@ -196,6 +200,7 @@ impl Etcd {
             }
             Ok(Err(error)) => match why(&error) {
                 Why::NoSuchLease => Ok(None),
+                Why::Refused if is_about_the_write(&error) => Err(Fault::Refused(error.to_string())),
                 Why::Refused => Err(refused(&error)),
                 Why::Lost => Err(Fault::Unknown(error.to_string())),
             },
@@ -232,7 +237,10 @@ impl Etcd {
             Ok(_) if self.term(turn, &client).await? != before => {
                 Err(Fault::Unavailable("etcd has another leader than a moment ago".to_string()))
             }
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                self.learn_members(&client).await;
+                Ok(true)
+            }
             Err(Error::LeaseKeepAliveError(_)) => Ok(false),
             Err(error) => match why(&error) {
                 Why::NoSuchLease => Ok(false),
@@ -263,26 +271,6 @@ impl Etcd {
         let stream =
             self.ask(turn, watches.watch(prefix, Some(options))).await?.map_err(|e| refused(&e))?;
         Ok(EtcdWatch::of(stream))
-    }
-
-    pub(super) async fn leaderless(&self) -> (usize, usize) {
-        let members = self.config.endpoints.len();
-        let mut leaderless = 0;
-        for endpoint in &self.config.endpoints {
-            let Ok(options) = self.options() else { continue };
-            let options = options.with_require_leader(false);
-            let asked = async {
-                let mut client = Client::connect([endpoint], Some(options)).await?;
-                client.status().await
-            };
-            let answered = timeout(self.config.request_timeout, asked).await;
-            if let Ok(Ok(status)) = answered
-                && status.leader() == 0
-            {
-                leaderless += 1;
-            }
-        }
-        (leaderless, members)
     }
 }
 
@@ -356,6 +344,11 @@ fn why(error: &Error) -> Why {
         3 | 5 | 7 | 8 | 9 | 11 | 12 | 16 => Why::Refused,
         _ => Why::Lost,
     }
+}
+
+/// The write is none etcd takes: too large, or two operations on one key.
+fn is_about_the_write(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status) if i32::from(status.code()) == 3)
 }
 
 fn refused(error: &Error) -> Fault {

@@ -3,7 +3,7 @@
 
 use super::{Batch, Fault, Lease};
 use crate::memory_store::MemoryStore;
-use crate::transaction::{Change, Reading, Transaction};
+use crate::transaction::{Change, MOST_OPERATIONS, Reading, Transaction};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -43,6 +43,15 @@ fn gone() -> Fault {
     Fault::Unavailable("the store in memory is out of reach".to_string())
 }
 
+/// # Errors
+/// etcd would not take it.
+pub(crate) fn too_large(transaction: &Transaction) -> Result<(), Fault> {
+    match transaction.fits_in(MOST_OPERATIONS) {
+        true => Ok(()),
+        false => Err(Fault::Refused("etcdserver: too many operations in txn request".to_string())),
+    }
+}
+
 impl Memory {
     fn now(&self) -> u64 {
         u64::try_from(self.inner.began.elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -73,6 +82,7 @@ impl Memory {
 
     pub(super) fn commit(&self, transaction: &Transaction) -> Result<Option<i64>, Fault> {
         self.check()?;
+        too_large(transaction)?;
         let mut store = self.lock();
         let landed = store.commit(transaction);
         self.wake(&store);

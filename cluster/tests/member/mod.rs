@@ -68,9 +68,19 @@ impl Etcd {
 
     /// Three members of one etcd, whose leader believes in itself for so many milliseconds.
     pub(crate) fn three(election: u32) -> [Etcd; 3] {
-        let urls = || [(); 3].map(|()| format!("http://127.0.0.1:{}", free_port()));
-        let (clients, peers) = (urls(), urls());
-        let named = |at: usize| format!("n{at}={}", peers[at]);
+        let peers = Etcd::urls();
+        Etcd::three_by(election, &peers, &peers)
+    }
+
+    /// Where three of them may listen.
+    pub(crate) fn urls() -> [String; 3] {
+        [(); 3].map(|()| format!("http://127.0.0.1:{}", free_port()))
+    }
+
+    /// The same; they speak to each other at the addresses they tell, not where they listen.
+    pub(crate) fn three_by(election: u32, peers: &[String; 3], told: &[String; 3]) -> [Etcd; 3] {
+        let clients = Etcd::urls();
+        let named = |at: usize| format!("n{at}={}", told[at]);
         let all = [0, 1, 2].map(named).join(",");
         [0, 1, 2].map(|at| {
             let (folder, url) = (folder(), clients[at].clone());
@@ -80,7 +90,7 @@ impl Etcd {
                 ["--listen-client-urls", &url],
                 ["--advertise-client-urls", &url],
                 ["--listen-peer-urls", &peers[at]],
-                ["--initial-advertise-peer-urls", &peers[at]],
+                ["--initial-advertise-peer-urls", &told[at]],
                 ["--initial-cluster", &all],
                 ["--election-timeout", &election.to_string()],
             ];

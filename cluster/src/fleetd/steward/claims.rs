@@ -8,6 +8,7 @@ use crate::fleetd::voice;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::registry;
+use crate::store::Fault;
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::UnitStatus;
 use groundstate_units::machine::reason::State;
@@ -77,7 +78,7 @@ impl Steward {
                 continue;
             }
             let Some(claim) = registry::claim(picture, &self.me, &name, lease) else { continue };
-            match store.commit(&claim).await {
+            match self.in_time(store.commit(&claim)).await {
                 Ok(Some(revision)) => {
                     self.claimed.insert(name.clone(), revision);
                     self.held.insert(name);
@@ -118,9 +119,33 @@ impl Steward {
                 if let Some(kept) = picture.claim_of(name, &self.me) {
                     self.released.insert(name.clone(), kept.modified);
                 }
-                let landed = store.commit(&release).await;
+                let landed = self.in_time(store.commit(&release)).await;
                 self.again |= !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
+                if landed.is_err() && !planted(Mutant::WaitsForAnswers) {
+                    // The store does not answer, nor will it for the next ones.
+                    self.again = true;
+                    return;
+                }
             }
+        }
+    }
+
+    /// What is asked of the store while exclusive units run here keeps nobody from looking at their
+    /// lease when that is due.
+    pub(super) fn in_time<T, C: Future<Output = Result<T, Fault>>>(
+        &self,
+        call: C,
+    ) -> impl Future<Output = Result<T, Fault>> + use<T, C> {
+        let clock = self.mirror.clock().clone();
+        let age = self.proof.map_or(Duration::MAX, |at| clock.since(at));
+        let left = fence::patience(self.ttl).saturating_sub(age);
+        let bounded = !self.held.is_empty() && !planted(Mutant::WaitsForAnswers);
+        async move {
+            if !bounded {
+                return call.await;
+            }
+            let late = || Fault::Unknown("no answer before claims are to be looked at".to_string());
+            clock.within(left, call).await.unwrap_or_else(|| Err(late()))
         }
     }
 
@@ -196,10 +221,8 @@ impl Steward {
             let began = clock.now();
             self.asked_members = Some(began);
             let patience = fence::asking(self.ttl);
-            let asked = clock.within(patience, self.mirror.store().leaderless()).await;
-            if let Some((leaderless, members)) = asked
-                && members > 1
-                && leaderless * 2 > members
+            let asking = self.mirror.store().is_leaderless(patience * 3 / 4);
+            if clock.within(patience, asking).await == Some(true)
                 && !planted(Mutant::QuorumLossIsCutOff)
                 && self.may_live()
             {

@@ -111,7 +111,8 @@ impl Steward {
             let one = registry::publish(keys, &self.me, name, state.as_ref(), last, lease);
             transaction = transaction.and(one);
         }
-        let Ok(Some(revision)) = self.mirror.store().commit(&transaction).await else {
+        let store = self.mirror.store().clone();
+        let Ok(Some(revision)) = self.in_time(store.commit(&transaction)).await else {
             return false;
         };
         self.told_at = revision;
