@@ -25,7 +25,7 @@ mod trouble;
 mod waiting;
 
 use arguments::{Command, Line};
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use session::Session;
 use std::process::ExitCode;
 use trouble::Trouble;
@@ -37,7 +37,7 @@ pub fn main() -> ExitCode {
         session::say(&version());
         return ExitCode::SUCCESS;
     }
-    let line = match Line::try_parse_from(arguments) {
+    let line = match arguments::read(arguments) {
         Ok(line) => line,
         Err(error) => {
             let code = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };

@@ -42,8 +42,6 @@ pub enum Mutant {
     LeaderlessForLong,
     /// One member of etcd that is asked at two addresses is taken for two.
     CountsUrls,
-    /// While exclusive units run, an answer of the store is waited for as long as it takes.
-    WaitsForAnswers,
     /// Units that are made at the same moment may replace each other in a ring.
     RingLetIn,
     /// A reading that failed is taken for an empty one.
@@ -149,7 +147,6 @@ pub const ALL: &[Mutant] = &[
     Mutant::LeaseUnwon,
     Mutant::LeaderlessForLong,
     Mutant::CountsUrls,
-    Mutant::WaitsForAnswers,
     Mutant::RingLetIn,
     Mutant::FaultIsEmpty,
     Mutant::RepeatsCount,
@@ -211,7 +208,6 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::LeaderlessForLong, 4_000),
     (Mutant::RingLetIn, 1_000),
     (Mutant::CountsUrls, 3_000),
-    (Mutant::WaitsForAnswers, 4_000),
     (Mutant::CompactionIgnored, 2_000),
     (Mutant::UnansweredIsStopped, 3_000),
     (Mutant::SpinsOnDeadline, 4_000),

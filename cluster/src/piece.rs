@@ -68,7 +68,9 @@ fn waits_for<'g>(
         let mut before: Vec<&UnitName> = own
             .peers
             .iter()
-            .filter_map(|peer| steps.get_key_value(&UnitName::new(peer).ok()?).map(|(peer, _)| *peer))
+            .filter_map(|peer| {
+                steps.get_key_value(&UnitName::new(peer).ok()?).map(|(peer, _)| *peer)
+            })
             .collect();
         let leaves = |other: &&Move| other.from.is_some() && other.from == step.to;
         let clears = |other: &&Move| {

@@ -143,19 +143,6 @@ fn a_machine_cut_off_beside_one_member_of_etcd_does_not_take_its_two_addresses_f
 }
 
 #[test]
-fn claims_that_are_given_back_to_a_silent_etcd_keep_nobody_from_giving_up_the_others() {
-    let asks = "MachineOf=a.service\nExclusive=true\n";
-    let cut =
-        Deed::Cut { machine: 0, requests: true, answers: false, time: Duration::from_secs(25) };
-    let mut deeds = vec![(2_000, put(0, "Exclusive=true\n"))];
-    deeds.extend((1..6).map(|unit| (3_000 + 100 * unit as u64, put(unit, asks))));
-    deeds.push((12_000, cut));
-    let wish = |unit| Deed::Wish { unit, desired: "inactive", at: 1 };
-    deeds.extend((1..6).map(|unit| (16_500 + 10 * unit as u64, wish(unit))));
-    shows(&plan(2, deeds), Mutant::WaitsForAnswers);
-}
-
-#[test]
 fn units_that_replace_each_other_do_not_come_to_stand_when_they_are_made_at_once() {
     let at = |when, unit, asks: &str, at| {
         (when, Deed::Put { unit, asks: asks.to_string(), desired: "launched", at })

@@ -17,6 +17,20 @@ pub enum Side {
     User(u32),
 }
 
+impl Side {
+    /// Who has one address of version 6 has all that begin with the same 64 bits; one of version
+    /// 4 in the clothes of the other is what it is.
+    pub fn of(address: IpAddr) -> Side {
+        Side::Address(match address.to_canonical() {
+            IpAddr::V6(six) => {
+                let network = u128::from(six) >> 64 << 64;
+                IpAddr::V6(network.into())
+            }
+            four @ IpAddr::V4(_) => four,
+        })
+    }
+}
+
 /// Who is there; clones count together.
 #[derive(Clone, Debug)]
 pub struct Crowd {
@@ -76,5 +90,14 @@ mod tests {
         assert!(crowd.enter(near).is_some());
         drop(seats);
         assert!(crowd.by.lock().unwrap().is_empty(), "nobody is remembered");
+    }
+
+    #[test]
+    fn one_who_has_many_addresses_is_one() {
+        let of = |text: &str| Side::of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2:3"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
     }
 }

@@ -229,7 +229,7 @@ impl Connection {
     fn side(&self) -> Option<Side> {
         match self {
             Connection::Unix(stream) => Some(Side::User(stream.peer_cred().ok()?.uid())),
-            Connection::Tcp(stream) => Some(Side::Address(stream.peer_addr().ok()?.ip())),
+            Connection::Tcp(stream) => Some(Side::of(stream.peer_addr().ok()?.ip())),
         }
     }
 }

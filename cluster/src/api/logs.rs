@@ -70,7 +70,15 @@ async fn read(
     let name = UnitName::new(name).map_err(|error| Answer::refusal(400, error.to_string()))?;
     let (machine, listen) = whereabouts(logs, mirror, request, &name)?;
     if machine == logs.machine {
-        return local(logs, request, &name).await;
+        let kept = mirror.picture();
+        let native = |kept: &crate::picture::Kept<Arc<crate::picture::Content>>| {
+            crate::native_unit::text(&kept.record.file).is_some()
+        };
+        // To its init it has no suffix.
+        let is_native = kept.units.get(&name).is_some_and(native);
+        drop(kept);
+        let target = if is_native { name.stem() } else { name.as_str() };
+        return local(logs, request, target).await;
     }
     if request.filter("forwarded").is_some() {
         return Err(refused(format!("{name} is not on {}", logs.machine)));
@@ -81,7 +89,7 @@ async fn read(
     let tls = logs.tls.as_ref().map(|tls| tls.get()).ok_or_else(|| {
         refused(format!("{} has no certificate to show to machine {machine}", logs.machine))
     })?;
-    let asked = timeout(PATIENCE, forward(&listen, tls, request, &name)).await;
+    let asked = timeout(PATIENCE, forward(&listen, &machine, tls, request, &name)).await;
     let silent = |why: &str| Answer {
         retry_after: Some(1),
         ..Answer::refusal(503, format!("machine {machine} at {listen}: {why}"))
@@ -126,7 +134,7 @@ fn follows(request: &Request) -> bool {
     request.filter("follow").is_some_and(|word| word == "true" || word == "1")
 }
 
-async fn local(logs: &Logs, request: &Request, name: &UnitName) -> Result<Response<Body>, Answer> {
+async fn local(logs: &Logs, request: &Request, name: &str) -> Result<Response<Body>, Answer> {
     let silent = |error: &dyn std::fmt::Display| Answer {
         retry_after: Some(1),
         ..Answer::refusal(503, format!("{}: {error}", logs.socket.display()))
@@ -179,6 +187,7 @@ fn line_of(object: &str) -> Option<String> {
 
 async fn forward(
     listen: &str,
+    machine: &MachineId,
     tls: Arc<rustls::ClientConfig>,
     request: &Request,
     name: &UnitName,
@@ -195,7 +204,9 @@ async fn forward(
     tokio::spawn(connection);
     let follow = if follows(request) { "&follow=true" } else { "" };
     let name = escape(name.as_str());
-    let path = format!("/fleet/v1/logs/{name}?lines={}{follow}&forwarded=1", lines(request));
+    let (lines, machine) = (lines(request), escape(machine.as_str()));
+    let path =
+        format!("/fleet/v1/logs/{name}?lines={lines}{follow}&forwarded=1&machineID={machine}");
     let question = http::Request::get(path)
         .header(header::HOST, listen)
         .body(Empty::<Bytes>::new())

@@ -1,11 +1,53 @@
 //! The command line. Flags may stand before or after the command; those of all commands
 //! have a variable `FLEETCTL_…`, and a flag that is given wins over it.
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Where the server is, when nothing is said.
 pub(super) const ENDPOINT: &str = "unix:///var/run/fleet.sock";
+
+/// The command line, with the variables that are not empty: an empty one says nothing, as in Go.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn read(arguments: Vec<OsString>) -> Result<Line, clap::Error> {
+    let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|is| is.is_empty());
+    let command = Line::command().mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(Resettable::Reset),
+        false => arg,
+    });
+    let arguments = switches(&command, arguments);
+    Line::from_arg_matches(&command.try_get_matches_from(arguments)?)
+}
+
+/// `--no-block=true` is `--no-block`, and `--no-block=false` is nothing: Go's flags have it so.
+fn switches(command: &clap::Command, arguments: Vec<OsString>) -> Vec<OsString> {
+    let commands = command.get_subcommands().chain([command]);
+    let switch = |arg: &&clap::Arg| matches!(arg.get_action(), ArgAction::SetTrue);
+    let known: Vec<String> = commands
+        .flat_map(|command| command.get_arguments().filter(switch))
+        .filter_map(|arg| arg.get_long().map(str::to_string))
+        .collect();
+    let mut behind = false;
+    let read = |argument: OsString| {
+        behind |= argument == "--";
+        let text = argument.to_str().filter(|_| !behind);
+        let given = text.and_then(|text| text.strip_prefix("--")?.split_once('='));
+        let Some((name, value)) = given.filter(|(name, _)| known.iter().any(|own| own == name))
+        else {
+            return Some(argument);
+        };
+        match value {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(format!("--{name}").into()),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => None,
+            _ => Some(argument),
+        }
+    };
+    arguments.into_iter().filter_map(read).collect()
+}
 
 /// Commands a cluster of machines that run units.
 #[derive(Debug, Parser)]
@@ -296,6 +338,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Line::command().debug_assert();
+    }
+
+    #[test]
+    fn a_switch_may_say_true_or_false() {
+        let read = |line: &str| read(line.split(' ').map(OsString::from).collect());
+        let blocks = |line: &str| match read(line).unwrap().command {
+            Some(Command::Start(up)) => !up.waiting.no_block,
+            other => panic!("{other:?}"),
+        };
+        for (word, no_block) in [("true", true), ("1", true), ("T", true), ("false", false)] {
+            assert_eq!(blocks(&format!("fleetctl start --no-block={word} a")), !no_block, "{word}");
+        }
+        assert!(read("fleetctl --debug=false list-units --no-legend=true --full=0").is_ok());
+        assert!(read("fleetctl start --no-block=maybe a").is_err());
+        assert!(read("fleetctl ssh m1 -- prog --no-block=false").is_ok());
     }
 
     #[test]

@@ -97,10 +97,14 @@ pub(super) async fn destroy(session: &mut Session, what: &Down) -> Result<u8, Tr
         let name = name_of(argument);
         match session.client.destroy(&name).await {
             Ok(there) => {
-                if there {
-                    wait_until_gone(session, &name, what.waiting.patience()).await?;
+                let gone = match there {
+                    true => wait_until_gone(session, &name, what.waiting.patience()).await,
+                    false => Ok(()),
+                };
+                match gone {
+                    Ok(()) => say(&format!("Destroyed {name}")),
+                    Err(trouble) => faults.push(trouble.message),
                 }
-                say(&format!("Destroyed {name}"));
             }
             Err(trouble) => faults.push(format!("Error destroying units: {}", trouble.message)),
         }

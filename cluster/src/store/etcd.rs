@@ -200,7 +200,9 @@ impl Etcd {
             }
             Ok(Err(error)) => match why(&error) {
                 Why::NoSuchLease => Ok(None),
-                Why::Refused if is_about_the_write(&error) => Err(Fault::Refused(error.to_string())),
+                Why::Refused if is_about_the_write(&error) => {
+                    Err(Fault::Refused(error.to_string()))
+                }
                 Why::Refused => Err(refused(&error)),
                 Why::Lost => Err(Fault::Unknown(error.to_string())),
             },

@@ -121,7 +121,7 @@ impl Steward {
                 }
                 let landed = self.in_time(store.commit(&release)).await;
                 self.again |= !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
-                if landed.is_err() && !planted(Mutant::WaitsForAnswers) {
+                if landed.is_err() {
                     // The store does not answer, nor will it for the next ones.
                     self.again = true;
                     return;
@@ -139,7 +139,7 @@ impl Steward {
         let clock = self.mirror.clock().clone();
         let age = self.proof.map_or(Duration::MAX, |at| clock.since(at));
         let left = fence::patience(self.ttl).saturating_sub(age);
-        let bounded = !self.held.is_empty() && !planted(Mutant::WaitsForAnswers);
+        let bounded = !self.held.is_empty();
         async move {
             if !bounded {
                 return call.await;
