@@ -21,6 +21,7 @@ pub mod etcd;
 pub mod executor;
 pub mod invariant;
 pub mod local_init;
+pub mod members;
 pub mod plan;
 pub mod rules;
 pub mod run;

@@ -12,6 +12,8 @@ use led::{Cluster, id, name, record};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+const PLAIN: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
+
 #[test]
 fn a_submitted_unit_comes_to_a_machine_and_leaves_it_again() {
     let mut cluster = Cluster::new();

@@ -5,10 +5,10 @@
 
 use crate::memory_store::MemoryStore;
 use crate::sim::invariant::Moment;
+use crate::sim::members::{FOREIGN, MEMBERS, OURS, members};
 use crate::sim::watch::{Watched, Watching};
 use crate::sim::world::{Event, Shared, World, lock};
 use crate::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
-use crate::store::membership::{Membership, Word};
 use crate::store::{Fault, Lease};
 use crate::transaction::{Change, Transaction};
 use std::collections::BTreeMap;
@@ -21,10 +21,6 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How late a lease ends at most.
 const LEASE_LATE: u64 = 500;
-/// Members of etcd, ours and the other one.
-const MEMBERS: [u64; 3] = [1, 2, 3];
-const OURS: u64 = 1;
-const FOREIGN: u64 = 2;
 /// Leases of the other cluster begin here: etcd's are drawn at random.
 const FOREIGN_LEASES: i64 = 1_000_000;
 
@@ -95,13 +91,6 @@ fn unanswered(call: &Call) -> Fault {
         Call::Commit(_) => Fault::Unknown("no answer in time".to_string()),
         _ => Fault::Unavailable("no answer in time".to_string()),
     }
-}
-
-/// Members of that etcd, each with whom it follows.
-fn members(cluster: u64, said: &[(u64, u64)]) -> Reply {
-    let known = Membership { cluster: OURS, voters: MEMBERS.into() };
-    let word = |&(member, leader): &(u64, u64)| Word { cluster, member, leader };
-    Reply::Members(known, said.iter().map(word).collect())
 }
 
 impl World {

@@ -106,5 +106,3 @@ pub(crate) fn record(own: &str, instance: &str) -> MachineRecord {
         listen: None,
     }
 }
-
-const PLAIN: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
