@@ -140,7 +140,7 @@ impl Machine {
             if place < count || cell.phase.is_up() {
                 by_name.insert(name, (place, cell));
             } else {
-                self.note_removed(name, &cell, out);
+                Machine::note_removed(name, &cell, out);
             }
         }
         for unit in &next.generation.units {
@@ -163,15 +163,15 @@ impl Machine {
                 self.cells.push(cell);
                 self.ghosts.push(name);
             } else {
-                self.note_removed(name, &cell, out);
+                Machine::note_removed(name, &cell, out);
             }
         }
     }
 
     /// What was said of a unit that is no more holds no longer.
-    fn note_removed(&self, unit: Name, cell: &Cell, out: &mut Vec<Action>) {
+    fn note_removed(unit: Name, cell: &Cell, out: &mut Vec<Action>) {
         let (from, to) = (cell.shown, State::Disabled);
-        if from != to && !self.planted(Mutant::RemovedUntold) {
+        if from != to {
             out.push(Action::Note(Note { unit, run: None, from, to, reason: None }));
         }
     }

@@ -186,8 +186,6 @@ pub enum Mutant {
     AskingActs,
     /// a change of state is told twice.
     NotedTwice,
-    /// that a unit was taken away is not told.
-    RemovedUntold,
     /// of several timers due one fires.
     OneTimerATick,
     /// §6 delay: the next try comes at once.
@@ -323,7 +321,6 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::RunIdTwice, "§3 run: an id is given twice"),
     (Mutant::AskingActs, "§1 plan: what is only asked is carried out"),
     (Mutant::NotedTwice, "a change of state is told twice"),
-    (Mutant::RemovedUntold, "§7 reload: that a unit was taken away is not told"),
     (Mutant::OneTimerATick, "of several timers due one fires"),
     (Mutant::NoDelay, "§6 delay: the next try comes at once"),
     (Mutant::BackoffForEver, "§6 delay: the next try never comes"),
@@ -376,7 +373,7 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L29", Mutant::ConnectionNeverEnds),
     ("L30", Mutant::NamesApart),
     ("L31", Mutant::SkippedIsStopped),
-    ("L32", Mutant::RemovedUntold),
+    ("L32", Mutant::NotedTwice),
 ];
 
 /// Something outside the machine, for [`Mutant::Moody`].

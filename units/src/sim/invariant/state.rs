@@ -183,12 +183,13 @@ pub fn l12_unique_provider(view: &View) -> Verdict {
 pub fn l32_told(view: &View) -> Verdict {
     for unit in 0..view.after.states.len() {
         let name = view.name(unit);
-        let told = view.actions.iter().find_map(|action| match action {
+        let told = view.actions.iter().filter_map(|action| match action {
             Action::Note(note) if note.unit.as_str() == name => Some((note.from, note.to)),
             _ => None,
         });
+        let told: Vec<_> = told.collect();
         let (from, to) = (view.before.state(unit), view.after.state(unit));
-        if told != (from != to).then_some((from, to)) {
+        if !told.iter().copied().eq((from != to).then_some((from, to))) {
             return Err(format!("{name} was {from:?}, is {to:?}; told was {told:?}"));
         }
     }
