@@ -15,6 +15,13 @@ pub(crate) fn now() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
+/// CLOCK_BOOTTIME, in the ticks by which /proc says when a process began.
+pub(crate) fn ticks() -> u64 {
+    /// USER_HZ: the same on all the kernel runs on but alpha.
+    const A_SECOND: u64 = 100;
+    nanos(ClockId::CLOCK_BOOTTIME) / (1_000_000_000 / A_SECOND)
+}
+
 /// CLOCK_REALTIME, since 1970.
 pub(crate) fn wall() -> Duration {
     Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME))

@@ -6,6 +6,8 @@ use groundstate_units::machine::event::Event;
 
 /// The unit.
 const UNIT: &str = "crash-test";
+/// Names a place that only a bug of init's own gets to.
+const ENVIRONMENT: &str = "GROUNDSTATE_CRASH_IN";
 
 /// Panics if this is asked for.
 pub(crate) fn strike(event: &Event) {
@@ -13,4 +15,14 @@ pub(crate) fn strike(event: &Event) {
         matches!(event, Event::Restart(units) if units.iter().any(|name| name.as_str() == UNIT));
     // Never in a build that is shipped: the module is not there.
     assert!(!is_it, "a bug on purpose");
+}
+
+/// Panics in the place that the environment of init names, `PLACE FILE`, from when the file is
+/// there on, in `this` image of its program.
+pub(crate) fn strike_in(place: &str, this: bool) {
+    let named = std::env::var(ENVIRONMENT).unwrap_or_default();
+    let file = named.strip_prefix(place).and_then(|rest| rest.strip_prefix(' '));
+    let is_it = this && file.is_some_and(|file| std::path::Path::new(file).exists());
+    // As above.
+    assert!(!is_it, "a bug on purpose in {place}");
 }

@@ -112,7 +112,9 @@ impl Init {
             return false;
         }
         self.shell = None;
-        self.shell_again = Some(self.now.after(limit::SHELL_PAUSE));
+        // Another goal was set meanwhile: then it has done what it was for.
+        let again = self.now.after(limit::SHELL_PAUSE);
+        self.shell_again = self.shell_again.map(|_| again);
         true
     }
 }

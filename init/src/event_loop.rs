@@ -9,6 +9,8 @@ use crate::boot::{Mode, limits::OpenFiles};
 use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::Control;
+#[cfg(debug_assertions)]
+use crate::crash_test;
 use crate::foreign;
 use crate::history::History;
 use crate::limit;
@@ -133,6 +135,7 @@ pub(crate) struct Init {
     pub(crate) said: Option<System>,
     /// The emergency shell.
     pub(crate) shell: Option<Pid>,
+    /// When it comes back; [`Time::NEVER`]: as soon as it has ended. None: not any more.
     pub(crate) shell_again: Option<Time>,
     /// Goal of the kernel command line.
     pub(crate) kernel_target: Option<groundstate_units::name::Name>,
@@ -213,7 +216,7 @@ impl Init {
             self.runs_deadline(),
             self.loader.deadline(),
             self.ending.deadline(),
-            self.shell_again,
+            self.shell_again.filter(|at| *at < Time::NEVER),
             self.outer.deadline(),
             self.triggers.deadline(),
             self.lineage.deadline(),
@@ -265,6 +268,8 @@ impl Init {
     }
 
     fn facts_of_token(&mut self, token: usize) {
+        #[cfg(debug_assertions)]
+        crash_test::strike_in("sort", self.lineage.crashes == 0);
         self.report_ready(token);
         self.pidfd_ready(token);
         self.trigger_ready(token);
@@ -313,7 +318,8 @@ impl Init {
         self.triggers_due();
         self.name_blockers();
         let now = self.now;
-        if self.shell_again.take_if(|at| *at <= now).is_some() {
+        if self.shell_again.take_if(|at| *at <= now).is_some() && !self.ending.is_under_way() {
+            self.shell_again = Some(Time::NEVER);
             self.emergency_shell();
         }
         if let Some(logger) = &mut self.logger

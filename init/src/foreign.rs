@@ -4,10 +4,12 @@
 //! need not answer; any user may have one, and the sockets of init are open to all. So init
 //! closes nothing itself but what is the kernel's own, pipes and memory: a child that shares its
 //! table of descriptors does (CLONE_FILES). The kernel takes a number out of the table before it
-//! asks anybody, so that the child alone waits.
+//! asks anybody, so that the child alone waits. It waits at the first of its descriptors, with the
+//! others open still in init: what may wait has a child of its own, and no more is taken from
+//! anybody than there can be children for.
 //!
 //! The other children of init get copies of its table, and close them: what may wait is not
-//! kept at all ([`Foreign::is_keepable`]). What is done with those that are kept is
+//! kept at all ([`Foreign::keepable`]). What is done with those that are kept is
 //! [`crate::store`]'s and [`crate::control`]'s.
 
 use crate::journal::carried;
@@ -18,7 +20,7 @@ use nix::fcntl::{FcntlArg, fcntl, readlink};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
@@ -29,6 +31,9 @@ pub(crate) struct Foreign {
     #[serde(with = "carried")]
     fd: Rc<OwnedFd>,
     is_kept: bool,
+    /// Closing it waits for nobody.
+    #[serde(skip)]
+    is_harmless: bool,
 }
 
 /// What is to be closed, and who is at it.
@@ -37,7 +42,10 @@ struct Closing {
     /// The process that closes elsewhere; in any other one, its children too, closing may wait.
     by: Option<Pid>,
     left: Vec<Rc<OwnedFd>>,
-    children: BTreeSet<Pid>,
+    /// Nobody is asked when they are closed.
+    harmless: Vec<Rc<OwnedFd>>,
+    /// Each with as many as it was given.
+    children: BTreeMap<Pid, usize>,
 }
 
 thread_local! {
@@ -49,41 +57,76 @@ pub(crate) fn begin() {
     with(|closing| closing.by = Some(nix::unistd::getpid()));
 }
 
-/// A child begins to close what was left since the last time. At the end of each part of a turn
+/// Children begin to close what was left since the last time. At the end of each part of a turn
 /// in which something may have been passed: before anything else is cloned.
 pub(crate) fn close_left() {
     with(|closing| {
-        if closing.left.is_empty() || closing.children.len() >= limit::CLOSERS {
+        if closing.left.is_empty() && closing.harmless.is_empty() {
             return;
         }
-        let mut free = Vec::new();
-        for fd in std::mem::take(&mut closing.left) {
-            // A child that is on its way to its program may have it still.
-            match Rc::try_unwrap(fd) {
-                Ok(fd) => free.push(fd),
-                Err(fd) => closing.left.push(fd),
-            }
-        }
-        if free.is_empty() {
-            return;
-        }
+        let harmless = free(&mut closing.harmless);
+        let (mut together, alone): (Vec<_>, Vec<_>) =
+            free(&mut closing.left).into_iter().partition(is_socket);
+        together.extend(harmless);
         // Whatever waits lets the sockets before it be closed.
-        free.sort_by_key(|fd| !is_socket(fd));
-        match process::close_elsewhere(free) {
-            Ok(pid) => drop(closing.children.insert(pid)),
-            Err(free) => closing.left.extend(free.into_iter().map(Rc::new)),
+        together.sort_by_key(|fd| !is_socket(fd));
+        let left = closing.close(together);
+        closing.harmless.extend(left);
+        for fd in alone {
+            let left = closing.close(vec![fd]);
+            closing.left.extend(left);
         }
     });
 }
 
-/// A child was reaped. False: it closed nothing.
-pub(crate) fn closer_ended(pid: Pid) -> bool {
-    with(|closing| closing.children.remove(&pid)).unwrap_or(false)
+/// Those nobody else has. A child that is on its way to its program may have one still.
+fn free(all: &mut Vec<Rc<OwnedFd>>) -> Vec<OwnedFd> {
+    let mut free = Vec::new();
+    for fd in std::mem::take(all) {
+        match Rc::try_unwrap(fd) {
+            Ok(fd) => free.push(fd),
+            Err(fd) => all.push(fd),
+        }
+    }
+    free
 }
 
-/// So much waits to be closed that nothing more is to be taken.
-pub(crate) fn is_full() -> bool {
-    with(|closing| closing.left.len() >= limit::DESCRIPTORS_LEFT).unwrap_or(false)
+impl Closing {
+    /// A child closes these, one after the other. What is given is left.
+    fn close(&mut self, fds: Vec<OwnedFd>) -> Vec<Rc<OwnedFd>> {
+        let count = fds.len();
+        let closed = match count {
+            0 => return Vec::new(),
+            _ if self.children.len() >= limit::CLOSERS => Err(fds),
+            _ => process::close_elsewhere(fds),
+        };
+        match closed {
+            Ok(pid) => {
+                self.children.insert(pid, count);
+                Vec::new()
+            }
+            Err(fds) => fds.into_iter().map(Rc::new).collect(),
+        }
+    }
+
+    /// So many descriptors could be closed by children of their own.
+    fn room(&self) -> usize {
+        let given: usize = self.children.values().sum();
+        if given + self.left.len() + self.harmless.len() >= limit::DESCRIPTORS_LEFT {
+            return 0;
+        }
+        limit::CLOSERS.saturating_sub(self.children.len() + self.left.len())
+    }
+}
+
+/// A child was reaped. False: it closed nothing.
+pub(crate) fn closer_ended(pid: Pid) -> bool {
+    with(|closing| closing.children.remove(&pid)).flatten().is_some()
+}
+
+/// No more descriptors than this are to be taken from anybody.
+pub(crate) fn room() -> usize {
+    with(|closing| closing.room()).unwrap_or(limit::CLOSERS)
 }
 
 /// None: within itself, or at the end of the thread.
@@ -94,7 +137,21 @@ fn with<T>(work: impl FnOnce(&mut Closing) -> T) -> Option<T> {
 impl Foreign {
     /// All that came with one message.
     pub(crate) fn all(fds: Vec<OwnedFd>) -> Vec<Foreign> {
-        fds.into_iter().map(|fd| Foreign { fd: Rc::new(fd), is_kept: false }).collect()
+        fds.into_iter().map(Foreign::of).collect()
+    }
+
+    /// Those of one message that may be kept. The others are left to be closed.
+    pub(crate) fn keepable(fds: Vec<OwnedFd>) -> Vec<Foreign> {
+        let mut all = Foreign::all(fds);
+        all.retain_mut(|foreign| {
+            foreign.is_harmless = foreign.is_keepable();
+            foreign.is_harmless
+        });
+        all
+    }
+
+    fn of(fd: OwnedFd) -> Foreign {
+        Foreign { fd: Rc::new(fd), is_kept: false, is_harmless: false }
     }
 
     /// It is kept, for a unit. A socket is closed at once from now on: its address is to be free
@@ -115,7 +172,7 @@ impl Foreign {
     }
 
     /// Closing it, or a copy of it, waits for nobody.
-    pub(crate) fn is_keepable(&self) -> bool {
+    fn is_keepable(&self) -> bool {
         is_socket(&self.fd) || is_the_kernels(&self.fd) || is_of_here(&self.fd).unwrap_or(false)
     }
 }
@@ -133,9 +190,11 @@ impl Drop for Foreign {
         }
         let fd = self.fd.clone();
         with(|closing| {
-            if closing.by == Some(nix::unistd::getpid()) {
-                closing.left.push(fd);
+            if closing.by != Some(nix::unistd::getpid()) {
+                return;
             }
+            let left = if self.is_harmless { &mut closing.harmless } else { &mut closing.left };
+            left.push(fd);
         });
     }
 }
@@ -216,7 +275,7 @@ mod tests {
         // Nobody waits here: the child does, until the other end is gone.
         close_left();
         let children = with(|closing| closing.children.clone()).unwrap();
-        let child = *children.first().unwrap();
+        let child = *children.keys().next().unwrap();
         while is_open(number) {
             std::thread::yield_now();
         }

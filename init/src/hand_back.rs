@@ -6,6 +6,7 @@ use crate::boot::Mode;
 use crate::outer::Outer;
 use crate::shutdown::End;
 use crate::sys::{memfd, process, wait};
+use crate::watchdog::Watchdog;
 use crate::{clock, limit};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
@@ -41,7 +42,7 @@ pub(crate) fn image_is_deleted() -> bool {
 }
 
 /// Becomes a copy of itself that has no file. Comes back when that can not be had.
-pub(crate) fn go_on_in_memory(how: Shutdown) {
+pub(crate) fn go_on_in_memory(how: Shutdown, watchdog: &mut Option<Watchdog>) {
     let Ok(memory) = memfd::program(c"init") else { return };
     let copy = || -> io::Result<()> {
         let mut own = File::open("/proc/self/exe")?.take(limit::IMAGE);
@@ -51,10 +52,14 @@ pub(crate) fn go_on_in_memory(how: Shutdown) {
     let Ok(child) = process::fork(&[memory.as_fd()], || u8::from(copy().is_err())) else { return };
     let until = clock::now().after(limit::IMAGE_COPY);
     while clock::now() < until {
+        if let Some(watchdog) = watchdog {
+            watchdog.feed(clock::now());
+        }
         match wait::reap(child) {
             Ok(None) => std::thread::sleep(Duration::from_millis(2)),
             Ok(Some(ended)) if ended.exit == Exit::Code(0) => {
-                let end = format!("--end={}", word(how).to_string_lossy());
+                let fed = watchdog.as_ref().and_then(Watchdog::hand_on).unwrap_or_default();
+                let end = format!("--end={},{fed}", word(how).to_string_lossy());
                 let end = CString::new(end).unwrap_or_default();
                 // It comes back when there is no memory for it: then as we are.
                 let _ = process::execute(memory.as_fd(), &[c"init".to_owned(), end], &[]);
@@ -70,12 +75,14 @@ pub(crate) fn ends(mode: Mode, how: &str) {
     if mode != Mode::Machine {
         return;
     }
+    let (how, fed) = how.split_once(',').unwrap_or((how, ""));
+    let watchdog = Watchdog::again(fed, clock::now());
     let how = match how {
         "reboot" => Shutdown::Reboot,
         "halt" => Shutdown::Halt,
         _ => Shutdown::Poweroff,
     };
-    let mut end = End { how, mode, outer: Outer::at(None), haste: None, watchdog: None };
+    let mut end = End { how, mode, outer: Outer::at(None), haste: None, watchdog };
     end.unmount();
     end.tell_the_kernel()
 }

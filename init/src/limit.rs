@@ -113,9 +113,10 @@ pub(crate) const LOADS_FOR_ROOT: usize = 8;
 pub(crate) const REQUESTS_PENDING: usize = 64;
 /// Bytes of a page of memory; the unit of /proc/PID/statm on the machines init is built for.
 pub(crate) const PAGE: u64 = 4096;
-/// Children that close descriptors which others have passed; each may wait for ever.
-pub(crate) const CLOSERS: usize = 16;
-/// Such descriptors that wait for a child to close them; with more none are taken.
+/// Children that close descriptors which others have passed; each may wait for ever. With one
+/// message as many descriptors are taken as there can be more of them.
+pub(crate) const CLOSERS: usize = 64;
+/// Such descriptors that children have been given, or wait for one; with more none are taken.
 pub(crate) const DESCRIPTORS_LEFT: usize = 1024;
 /// Descriptors of all socket units together: each clone of PID 1 copies the table they are in.
 pub(crate) const SOCKETS: usize = 1024;
@@ -174,6 +175,8 @@ pub(crate) const KEEPING_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) const KEEPING_AT_THE_END: Duration = Duration::from_millis(100);
 /// Who writes the state has this long.
 pub(crate) const KEEPING_LONGEST: Duration = Duration::from_secs(10);
+/// … and then, killed, so long to end: after that init writes the state itself.
+pub(crate) const KEEPING_KILLED: Duration = Duration::from_secs(10);
 /// A state that could not be kept is tried again after this.
 pub(crate) const KEEPING_AGAIN: Duration = Duration::from_secs(1);
 /// An image that has lived so long has not crashed at its beginning.

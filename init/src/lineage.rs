@@ -22,6 +22,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub(crate) struct Lineage {
     /// Crashes that were survived.
     pub(crate) crashes: u32,
+    /// When the state was kept that it went on with, as [`clock::ticks`] has it.
+    pub(crate) kept: u64,
     /// When it went on after the last of them.
     pub(crate) resumed: Option<Time>,
     /// The binary that runs, to be executed when its file is gone.
@@ -76,7 +78,9 @@ impl Lineage {
 
     /// From now on a crash is survived.
     pub(crate) fn arm(&self) -> io::Result<()> {
-        let (Some(own), Some(keeper)) = (&self.binary, &self.keeper) else { return Ok(()) };
+        let own = self.binary.as_ref().ok_or_else(|| io::Error::other("there is no /proc"))?;
+        let keeper = self.keeper.as_ref();
+        let keeper = keeper.ok_or_else(|| io::Error::other("there is no memfd_create(2)"))?;
         let previous = self.previous.as_ref().map(|(binary, _)| binary);
         // One that has just come, and crashes, gives way to the one before it.
         let binary = previous.unwrap_or(own);

@@ -49,12 +49,9 @@ use event_loop::Init;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A panic on the way is a crash like any other.
+/// A panic on the way that nobody was armed for yet.
 fn guarded(begin: impl FnOnce() -> io::Result<Init>) -> io::Result<Init> {
-    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|_| {
-        sys::fault::by_panic();
-        Err(io::Error::other("a bug in init"))
-    })
+    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|_| Err(io::Error::other("a bug in init")))
 }
 
 fn main() -> std::process::ExitCode {
@@ -77,14 +74,7 @@ fn main() -> std::process::ExitCode {
         };
     }
     let begun = match options.resume.clone() {
-        Some(numbers) => {
-            let begun = guarded(|| Init::resume(options, mode, &numbers));
-            if begun.is_err() {
-                // The image before this one, if there is one, can still go on.
-                sys::fault::by_panic();
-            }
-            begun
-        }
+        Some(numbers) => guarded(|| Init::resume(options, mode, &numbers)),
         None => Init::new(options, mode),
     };
     match begun {

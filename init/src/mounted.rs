@@ -14,6 +14,10 @@ use std::os::fd::OwnedFd;
 /// Types that begin so are of somebody else.
 const ELSEWHERES: [&str; 10] =
     ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs"];
+/// These keep data on disks, and have numbers as if they had none.
+const DISKLESS: [&str; 5] = ["btrfs", "zfs", "bcachefs", "ubifs", "overlay"];
+/// These only speak of file systems of others.
+const CONTROLS: [&str; 2] = ["fusectl", "nfsd"];
 /// Bytes of the table that are read.
 const TABLE: u64 = 4 * 1024 * 1024;
 
@@ -27,6 +31,7 @@ pub(crate) fn table() -> Option<String> {
 /// One line of it.
 struct Mount<'t> {
     id: &'t str,
+    device: &'t str,
     at: &'t str,
     kind: &'t str,
 }
@@ -35,18 +40,26 @@ fn mounts(table: &str) -> impl Iterator<Item = Mount<'_>> {
     table.lines().filter_map(|line| {
         let (start, end) = line.split_once(" - ")?;
         let mut start = start.split(' ');
-        Some(Mount { id: start.next()?, at: start.nth(3)?, kind: end.split(' ').next()? })
+        let (id, device, at) = (start.next()?, start.nth(1)?, start.nth(1)?);
+        Some(Mount { id, device, at, kind: end.split(' ').next()? })
     })
 }
 
-/// Number and place of each mount, as they are written there.
-pub(crate) fn places(table: &str) -> impl Iterator<Item = (&str, &str)> {
-    mounts(table).map(|mount| (mount.id, mount.at))
+/// Number and place of each mount, as they are written there; and whether something may be lost
+/// when it is not taken away: it is of a disk, or of others.
+pub(crate) fn places(table: &str) -> impl Iterator<Item = (&str, &str, bool)> {
+    mounts(table).map(|mount| (mount.id, mount.at, mount.holds_data()))
 }
 
 impl Mount<'_> {
     fn is_of_here(&self) -> bool {
         !ELSEWHERES.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
+    }
+
+    fn holds_data(&self) -> bool {
+        // Major 0 has what is of no one device.
+        let is_on_disk = !self.device.starts_with("0:") || DISKLESS.contains(&self.kind);
+        is_on_disk || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
     }
 
     /// What follows of the path below it.
@@ -102,6 +115,8 @@ mod tests {
         assert_eq!(is_of_here(TABLE, "30"), Some(false));
         assert_eq!(is_of_here(TABLE, "32"), Some(false));
         assert_eq!(is_of_here(TABLE, "99"), None);
+        let held: Vec<bool> = places(TABLE).map(|(.., holds_data)| holds_data).collect();
+        assert_eq!(held, [true, false, true, false, true]);
         let below = |path: &str| -> Vec<String> {
             let all = mounts(TABLE).filter(|mount| mount.below(path).is_some());
             all.map(|mount| mount.at.to_string()).collect()

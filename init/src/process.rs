@@ -187,6 +187,16 @@ mod tests {
     }
 
     #[test]
+    fn when_a_process_began_is_told_by_the_clock_of_the_kept_state() {
+        let before = crate::clock::ticks();
+        assert!(stat(nix::unistd::getpid()).unwrap().began <= before);
+        let child = crate::sys::process::fork(&[], || 0).unwrap();
+        let began = stat(child).unwrap().began;
+        assert!((before..=crate::clock::ticks()).contains(&began), "{began}, {before}");
+        crate::sys::wait::await_end(child).unwrap();
+    }
+
+    #[test]
     fn this_process_is_there_and_its_parent_is_its_ancestor() {
         let own = nix::unistd::getpid();
         assert_eq!(stat(own).unwrap().parent, nix::unistd::getppid().as_raw());

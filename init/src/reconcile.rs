@@ -21,7 +21,7 @@ impl Init {
     pub(crate) fn reconcile(&mut self) {
         self.kill_unknown_cgroups(&BTreeSet::new());
         if !self.tracker.has_cgroups() {
-            self.kill_unknown_children();
+            self.kill_unknown_children(self.lineage.kept);
         }
         let lines = self.runs.iter().flat_map(|(run, running)| {
             running.lines.iter().map(move |(pid, part)| (run, Pid::from_raw(*pid), *part))
@@ -79,10 +79,12 @@ impl Init {
     }
 
     /// Without cgroups: children of init that began after the state was kept and are of no run.
-    fn kill_unknown_children(&mut self) {
+    /// Those before it are what it had been left already: orphans, and what an end has spared.
+    fn kill_unknown_children(&mut self, kept: u64) {
         for pid in process::children().into_iter().map(Pid::from_raw) {
             let known = wait::is_made(pid) || self.tracker.whose(pid).is_some();
-            if !known {
+            let is_new = || process::stat(pid).is_none_or(|stat| stat.began >= kept);
+            if !known && is_new() {
                 self.say(Level::Warning, format_args!("process {pid} is of no unit: it is killed"));
                 // It has ended already, or its end is about to be reaped.
                 let _ = signal::kill(pid, KILL);

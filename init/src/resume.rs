@@ -7,6 +7,8 @@
 use crate::boot::{Mode, kernel_line::KernelLine};
 use crate::clock;
 use crate::control::answer::{failed, now};
+#[cfg(debug_assertions)]
+use crate::crash_test;
 use crate::event_loop::{Init, token};
 use crate::journal::keeper;
 use crate::journal::notes::Past;
@@ -22,7 +24,7 @@ use crate::run::table::Main;
 use crate::signals::Signals;
 use crate::spawn::{Base, Null};
 use crate::sys::bell::Bell;
-use crate::sys::{Pid, inherit, notes, process, socket};
+use crate::sys::{Pid, fault, inherit, notes, process, socket};
 use crate::upgrade::{PASSED, cannot};
 use crate::voice::{Level, Voice};
 use groundstate_units::control::answer::Told;
@@ -59,6 +61,13 @@ fn read_all(mut file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     file.take(limit::STATE).read_to_end(bytes).map(drop)
 }
 
+/// This image can not go on: the next one does, where one is armed, with all this one was handed.
+/// Called where it fails, for whatever owns that closes it on the way back.
+fn gives_way(error: io::Error) -> io::Error {
+    fault::by_panic();
+    error
+}
+
 /// `--check-resume`: whether this image can read the state. Touches nothing.
 pub(crate) fn check(word: &str) -> ExitCode {
     let numbers = numbers(word).unwrap_or_default();
@@ -88,14 +97,16 @@ impl Init {
         if let (Some(file), Some(previous)) = (&file, &previous) {
             gives_way_to(previous, file, rung);
         }
-        let state = read_state(file.as_ref()).map_err(io::Error::other)?;
+        let state = read_state(file.as_ref()).map_err(io::Error::other).map_err(gives_way)?;
         inherit::close_rest();
         let mut lineage = Lineage::begins();
         (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
         let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.previous =
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
-        init.rewatch()?;
+        #[cfg(debug_assertions)]
+        crash_test::strike_in("resume", numbers.get(3).is_none());
+        init.rewatch().map_err(gives_way)?;
         Bell::ring_again(rung);
         // What was held back until now comes, and finds somebody who listens.
         crate::sys::signal::unblock_all();
@@ -143,14 +154,16 @@ impl Init {
         let memory = [one, other];
         let found = keeper::read(&memory, &notes).map_err(io::Error::other)?;
         let mut lineage = Lineage::after_crash(memory, notes, (crashes, row));
-        let state = State::read(&found.state).map_err(io::Error::other)?;
+        let state = State::read(&found.state).map_err(io::Error::other).map_err(gives_way)?;
         let heeded = replay::heeded(&found.past);
-        lineage.started = Started::among(&heeded);
+        (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
         inherit::close_rest();
         let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.resumed = Some(init.now);
         init.arm(row);
-        init.rewatch()?;
+        #[cfg(debug_assertions)]
+        crash_test::strike_in("rescue", row == 1);
+        init.rewatch().map_err(gives_way)?;
         Bell::ring_again(found.rung);
         let why = match found.signal {
             0 => "a panic".to_string(),
@@ -187,8 +200,10 @@ impl Init {
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options);
-        let poll = Poll::new()?;
-        let (signals, _) = Signals::listen_held(poll.registry(), token::SIGNALS)?;
+        let poll = Poll::new().map_err(gives_way)?;
+        let (signals, _) =
+            Signals::listen_held(poll.registry(), token::SIGNALS).map_err(gives_way)?;
+        let null = Null::open().map_err(gives_way)?;
         let settings = machine.generation().settings.clone();
         let mut init = Init {
             mode,
@@ -205,7 +220,7 @@ impl Init {
             facts: head.facts,
             spawner,
             reports: head.reports,
-            null: Null::open()?,
+            null,
             base: Base::default(),
             open_files: head.open_files,
             tracker,

@@ -221,15 +221,15 @@ impl End {
         if self.mode != Mode::Machine {
             if self.mode == Mode::Container && self.haste < Some(Haste::AtOnce) {
                 // What no unit knows of ends with PID 1 in any case: it is asked first.
-                kill_rest(patience);
+                kill_rest(patience, &mut self.watchdog);
             }
             return code;
         }
         if self.haste < Some(Haste::AtOnce) {
-            kill_rest(patience);
+            kill_rest(patience, &mut self.watchdog);
             if hand_back::image_is_deleted() {
                 // A file that is gone and in use keeps its file system writable.
-                hand_back::go_on_in_memory(self.how);
+                hand_back::go_on_in_memory(self.how, &mut self.watchdog);
             }
             self.unmount();
         }
@@ -263,7 +263,7 @@ impl End {
 
 /// Asks every process there is to end, then makes it. A child does it; where that one is held
 /// up itself, nobody is asked and nobody spared any more.
-fn kill_rest(patience: Duration) {
+fn kill_rest(patience: Duration, watchdog: &mut Option<Watchdog>) {
     let work = || {
         rest::end(patience);
         0
@@ -281,6 +281,9 @@ fn kill_rest(patience: Duration) {
     let Ok(child) = process::fork(&[], work) else { return kill_all() };
     let until = clock::now().after(patience.saturating_add(limit::KILL_REST));
     while clock::now() < until {
+        if let Some(watchdog) = watchdog {
+            watchdog.feed(clock::now());
+        }
         match wait::reap_any() {
             Ok(Some(ended)) if ended.pid == child => return,
             Ok(Some(_)) => {}

@@ -11,6 +11,7 @@ use crate::voice::Level;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::reason::{Refusal, State};
+use groundstate_units::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Init {
@@ -38,6 +39,7 @@ impl Init {
         let (occasion, about) = self.occasion(&event);
         let subject = about.and_then(|run| self.machine.name_of_run(run));
         let kept = self.record.is_some().then(|| event.clone());
+        let sets_goal = matches!(&event, Event::SetGoal(goal) if !goal.targets.is_empty());
         let now = self.now;
         let machine = AssertUnwindSafe(&mut self.machine);
         let stepped = catch_unwind(move || {
@@ -60,6 +62,10 @@ impl Init {
         }
         self.triggers.unsettled = true;
         let Outcome { actions, refused } = outcome;
+        if sets_goal && refused.is_none() {
+            // It is the boot's goal that led to it.
+            self.shell_again = None;
+        }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
         history::cause_first(&mut notes, subject.as_ref());
         self.timings.add(self.now, &notes);
@@ -103,7 +109,10 @@ impl Init {
             }
             Action::ReloadUnit { run, .. } => self.course(run, |procedure| procedure.reload()),
             Action::Note(note) => self.noted(&note),
-            Action::Emergency => self.emergency(),
+            Action::Emergency => {
+                self.shell_again = Some(Time::NEVER);
+                self.emergency();
+            }
             Action::Finish(how) => self.finish(how),
         }
     }

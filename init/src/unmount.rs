@@ -21,12 +21,14 @@ use std::time::Duration;
 const KILL: u8 = 9;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What the end itself stands on.
+/// What the end itself stands on, with what the kernel has mounted below it.
 const KEPT: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
+/// The initramfs's own, who takes it apart itself.
+const INITRAMFS: &str = "/run/initramfs";
 
 /// Does it all in a child, and waits as long as something moves.
 pub(crate) fn with_deadline(mut watchdog: Option<&mut Watchdog>) {
-    let Ok(child) = process::fork(&[], all) else { return };
+    let Ok(child) = process::fork(&[], all) else { return by_the_kernel(watchdog) };
     let last = clock::now().after(limit::FINAL_SYNC_LONGEST);
     let mut until = clock::now().after(limit::FINAL_SYNC);
     let mut least = unwritten();
@@ -49,6 +51,23 @@ pub(crate) fn with_deadline(mut watchdog: Option<&mut Watchdog>) {
         }
     }
     console("not all file systems could be synced in time");
+}
+
+/// No process is to be had: workers of the kernel write everything and make it read-only, and
+/// nobody waits but for time. See sysrq.rst of the kernel.
+fn by_the_kernel(mut watchdog: Option<&mut Watchdog>) {
+    for key in ["s", "u"] {
+        if let Err(error) = fs::write("/proc/sysrq-trigger", key) {
+            console(&format!("file systems can not be synced: {error}"));
+        }
+    }
+    let until = clock::now().after(limit::FINAL_SYNC);
+    while unwritten() > 0 && clock::now() < until {
+        if let Some(watchdog) = &mut watchdog {
+            watchdog.feed(clock::now());
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// KiB that are not on their disks yet.
@@ -172,14 +191,20 @@ fn let_go(prefix: &str, mark: &str, work: impl Fn(&str, &str) -> bool) -> bool {
 
 /// Number and place of each mount, the first mounted first.
 fn points() -> Vec<(String, String)> {
-    let table = mounted::table().unwrap_or_default();
-    let is_kept = |point: &str| {
-        KEPT.iter().any(|kept| {
-            point.strip_prefix(kept).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
+    points_of(&mounted::table().unwrap_or_default())
+}
+
+fn points_of(table: &str) -> Vec<(String, String)> {
+    let is_at_or_below = |point: &str, top: &str| {
+        point.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let all = mounted::places(&table).map(|(id, at)| (id.to_string(), unescape(at)));
-    all.filter(|(_, point)| !is_kept(point)).collect()
+    // A disk somebody has plugged in is below /run too.
+    let is_kept = |point: &str, holds_data: bool| {
+        let stands = |kept: &str| is_at_or_below(point, kept) && (point == kept || !holds_data);
+        KEPT.iter().any(|kept| stands(kept)) || is_at_or_below(point, INITRAMFS)
+    };
+    let all = mounted::places(table).map(|(id, at, data)| (id.to_string(), unescape(at), data));
+    all.filter(|(_, point, data)| !is_kept(point, *data)).map(|(id, at, _)| (id, at)).collect()
 }
 
 fn swaps() -> Vec<CString> {
@@ -217,6 +242,22 @@ mod tests {
     fn a_mount_point_with_a_space_is_read_as_it_is() {
         assert_eq!(unescape(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
         assert_eq!(unescape(r"/plain\"), r"/plain\");
+    }
+
+    #[test]
+    fn a_disk_below_run_is_taken_away_and_what_the_kernel_has_there_is_not() {
+        let table = "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
+            23 22 0:21 / /run rw - tmpfs tmpfs rw\n\
+            24 23 8:17 / /run/media/ann/stick rw - vfat /dev/sdb1 rw\n\
+            25 23 0:22 / /run/user/1000 rw - tmpfs tmpfs rw\n\
+            26 22 0:5 / /dev rw - devtmpfs udev rw\n\
+            27 26 0:24 / /dev/shm rw - tmpfs tmpfs rw\n\
+            28 23 7:0 / /run/initramfs/live ro - squashfs /dev/loop0 ro\n\
+            31 22 0:42 / /sys/fs/fuse/connections rw - fusectl fusectl rw\n\
+            29 22 0:40 / /srv rw - tmpfs tmpfs rw\n\
+            30 23 0:41 / /run/far rw - nfs4 server:/x rw\n";
+        let points: Vec<String> = points_of(table).into_iter().map(|(_, at)| at).collect();
+        assert_eq!(points, ["/", "/run/media/ann/stick", "/srv", "/run/far"]);
     }
 
     #[test]

@@ -91,8 +91,19 @@ impl Init {
             // Its end is reaped.
             let _ = signal::kill(writer, 9);
         }
+        if let Some(before) = keeper.abandon_writer(now) {
+            self.arm_again();
+            // Until now a crash would have gone there.
+            drop(before);
+            let text = "who writes the state can not be killed: init writes it itself";
+            self.say(Level::Warning, format_args!("{text}"));
+        }
+        let Some(keeper) = &mut self.lineage.keeper else { return };
         if keeper.is_being_written() {
             return;
+        }
+        if keeper.has_stuck_writer() {
+            return self.keep_here();
         }
         if let Some(record) = &mut self.record {
             // Or the child would write it too.
@@ -190,8 +201,9 @@ impl Init {
         }
         if let Some(upgrade) = self.lineage.upgrade.as_ref().filter(|upgrade| upgrade.until <= now)
         {
-            // Its end is reaped, and says that it was killed.
+            // Where its binary is on a file system that does not answer it may never end.
             let _ = signal::kill(upgrade.child, 9);
+            self.keep_present("the new binary did not say in time that it can read the state");
         }
     }
 

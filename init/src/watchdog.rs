@@ -6,11 +6,13 @@
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
-use crate::sys::device;
+use crate::sys::{device, inherit};
 use crate::voice::Level;
 use groundstate_units::time::Time;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
@@ -53,6 +55,22 @@ impl Watchdog {
         }
     }
 
+    /// A word for the image that goes on with it; no exec closes it from now on.
+    pub(crate) fn hand_on(&self) -> Option<String> {
+        fcntl(&self.device, FcntlArg::F_SETFD(FdFlag::empty())).ok()?;
+        Some(format!("{},{}", self.device.as_raw_fd(), self.patience.as_secs()))
+    }
+
+    /// The one an image before this one has handed on.
+    pub(crate) fn again(word: &str, now: Time) -> Option<Watchdog> {
+        let (number, seconds) = word.split_once(',')?;
+        let patience = Duration::from_secs(seconds.parse::<u64>().ok()?.max(1));
+        let device = File::from(inherit::take(number.parse().ok()?).ok()?);
+        let mut watchdog = Watchdog { device, asked: patience, patience, fed: now };
+        watchdog.write();
+        Some(watchdog)
+    }
+
     /// When it has to be fed at the latest.
     pub(crate) fn deadline(&self) -> Time {
         self.fed.after(self.patience / 2)
@@ -81,5 +99,32 @@ impl Init {
                 self.say(level, format_args!("{DEVICE}: {error}"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::memfd;
+
+    #[test]
+    fn one_that_is_handed_on_is_fed_by_whom_it_is_handed_to() {
+        let device = File::from(memfd::create(c"watchdog").unwrap());
+        let seen = device.try_clone().unwrap();
+        let (now, patience) = (Time::ZERO, Duration::from_secs(8));
+        let watchdog = Watchdog { device, asked: patience, patience, fed: now };
+        let word = watchdog.hand_on().unwrap();
+        // As an exec does.
+        std::mem::forget(watchdog);
+        let mut again = Watchdog::again(&word, now).unwrap();
+        assert_eq!(seen.metadata().unwrap().len(), 1);
+        again.feed(now.after(patience / 8));
+        assert_eq!(
+            (seen.metadata().unwrap().len(), again.deadline()),
+            (1, now.after(patience / 2))
+        );
+        again.feed(now.after(patience / 4));
+        assert_eq!(seen.metadata().unwrap().len(), 2);
+        assert!(Watchdog::again("9999,8", now).is_none() && Watchdog::again("x", now).is_none());
     }
 }

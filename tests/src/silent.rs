@@ -1,5 +1,6 @@
-//! A file system that does not answer when a file of it is read or closed: fuse(4), as any user
-//! may have one. The kernel lets whoever reads or closes wait until it is [`Silent`]'s end.
+//! A file system that does not answer when a file of it is read or closed, or looked for by the
+//! name `never`: fuse(4), as any user may have one. The kernel lets whoever does so wait until it
+//! is [`Silent`]'s end.
 
 use crate::deadline::until;
 use crate::process::Process;
@@ -109,6 +110,8 @@ fn serve(mut device: File, stopped: &std::io::PipeReader, [closes, reads]: &[Arc
             }
             FORGET | BATCH_FORGET | INTERRUPT => continue,
             INIT => Ok(numbers(&[7, 31, 0, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
+            // Whoever asks for it waits, and can not be killed.
+            LOOKUP if request[40..length].starts_with(b"never\0") => continue,
             LOOKUP => {
                 // Node, generation, how long they hold.
                 let mut entry = numbers(&[2, 0, 0, 0, 60, 0, 60, 0, 0, 0]);

@@ -11,7 +11,7 @@ mod mounts;
 
 use crate::emergency::Shell;
 use crate::outer::Outer;
-use crate::sys::{process, terminal};
+use crate::sys::{fault, process, terminal};
 use crate::voice::{Level, Voice};
 use crate::{clock, shutdown};
 use groundstate_units::machine::event::Shutdown;
@@ -106,11 +106,15 @@ pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End 
 }
 
 /// A panic is one line, and never waits for whoever reads it: no backtrace, whatever the
-/// environment (on a machine: the kernel command line) says.
+/// environment (on a machine: the kernel command line) says. Then the next image goes on, where
+/// one is armed: here, for what it is handed is closed by the unwinding that would follow.
 pub(crate) fn hush_panics(mode: Mode) {
     std::panic::set_hook(Box::new(move |panic| {
         let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
         voice.say(clock::now(), Level::Error, format_args!("{panic}"));
+        voice.flush();
+        drop(voice);
+        fault::by_panic();
     }));
 }
 

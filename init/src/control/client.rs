@@ -172,17 +172,17 @@ impl Client {
 
     fn receive(&mut self, bytes: &mut [u8], takes: bool) -> io::Result<usize> {
         // One call never goes on behind the message that a descriptor came with: unix(7).
-        let full = !self.caller.trusted && foreign::is_full();
-        let receive = if full { socket::receive_bytes } else { socket::receive };
-        let received = receive(self.stream.as_fd(), bytes)?;
+        let received = {
+            let room = if self.caller.trusted { limit::DESCRIPTORS } else { foreign::room() };
+            socket::receive_some(self.stream.as_fd(), bytes, room)?
+        };
         let end = self.taken.saturating_add(
             u64::try_from(self.input.len().saturating_add(received.length)).unwrap_or(u64::MAX),
         );
         let most = if takes { limit::DESCRIPTORS } else { 0 };
         let room = most.saturating_sub(self.passed.len());
-        let mut passed = Foreign::all(received.fds);
         // Of use is memory alone; whatever else is kept here other children have copies of.
-        passed.retain(Foreign::is_keepable);
+        let passed = Foreign::keepable(received.fds);
         self.passed.extend(passed.into_iter().take(room).map(|fd| (end, fd)));
         Ok(received.length)
     }

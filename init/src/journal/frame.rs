@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// The last byte is the version: another one is not understood. It changes whenever a type that
 /// is kept does.
-const MAGIC: [u8; 8] = *b"gs-jrnl\x02";
+const MAGIC: [u8; 8] = *b"gs-jrnl\x03";
 /// Bytes of a whole journal.
 const MOST: usize = 1 << 30;
 

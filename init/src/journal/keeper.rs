@@ -44,6 +44,8 @@ pub(crate) struct Keeper {
     is_behind: bool,
     /// Who writes it now.
     writer: Option<Writer>,
+    /// Who was killed while at that, and has not ended: no other is forked.
+    stuck: Option<Pid>,
     /// It could not be kept the last time.
     has_failed: bool,
 }
@@ -54,6 +56,8 @@ struct Writer {
     begun: Time,
     /// Then it takes too long.
     until: Time,
+    /// It has taken too long, and is to end at once.
+    is_killed: bool,
 }
 
 /// What became of an attempt to keep the state.
@@ -90,9 +94,8 @@ impl Keeper {
 
     /// The same; what happens is noted there.
     pub(crate) fn with(notes: File, now: Time) -> io::Result<Keeper> {
-        let memory = [memfd::create(c"state")?.into(), memfd::create(c"state")?.into()];
         Ok(Keeper {
-            memory,
+            memory: fresh()?,
             notes,
             epoch: 0,
             known: 0,
@@ -101,6 +104,7 @@ impl Keeper {
             rests_until: now.after(limit::KEEPING_BEGINS),
             is_behind: true,
             writer: None,
+            stuck: None,
             has_failed: false,
         })
     }
@@ -138,7 +142,7 @@ impl Keeper {
     /// When it is to be kept, if anything has happened; or when who writes it takes too long.
     pub(crate) fn due(&self) -> Option<Time> {
         match &self.writer {
-            Some(writer) => Some(writer.until).filter(|until| *until < Time::NEVER),
+            Some(writer) => Some(writer.until),
             None if self.is_behind && notes::are_many() => Some(Time::ZERO),
             None => self.is_behind.then_some(self.rests_until),
         }
@@ -146,9 +150,28 @@ impl Keeper {
 
     /// Who takes too long to write it, once: it is to be killed.
     pub(crate) fn late_writer(&mut self, now: Time) -> Option<Pid> {
-        let writer = self.writer.as_mut().filter(|writer| writer.until <= now)?;
-        writer.until = Time::NEVER;
+        let is_late = |writer: &&mut Writer| !writer.is_killed && writer.until <= now;
+        let writer = self.writer.as_mut().filter(is_late)?;
+        (writer.is_killed, writer.until) = (true, now.after(limit::KEEPING_KILLED));
         Some(writer.child)
+    }
+
+    /// One that was killed and does not end (its memory is on a dead disk, its cgroup is frozen)
+    /// may write into what it has at any time: that is left to it. What is given is where the
+    /// state was kept; nothing is until it is written anew, by init itself.
+    pub(crate) fn abandon_writer(&mut self, now: Time) -> Option<[File; 2]> {
+        let writer = self.writer.as_mut().filter(|w| w.is_killed && w.until <= now)?;
+        let Ok(fresh) = fresh() else {
+            writer.until = now.after(limit::KEEPING_AGAIN);
+            return None;
+        };
+        self.stuck = self.writer.take().map(|writer| writer.child);
+        Some(std::mem::replace(&mut self.memory, fresh))
+    }
+
+    /// A child that wrote it can not be killed: init does it, or they would become ever more.
+    pub(crate) fn has_stuck_writer(&self) -> bool {
+        self.stuck.is_some()
     }
 
     /// Somebody writes it.
@@ -165,7 +188,7 @@ impl Keeper {
     /// A child was forked that writes it.
     pub(crate) fn begun(&mut self, child: Pid, now: Time) {
         let until = now.after(limit::KEEPING_LONGEST);
-        self.writer = Some(Writer { child, begun: now, until });
+        self.writer = Some(Writer { child, begun: now, until, is_killed: false });
         self.is_behind = false;
     }
 
@@ -190,6 +213,7 @@ impl Keeper {
 
     /// A child was reaped. None: it is another's.
     pub(crate) fn ended(&mut self, pid: Pid, exit: Exit, now: Time) -> Option<Outcome> {
+        self.stuck.take_if(|stuck| *stuck == pid);
         let writer = self.writer.take_if(|writer| writer.child == pid)?;
         let written = match exit {
             Exit::Code(0) => Ok(()),
@@ -225,6 +249,10 @@ impl Keeper {
             }
         }
     }
+}
+
+fn fresh() -> io::Result<[File; 2]> {
+    Ok([memfd::create(c"state")?.into(), memfd::create(c"state")?.into()])
 }
 
 /// Says whether a state and the number of its last note are what was written.
@@ -317,12 +345,36 @@ mod tests {
         let late = rest.after(limit::KEEPING_LONGEST);
         assert_eq!(keeper.due(), Some(late));
         assert_eq!(keeper.late_writer(late), Some(Pid::from_raw(9)));
-        assert_eq!((keeper.late_writer(late), keeper.due()), (None, None), "it is killed once");
+        assert_eq!(keeper.late_writer(late), None, "it is killed once");
+        let killed = late.after(limit::KEEPING_KILLED);
+        assert_eq!((keeper.due(), keeper.abandon_writer(late).is_some()), (Some(killed), false));
         // Where writing takes long (a load, a machine that slept) it does not rest long.
         let mut keeper = Keeper::new(Time::ZERO).unwrap();
         let slow = Time::ZERO.after(limit::KEEPING_REST);
         keeper.kept(Ok(()), Time::ZERO, slow);
         assert_eq!(keeper.due(), Some(slow.after(limit::KEEPING_REST)));
+    }
+
+    #[test]
+    fn a_writer_that_can_not_be_killed_neither_ends_the_keeping_nor_writes_into_it() {
+        let mut keeper = Keeper::new(Time::ZERO).unwrap();
+        keep(&mut keeper, b"one");
+        keeper.begun(Pid::from_raw(9), Time::ZERO);
+        let late = Time::ZERO.after(limit::KEEPING_LONGEST);
+        assert_eq!(keeper.late_writer(late), Some(Pid::from_raw(9)));
+        let killed = late.after(limit::KEEPING_KILLED);
+        let before = keeper.abandon_writer(killed).unwrap();
+        assert!(!keeper.is_being_written() && keeper.has_stuck_writer());
+        assert!(state_of(&keeper).is_err(), "an ever older state is none");
+        // What it has is not what the next image is handed.
+        assert!(
+            keeper.numbers()[..2].iter().all(|new| before.iter().all(|f| f.as_raw_fd() != *new))
+        );
+        assert_eq!(keep(&mut keeper, b"two"), Outcome::Kept);
+        assert_eq!(state_of(&keeper).unwrap().state, b"two");
+        assert_eq!(keeper.ended(Pid::from_raw(9), Exit::Code(0), killed), None);
+        assert!(!keeper.has_stuck_writer());
+        assert_eq!(state_of(&keeper).unwrap().state, b"two");
     }
 
     #[test]

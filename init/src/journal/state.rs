@@ -4,7 +4,7 @@
 use super::frame::{self, Kind, Writer};
 use crate::boot::limits::OpenFiles;
 use crate::cgroup::{Family, Tracked, Tracker};
-use crate::clock::OnTheWall;
+use crate::clock::{self, OnTheWall};
 use crate::control::Control;
 use crate::event_loop::{Init, Tokens};
 use crate::history::History;
@@ -62,6 +62,8 @@ pub(crate) struct Head {
     pub(crate) resumed: Option<Time>,
     /// Children of init's own making.
     made: Vec<i32>,
+    /// When this is, as [`clock::ticks`] has it.
+    pub(crate) kept: u64,
     /// Who is to be told that init has gone on.
     pub(crate) upgraded: Option<Asker>,
 }
@@ -142,6 +144,7 @@ impl Init {
             crashes: self.lineage.crashes,
             resumed: self.lineage.resumed,
             made: wait::all_made(),
+            kept: clock::ticks(),
             upgraded: self.lineage.upgraded,
         })
     }

@@ -29,7 +29,8 @@ impl Handle {
     pub(crate) fn reconcile(&mut self) {
         let there = self.stash.recount();
         self.fresh.retain(|end| !there.contains(&end.run));
-        self.untold.retain(|run| !there.contains(run));
+        // Put there is not told: the logger may have been behind. Told twice, it heeds the first.
+        self.untold.extend(there.into_iter().filter(|run| self.runs.contains_key(run)));
         if let Some(link) = &mut self.link {
             link.owes_nothing();
         }

@@ -73,8 +73,9 @@ impl Clients {
         Clients { listener, by_token, listener_token, first_token: listener_token.0 + 1, readers }
     }
 
-    /// Listens here from now on.
+    /// Listens here from now on. Who had connected to the one before is taken first.
     pub(crate) fn listen(&mut self, registry: &Registry, listener: OwnedFd) -> io::Result<()> {
+        self.accept(registry);
         let listener = std::os::unix::net::UnixListener::from(listener);
         listener.set_nonblocking(true)?;
         let mut listener = UnixListener::from_std(listener);

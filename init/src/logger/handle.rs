@@ -35,6 +35,9 @@ pub(crate) struct Handle {
     files_open: bool,
     #[serde(with = "carried")]
     listener: Option<OwnedFd>,
+    /// The present logger has not been given it.
+    #[serde(skip)]
+    listener_is_new: bool,
     pub(super) link: Option<Link>,
     /// When to start the next one, if none is there.
     start_at: Option<Time>,
@@ -62,6 +65,7 @@ impl Handle {
             settings,
             files_open: false,
             listener,
+            listener_is_new: false,
             link: None,
             start_at: None,
             delay: limit::RESTART_DELAY,
@@ -82,6 +86,7 @@ impl Handle {
         match self.fork() {
             Ok((pid, socket)) => {
                 self.link = Some(Link::new(pid, socket, now));
+                self.listener_is_new = false;
                 self.untold = self.runs.keys().copied().collect();
                 if self.files_open {
                     self.order(&Order::OpenFiles);
@@ -172,6 +177,7 @@ impl Handle {
         if let Some(link) = &mut self.link {
             link.flush();
         }
+        self.hand_listener();
         self.tell_again();
         if let Some(link) = &mut self.link {
             link.ask(now, !self.untold.is_empty());
@@ -249,7 +255,8 @@ impl Handle {
             }
             reports.push(report);
         }
-        if !self.untold.is_empty() || self.link.as_ref().is_some_and(Link::is_behind) {
+        let behind = self.link.as_ref().is_some_and(Link::is_behind);
+        if !self.untold.is_empty() || self.listener_is_new || behind {
             self.flush(now);
         }
         reports
@@ -300,11 +307,19 @@ impl Handle {
 
     /// `log.sock` was made anew.
     pub(crate) fn listen(&mut self, listener: OwnedFd) {
-        if let Some(link) = &mut self.link {
-            // A logger that does not take it now has it from its successor's start on.
-            let _ = link.hand(&Order::Listen, &[listener.as_fd()]);
-        }
         self.listener = Some(listener);
+        self.listener_is_new = true;
+        self.hand_listener();
+    }
+
+    /// A logger that does not take it now is given it with the next flush, or from its start on.
+    fn hand_listener(&mut self) {
+        if let (Some(link), Some(listener)) = (&mut self.link, &self.listener)
+            && self.listener_is_new
+        {
+            let given = link.hand(&Order::Listen, &[listener.as_fd()]);
+            self.listener_is_new = given.is_err();
+        }
     }
 
     /// The last order of a shutdown: [`Report::Finished`] follows, then the process ends and

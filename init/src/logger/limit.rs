@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Descriptors in one message. The kernel's own limit is 253 (SCM_MAX_FD, unix(7)).
 pub(crate) const FDS_A_MESSAGE: usize = 64;
+/// Bytes of one report of the logger: the longest is about a file, with its path.
+pub(crate) const REPORT: usize = 8 * 1024;
 /// Bytes of one message between PID 1 and the logger.
 pub(crate) const MESSAGE: usize = 64 * 1024;
 /// Bytes of target names sent with one run; further targets are not known to `logs`.

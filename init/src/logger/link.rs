@@ -102,7 +102,7 @@ impl Link {
 
     /// What it says next; None: nothing now. Pongs are not passed on.
     pub(crate) fn hear(&mut self) -> Option<Report> {
-        let mut buffer = [0; 64];
+        let mut buffer = [0; limit::REPORT];
         loop {
             // Noted before it is gone from the socket: after a crash nobody says it again.
             let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
@@ -129,5 +129,21 @@ impl Link {
         // Gone already: its end is about to be reaped.
         let _ = signal::kill(self.pid, 9);
         self.asked = self.asked.map(|_| now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_trouble_is_heard_as_it_was_said() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut link = Link::new(Pid::from_raw(1), ours, Time::ZERO);
+        let unit = "web".parse().unwrap();
+        let trouble = Report::Trouble(unit, "no space ".repeat(100));
+        socket::send(theirs.as_fd(), &encode(&trouble).unwrap(), &[]).unwrap();
+        assert_eq!(link.hear(), Some(trouble));
+        assert_eq!(link.hear(), None);
     }
 }

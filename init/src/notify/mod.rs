@@ -183,19 +183,18 @@ impl Notify {
     /// One datagram; `None` for one that is of no use. `ahead`: it is heard in the next turn.
     fn once(&self, ahead: bool) -> io::Result<Option<Datagram>> {
         let mut bytes = [0u8; limit::NOTIFICATION];
-        let with_fds = !foreign::is_full();
+        let most = foreign::room();
         let mut receive =
-            |from: &OwnedFd| socket::receive_noted(from.as_fd(), &mut bytes, with_fds, ahead);
+            |from: &OwnedFd| socket::receive_noted(from.as_fd(), &mut bytes, most, ahead);
         let received = match self.former.as_ref().map(&mut receive) {
             Some(Ok(received)) => received,
             Some(Err(_)) | None => receive(&self.socket)?,
         };
         let Received { length, truncated, fds, peer } = received;
-        let mut passed = Foreign::all(fds);
+        // Before it is known whose it is others are cloned, with copies of what is kept here.
+        let passed = Foreign::keepable(fds);
         let Some(peer) = peer.filter(|_| !truncated) else { return Ok(None) };
         let statements = statements(bytes.get(..length).unwrap_or_default());
-        // Before it is known whose it is others are cloned, with copies of what is kept here.
-        passed.retain(Foreign::is_keepable);
         Ok(Some(Datagram { pid: peer.pid.as_raw(), statements, passed }))
     }
 }

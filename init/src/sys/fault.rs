@@ -106,11 +106,12 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
 
 /// Executes the binary; `signal` as in [`arm`]'s words. What can not be executed reaps for ever.
 fn again(next: &Next, signal: u32) {
+    // What comes from now on is the next image's; what has come before is noted.
+    block_all();
     let noted = [u64::from(signal), bell::not_dealt_with()];
     let notes = usize::try_from(next.notes).unwrap_or(usize::MAX);
     // SAFETY: the kernel reads the sixteen bytes.
     unsafe { raw::call(libc::SYS_pwrite64, [notes, noted.as_ptr() as usize, 16, 0, 0, 0]) };
-    block_all();
     // In a fault of this very code it is done in a way that is slow and simple, and in a fault of that
     // there is no third.
     match DEPTH.fetch_add(1, Ordering::SeqCst) {
@@ -139,11 +140,13 @@ fn again(next: &Next, signal: u32) {
     }
 }
 
-/// A panic that nobody caught, at the turn's boundary: the same way, but for the signal. Comes
-/// back where nothing is armed.
+/// A panic, or an image that can not go on: the same way, but for the signal. To be called while
+/// all is there still that the next image is handed. Comes back where nothing is armed, and in a
+/// child of ours.
 pub(crate) fn by_panic() {
     // SAFETY: null, or what `arm` made, which is never freed.
-    if let Some(next) = unsafe { NEXT.load(Ordering::SeqCst).as_ref() } {
+    let next = unsafe { NEXT.load(Ordering::SeqCst).as_ref() };
+    if let Some(next) = next.filter(|next| next.process == std::process::id()) {
         again(next, 0);
     }
 }
@@ -212,5 +215,18 @@ mod tests {
             assert_eq!(ended, Exit::Signal { signal: 6, core: false });
         });
         assert!(matches!(exit, Exit::Code(7 | 70)), "{exit:?}");
+        // One that is not disarmed, as that which thinks before it execs.
+        let (exit, _) = fate(|| {
+            let child = process::fork(&[], || 0).unwrap();
+            wait::await_end(child).unwrap();
+            let next = NEXT.load(Ordering::SeqCst);
+            let child = process::fork(&[], || {
+                NEXT.store(next, Ordering::SeqCst);
+                by_panic();
+                5
+            });
+            assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(5));
+        });
+        assert_eq!(exit, Exit::Code(7));
     }
 }

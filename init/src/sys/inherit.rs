@@ -123,20 +123,33 @@ pub(crate) fn take_pipe_of(number: RawFd, pid: super::Pid) -> Option<OwnedFd> {
     is_it.then(|| take(number).ok()).flatten()
 }
 
-/// What tells a descriptor from another that got its number: device and inode. 0: none is open.
+/// What tells a descriptor from another that got its number: device and inode, and of which
+/// process a pidfd is: before Linux 6.9 all of them are one inode. 0: none is open.
 pub(crate) fn identity(number: RawFd) -> u64 {
     // SAFETY: borrowed for the length of the call; one that is not open is refused.
     let found = (number >= 0).then(|| fstat(unsafe { BorrowedFd::borrow_raw(number) }));
     match found {
-        Some(Ok(found)) => found.st_ino ^ found.st_dev.rotate_left(40),
+        Some(Ok(found)) => {
+            let is_pidfd = found.st_mode & libc::S_IFMT == 0;
+            let pid = Some(number).filter(|_| is_pidfd).and_then(pid_of).unwrap_or(0);
+            let pid = u64::try_from(pid).unwrap_or(0);
+            found.st_ino ^ found.st_dev.rotate_left(40) ^ pid.rotate_left(20)
+        }
         Some(Err(_)) | None => 0,
     }
+}
+
+/// Of a pidfd; -1: it was reaped. See proc_pid_fdinfo(5).
+fn pid_of(number: RawFd) -> Option<i64> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
 }
 
 /// The same where it is still what it was. What was closed since is stood in for by a socket
 /// whose other end is gone: whoever has it finds that out as with any other end.
 pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd> {
-    if identity(number) == identity_then {
+    // Whose process was reaped since is nobody's any more, whoever has the number.
+    if identity(number) == identity_then || pid_of(number) == Some(-1) {
         return take(number);
     }
     let (stand_in, _) = super::socket::pair()?;
@@ -182,6 +195,30 @@ mod tests {
             u8::from(refused && alive && twice.as_raw_fd() != kept)
         });
         assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
+    }
+
+    #[test]
+    fn pidfds_of_two_processes_are_two_though_they_may_be_one_inode() {
+        let waits = || {
+            process::fork(&[], || {
+                nix::unistd::pause();
+                0
+            })
+            .unwrap()
+        };
+        let children = [waits(), waits()];
+        let [one, other] = children.map(|pid| super::super::signal::pidfd(pid).unwrap());
+        let number = one.as_raw_fd();
+        let then = identity(number);
+        assert_ne!(then, identity(other.as_raw_fd()));
+        assert_eq!(identity(number), then);
+        for child in children {
+            super::super::signal::kill(child, 9).unwrap();
+            wait::await_end(child).unwrap();
+        }
+        // It was reaped, and is what it was.
+        let number = one.into_raw_fd();
+        assert_eq!(take_same(number, then).unwrap().as_raw_fd(), number);
     }
 
     #[test]

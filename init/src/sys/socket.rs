@@ -191,12 +191,23 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
     receive_with(socket, buffer, CONTROL)
 }
 
-/// The same without the descriptors that come with it: they never become ours.
-pub(crate) fn receive_bytes(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
-    receive_with(socket, buffer, space(size_of::<libc::ucred>()))
+/// The same with `most` of the descriptors that come with it: the others never become ours.
+pub(crate) fn receive_some(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    most: usize,
+) -> io::Result<Received> {
+    receive_with(socket, buffer, room_for(most))
 }
 
-/// `room`: bytes for credentials, which come first, and descriptors; at most [`CONTROL`].
+/// Bytes for credentials, which come first, and so many descriptors; at most [`CONTROL`]. Not
+/// rounded up: in what that adds the kernel would put another one.
+fn room_for(most: usize) -> usize {
+    let descriptors = size_of::<libc::cmsghdr>() + most.min(RECEIVE_MAX) * size_of::<RawFd>();
+    space(size_of::<libc::ucred>()) + if most == 0 { 0 } else { descriptors }
+}
+
+/// `room`: bytes of control data; at most [`CONTROL`].
 fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::Result<Received> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut control = Control([0; CONTROL]);
@@ -223,16 +234,16 @@ fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::R
     Ok(Received { length, truncated, fds, peer })
 }
 
-/// As [`receive`], or [`receive_bytes`] without descriptors; what is taken is noted for an image
+/// As [`receive_some`]; what is taken is noted for an image
 /// that goes on after a crash, from the moment on in which it is gone from the socket. `ahead`:
 /// it is heard in the next turn of the loop.
 pub(crate) fn receive_noted(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
-    with_fds: bool,
+    most: usize,
     ahead: bool,
 ) -> io::Result<Received> {
-    let room = if with_fds { CONTROL } else { space(size_of::<libc::ucred>()) };
+    let room = room_for(most);
     let Some(hand) = notes::message_in_hand() else {
         return receive_with(socket, buffer, room);
     };
@@ -358,9 +369,15 @@ mod tests {
         pass_credentials(&theirs).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         send(ours.as_fd(), b"x", &[null.as_fd()]).unwrap();
-        let got = receive_bytes(theirs.as_fd(), &mut [0; 4]).unwrap();
+        let got = receive_some(theirs.as_fd(), &mut [0; 4], 0).unwrap();
         assert_eq!((got.length, got.truncated, got.fds.len()), (1, true, 0));
         assert_eq!(got.peer.unwrap().pid, nix::unistd::getpid());
+        // Neither an odd nor an even number is rounded.
+        for most in [1, 2, 3] {
+            send(ours.as_fd(), b"x", &[null.as_fd(); 4]).unwrap();
+            let got = receive_some(theirs.as_fd(), &mut [0; 4], most).unwrap();
+            assert_eq!((got.truncated, got.fds.len()), (true, most));
+        }
     }
 
     #[test]

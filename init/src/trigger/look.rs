@@ -118,7 +118,8 @@ impl Aimed {
         mask: AddWatchFlags,
         name: Option<&OsStr>,
     ) -> Option<Seen> {
-        let gone = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
+        let gone =
+            AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_IGNORED;
         match role {
             Role::Way(next) if name == Some(next) => {
                 let is_it = self.path.file_name() == name;

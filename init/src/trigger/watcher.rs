@@ -131,15 +131,25 @@ impl Watcher<'_> {
     }
 
     fn forget_watches_of(&mut self, run: RunId) {
-        let Some(inotify) = &self.inotify else { return };
+        let mut over = Vec::new();
         self.watches.retain(|_, (descriptor, purposes)| {
             purposes.retain(|(of, _, _)| *of != run);
             if purposes.is_empty() {
-                // Its directory may be gone, and the watch with it.
-                let _ = inotify.rm_watch(*descriptor);
+                over.push(*descriptor);
             }
             !purposes.is_empty()
         });
+        over.into_iter().for_each(|descriptor| self.unwatch(descriptor));
+    }
+
+    /// A path is watched no more. The kernel has one watch for each directory, by however many
+    /// paths it was asked for.
+    fn unwatch(&self, descriptor: WatchDescriptor) {
+        let is_needed = self.watches.values().any(|(other, _)| *other == descriptor);
+        if let Some(inotify) = self.inotify.as_ref().filter(|_| !is_needed) {
+            // The directory may be gone, and the watch with it.
+            let _ = inotify.rm_watch(descriptor);
+        }
     }
 
     /// Watches what there is to watch of a unit's paths now. What came while it was at that may
@@ -178,10 +188,9 @@ impl Watcher<'_> {
             let Some((descriptor, purposes)) = self.watches.get_mut(&path) else { continue };
             purposes.retain(|(of, _, _)| *of != run);
             if purposes.is_empty() && !keeps {
-                if let Some(inotify) = &self.inotify {
-                    let _ = inotify.rm_watch(*descriptor);
-                }
+                let descriptor = *descriptor;
                 self.watches.remove(&path);
+                self.unwatch(descriptor);
             }
         }
         for (path, mask, purpose) in wanted {

@@ -32,6 +32,7 @@ daemon [FLAG…]: a scriptable stand-in for a service
 orders: ready · exit N · die SIGNAL · say TEXT · err TEXT · notify TEXT (\\n is a newline)
         flood N TEXT (as notify, N times)
         store PATH|- TEXT (a datagram with that file, or with one end of a pair)
+        pass N EACH PATH (N datagrams, each with EACH copies of that file)
         fork N · orphan N · pings on|off · lines N · ignore SIGNAL
 ";
 

@@ -261,6 +261,7 @@ impl Life {
                     notify::send(&text)?;
                 }
             }
+            Order::Pass(datagrams, each, path) => notify::pass(datagrams, each, &path)?,
             Order::Store(path, text) => self.other_end = notify::store(&path, &text)?,
             Order::Fork(count) => self.fork(count)?,
             Order::Orphan(count) => self.orphan(count)?,

@@ -3,7 +3,7 @@
 
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::time::Duration;
@@ -33,17 +33,33 @@ pub fn store(path: &str, text: &str) -> std::io::Result<Option<OwnedFd>> {
     } else {
         (std::fs::File::open(path)?.into(), None)
     };
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(other) };
+    send_with(text, &[given.as_raw_fd()])?;
+    Ok(other)
+}
+
+/// Sends so many datagrams, each with so many copies of the file; it stays open.
+///
+/// # Errors
+/// Those of open(2), socket(2) and sendmsg(2).
+pub fn pass(datagrams: usize, each: usize, path: &str) -> std::io::Result<()> {
+    let given = std::fs::File::open(path)?.into_raw_fd();
+    for _ in 0..datagrams {
+        send_with("FDSTORE=1", &vec![given; each])?;
+    }
+    Ok(())
+}
+
+fn send_with(text: &str, fds: &[RawFd]) -> std::io::Result<()> {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let address = match path.to_str().and_then(|p| p.strip_prefix('@')) {
         Some(name) => UnixAddr::new_abstract(name.as_bytes())?,
         None => UnixAddr::new(path.as_os_str())?,
     };
     let socket = UnixDatagram::unbound()?;
-    let fds = [given.as_raw_fd()];
-    let rights = [ControlMessage::ScmRights(&fds)];
+    let rights = [ControlMessage::ScmRights(fds)];
     let parts = [IoSlice::new(text.as_bytes())];
     sendmsg(socket.as_raw_fd(), &parts, &rights, MsgFlags::empty(), Some(&address))?;
-    Ok(other)
+    Ok(())
 }
 
 /// Half of `$WATCHDOG_USEC`: how often to ping. None where no watchdog is asked for.

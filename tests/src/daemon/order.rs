@@ -20,6 +20,8 @@ pub enum Order {
     /// Send this datagram with the file of this path, or with one end of a socket pair (`-`) whose
     /// other end closes with the next order.
     Store(String, String),
+    /// Send so many datagrams, each with so many copies of the file of this path, which stays open.
+    Pass(usize, usize, String),
     /// Start that many children that stay.
     Fork(usize),
     /// Start that many processes whose parent exits.
@@ -54,6 +56,12 @@ impl Order {
             "store" => {
                 let (path, text) = rest.split_once(' ').unwrap_or((rest, ""));
                 Order::Store(path.to_owned(), text.replace("\\n", "\n"))
+            }
+            "pass" => {
+                let mut words = rest.splitn(3, ' ');
+                let mut next = || words.next().unwrap_or("").to_owned();
+                let (datagrams, each) = (next(), next());
+                Order::Pass(number(&datagrams)?, number(&each)?, next())
             }
             "fork" => Order::Fork(number(rest)?),
             "orphan" => Order::Orphan(number(rest)?),

@@ -53,3 +53,38 @@ fn init_does_not_wait_for_a_file_system_whose_file_it_was_passed() {
     });
     init.finish();
 }
+
+#[test]
+fn many_such_files_at_once_hold_nothing_open_in_init() {
+    let files = Sandbox::new();
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("other", "exec-start: DAEMON");
+    for name in ["few", "many"] {
+        let text =
+            format!("type: foreground-notified\nexec-start: DAEMON --notify --control DIR/{name}");
+        files.unit(name, &text);
+    }
+    files.unit("all", "type: virtual\nwants: base, few, many");
+    std::fs::create_dir(files.path("silent")).unwrap();
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        eprintln!("no fuse here: nothing was tested");
+        return init.finish();
+    };
+    let file = init.sandbox.at("silent/file");
+    // Two with one message, each of which waits by itself; then more than may wait.
+    init.sandbox.order("few", &format!("pass 1 2 {file}"));
+    silent.until_closing(2);
+    init.sandbox.order("many", &format!("pass 70 1 {file}"));
+    silent.until_closing(64);
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
+    init.tell("set-target", &json!({"targets": ["all"], "want": ["other"]}));
+    init.when_state("other", "running");
+    init.tell("upgrade", &json!({}));
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
+    init.tell("restart", &json!({"targets": ["other"]}));
+    init.when_state("other", "running");
+    drop(silent);
+    init.finish();
+}

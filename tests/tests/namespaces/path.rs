@@ -171,3 +171,26 @@ fn what_a_trigger_starts_follows_from_its_firing_in_the_events() {
     assert_eq!((&before["unit"], &before["to"]), (&json!("eye"), &json!("running")));
     init.finish();
 }
+
+#[test]
+fn a_directory_watched_by_two_paths_is_watched_until_neither_needs_it() {
+    let files = Sandbox::new();
+    fs::create_dir(files.path("real")).unwrap();
+    std::os::unix::fs::symlink("real", files.path("link")).unwrap();
+    for (eye, place) in [("first", "link"), ("second", "real")] {
+        files.unit(
+            eye,
+            &format!("type: path\npath-exists: DIR/{place}/{eye}\nactivates: {eye}-one"),
+        );
+        files.unit(&format!("{eye}-one"), "exec-start: DAEMON");
+    }
+    let init = Boot::new(files).start("second");
+    init.when_state("second", "running");
+    init.tell("want", &json!({"target": "first"}));
+    init.when_state("first", "running");
+    init.tell("unwant", &json!({"target": "first"}));
+    init.when_state("first", "disabled");
+    fs::write(init.sandbox.path("real/second"), "").unwrap();
+    init.when_state("second-one", "running");
+    init.finish();
+}

@@ -7,7 +7,13 @@ use groundstate_tests::sandbox::{Sandbox, program};
 use serde_json::json;
 
 fn with_bug(binary: &str) -> Init {
+    with_bug_in(binary, "nowhere")
+}
+
+/// From when `DIR/now` is there on there is a bug in that place too.
+fn with_bug_in(binary: &str, place: &str) -> Init {
     let files = Sandbox::new();
+    let there = format!("{place} {}", files.at("now"));
     for (name, text) in [
         ("crash-test", "exec-start: DAEMON --trace DIR/crash-test.trace"),
         ("other", "type: foreground-notified\nexec-start: DAEMON --notify"),
@@ -17,7 +23,8 @@ fn with_bug(binary: &str) -> Init {
     ] {
         files.unit(name, text);
     }
-    let init = Boot::new(files).binary(binary).start("all");
+    let boot = Boot::new(files).binary(binary).variable("GROUNDSTATE_CRASH_IN", &there);
+    let init = boot.start("all");
     init.when_state("crash-test", "running");
     init.when_state("other", "running");
     until("it has begun some time ago", || {
@@ -39,6 +46,48 @@ fn what_makes_init_panic_is_left_out_when_it_goes_back() {
     assert!(client.answer().is_none(), "nobody says that it was done");
     assert!(init.output().contains("a bug on purpose"), "{}", init.output());
     assert_eq!((mains(), starts(&init, "crash-test")), (before, 1));
+    init.finish_after_crash();
+}
+
+/// Until the unwinding begins everything is there that the next image is handed.
+#[test]
+fn a_panic_as_it_goes_back_after_another_is_survived() {
+    let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), "rescue");
+    init.expect_crashes();
+    let before = init.main_of("other");
+    init.sandbox.put("now", "");
+    init.client().unwrap().send("restart", &json!({"targets": ["crash-test"]}));
+    // It panics, panics as it goes back, panics at the same wish, and goes back without it.
+    has_survived(&init, 3);
+    assert!(init.output().contains("on purpose in rescue"), "{}", init.output());
+    assert_eq!(init.main_of("other"), before);
+    init.finish_after_crash();
+}
+
+#[test]
+fn a_new_image_that_panics_as_it_begins_gives_way_with_all_it_was_handed() {
+    let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), "resume");
+    init.expect_crashes();
+    let before = init.main_of("other");
+    init.sandbox.put("now", "");
+    let refused = init.ask("upgrade", &json!({})).unwrap_err();
+    assert!(refused.to_string().contains("crashed as it began"), "{refused}");
+    assert!(init.output().contains("on purpose in resume"), "{}", init.output());
+    assert_eq!(init.main_of("other"), before);
+    init.finish_after_crash();
+}
+
+/// Not all of the loop is a turn.
+#[test]
+fn a_panic_between_two_turns_is_survived() {
+    let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), "sort");
+    init.expect_crashes();
+    let before = init.main_of("other");
+    init.sandbox.put("now", "");
+    // The job's process is watched, now and then.
+    has_survived(&init, 1);
+    assert!(init.output().contains("on purpose in sort"), "{}", init.output());
+    assert_eq!(init.main_of("other"), before);
     init.finish_after_crash();
 }
 

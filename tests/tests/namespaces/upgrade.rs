@@ -5,6 +5,7 @@ use groundstate_tests::client::Client;
 use groundstate_tests::crash::is_kept;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::silent::Silent;
 use groundstate_tests::status::Status;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -214,4 +215,30 @@ fn a_stop_of_everything_goes_on_after_an_upgrade() {
     assert_eq!(init.status().system(), "stopping");
     init.sandbox.order("slow", "exit 0");
     assert_eq!(init.ended().code(), Some(7));
+}
+
+#[test]
+fn a_binary_where_nobody_answers_is_given_up_and_costs_nothing() {
+    let files = Sandbox::new();
+    files.unit("all", "exec-start: DAEMON");
+    files.unit("short", "type: oneshot\nexec-start: /bin/sleep 0.3");
+    std::fs::create_dir(files.path("silent")).unwrap();
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        eprintln!("no fuse here: nothing was tested");
+        return init.finish();
+    };
+    let path = init.sandbox.at("silent/never");
+    let refused = init.ask("upgrade", &json!({"binary": path})).unwrap_err();
+    assert!(refused.to_string().contains("in time"), "{refused}");
+    // It waits still, and init for nothing of it.
+    let turns = || init.tell("stats", &json!({}))["wakeups"].as_u64().unwrap();
+    let before = turns();
+    init.tell("want", &json!({"target": "short"}));
+    init.when_state("short", "exited");
+    assert!(turns() < before + 500, "it is busy");
+    init.tell("upgrade", &json!({}));
+    drop(silent);
+    init.finish();
 }

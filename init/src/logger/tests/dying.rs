@@ -108,3 +108,25 @@ fn a_stopped_logger_is_replaced_without_being_asked() {
     init.finish();
     assert_eq!(texts(&init.file("web")), ["hello"]);
 }
+
+#[test]
+fn a_run_put_away_before_it_was_told_is_told_after_a_crash() {
+    let mut init = Init::with_files(|_| {});
+    let old = init.handle.pid().unwrap();
+    sys::signal::kill(old, 19).unwrap();
+    while init.handle.link.as_ref().is_some_and(|link| !link.is_behind()) {
+        init.handle.link.as_mut().unwrap().order(&Order::Drain(RunId(7)));
+    }
+    let mut out = File::from(init.pipe(1, "web", None));
+    init.handle.flush(init.now());
+    assert!(init.handle.untold.contains(&RunId(1)) && init.handle.fresh.is_empty());
+    // The state that is gone back to is of a moment before its pipe was passed on.
+    init.handle.untold.clear();
+    init.handle.reconcile();
+    sys::signal::kill(old, 18).unwrap();
+    out.write_all(b"heard\n").unwrap();
+    drop(out);
+    init.until(&Report::Ended(RunId(1)));
+    init.finish();
+    assert_eq!(texts(&init.file("web")), ["heard"]);
+}

@@ -7,7 +7,7 @@ mod writing;
 
 use super::handle::Handle;
 use super::limit;
-use super::message::{Report, RunLog, Settings};
+use super::message::{Order, Report, RunLog, Settings};
 use crate::sys::{self, Pid};
 use groundstate_units::log_line::LogLine;
 use groundstate_units::machine::event::RunId;
