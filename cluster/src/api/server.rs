@@ -189,11 +189,10 @@ impl ApiState {
                     }
                     return answer;
                 }
-                Ok(None) => {}
                 Err(Fault::Unknown(_)) => lost = Some((transaction, answer)),
                 Err(fault) if fault.is_denied() => return Answer::not_ours_to_write(),
                 Err(Fault::Refused(why)) => return Answer::refusal(400, why),
-                Err(Fault::Unavailable(_)) => {}
+                Ok(None) | Err(Fault::Unavailable(_)) => {}
             }
             match self.inner.mirror.read().await {
                 Ok(fresh) => (next, proved) = (Some(self.inner.seen.keep(fresh)), true),
