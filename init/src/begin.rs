@@ -7,10 +7,10 @@ use crate::clock;
 use crate::control::{self, Control};
 use crate::event_loop::{Init, Tokens, token};
 use crate::history::History;
+use crate::insistence::{ask_again, insist};
 use crate::limit;
 use crate::lineage::Lineage;
-use crate::loader::child::Errand;
-use crate::loader::{self, Loader};
+use crate::loader::{Loader, first};
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::outer::Outer;
@@ -44,11 +44,12 @@ impl Init {
         let voice = Voice::of(mode, kernel.level);
         let (paths, no_runtime) = Paths::find(&options);
         complaints.extend(no_runtime.map(|why| format!("{why}: there will be no control socket")));
-        let poll = Poll::new()?;
+        let poll = insist(Poll::new)?;
         // The rest is made while the loader is at work.
-        let asked = options.target.iter().chain(&kernel.target).cloned().collect();
-        let loading = loader::send(poll.registry(), &Errand::at_boot(&paths, mode, asked));
-        let (signals, deaf) = Signals::listen(poll.registry(), token::SIGNALS)?;
+        let targets = [options.target.as_ref(), kernel.target.as_ref()];
+        let loading = first::send_first(poll.registry(), &paths, mode, targets);
+        let listen = || Signals::listen(poll.registry(), token::SIGNALS);
+        let (signals, deaf) = insist(listen)?;
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));
         let (record, no_record) = record(&options);
@@ -71,9 +72,9 @@ impl Init {
             }),
             runs: Runs::default(),
             facts: VecDeque::new(),
-            spawner: Spawner::new()?,
+            spawner: insist(Spawner::new)?,
             reports: VecDeque::new(),
-            null: Null::open()?,
+            null: insist(Null::open)?,
             base: Base::default(),
             open_files,
             tracker,
@@ -105,7 +106,7 @@ impl Init {
             options,
         };
         init.complain(&complaints, no_cgroups.as_deref());
-        init.watch_tracker()?;
+        insist(|| init.watch_tracker())?;
         init.make_sockets();
         init.loading_at_boot(loading);
         init.start_logger_early();
@@ -134,7 +135,8 @@ impl Init {
         let Some(dir) = self.paths.runtime_dir.clone() else {
             let token = Token(token::NOTIFY);
             if self.notify.is_none() {
-                self.notify = Notify::bind_abstract(self.poll.registry(), token).ok();
+                let bind = || Notify::bind_abstract(self.poll.registry(), token);
+                self.notify = ask_again(bind).ok();
             }
             return;
         };
@@ -143,7 +145,7 @@ impl Init {
         let reserve = &mut self.reserve;
         let made = match &mut self.control {
             Some(control) => control.listen_anew(registry),
-            None => Control::listen(registry, &path, || reserve.take())
+            None => ask_again(|| Control::listen(registry, &path, || reserve.take()))
                 .map(|control| self.control = Some(control)),
         };
         if let Err(error) = made {
@@ -153,7 +155,8 @@ impl Init {
         let registry = self.poll.registry();
         let made = match &mut self.notify {
             Some(notify) if notify.path() == path => notify.bind_anew(registry, token),
-            other => Notify::bind(registry, token, &path).map(|notify| *other = Some(notify)),
+            other => ask_again(|| Notify::bind(registry, token, &path))
+                .map(|notify| *other = Some(notify)),
         };
         if let Err(error) = made {
             self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
@@ -169,7 +172,7 @@ impl Init {
     /// `log.sock`, for the logger.
     pub(crate) fn log_listener(&mut self) -> Option<std::os::fd::OwnedFd> {
         let path = place::log_socket(self.paths.runtime_dir.as_deref()?);
-        match control::listen(&path) {
+        match ask_again(|| control::listen(&path)) {
             Ok(listener) => Some(listener),
             Err(error) => {
                 self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));

@@ -45,6 +45,14 @@ pub(crate) const LOADER: Duration = Duration::from_secs(30);
 pub(crate) const LOADER_DYING: Duration = Duration::from_secs(2);
 /// Loaders that not even a kill has ended, before there is no other load.
 pub(crate) const LOADERS_LEFT: usize = 8;
+/// A first load that brought nothing is done again so often.
+pub(crate) const BOOT_LOADS: u8 = 5;
+/// What init can not do without is asked for so often at once as it begins …
+pub(crate) const ASKED_AT_ONCE: u32 = 3;
+/// … and where the want may pass, again after this, and twice as long each time …
+pub(crate) const INSISTENCE_PAUSE: Duration = Duration::from_millis(1);
+/// … up to this.
+pub(crate) const INSISTENCE_LONGEST: Duration = Duration::from_millis(512);
 /// Memory the loader may use, bytes of address space.
 pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
 /// Threads the loader reads unit files with.

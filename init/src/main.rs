@@ -15,6 +15,7 @@ mod event_loop;
 mod foreign;
 mod hand_back;
 mod history;
+mod insistence;
 mod journal;
 mod limit;
 mod lineage;

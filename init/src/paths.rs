@@ -1,6 +1,7 @@
 //! Where this init reads and writes: the defaults of the user, the command line, and
 //! whether the runtime directory can be had.
 
+use crate::insistence::insist;
 use crate::options::Options;
 use groundstate_units::control::place::{self, Places};
 use groundstate_units::settings::Settings;
@@ -36,7 +37,7 @@ impl Paths {
         if let Some(second) = defaults.unit_dirs.get_mut(1) {
             *second = place::runtime_units(&runtime);
         }
-        let made = usable(&runtime, uid);
+        let made = insist(|| usable(&runtime, uid));
         let why = made.as_ref().err().map(|error| format!("cannot write to {runtime}: {error}"));
         let paths = Paths {
             config: match &options.config {

@@ -3,6 +3,7 @@
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
+use crate::insistence::ask_again;
 use crate::sys::bell::{self, Bell};
 use crate::sys::fault::FAULTS;
 use crate::voice::Level;
@@ -80,11 +81,12 @@ impl Signals {
         registry: &Registry,
         token: usize,
     ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
-        let bell = Bell::hang()?;
+        let bell = ask_again(Bell::hang)?;
         let token = Token(token);
         let mut source = SourceFd(&bell.descriptor().as_raw_fd());
         registry.register(&mut source, token, Interest::READABLE)?;
-        let deaf = |(signal, _)| bell.listen(signal).err().map(|error| (signal, error));
+        let deaf =
+            |(signal, _)| ask_again(|| bell.listen(signal)).err().map(|error| (signal, error));
         let missing = MEANINGS.into_iter().filter_map(deaf).collect();
         Ok((Signals { bell, token, ready: true }, missing))
     }

@@ -10,6 +10,7 @@ use super::descent::Family;
 use super::group;
 use super::hierarchy::Hierarchy;
 use super::tracking::Tracking;
+use crate::limit;
 use crate::process;
 use crate::spawn::Place;
 use crate::sys::{Pid, signal, wait};
@@ -74,7 +75,10 @@ impl Tracker {
     /// `may_mount`: this is PID 1 of a machine, and the hierarchy may be mounted. The text, when
     /// there is one, says why there are no cgroups.
     pub(crate) fn new(may_mount: bool) -> (Tracker, Option<String>) {
-        match Hierarchy::find(may_mount) {
+        // What passes must not leave init without cgroups for as long as it lives.
+        let tries = 1..limit::ASKED_AT_ONCE;
+        let found = tries.into_iter().find_map(|_| Hierarchy::find(may_mount).ok());
+        match found.map_or_else(|| Hierarchy::find(may_mount), Ok) {
             Ok(hierarchy) => (Tracker::with(Some(hierarchy)), None),
             Err(why) => (Tracker::with(None), Some(why)),
         }

@@ -6,6 +6,7 @@
 
 pub(crate) mod child;
 pub(crate) mod disk;
+pub(crate) mod first;
 mod hands;
 mod origin;
 pub(crate) mod parcel;
@@ -18,6 +19,7 @@ mod straggler;
 use crate::boot::Mode;
 use crate::event_loop::Init;
 use crate::foreign;
+use crate::insistence::ask_again;
 use crate::journal::carried;
 use crate::limit;
 use crate::logger;
@@ -26,9 +28,6 @@ use crate::sys::{Pid, process};
 use crate::voice::Level;
 use child::{Errand, Part};
 use groundstate_units::diagnostic::{Diagnostic, Severity};
-use groundstate_units::generation::Generation;
-use groundstate_units::graph::Provider;
-use groundstate_units::machine::event::Event;
 use groundstate_units::name::Name;
 use groundstate_units::settings::{Echo, Settings};
 use groundstate_units::spec::Exit;
@@ -62,6 +61,9 @@ pub(crate) struct Loader {
     waiting: Queue,
     #[serde(skip)]
     stragglers: Stragglers,
+    /// First loads that brought nothing.
+    #[serde(skip)]
+    boots: u8,
     /// Where the generation in force came from.
     pub(crate) origin: Origin,
 }
@@ -106,12 +108,6 @@ pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<
 }
 
 impl Init {
-    /// The first load has begun, or could not. Without a child there is an empty generation, and
-    /// so the emergency.
-    pub(crate) fn loading_at_boot(&mut self, sent: std::io::Result<(Pid, Parcel)>) {
-        self.loading(Purpose::Boot, sent);
-    }
-
     /// SIGHUP.
     pub(crate) fn reload_by_signal(&mut self) {
         self.load(Purpose::Reload { no_restart: false, asker: None });
@@ -260,7 +256,7 @@ impl Init {
 
     fn not_loaded(&mut self, purpose: Purpose, diagnostics: Vec<Diagnostic>, why: &str) {
         match purpose {
-            Purpose::Boot => self.boot(Generation::default()),
+            Purpose::Boot => self.not_booted(),
             Purpose::Reload { asker, .. } => {
                 self.say_diagnostics(&diagnostics);
                 self.say(Level::Error, format_args!("{why}: nothing has changed"));
@@ -285,34 +281,6 @@ impl Init {
             };
             let (at, fact) = (&diagnostic.at, &diagnostic.message);
             self.say(level, format_args!("{at}: {}: {fact}", diagnostic.severity));
-        }
-    }
-
-    /// The first generation: the logger, and the goal.
-    fn boot(&mut self, generation: Generation) {
-        let generation = Arc::new(generation);
-        self.settle_in(&generation.settings);
-        self.mind_exit_with(&generation);
-        let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
-        let asked = match &targets {
-            Some(target) => target.clone(),
-            None => generation.settings.default_target.clone(),
-        };
-        let targets = targets.into_iter().collect();
-        self.facts.push_back(Event::Boot { generation, targets });
-        self.settle();
-        if !self.machine.wish().goal.contains(&asked) {
-            let graph = self.machine.graph();
-            let why = match graph.meant(self.machine.generation(), &asked) {
-                Provider::Nobody => "nobody provides it",
-                Provider::Masked => "it is masked",
-                Provider::Unit(_) => "its unit can not be used",
-            };
-            let emergency = self.machine.generation().settings.emergency_target.clone();
-            self.say(
-                Level::Error,
-                format_args!("the goal {asked} can not be had ({why}): {emergency} instead"),
-            );
         }
     }
 
@@ -375,7 +343,8 @@ impl Init {
         let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
         let token = mio::Token(crate::event_loop::token::LOGGER);
         // Unwatched, it is still told at each turn.
-        let _ = self.poll.registry().register(&mut mio::unix::SourceFd(&source), token, interest);
+        let mut source = mio::unix::SourceFd(&source);
+        let _ = ask_again(|| self.poll.registry().register(&mut source, token, interest));
     }
 
     /// A child was reaped that is no unit's.

@@ -4,6 +4,7 @@
 
 use super::procedure::{Alarm, Procedure};
 use crate::event_loop::Init;
+use crate::insistence::ask_again;
 use crate::limit;
 use groundstate_units::machine::event::RunId;
 use mio::unix::SourceFd;
@@ -75,7 +76,8 @@ impl Init {
             None => {
                 // Told anew of what was left in it; of nothing, if there is nothing.
                 let source = &mut SourceFd(&ready.pipe.as_raw_fd());
-                let _ = self.poll.registry().reregister(source, Token(token), Interest::READABLE);
+                let registry = self.poll.registry();
+                let _ = ask_again(|| registry.reregister(source, Token(token), Interest::READABLE));
                 running.ready_pipe = Some(ready);
             }
         }

@@ -5,6 +5,7 @@ use super::procedure::{Deed, Part, Procedure};
 use super::table::{Main, ReadyPipe, Started};
 use crate::cgroup::Wish;
 use crate::event_loop::Init;
+use crate::insistence::ask_again;
 use crate::journal::notes::{self, Begun};
 use crate::limit;
 use crate::logger;
@@ -118,11 +119,9 @@ impl Init {
         self.runs.watch(token.0, run);
         if let Some(pipe) = child.report.pipe() {
             // Without the poll the verdict comes with the exit.
-            let _ = self.poll.registry().register(
-                &mut SourceFd(&pipe.as_raw_fd()),
-                token,
-                Interest::READABLE,
-            );
+            let mut source = SourceFd(&pipe.as_raw_fd());
+            let registry = self.poll.registry();
+            let _ = ask_again(|| registry.register(&mut source, token, Interest::READABLE));
         }
         if let Some(running) = self.runs.get_mut(run) {
             let report = child.report;
@@ -213,7 +212,8 @@ impl Init {
         fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let token = self.tokens.next();
         let mut source = SourceFd(&read.as_raw_fd());
-        self.poll.registry().register(&mut source, token, Interest::READABLE)?;
+        let registry = self.poll.registry();
+        ask_again(|| registry.register(&mut source, token, Interest::READABLE))?;
         let ready = ReadyPipe { token: token.0, pipe: read };
         // Of an earlier line of the same start: what it says counts no more.
         if let Some(before) = running.ready_pipe.replace(ready) {

@@ -6,6 +6,7 @@ use super::pid_file;
 use super::procedure::{Deed, Part, Procedure, Whom};
 use super::table::{Main, Search};
 use crate::event_loop::Init;
+use crate::insistence::ask_again;
 use crate::limit;
 use crate::sys::{Pid, signal};
 use crate::voice::Level;
@@ -173,11 +174,9 @@ impl Init {
             Main::Child(pid)
         } else {
             // Where it can not be watched, its end is seen when it is reaped.
-            let _ = self.poll.registry().register(
-                &mut SourceFd(&pidfd.as_raw_fd()),
-                token,
-                Interest::READABLE,
-            );
+            let mut source = SourceFd(&pidfd.as_raw_fd());
+            let registry = self.poll.registry();
+            let _ = ask_again(|| registry.register(&mut source, token, Interest::READABLE));
             Main::Other { pid, pidfd, token: token.0 }
         });
         let is_watched = matches!(running.main, Some(Main::Other { .. }));

@@ -6,10 +6,11 @@ use super::{Subject, open};
 use crate::event_loop::Init;
 use crate::foreign::Foreign;
 use crate::journal::carried;
+use crate::limit;
 use crate::sys::{Pid, process, signal};
 use crate::voice::Level;
 use groundstate_units::limit as core_limit;
-use groundstate_units::machine::event::{Event, RunId, Stage};
+use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use groundstate_units::trigger::Socket;
@@ -111,10 +112,18 @@ impl Init {
             if let Some(until) = rests_until {
                 self.triggers.rests_until(until);
             }
-            if awaited && rests_until.is_none() && listening.flushing.is_none() {
-                self.watch(&mut listening);
-            } else {
+            if !awaited || rests_until.is_some() || listening.flushing.is_some() {
                 self.unwatch(&mut listening);
+            } else if let Err(failure) = self.watch(&mut listening) {
+                if !failure.is_transient() {
+                    // The run is over with that: whoever opens them anew finds nobody there.
+                    self.facts.push_back(Event::StartFailed(run, failure));
+                    self.close_sockets(listening);
+                    continue;
+                }
+                let until = now.after(limit::ACCEPT_REST);
+                listening.rests_until = Some(until);
+                self.triggers.rests_until(until);
             }
             self.triggers.listening.insert(run, listening);
         }
@@ -122,14 +131,15 @@ impl Init {
         self.attend_paths();
     }
 
-    fn watch(&mut self, listening: &mut Listening) {
+    /// An error: none of them is polled.
+    fn watch(&mut self, listening: &mut Listening) -> Result<(), ExecFailure> {
         if !listening.tokens.is_empty() {
-            return;
+            return Ok(());
         }
         if std::mem::take(&mut listening.handed) && listening.socket.flush {
             listening.flushing = self.flush(listening);
             if listening.flushing.is_some() {
-                return;
+                return Ok(());
             }
         }
         for index in 0..listening.fds.len() {
@@ -144,11 +154,12 @@ impl Init {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 self.unwatch(listening);
                 let path = what.unwrap_or_default();
-                return self.trigger_failed(listening.run, Stage::Listen, errno, path);
+                return Err(ExecFailure { stage: Stage::Listen, errno, path });
             }
             listening.tokens.push(token);
             self.triggers.by_token.insert(token, Subject::Listening(listening.run));
         }
+        Ok(())
     }
 
     /// A child of its own: what is read may be a device, or a file on a dead disk. None: there

@@ -3,6 +3,7 @@
 
 use super::message::{MESSAGE, Order, Report};
 use super::{clock, watcher};
+use crate::insistence::ask_again;
 use crate::journal::carried;
 use crate::limit;
 use crate::sys::{Pid, process, signal, socket as raw};
@@ -36,6 +37,15 @@ struct Link {
     unsent: VecDeque<Vec<u8>>,
     /// It has not taken orders for so long that it is to be replaced.
     given_up: bool,
+}
+
+impl Link {
+    fn give_up(&mut self) {
+        self.given_up = true;
+        self.unsent = VecDeque::new();
+        // Its end is noticed when it is reaped.
+        let _ = signal::kill(self.pid, 9);
+    }
 }
 
 /// An order is longer than a message can be.
@@ -93,6 +103,13 @@ impl Lookout {
         }
     }
 
+    /// It can not be spoken with: another one is told everything anew.
+    pub(super) fn give_up(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.give_up();
+        }
+    }
+
     fn later(&mut self, now: Time) {
         self.start_at = Some(now.after(self.delay));
         self.delay = (self.delay * 2).min(limit::LOOKOUT_DELAY_MAX);
@@ -123,10 +140,7 @@ impl Lookout {
             return Err(TooLong);
         }
         if link.unsent.len() >= limit::LOOKOUT_UNSENT {
-            link.given_up = true;
-            link.unsent = VecDeque::new();
-            // Its end is noticed when it is reaped.
-            let _ = signal::kill(link.pid, 9);
+            link.give_up();
         }
         if !link.given_up {
             link.unsent.push_back(bytes);
@@ -139,10 +153,12 @@ impl Lookout {
     pub(super) fn flush(&mut self) {
         let Some(link) = &mut self.link else { return };
         while let Some(bytes) = link.unsent.front() {
-            if raw::send(link.socket.as_fd(), bytes, &[]).is_err() {
-                return;
+            match ask_again(|| raw::send(link.socket.as_fd(), bytes, &[])) {
+                Ok(_) => drop(link.unsent.pop_front()),
+                // The poll says when it takes the next.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => return link.give_up(),
             }
-            link.unsent.pop_front();
         }
     }
 
@@ -151,7 +167,16 @@ impl Lookout {
         let link = self.link.as_ref()?;
         let mut buffer = [0; 8192];
         loop {
-            let got = raw::receive(link.socket.as_fd(), &mut buffer).ok()?;
+            let got = match ask_again(|| raw::receive(link.socket.as_fd(), &mut buffer)) {
+                Ok(got) => got,
+                Err(error) => {
+                    // What it has said is lost, and the poll tells of nothing twice.
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        self.link.as_mut()?.give_up();
+                    }
+                    return None;
+                }
+            };
             if got.length == 0 {
                 return None;
             }

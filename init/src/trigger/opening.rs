@@ -4,6 +4,7 @@ use super::open::{self, Broken};
 use super::{Subject, listening::Listening};
 use crate::event_loop::Init;
 use crate::foreign::Foreign;
+use crate::insistence::ask_again;
 use crate::journal::carried;
 use crate::journal::notes::{self, Kind, Opened};
 use crate::limit;
@@ -82,11 +83,8 @@ impl Init {
         let token = self.tokens.next().0;
         let registry = self.poll.registry();
         // Unwatched, the answer is taken with the child's end.
-        let _ = registry.register(
-            &mut SourceFd(&answers.as_raw_fd()),
-            Token(token),
-            Interest::READABLE,
-        );
+        let mut source = SourceFd(&answers.as_raw_fd());
+        let _ = ask_again(|| registry.register(&mut source, Token(token), Interest::READABLE));
         self.triggers.by_token.insert(token, Subject::Opening(run));
         let (unit, answered) = (unit.clone(), false);
         let opening = Opening { unit, socket, pid, answers, token, answered, given_up: false };

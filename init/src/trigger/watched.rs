@@ -5,6 +5,7 @@ use super::message::{Alarm, Order, Report};
 use super::{Subject, Triggers};
 use crate::clock;
 use crate::event_loop::Init;
+use crate::insistence::ask_again;
 use crate::limit;
 use crate::sys::Pid;
 use crate::voice::Level;
@@ -87,8 +88,11 @@ impl Init {
                 let both = Interest::READABLE | Interest::WRITABLE;
                 let source = socket.as_raw_fd();
                 let registry = self.poll.registry();
-                // Unwatched, it is heard when its end is noticed.
-                let _ = registry.register(&mut SourceFd(&source), Token(token), both);
+                let watch = || registry.register(&mut SourceFd(&source), Token(token), both);
+                if ask_again(watch).is_err() {
+                    // Nobody would hear it.
+                    self.triggers.lookout(post).give_up();
+                }
                 let all = &mut self.triggers.by_token;
                 all.retain(|_, subject| !matches!(subject, Subject::Lookout(of) if *of == post));
                 all.insert(token, Subject::Lookout(post));

@@ -1,0 +1,79 @@
+//! The first load, with which a boot goes on. One that failed for want of something is done again:
+//! there is nothing to fall back on. What the others do is in the parent module.
+
+use super::child::Errand;
+use super::parcel::Parcel;
+use super::{Purpose, send};
+use crate::boot::Mode;
+use crate::event_loop::Init;
+use crate::limit;
+use crate::paths::Paths;
+use crate::sys::Pid;
+use crate::voice::Level;
+use groundstate_units::generation::Generation;
+use groundstate_units::graph::Provider;
+use groundstate_units::machine::event::Event;
+use groundstate_units::name::Name;
+use mio::Registry;
+use std::io;
+use std::sync::Arc;
+
+/// Forks its loader, for a goal that may be named.
+pub(crate) fn send_first(
+    registry: &Registry,
+    paths: &Paths,
+    mode: Mode,
+    targets: [Option<&Name>; 2],
+) -> io::Result<(Pid, Parcel)> {
+    let asked = targets.into_iter().flatten().cloned().collect();
+    send(registry, &Errand::at_boot(paths, mode, asked))
+}
+
+impl Init {
+    /// The first load has begun, or could not. Without a child there is an empty generation, and
+    /// so the emergency.
+    pub(crate) fn loading_at_boot(&mut self, sent: io::Result<(Pid, Parcel)>) {
+        self.loading(Purpose::Boot, sent);
+    }
+
+    /// It brought nothing.
+    pub(super) fn not_booted(&mut self) {
+        // One that took all its time would take it again.
+        let late = self.now.since(self.booted) >= limit::LOADER;
+        if late || self.loader.boots >= limit::BOOT_LOADS {
+            return self.boot(Generation::default());
+        }
+        self.loader.boots += 1;
+        let targets = [self.options.target.as_ref(), self.kernel_target.as_ref()];
+        let sent = send_first(self.poll.registry(), &self.paths, self.mode, targets);
+        self.loading_at_boot(sent);
+    }
+
+    /// The first generation: the logger, and the goal.
+    pub(super) fn boot(&mut self, generation: Generation) {
+        let generation = Arc::new(generation);
+        self.settle_in(&generation.settings);
+        self.mind_exit_with(&generation);
+        let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
+        let asked = match &targets {
+            Some(target) => target.clone(),
+            None => generation.settings.default_target.clone(),
+        };
+        let targets = targets.into_iter().collect();
+        self.facts.push_back(Event::Boot { generation, targets });
+        self.settle();
+        if !self.machine.wish().goal.contains(&asked) {
+            let graph = self.machine.graph();
+            let why = match graph.meant(self.machine.generation(), &asked) {
+                Provider::Nobody => "nobody provides it",
+                Provider::Masked => "it is masked",
+                Provider::Unit(_) => "its unit can not be used",
+            };
+            let emergency = self.machine.generation().settings.emergency_target.clone();
+            self.say(
+                Level::Error,
+                format_args!("the goal {asked} can not be had ({why}): {emergency} instead"),
+            );
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Which system calls are made to fail in the sweep, with which errors, and what may come of it:
+//! `tests/sweep.tsv`, read. Who makes them fail is [`crate::injector`], with what around them the
+//! program `sweep`.
+
+use crate::injector::Fault;
+use nix::errno::Errno;
+use std::collections::BTreeMap;
+
+/// The table.
+const TABLE: &str = include_str!("../sweep.tsv");
+
+/// Calls of each kind that are made to fail, in each part of a life.
+pub const OCCURRENCES: usize = 20;
+
+/// A part of the life of an init.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// From its first call until all is up.
+    Boot,
+    /// While things happen.
+    Work,
+    /// From the request to end until it has.
+    End,
+}
+
+impl Part {
+    /// In order.
+    pub const ALL: [Part; 3] = [Part::Boot, Part::Work, Part::End];
+
+    /// As in the table.
+    pub fn word(self) -> &'static str {
+        match self {
+            Part::Boot => "boot",
+            Part::Work => "work",
+            Part::End => "end",
+        }
+    }
+}
+
+/// What may come of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is as without it.
+    Well,
+    /// Init may crash once, and goes on; then all is as without it.
+    Crash,
+    /// Init may end at once, with a status that says so.
+    Ends,
+    /// Not looked at.
+    Never,
+}
+
+/// One to be met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// When.
+    pub part: Part,
+    /// The call's name.
+    pub name: &'static str,
+    /// What and where.
+    pub fault: Fault,
+    /// What may come of it.
+    pub outcome: Outcome,
+}
+
+impl Case {
+    /// `openat EMFILE`.
+    pub fn pair(&self) -> String {
+        format!("{} {:?}", self.name, self.fault.error)
+    }
+
+    /// `boot openat EMFILE 3`.
+    pub fn label(&self) -> String {
+        let Fault { error, at, .. } = self.fault;
+        format!("{} {} {error:?} {at}", self.part.word(), self.name)
+    }
+}
+
+/// Each call with each of its errors, in the order of the table.
+///
+/// # Panics
+/// At a line of the table that is wrong.
+pub fn pairs() -> Vec<(&'static str, Errno)> {
+    let mut found = Vec::new();
+    for row in rows().filter(|row| row.outcome == Outcome::Well) {
+        let errors = row.errors.split(',').map(error);
+        found.extend(errors.map(|error| (row.name, error)));
+    }
+    found
+}
+
+/// The faults of this call with this error, where it is made `counts` times in a part.
+pub fn cases(name: &'static str, error: Errno, counts: &BTreeMap<(Part, i64), usize>) -> Vec<Case> {
+    let call = number(name);
+    let mut found = Vec::new();
+    for part in Part::ALL {
+        let count = counts.get(&(part, call)).copied().unwrap_or(0);
+        let outcome = outcome(part, name, error);
+        if outcome != Outcome::Never {
+            let done = name == "close";
+            found.extend((1..=count.min(OCCURRENCES)).map(|at| {
+                let fault = Fault { call, error, at, done };
+                Case { part, name, fault, outcome }
+            }));
+        }
+    }
+    found
+}
+
+fn outcome(part: Part, name: &str, error: Errno) -> Outcome {
+    let named = format!("{error:?}");
+    let applies = |row: &Row| {
+        let errors = row.errors == "*" || row.errors.split(',').any(|word| word == named);
+        row.name == name && errors && (row.part == "*" || row.part == part.word())
+    };
+    rows().filter(applies).last().map_or(Outcome::Well, |row| row.outcome)
+}
+
+/// A line: from the second kind on, exceptions with their reasons.
+struct Row {
+    name: &'static str,
+    errors: &'static str,
+    part: &'static str,
+    outcome: Outcome,
+}
+
+fn rows() -> impl Iterator<Item = Row> {
+    TABLE.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(|line| {
+        let mut cells = line.split('\t');
+        let mut cell = || cells.next().unwrap_or_else(|| panic!("a cell is missing: {line}"));
+        let (name, errors, part, outcome, reason) = (cell(), cell(), cell(), cell(), cell());
+        let outcome = match outcome {
+            "well" => Outcome::Well,
+            "crash" => Outcome::Crash,
+            "ends" => Outcome::Ends,
+            "never" => Outcome::Never,
+            other => panic!("`{other}` is no outcome: {line}"),
+        };
+        assert_eq!(
+            outcome == Outcome::Well,
+            reason.is_empty(),
+            "a reason is for exceptions: {line}"
+        );
+        Row { name, errors, part, outcome }
+    })
+}
+
+fn error(name: &str) -> Errno {
+    let found = (1..134).map(Errno::from_raw).find(|error| format!("{error:?}") == name);
+    // Two names of one number.
+    let found = found.or((name == "ENOTSUP").then_some(Errno::EOPNOTSUPP));
+    found.unwrap_or_else(|| panic!("{name} is no error"))
+}
+
+macro_rules! numbers {
+    ($($name:ident $number:ident),* $(,)?) => {
+        /// The calls of the table, by number.
+        const NUMBERS: &[(&str, i64)] = &[$((stringify!($name), libc::$number)),*];
+    };
+}
+
+numbers! {
+    accept4 SYS_accept4, access SYS_access, bind SYS_bind, brk SYS_brk, chdir SYS_chdir,
+    chmod SYS_chmod, clone SYS_clone, clone3 SYS_clone3, close SYS_close,
+    close_range SYS_close_range, connect SYS_connect, dup SYS_dup, dup3 SYS_dup3,
+    epoll_create1 SYS_epoll_create1, epoll_ctl SYS_epoll_ctl, epoll_wait SYS_epoll_wait,
+    eventfd2 SYS_eventfd2, fallocate SYS_fallocate, fchmod SYS_fchmod, fchmodat SYS_fchmodat,
+    fchown SYS_fchown, fcntl SYS_fcntl, flock SYS_flock, fstat SYS_fstat, ftruncate SYS_ftruncate,
+    getdents64 SYS_getdents64, getrandom SYS_getrandom, getsockname SYS_getsockname,
+    getsockopt SYS_getsockopt, inotify_add_watch SYS_inotify_add_watch,
+    inotify_init1 SYS_inotify_init1, inotify_rm_watch SYS_inotify_rm_watch, ioctl SYS_ioctl,
+    kill SYS_kill, lgetxattr SYS_lgetxattr, linkat SYS_linkat, listen SYS_listen, lseek SYS_lseek,
+    madvise SYS_madvise, memfd_create SYS_memfd_create, mkdir SYS_mkdir, mkdirat SYS_mkdirat,
+    mmap SYS_mmap, mount SYS_mount, mprotect SYS_mprotect, mremap SYS_mremap, munmap SYS_munmap,
+    newfstatat SYS_newfstatat, openat SYS_openat, openat2 SYS_openat2, pidfd_open SYS_pidfd_open,
+    pidfd_send_signal SYS_pidfd_send_signal, pipe2 SYS_pipe2, poll SYS_poll, prctl SYS_prctl, pread64 SYS_pread64, prlimit64 SYS_prlimit64,
+    process_vm_readv SYS_process_vm_readv, read SYS_read, readlink SYS_readlink,
+    readlinkat SYS_readlinkat, recvfrom SYS_recvfrom, recvmmsg SYS_recvmmsg, recvmsg SYS_recvmsg,
+    rename SYS_rename, renameat SYS_renameat, renameat2 SYS_renameat2, rmdir SYS_rmdir,
+    rseq SYS_rseq, rt_sigaction SYS_rt_sigaction, rt_sigprocmask SYS_rt_sigprocmask,
+    sched_getaffinity SYS_sched_getaffinity, sched_setscheduler SYS_sched_setscheduler,
+    sendmsg SYS_sendmsg, sendto SYS_sendto, sethostname SYS_sethostname,
+    setpriority SYS_setpriority, setsid SYS_setsid, setsockopt SYS_setsockopt,
+    sigaltstack SYS_sigaltstack, signalfd4 SYS_signalfd4, socket SYS_socket,
+    socketpair SYS_socketpair, statfs SYS_statfs, statx SYS_statx, symlink SYS_symlink,
+    symlinkat SYS_symlinkat, timerfd_create SYS_timerfd_create,
+    timerfd_settime SYS_timerfd_settime, umount2 SYS_umount2, unlink SYS_unlink,
+    unlinkat SYS_unlinkat, waitid SYS_waitid, write SYS_write,
+}
+
+/// Calls that have no way to fail, do not come back, or are made by libc before it can tell anybody.
+const NEVER_FAIL: [i64; 13] = [
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit_group,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_umask,
+    libc::SYS_uname,
+    libc::SYS_set_tid_address,
+    libc::SYS_set_robust_list,
+    libc::SYS_arch_prctl,
+];
+
+/// It stands in the table, or has no place there.
+pub fn is_known(number: i64) -> bool {
+    NEVER_FAIL.contains(&number) || NUMBERS.iter().any(|(_, known)| *known == number)
+}
+
+/// As in libc's `SYS_…`.
+///
+/// # Panics
+/// It does not stand above.
+pub fn number(name: &str) -> i64 {
+    let found = NUMBERS.iter().find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("{name} has no number here")).1
+}

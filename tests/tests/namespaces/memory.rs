@@ -1,0 +1,109 @@
+//! Memory: an init that gets none when it asks goes on as another image, or ends what it was told
+//! to end; whom the kernel would rather kill when there is none left.
+
+use super::ways::pair;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::{Tracer, injected};
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+/// What malloc(3) asks the kernel with.
+const ALLOCATES: &str = "trace=brk,mmap,mremap";
+
+/// Half a request of many callers: init has to keep it.
+fn needs_memory(init: &Init) {
+    let callers: Vec<UnixStream> = (0..24)
+        .filter_map(|_| {
+            let mut caller = UnixStream::connect(init.sandbox.path("run/control.sock")).ok()?;
+            caller.set_write_timeout(Some(std::time::Duration::from_secs(5))).ok()?;
+            caller.write_all(&[b' '; 60_000]).ok()?;
+            Some(caller)
+        })
+        .collect();
+    // Read in order: who is answered after them knows that they have been read.
+    if let Some(mut client) = init.client() {
+        client.send("status", &json!({}));
+        client.answer();
+    }
+    drop(callers);
+}
+
+fn crashes(init: &Init) -> u64 {
+    until("init answers", || {
+        let mut client = init.client()?;
+        client.send("stats", &json!({}));
+        client.answer()?.ok()?["crashes"].as_u64()
+    })
+}
+
+#[test]
+fn an_init_that_gets_no_memory_goes_on_as_another_image() {
+    let mut init = Boot::new(pair()).start("web");
+    init.expect_crashes();
+    init.when_system("running");
+    let (mut reached, mut crashed) = (0, 0);
+    for first in [1, 2, 3, 4, 6, 9] {
+        let before = init.status();
+        // malloc(3) has two ways to ask, and gives up when both fail. Each is counted by itself,
+        // and the next image finds memory.
+        let inject = format!("inject=brk:error=ENOMEM:when={first}");
+        let also = "inject=mmap:error=ENOMEM:when=1";
+        let arguments = ["-e", ALLOCATES, "-e", &inject, "-e", also];
+        let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
+        needs_memory(&init);
+        reached += usize::from(injected(&tracer.detach()) > 0);
+        let survived = crashes(&init);
+        assert!(survived <= crashed + 1, "{survived} crashes, {crashed} before");
+        crashed = survived;
+        let after = init.when_system("running");
+        for unit in ["db", "web"] {
+            assert_eq!(before.main_pid(unit), after.main_pid(unit), "{unit} is as before");
+        }
+        init.main_of("db").signal(Signal::SIGKILL);
+        init.when("db is replaced", |s| {
+            s.system() == "running" && s.main_pid("db") != after.main_pid("db")
+        });
+    }
+    assert!(reached >= 3 && crashed >= 1, "{reached} reached, {crashed} crashes");
+    init.finish_after_crash();
+}
+
+#[test]
+fn the_end_needs_no_more_memory() {
+    let mut init = Boot::new(pair()).start("web");
+    init.when_system("running");
+    let inject = "inject=brk,mmap,mremap:error=ENOMEM";
+    let output = init.sandbox.path("strace");
+    let _tracer = Tracer::attach(init.process(), &output, &["-e", ALLOCATES, "-e", inject]);
+    init.tell("exit", &json!({}));
+    assert_eq!(init.ended().code(), Some(0), "said: {}", init.output());
+}
+
+#[test]
+fn the_logger_is_killed_last_and_each_unit_is_as_killable_as_it_says() {
+    let files = Sandbox::new();
+    files.unit("usual", "exec-start: DAEMON");
+    files.unit("meek", "oom-score-adjust: 700\nexec-start: DAEMON");
+    files.unit("all", "type: virtual\ndepends-on: usual, meek");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let score = |process: Process| -> i32 {
+        process.read("oom_score_adj").and_then(|text| text.trim().parse().ok()).expect("a number")
+    };
+    // What init was started with is its own, and what it gives on.
+    let own = score(init.process());
+    assert_eq!((score(init.main_of("usual")), score(init.main_of("meek"))), (own, 700));
+    let logger = until("the logger has its name", || {
+        let named = |p: &Process| p.read("comm").is_some_and(|n| n.starts_with("groundstate-log"));
+        init.process().children().into_iter().find(named)
+    });
+    // Without the right to it (CAP_SYS_RESOURCE) it stays what it was.
+    let last = if nix::unistd::geteuid().is_root() { -1000 } else { own };
+    until("the logger is the last", || (score(logger) == last).then_some(()));
+    init.finish();
+}

@@ -1,0 +1,121 @@
+//! Much of everything: units, files that are none, directory entries, lines; and then nothing to do.
+//! Ten times as much with `GROUNDSTATE_PLENTY=10`.
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::{until, within};
+use groundstate_tests::sandbox::Sandbox;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde_json::json;
+use std::time::Duration;
+
+/// Nothing happens for so long.
+const REST: Duration = Duration::from_secs(1);
+
+fn times() -> usize {
+    std::env::var("GROUNDSTATE_PLENTY").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// How often the kernel has taken PID 1 from or to a processor.
+fn switches(init: &Init) -> u64 {
+    let count = |key| init.process().status(key).and_then(|text| text.parse::<u64>().ok());
+    let of = |key| count(key).expect("the kernel counts");
+    of("voluntary_ctxt_switches") + of("nonvoluntary_ctxt_switches")
+}
+
+/// Waits until PID 1 was not once on a processor for a while.
+fn comes_to_rest(init: &Init) {
+    until("init rests", || {
+        let before = switches(init);
+        within(REST, || (switches(init) != before).then_some(())).is_none().then_some(())
+    });
+}
+
+fn kib(init: &Init, key: &str) -> u64 {
+    let line = init.process().status(key).unwrap_or_default();
+    line.split(' ').next().and_then(|word| word.parse().ok()).expect("a number of KiB")
+}
+
+#[test]
+fn a_thousand_units_and_many_lines_cost_little_memory_and_rest_costs_nothing() {
+    let (defined, running) = (1000 * times(), 100 * times());
+    let files = Sandbox::new();
+    let mut needed = Vec::new();
+    for number in 0..defined {
+        let name = format!("unit-{number}");
+        if number < running {
+            needed.push(name.clone());
+        }
+        files.unit(&name, "description: one of many\nexec-start: /bin/sleep 100000");
+    }
+    files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
+    files.unit("all", &format!("type: virtual\nwaits-for: [{}, loud]", needed.join(", ")));
+    let init = Boot::new(files).start("all");
+    let up = |s: &groundstate_tests::status::Status| {
+        s.system() == "running" && needed.iter().all(|unit| s.state(unit) == "running")
+    };
+    init.when("all run", up);
+    comes_to_rest(&init);
+    let lines = 20_000 * times();
+    let (before, memory) = (switches(&init), kib(&init, "RssAnon"));
+    init.sandbox.order("loud", &format!("lines {lines}"));
+    init.sandbox.order("loud", "say the last of them");
+    until("all lines are in the log", || {
+        let said = init.initctl(&["logs", "loud", "-n", "3"]).stdout;
+        String::from_utf8_lossy(&said).contains("the last of them").then_some(())
+    });
+    comes_to_rest(&init);
+    let woken = switches(&init) - before;
+    println!("{defined} units, {running} run: {memory} KiB; {lines} lines: {woken} switches");
+    assert!(woken < lines as u64 / 100, "{woken} switches for {lines} lines");
+    // Of its own, whatever of its program is mapped.
+    let most = 4096 + 2 * defined as u64;
+    assert!(memory <= most, "{memory} KiB for {defined} units");
+    assert!(kib(&init, "RssAnon") <= memory + 1024, "lines are not kept by init");
+    init.finish();
+}
+
+#[test]
+fn a_directory_full_of_nonsense_is_read_past() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    for number in 0..10_000 * times() {
+        std::fs::write(files.path(&format!("units/{number}.nonsense")), "").unwrap();
+    }
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    init.sandbox.unit("other", "exec-start: DAEMON");
+    init.tell("reload", &json!({}));
+    assert_eq!(init.status().state("other"), "disabled");
+    init.finish();
+}
+
+#[test]
+fn without_an_inode_left_init_boots_and_reloads() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    let small = files.path("run");
+    let options = Some("size=64k,nr_inodes=10,mode=755");
+    mount(Some("small"), &small, Some("tmpfs"), MsFlags::empty(), options).expect("root mounts");
+    let filled = |from: usize| {
+        (from..).take_while(|n| std::fs::File::create(small.join(format!("f{n}"))).is_ok()).count()
+    };
+    assert!((4..10).contains(&filled(0)));
+    // Room for the sockets alone.
+    (0..3).for_each(|number| std::fs::remove_file(small.join(format!("f{number}"))).unwrap());
+    let init = Boot::new(files).start("web");
+    let before = init.when_system("running").main_pid("web");
+    filled(100);
+    init.sandbox.unit("other", "exec-start: DAEMON");
+    init.tell("reload", &json!({}));
+    let refused = init.initctl(&["mask", "other", "--runtime"]);
+    assert_ne!(refused.status.code(), Some(0), "there is no room for it");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("No space left"), "{said}");
+    init.main_of("web").signal(nix::sys::signal::Signal::SIGKILL);
+    init.when("web is replaced", |s| s.system() == "running" && s.main_pid("web") != before);
+    let files = init.finish_and_keep();
+    umount2(&files.path("run"), MntFlags::MNT_DETACH).expect("it was mounted");
+}
