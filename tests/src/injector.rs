@@ -55,10 +55,19 @@ impl Injector {
     /// Follows init from now on. Nothing is counted before it executes `program`; the first faults
     /// are armed by then.
     pub fn follow(init: &Init, program: &str, first: &[Fault]) -> Injector {
-        let armed = Armed { faults: first.to_vec(), ..Armed::default() };
+        let program = PathBuf::from(program).canonicalize().expect("the program is there");
+        Injector::seize(init, program, Armed { faults: first.to_vec(), ..Armed::default() })
+    }
+
+    /// Follows an init that is at work: these are armed from now on.
+    pub fn attach(init: &Init, faults: &[Fault]) -> Injector {
+        let armed = Armed { faults: faults.to_vec(), counts: true, seen: Seen::default() };
+        Injector::seize(init, PathBuf::new(), armed)
+    }
+
+    fn seize(init: &Init, program: PathBuf, armed: Armed) -> Injector {
         let injector = Injector { armed: Arc::new(Mutex::new(armed)) };
-        let (process, program) = (init.process(), PathBuf::from(program));
-        let program = program.canonicalize().expect("the program is there");
+        let process = init.process();
         let (ready, is_ready) = channel();
         let thread = injector.clone();
         std::thread::spawn(move || {
@@ -144,6 +153,12 @@ impl Injector {
         let met = armed.faults.iter().find(|fault| (fault.call, fault.at) == (number, count));
         let Some(fault) = met.copied() else { return Ok(None) };
         armed.seen.fired.push(fault);
+        if number == libc::SYS_brk {
+            // It fails by giving the end there was, as one that asks for it does.
+            registers.rdi = 0;
+            ptrace::setregs(pid, registers)?;
+            return Ok(None);
+        }
         if !fault.done {
             registers.orig_rax = u64::MAX;
             ptrace::setregs(pid, registers)?;

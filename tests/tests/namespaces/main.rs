@@ -50,6 +50,7 @@ mod shutdown;
 mod socket;
 mod socket_option;
 mod source;
+mod starvation;
 mod store;
 
 mod survival;

@@ -4,16 +4,22 @@
 use super::ways::pair;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
+#[cfg(target_arch = "x86_64")]
+use groundstate_tests::injector::{Fault, Injector};
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
-use groundstate_tests::tracer::{Tracer, injected};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-/// What malloc(3) asks the kernel with.
-const ALLOCATES: &str = "trace=brk,mmap,mremap";
+/// The kernel gives none, at the how manieth time. malloc(3) has two ways to ask.
+#[cfg(target_arch = "x86_64")]
+fn none(brk: std::ops::RangeInclusive<usize>, mmap: std::ops::RangeInclusive<usize>) -> Vec<Fault> {
+    let fault = |call, at| Fault { call, error: nix::errno::Errno::ENOMEM, at, done: false };
+    let brk = brk.map(|at| fault(libc::SYS_brk, at));
+    brk.chain(mmap.map(|at| fault(libc::SYS_mmap, at))).collect()
+}
 
 /// Half a request of many callers: init has to keep it.
 fn needs_memory(init: &Init) {
@@ -41,24 +47,25 @@ fn crashes(init: &Init) -> u64 {
     })
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn an_init_that_gets_no_memory_goes_on_as_another_image() {
     let mut init = Boot::new(pair()).start("web");
     init.expect_crashes();
     init.when_system("running");
     let (mut reached, mut crashed) = (0, 0);
+    let mut injector = Injector::attach(&init, &[]);
     for first in [1, 2, 3, 4, 6, 9] {
         let before = init.status();
-        // malloc(3) has two ways to ask, and gives up when both fail. Each is counted by itself,
-        // and the next image finds memory.
-        let inject = format!("inject=brk:error=ENOMEM:when={first}");
-        let also = "inject=mmap:error=ENOMEM:when=1";
-        let arguments = ["-e", ALLOCATES, "-e", &inject, "-e", also];
-        let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
+        injector.arm(&none(first..=first + 3, 1..=1));
         needs_memory(&init);
-        reached += usize::from(injected(&tracer.detach()) > 0);
+        reached += usize::from(!injector.disarm().fired.is_empty());
         let survived = crashes(&init);
         assert!(survived <= crashed + 1, "{survived} crashes, {crashed} before");
+        if survived > crashed {
+            // A crash lets it go.
+            injector = Injector::attach(&init, &[]);
+        }
         crashed = survived;
         let after = init.when_system("running");
         for unit in ["db", "web"] {
@@ -73,15 +80,15 @@ fn an_init_that_gets_no_memory_goes_on_as_another_image() {
     init.finish_after_crash();
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn the_end_needs_no_more_memory() {
     let mut init = Boot::new(pair()).start("web");
     init.when_system("running");
-    let inject = "inject=brk,mmap,mremap:error=ENOMEM";
-    let output = init.sandbox.path("strace");
-    let _tracer = Tracer::attach(init.process(), &output, &["-e", ALLOCATES, "-e", inject]);
+    let injector = Injector::attach(&init, &none(1..=500, 1..=500));
     init.tell("exit", &json!({}));
     assert_eq!(init.ended().code(), Some(0), "said: {}", init.output());
+    drop(injector);
 }
 
 #[test]
@@ -102,8 +109,10 @@ fn the_logger_is_killed_last_and_each_unit_is_as_killable_as_it_says() {
         let named = |p: &Process| p.read("comm").is_some_and(|n| n.starts_with("groundstate-log"));
         init.process().children().into_iter().find(named)
     });
-    // Without the right to it (CAP_SYS_RESOURCE) it stays what it was.
-    let last = if nix::unistd::geteuid().is_root() { -1000 } else { own };
+    // Without the right to it (CAP_SYS_RESOURCE) it stays what it was: as with a child of ours.
+    let script = "echo -1000 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj";
+    let output = std::process::Command::new("sh").args(["-c", script]).output().expect("sh runs");
+    let last: i32 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
     until("the logger is the last", || (score(logger) == last).then_some(()));
     init.finish();
 }

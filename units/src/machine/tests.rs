@@ -1,6 +1,8 @@
 //! The machine by itself, where a scenario file can not say it: what a step costs,
 //! the plan, the chain of reasons, the notes, and that it stands whatever it is told.
 
+mod dense;
+
 use super::*;
 use crate::assembly::{Draft, Edge, assemble};
 use crate::diagnostic::Place;

@@ -1,0 +1,76 @@
+//! No time on a processor: what came in time counts though it is read late, and nothing is taken for dead.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::{until, within};
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Of the unit that is slow.
+const START_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[test]
+fn what_was_said_in_time_counts_though_it_is_read_late() {
+    let files = Sandbox::new();
+    files.unit(
+        "slow",
+        "type: foreground-notified\nstart-timeout: 3s\nrestart: never\n\
+         exec-start: DAEMON --notify --ready-on-order --control DIR/slow",
+    );
+    let init = Boot::new(files).start("slow");
+    let before = init.when_state("slow", "starting").main_pid("slow");
+    init.process().signal(Signal::SIGSTOP);
+    until("init stands still", || (init.process().state() == Some('T')).then_some(()));
+    init.sandbox.order("slow", "ready");
+    assert!(within(START_TIMEOUT, || None::<()>).is_none(), "the timeout passes");
+    init.process().signal(Signal::SIGCONT);
+    let after = init.when("it has answered", |s| s.state("slow") != "starting");
+    assert_eq!((after.state("slow"), after.main_pid("slow")), ("running", before));
+    init.finish();
+}
+
+/// Keeps the first processor busy; ends with the value.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn new(count: usize) -> Busy {
+        let start = |_| {
+            let mut command = Command::new("taskset");
+            command.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
+            command.stderr(Stdio::null()).spawn().expect("taskset runs")
+        };
+        Busy((0..count).map(start).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn on_a_crowded_processor_init_answers_supervises_and_takes_nobody_for_dead() {
+    let files = Sandbox::new();
+    files.unit("quick", "exec-start: DAEMON");
+    files.unit("steady", "type: foreground-notified\nexec-start: DAEMON --notify");
+    files.unit("all", "type: virtual\nwaits-for: quick, steady");
+    let init = Boot::new(files).through(&["taskset", "-c", "0"]).start("all");
+    let before = init.when_system("running");
+    let quick = init.main_of("quick");
+    let busy = Busy::new(16);
+    quick.signal(Signal::SIGKILL);
+    init.tell("reload", &json!({}));
+    init.when("it is replaced", |s| {
+        s.system() == "running" && s.main_pid("quick") != before.main_pid("quick")
+    });
+    drop(busy);
+    let after = init.status();
+    assert_eq!(after.main_pid("steady"), before.main_pid("steady"), "nobody is taken for dead");
+    init.finish();
+}

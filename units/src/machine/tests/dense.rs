@@ -1,0 +1,84 @@
+//! Graphs with far more edges than units: what a boot and a plan look at grows with the edges and no faster.
+
+use super::*;
+
+/// Two providers in a row, and so on: each side of a rung depends on both sides of the one below,
+/// which makes 2^depth ways down.
+fn ladder(depth: usize) -> Vec<Draft> {
+    let side = |rung: usize, side: char| format!("{side}{rung:05}");
+    let mut drafts = Vec::new();
+    for rung in 0..depth {
+        for letter in ['a', 'b'] {
+            let below: Vec<String> = match rung {
+                0 => Vec::new(),
+                _ => ['a', 'b'].map(|letter| side(rung - 1, letter)).into(),
+            };
+            let edges: Vec<_> =
+                below.iter().map(|text| (DependencyKind::DependsOn, text.as_str())).collect();
+            drafts.push(service(&side(rung, letter), &edges));
+        }
+    }
+    let top = ['a', 'b'].map(|letter| side(depth - 1, letter));
+    let edges: Vec<_> = top.iter().map(|text| (DependencyKind::DependsOn, text.as_str())).collect();
+    drafts.push(unit("all", Kind::Virtual, &edges));
+    drafts
+}
+
+/// Layers of a hundred, each unit with all of the layer below: as many edges as can be had.
+fn layers(count: usize) -> Vec<Draft> {
+    const WIDTH: usize = 100;
+    let label = |layer: usize, i: usize| format!("l{layer:03}-{i:02}");
+    let mut drafts = Vec::new();
+    for layer in 0..count {
+        let below: Vec<String> = match layer {
+            0 => Vec::new(),
+            _ => (0..WIDTH).map(|i| label(layer - 1, i)).collect(),
+        };
+        let edges: Vec<_> =
+            below.iter().map(|text| (DependencyKind::DependsOn, text.as_str())).collect();
+        drafts.extend((0..WIDTH).map(|i| service(&label(layer, i), &edges)));
+    }
+    let top: Vec<String> = (0..WIDTH).map(|i| label(count - 1, i)).collect();
+    let edges: Vec<_> = top.iter().map(|text| (DependencyKind::DependsOn, text.as_str())).collect();
+    drafts.push(unit("all", Kind::Virtual, &edges));
+    drafts
+}
+
+/// Units and edges, and what was looked at until all were up.
+fn cost(drafts: Vec<Draft>) -> (usize, usize) {
+    let edges: usize = drafts.iter().map(|draft| draft.dependencies.len()).sum();
+    let size = drafts.len() + edges;
+    let (mut machine, outcome) = boot(drafts, "all");
+    let mut looked = machine.visited();
+    let mut queue: std::collections::VecDeque<RunId> = started(&outcome).into();
+    while let Some(run) = queue.pop_front() {
+        let outcome = machine.step(at(1), Event::Ready(run));
+        looked += machine.visited();
+        queue.extend(started(&outcome));
+    }
+    assert!(machine.is_settled(), "all is up");
+    assert_eq!(machine.system(), crate::control::answer::System::Running);
+    (size, looked)
+}
+
+#[test]
+fn what_a_boot_looks_at_grows_with_the_edges_and_no_faster() {
+    for (shape, small, large) in [
+        ("ladders", cost(ladder(500)), cost(ladder(5_000))),
+        ("layers", cost(layers(4)), cost(layers(16))),
+    ] {
+        for (size, looked) in [small, large] {
+            assert!(looked <= 2 * size, "{shape}: {looked} looked at for {size} units and edges");
+        }
+    }
+}
+
+#[test]
+fn a_plan_of_many_ways_down_is_one_wave_a_rung() {
+    let generation = Arc::new(assemble(ladder(1_000), []));
+    let machine = Machine::new(Duration::from_secs(90));
+    let event = Event::Boot { generation, targets: vec![name("all")] };
+    let plan = machine.plan(at(0), event).unwrap();
+    assert_eq!(plan.start.len(), 1_001);
+    assert!(plan.start.iter().take(1_000).all(|wave| wave.len() == 2));
+}
