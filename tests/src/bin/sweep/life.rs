@@ -5,11 +5,11 @@
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::within;
+use groundstate_tests::faults::{Case, Outcome, Part};
 use groundstate_tests::injector::{Fault, Injector, Seen};
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
 use groundstate_tests::status::Status;
-use groundstate_tests::faults::{Case, Outcome, Part};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};

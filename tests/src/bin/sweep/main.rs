@@ -22,8 +22,8 @@ mod life;
 #[cfg(target_arch = "x86_64")]
 mod sweep {
     use super::life::{Life, Usual, counts};
-    use groundstate_tests::injector::Seen;
     use groundstate_tests::faults::{Case, Outcome, Part, cases, is_known, pairs};
+    use groundstate_tests::injector::Seen;
     use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::DefaultHasher};
     use std::hash::{Hash, Hasher};
     use std::io::Write;
