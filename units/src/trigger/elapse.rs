@@ -53,7 +53,7 @@ impl Calendar {
             if now.year > i64::from(YEARS.1) {
                 return None;
             }
-            let year = pick(&self.year, now.year)?;
+            let year = pick(&self.year, now.year).filter(|year| *year <= i64::from(YEARS.1))?;
             if year != now.year {
                 now = Civil { year, ..Civil::START };
             }
