@@ -182,6 +182,8 @@ mod tests {
     fn what_is_taken_stays_and_the_rest_is_closed() {
         let opened = || File::open("/dev/null").unwrap().into_raw_fd();
         let child = process::fork(&[], || {
+            // What another test has taken is nothing of this one's.
+            TAKEN.lock().unwrap_or_else(PoisonError::into_inner).clear();
             let (kept, other) = (opened(), opened());
             keep_all();
             let taken = take(kept).unwrap();
