@@ -13,7 +13,10 @@ impl Machine {
     /// The row.
     pub(super) fn shown(&self, ix: Ix) -> State {
         let cell = self.cell(ix);
+        let is_removed = self.generation.units.len() <= ix as usize;
         match &cell.phase {
+            // With its last run the unit is forgotten, however that run ended.
+            phase if is_removed && !phase.is_up() => State::Disabled,
             phase if phase.is_hopeless() => State::Failed,
             Phase::Stopping(_, _) => State::Stopping,
             Phase::Starting(_, _) | Phase::Ready(_, _, _) if cell.must => State::Stopping,
