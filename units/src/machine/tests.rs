@@ -2,6 +2,7 @@
 //! the plan, the chain of reasons, the notes, and that it stands whatever it is told.
 
 mod dense;
+mod removed;
 
 use super::*;
 use crate::assembly::{Draft, Edge, assemble};
@@ -21,7 +22,7 @@ pub(super) fn at(seconds: u64) -> Time {
     Time::from_nanos(seconds * 1_000_000_000)
 }
 
-fn unit(text: &str, kind: Kind, edges: &[(DependencyKind, &str)]) -> Draft {
+pub(super) fn unit(text: &str, kind: Kind, edges: &[(DependencyKind, &str)]) -> Draft {
     let place = Place { file: format!("{text}.yaml").into(), line: 1, column: 1 };
     let mut draft = Draft::new(name(text), place, kind, &Settings::default());
     draft.readiness = match kind {
@@ -63,7 +64,7 @@ pub(super) fn run(machine: &Machine, text: &str) -> RunId {
 }
 
 /// Makes every starting run ready, until nothing moves.
-fn bring_up(machine: &mut Machine, outcome: Outcome) {
+pub(super) fn bring_up(machine: &mut Machine, outcome: Outcome) {
     let mut queue: std::collections::VecDeque<RunId> = started(&outcome).into();
     while let Some(run) = queue.pop_front() {
         let outcome = machine.step(at(1), Event::Ready(run));
@@ -219,35 +220,6 @@ fn every_change_that_is_shown_is_noted_once() {
         [of("db", State::Starting, State::Running), of("web", State::Waiting, State::Starting)]
     );
     assert!(notes(&machine.step(at(2), Event::Tick)).is_empty());
-}
-
-/// However it ended: a unit that is taken away and comes back is told once each time.
-#[test]
-fn a_unit_that_was_killed_when_it_was_removed_is_forgotten_and_comes_back_once() {
-    let all = |wants: &[_]| unit("all", Kind::Virtual, wants);
-    let web = || service("web", &[]);
-    let with = || assemble(vec![all(&[(DependencyKind::Wants, "web")]), web()], []);
-    let (mut machine, outcome) = boot(vec![all(&[(DependencyKind::Wants, "web")]), web()], "all");
-    bring_up(&mut machine, outcome);
-    let reload = |generation| Event::Reload {
-        generation: Arc::new(generation),
-        no_restart: false,
-        tolerant: false,
-    };
-    let told = |outcome: Outcome| -> Vec<(State, State)> {
-        let note = |action: Action| match action {
-            Action::Note(note) if note.unit.as_str() == "web" => Some((note.from, note.to)),
-            _ => None,
-        };
-        outcome.actions.into_iter().filter_map(note).collect()
-    };
-    let ended = run(&machine, "web");
-    let stopped = machine.step(at(1), reload(assemble(vec![all(&[])], [])));
-    assert_eq!(told(stopped), [(State::Running, State::Stopping)]);
-    machine.step(at(600), Event::Tick);
-    machine.step(at(601), Event::Ended(ended, Exit::Signal { signal: 9, core: false }));
-    machine.step(at(602), Event::Gone(ended));
-    assert_eq!(told(machine.step(at(603), reload(with()))), [(State::Disabled, State::Starting)]);
 }
 
 #[test]

@@ -1,0 +1,32 @@
+//! Units that a reload takes away, and what is told of them. Their rules: `super::super::flip`.
+
+use super::*;
+
+/// However it ended: a unit that is taken away and comes back is told once each time.
+#[test]
+fn a_unit_that_was_killed_when_it_was_removed_is_forgotten_and_comes_back_once() {
+    let all = |wants: &[_]| unit("all", Kind::Virtual, wants);
+    let web = || service("web", &[]);
+    let with = || assemble(vec![all(&[(DependencyKind::Wants, "web")]), web()], []);
+    let (mut machine, outcome) = boot(vec![all(&[(DependencyKind::Wants, "web")]), web()], "all");
+    bring_up(&mut machine, outcome);
+    let reload = |generation| Event::Reload {
+        generation: Arc::new(generation),
+        no_restart: false,
+        tolerant: false,
+    };
+    let told = |outcome: Outcome| -> Vec<(State, State)> {
+        let note = |action: Action| {
+            let Action::Note(note) = action else { return None };
+            (note.unit.as_str() == "web").then_some((note.from, note.to))
+        };
+        outcome.actions.into_iter().filter_map(note).collect()
+    };
+    let ended = run(&machine, "web");
+    let stopped = machine.step(at(1), reload(assemble(vec![all(&[])], [])));
+    assert_eq!(told(stopped), [(State::Running, State::Stopping)]);
+    machine.step(at(600), Event::Tick);
+    machine.step(at(601), Event::Ended(ended, Exit::Signal { signal: 9, core: false }));
+    machine.step(at(602), Event::Gone(ended));
+    assert_eq!(told(machine.step(at(603), reload(with()))), [(State::Disabled, State::Starting)]);
+}
