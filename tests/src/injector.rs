@@ -37,6 +37,14 @@ pub struct Seen {
     pub calls: BTreeMap<i64, usize>,
 }
 
+/// What is done when a call that is to fail comes back.
+#[derive(Clone, Copy, Debug)]
+enum Fails {
+    With(Errno),
+    /// The kernel has done something else; this argument was given.
+    AsAsked(u64),
+}
+
 #[derive(Debug, Default)]
 struct Armed {
     /// Calls are counted: the program under test runs.
@@ -106,7 +114,7 @@ impl Injector {
 
     fn lead(&self, process: Process, program: &PathBuf) -> Result<(), Errno> {
         let pid = Pid::from_raw(process.0);
-        let (mut pass, mut failing): (Option<Signal>, Option<Errno>) = (None, None);
+        let (mut pass, mut failing): (Option<Signal>, Option<Fails>) = (None, None);
         loop {
             ptrace::syscall(pid, pass.take())?;
             match waitpid(pid, None)? {
@@ -114,9 +122,15 @@ impl Injector {
                     let info = ptrace::syscall_info(pid)?;
                     if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
                         failing = self.enters(pid)?;
-                    } else if let Some(error) = failing.take() {
+                    } else if let Some(fails) = failing.take() {
                         let mut registers = ptrace::getregs(pid)?;
-                        registers.rax = i64::from(-(error as i32)).cast_unsigned();
+                        match fails {
+                            Fails::With(error) => {
+                                registers.rax = i64::from(-(error as i32)).cast_unsigned();
+                            }
+                            // The kernel keeps the registers of who calls it.
+                            Fails::AsAsked(argument) => registers.rdi = argument,
+                        }
                         ptrace::setregs(pid, registers)?;
                     }
                 }
@@ -140,7 +154,7 @@ impl Injector {
     }
 
     /// It asks the kernel for something; what that fails with.
-    fn enters(&self, pid: Pid) -> Result<Option<Errno>, Errno> {
+    fn enters(&self, pid: Pid) -> Result<Option<Fails>, Errno> {
         let mut registers = ptrace::getregs(pid)?;
         let number = registers.orig_rax.cast_signed();
         let mut armed = self.armed();
@@ -155,14 +169,14 @@ impl Injector {
         armed.seen.fired.push(fault);
         if number == libc::SYS_brk {
             // It fails by giving the end there was, as one that asks for it does.
-            registers.rdi = 0;
+            let asked = std::mem::replace(&mut registers.rdi, 0);
             ptrace::setregs(pid, registers)?;
-            return Ok(None);
+            return Ok(Some(Fails::AsAsked(asked)));
         }
         if !fault.done {
             registers.orig_rax = u64::MAX;
             ptrace::setregs(pid, registers)?;
         }
-        Ok(Some(fault.error))
+        Ok(Some(Fails::With(fault.error)))
     }
 }
