@@ -165,13 +165,13 @@ impl Init {
             }
             self.guarded_turn();
             self.go_on_as_another();
-            if let Some(end) = self.ending.reached() {
+            if let Some(how) = self.ending.reached() {
                 self.leave();
                 // The handlers stay, and write into their pipe, which keeps its reader.
                 std::mem::forget(self.signals);
                 let (haste, mode) = (self.ending.haste(), self.mode);
                 let watchdog = self.watchdog;
-                return shutdown::End { how: end, mode, outer: self.outer, haste, watchdog };
+                return shutdown::End::new(how, mode, self.outer, haste, watchdog);
             }
         }
     }

@@ -1,13 +1,14 @@
 //! Who goes on when init has stopped everything on a machine: this program from memory, when its
 //! own file is gone and would keep the root file system busy; the initramfs, where it left a
-//! `/run/initramfs/shutdown` that knows how to take apart what it had put together.
+//! `/run/initramfs/shutdown` that knows how to take apart what it had put together; this program
+//! once more, when it crashes after all units are down.
 
 use crate::boot::Mode;
 use crate::outer::Outer;
-use crate::shutdown::End;
-use crate::sys::{memfd, process, wait};
+use crate::shutdown::{End, Haste};
+use crate::sys::{fault, inherit, memfd, process, wait};
 use crate::watchdog::Watchdog;
-use crate::{clock, limit};
+use crate::{clock, limit, lineage};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -36,13 +37,61 @@ fn word(how: Shutdown) -> &'static CStr {
     }
 }
 
-/// Another file has taken the place of the one that runs.
+/// Another file has taken the place of the one that runs, and that is not in memory alone.
 pub(crate) fn image_is_deleted() -> bool {
-    fs::read_link("/proc/self/exe").is_ok_and(|path| path.to_string_lossy().ends_with(" (deleted)"))
+    let is_so = |path: &str| path.ends_with(" (deleted)") && !path.starts_with("/memfd:");
+    fs::read_link("/proc/self/exe").is_ok_and(|path| is_so(&path.to_string_lossy()))
+}
+
+/// The word for the next image of an end; `fed` is its watchdog's.
+fn end_word(end: &End, crashes: u32, fed: &str) -> String {
+    let how = match end.how {
+        Shutdown::Exit(code) => code.to_string(),
+        how => word(how).to_string_lossy().into_owned(),
+    };
+    let haste = match end.haste {
+        None => "in-order",
+        Some(Haste::Kill) => "kill",
+        Some(Haste::AtOnce) => "at-once",
+    };
+    format!("--end={how},{haste},{crashes},{fed}")
+}
+
+/// What the word says; what is not understood is the mildest.
+fn end_of(mode: Mode, word: &str) -> End {
+    let mut fields = word.splitn(4, ',');
+    let how = match fields.next().unwrap_or_default() {
+        "reboot" => Shutdown::Reboot,
+        "halt" => Shutdown::Halt,
+        code => code.parse().map_or(Shutdown::Poweroff, Shutdown::Exit),
+    };
+    let haste = match fields.next().unwrap_or_default() {
+        "kill" => Some(Haste::Kill),
+        "at-once" => Some(Haste::AtOnce),
+        _ => None,
+    };
+    let crashes = fields.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    // Whatever it is that it crashes at, the kernel can be told.
+    let haste = if crashes > limit::CRASHES_IN_A_ROW { Some(Haste::AtOnce) } else { haste };
+    let watchdog = Watchdog::again(fields.next().unwrap_or_default(), clock::now());
+    let outer = Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref());
+    End { how, mode, outer, haste, watchdog, crashes }
+}
+
+/// A crash from now on is of this end: the next image goes on with it. The state of the units is
+/// of no use any more, for what it names is being closed.
+pub(crate) fn arm(end: &End) {
+    let Some(binary) = lineage::own_binary() else { return };
+    let fed = end.watchdog.as_ref().map(Watchdog::word).unwrap_or_default();
+    let word = end_word(end, end.crashes.saturating_add(1), &fed);
+    // Refused: the next image goes back to where the units were.
+    let _ = fault::arm(binary.as_fd(), None, lineage::arguments(word), lineage::environment());
+    // For as long as this image is.
+    std::mem::forget(binary);
 }
 
 /// Becomes a copy of itself that has no file. Comes back when that can not be had.
-pub(crate) fn go_on_in_memory(how: Shutdown, watchdog: &mut Option<Watchdog>) {
+pub(crate) fn go_on_in_memory(end: &mut End) {
     let Ok(memory) = memfd::program(c"init") else { return };
     let copy = || -> io::Result<()> {
         let mut own = File::open("/proc/self/exe")?.take(limit::IMAGE);
@@ -52,17 +101,16 @@ pub(crate) fn go_on_in_memory(how: Shutdown, watchdog: &mut Option<Watchdog>) {
     let Ok(child) = process::fork(&[memory.as_fd()], || u8::from(copy().is_err())) else { return };
     let until = clock::now().after(limit::IMAGE_COPY);
     while clock::now() < until {
-        if let Some(watchdog) = watchdog {
+        if let Some(watchdog) = &mut end.watchdog {
             watchdog.feed(clock::now());
         }
         match wait::reap(child) {
             Ok(None) => std::thread::sleep(Duration::from_millis(2)),
             Ok(Some(ended)) if ended.exit == Exit::Code(0) => {
-                let fed = watchdog.as_ref().and_then(Watchdog::hand_on).unwrap_or_default();
-                let end = format!("--end={},{fed}", word(how).to_string_lossy());
-                let end = CString::new(end).unwrap_or_default();
+                let fed = end.watchdog.as_ref().and_then(Watchdog::hand_on).unwrap_or_default();
+                let word = CString::new(end_word(end, end.crashes, &fed)).unwrap_or_default();
                 // It comes back when there is no memory for it: then as we are.
-                let _ = process::execute(memory.as_fd(), &[c"init".to_owned(), end], &[]);
+                let _ = process::execute(memory.as_fd(), &[c"init".to_owned(), word], &[]);
                 return;
             }
             Ok(Some(_)) | Err(_) => return,
@@ -70,21 +118,16 @@ pub(crate) fn go_on_in_memory(how: Shutdown, watchdog: &mut Option<Watchdog>) {
     }
 }
 
-/// `--end`: the copy goes on where the original was. Comes back where there is no machine.
-pub(crate) fn ends(mode: Mode, how: &str) {
-    if mode != Mode::Machine {
-        return;
+/// `--end`: the copy, or the image after one that crashed, goes on where the other was.
+pub(crate) fn ends(mode: Mode, word: &str) -> u8 {
+    let mut end = end_of(mode, word);
+    inherit::close_rest();
+    // What crashes although nothing is left to do is for the kernel to end, and so is what anybody
+    // may start by hand.
+    if mode != Mode::Supervisor && end.crashes <= limit::CRASHES_IN_A_ROW {
+        arm(&end);
     }
-    let (how, fed) = how.split_once(',').unwrap_or((how, ""));
-    let watchdog = Watchdog::again(fed, clock::now());
-    let how = match how {
-        "reboot" => Shutdown::Reboot,
-        "halt" => Shutdown::Halt,
-        _ => Shutdown::Poweroff,
-    };
-    let mut end = End { how, mode, outer: Outer::at(None), haste: None, watchdog };
-    end.unmount();
-    end.tell_the_kernel()
+    end.carry_out()
 }
 
 /// Becomes the initramfs's own end, if there is one. Comes back if not.
@@ -121,4 +164,29 @@ fn enter() -> nix::Result<()> {
     chdir("/")?;
     // The folder was in it: it could not be moved.
     umount2("/oldroot/run", MntFlags::MNT_DETACH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_image_ends_as_this_one_would_have() {
+        let again = |how, haste, crashes| {
+            let watchdog = None;
+            let end =
+                End { how, mode: Mode::Machine, outer: Outer::at(None), haste, watchdog, crashes };
+            let word = end_word(&end, end.crashes, "");
+            let next = end_of(Mode::Machine, word.strip_prefix("--end=").unwrap());
+            (next.how, next.haste, next.crashes)
+        };
+        for how in [Shutdown::Poweroff, Shutdown::Reboot, Shutdown::Halt, Shutdown::Exit(3)] {
+            for haste in [None, Some(Haste::Kill), Some(Haste::AtOnce)] {
+                assert_eq!(again(how, haste, 2), (how, haste, 2));
+            }
+        }
+        let crashes = limit::CRASHES_IN_A_ROW + 1;
+        assert_eq!(again(Shutdown::Halt, None, crashes).1, Some(Haste::AtOnce));
+        assert_eq!(end_of(Mode::Machine, "x").how, Shutdown::Poweroff);
+    }
 }

@@ -104,7 +104,7 @@ impl Lineage {
 }
 
 /// The present binary, kept from the start: it can be executed when its file is gone.
-fn own_binary() -> Option<OwnedFd> {
+pub(crate) fn own_binary() -> Option<OwnedFd> {
     open("/proc/self/exe", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn gives_way_to(previous: &OwnedFd, state: &File, rung: u64) {
 pub(crate) fn arguments(word: String) -> Vec<CString> {
     let is_ours = |given: &OsString| {
         let bytes = given.as_bytes();
-        bytes.starts_with(b"--resume=") || bytes.starts_with(b"--rescue=")
+        [&b"--resume="[..], b"--rescue=", b"--end="].iter().any(|ours| bytes.starts_with(ours))
     };
     let given = std::env::args_os().filter(|given| !is_ours(given));
     given

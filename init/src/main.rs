@@ -66,7 +66,7 @@ fn main() -> std::process::ExitCode {
     }
     boot::hush_panics(mode);
     if let Some(how) = &options.end {
-        hand_back::ends(mode, how);
+        return hand_back::ends(mode, how).into();
     }
     if let Some(numbers) = options.rescue.clone() {
         return match guarded(|| Init::rescue(options, mode, &numbers)) {

@@ -7,6 +7,8 @@
 
 use crate::boot::Mode;
 use crate::clock;
+#[cfg(debug_assertions)]
+use crate::crash_test;
 use crate::event_loop::Init;
 use crate::journal::notes::{Kind, Wished};
 use crate::limit;
@@ -202,11 +204,30 @@ pub(crate) struct End {
     pub(crate) haste: Option<Haste>,
     /// The machine would start anew if nobody fed it.
     pub(crate) watchdog: Option<Watchdog>,
+    /// Images that have crashed at it.
+    pub(crate) crashes: u32,
 }
 
 impl End {
+    /// From now on a crash is one of the end: the next image ends as well, and knows of no unit.
+    pub(crate) fn new(
+        how: Shutdown,
+        mode: Mode,
+        outer: Outer,
+        haste: Option<Haste>,
+        watchdog: Option<Watchdog>,
+    ) -> End {
+        let end = End { how, mode, outer, haste, watchdog, crashes: 0 };
+        hand_back::arm(&end);
+        end
+    }
+
     /// Does it; comes back with the exit status where init is not a machine's.
     pub(crate) fn carry_out(&mut self) -> u8 {
+        #[cfg(debug_assertions)]
+        crash_test::strike_in("end", self.crashes == 0);
+        #[cfg(debug_assertions)]
+        crash_test::strike_in("each end", self.haste < Some(Haste::AtOnce));
         let code = match self.how {
             Shutdown::Exit(code) => code,
             Shutdown::Poweroff | Shutdown::Reboot | Shutdown::Halt => 0,
@@ -229,7 +250,7 @@ impl End {
             kill_rest(patience, &mut self.watchdog);
             if hand_back::image_is_deleted() {
                 // A file that is gone and in use keeps its file system writable.
-                hand_back::go_on_in_memory(self.how, &mut self.watchdog);
+                hand_back::go_on_in_memory(self);
             }
             self.unmount();
         }
@@ -237,14 +258,14 @@ impl End {
     }
 
     /// From here on nothing of the file systems is needed.
-    pub(crate) fn unmount(&mut self) {
+    fn unmount(&mut self) {
         console("unmounting file systems");
         unmount::with_deadline(self.watchdog.as_mut());
         hand_back::to_initramfs(self.how);
     }
 
     /// Does not come back.
-    pub(crate) fn tell_the_kernel(&mut self) -> ! {
+    fn tell_the_kernel(&mut self) -> ! {
         let (mode, key) = match self.how {
             Shutdown::Reboot => (RebootMode::RB_AUTOBOOT, "b"),
             Shutdown::Halt => (RebootMode::RB_HALT_SYSTEM, ""),

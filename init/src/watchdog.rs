@@ -58,7 +58,12 @@ impl Watchdog {
     /// A word for the image that goes on with it; no exec closes it from now on.
     pub(crate) fn hand_on(&self) -> Option<String> {
         fcntl(&self.device, FcntlArg::F_SETFD(FdFlag::empty())).ok()?;
-        Some(format!("{},{}", self.device.as_raw_fd(), self.patience.as_secs()))
+        Some(self.word())
+    }
+
+    /// That word; an exec closes it as before.
+    pub(crate) fn word(&self) -> String {
+        format!("{},{}", self.device.as_raw_fd(), self.patience.as_secs())
     }
 
     /// The one an image before this one has handed on.

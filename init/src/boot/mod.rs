@@ -102,7 +102,7 @@ pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End 
     voice.flush();
     let how = shutdown::reap_until_asked(|pid| shell.iter_mut().for_each(|it| it.reaped(pid)));
     let how = if mode == Mode::Machine { how } else { Shutdown::Exit(0) };
-    shutdown::End { how, mode, outer: Outer::at(None), haste: None, watchdog: None }
+    shutdown::End::new(how, mode, Outer::at(None), None, None)
 }
 
 /// A panic is one line, and never waits for whoever reads it: no backtrace, whatever the

@@ -91,6 +91,20 @@ fn a_panic_between_two_turns_is_survived() {
     init.finish_after_crash();
 }
 
+/// By then what an image after a crash of the loop would be handed is closed.
+#[test]
+fn a_panic_when_every_unit_is_down_ends_with_the_status_all_the_same() {
+    for (place, crashes) in [("end", 1), ("each end", 4)] {
+        let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), place);
+        init.expect_crashes();
+        init.sandbox.put("now", "");
+        init.tell("exit", &json!({"code": 3}));
+        assert_eq!(init.ended().code(), Some(3), "said: {}", init.output());
+        let struck = init.output().matches(&format!("on purpose in {place}")).count();
+        assert_eq!(struck, crashes, "{}", init.output());
+    }
+}
+
 #[test]
 fn a_build_that_is_shipped_has_no_bug_on_purpose() {
     let shipped = program("GROUNDSTATE_INIT", "init");
