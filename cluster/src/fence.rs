@@ -7,6 +7,8 @@
 
 use crate::native_unit;
 use crate::picture::Content;
+use crate::unit_file::UnitFile;
+use groundstate_units::spec::Ending;
 use groundstate_units::value;
 use std::time::Duration;
 
@@ -15,7 +17,9 @@ const MARGIN: Duration = Duration::from_millis(500);
 /// What a service may take to stop when its file does not say, as the importer has it.
 const STOP_OF_SERVICES: Duration = Duration::from_secs(90);
 /// The same of native units.
-const STOP_OF_NATIVE: Duration = Duration::from_secs(10);
+const AS_ITS_MACHINE_HAS_IT: &str = "what init.yaml of its machine says";
+/// The signal that nothing outlives.
+const KILL: u8 = 9;
 
 /// After the last proof of the lease, how long exclusive units are kept.
 pub fn patience(ttl: Duration) -> Duration {
@@ -39,47 +43,98 @@ pub fn longest_stop(ttl: Duration) -> Duration {
 }
 
 /// # Errors
-/// Its stop may outlast the lease: why it is not run.
+/// Its stop may outlast the lease, or leave something of it behind: why it is not run.
 pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
+    let said = Said { file: &content.file, native: native_unit::text(&content.file) };
     let longest = longest_stop(ttl);
-    let (key, stop) = stop_of(content);
-    if stop.is_some_and(|stop| stop <= longest) {
-        return Ok(());
+    let because = |why: String| format!("it is exclusive, and {why}");
+    said.leaves_nothing().map_err(because)?;
+    for (key, stop) in said.spans() {
+        if matches!(stop, Ok(stop) if stop <= longest) {
+            continue;
+        }
+        let takes = stop.map_or_else(str::to_string, |stop| format!("{stop:?}"));
+        return Err(because(format!(
+            "its stop may take {takes}: {key} has to be {longest:?} at most, what \
+             agent_ttl={ttl:?} leaves for it"
+        )));
     }
-    let takes = stop.map_or("any time".to_string(), |stop| format!("{stop:?}"));
-    Err(format!(
-        "it is exclusive, and its stop may take {takes}: {key} has to be {longest:?} at most, what \
-         agent_ttl={ttl:?} leaves for it"
-    ))
+    Ok(())
 }
 
-/// Which key says how long its stop takes, and how long; `None`: without bound, or not to be
-/// understood.
-fn stop_of(content: &Content) -> (&'static str, Option<Duration>) {
-    if let Some(text) = native_unit::text(&content.file) {
-        return ("stop-timeout", native_stop(&text));
-    }
-    let last = |name| content.file.values("Service", name).last();
-    let said = last("TimeoutStopSec").or(last("TimeoutSec"));
-    let stop = match said {
-        None => Some(STOP_OF_SERVICES),
-        // Zero is systemd's word for no bound.
-        Some(text) => value::duration(text).ok().filter(|stop| !stop.is_zero()),
-    };
-    ("TimeoutStopSec", stop)
+/// What a file of either kind says of its stop.
+struct Said<'a> {
+    file: &'a UnitFile,
+    /// Its text, of a native unit.
+    native: Option<String>,
 }
 
-fn native_stop(text: &str) -> Option<Duration> {
-    match native_unit::scalar(text, "stop-timeout") {
-        None => Some(STOP_OF_NATIVE),
-        Some(text) => value::duration(&text).ok(),
+/// What a stop may take; or, in words, why that is not known.
+type Span = Result<Duration, &'static str>;
+
+impl Said<'_> {
+    /// A key by the name it has in this kind of file, and all that is said of it, in any section:
+    /// which one counts is another's to know.
+    fn all(&self, native: &'static str, option: &'static str) -> (&'static str, Vec<String>) {
+        if let Some(text) = &self.native {
+            return (native, native_unit::scalar(text, native).into_iter().collect());
+        }
+        let own = self.file.options.iter().filter(|one| one.name == option);
+        (option, own.map(|one| one.value.clone()).filter(|value| !value.is_empty()).collect())
     }
+
+    /// init waits for all of its processes before the unit counts as down.
+    fn leaves_nothing(&self) -> Result<(), String> {
+        let native = self.native.is_some();
+        let group = if native { "group" } else { "control-group" };
+        let whole = |word: &str| word == group || word == "mixed";
+        let kills = |word: &str| word == "1" || value::boolean(word) == Ok(true);
+        let rules: [(_, &dyn Fn(&str) -> bool, String); 2] = [
+            (self.all("kill-mode", "KillMode"), &whole, format!("{group} or mixed")),
+            (self.all("kill-final", "SendSIGKILL"), &kills, "yes".to_string()),
+        ];
+        for ((key, words), is_fine, wanted) in rules {
+            if let Some(word) = words.iter().find(|word| !is_fine(word)) {
+                return Err(format!(
+                    "with {key} {word:?} its stop may leave processes behind: it has to be {wanted}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Which keys say how long its stop takes, and how long.
+    fn spans(&self) -> Vec<(&'static str, Span)> {
+        let (_, last) = self.all("stop-final-signal", "FinalKillSignal");
+        let killed = last.iter().all(|word| value::signal(word) == Ok(KILL));
+        let more = if killed { Duration::ZERO } else { Ending::FINAL_PATIENCE };
+        let (key, of_watchdog) = self.all("abort-timeout", "TimeoutAbortSec");
+        let of_watchdog = of_watchdog.iter().map(|word| (key, span(word)));
+        let (key, stop) = match &self.native {
+            Some(text) => {
+                let said = native_unit::scalar(text, "stop-timeout");
+                ("stop-timeout", said.map_or(Err(AS_ITS_MACHINE_HAS_IT), |word| span(&word)))
+            }
+            None => {
+                let last = |name| self.file.values("Service", name).last();
+                let said = last("TimeoutStopSec").or(last("TimeoutSec"));
+                ("TimeoutStopSec", said.map_or(Ok(STOP_OF_SERVICES), span))
+            }
+        };
+        let stops = std::iter::once((key, stop)).chain(of_watchdog);
+        stops.map(|(key, stop)| (key, stop.map(|stop| stop.saturating_add(more)))).collect()
+    }
+}
+
+/// Zero is systemd's word for no bound, and of no use to others.
+fn span(text: &str) -> Span {
+    let span = value::duration(text).ok().filter(|span| !span.is_zero());
+    span.ok_or("any time")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unit_file::UnitFile;
     use crate::unit_name::UnitName;
 
     const TTL: Duration = Duration::from_secs(30);
@@ -110,15 +165,59 @@ mod tests {
         }
     }
 
+    fn native(lines: &str) -> Result<(), String> {
+        let text = format!("unit: a\nexec-start: /bin/true\n{lines}\n");
+        let name = UnitName::new("a.service").unwrap();
+        stops_in_time(&Content::of(&name, native_unit::read("a.yaml", &text).unwrap()), TTL)
+    }
+
     #[test]
     fn a_native_unit_says_it_by_its_own_key() {
-        let of = |line: &str| {
-            let text = format!("unit: a\nexec-start: /bin/true\n{line}\n");
-            let name = UnitName::new("a.service").unwrap();
-            stops_in_time(&Content::of(&name, native_unit::read("a.yaml", &text).unwrap()), TTL)
-        };
-        assert_eq!(of("stop-timeout: 3s"), Ok(()));
-        assert!(of("").unwrap_err().contains("stop-timeout has to be 7s at most"));
-        assert!(of("stop-timeout: none").unwrap_err().contains("may take any time"));
+        assert_eq!(native("stop-timeout: 3s"), Ok(()));
+        let without = native("").unwrap_err();
+        assert!(without.contains("may take what init.yaml of its machine says"), "{without}");
+        assert!(without.contains("stop-timeout has to be 7s at most"), "{without}");
+        assert!(native("stop-timeout: none").unwrap_err().contains("may take any time"));
+    }
+
+    #[test]
+    fn a_stop_that_may_leave_processes_behind_is_refused_and_told() {
+        for fits in ["KillMode=mixed", "KillMode=control-group\nSendSIGKILL=yes", "SendSIGKILL=1"] {
+            assert_eq!(judged(&format!("[Service]\nTimeoutStopSec=5\n{fits}\n")), Ok(()), "{fits}");
+        }
+        for (leaves, key) in [
+            ("KillMode=none", "KillMode"),
+            ("KillMode=process", "KillMode"),
+            ("KillMode=%i", "KillMode"),
+            ("SendSIGKILL=no", "SendSIGKILL"),
+            ("SendSIGKILL=f\n[Socket]\nSendSIGKILL=yes", "SendSIGKILL"),
+        ] {
+            let told = judged(&format!("[Service]\nTimeoutStopSec=5\n{leaves}\n")).unwrap_err();
+            assert!(told.contains("may leave processes behind") && told.contains(key), "{told}");
+        }
+        assert_eq!(native("stop-timeout: 5s\nkill-mode: mixed\nkill-final: yes"), Ok(()));
+        for (leaves, key) in [
+            ("kill-mode: none", "kill-mode"),
+            ("kill-mode: process", "kill-mode"),
+            ("kill-final: no", "kill-final"),
+        ] {
+            let told = native(&format!("stop-timeout: 5s\n{leaves}")).unwrap_err();
+            assert!(told.contains("may leave processes behind") && told.contains(key), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_last_signal_that_may_be_survived_and_a_watchdogs_core_take_their_time() {
+        let said =
+            |stop: u8, line: &str| judged(&format!("[Service]\nTimeoutStopSec={stop}\n{line}\n"));
+        assert_eq!(said(7, "FinalKillSignal=SIGKILL"), Ok(()));
+        assert_eq!(said(5, "FinalKillSignal=SIGQUIT"), Ok(()));
+        assert!(said(6, "FinalKillSignal=SIGQUIT").unwrap_err().contains("may take 8s"));
+        assert_eq!(said(5, "TimeoutAbortSec=7"), Ok(()));
+        let aborted = said(5, "TimeoutAbortSec=20").unwrap_err();
+        assert!(aborted.contains("may take 20s: TimeoutAbortSec has to be"), "{aborted}");
+        assert!(native("stop-timeout: 6s\nstop-final-signal: QUIT").is_err());
+        assert!(native("stop-timeout: 6s\nabort-timeout: none").is_err());
+        assert_eq!(native("stop-timeout: 5s\nstop-final-signal: QUIT\nabort-timeout: 5s"), Ok(()));
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
-use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,11 @@ impl SigningKey {
         let signed = self.pair.sign(&message(&self.cluster, name, serial, file));
         Signature { serial, value: hex(signed.as_ref()) }
     }
+
+    /// It was this key that signed that file under that name, for the same cluster.
+    pub fn has_signed(&self, name: &UnitName, file: &UnitFile, signature: &Signature) -> bool {
+        vouches(self.pair.public_key().as_ref(), &self.cluster, name, file, signature)
+    }
 }
 
 /// The keys of those whose word counts.
@@ -127,12 +132,20 @@ impl TrustedKeys {
         file: &UnitFile,
         signature: &Signature,
     ) -> bool {
-        let Some(value) = bytes_of(&signature.value) else { return false };
-        let message = message(cluster, name, signature.serial, file);
-        let says =
-            |key: &[u8; 32]| UnparsedPublicKey::new(&ED25519, key).verify(&message, &value).is_ok();
-        self.keys.iter().any(says)
+        self.keys.iter().any(|key| vouches(key, cluster, name, file, signature))
     }
+}
+
+fn vouches(
+    key: &[u8],
+    cluster: &str,
+    name: &UnitName,
+    file: &UnitFile,
+    signature: &Signature,
+) -> bool {
+    let Some(value) = bytes_of(&signature.value) else { return false };
+    let message = message(cluster, name, signature.serial, file);
+    UnparsedPublicKey::new(&ED25519, key).verify(&message, &value).is_ok()
 }
 
 #[cfg(test)]
@@ -162,6 +175,10 @@ mod tests {
             };
         assert!(says(&trusted, "prod", "a.service", &file, &good));
         assert!(!says(&trusted, "prod", "a.service", &other, &good), "another file");
+        assert!(key.has_signed(&name("a.service"), &file, &good));
+        assert!(!key.has_signed(&name("a.service"), &other, &good));
+        let elsewhere = SigningKey::of(KEY, "test").unwrap();
+        assert!(!elsewhere.has_signed(&name("a.service"), &file, &good));
         assert!(!says(&trusted, "prod", "b.service", &file, &good), "another name");
         assert!(!says(&trusted, "test", "a.service", &file, &good), "another cluster");
         let newer = Signature { serial: 8, ..good.clone() };

@@ -28,7 +28,7 @@ impl Serials {
 
     /// What a signature of that name has to have at least.
     pub fn least(&self, name: &UnitName) -> u64 {
-        self.newest.get(name).copied().unwrap_or(self.floor)
+        self.newest.get(name).copied().unwrap_or(self.floor.saturating_add(1))
     }
 
     /// Nothing as old counts for a name that is not known.
@@ -43,7 +43,11 @@ impl Serials {
 
     /// It was seen, of a unit that is there; true: it is news.
     pub fn raise(&mut self, name: &UnitName, serial: u64) -> bool {
-        if self.newest.get(name).is_some_and(|known| *known >= serial) {
+        let news = match self.newest.get(name) {
+            Some(known) => serial > *known,
+            None => serial > self.floor,
+        };
+        if !news {
             return false;
         }
         self.newest.insert(name.clone(), serial);
@@ -185,7 +189,7 @@ mod tests {
     }
 
     prop_compose! {
-        fn deeds()(written in (0..2_usize, 0..2_usize), signed in (0..2_usize, 0..2_usize), honest in any::<bool>(), serial in 0..6_u64, key in 0..8_usize, bare in 0..8_u8) -> Deed {
+        fn deeds()(written in (0..2_usize, 0..2_usize), signed in (0..2_usize, 0..2_usize), honest in any::<bool>(), serial in 1..7_u64, key in 0..8_usize, bare in 0..8_u8) -> Deed {
             let signed = if honest { written } else { signed };
             Deed { written, signed, serial, key: usize::from(key == 7), bare: bare == 7 }
         }
@@ -237,8 +241,15 @@ mod tests {
         serials.shrink(4, |unit| *unit == name(0));
         assert_eq!(serials.newest().len(), 4);
         assert_eq!(serials.least(&name(0)), 100, "a unit that is there is never forgotten");
-        assert_eq!((serials.floor(), serials.least(&name(3))), (106, 106));
-        assert_eq!(serials.least(&name(99)), 106, "a name that was never seen is not told apart");
+        assert_eq!((serials.floor(), serials.least(&name(3))), (106, 107));
+        assert_eq!(serials.least(&name(99)), 107, "a name that was never seen is not told apart");
+        for old in [103, 106] {
+            assert!(!serials.raise(&name(3), old), "it comes again and is no news");
+            assert_eq!(serials.least(&name(3)), 107, "nor is it remembered as the newest");
+        }
+        assert!(serials.raise(&name(3), 107));
+        assert_eq!(serials.least(&name(3)), 107);
+        serials.shrink(4, |unit| *unit == name(0) || *unit == name(3));
         serials.shrink(0, |_| true);
         assert_eq!(serials.newest().len(), 4);
     }

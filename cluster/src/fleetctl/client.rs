@@ -114,27 +114,82 @@ impl Client {
         if (200..300).contains(&reply.status) { Ok(()) } else { Err(refusal(&reply)) }
     }
 
-    /// As of now: what was signed before does not count any more where this was seen.
-    fn signature(&self, name: &str, options: &[UnitOption]) -> Result<Option<Signature>, Trouble> {
+    /// Our key's word for a file under a name, as of now and later than what it said before: that
+    /// does not count any more where this was seen.
+    async fn sign(
+        &mut self,
+        name: &str,
+        options: &[UnitOption],
+    ) -> Result<Option<Signature>, Trouble> {
+        if self.signs.is_none() {
+            return Ok(None);
+        }
+        let there = self.unit(name).await?;
+        let before = there.as_ref().and_then(|there| self.own_serial(there));
         let Some(key) = &self.signs else { return Ok(None) };
         let name = UnitName::new(name).map_err(|error| Trouble::new(error.to_string()))?;
         let file = UnitFile { options: options.to_vec() };
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let serial = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let serial = before.map_or(now, |before| now.max(before.saturating_add(1)));
         Ok(Some(key.sign(&name, &file, serial)))
     }
 
-    /// Makes a unit, or puts that file in its place.
+    /// The serial of a unit that the cluster shows, if it is our key that signed it.
+    fn own_serial(&self, unit: &Unit) -> Option<u64> {
+        let (key, signature) = (self.signs.as_ref()?, unit.signature.as_ref()?);
+        let file = UnitFile { options: unit.options.clone() };
+        let signed = key.has_signed(&UnitName::new(&unit.name).ok()?, &file, signature);
+        signed.then_some(signature.serial)
+    }
+
+    /// # Errors
+    /// What the cluster shows is to be signed, and our key has not signed it before: whoever
+    /// writes to etcd would choose what it says.
+    pub(super) fn may_sign(&self, unit: &Unit) -> Result<(), Trouble> {
+        if self.signs.is_none() || self.own_serial(unit).is_some() {
+            return Ok(());
+        }
+        Err(Trouble::new(format!(
+            "Unit {} in the cluster is not signed with this key for this cluster, and so is not \
+             signed: give its file",
+            unit.name
+        )))
+    }
+
+    /// Makes a unit, or puts that file in its place, and signs it: it is one that we vouch for.
     pub(super) async fn create(
         &mut self,
         name: &str,
         options: &[UnitOption],
         desired: Option<Desired>,
     ) -> Result<(), Trouble> {
+        let signature = self.sign(name, options).await?;
+        self.put_unit(name, options, signature, desired).await
+    }
+
+    /// Puts a unit as the cluster has shown it before: signed anew only if it was our key that had
+    /// signed it; else what was signed stands beside it again.
+    pub(super) async fn put_back(&mut self, old: &Unit) -> Result<(), Trouble> {
+        let signature = match self.own_serial(old) {
+            Some(_) => self.sign(&old.name, &old.options).await?,
+            None => old.signature.clone(),
+        };
+        let desired = old.desired_state.parse().unwrap_or_default();
+        self.put_unit(&old.name, &old.options, signature, Some(desired)).await
+    }
+
+    async fn put_unit(
+        &mut self,
+        name: &str,
+        options: &[UnitOption],
+        signature: Option<Signature>,
+        desired: Option<Desired>,
+    ) -> Result<(), Trouble> {
         let unit = Unit {
             name: name.to_string(),
             options: options.to_vec(),
-            signature: self.signature(name, options)?,
+            signature,
             desired_state: desired.map(|desired| desired.to_string()).unwrap_or_default(),
             ..Unit::default()
         };

@@ -160,7 +160,12 @@ async fn from_template(
         )));
     };
     match session.client.unit(template.as_str()).await? {
-        Some(unit) => Ok(UnitFile { options: unit.options }),
+        Some(unit) => {
+            session.client.may_sign(&unit).map_err(|trouble| {
+                Trouble::new(format!("Error creating units: {}", trouble.message))
+            })?;
+            Ok(UnitFile { options: unit.options })
+        }
         None => Err(Trouble::new(format!(
             "Error creating units: unable to find template Unit({template}) in Registry or on \
              filesystem"

@@ -6,21 +6,13 @@ use super::arguments::Rollout;
 use super::creation::{check, name_of, read};
 use super::session::{Session, is_global, say, warn};
 use super::trouble::Trouble;
-use crate::desired::Desired;
-use crate::unit_file::{UnitFile, UnitOption};
+use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use crate::wire::Unit;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const LOOK: Duration = Duration::from_millis(100);
-
-/// One unit, as it was.
-struct Old {
-    name: String,
-    options: Vec<UnitOption>,
-    desired: Desired,
-}
 
 pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8, Trouble> {
     let argument = what.file.to_string_lossy().into_owned();
@@ -34,12 +26,12 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
         return Ok(0);
     }
     let patience = Duration::try_from_secs_f64(what.timeout).unwrap_or(Duration::from_secs(60));
-    let mut done: Vec<Old> = Vec::new();
+    // As they were.
+    let mut done: Vec<Unit> = Vec::new();
     for batch in targets.chunks(what.batch.max(1)) {
         for unit in batch {
             let desired = unit.desired_state.parse().unwrap_or_default();
-            let old = Old { name: unit.name.clone(), options: unit.options.clone(), desired };
-            done.push(old);
+            done.push(unit.clone());
             say(&format!("Replacing {}", unit.name));
             if let Err(trouble) =
                 session.client.create(&unit.name, &file.options, Some(desired)).await
@@ -118,7 +110,7 @@ async fn wait(
 async fn undo(
     session: &mut Session,
     what: &Rollout,
-    done: &[Old],
+    done: &[Unit],
     trouble: Trouble,
 ) -> Result<u8, Trouble> {
     warn(&trouble.message);
@@ -126,7 +118,7 @@ async fn undo(
         return Err(Trouble::said());
     }
     for old in done.iter().rev() {
-        match session.client.create(&old.name, &old.options, Some(old.desired)).await {
+        match session.client.put_back(old).await {
             Ok(()) => warn(&format!("Unit {} has its old file again", old.name)),
             // The server refused the new file: the old one is still there.
             Err(again) if again.message.contains("must provide DesiredState") => {}

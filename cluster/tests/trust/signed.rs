@@ -2,6 +2,9 @@
 //! runs there but what was signed with one of the keys, for this cluster, under this name, last.
 
 use crate::lone::{Manner, Node, called, until};
+use cluster::record::{UnitRecord, decode, encode};
+use cluster::signature::SigningKey;
+use cluster::unit_name::UnitName;
 
 const UNITS: &str = "/_coreos.com/fleet/v3/unit";
 const DESIRED: &str = "/_coreos.com/fleet/v3/desired";
@@ -117,4 +120,69 @@ fn replayed(node: &Node, signed: &dyn Fn(&[&str]) -> String) {
     write(node, &key, told.trim());
     refused(node, &again, "is an old one");
     file(node, "again", "");
+}
+
+#[test]
+fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
+    let conf = "trusted_keys_file=../good.pub\ncluster_name=here\nstate_directory=state\n";
+    let node = Node::with(Manner { conf: conf.to_string(), ..Manner::default() });
+    keys(&node);
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    let signs = ["--sign-key", "good.key", "--cluster-name", "here"];
+    let signed = |words: &[&str]| node.fleetctl(&[&signs[..], words].concat());
+
+    // A template that is theirs, and one that somebody has changed.
+    let template = file(&node, "many@", "");
+    signed(&["submit", &template]);
+    std::fs::remove_file(node.folder.join(&template)).unwrap();
+    signed(&["start", "many@1.service"]);
+    node.when_running("many@1.service");
+    let bent = record(&node, &template).replace("sleep 100000", "sleep 200000");
+    write(&node, &format!("{UNITS}/{template}"), &bent);
+    let shown = until("it is seen", || {
+        let shown = node.fleetctl(&["cat", &template]);
+        shown.contains("sleep 200000").then_some(shown)
+    });
+    let (fine, said) = node.try_fleetctl(&[&signs[..], &["start", "many@2.service"]].concat());
+    assert!(!fine && said.contains("is not signed with this key for this cluster"), "{said}");
+    assert!(!node.fleetctl(&["list-unit-files"]).contains("many@2"), "{shown}");
+
+    // What a rollout puts back is signed anew only if it was theirs before.
+    let (own, foreign) = (file(&node, "own", ""), file(&node, "foreign", ""));
+    signed(&["start", &own]);
+    node.when_running(&own);
+    let far = signed_ahead(&node, &own);
+    let stranger = ["--sign-key", "other.key", "--cluster-name", "here"];
+    node.fleetctl(&[&stranger[..], &["start", "--no-block", &foreign]].concat());
+    let theirs = record(&node, &foreign);
+    for name in [&own, &foreign] {
+        node.put(name, "[Service]\nType=oneshot\nExecStart=/bin/false\n");
+        let (fine, said) = node.try_fleetctl(&[&signs[..], &["rollout", name]].concat());
+        assert!(!fine && said.contains("has its old file again"), "{said}");
+    }
+    node.when_running(&own);
+    assert_eq!(kept(&node, &own).signature.unwrap().serial, far + 2, "later than all it said");
+    assert_eq!(record(&node, &foreign), theirs);
+    refused(&node, &foreign, "by no key that is trusted here");
+}
+
+fn kept(node: &Node, name: &str) -> UnitRecord {
+    decode(record(node, name).as_bytes()).unwrap()
+}
+
+/// The unit is signed once more, by a clock that is a day ahead: its serial.
+fn signed_ahead(node: &Node, name: &str) -> u64 {
+    let key =
+        SigningKey::of(&std::fs::read(node.folder.join("good.key")).unwrap(), "here").unwrap();
+    let UnitRecord { options, signature } = kept(node, name);
+    let far = signature.unwrap().serial + 24 * 60 * 60 * 1000;
+    let signature = Some(key.sign(&UnitName::new(name).unwrap(), &options, far));
+    let value = encode(&UnitRecord { options, signature });
+    write(node, &format!("{UNITS}/{name}"), &String::from_utf8(value).unwrap());
+    let path = format!("/fleet/v1/units/{name}");
+    until("it is seen", || node.get(&path).contains(&far.to_string()).then_some(()));
+    far
 }

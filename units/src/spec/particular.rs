@@ -325,6 +325,11 @@ pub struct Ending {
     pub oom_policy: OomPolicy,
 }
 
+impl Ending {
+    /// What survives another last signal than KILL is killed that much later.
+    pub const FINAL_PATIENCE: Duration = Duration::from_secs(2);
+}
+
 impl Default for Ending {
     fn default() -> Ending {
         Ending {

@@ -10,7 +10,6 @@ use groundstate_units::machine::event::Event;
 use groundstate_units::spec::{
     DirectoryKind, Ending, Exit, Keep, KillMode, Kind, OomPolicy, Particular,
 };
-use std::time::Duration;
 
 /// SIGHUP.
 const HUP: u8 = 1;
@@ -20,8 +19,6 @@ const ABRT: u8 = 6;
 const KILL: u8 = 9;
 /// SIGTERM, for the rest.
 const TERM: u8 = 15;
-/// Another last signal than KILL may take that long.
-const FINAL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a run ended, for its exec-stop-post. systemd.exec(5), `$SERVICE_RESULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +203,7 @@ impl Procedure {
             }
             KillMode::Group | KillMode::Mixed if ending.final_signal != KILL => vec![
                 Deed::Signal(Whom::All, ending.final_signal),
-                Deed::Wake(Alarm::Kill, FINAL_PATIENCE),
+                Deed::Wake(Alarm::Kill, Ending::FINAL_PATIENCE),
                 Deed::Look,
             ],
             KillMode::Group | KillMode::Mixed => vec![Deed::Kill, Deed::Look],
