@@ -1,10 +1,12 @@
 //! Schedules in which fleetd once did wrong, made small. Each is played as it was found; the
 //! program `simulate-cluster` plays thousands of others.
 
+use cluster::key::Keys;
 use cluster::mutant::{self, Mutant};
 use cluster::sim::coverage::Coverage;
 use cluster::sim::plan::{self, Deed, Plan, Rates};
 use cluster::sim::run;
+use cluster::sim::world::World;
 use cluster::transaction::MOST_OPERATIONS;
 use std::time::Duration;
 
@@ -153,6 +155,21 @@ fn units_that_replace_each_other_do_not_come_to_stand_when_they_are_made_at_once
         at(2_400, 1, "Replaces=[a-c].service\n", 1),
     ];
     holds(&Plan { rates: Rates { latency: 100, ..Rates::default() }, ..plan(2, deeds) });
+}
+
+#[test]
+fn a_quorum_that_all_faults_end_with_comes_back_once() {
+    let seconds = Duration::from_secs;
+    let mut world = World::new(&plan(2, Vec::new()), Keys::under("/s"));
+    world.etcd.leases.insert(1, (seconds(9), seconds(40)));
+    world.etcd.no_quorum_until = seconds(52);
+    world.now = seconds(45);
+    world.heal();
+    assert_eq!(world.etcd.leases.get(&1), Some(&(seconds(9), seconds(54))));
+    // When it would have come back without that.
+    world.now = seconds(52);
+    world.quorum_back();
+    assert_eq!(world.etcd.leases.get(&1), Some(&(seconds(9), seconds(54))));
 }
 
 #[test]

@@ -279,7 +279,8 @@ impl World {
 
     /// etcd has a leader (again): leases begin anew, and what was proposed may be taken up.
     pub fn quorum_back(&mut self) {
-        if self.now < self.etcd.no_quorum_until {
+        // It is to come back later still, or has come back with the end of all faults.
+        if self.now != self.etcd.no_quorum_until {
             return;
         }
         let leases: Vec<(i64, Duration)> =
