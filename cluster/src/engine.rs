@@ -10,6 +10,7 @@ use crate::move_order::Move;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::piece;
+use crate::placement::Seat;
 use crate::registry::{self, Epoch};
 use crate::transaction::{Change, MOST_OPERATIONS, Reading, Transaction};
 use crate::unit_name::UnitName;
@@ -247,6 +248,11 @@ impl Engine {
         }
         let seat = self.board.seats().get(id);
         let machine = match seat {
+            // What it said is known.
+            Some(Seat { machine, .. }) if !machine.metadata.is_empty() => {
+                let metadata = self.picture.laid_over(id, machine.metadata.clone());
+                Machine { metadata, ..machine.clone() }
+            }
             Some(seat) => seat.machine.clone(),
             // Units are there by the registry, and nobody here has seen the machine.
             None if !self.grace.is_zero() => Machine::default(),

@@ -100,8 +100,9 @@ impl MoveOrder {
     }
 }
 
-/// Which moves belong together: a unit's with those of the units it follows, and one that
-/// takes a place with one that clears it.
+/// Which moves belong together: a unit's with those of the units it follows, or of those that
+/// decide whether a global unit it follows is there; and one that takes a place with one that
+/// clears it.
 fn ties<'m>(
     moves: &'m BTreeMap<UnitName, Move>,
     units: &BTreeMap<UnitName, Unit>,
@@ -117,11 +118,19 @@ fn ties<'m>(
         ties.entry(one).or_default().insert(other);
         ties.entry(other).or_default().insert(one);
     };
+    let mut unsettling = None;
     for (name, step) in moves {
         let Some(unit) = units.get(name) else { continue };
         for peer in unit.asks.peers.iter().filter(|_| !planted(Mutant::FollowersApart)) {
             if let Some((peer, _)) = moves.get_key_value(peer.as_str()) {
                 tie(name, peer);
+            }
+        }
+        if unit.asks.peers.iter().any(|peer| is_global(units, peer)) {
+            let unsettling = unsettling.get_or_insert_with(|| unsettling_globals(moves, units));
+            let there = [&step.from, &step.to].into_iter().flatten();
+            for other in there.filter_map(|machine| unsettling.get(machine)).flatten() {
+                tie(name, other);
             }
         }
         let cleared = step.to.as_ref().and_then(|to| leaving.get(to)).into_iter().flatten();
@@ -130,6 +139,29 @@ fn ties<'m>(
         }
     }
     ties
+}
+
+fn is_global(units: &BTreeMap<UnitName, Unit>, name: &str) -> bool {
+    units.get(name).is_some_and(|unit| unit.asks.global)
+}
+
+/// By machine, the moves from or to it after which other global units may be there.
+fn unsettling_globals<'m>(
+    moves: &'m BTreeMap<UnitName, Move>,
+    units: &BTreeMap<UnitName, Unit>,
+) -> BTreeMap<&'m MachineId, Vec<&'m UnitName>> {
+    let globals = units.iter().filter(|(_, unit)| unit.asks.global);
+    let globals: Vec<&UnitName> = globals.map(|(name, _)| name).collect();
+    let mut unsettling: BTreeMap<&MachineId, Vec<&UnitName>> = BTreeMap::new();
+    for (name, step) in moves {
+        let Some(unit) = units.get(name) else { continue };
+        if globals.iter().any(|global| clash(units, name, &unit.asks, global)) {
+            for machine in [&step.from, &step.to].into_iter().flatten() {
+                unsettling.entry(machine).or_default().push(name);
+            }
+        }
+    }
+    unsettling
 }
 
 fn clash(

@@ -267,15 +267,24 @@ impl Picture {
     /// A machine with what was laid over what it says; `None` when it is not there.
     pub fn machine(&self, id: &MachineId) -> Option<Machine> {
         let record = &self.machines.get(id)?.record;
-        let mut metadata = record.metadata.clone();
+        let metadata = self.laid_over(id, record.metadata.clone());
+        let draining = self.drains.contains_key(id);
+        Some(Machine { ip: record.ip.clone(), metadata, draining, away: false })
+    }
+
+    /// That metadata of a machine, with what operators laid over it.
+    pub fn laid_over(
+        &self,
+        id: &MachineId,
+        mut metadata: BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
         for (key, over) in self.metadata.get(id).into_iter().flatten() {
             match &over.record.value {
                 Some(value) => metadata.insert(key.clone(), value.clone()),
                 None => metadata.remove(key),
             };
         }
-        let draining = self.drains.contains_key(id);
-        Some(Machine { ip: record.ip.clone(), metadata, draining, away: false })
+        metadata
     }
 
     fn put(&mut self, subject: &Subject, entry: &Entry) -> Result<(), RecordError> {

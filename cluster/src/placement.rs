@@ -159,20 +159,22 @@ impl Seat {
     }
 
     /// Which of the `globals` of the cluster run here: those whose metadata the machine has
-    /// and that conflict with nothing the engine put there, nor with one named before them.
+    /// and that conflict with nothing the engine put there, nor with one named before them. Of a
+    /// machine that is away and said nothing that is known here: all that may be there.
     pub fn choose_globals<'g>(
         &self,
         globals: impl Iterator<Item = (&'g UnitName, &'g Arc<Requirement>)>,
     ) -> BTreeMap<UnitName, Arc<Requirement>> {
         let mut chosen: BTreeMap<UnitName, Arc<Requirement>> = BTreeMap::new();
+        let unknown = self.machine.away && self.machine.metadata.is_empty();
         for (name, asks) in globals {
             let free = |(other, theirs): (&UnitName, &Arc<Requirement>)| {
                 conflict(name, asks, other, theirs).is_ok()
             };
-            let fits = self.machine.away || self.keeps_metadata(asks).is_ok();
+            let fits = unknown || self.keeps_metadata(asks).is_ok();
             if (fits || planted(Mutant::GlobalEverywhere))
                 && self.scheduled.iter().all(free)
-                && chosen.iter().all(free)
+                && (unknown || chosen.iter().all(free))
             {
                 chosen.insert(name.clone(), asks.clone());
             }

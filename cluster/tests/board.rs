@@ -217,6 +217,42 @@ fn global_units_are_load_peers_and_obstacles() {
 }
 
 #[test]
+fn what_drives_a_global_unit_away_moves_in_one_group_with_what_follows_that() {
+    let mut board = Board::default();
+    board.set_machine(&id("m0"), Some(machine(&[("k", "1")])));
+    launch(&mut board, "guard.service", "Conflicts=agent.service\nMachineMetadata=k=1");
+    settle(&mut board);
+    launch(&mut board, "agent.service", "Global=true");
+    launch(&mut board, "rival.service", "Global=true\nConflicts=agent.service");
+    launch(&mut board, "beside.service", "MachineOf=rival.service");
+    settle(&mut board);
+    assert_eq!(place(&board, "beside.service").as_deref(), Some("m0"));
+    // The guard goes, so the agent comes, so its rival goes, so what is beside the rival goes.
+    board.set_machine(&id("m0"), Some(machine(&[("k", "2")])));
+    let decision = settle(&mut board);
+    let group = decision.groups.iter().find(|group| group[0].unit == name("guard.service"));
+    let units: Vec<&str> = group.unwrap().iter().map(|step| step.unit.as_str()).collect();
+    assert_eq!(units, ["guard.service", "beside.service"]);
+}
+
+#[test]
+fn of_a_machine_that_is_away_no_global_unit_is_taken_for_gone() {
+    let known = machine(&[("k", "1")]);
+    // By what it said the agent is not there; of the other nobody here knows what it said.
+    for gone in [Machine { away: true, ..known.clone() }, Machine { away: true, ..machine(&[]) }] {
+        let mut board = Board::default();
+        board.set_machine(&id("m0"), Some(known.clone()));
+        launch(&mut board, "agent.service", "Global=true\nMachineMetadata=k=2");
+        launch(&mut board, "rival.service", "Global=true\nConflicts=agent.service");
+        launch(&mut board, "beside.service", "MachineOf=rival.service");
+        settle(&mut board);
+        board.set_machine(&id("m0"), Some(gone));
+        assert_eq!(settle(&mut board).groups, Vec::<Vec<_>>::new());
+        assert_eq!(place(&board, "beside.service").as_deref(), Some("m0"));
+    }
+}
+
+#[test]
 fn a_template_is_never_placed() {
     let mut board = board(1);
     launch(&mut board, "web@.service", "");

@@ -102,6 +102,38 @@ fn a_machine_that_comes_back_in_time_keeps_its_units() {
 }
 
 #[test]
+fn what_is_laid_over_a_machine_that_is_away_counts_for_its_global_units() {
+    let mut cluster = Cluster::new();
+    let lease = cluster.machine("m1");
+    cluster.machine("m2");
+    let (epoch, _) = cluster.lead("m2");
+    let mut engine = cluster.engine(Duration::from_secs(30));
+    let lay = |cluster: &mut Cluster, value: &str| {
+        let value = Some(value.to_string());
+        let write = registry::set_metadata(&cluster.picture(), &id("m1"), "k", value);
+        cluster.store.commit(&write).unwrap();
+    };
+    lay(&mut cluster, "1");
+    let asking = |asks: &str| format!("{PLAIN}[X-Fleet]\n{asks}\n");
+    let all = [
+        ("agent.service", "Global=true\nMachineMetadata=k=2"),
+        ("rival.service", "Global=true\nConflicts=agent.service"),
+        ("beside.service", "MachineOf=rival.service\nMachineMetadata=k=1"),
+    ];
+    for (own, asks) in all {
+        cluster.submit(own, &asking(asks), Desired::Launched);
+    }
+    cluster.run(&mut engine, epoch);
+    assert!(cluster.schedule("m1").contains_key("beside.service"));
+    cluster.store.revoke(lease);
+    cluster.run(&mut engine, epoch);
+    assert!(cluster.schedule("m1").contains_key("beside.service"), "it is waited for");
+    lay(&mut cluster, "2");
+    cluster.run(&mut engine, epoch);
+    assert_eq!(cluster.schedule("m1"), BTreeMap::new(), "the agent is there now, its rival not");
+}
+
+#[test]
 fn nothing_of_an_engine_lands_once_another_leads() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");

@@ -76,10 +76,6 @@ fn laid_over(
     all
 }
 
-fn fits(picture: &Picture, id: &MachineId, asks: &Requirement) -> bool {
-    has_all(&metadata(picture, id), asks)
-}
-
 fn has_all(has: &BTreeMap<String, String>, asks: &Requirement) -> bool {
     asks.metadata.iter().all(|(key, any)| has.get(key).is_some_and(|value| any.contains(value)))
 }
@@ -92,11 +88,20 @@ pub fn on(picture: &Picture, id: &MachineId) -> BTreeSet<UnitName> {
 
 /// The global units that are to be on a machine: those named first come first.
 pub fn globals(picture: &Picture, id: &MachineId) -> BTreeSet<UnitName> {
+    globals_by(picture, id, &metadata(picture, id))
+}
+
+/// The same of one that `has` that metadata.
+fn globals_by(
+    picture: &Picture,
+    id: &MachineId,
+    has: &BTreeMap<String, String>,
+) -> BTreeSet<UnitName> {
     let mut there = on(picture, id);
     let mut chosen = BTreeSet::new();
     for (name, kept) in &picture.globals {
         let wanted = kept.record.desired != Desired::Inactive && !name.is_template();
-        let fits = asks(picture, name).is_some_and(|asks| fits(picture, id, asks));
+        let fits = asks(picture, name).is_some_and(|asks| has_all(has, asks));
         if wanted && fits && there.iter().all(|other| !apart(picture, name, other)) {
             chosen.insert(name.clone());
             there.insert(name.clone());
@@ -158,7 +163,7 @@ fn refused_by(
         return Some("metadata".to_string());
     }
     let scheduled = on(picture, id);
-    let globals = globals(picture, id);
+    let globals = globals_by(picture, id, has);
     let there =
         |peer: &String| scheduled.contains(peer.as_str()) || globals.contains(peer.as_str());
     if !asks.peers.iter().all(there) {

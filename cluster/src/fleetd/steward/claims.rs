@@ -33,6 +33,8 @@ impl Steward {
         let open = ours.iter().any(|name| wanted(name) && !self.held.contains(*name));
         let left: Vec<&UnitName> = ours.into_iter().filter(|name| !wanted(name)).collect();
         self.release(picture, &left).await;
+        // A sign of life may have come while the store was asked.
+        self.take_proof();
         if !self.held.is_empty() && self.is_overdue() && !planted(Mutant::ClaimedUnproven) {
             // Asking took so long that the lease may end while what it holds begins: the guard
             // looks at it first.
@@ -49,6 +51,8 @@ impl Steward {
         let store = self.mirror.store().clone();
         let mut answered = true;
         for (name, wanted) in self.goal.clone() {
+            // Asking for the one before took its time.
+            self.take_proof();
             if !wanted.needs_claim() || refusal(&wanted, self.ttl).is_some() {
                 continue;
             }
