@@ -158,6 +158,14 @@ fn units_that_replace_each_other_do_not_come_to_stand_when_they_are_made_at_once
 }
 
 #[test]
+fn a_start_that_a_pause_holds_up_goes_on_when_all_faults_end() {
+    // It would have gone on just before all is looked at.
+    let pause = Deed::Pause { machine: Some(0), time: Duration::from_millis(18_795) };
+    let deeds = vec![(35_000, put(0, "MachineID=m0\n")), (35_200, pause)];
+    holds(&plan(2, deeds));
+}
+
+#[test]
 fn a_quorum_that_all_faults_end_with_comes_back_once() {
     let seconds = Duration::from_secs;
     let mut world = World::new(&plan(2, Vec::new()), Keys::under("/s"));
@@ -179,5 +187,14 @@ fn drawn_schedules_hold_and_are_the_same_when_played_again() {
         holds(&plan);
         let digest = || run::run(&plan, &mut Coverage::default(), false).ok();
         assert_eq!(digest(), digest(), "seed {seed}");
+    }
+}
+
+/// Too large to be made small: each is about moments that lie close together. 55673: a fleetd begun
+/// anew asks for its claims while it is cut off, hears of its lease meanwhile, and has to know it.
+#[test]
+fn drawn_schedules_that_once_failed_hold() {
+    for seed in [17_718, 41_411, 46_010, 50_770, 55_673, 62_035] {
+        holds(&plan::draw(seed));
     }
 }

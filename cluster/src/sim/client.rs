@@ -29,10 +29,20 @@ pub struct Asked {
     pub at: (usize, u64),
     /// The revision when it was asked.
     pub from: i64,
+    /// Its fleetd knew then which cluster it is in.
+    pub knew: bool,
     /// The status.
     pub status: u16,
     /// The answer's text.
     pub body: String,
+}
+
+/// Where and when a request is asked, as [`Asked`] has it.
+#[derive(Clone, Copy)]
+struct At {
+    at: (usize, u64),
+    from: i64,
+    knew: bool,
 }
 
 /// What a request is about.
@@ -46,7 +56,7 @@ pub(super) enum About {
 }
 
 impl About {
-    fn answered(&self, method: &'static str, at: (usize, u64), from: i64, said: &Answer) -> Asked {
+    fn answered(&self, method: &'static str, at: At, said: &Answer) -> Asked {
         let (unit, desired, hash) = match self {
             About::Unit(unit, desired, hash) => (Some(unit.clone()), *desired, hash.clone()),
             About::Metadata(..) | About::Drain => (None, "", None),
@@ -56,7 +66,8 @@ impl About {
             About::Unit(..) | About::Drain => None,
         };
         let body = String::from_utf8_lossy(&said.body).to_string();
-        Asked { method, unit, desired, hash, patch, at, from, status: said.status, body }
+        let At { at, from, knew } = at;
+        Asked { method, unit, desired, hash, patch, at, from, knew, status: said.status, body }
     }
 
     /// The same unit, looked at.
@@ -134,6 +145,7 @@ impl World {
         let run = self.run_of(at);
         let Some(fleetd) = &self.machines[at].fleetd else { return };
         let (api, shared) = (fleetd.api.clone(), world.clone());
+        let knew = fleetd.daemon.mirror.picture().cluster.is_some();
         let request = Request {
             method: method.to_string(),
             path,
@@ -146,15 +158,17 @@ impl World {
             *self.book.patches.entry((id.clone(), value.clone())).or_default() += 1;
         }
         let task = async move {
-            let from = lock(&shared).truth.revision;
+            let asking =
+                |world: &Shared| At { at: (at, run), from: lock(world).truth.revision, knew };
+            let asked_at = asking(&shared);
             let answer = api.answer(&request).await;
-            let asked = about.answered(method, (at, run), from, &answer);
+            let asked = about.answered(method, asked_at, &answer);
             lock(&shared).heard(&asked);
             if method == "PUT" && asked.unit.is_some() {
                 let request = Request { method: "GET".to_string(), body: Vec::new(), ..request };
-                let from = lock(&shared).truth.revision;
+                let asked_at = asking(&shared);
                 let answer = api.answer(&request).await;
-                let asked = about.read().answered("GET", (at, run), from, &answer);
+                let asked = about.read().answered("GET", asked_at, &answer);
                 lock(&shared).heard(&asked);
             }
         };

@@ -7,7 +7,7 @@ use crate::fleetd::init::{Answered, DrivenInit, Look};
 use crate::fleetd::init_socket::InitFault;
 use crate::sim::book::is_launched;
 use crate::sim::invariant::Moment;
-use crate::sim::world::{Event, MachineTime, Shared, World, lock};
+use crate::sim::world::{Event, MachineTime, NEVER, Shared, World, lock};
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::{Failure, Put, UnitStatus};
 use groundstate_units::control::source_set::SourceSet;
@@ -193,8 +193,12 @@ impl World {
     pub fn init_steps(&mut self, machine: usize, step: u64) {
         if !self.runs(machine) {
             // What a machine without power was about to do is gone with it.
-            let again = self.machines[machine].paused_until;
+            let mut again = self.machines[machine].paused_until;
             if again > self.now {
+                // The end of all faults ends a pause too.
+                if self.healed == NEVER {
+                    again = again.min(self.plan.heal);
+                }
                 self.plan_at(again, Event::Init(machine, step));
             }
             return;

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// A machine that was put out of the cluster may act on what it knew for that long.
 const NEWS: Duration = Duration::from_secs(5);
+/// What another etcd took is answered within that time.
+const ASTRAY: Duration = Duration::from_secs(1);
 
 /// The cluster knows this very machine under its id.
 pub(in crate::sim) fn is_member(world: &World, number: usize) -> bool {
@@ -131,6 +133,11 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
         _ => return Ok(()),
     };
     let (Some(unit), now) = (&asked.unit, world.truth.revision) else { return Ok(()) };
+    // A write made before its fleetd knew which cluster it is in can not say so, and any etcd takes it.
+    let misled = world.machines[asked.at.0].foreign_until + ASTRAY >= world.now;
+    if !asked.knew && misled {
+        return Ok(());
+    }
     match (asked.method, asked.status) {
         ("PUT", 201 | 204) => {
             let so = |shape: &Shape| {
