@@ -69,10 +69,12 @@ pub(crate) const PID_FILE_WAIT: Duration = Duration::from_millis(100);
 pub(crate) const LINES_AT_ONCE: u32 = 256;
 /// Lines init says per second when held back.
 pub(crate) const LINES_A_SECOND: u32 = 32;
-/// The final sync and unmounts have this long in which nothing moves …
+/// The final sync has this long in which nothing moves …
 pub(crate) const FINAL_SYNC: Duration = Duration::from_secs(20);
 /// … and this long in all: what is still to be written may be much.
 pub(crate) const FINAL_SYNC_LONGEST: Duration = Duration::from_secs(90);
+/// The sync and all unmounts have this long.
+pub(crate) const FINAL_LONGEST: Duration = Duration::from_secs(180);
 /// One file system, swap space or device has this long; then the next one's turn comes.
 pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);
 /// Rounds over all mounts: each takes at least one away.

@@ -7,9 +7,11 @@
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Types that begin so are of somebody else.
 const ELSEWHERES: [&str; 10] =
@@ -21,42 +23,63 @@ const CONTROLS: [&str; 2] = ["fusectl", "nfsd"];
 /// Bytes of the table that are read.
 const TABLE: u64 = 4 * 1024 * 1024;
 
-/// The table of mounts of this process, as it is now. None: there is no /proc.
-pub(crate) fn table() -> Option<String> {
-    let mut table = String::new();
-    File::open("/proc/self/mountinfo").ok()?.take(TABLE).read_to_string(&mut table).ok()?;
-    Some(table)
+/// The table of mounts of this process, as it is now: bytes, for the name of a place may be any.
+/// `NotFound`: there is no /proc.
+pub(crate) fn table() -> io::Result<Vec<u8>> {
+    let mut table = Vec::new();
+    File::open("/proc/self/mountinfo")?.take(TABLE).read_to_end(&mut table)?;
+    Ok(table)
 }
 
 /// One line of it.
-struct Mount<'t> {
-    id: &'t str,
+pub(crate) struct Mount<'t> {
+    /// Its number.
+    pub(crate) id: &'t str,
     device: &'t str,
-    at: &'t str,
+    /// Where it is.
+    pub(crate) at: OsString,
     kind: &'t str,
 }
 
-fn mounts(table: &str) -> impl Iterator<Item = Mount<'_>> {
-    table.lines().filter_map(|line| {
-        let (start, end) = line.split_once(" - ")?;
-        let mut start = start.split(' ');
-        let (id, device, at) = (start.next()?, start.nth(1)?, start.nth(1)?);
-        Some(Mount { id, device, at, kind: end.split(' ').next()? })
+/// All of them, in the order of the table.
+pub(crate) fn mounts(table: &[u8]) -> impl Iterator<Item = Mount<'_>> {
+    table.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let (id, device, at) = (fields.next()?, fields.nth(1)?, fields.nth(1)?);
+        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        let text = |field| std::str::from_utf8(field).ok();
+        Some(Mount { id: text(id)?, device: text(device)?, at: unescape(at), kind: text(kind)? })
     })
 }
 
-/// Number and place of each mount, as they are written there; and whether something may be lost
-/// when it is not taken away: it is of a disk, or of others.
-pub(crate) fn places(table: &str) -> impl Iterator<Item = (&str, &str, bool)> {
-    mounts(table).map(|mount| (mount.id, mount.at, mount.holds_data()))
+/// `\040` and the like, see proc_pid_mountinfo(5).
+pub(crate) fn unescape(text: &[u8]) -> OsString {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
 }
 
 impl Mount<'_> {
-    fn is_of_here(&self) -> bool {
+    /// Nobody else answers for it.
+    pub(crate) fn is_of_here(&self) -> bool {
         !ELSEWHERES.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
     }
 
-    fn holds_data(&self) -> bool {
+    /// Something may be lost when it is not taken away: it is of a disk, or of others.
+    pub(crate) fn holds_data(&self) -> bool {
         // Major 0 has what is of no one device.
         let is_on_disk = !self.device.starts_with("0:") || DISKLESS.contains(&self.kind);
         is_on_disk || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
@@ -64,13 +87,13 @@ impl Mount<'_> {
 
     /// What follows of the path below it.
     fn below<'p>(&self, path: &'p str) -> Option<&'p str> {
-        let rest = path.strip_prefix(self.at.trim_end_matches('/'))?;
-        rest.strip_prefix('/')
+        let at = self.at.to_str()?;
+        path.strip_prefix(at.trim_end_matches('/'))?.strip_prefix('/')
     }
 }
 
 /// The mount of that number is of a file system of this machine. None: it is not in the table.
-pub(crate) fn is_of_here(table: &str, id: &str) -> Option<bool> {
+pub(crate) fn is_of_here(table: &[u8], id: &str) -> Option<bool> {
     mounts(table).find(|mount| mount.id == id).map(|mount| mount.is_of_here())
 }
 
@@ -80,8 +103,14 @@ pub(crate) fn open_here(path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
     let run = path.strip_prefix("/var/run/").map(|rest| format!("/run/{rest}"));
     let path = run.as_deref().unwrap_or(path);
     let flags = flags | OFlag::O_CLOEXEC;
-    // Without a table nothing can be told, and nothing else can be mounted by others.
-    let Some(table) = table() else { return open(path, flags, Mode::empty()) };
+    let table = match table() {
+        Ok(table) => table,
+        // Without /proc nothing can be told.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return open(path, flags, Mode::empty());
+        }
+        Err(error) => return Err(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
+    };
     let above = mounts(&table).filter_map(|mount| Some((mount.below(path)?.len(), mount)));
     // Of several at one place the last is on top.
     let on = above.reduce(|best, next| if next.0 <= best.0 { next } else { best });
@@ -89,7 +118,7 @@ pub(crate) fn open_here(path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
         return Err(Errno::EXDEV);
     };
     let how = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let anchor = open(mount.at, how, Mode::empty())?;
+    let anchor = open(mount.at.as_os_str(), how, Mode::empty())?;
     let below = mount.below(path).filter(|rest| !rest.is_empty()).unwrap_or(".");
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_XDEV);
     match openat2(&anchor, below, how) {
@@ -102,12 +131,17 @@ pub(crate) fn open_here(path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::{process, wait};
+    use groundstate_units::spec::Exit;
+    use nix::mount::mount;
+    use nix::sched::{CloneFlags, unshare};
 
-    const TABLE: &str = "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
+    const TABLE: &[u8] = b"22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
         23 22 0:21 / /proc rw - proc proc rw\n\
         30 22 0:40 / /srv/far rw - nfs4 server:/x rw\n\
         31 22 0:41 / /srv/farther rw - tmpfs tmpfs rw\n\
-        32 22 0:42 / /home/ann/x rw,nosuid - fuse.sshfs y rw,user_id=1000\n";
+        32 22 0:42 / /home/ann/x rw,nosuid - fuse.sshfs y rw,user_id=1000\n\
+        33 22 8:2 /\xfe /srv/a\\040\xff rw master:1 - ext4 /dev/\xff rw\n";
 
     #[test]
     fn who_answers_for_a_mount_is_told_by_its_type() {
@@ -115,15 +149,45 @@ mod tests {
         assert_eq!(is_of_here(TABLE, "30"), Some(false));
         assert_eq!(is_of_here(TABLE, "32"), Some(false));
         assert_eq!(is_of_here(TABLE, "99"), None);
-        let held: Vec<bool> = places(TABLE).map(|(.., holds_data)| holds_data).collect();
-        assert_eq!(held, [true, false, true, false, true]);
+        let held: Vec<bool> = mounts(TABLE).map(|mount| mount.holds_data()).collect();
+        assert_eq!(held, [true, false, true, false, true, true]);
+        assert_eq!(mounts(TABLE).last().unwrap().at.as_bytes(), b"/srv/a \xff");
         let below = |path: &str| -> Vec<String> {
             let all = mounts(TABLE).filter(|mount| mount.below(path).is_some());
-            all.map(|mount| mount.at.to_string()).collect()
+            all.map(|mount| mount.at.into_string().unwrap()).collect()
         };
         assert_eq!(below("/srv/farther/x.pid"), ["/", "/srv/farther"]);
         assert_eq!(below("/srv/far/x.pid"), ["/", "/srv/far"]);
         assert_eq!(below("relative"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_the_kernel_escapes_is_read_as_it_is() {
+        assert_eq!(unescape(br"/mnt/a\040b\134c").as_bytes(), br"/mnt/a b\c");
+        assert_eq!(unescape(br"/plain\").as_bytes(), br"/plain\");
+    }
+
+    #[test]
+    fn a_place_whose_name_is_no_text_hides_no_mount() {
+        let dir = std::env::temp_dir().join(format!("gs-mounts-{}", std::process::id()));
+        let place = dir.join(std::ffi::OsStr::from_bytes(b"\xff \xfe"));
+        std::fs::create_dir_all(&place).unwrap();
+        let look = || {
+            let own = unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS);
+            let (kind, none) = (Some("tmpfs"), None::<&str>);
+            let mounted =
+                own.and_then(|()| mount(kind, &place, kind, nix::mount::MsFlags::empty(), none));
+            if mounted.is_err() {
+                return 2;
+            }
+            let table = table().unwrap();
+            u8::from(!mounts(&table).any(|mount| mount.at == place.as_os_str()))
+        };
+        let child = process::fork(&[], look).unwrap();
+        let exit = wait::await_end(child).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        // 2: nobody may mount anything here.
+        assert!(matches!(exit, Exit::Code(0 | 2)), "{exit:?}");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The last of the file systems: everything is written, swap spaces are given up, each mount is
 //! taken away from the last to the first, loop and mapped devices are let go, in rounds, until a
-//! round changes nothing. What is busy then is made read-only.
+//! round changes nothing. What is busy then is made read-only. First all that is of this machine, then
+//! what others answer for.
 //!
 //! All of it in children of PID 1: a dead disk or a server that does not answer holds the one
 //! that asks it, for [`limit::UNMOUNT_ONE`], and nobody else.
 
+use crate::mounted::Mount;
 use crate::shutdown::console;
 use crate::sys::{Pid, device, process, signal, wait};
 use crate::watchdog::Watchdog;
@@ -14,8 +16,10 @@ use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
 use std::collections::BTreeSet;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 use std::time::Duration;
 
 const KILL: u8 = 9;
@@ -26,28 +30,17 @@ const KEPT: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 /// The initramfs's own, who takes it apart itself.
 const INITRAMFS: &str = "/run/initramfs";
 
-/// Does it all in a child, and waits as long as something moves.
+/// Does it all in a child, each step of which has its own limit.
 pub(crate) fn with_deadline(mut watchdog: Option<&mut Watchdog>) {
     let Ok(child) = process::fork(&[], all) else { return by_the_kernel(watchdog) };
-    let last = clock::now().after(limit::FINAL_SYNC_LONGEST);
-    let mut until = clock::now().after(limit::FINAL_SYNC);
-    let mut least = unwritten();
-    loop {
-        let now = clock::now();
-        if now >= until || now >= last {
-            break;
-        }
+    let until = clock::now().after(limit::FINAL_LONGEST);
+    while clock::now() < until {
         if let Some(watchdog) = &mut watchdog {
-            watchdog.feed(now);
+            watchdog.feed(clock::now());
         }
         match wait::reap(child) {
             Ok(None) => std::thread::sleep(PAUSE),
             Ok(Some(_)) | Err(_) => return,
-        }
-        let left = unwritten();
-        if left < least {
-            least = left;
-            until = now.after(limit::FINAL_SYNC);
         }
     }
     console("not all file systems could be synced in time");
@@ -90,11 +83,32 @@ enum Went {
 
 /// In a child of this child, for so long at most.
 fn patiently(patience: Duration, work: impl FnOnce() -> bool) -> Went {
-    let Ok(child) = process::fork(&[], || u8::from(!work())) else { return Went::Badly };
     let until = clock::now().after(patience);
+    as_long_as(|| clock::now() < until, work)
+}
+
+/// As long as ever less is left to be written; a server that is dead holds up no disk.
+fn sync_all() -> Went {
+    let last = clock::now().after(limit::FINAL_SYNC_LONGEST);
+    let (mut least, mut until) = (unwritten(), clock::now().after(limit::FINAL_SYNC));
+    let moves = || {
+        let (left, now) = (unwritten(), clock::now());
+        if left < least {
+            (least, until) = (left, now.after(limit::FINAL_SYNC));
+        }
+        now < until.min(last)
+    };
+    as_long_as(moves, || {
+        nix::unistd::sync();
+        true
+    })
+}
+
+fn as_long_as(mut waits: impl FnMut() -> bool, work: impl FnOnce() -> bool) -> Went {
+    let Ok(child) = process::fork(&[], || u8::from(!work())) else { return Went::Badly };
     loop {
         match wait::reap(child) {
-            Ok(None) if clock::now() < until => std::thread::sleep(PAUSE),
+            Ok(None) if waits() => std::thread::sleep(PAUSE),
             Ok(None) => return give_up(child),
             Ok(Some(ended)) if ended.exit == Exit::Code(0) => return Went::Well,
             Ok(Some(_)) | Err(_) => return Went::Badly,
@@ -108,55 +122,76 @@ fn give_up(child: Pid) -> Went {
     Went::Nowhere
 }
 
-/// The whole work; the status of the child.
+/// The whole work; the status of the child. What is of this machine is done with first: whoever
+/// does not answer after that takes nothing with it.
 fn all() -> u8 {
-    let sync = || {
-        nix::unistd::sync();
-        true
-    };
-    if patiently(limit::FINAL_SYNC_LONGEST, sync) == Went::Nowhere {
-        return 1;
+    let synced = sync_all();
+    if synced == Went::Nowhere {
+        console("not all file systems could be synced in time");
     }
     let mut given_up = BTreeSet::new();
-    for _ in 0..limit::UNMOUNT_ROUNDS {
-        if !round(&mut given_up) {
-            break;
+    for of_others in [false, true] {
+        for _ in 0..limit::UNMOUNT_ROUNDS {
+            if !round(of_others, &mut given_up) {
+                break;
+            }
         }
+        make_read_only(of_others, &mut given_up);
     }
-    let mut left = points();
-    left.retain(|(id, _)| !given_up.contains(id));
-    for (id, point) in left.into_iter().rev() {
-        let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        let read_only = || mount(None::<&str>, point.as_str(), None::<&str>, flags, None::<&str>);
-        let went = patiently(limit::UNMOUNT_ONE, || read_only().is_ok());
-        if went == Went::Nowhere {
-            given_up.insert(id);
-        }
-        if went != Went::Well || point != "/" {
-            let how = if went == Went::Well { "made read-only" } else { "busy" };
-            console(&format!("{point} stays mounted: {how}"));
-        }
+    if synced != Went::Nowhere {
+        let _ = patiently(limit::FINAL_SYNC, || {
+            nix::unistd::sync();
+            true
+        });
     }
-    let _ = patiently(limit::FINAL_SYNC, sync);
     u8::from(!given_up.is_empty())
 }
 
+/// What could not be taken away; said of what is left in the end.
+fn make_read_only(of_others: bool, given_up: &mut BTreeSet<String>) {
+    let mut left = points(of_others);
+    left.retain(|(id, _)| !given_up.contains(id));
+    for (id, point) in left {
+        let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        let none = None::<&str>;
+        let read_only = || mount(none, point.as_os_str(), none, flags, none).is_ok();
+        let went = patiently(limit::UNMOUNT_ONE, read_only);
+        if went == Went::Nowhere {
+            given_up.insert(id);
+        }
+        if of_others && (went != Went::Well || point != "/") {
+            let how = if went == Went::Well { "made read-only" } else { "busy" };
+            console(&format!("{} stays mounted: {how}", point.display()));
+        }
+    }
+}
+
 /// True: something went away, so that something else may now.
-fn round(given_up: &mut BTreeSet<String>) -> bool {
+fn round(of_others: bool, given_up: &mut BTreeSet<String>) -> bool {
     let mut progress = false;
     for path in swaps() {
-        progress |= patiently(limit::FINAL_SYNC, || device::swap_off(&path).is_ok()) == Went::Well;
+        let name = path.to_string_lossy().into_owned();
+        if given_up.contains(&name) {
+            continue;
+        }
+        match patiently(limit::FINAL_SYNC, || device::swap_off(&path).is_ok()) {
+            Went::Well => progress = true,
+            Went::Badly => {}
+            Went::Nowhere => {
+                given_up.insert(name);
+            }
+        }
     }
-    for (id, point) in points().into_iter().rev() {
+    for (id, point) in points(of_others) {
         if point == "/" || given_up.contains(&id) {
             continue;
         }
         let flags = MntFlags::UMOUNT_NOFOLLOW;
-        match patiently(limit::UNMOUNT_ONE, || umount2(point.as_str(), flags).is_ok()) {
+        match patiently(limit::UNMOUNT_ONE, || umount2(point.as_os_str(), flags).is_ok()) {
             Went::Well => progress = true,
             Went::Badly => {}
             Went::Nowhere => {
-                console(&format!("{point} does not answer"));
+                console(&format!("{} does not answer", point.display()));
                 given_up.insert(id);
             }
         }
@@ -189,48 +224,33 @@ fn let_go(prefix: &str, mark: &str, work: impl Fn(&str, &str) -> bool) -> bool {
     progress
 }
 
-/// Number and place of each mount, the first mounted first.
-fn points() -> Vec<(String, String)> {
-    points_of(&mounted::table().unwrap_or_default())
+/// Number and place of each mount, the last one mounted first: those of this machine, or all.
+fn points(of_others: bool) -> Vec<(String, OsString)> {
+    points_of(&mounted::table().unwrap_or_default(), of_others)
 }
 
-fn points_of(table: &str) -> Vec<(String, String)> {
-    let is_at_or_below = |point: &str, top: &str| {
-        point.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
+fn points_of(table: &[u8], of_others: bool) -> Vec<(String, OsString)> {
+    let is_at_or_below = |point: &OsStr, top: &str| Path::new(point).starts_with(top);
     // A disk somebody has plugged in is below /run too.
-    let is_kept = |point: &str, holds_data: bool| {
+    let is_kept = |point: &OsStr, holds_data: bool| {
         let stands = |kept: &str| is_at_or_below(point, kept) && (point == kept || !holds_data);
         KEPT.iter().any(|kept| stands(kept)) || is_at_or_below(point, INITRAMFS)
     };
-    let all = mounted::places(table).map(|(id, at, data)| (id.to_string(), unescape(at), data));
-    all.filter(|(_, point, data)| !is_kept(point, *data)).map(|(id, at, _)| (id, at)).collect()
+    let is_meant = |mount: &Mount<'_>| {
+        (of_others || mount.is_of_here()) && !is_kept(&mount.at, mount.holds_data())
+    };
+    let all = mounted::mounts(table).filter(is_meant);
+    let mut all: Vec<_> = all.map(|mount| (mount.id.to_string(), mount.at)).collect();
+    all.reverse();
+    all
 }
 
 fn swaps() -> Vec<CString> {
-    let table = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let paths = table.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next());
-    paths.filter_map(|path| CString::new(unescape(path)).ok()).collect()
-}
-
-/// `\040` and the like, see proc_pid_mountinfo(5).
-fn unescape(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if *first == b'\\' => {
-                bytes.push(byte);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let table = fs::read("/proc/swaps").unwrap_or_default();
+    let lines = table.split(|byte| *byte == b'\n').skip(1);
+    let paths = lines.filter_map(|line| line.split(u8::is_ascii_whitespace).next());
+    let paths = paths.filter(|path| !path.is_empty());
+    paths.filter_map(|path| CString::new(mounted::unescape(path).into_vec()).ok()).collect()
 }
 
 #[cfg(test)]
@@ -239,14 +259,8 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_mount_point_with_a_space_is_read_as_it_is() {
-        assert_eq!(unescape(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
-        assert_eq!(unescape(r"/plain\"), r"/plain\");
-    }
-
-    #[test]
     fn a_disk_below_run_is_taken_away_and_what_the_kernel_has_there_is_not() {
-        let table = "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
+        let table = b"22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
             23 22 0:21 / /run rw - tmpfs tmpfs rw\n\
             24 23 8:17 / /run/media/ann/stick rw - vfat /dev/sdb1 rw\n\
             25 23 0:22 / /run/user/1000 rw - tmpfs tmpfs rw\n\
@@ -255,9 +269,18 @@ mod tests {
             28 23 7:0 / /run/initramfs/live ro - squashfs /dev/loop0 ro\n\
             31 22 0:42 / /sys/fs/fuse/connections rw - fusectl fusectl rw\n\
             29 22 0:40 / /srv rw - tmpfs tmpfs rw\n\
-            30 23 0:41 / /run/far rw - nfs4 server:/x rw\n";
-        let points: Vec<String> = points_of(table).into_iter().map(|(_, at)| at).collect();
-        assert_eq!(points, ["/", "/run/media/ann/stick", "/srv", "/run/far"]);
+            30 23 0:41 / /run/far rw - nfs4 server:/x rw\n\
+            32 22 8:18 / /srv/\xff rw - ext4 /dev/sdb2 rw\n";
+        let points = |of_others| -> Vec<String> {
+            let all = points_of(table, of_others).into_iter();
+            all.map(|(_, at)| at.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(points(false), ["/srv/\u{fffd}", "/srv", "/run/media/ann/stick", "/"]);
+        assert_eq!(
+            points(true),
+            ["/srv/\u{fffd}", "/run/far", "/srv", "/run/media/ann/stick", "/"],
+            "those that may not answer come after all of this machine"
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 /// The cgroup of init itself, where others have to be rid of it.
-const OWN: &str = "init";
+pub(super) const OWN: &str = "init";
 
 /// What a run wants of its cgroup.
 #[derive(Clone, Copy, Debug, Default)]

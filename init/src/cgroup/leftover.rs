@@ -1,8 +1,8 @@
 //! Cgroups of runs that are over and in which something still lives: they are removed
 //! when they tell that they are empty. Who is in one is [`super::tracker`]'s.
 
-use super::group;
 use super::tracker::Tracker;
+use super::{controller, group};
 use crate::sys::Pid;
 use groundstate_units::machine::event::RunId;
 use std::collections::BTreeSet;
@@ -10,6 +10,10 @@ use std::os::fd::AsFd;
 
 /// Cgroups that could not be removed yet and are remembered.
 const LEFTOVERS: usize = 4096;
+
+fn is_at_or_below(name: &str, top: &str) -> bool {
+    name.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
 
 impl Tracker {
     /// Removes a cgroup, now or when it tells that nothing lives in it any more.
@@ -35,18 +39,20 @@ impl Tracker {
         self.hierarchy.is_some()
     }
 
-    /// After a crash: cgroups of runs that are in no state that was kept.
+    /// After a crash: cgroups of runs that are in no state that was kept. Not what init itself is
+    /// in, or what it has made for itself and its helpers.
     pub(crate) fn unknown_cgroups(&self) -> Vec<String> {
         let Some(hierarchy) = &self.hierarchy else { return Vec::new() };
+        let own = self.below(nix::unistd::getpid());
         let known = |name: &str| {
+            let is_above = |one: &String| is_at_or_below(one, name);
+            if name == controller::OWN || own.as_ref().is_some_and(is_above) {
+                return true;
+            }
             let of_runs = self.runs.values().filter_map(|tracked| tracked.cgroup.as_deref());
             let mut all = of_runs.chain(self.leftovers.iter().map(|left| &**left));
             // Itself, what it is in, and what a service has made in its own.
-            all.any(|one| {
-                one == name
-                    || one.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'))
-                    || name.strip_prefix(one).is_some_and(|rest| rest.starts_with('/'))
-            })
+            all.any(|one| is_at_or_below(one, name) || is_at_or_below(name, one))
         };
         let found = group::below(hierarchy.as_fd());
         let alive = |name: &String| group::is_populated(hierarchy.as_fd(), name).unwrap_or(false);

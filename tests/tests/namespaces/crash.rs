@@ -3,8 +3,9 @@
 use super::survival::copy;
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, FAULTS, crash, crash_when};
+use groundstate_tests::crash::{Call, FAULTS, crash, crash_when, is_kept};
 use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::storm::Storm;
 #[cfg(target_arch = "x86_64")]
@@ -227,6 +228,33 @@ fn what_was_wished_when_init_crashed_is_done() {
     crash_when(&init, || client.send("exit", &json!({"code": 3})), asked);
     init.sandbox.order("stubborn", "exit 0");
     assert_eq!(init.ended().code(), Some(3));
+}
+
+#[test]
+fn an_init_that_had_to_step_aside_does_not_kill_itself_after_a_crash() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let cgroup = |process: Process| {
+        let text = process.read("cgroup")?;
+        text.lines().find_map(|line| line.strip_prefix("0::").map(str::to_owned))
+    };
+    let of_run = cgroup(init.main_of("notified")).unwrap_or_default();
+    let Some((ours, _)) = of_run.split_once("/notified.") else { return };
+    let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+    let aside = mounts.map(|root| format!("{root}{ours}/init"));
+    // Where the kernel insists, as for controllers, init does so by itself.
+    let aside = aside.iter().find(|path| std::fs::create_dir(path).is_ok()).expect("it is free");
+    let of_init = cgroup(init.process());
+    for helper in init.process().neighbours().into_iter().filter(|one| cgroup(*one) == of_init) {
+        std::fs::write(format!("{aside}/cgroup.procs"), helper.0.to_string()).expect("it goes");
+    }
+    let before = init.status();
+    is_kept(&init);
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    assert_eq!(fixed(&init.status()), fixed(&before));
+    assert!(!init.output().contains("was begun in the crash"), "{}", init.output());
+    comes_to_its_end(&init);
 }
 
 /// How long a file init may write.
