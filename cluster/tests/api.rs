@@ -52,6 +52,10 @@ fn the_original_fleetctl_is_served_byte_for_byte() {
     assert!(!made.headers.contains_key("content-type"));
     assert_eq!(made.headers["content-length"], "0");
     assert!(made.headers["server"].starts_with("fleetd/v"));
+    for reply in [&missing, &made] {
+        assert_eq!(reply.headers["x-content-type-options"], "nosniff");
+        assert!(reply.headers["content-security-policy"].contains("sandbox"));
+    }
     assert_eq!(
         get("units/hello%401.service").body,
         format!(

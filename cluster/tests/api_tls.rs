@@ -221,6 +221,15 @@ fn a_name_may_do_what_its_role_says() {
     }
     let list = made.call(&stand, "ci", "ca", &["list-unit-files", "--no-legend", "--fields=unit"]);
     assert_eq!(stdout(&list), "web1.service\n");
+    // Nor are they named where one of those is in the way.
+    let text = "[Service]\nExecStart=/bin/a\n\n[X-Fleet]\nConflicts=db.*\n";
+    std::fs::write(stand.folder.join("web4.service"), text).unwrap();
+    assert!(may("ann", &["start", "db.service"]));
+    assert!(may("ann", &["start", "--no-block", "web4.service"]));
+    let why = |name: &str| stdout(&made.call(&stand, name, "ca", &["why", "web4.service"]));
+    stand.until("it is said why", |_| why("ann").contains("db.service is on it (Conflicts=db.*)"));
+    let told = why("ci");
+    assert!(told.contains("m1: another unit is on it") && !told.contains("db.service"), "{told}");
     assert!(may("ann", &["destroy", "db.service"]) && may("ann", &["drain", "m1"]));
 }
 

@@ -75,6 +75,23 @@ impl Caller {
         self.sees(literal)
     }
 
+    /// A text of words, with the units that they may not know of left unnamed.
+    pub fn conceal(&self, text: &str) -> String {
+        let ends = |c: char| c.is_whitespace() || "()=,;\"'".contains(c);
+        let unseen = |word: &str| {
+            let name = word.replace(['*', '?', '[', ']', '^', '!'], "x");
+            UnitName::new(&name).is_ok() && !self.reaches(word)
+        };
+        let mut told = String::new();
+        for part in text.split_inclusive(ends) {
+            let word = part.trim_end_matches(|c| ends(c) || c == ':' || c == '.');
+            let rest = part.strip_prefix(word).unwrap_or_default();
+            told.push_str(if unseen(word) { "another unit" } else { word });
+            told.push_str(rest);
+        }
+        told
+    }
+
     /// As [`Caller::sees`], for a name that is one.
     pub fn sees_unit(&self, unit: &UnitName) -> bool {
         self.sees(unit.as_str())
@@ -164,6 +181,27 @@ fn caller(node: &Node) -> Result<Caller, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_that_a_prefix_does_not_cover_are_not_named() {
+        let ci = Caller { role: Role::Reader, prefixes: Some(vec!["web".to_string()]) };
+        for (text, told) in [
+            ("web1.service is on it, m1: e.g. so.", "web1.service is on it, m1: e.g. so."),
+            ("db.service is on it", "another unit is on it"),
+            (
+                "of (Conflicts=db@*.service): db.socket.",
+                "of (Conflicts=another unit): another unit.",
+            ),
+            (
+                "web.service, which has Conflicts=[d]b.service",
+                "web.service, which has Conflicts=another unit",
+            ),
+            ("its metadata has no disk=ssd\n", "its metadata has no disk=ssd\n"),
+        ] {
+            assert_eq!(ci.conceal(text), told);
+            assert_eq!(Caller::local().conceal(text), text);
+        }
+    }
 
     #[test]
     fn a_roles_file_says_who_may_what() {

@@ -80,7 +80,12 @@ fn batch_of(
     match batch {
         Ok(changes) if !changes.is_empty() => {
             let seen = |event: &wire::Event| event.name.is_empty() || caller.sees(&event.name);
-            changes.iter().filter_map(|change| told(keys, change)).filter(seen).collect()
+            let unnamed = |mut event: wire::Event| {
+                event.text = caller.conceal(&event.text);
+                event
+            };
+            let told = changes.iter().filter_map(|change| told(keys, change));
+            told.filter(seen).map(unnamed).collect()
         }
         Ok(_) | Err(BroadcastStreamRecvError::Lagged(_)) => resync(),
     }

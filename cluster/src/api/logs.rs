@@ -11,7 +11,7 @@ use crate::machine::MachineId;
 use crate::mirror::Mirror;
 use crate::unit_name::UnitName;
 use axum::body::Body;
-use axum::http::{self, Response, header};
+use axum::http::{self, Response, StatusCode, header};
 use groundstate_units::control::answer::PROTOCOL;
 use groundstate_units::log_query::{LogQuery, LogVerb};
 use http_body_util::Empty;
@@ -212,10 +212,24 @@ async fn forward(
         .body(Empty::<Bytes>::new())
         .map_err(|error| told(&error))?;
     let response = sender.send_request(question).await.map_err(|error| told(&error))?;
-    let (mut head, body) = response.into_parts();
-    head.headers.remove(header::TRANSFER_ENCODING);
-    head.headers.remove(header::CONNECTION);
-    Ok(Response::from_parts(head, Body::new(body)))
+    let (head, body) = response.into_parts();
+    handed_on(head.status, Body::new(body))
+}
+
+/// What another machine answers, under a head of our own: who takes a machine over is given no
+/// word in this one's name.
+///
+/// # Errors
+/// It answers what logs are not answered.
+fn handed_on(theirs: StatusCode, body: Body) -> Result<Response<Body>, String> {
+    let known = [200, 404, 409, 503].contains(&theirs.as_u16());
+    if !known {
+        return Err(format!("it answers {}", theirs.as_u16()));
+    }
+    let answer = Answer::with("text/plain; charset=utf-8", Vec::new());
+    let mut response = into_response(Answer { status: theirs.as_u16(), ..answer });
+    *response.body_mut() = body;
+    Ok(response)
 }
 
 #[cfg(test)]
@@ -228,5 +242,21 @@ mod tests {
         assert_eq!(line_of(r#"{"end":true}"#), None);
         let refused = r#"{"v":1,"id":1,"error":{"kind":"denied","message":"no","hint":""}}"#;
         assert_eq!(line_of(refused).as_deref(), Some("no\n"));
+    }
+
+    #[test]
+    fn what_another_machine_answers_is_text_and_nothing_else() {
+        for (theirs, ours) in [(200, 200), (404, 404), (409, 409), (503, 503)] {
+            let theirs = StatusCode::from_u16(theirs).unwrap();
+            let response = handed_on(theirs, Body::empty()).unwrap();
+            assert_eq!(response.status().as_u16(), ours);
+            let said: Vec<_> = response.headers().iter().collect();
+            let name = header::CONTENT_TYPE;
+            assert_eq!(said, [(&name, &"text/plain; charset=utf-8".parse().unwrap())]);
+        }
+        for theirs in [101, 204, 301, 401, 500] {
+            let theirs = StatusCode::from_u16(theirs).unwrap();
+            assert!(handed_on(theirs, Body::empty()).is_err(), "{theirs}");
+        }
     }
 }

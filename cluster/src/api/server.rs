@@ -44,6 +44,8 @@ const TRIES: u32 = 8;
 /// Snapshots that are kept for lists in pages, and for how long.
 const PINS: usize = 16;
 const PINNED: Duration = Duration::from_secs(60);
+/// What a browser may do with an answer: show it.
+const POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 /// What all requests share; clones are the same.
 #[derive(Clone)]
 pub struct ApiState {
@@ -273,6 +275,11 @@ async fn handle(
     if let Ok(value) = HeaderValue::from_str(&server) {
         response.headers_mut().insert(header::SERVER, value);
     }
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // The page has one of its own.
+    let policy = headers.entry(header::CONTENT_SECURITY_POLICY);
+    policy.or_insert(HeaderValue::from_static(POLICY));
     response
 }
 

@@ -17,7 +17,14 @@ pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
         return Answer::refusal(405, "only GET supported against this resource");
     }
     match picture.units.get_key_value(name) {
-        Some((name, _)) => Answer::json(&entity(picture, name)),
+        Some((name, _)) => {
+            let mut why = entity(picture, name);
+            // A prefix keeps the names of all other units.
+            let caller = &request.caller;
+            why.text = caller.conceal(&why.text);
+            why.machines.values_mut().for_each(|words| *words = caller.conceal(words));
+            Answer::json(&why)
+        }
         None => Answer::refusal(404, "unit does not exist"),
     }
 }

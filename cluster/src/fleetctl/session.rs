@@ -3,6 +3,7 @@
 use super::arguments::Globals;
 use super::client::Client;
 use super::connection::Connection;
+use super::table::plain;
 use super::trouble::Trouble;
 use crate::signature::SigningKey;
 use crate::wire::{Machine, Unit};
@@ -83,10 +84,15 @@ pub(super) fn legend(id: &str, ip: &str, full: bool) -> String {
     if ip.is_empty() { id } else { format!("{id}/{ip}") }
 }
 
-/// A line on stdout. Who closed it does not want to hear more.
+/// Lines with what machines and units say of themselves, which may be anything.
+fn cleaned(lines: &str) -> String {
+    lines.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// A line on stdout, or several. Who closed it does not want to hear more.
 pub(super) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}");
+    let _ = writeln!(out, "{}", cleaned(line));
     let _ = out.flush();
 }
 
@@ -97,12 +103,39 @@ pub(super) fn write(text: &str) {
     let _ = out.flush();
 }
 
-/// A line on stderr.
+/// A line on stderr, or several.
 pub(super) fn warn(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", cleaned(line));
 }
 
 /// One JSON value on stdout.
 pub(super) fn say_json<T: serde::Serialize>(value: &T) {
-    say(&serde_json::to_string(value).unwrap_or_default());
+    let text = serde_json::to_string(value).unwrap_or_default();
+    write(&format!("{}\n", escaped(&text)));
+}
+
+/// Control characters that JSON leaves as they are stand in its strings alone.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c.is_control() {
+            true => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_holds_the_terminal_no_orders() {
+        assert_eq!(cleaned("a\u{1b}[2J\n\u{9b}1mb\r"), "a\u{fffd}[2J\n\u{fffd}1mb\u{fffd}");
+        let value = "a\u{1b}\u{9b}\u{7f}é";
+        let text = escaped(&serde_json::to_string(value).unwrap());
+        assert_eq!(text, r#""a\u001b\u009b\u007fé""#);
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), value);
+    }
 }

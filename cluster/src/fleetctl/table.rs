@@ -5,7 +5,7 @@
 const TAB: usize = 8;
 
 /// What machines say of themselves may be anything: it moves no cursor and begins no line.
-fn plain(cell: &str) -> String {
+pub(super) fn plain(cell: &str) -> String {
     cell.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 

@@ -6,7 +6,11 @@ use crate::machine::MachineId;
 use crate::record::MachineRecord;
 use std::net::UdpSocket;
 use std::path::Path;
+use std::time::Duration;
+use tokio::sync::watch;
 
+/// The machine's address is looked at that often.
+pub const LOOKED_AT: Duration = Duration::from_secs(60);
 /// A random number in words, new at each reading.
 const RANDOM: &str = "/proc/sys/kernel/random/uuid";
 /// The kernel's name for this boot.
@@ -56,6 +60,16 @@ impl Identity {
             listen: config.advertise.clone(),
         }
     }
+
+    /// Tells it to the cluster where it is another than was told before.
+    pub fn tell(&self, config: &Config, told: &watch::Sender<MachineRecord>) {
+        let now = self.record(config);
+        told.send_if_modified(|told| {
+            let is_news = *told != now;
+            *told = now;
+            is_news
+        });
+    }
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -91,5 +105,27 @@ fn default_address() -> String {
     match found {
         Ok(address) if !address.ip().is_unspecified() => address.ip().to_string(),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_a_machine_says_of_itself_is_told_when_it_is_another() {
+        let at = |ip: &str| {
+            let text = format!("public_ip={ip}\n");
+            Config::read(Some(("fleet.conf", &text)), &BTreeMap::new()).unwrap().0
+        };
+        let id = MachineId::new("m1").unwrap();
+        let identity = Identity { id, boot: "b".to_string(), instance: "i".to_string() };
+        let (told, mut heard) = watch::channel(identity.record(&at("192.0.2.1")));
+        identity.tell(&at("192.0.2.1"), &told);
+        assert!(!heard.has_changed().unwrap());
+        identity.tell(&at("192.0.2.2"), &told);
+        assert!(heard.has_changed().unwrap());
+        assert_eq!(heard.borrow_and_update().ip, "192.0.2.2");
     }
 }

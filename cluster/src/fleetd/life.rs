@@ -4,7 +4,7 @@
 use super::config::Config;
 use super::daemon::{self, Daemon, Wiring};
 use super::examination::{examine, tell_faults};
-use super::identity::Identity;
+use super::identity::{self, Identity};
 use super::init::{self, Init};
 use super::init_socket::InitSocket;
 use super::presence::Presence;
@@ -127,15 +127,20 @@ async fn attend(
     let mut interrupt = on(SignalKind::interrupt())?;
     let mut hangup = on(SignalKind::hangup())?;
     let mut show = on(SignalKind::user_defined1())?;
+    let mut said = config.clone();
+    let mut looks = mirror.clock().every(identity::LOOKED_AT);
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(false),
             _ = interrupt.recv() => return Ok(false),
+            // Addresses come and go.
+            () = looks.tick() => identity.tell(&said, record),
             _ = hangup.recv() => {
                 voice::info(format_args!("Reloading configuration"));
                 let Some(fresh) = read() else { continue };
                 voice::set_debug(fresh.debug);
-                record.send_replace(identity.record(&fresh));
+                identity.tell(&fresh, record);
+                said = fresh.clone();
                 let taken = Config {
                     metadata: fresh.metadata.clone(),
                     public_ip: fresh.public_ip.clone(),

@@ -137,6 +137,8 @@ impl Sentry {
     async fn stay(&mut self, lease: i64, since: i64) {
         let clock = self.mirror.clock().clone();
         let mut signs = clock.every(self.ttl / SIGNS);
+        // What we say of ourselves did not get through.
+        let mut unsaid = false;
         let mut pictures = self.mirror.changes();
         loop {
             tokio::select! {
@@ -146,6 +148,7 @@ impl Sentry {
                     match self.mirror.store().keep_alive(lease).await {
                         Ok(true) => {
                             self.presence.send_modify(|told| told.proof = Some(began));
+                            unsaid = unsaid && self.write(lease).await.is_err();
                         }
                         Ok(false) => return,
                         Err(fault) => {
@@ -155,7 +158,7 @@ impl Sentry {
                     }
                 }
                 _ = self.record.changed() => {
-                    let _ = self.write(lease).await;
+                    unsaid = self.write(lease).await.is_err();
                 }
                 _ = pictures.changed() => {
                     let picture = self.mirror.picture();
@@ -171,5 +174,65 @@ impl Sentry {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Keys;
+    use crate::machine::MachineId;
+    use crate::store::Store;
+    use std::collections::BTreeMap;
+    use tokio::time::timeout;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn record(rack: &str) -> MachineRecord {
+        MachineRecord {
+            ip: String::new(),
+            metadata: BTreeMap::from([("rack".to_string(), rack.to_string())]),
+            boot: "boot".to_string(),
+            instance: "instance".to_string(),
+            version: "1".to_string(),
+            listen: None,
+        }
+    }
+
+    async fn is_told(mirror: &Mirror, rack: &str) {
+        let one = |kept: &crate::picture::Kept<MachineRecord>| kept.record == record(rack);
+        let told =
+            |picture: &std::sync::Arc<crate::picture::Picture>| picture.machines.values().any(one);
+        mirror.changes().wait_for(told).await.unwrap();
+    }
+
+    #[test]
+    fn what_could_not_be_said_is_said_with_the_next_sign_of_life() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store = Store::memory();
+            let (mirror, _following) = Mirror::start(store.clone(), Keys::under("/f"));
+            let (say, records) = watch::channel(record("1"));
+            let id = MachineId::new("m1").unwrap();
+            let (boot, instance) = ("boot".to_string(), "instance".to_string());
+            let sentry = Sentry {
+                mirror: mirror.clone(),
+                identity: Identity { id, boot, instance },
+                ttl: Duration::from_secs(3),
+                record: records,
+                presence: watch::channel(Presence::default()).0,
+                turned_away: watch::channel(None).0,
+            };
+            tokio::spawn(sentry.stand());
+            timeout(SOON, is_told(&mirror, "1")).await.unwrap();
+            store.set_reachable(false);
+            say.send_replace(record("2"));
+            // The store refuses at once: the sentry has tried when all tasks had their turns.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            store.set_reachable(true);
+            timeout(SOON, is_told(&mirror, "2")).await.unwrap();
+        });
     }
 }
