@@ -2,10 +2,17 @@
 //! time asleep included: a lease ends while a machine is suspended. What a lease is worth
 //! is decided by it, so no task asks any other clock. The simulation brings its own.
 
+use nix::errno::Errno;
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::time::clock_gettime;
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Ends at its moment.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -99,13 +106,49 @@ struct System;
 
 impl Time for System {
     fn now(&self) -> Duration {
-        use nix::time::{ClockId, clock_gettime};
+        use nix::time::ClockId;
         // Both are always there on Linux.
         let read = clock_gettime(ClockId::CLOCK_BOOTTIME);
         read.or_else(|_| clock_gettime(ClockId::CLOCK_MONOTONIC)).map_or(Duration::ZERO, Into::into)
     }
 
     fn sleep_until(&self, at: Duration) -> Sleep {
-        Box::pin(tokio::time::sleep(at.saturating_sub(self.now())))
+        let left = at.saturating_sub(self.now());
+        Box::pin(async move {
+            // The runtime's own sleep does not go on while the machine is asleep.
+            let Ok(alarm) = alarm(at) else { return tokio::time::sleep(left).await };
+            // Whatever it ends with, waking early is no fault: who sleeps looks at the clock.
+            let _ = alarm.readable().await;
+        })
+    }
+}
+
+/// Becomes readable at that time since boot, at once where it is past.
+#[allow(deprecated, reason = "what replaces it is unsafe, and an OwnedFd stays what it is")]
+fn alarm(at: Duration) -> Result<AsyncFd<OwnedFd>, Errno> {
+    let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
+    // Zero would take the alarm back.
+    let at = Expiration::OneShot(TimeSpec::from(at.max(Duration::from_nanos(1))));
+    timer.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+    AsyncFd::with_interest(timer.into(), Interest::READABLE).map_err(|_| Errno::EMFILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[tokio::test]
+    async fn an_alarm_goes_by_the_time_since_boot_and_one_that_is_past_rings_at_once() {
+        let soon = System.now() + Duration::from_secs(1000);
+        let timer = alarm(soon).unwrap();
+        let path = format!("/proc/self/fdinfo/{}", timer.get_ref().as_raw_fd());
+        let info = std::fs::read_to_string(path).unwrap();
+        // CLOCK_BOOTTIME.
+        assert!(info.contains("clockid: 7"), "{info}");
+        for past in [Duration::ZERO, System.now()] {
+            System.sleep_until(past).await;
+        }
     }
 }

@@ -73,6 +73,52 @@ fn the_first_thing_a_kernel_starts_reaches_its_goal_and_switches_off() {
     told_of_jumps(&console);
 }
 
+/// Sleeps for longer than the time-outs of what is starting and of what is stopping. Asleep only
+/// CLOCK_BOOTTIME goes on, which is what /proc/uptime shows.
+const SLEEP: &str = r#"
+up() { read now rest </proc/uptime; echo "${now%.*}"; }
+is() { initctl status "$1" | grep -q "$1 .*$2"; }
+initctl want stubborn >/dev/null
+until is stubborn running; do :; done
+initctl want slow >/dev/null
+until is slow starting; do :; done
+initctl unwant stubborn >/dev/null
+until is stubborn stopping; do :; done
+first=$(pid)
+before=$(up)
+echo +36 >/sys/class/rtc/rtc0/wakealarm
+echo mem >/sys/power/state
+is slow starting && is stubborn stopping && say both are waited for
+say slept $(($(up) - before))
+[ "$(pid)" = "$first" ] && say web is as it was
+until is slow failed; do :; done
+until initctl status stubborn | grep -q 'stop-timeout'; do :; done
+say both have timed out
+"#;
+
+#[test]
+fn time_asleep_is_nobodys_time_out() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, &format!("{SLEEP}initctl poweroff"));
+    let write = |name: &str, text: &str| {
+        fs::write(root.join(format!("etc/groundstate/units/{name}.yaml")), text).unwrap();
+    };
+    let slow = "start-timeout: 15s\nrestart: never\nexec-start: /bin/sleep 1000\n";
+    write("slow", &format!("unit: slow\ntype: foreground-notified\n{slow}"));
+    let deaf = "exec-start: /bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'\n";
+    write("stubborn", &format!("unit: stubborn\nstop-timeout: 15s\n{deaf}"));
+    let initrd = archive(&sandbox, &root);
+    let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "");
+    machine.says("PROBE both are waited for");
+    machine.says("PROBE web is as it was");
+    machine.says("PROBE both have timed out");
+    machine.goes_off();
+    let console = machine.console();
+    let slept = console.lines().find_map(|line| line.split_once("PROBE slept "));
+    let slept: u64 = slept.expect("it says how long it slept").1.trim().parse().unwrap();
+    assert!(slept >= 35, "{console}");
+}
+
 #[test]
 fn a_disk_is_clean_after_a_shutdown_and_boots_again() {
     let sandbox = Sandbox::new();
