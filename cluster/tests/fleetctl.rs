@@ -100,6 +100,47 @@ fn a_unit_that_no_machine_can_have_is_not_waited_for() {
 }
 
 #[test]
+fn variables_of_former_names_count() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let unix = format!("unix://{}", stand.socket().display());
+    let call = |endpoint: &str, variables: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fleetctl"));
+        command.args(["list-machines", "--endpoint", endpoint]).envs(variables.iter().copied());
+        command.output().unwrap()
+    };
+    let together = "--cert-file and --key-file go together";
+    for (name, words) in [
+        ("FLEETCTL_ETCD_CAFILE", "/nowhere/file: "),
+        ("FLEETCTL_ETCD_CERTFILE", together),
+        ("FLEETCTL_ETCD_KEYFILE", together),
+    ] {
+        let refused = call("https://127.0.0.1:1", &[(name, "/nowhere/file")]);
+        assert!(stderr(&refused).contains(words), "{name}: {}", stderr(&refused));
+    }
+    let refused = call(&unix, &[("FLEETCTL_EXPERIMENTAL_API", "false")]);
+    assert!(stderr(&refused).contains("the driver etcd is gone"), "{}", stderr(&refused));
+    assert_eq!(code(&call(&unix, &[("FLEETCTL_EXPERIMENTAL_API", "true")])), 0);
+}
+
+#[test]
+fn what_is_inactive_is_neither_stopped_nor_restarted() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "ssd.service", &format!("{HELLO}[X-Fleet]\nMachineMetadata=disk=ssd\n"));
+    write(&stand, "new.service", HELLO);
+    assert_eq!(code(&stand.fleetctl(&["start", "--no-block", "ssd"])), 0);
+    let stopped = stand.fleetctl(&["stop", "ssd"]);
+    let words = "Unable to stop unit ssd.service in state inactive\n";
+    assert_eq!((code(&stopped), stderr(&stopped)), (1, words.to_string()));
+    assert_eq!(code(&stand.fleetctl(&["unload", "ssd"])), 0, "the wish can be taken back");
+    // A file that is not in the cluster is put there, and that is all.
+    let restarted = stand.fleetctl(&["restart", "new"]);
+    let words = "Unable to restart unit new.service in state inactive\n";
+    assert_eq!((code(&restarted), stderr(&restarted)), (0, words.to_string()));
+    assert_eq!(stdout(&restarted), "Unit new.service inactive\n");
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "new"])), HELLO);
+}
+
+#[test]
 fn instances_come_from_templates() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let missing = stand.fleetctl(&["submit", "hello@1"]);
@@ -139,12 +180,14 @@ fn a_file_replaces_another_only_when_told() {
 #[test]
 fn mistakes_have_codes_and_words() {
     let stand = Stand::new(Plan::of(&["m1"]));
-    let table: [(&[&str], i32, &str); 12] = [
+    let table: [(&[&str], i32, &str); 14] = [
         (&["bogus"], 2, "bogus"),
         (&["list-units", "--bogus"], 2, "--bogus"),
         (&["start"], 0, "No units given"),
         (&["stop", "none"], 0, "Units not found in registry"),
         (&["destroy", "none"], 0, ""),
+        (&["restart"], 0, "No units given"),
+        (&["restart", "none"], 1, "unable to find Unit(none.service) in Registry or on filesystem"),
         (&["submit", "none"], 1, "unable to find Unit(none.service) in Registry or on filesystem"),
         (&["cat", "none"], 1, "none.service"),
         (&["status", "none"], 1, "Unit none.service does not exist."),

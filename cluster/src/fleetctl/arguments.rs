@@ -20,7 +20,8 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Line, clap::Error> {
         false => arg,
     });
     let arguments = switches(&command, arguments);
-    Line::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    let line = Line::from_arg_matches(&command.try_get_matches_from(arguments)?)?;
+    Ok(Line { globals: line.globals.renewed(), ..line })
 }
 
 /// `--no-block=true` is `--no-block`, and `--no-block=false` is nothing: Go's flags have it so.
@@ -73,13 +74,13 @@ pub(super) struct Globals {
     #[arg(long, global = true, env = "FLEETCTL_ETCD_KEY_PREFIX", hide = true)]
     pub(super) etcd_key_prefix: Option<String>,
     /// The key of the certificate to show
-    #[arg(long, global = true, env = "FLEETCTL_KEY_FILE", alias = "etcd-keyfile")]
+    #[arg(long, global = true, env = "FLEETCTL_KEY_FILE")]
     pub(super) key_file: Option<PathBuf>,
     /// The certificate to show
-    #[arg(long, global = true, env = "FLEETCTL_CERT_FILE", alias = "etcd-certfile")]
+    #[arg(long, global = true, env = "FLEETCTL_CERT_FILE")]
     pub(super) cert_file: Option<PathBuf>,
     /// Who must have signed the server; without it whom the system trusts
-    #[arg(long, global = true, env = "FLEETCTL_CA_FILE", alias = "etcd-cafile")]
+    #[arg(long, global = true, env = "FLEETCTL_CA_FILE")]
     pub(super) ca_file: Option<PathBuf>,
     /// Go through this host by ssh: HOST[:PORT]
     #[arg(long, global = true, env = "FLEETCTL_TUNNEL")]
@@ -125,23 +126,54 @@ pub(super) struct Globals {
     /// JSON instead of text
     #[arg(long, global = true, env = "FLEETCTL_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) former: Former,
+}
+
+/// Flags that fleet 1.0 had given other names already.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Former {
+    #[arg(long, global = true, hide = true, env = "FLEETCTL_ETCD_KEYFILE")]
+    etcd_keyfile: Option<PathBuf>,
+    #[arg(long, global = true, hide = true, env = "FLEETCTL_ETCD_CERTFILE")]
+    etcd_certfile: Option<PathBuf>,
+    #[arg(long, global = true, hide = true, env = "FLEETCTL_ETCD_CAFILE")]
+    etcd_cafile: Option<PathBuf>,
     #[arg(
         long,
         global = true,
         hide = true,
+        env = "FLEETCTL_EXPERIMENTAL_API",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "true"
     )]
-    pub(super) experimental_api: Option<bool>,
+    experimental_api: Option<bool>,
 }
 
-/// What is to be done.
+impl Globals {
+    /// What flags of former names say is what their new ones say, where those say nothing.
+    fn renewed(mut self) -> Globals {
+        let Former { etcd_keyfile, etcd_certfile, etcd_cafile, experimental_api } = &self.former;
+        if *experimental_api == Some(false) {
+            self.driver = "etcd".to_string();
+        }
+        self.key_file = self.key_file.or_else(|| etcd_keyfile.clone());
+        self.cert_file = self.cert_file.or_else(|| etcd_certfile.clone());
+        self.ca_file = self.ca_file.or_else(|| etcd_cafile.clone());
+        self
+    }
+}
+
+/// What is to be done. A beginning that was enough for one of fleet's commands still is, beside
+/// those that are ours: that is what the aliases are for.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Print what a unit's file says
+    #[command(alias = "c")]
     Cat { unit: String },
     /// Remove units from the cluster
+    #[command(alias = "d")]
     Destroy(Down),
     /// Move everything off a machine and give it nothing new
     Drain(Machines),
@@ -158,10 +190,12 @@ pub(super) enum Command {
     /// List what units are doing
     ListUnits(ListUnits),
     /// Put units on machines without starting them
+    #[command(alias = "lo")]
     Load(Up),
     /// Show what a unit's processes wrote, through the API
     Logs(Logs),
     /// Stop units and start them again
+    #[command(alias = "r")]
     Restart(Down),
     /// Put a new file in the place of units, a few at a time
     Rollout(Rollout),
@@ -183,6 +217,7 @@ pub(super) enum Command {
     /// Let machines take units again
     Undrain(Machines),
     /// Take units off their machines
+    #[command(aliases = ["u", "un"])]
     Unload(Down),
     /// Say where a unit is and why, or why it is nowhere
     Why { unit: String },
@@ -353,6 +388,61 @@ mod tests {
         assert!(read("fleetctl --debug=false list-units --no-legend=true --full=0").is_ok());
         assert!(read("fleetctl start --no-block=maybe a").is_err());
         assert!(read("fleetctl ssh m1 -- prog --no-block=false").is_ok());
+    }
+
+    #[test]
+    fn a_beginning_that_was_enough_for_a_command_of_fleet_still_is() {
+        // Those of 1.0: for each beginning the one command that it is of, or none.
+        let fleets = [
+            "cat",
+            "destroy",
+            "fd-forward",
+            "help",
+            "journal",
+            "list-machines",
+            "list-unit-files",
+            "list-units",
+            "load",
+            "restart",
+            "ssh",
+            "start",
+            "status",
+            "stop",
+            "submit",
+            "unload",
+            "verify",
+            "version",
+        ];
+        let line = Line::command();
+        for command in fleets {
+            for length in 1..=command.len() {
+                let begin = &command[..length];
+                let meant = fleets.iter().filter(|one| one.starts_with(begin)).count();
+                if meant > 1 && begin != command {
+                    continue;
+                }
+                let named = [command, "-h"];
+                let help = |words: [&str; 2]| {
+                    let words = ["fleetctl"].into_iter().chain(words);
+                    line.clone().try_get_matches_from(words).unwrap_err().to_string()
+                };
+                assert_eq!(help([begin, "-h"]), help(named), "{begin} of {command}");
+            }
+        }
+    }
+
+    #[test]
+    fn flags_of_former_names_say_what_the_new_ones_say() {
+        let globals =
+            |line: &str| read(line.split(' ').map(OsString::from).collect()).unwrap().globals;
+        let old = globals("fleetctl --etcd-keyfile=k --etcd-certfile=c --etcd-cafile=a list-units");
+        assert_eq!(old.key_file, Some("k".into()));
+        assert_eq!(old.cert_file, Some("c".into()));
+        assert_eq!(old.ca_file, Some("a".into()));
+        let both = globals("fleetctl --key-file=new --etcd-keyfile=old list-units");
+        assert_eq!(both.key_file, Some("new".into()));
+        assert_eq!(globals("fleetctl --experimental-api=false cat a").driver, "etcd");
+        assert_eq!(globals("fleetctl --experimental-api cat a").driver, "API");
     }
 
     #[test]

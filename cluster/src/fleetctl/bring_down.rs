@@ -43,7 +43,7 @@ pub(super) async fn stop(session: &mut Session, what: &Down) -> Result<u8, Troub
     let mut stopping = Vec::new();
     for unit in known(session, &what.units).await? {
         if !is_global(&unit) {
-            if unit.desired_state == "inactive" && unit.current_state == "inactive" {
+            if unit.current_state == "inactive" {
                 let name = &unit.name;
                 return Err(Trouble::new(format!("Unable to stop unit {name} in state inactive")));
             }

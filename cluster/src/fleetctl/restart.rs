@@ -1,9 +1,11 @@
-//! restart: down to loaded, and only then up again. A global unit goes down and up
-//! everywhere at once; a few at a time is `rollout`'s.
+//! restart: down to loaded, and only then up again. What is not in the cluster is put there, as
+//! submit does, or is a mistake. A global unit goes down and up everywhere at once; a few at a
+//! time is `rollout`'s.
 
 use super::arguments::Down;
 use super::bring_down::known;
-use super::session::{Session, is_global, say};
+use super::creation;
+use super::session::{Session, is_global, warn};
 use super::trouble::Trouble;
 use super::waiting::{self, Patience};
 use crate::desired::Desired;
@@ -18,11 +20,14 @@ pub(super) async fn restart(session: &mut Session, what: &Down) -> Result<u8, Tr
     if !blocks {
         patience = Patience::Endless;
     }
+    for argument in &what.units {
+        creation::ensure(session, argument, false, "restart", patience).await?;
+    }
     let mut restarted = Vec::new();
     for unit in known(session, &what.units).await? {
         let name = unit.name.clone();
         if unit.desired_state == "inactive" {
-            say(&format!("Unit {name} is inactive: start it with `fleetctl start`"));
+            warn(&format!("Unable to restart unit {name} in state inactive"));
             continue;
         }
         if unit.desired_state == "launched" {
