@@ -5,10 +5,12 @@
 //! from fleet 1.0, in this crate's README.
 
 pub mod answer;
+pub mod body;
 pub mod caller;
 pub mod change_stream;
 pub mod crowd;
 pub mod discovery;
+pub mod first_look;
 pub mod listener;
 pub mod logs;
 pub mod machines;

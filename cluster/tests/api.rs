@@ -22,62 +22,6 @@ fn body(options: Option<&str>, desired: Option<&str>) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// What fleetctl 1.0 sends for `start hello@1.service`, as it was recorded.
-#[test]
-fn the_original_fleetctl_is_served_byte_for_byte() {
-    let stand = Stand::new(Plan::of(&["m1"]));
-    let head = |method: &str, path: &str| {
-        format!(
-            "{method} /fleet/v1/{path}?alt=json HTTP/1.1\r\nHost: domain-sock\r\n\
-             User-Agent: google-api-go-client/0.5\r\nAccept-Encoding: gzip\r\n"
-        )
-    };
-    let get = |path: &str| stand.send(format!("{}\r\n", head("GET", path)).as_bytes());
-    let put = |body: &str| {
-        let head = head("PUT", "units/hello%401.service");
-        let length = body.len();
-        stand.send(
-            format!(
-                "{head}Content-Length: {length}\r\nContent-Type: application/json\r\n\r\n{body}"
-            )
-            .as_bytes(),
-        )
-    };
-    let missing = get("units/hello%401.service");
-    assert_eq!(missing.status, 404);
-    assert_eq!(missing.body, r#"{"error":{"code":404,"message":"unit does not exist"}}"#);
-    assert_eq!(missing.headers["content-type"], "application/json");
-    let made = put(&format!("{{\"name\":\"hello@1.service\",\"options\":{SLEEP}}}\n"));
-    assert_eq!((made.status, made.body.as_str()), (201, ""));
-    assert!(!made.headers.contains_key("content-type"));
-    assert_eq!(made.headers["content-length"], "0");
-    assert!(made.headers["server"].starts_with("fleetd/v"));
-    for reply in [&missing, &made] {
-        assert_eq!(reply.headers["x-content-type-options"], "nosniff");
-        assert!(reply.headers["content-security-policy"].contains("sandbox"));
-    }
-    assert_eq!(
-        get("units/hello%401.service").body,
-        format!(
-            "{{\"currentState\":\"inactive\",\"desiredState\":\"inactive\",\
-             \"name\":\"hello@1.service\",\"options\":{SLEEP}}}"
-        )
-    );
-    let wished = put("{\"desiredState\":\"launched\",\"name\":\"hello@1.service\"}\n");
-    assert_eq!((wished.status, wished.body.as_str()), (204, ""));
-    assert!(!wished.headers.contains_key("content-type"));
-    stand.until("launched", |_| {
-        get("units/hello%401.service").body.contains("\"currentState\":\"launched\"")
-    });
-    assert_eq!(
-        get("state/hello%401.service").body,
-        "{\"hash\":\"2d432f4a06608c1a8b2848b66c836793a1d48ce6\",\"machineID\":\"m1\",\
-         \"name\":\"hello@1.service\",\"systemdActiveState\":\"active\",\
-         \"systemdLoadState\":\"loaded\",\"systemdSubState\":\"running\"}"
-    );
-    assert_eq!(get("machines").body, r#"{"machines":[{"id":"m1","primaryIP":"127.0.0.1"}]}"#);
-}
-
 #[test]
 fn a_connection_is_kept_for_the_next_request() {
     use std::io::Write;

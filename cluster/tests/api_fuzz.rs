@@ -113,6 +113,7 @@ fn request() -> impl Strategy<Value = Request> {
         content_types: vec!["application/json".to_string()],
         body,
         caller: Caller::local(),
+        is_original: false,
     })
 }
 

@@ -80,6 +80,39 @@ fn who_lies_about_a_body_is_turned_away() {
 }
 
 #[test]
+fn the_head_decides_before_a_body_is_read() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let typed = "Content-Type: application/json\r\n";
+    let table = [
+        ("GET /fleet/v1/machines", "", 200),
+        ("GET /fleet/v1/units/a.service", "", 404),
+        ("GET /healthz", "", 200),
+        ("PUT /fleet/v1/nothing", typed, 404),
+        ("PUT /fleet/v1/state", typed, 405),
+        ("POST /fleet/v1/units/a.service", typed, 405),
+        ("DELETE /fleet/v1/units/a.service", "", 404),
+        ("PUT /fleet//v1/units/a.service", typed, 301),
+        ("PUT /fleet/v1/units/a.service", "Content-Type: text/plain\r\n", 415),
+        ("PUT /fleet/v1/units/a.service", "", 415),
+    ];
+    for (line, headers, status) in table {
+        for length in ["Content-Length: 1000000", "Transfer-Encoding: chunked"] {
+            // Nothing of the body ever comes: who waits for it answers something else, later.
+            let head = format!("{line} HTTP/1.1\r\nHost: x\r\n{headers}{length}\r\n\r\n");
+            let told = reply(&stand, head.as_bytes()).map(|reply| reply.status);
+            assert_eq!(told, Some(status), "{line} {length}");
+        }
+    }
+    // A body that is there and does not count changes nothing, and the connection goes on.
+    let mut stream = stand.connect();
+    for _ in 0..3 {
+        let request = "GET /fleet/v1/units HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
+        stream.write_all(request.as_bytes()).unwrap();
+        assert_eq!(Reply::read(&mut stream).map(|reply| reply.body), Some("{}".to_string()));
+    }
+}
+
+#[test]
 fn a_body_without_end_ends_at_the_limit() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let mut stream = stand.connect();

@@ -8,9 +8,11 @@
 )]
 
 mod lone;
+mod original;
 mod trust;
 
 use lone::{Node, until};
+use original::Original;
 
 #[test]
 fn a_unit_lives_on_a_machine_whatever_ends_around_it() {
@@ -64,6 +66,30 @@ fn a_unit_lives_on_a_machine_whatever_ends_around_it() {
     until("a native unit runs", || node.pid("web"));
     node.fleetctl(&["destroy", "web.yaml"]);
     until("it is gone", || node.pid("web").is_none().then_some(()));
+}
+
+#[test]
+fn the_original_fleetctl_restarts_a_unit_of_a_machine() {
+    let node = Node::new();
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    node.put("hello.service", &format!("[Service]\nExecStart={}\n", node.command("hello")));
+    node.fleetctl(&["submit", "hello.service"]);
+    let mut fleetctl = Original::at(&node.folder.join("own/fleet.sock"));
+    fleetctl.start("hello.service");
+    let before = until("hello runs", || node.pid("hello"));
+    fleetctl.restart("hello.service");
+    until("hello runs anew", || node.pid("hello").filter(|now| *now != before));
+    assert_eq!(node.begins("hello"), 2);
+    assert!(fleetctl.stop("hello.service"));
+    until("hello is stopped", || node.pid("hello").is_none().then_some(()));
+    fleetctl.restart("hello.service");
+    until("hello runs again", || node.pid("hello"));
+    fleetctl.unload("hello.service");
+    fleetctl.destroy("hello.service");
+    until("hello is gone", || node.pid("hello").is_none().then_some(()));
 }
 
 /// Ends every lease there is, as an operator can; how many.

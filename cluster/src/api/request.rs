@@ -19,6 +19,8 @@ pub struct Request {
     pub body: Vec<u8>,
     /// Who asks.
     pub caller: Caller,
+    /// By fleetctl 1.0: [`super::first_look`] says what for.
+    pub is_original: bool,
 }
 
 impl Request {

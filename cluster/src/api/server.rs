@@ -3,15 +3,19 @@
 //! [`super::listener`]'s.
 
 use super::answer::{Answer, Outcome};
+use super::body;
+pub use super::body::{BODY_TIME, LARGEST_BODY};
 use super::caller::Caller;
 use super::change_stream::{self, Places};
 use super::crowd::Side;
+use super::first_look::{self, FirstLook};
 use super::metrics::{self, Counters};
 use super::page::{self, Start};
 use super::request::Request;
 use super::route::{self, Resource, View};
 use super::seen::Seen;
 pub use super::settings::Settings;
+use crate::desired::Desired;
 use crate::mirror::Mirror;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
@@ -23,16 +27,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{self, HeaderValue, Response, header};
 use axum::response::IntoResponse;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::timeout;
 
-/// Bytes a body may have: the largest unit, escaped.
-pub const LARGEST_BODY: usize = 2 * 1024 * 1024;
-/// Until a body has come.
-pub const BODY_TIME: Duration = Duration::from_secs(10);
 /// A store that did not answer for that long is said to be away.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Until this daemon sees what it wrote itself.
@@ -59,6 +57,7 @@ struct Inner {
     seen: Seen,
     counters: Counters,
     streams: Places,
+    first_look: FirstLook,
 }
 
 impl ApiState {
@@ -71,6 +70,7 @@ impl ApiState {
             seen: Seen::default(),
             counters: Counters::default(),
             streams: Places::default(),
+            first_look: FirstLook::default(),
         };
         ApiState { inner: Arc::new(inner) }
     }
@@ -132,6 +132,18 @@ impl ApiState {
             pins.pop_front();
         }
         pins.push_back((clock.now(), picture.clone()));
+    }
+
+    /// As [`ApiState::answer`], with what fleetctl 1.0 has to see at its first look.
+    async fn shown(&self, request: &Request, resource: &Resource) -> Answer {
+        let Resource::Unit(name) = resource else { return self.answer(request).await };
+        let wished = |picture: &Picture| {
+            picture.desired.get(name.as_str()).map_or(Desired::Inactive, |kept| kept.record.desired)
+        };
+        let before = wished(&self.inner.mirror.picture());
+        let answer = self.answer(request).await;
+        let now = self.inner.mirror.clock().now();
+        self.inner.first_look.passed(request, name, before, now, answer)
     }
 
     /// The whole of a request whose answer comes from the registry.
@@ -250,6 +262,7 @@ async fn handle(
     let caller = caller.map(|axum::Extension(caller)| caller).unwrap_or_default();
     let (head, body) = incoming.into_parts();
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let agent = head.headers.get(header::USER_AGENT).map(text).unwrap_or_default();
     let mut request = Request {
         method: head.method.as_str().to_string(),
         path: head.uri.path().to_string(),
@@ -257,16 +270,19 @@ async fn handle(
         content_types: head.headers.get_all(header::CONTENT_TYPE).iter().map(text).collect(),
         body: Vec::new(),
         caller,
+        is_original: first_look::is_original(&agent),
     };
     let resource = route::resource(&request.path);
-    let mut response = match read_body(body).await {
+    let is_read = body::counts(&request, &resource) && state.absence().is_none();
+    let read = if is_read { body::read(body).await } else { Ok(Vec::new()) };
+    let mut response = match read {
         Err(answer) => into_response(answer),
         Ok(body) => {
             request.body = body;
             let side = side.map(|axum::Extension(side)| side);
             match special(&state, &request, &resource, side).await {
                 Some(response) => response,
-                None => into_response(state.answer(&request).await),
+                None => into_response(state.shown(&request, &resource).await),
             }
         }
     };
@@ -281,21 +297,6 @@ async fn handle(
     let policy = headers.entry(header::CONTENT_SECURITY_POLICY);
     policy.or_insert(HeaderValue::from_static(POLICY));
     response
-}
-
-async fn read_body(body: Body) -> Result<Vec<u8>, Answer> {
-    let told = hyper::body::Body::size_hint(&body).lower();
-    if usize::try_from(told).is_ok_and(|told| told > LARGEST_BODY) {
-        return Err(Answer::refusal(413, format!("a body has {LARGEST_BODY} bytes at most")));
-    }
-    match timeout(BODY_TIME, Limited::new(body, LARGEST_BODY).collect()).await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes().to_vec()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(Answer::refusal(413, format!("a body has {LARGEST_BODY} bytes at most")))
-        }
-        Ok(Err(_)) => Err(Answer::refusal(400, "the body was cut short")),
-        Err(_) => Err(Answer::refusal(408, "the body did not come in time")),
-    }
 }
 
 /// What is answered from elsewhere than the picture.

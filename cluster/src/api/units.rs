@@ -186,7 +186,11 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     })
 }
 
-fn check_content_type(request: &Request) -> Result<(), Answer> {
+/// 415, unless the head says that the body is JSON.
+///
+/// # Errors
+/// What the client is told.
+pub fn check_content_type(request: &Request) -> Result<(), Answer> {
     let [one] = request.content_types.as_slice() else {
         let count = request.content_types.len();
         return Err(Answer::refusal(415, format!("expected 1 Content-Type, got {count}")));
@@ -278,6 +282,11 @@ pub fn first_value(body: &[u8]) -> Result<Value, String> {
         Some(Err(error)) if error.is_eof() => Err(told("unexpected EOF")),
         Some(Err(error)) => Err(told(&error.to_string())),
     }
+}
+
+/// What a PUT with that body wishes for its unit; `None`: nothing, or nothing that we know.
+pub fn wished(body: &[u8]) -> Option<Desired> {
+    read(body).ok()?.desired.parse().ok()
 }
 
 fn read(body: &[u8]) -> Result<Wish, String> {

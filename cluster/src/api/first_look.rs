@@ -1,0 +1,117 @@
+//! The first look of fleetctl 1.0. Its `restart` wishes a unit loaded and then waits until the
+//! unit is *launched*: a slip, which fleet's machines hid, for they were seconds behind and the
+//! first look, 250 ms later, still saw the unit as it was. Ours have stopped it by then, and it
+//! would wait for ever. So for a moment after such a wish that client, and no other, is shown the
+//! unit as it was; if it waits for loaded, it looks again.
+
+use super::answer::Answer;
+use super::request::Request;
+use crate::desired::Desired;
+use crate::wire::Unit;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long: several of its looks, on a slow way to us.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Units that are remembered at once.
+const MOST: usize = 1024;
+/// How the library it asks with names itself.
+const LIBRARY: &str = "google-api-go-client/";
+
+/// That client asks.
+pub fn is_original(user_agent: &str) -> bool {
+    user_agent.starts_with(LIBRARY)
+}
+
+/// Units that it has just wished loaded, and since when.
+#[derive(Debug, Default)]
+pub struct FirstLook {
+    since: Mutex<BTreeMap<String, Duration>>,
+}
+
+impl FirstLook {
+    /// The answer as it goes out. `before`: what was wished for the unit when the request came.
+    pub fn passed(
+        &self,
+        request: &Request,
+        unit: &str,
+        before: Desired,
+        now: Duration,
+        answer: Answer,
+    ) -> Answer {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.retain(|_, then| now.saturating_sub(*then) < MOMENT);
+        if request.method == "GET" {
+            let is_shown = request.is_original && since.contains_key(unit);
+            return if is_shown { as_launched(answer) } else { answer };
+        }
+        since.remove(unit);
+        let stops = before == Desired::Launched
+            && answer.status == 204
+            && super::units::wished(&request.body) == Some(Desired::Loaded);
+        if request.is_original && stops && since.len() < MOST {
+            since.insert(unit.to_string(), now);
+        }
+        answer
+    }
+}
+
+fn as_launched(answer: Answer) -> Answer {
+    match serde_json::from_slice::<Unit>(&answer.body) {
+        Ok(unit) if answer.status == 200 && unit.current_state == Desired::Loaded.as_str() => {
+            Answer::json(&Unit { current_state: Desired::Launched.to_string(), ..unit })
+        }
+        _ => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, wished: &str, is_original: bool) -> Request {
+        let body = format!("{{\"desiredState\":\"{wished}\"}}").into_bytes();
+        Request { method: method.to_string(), body, is_original, ..Request::default() }
+    }
+
+    /// What a look sees, so many milliseconds after the wish for the unit, which is loaded.
+    fn sees(looks: &FirstLook, is_original: bool, millis: u64) -> String {
+        let loaded = Unit { current_state: "loaded".to_string(), ..Unit::default() };
+        let (request, now) = (request("GET", "", is_original), Duration::from_millis(millis));
+        let answer = Answer::json(&loaded);
+        let shown = looks.passed(&request, "a.service", Desired::Loaded, now, answer);
+        serde_json::from_slice::<Unit>(&shown.body).unwrap().current_state
+    }
+
+    fn wishes(looks: &FirstLook, request: &Request, before: Desired) {
+        looks.passed(request, "a.service", before, Duration::ZERO, Answer::empty(204));
+    }
+
+    #[test]
+    fn the_first_look_after_a_wish_sees_the_unit_as_it_was() {
+        let looks = FirstLook::default();
+        wishes(&looks, &request("PUT", "loaded", true), Desired::Launched);
+        assert_eq!(sees(&looks, true, 250), "launched");
+        assert_eq!(sees(&looks, false, 250), "loaded", "everybody else sees what is");
+        assert_eq!(sees(&looks, true, 1_000), "loaded", "and so does it, a moment later");
+    }
+
+    #[test]
+    fn only_what_was_launched_is_shown_so_and_only_until_the_next_wish() {
+        let cases = [
+            (request("PUT", "loaded", true), Desired::Inactive),
+            (request("PUT", "launched", true), Desired::Launched),
+            (request("PUT", "loaded", false), Desired::Launched),
+        ];
+        for (wish, before) in cases {
+            let looks = FirstLook::default();
+            wishes(&looks, &wish, before);
+            assert_eq!(sees(&looks, true, 1), "loaded", "{wish:?}");
+        }
+        let looks = FirstLook::default();
+        wishes(&looks, &request("PUT", "loaded", true), Desired::Launched);
+        wishes(&looks, &request("PUT", "launched", true), Desired::Loaded);
+        assert_eq!(sees(&looks, true, 1), "loaded");
+    }
+}

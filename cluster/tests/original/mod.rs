@@ -1,0 +1,197 @@
+//! fleetctl 1.0 as it was recorded: its requests byte for byte, in its order, and how it waits: a
+//! look each 250 ms, the first one after the first 250. What it prints is not here.
+#![allow(dead_code, reason = "each test file uses its own part of it")]
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Between two looks, and before the first one.
+const LOOK: Duration = Duration::from_millis(250);
+/// Looks after which it is said to wait for ever: it has no end of its own.
+const FOR_EVER: usize = 80;
+
+/// One call of it: its requests go over one connection.
+pub(crate) struct Original {
+    stream: UnixStream,
+    /// Each request, in short, as it was sent.
+    pub(crate) asked: Vec<String>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) status: u16,
+    /// In lower case, with the status.
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Told {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
+}
+
+/// The way it escapes a name.
+fn escaped(unit: &str) -> String {
+    unit.replace('@', "%40")
+}
+
+impl Original {
+    pub(crate) fn at(socket: &Path) -> Original {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Original { stream, asked: Vec::new() }
+    }
+
+    fn ask(&mut self, method: &str, path: &str, body: Option<&str>) -> Told {
+        self.asked.push(format!("{method} {path}{}", body.unwrap_or_default().trim_end()));
+        let length = |body: &str| {
+            format!("Content-Length: {}\r\nContent-Type: application/json\r\n", body.len())
+        };
+        let request = format!(
+            "{method} /fleet/v1/{path}?alt=json HTTP/1.1\r\nHost: domain-sock\r\n\
+             User-Agent: google-api-go-client/0.5\r\n{}Accept-Encoding: gzip\r\n\r\n{}",
+            body.map(length).unwrap_or_default(),
+            body.unwrap_or_default()
+        );
+        self.stream.write_all(request.as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).unwrap();
+            bytes.extend(byte);
+        }
+        let head = String::from_utf8(bytes).unwrap().to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.map_or(0, |text| text.parse().unwrap())];
+        self.stream.read_exact(&mut body).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Told { status, head, body: String::from_utf8(body).unwrap() }
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Told {
+        self.ask("GET", path, None)
+    }
+
+    pub(crate) fn unit(&mut self, unit: &str) -> Told {
+        self.get(&format!("units/{}", escaped(unit)))
+    }
+
+    /// What it calls the unit's state.
+    fn state(&mut self, unit: &str) -> String {
+        self.unit(unit).json()["currentState"].as_str().unwrap_or_default().to_string()
+    }
+
+    pub(crate) fn create(&mut self, unit: &str, options: &str) -> Told {
+        let body = format!("{{\"name\":\"{unit}\",\"options\":{options}}}\n");
+        self.ask("PUT", &format!("units/{}", escaped(unit)), Some(&body))
+    }
+
+    pub(crate) fn wish(&mut self, unit: &str, state: &str) -> Told {
+        let body = format!("{{\"desiredState\":\"{state}\",\"name\":\"{unit}\"}}\n");
+        self.ask("PUT", &format!("units/{}", escaped(unit)), Some(&body))
+    }
+
+    /// Each look at the unit until it is that.
+    fn wait(&mut self, unit: &str, wanted: &str) {
+        self.looks(&format!("{unit} to be {wanted}"), |own| own.state(unit) == wanted);
+    }
+
+    fn looks(&mut self, what: &str, mut so: impl FnMut(&mut Original) -> bool) {
+        for _ in 0..FOR_EVER {
+            std::thread::park_timeout(LOOK);
+            if so(self) {
+                return;
+            }
+        }
+        panic!("it waits for {what} for ever: {:?}", self.asked);
+    }
+
+    /// Of all units, by name; the rest of what findUnits looks at.
+    fn find(&mut self, unit: &str) -> Option<Value> {
+        let page = self.get("units").json();
+        let found = page["units"].as_array()?.iter().find(|one| one["name"] == unit);
+        found.cloned()
+    }
+
+    /// `fleetctl submit UNIT`, of a file that is not there yet.
+    pub(crate) fn submit(&mut self, unit: &str, options: &str) {
+        assert_eq!(self.unit(unit).status, 404);
+        assert_eq!(self.create(unit, options).status, 201);
+        self.wait(unit, "inactive");
+    }
+
+    /// `fleetctl load UNIT` of one that was submitted.
+    pub(crate) fn load(&mut self, unit: &str) {
+        assert_eq!(self.unit(unit).status, 200);
+        assert_eq!(self.unit(unit).status, 200);
+        assert_eq!(self.wish(unit, "loaded").status, 204);
+        self.wait(unit, "loaded");
+        self.get("machines");
+    }
+
+    /// `fleetctl start UNIT` of one that was submitted.
+    pub(crate) fn start(&mut self, unit: &str) {
+        assert_eq!(self.unit(unit).status, 200);
+        assert_eq!(self.unit(unit).status, 200);
+        assert_eq!(self.wish(unit, "launched").status, 204);
+        self.wait(unit, "launched");
+        self.get("machines");
+        let path = format!("state/{}", escaped(unit));
+        self.looks("it to be active", |own| {
+            let state = own.get(&path).json();
+            state["systemdLoadState"] == "loaded" && state["systemdActiveState"] == "active"
+        });
+    }
+
+    /// `fleetctl stop UNIT`; false: it says that the unit is inactive.
+    pub(crate) fn stop(&mut self, unit: &str) -> bool {
+        let found = self.find(unit).unwrap();
+        match found["currentState"].as_str() {
+            Some("inactive") | None => return false,
+            Some("loaded") => return true,
+            Some(_) => {}
+        }
+        assert_eq!(self.wish(unit, "loaded").status, 204);
+        self.wait(unit, "loaded");
+        self.get("machines");
+        true
+    }
+
+    /// `fleetctl unload UNIT`.
+    pub(crate) fn unload(&mut self, unit: &str) {
+        if self.find(unit).unwrap()["currentState"] == "inactive" {
+            return;
+        }
+        assert_eq!(self.wish(unit, "inactive").status, 204);
+        self.wait(unit, "inactive");
+    }
+
+    /// `fleetctl restart UNIT`, with its slip: it waits for launched after it wished loaded, too.
+    pub(crate) fn restart(&mut self, unit: &str) {
+        let found = self.find(unit).unwrap();
+        assert_eq!(self.unit(unit).status, 200);
+        let steps: &[&str] = match found["currentState"].as_str() {
+            Some("inactive") | None => return,
+            Some("loaded") => &["launched"],
+            Some(_) => &["loaded", "launched"],
+        };
+        for wished in steps {
+            assert_eq!(self.wish(unit, wished).status, 204);
+            self.wait(unit, "launched");
+        }
+        self.get("machines");
+    }
+
+    /// `fleetctl destroy --no-block UNIT`: of its two ways the one that waits.
+    pub(crate) fn destroy(&mut self, unit: &str) {
+        self.find(unit).unwrap();
+        let path = format!("units/{}", escaped(unit));
+        assert_eq!(self.ask("DELETE", &path, None).status, 204);
+        self.looks("it to be gone", |own| own.unit(unit).status == 404);
+    }
+}
