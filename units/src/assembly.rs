@@ -107,6 +107,7 @@ impl Live {
             run_timeout: None,
             on_change: OnChange::Restart,
             essential: false,
+            stop_promptly: false,
         }
     }
 }

@@ -299,6 +299,7 @@ impl<'a> Reader<'a> {
             run_timeout: self.value("run-timeout", standard.run_timeout, value::timeout),
             on_change,
             essential: self.value("essential", standard.essential, value::boolean),
+            stop_promptly: self.value("stop-promptly", standard.stop_promptly, value::boolean),
         };
         self.check_live(kind, &live);
         live

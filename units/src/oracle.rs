@@ -277,7 +277,8 @@ impl Oracle {
             }
         }
         let holding = stop.less(self.whose(|run| run.unkillable));
-        waiting.less(holding.union(|unit| before[unit]))
+        let prompt = waiting.and(self.whose(|run| run.unit.live.stop_promptly));
+        waiting.less(holding.union(|unit| before[unit])).or(prompt)
     }
 
     fn active(&self) -> Set {

@@ -325,6 +325,8 @@ pub struct Live {
     pub on_change: OnChange,
     /// A reload never restarts it.
     pub essential: bool,
+    /// Its stop waits for no unit that depends on it, and nothing it says prolongs it.
+    pub stop_promptly: bool,
 }
 
 /// How a run's readiness is learned. Derived from the type and the ready-* keys.

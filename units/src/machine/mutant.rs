@@ -112,6 +112,10 @@ pub enum Mutant {
     StopTimeoutNotShown,
     /// an extension of a timeout may shorten it.
     ExtensionShortens,
+    /// stop-promptly: its stop waits for its dependents all the same.
+    PromptStopWaits,
+    /// stop-promptly: its stop can be prolonged all the same.
+    PromptStopProlonged,
     /// a watchdog's ping is not heard.
     PingUnheard,
     /// §6: a reload of its own that times out ends the unit.
@@ -284,6 +288,8 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::ImmortalHoldsUp, "§5 may_stop: an unkillable run counts as up"),
     (Mutant::StopTimeoutNotShown, "§6: a stop timeout of an unneeded unit is not shown"),
     (Mutant::ExtensionShortens, "an extension of a timeout may shorten it"),
+    (Mutant::PromptStopWaits, "stop-promptly: its stop waits for its dependents all the same"),
+    (Mutant::PromptStopProlonged, "stop-promptly: its stop can be prolonged all the same"),
     (Mutant::PingUnheard, "a watchdog's ping is not heard"),
     (Mutant::SlowReloadFails, "§6: a reload of its own that times out ends the unit"),
     (Mutant::FirstStartForEver, "§4 degraded: being active does not end the first start"),
@@ -374,6 +380,7 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L30", Mutant::NamesApart),
     ("L31", Mutant::SkippedIsStopped),
     ("L32", Mutant::NotedTwice),
+    ("L33", Mutant::PromptStopWaits),
 ];
 
 /// Something outside the machine, for [`Mutant::Moody`].

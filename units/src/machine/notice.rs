@@ -91,6 +91,7 @@ impl Machine {
 
     pub(super) fn extend(&mut self, now: Time, ix: Ix, span: Duration) {
         let shorter = self.planted(Mutant::ExtensionShortens);
+        let promptly = self.stops_promptly(ix) && !self.planted(Mutant::PromptStopProlonged);
         let later = |at: &mut Option<Time>| {
             let until = now.after(span);
             *at = at.map(|at| if shorter { until } else { at.max(until) });
@@ -105,7 +106,7 @@ impl Machine {
                     run.extended = run.extended.max(Some(now.after(span)));
                 }
             }
-            Phase::Stopping(_, Stop { kill: Kill::At(at), .. }) => later(at),
+            Phase::Stopping(_, Stop { kill: Kill::At(at), .. }) if !promptly => later(at),
             Phase::Stopping(_, _) | Phase::Idle | Phase::Backoff(_) | Phase::Failed(_) => {}
         });
     }

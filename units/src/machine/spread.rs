@@ -269,12 +269,18 @@ impl Machine {
         }
     }
 
+    /// The stop of its run waits for nobody.
+    pub(super) fn stops_promptly(&self, ix: Ix) -> bool {
+        self.cell(ix).phase.run().is_some_and(|run| run.definition.live.stop_promptly)
+    }
+
     /// Sets whether a unit is among those that may be told to stop, and those that may start.
     pub(super) fn review(&mut self, ix: Ix) {
         let key = self.key(ix);
         let cell = self.cell(ix);
-        let may_stop =
-            cell.phase.is_up() && cell.must && !cell.phase.is_told() && cell.holding == 0;
+        let held =
+            cell.holding > 0 && (!self.stops_promptly(ix) || self.planted(Mutant::PromptStopWaits));
+        let may_stop = cell.phase.is_up() && cell.must && !cell.phase.is_told() && !held;
         let usable = cell.needed && !cell.broken && cell.conflict.is_none();
         let may_start = usable && matches!(cell.phase, Phase::Idle) && cell.closed == 0;
         let rank = (Reverse(cell.rank), ix);

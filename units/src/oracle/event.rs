@@ -82,7 +82,7 @@ impl Oracle {
                 let what = match form {
                     Starting => Due::Start,
                     Reloading => Due::Reload,
-                    Stopping if !run.killed => Due::Stop,
+                    Stopping if !run.killed && !run.unit.live.stop_promptly => Due::Stop,
                     _ => return None,
                 };
                 let by = &mut run.due[what as usize];

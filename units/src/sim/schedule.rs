@@ -214,7 +214,7 @@ fn edit(sheet: &mut Sheet, dice: &mut Chance) {
     let free: Vec<usize> =
         (0..sheet.rank.len()).filter(|unit| !sheet.units.contains_key(unit)).collect();
     let Some(entry) = sheet.units.get_mut(&unit) else { return };
-    match dice.below(12) {
+    match dice.below(13) {
         0 | 1 => entry.run_hash = dice.draw() | 1,
         2 => {
             shape::keys(dice, &mut entry.live);
@@ -264,6 +264,7 @@ fn edit(sheet: &mut Sheet, dice: &mut Chance) {
             }
         }
         10 => entry.live.essential = !entry.live.essential,
+        11 => entry.live.stop_promptly = !entry.live.stop_promptly,
         _ if entry.kind.has_process() => {
             entry.has_exec_stop = !entry.has_exec_stop;
             entry.run_hash = dice.draw() | 1;

@@ -201,6 +201,7 @@ pub fn keys(dice: &mut Chance, live: &mut Live) {
     live.on_change =
         [OnChange::Restart, OnChange::Reload, OnChange::Keep][dice.weighted(&[80, 10, 10])];
     live.essential = dice.percent(5);
+    live.stop_promptly = dice.percent(5);
 }
 
 /// Everything beside the plain shape.

@@ -194,6 +194,7 @@ pub fn live(kind: Kind) -> Live {
         run_timeout: None,
         on_change: OnChange::Restart,
         essential: false,
+        stop_promptly: false,
     }
 }
 

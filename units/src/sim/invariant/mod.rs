@@ -46,6 +46,8 @@ pub const ALL: &[(&str, Check)] = &[
     ("L29 one run a connection", start::l29_one_run_a_connection),
     ("L30 one thing masked", start::l30_one_thing_masked),
     ("L31 skipped has no stop", stop::l31_skipped_has_no_stop),
+    ("L32 told", state::l32_told),
+    ("L33 prompt stop", stop::l33_prompt_stop),
 ];
 
 /// The names of all, those over whole schedules ([`whole`]) too.

@@ -8,7 +8,7 @@ use crate::sim::view::{Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 
 /// L4: a unit is told to stop only when every up unit that is to stop too and comes
-/// after it is down. Exempt: it ended by itself, or failed on init's own clock.
+/// after it is down. Exempt: it ended by itself, failed on init's own clock, or stops promptly.
 pub fn l04_stop_order(view: &View) -> Verdict {
     let mut down = Set::EMPTY;
     for order in view.orders {
@@ -20,7 +20,11 @@ pub fn l04_stop_order(view: &View) -> Verdict {
                 | StopReason::RunTimeout
                 | StopReason::Leftovers
         );
-        if !own {
+        let promptly = match view.is.run(*unit).filter(|run| run.id == *id) {
+            Some(run) => run.unit.live.stop_promptly,
+            None => view.is.unit(*unit).is_some_and(|unit| unit.live.stop_promptly),
+        };
+        if !own && !promptly {
             for other in view.book.alive().less(down).iter().filter(|other| other != unit) {
                 let Some(run) = view.book.of(other) else { continue };
                 let immortal =
@@ -45,6 +49,19 @@ pub fn l04_stop_order(view: &View) -> Verdict {
         }
     }
     Ok(())
+}
+
+fn is_up(state: State) -> bool {
+    state == State::Starting || state.is_active()
+}
+
+/// L33: what stops promptly is told in the moment in which it has to stop.
+pub fn l33_prompt_stop(view: &View) -> Verdict {
+    let prompt = view.is.whose(|run| run.unit.live.stop_promptly);
+    match prompt.and(view.is.must_stop()).iter().find(|unit| is_up(view.after.state(*unit))) {
+        Some(unit) => Err(format!("{} has to stop promptly, and waits", view.name(unit))),
+        None => Ok(()),
+    }
 }
 
 /// L31: a run that was skipped has nothing to stop: being told, it is gone.
