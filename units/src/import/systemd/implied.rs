@@ -1,5 +1,6 @@
 //! What a unit depends on without saying so (`DefaultDependencies=`; systemd.service(5),
-//! systemd.socket(5) and the others, "AUTOMATIC DEPENDENCIES"). Targets of the boot may
+//! systemd.socket(5) and the others, "AUTOMATIC DEPENDENCIES"); and how it stops where a cluster
+//! runs it on one machine at most. Targets of the boot may
 //! be missing: in a container nothing stands for them.
 
 use super::conversion::Conversion;
@@ -52,6 +53,10 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
 }
 
 fn service(this: &mut Conversion<'_>) {
+    if this.flag("X-Fleet", "Exclusive", false) {
+        // It has to be down before another machine may run it.
+        this.put_default("stop-promptly", "yes");
+    }
     let dbus = this
         .text("Service", "Type")
         .map_or_else(|| this.last("Service", "BusName").is_some(), |kind| kind == "dbus");

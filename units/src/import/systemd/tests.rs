@@ -43,6 +43,14 @@ fn clean(imported: &Imported) {
 }
 
 #[test]
+fn an_exclusive_unit_of_a_cluster_stops_promptly() {
+    let of = |text: &str| values(&service(text), "stop-promptly");
+    assert_eq!(of("[X-Fleet]\nExclusive=true"), ["yes"]);
+    assert_eq!(of("[X-Fleet]\nExclusive=true\nExclusive=no\nGlobal=yes"), [""; 0]);
+    assert_eq!(of(""), [""; 0]);
+}
+
+#[test]
 fn a_plain_service_has_systemds_defaults_written_out() {
     let web = service("");
     clean(&web);
