@@ -18,6 +18,8 @@ const MARGIN: Duration = Duration::from_millis(500);
 const STOP_OF_SERVICES: Duration = Duration::from_secs(90);
 /// The same of native units.
 const AS_ITS_MACHINE_HAS_IT: &str = "what init.yaml of its machine says";
+/// The key that lets a stop wait for nobody.
+const PROMPTLY: &str = "stop-promptly";
 /// The signal that nothing outlives.
 const KILL: u8 = 9;
 
@@ -49,6 +51,7 @@ pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
     let longest = longest_stop(ttl);
     let because = |why: String| format!("it is exclusive, and {why}");
     said.leaves_nothing().map_err(because)?;
+    said.is_prompt().map_err(because)?;
     for (key, stop) in said.spans() {
         if matches!(stop, Ok(stop) if stop <= longest) {
             continue;
@@ -101,6 +104,17 @@ impl Said<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Nobody who depends on it puts its stop off. The importer sees to that of a service itself.
+    fn is_prompt(&self) -> Result<(), String> {
+        let Some(text) = &self.native else { return Ok(()) };
+        match native_unit::scalar(text, PROMPTLY).map(|word| value::boolean(&word)) {
+            Some(Ok(true)) => Ok(()),
+            _ => Err(format!(
+                "what depends on it may put its stop off: say `{PROMPTLY}: yes` in its file"
+            )),
+        }
     }
 
     /// Which keys say how long its stop takes, and how long.
@@ -166,6 +180,10 @@ mod tests {
     }
 
     fn native(lines: &str) -> Result<(), String> {
+        whole(&format!("{PROMPTLY}: yes\n{lines}"))
+    }
+
+    fn whole(lines: &str) -> Result<(), String> {
         let text = format!("unit: a\nexec-start: /bin/true\n{lines}\n");
         let name = UnitName::new("a.service").unwrap();
         stops_in_time(&Content::of(&name, native_unit::read("a.yaml", &text).unwrap()), TTL)
@@ -178,6 +196,17 @@ mod tests {
         assert!(without.contains("may take what init.yaml of its machine says"), "{without}");
         assert!(without.contains("stop-timeout has to be 7s at most"), "{without}");
         assert!(native("stop-timeout: none").unwrap_err().contains("may take any time"));
+    }
+
+    #[test]
+    fn a_native_stop_that_others_may_put_off_is_refused_and_told() {
+        for (lines, fits) in
+            [("", false), ("stop-promptly: no", false), ("stop-promptly: on", true)]
+        {
+            let told = whole(&format!("stop-timeout: 3s\n{lines}"));
+            assert_eq!(told.is_ok(), fits, "{lines}: {told:?}");
+            assert!(fits || told.unwrap_err().contains("say `stop-promptly: yes`"));
+        }
     }
 
     #[test]

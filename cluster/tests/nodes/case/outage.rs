@@ -81,14 +81,30 @@ fn exclusive(cluster: &mut Cluster) {
     cluster.file("many.service", &many);
     cluster.node(1).fleetctl(&["start", "many.service"]);
     let pid = cluster.node(old).main_pid("many.service");
+    // The same of one that has to be stopped before it, by the order of all others.
+    let stays = "ExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'";
+    let held = format!("[Unit]\nRequires=only.service\nAfter=only.service\n[Service]\n{stays}\n");
+    let fleet = "[X-Fleet]\nMachineOf=only.service\nExclusive=true\n";
+    cluster.file("held.service", &format!("{held}TimeoutStopSec=200ms\n{fleet}"));
+    cluster.node(1).fleetctl(&["start", "held.service"]);
     cluster.network.cut(old);
     cluster.when_on_other(1, "only.service", old);
     assert_eq!(cluster.node(old).main_pid("only.service"), None, "given up before");
+    let events = cluster.node(old).initctl(&["events"]);
+    let told = |unit: &str, what: &str| {
+        let is_it = |line: &str| line.contains(unit) && line.contains(what);
+        events.lines().position(is_it).unwrap_or_else(|| panic!("{unit} {what}: {events}"))
+    };
+    assert!(
+        told("only.service", "stopping -> ") < told("held.service", "stopping -> "),
+        "who depends on it holds it up: {events}"
+    );
     assert_eq!(cluster.node(old).main_pid("many.service"), pid, "what is not exclusive runs on");
     cluster.network.heal(old);
     cluster.when_machines(3);
     assert_ne!(cluster.when_on(1, "only.service"), old);
     assert_eq!(cluster.read("twice"), "");
+    cluster.node(1).fleetctl(&["destroy", "held.service"]);
     cluster.node(1).fleetctl(&["stop", "only.service"]);
     until("it is stopped", || (cluster.active(1)?.len() == 1).then_some(()));
     cluster.file("slow.service", &sleeps_with("Exclusive=true"));
