@@ -88,6 +88,12 @@ fn the_original_fleetctl_restarts_a_unit_of_a_machine() {
     fleetctl.restart("hello.service");
     until("hello runs again", || node.pid("hello"));
     fleetctl.unload("hello.service");
+    let metrics = node.get("/metrics");
+    let told = |line: &str| assert!(metrics.lines().any(|one| one == line), "{line}: {metrics}");
+    told("fleet_engine_leads 1");
+    told("fleet_engine_task_count_total{type=\"attemptscheduleunit\"} 1");
+    told("fleet_engine_task_failure_count_total{type=\"attemptscheduleunit\"} 0");
+    assert!(!metrics.contains("fleet_engine_leader_start_time 0\n"), "{metrics}");
     fleetctl.destroy("hello.service");
     until("hello is gone", || node.pid("hello").is_none().then_some(()));
 }

@@ -171,6 +171,7 @@ impl Candidate {
             return Err(Over::Lost);
         };
         let epoch = Epoch(made.modified);
+        self.meter.elected();
         voice::info(format_args!("engine: {} leads, since revision {}", self.machine, epoch.0));
         let clock = self.mirror.clock().clone();
         let engine = Engine::new(keys, &reading, self.grace, clock.now());
@@ -360,12 +361,14 @@ impl Term {
             let landed = self.mirror.store().commit(&task.transaction).await;
             if let Ok(Some(revision)) = landed {
                 self.seen = revision;
+                self.meter.carried_out(&task);
                 tell(&task);
                 continue;
             }
             if planted(Mutant::GoesOnAfterLoss) && landed == Ok(None) {
                 continue;
             }
+            self.meter.failed(&task);
             // The rest stood on this one.
             self.engine.undo(&task.units);
             tasks.for_each(|task| self.engine.undo(&task.units));

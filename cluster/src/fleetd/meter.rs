@@ -1,6 +1,9 @@
 //! How long the engine of this machine takes to decide what follows from a change, counted as
-//! Prometheus wants it. What it decides is [`crate::engine`]'s, when it is asked [`super::lead`]'s.
+//! Prometheus wants it, and what came of its decisions, by the names that fleet 1.0 had for that.
+//! What it decides is [`crate::engine`]'s, when it is asked [`super::lead`]'s.
 
+use crate::engine::Task;
+use crate::move_order::Cause;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +17,48 @@ pub struct Meter {
     within: [AtomicU64; BOUNDS.len()],
     beyond: AtomicU64,
     micros: AtomicU64,
+    /// When it was elected last, in seconds since 1970.
+    led_since: AtomicU64,
+    done: Moves,
+    failed: Moves,
+    /// Why units had no place: their machines went, could not have them any more, or none can.
+    machine_away: AtomicU64,
+    run: AtomicU64,
+    schedule: AtomicU64,
+}
+
+/// Units put on a machine, and taken off one.
+#[derive(Debug, Default)]
+struct Moves {
+    on: AtomicU64,
+    off: AtomicU64,
+}
+
+impl Moves {
+    fn count(&self, task: &Task) {
+        let on = task.moves.iter().filter(|step| step.to.is_some()).count();
+        let off = task.moves.iter().filter(|step| step.from.is_some()).count();
+        add(&self.on, on);
+        add(&self.off, off);
+    }
+
+    fn text(&self, name: &str) -> String {
+        counters(name, &[("attemptscheduleunit", &self.on), ("unscheduleunit", &self.off)])
+    }
+}
+
+fn add(count: &AtomicU64, more: usize) {
+    count.fetch_add(u64::try_from(more).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// By `type`, as fleet has it.
+fn counters(name: &str, by_type: &[(&str, &AtomicU64)]) -> String {
+    let mut text = format!("# TYPE {name} counter\n");
+    for (kind, count) in by_type {
+        let count = count.load(Ordering::Relaxed);
+        let _ = writeln!(text, "{name}{{type=\"{kind}\"}} {count}");
+    }
+    text
 }
 
 impl Meter {
@@ -25,6 +70,51 @@ impl Meter {
         count.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The machine was elected just now.
+    pub fn elected(&self) {
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+        self.led_since.store(since, Ordering::Relaxed);
+    }
+
+    /// That was written.
+    pub fn carried_out(&self, task: &Task) {
+        self.done.count(task);
+        for step in &task.moves {
+            match step.cause {
+                Cause::Gone(_) => add(&self.machine_away, 1),
+                Cause::Refused(..) => add(&self.run, 1),
+                Cause::Unplaced | Cause::Inactive => {}
+            }
+        }
+        // It is also about units that it only tells a reason of.
+        add(&self.schedule, task.units.len().saturating_sub(task.moves.len()));
+    }
+
+    /// That could not be written.
+    pub fn failed(&self, task: &Task) {
+        self.failed.count(task);
+    }
+
+    /// What fleet 1.0 told, by its names.
+    fn former_text(&self, leads: bool, decisions: u64) -> String {
+        let since = if leads { self.led_since.load(Ordering::Relaxed) } else { 0 };
+        let start = "fleet_engine_leader_start_time";
+        let count = "fleet_engine_reconcile_count_total";
+        let causes = [
+            ("machine_away", &self.machine_away),
+            ("run", &self.run),
+            ("schedule", &self.schedule),
+        ];
+        [
+            format!("# TYPE {start} gauge\n{start} {since}\n"),
+            format!("# TYPE {count} counter\n{count} {decisions}\n"),
+            self.done.text("fleet_engine_task_count_total"),
+            self.failed.text("fleet_engine_task_failure_count_total"),
+            counters("fleet_engine_reconcile_failure_count_total", &causes),
+        ]
+        .concat()
     }
 
     /// As Prometheus reads it.
@@ -43,7 +133,7 @@ impl Meter {
         let sum = Duration::from_micros(self.micros.load(Ordering::Relaxed)).as_secs_f64();
         let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {all}");
         let _ = writeln!(text, "{name}_sum {sum}\n{name}_count {all}");
-        text
+        text + &self.former_text(leads, all)
     }
 
     /// How many decisions there were, and how many of them took longer than that; those that took
@@ -60,6 +150,56 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::MachineId;
+    use crate::move_order::Move;
+    use crate::transaction::Transaction;
+    use crate::unit_name::UnitName;
+
+    #[test]
+    fn what_came_of_it_is_counted_by_the_names_that_fleet_had() {
+        let (a, b) = (MachineId::new("a").unwrap(), MachineId::new("b").unwrap());
+        let name = |name: &str| UnitName::new(name).unwrap();
+        let step = |unit: &str, from: Option<&MachineId>, to: Option<&MachineId>, cause| Move {
+            unit: name(unit),
+            from: from.cloned(),
+            to: to.cloned(),
+            cause,
+        };
+        let task = Task {
+            moves: vec![
+                step("new.service", None, Some(&a), Cause::Unplaced),
+                step("moved.service", Some(&a), Some(&b), Cause::Gone(a.clone())),
+                step("lost.service", Some(&a), None, Cause::Gone(a.clone())),
+                step("over.service", Some(&b), None, Cause::Inactive),
+            ],
+            units: ["new", "moved", "lost", "over", "nowhere"]
+                .map(|unit| name(&format!("{unit}.service")))
+                .to_vec(),
+            transaction: Transaction::default(),
+        };
+        let meter = Meter::default();
+        meter.elected();
+        meter.note(Duration::ZERO);
+        meter.carried_out(&task);
+        meter.failed(&task);
+        meter.failed(&task);
+        let text = meter.text(true);
+        let value = |name: &str| -> u64 {
+            let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            found.unwrap_or_else(|| panic!("{name}: {text}")).parse().unwrap()
+        };
+        assert!(value("fleet_engine_leader_start_time") > 1_700_000_000);
+        assert_eq!(value("fleet_engine_reconcile_count_total"), 1);
+        let of = |name: &str, kind: &str| value(&format!("fleet_engine_{name}{{type=\"{kind}\"}}"));
+        assert_eq!(of("task_count_total", "attemptscheduleunit"), 2);
+        assert_eq!(of("task_count_total", "unscheduleunit"), 3);
+        assert_eq!(of("task_failure_count_total", "attemptscheduleunit"), 4);
+        assert_eq!(of("task_failure_count_total", "unscheduleunit"), 6);
+        assert_eq!(of("reconcile_failure_count_total", "machine_away"), 2);
+        assert_eq!(of("reconcile_failure_count_total", "run"), 0);
+        assert_eq!(of("reconcile_failure_count_total", "schedule"), 1);
+        assert!(meter.text(false).contains("\nfleet_engine_leader_start_time 0\n"));
+    }
 
     #[test]
     fn what_it_took_is_counted_by_its_bounds() {
