@@ -9,13 +9,16 @@
 
 mod stand;
 
-use cluster::api::caller::Roles;
 use cluster::api::listener::Security;
-use cluster::api::tls::ServerFiles;
-use stand::{Plan, Stand, fleetctl, folder, stderr, stdout};
+use cluster::api::tls::{ClientFiles, ServerFiles};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use stand::{Plan, Reply, Stand, fleetctl, folder, stderr, stdout};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const ROLES: &str =
     "ann: operator\nbob: reader\nci: {role: operator, prefix: [web]}\nnode: machine\n";
@@ -35,7 +38,39 @@ impl Authority {
             ));
         }
         made.issue("server", "ca", "rsa:2048", "serverAuth", "-days 30");
+        made.put("roles", ROLES);
         made
+    }
+
+    /// A file that is there as a whole, or not at all.
+    fn put(&self, file: &str, text: &str) {
+        std::fs::write(self.path("fresh"), text).unwrap();
+        std::fs::rename(self.path("fresh"), self.path(file)).unwrap();
+    }
+
+    /// A list of those whose certificates do not count any more, and of that one more.
+    fn revoke(&self, name: &str) {
+        let config = "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\ncrlnumber=crlnumber\n\
+                      default_md=sha256\ndefault_crl_days=30\n";
+        for (file, text) in [("index.txt", ""), ("crlnumber", "01\n"), ("crl.cnf", config)] {
+            if !self.path(file).exists() {
+                self.put(file, text);
+            }
+        }
+        let ca = "ca -config crl.cnf -cert ca.crt -keyfile ca.key";
+        self.openssl(&format!("{ca} -revoke {name}.crt"));
+        self.openssl(&format!("{ca} -gencrl -out fresh"));
+        std::fs::rename(self.path("fresh"), self.path("ca.crl")).unwrap();
+    }
+
+    /// A connection of that client.
+    fn connect(&self, stand: &Stand, name: &str) -> StreamOwned<ClientConnection, TcpStream> {
+        let own = (self.path(&format!("{name}.crt")), self.path(&format!("{name}.key")));
+        let files = ClientFiles { ca: Some(self.path("ca.crt")), own: Some(own) };
+        let config = cluster::api::tls::client(&files).unwrap();
+        let server = ServerName::try_from("127.0.0.1").unwrap();
+        let socket = TcpStream::connect(stand.tcp.unwrap()).unwrap();
+        StreamOwned::new(ClientConnection::new(config, server).unwrap(), socket)
     }
 
     fn openssl(&self, words: &str) {
@@ -76,7 +111,7 @@ impl Authority {
                 client_ca: self.path("ca.crt"),
                 client_crl: crl.map(|file| self.path(file)),
             }),
-            roles: Arc::new(Roles::parse("roles", ROLES).unwrap()),
+            roles_file: Some(self.path("roles")),
             insecure_loopback_only: false,
         }
     }
@@ -148,16 +183,74 @@ fn a_revoked_certificate_does_not_count_any_more() {
     let made = Authority::new();
     made.client("ann", "ca");
     made.client("bob", "ca");
-    std::fs::write(made.path("index.txt"), "").unwrap();
-    std::fs::write(made.path("crlnumber"), "01\n").unwrap();
-    let config = "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\ncrlnumber=crlnumber\n\
-                  default_md=sha256\ndefault_crl_days=30\n";
-    std::fs::write(made.path("crl.cnf"), config).unwrap();
-    made.openssl("ca -config crl.cnf -cert ca.crt -keyfile ca.key -revoke bob.crt");
-    made.openssl("ca -config crl.cnf -cert ca.crt -keyfile ca.key -gencrl -out ca.crl");
+    made.revoke("bob");
     let stand = stand(made.security(Some("ca.crl")));
     assert!(made.call(&stand, "ann", "ca", &["list-machines"]).status.success());
     assert!(!made.call(&stand, "bob", "ca", &["list-machines"]).status.success());
+}
+
+/// What that connection does for so long: true, it ends.
+fn ends(stream: &mut StreamOwned<ClientConnection, TcpStream>, most: Duration) -> bool {
+    stream.sock.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let began = Instant::now();
+    let mut piece = [0; 4096];
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => return true,
+        }
+        if began.elapsed() >= most {
+            return false;
+        }
+    }
+}
+
+#[test]
+fn who_loses_a_role_or_a_certificate_is_cut_off() {
+    let made = Authority::new();
+    for name in ["ann", "bob", "ci", "carl"] {
+        made.client(name, "ca");
+    }
+    made.revoke("carl");
+    let stand = stand(made.security(Some("ca.crl")));
+    // A stream has no end of its own.
+    let stream = |name: &str| {
+        let mut stream = made.connect(&stand, name);
+        stream.write_all(b"GET /fleet/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        assert_eq!(Reply::read(&mut stream).map(|reply| reply.status), Some(200), "{name}");
+        stream
+    };
+    let (mut ann, mut bob, mut ci) = (stream("ann"), stream("bob"), stream("ci"));
+    let may = |name: &str, words: &[&str]| made.call(&stand, name, "ca", words).status.success();
+    // A file that means nothing takes nobody's role.
+    made.put("roles", "ann: boss\n");
+    assert!(may("ann", &["drain", "m1"]));
+    made.put("roles", "bob: reader\nci: reader\n");
+    let patience = Duration::from_secs(30);
+    assert!(ends(&mut ann, patience), "who has no role any more");
+    assert!(ends(&mut ci, patience), "who has another one");
+    assert!(!may("ann", &["list-machines"]) && may("ci", &["list-machines"]));
+    assert!(!ends(&mut bob, Duration::ZERO), "all others stay");
+    made.revoke("bob");
+    assert!(ends(&mut bob, patience), "whose certificate does not count any more");
+    assert!(!may("bob", &["list-machines"]) && may("ci", &["list-machines"]));
+}
+
+#[test]
+fn who_may_not_ask_is_told_so_before_a_body_is_read() {
+    let made = Authority::new();
+    let stand = stand(made.security(None));
+    for name in ["nobody", "bob"] {
+        made.client(name, "ca");
+        let mut stream = made.connect(&stand, name);
+        let head = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localhost\r\n\
+                    Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n";
+        // Nothing of the body ever comes.
+        stream.write_all(head.as_bytes()).unwrap();
+        assert_eq!(Reply::read(&mut stream).map(|reply| reply.status), Some(403), "{name}");
+    }
 }
 
 #[test]

@@ -3,12 +3,12 @@
 //! too many, is kept from holding up others. What is said over them is
 //! [`super::server`]'s.
 
-use super::caller::{Caller, Roles};
+use super::caller::Caller;
 use super::crowd::{Crowd, MOST_OF_ONE, Side};
-use super::renewed::Renewed;
+use super::guest::Door;
 use super::server::{ApiState, router};
 use super::stalling::Stalling;
-use super::tls::{self, Identity, ServerFiles};
+use super::tls::ServerFiles;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -51,8 +51,8 @@ pub enum Place {
 pub struct Security {
     /// The files; `None`: no TLS.
     pub tls: Option<ServerFiles>,
-    /// What names may do.
-    pub roles: Arc<Roles>,
+    /// What names may do: `api_roles_file`.
+    pub roles_file: Option<PathBuf>,
     /// TCP without TLS is let through on loopback addresses, and there alone: everyone on
     /// this machine may do everything.
     pub insecure_loopback_only: bool,
@@ -77,7 +77,7 @@ enum Gate {
     /// Everyone here.
     Loopback,
     /// Who has a certificate.
-    Tls { identity: Arc<Renewed<Identity>>, roles: Arc<Roles> },
+    Tls(Arc<Door>),
 }
 
 /// `listen`: a list with commas.
@@ -113,10 +113,7 @@ impl Security {
 
     fn gate(&self, address: SocketAddr) -> Result<Gate, String> {
         match &self.tls {
-            Some(files) => Ok(Gate::Tls {
-                identity: Arc::new(Identity::follow(files)?),
-                roles: self.roles.clone(),
-            }),
+            Some(files) => Ok(Gate::Tls(Arc::new(Door::of(files, self.roles_file.as_ref())?))),
             None if self.insecure_loopback_only && address.ip().is_loopback() => Ok(Gate::Loopback),
             None => Err(format!(
                 "listen: tcp://{address} needs tls_cert_file, tls_key_file and \
@@ -250,15 +247,19 @@ async fn meet(
 ) {
     let _ = stream.set_nodelay(true);
     match gate {
-        Gate::Tls { identity, roles } => {
-            let Identity { config, names } = identity.get();
-            let acceptor = TlsAcceptor::from(config);
+        Gate::Tls(door) => {
+            let identity = door.identity();
+            let acceptor = TlsAcceptor::from(identity.config.clone());
             let agreed = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await;
             let Ok(Ok(stream)) = agreed else { return };
-            let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
-            let name = shown.and_then(tls::common_name);
-            let caller = name.map(|name| roles.of(&name)).unwrap_or_default();
-            talk(stream, state, Origin { caller, side }, Some(names), stop).await;
+            let names = identity.names.clone();
+            let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let guest = door.guest(identity, shown);
+            let from = Origin { caller: guest.caller.clone(), side };
+            tokio::select! {
+                () = talk(stream, state, from, Some(names), stop) => {}
+                () = guest.until_unwelcome(door) => {}
+            }
         }
         Gate::File | Gate::Loopback => {
             let from = Origin { caller: Caller::local(), side };

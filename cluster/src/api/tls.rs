@@ -4,8 +4,9 @@
 
 use super::renewed::Renewed;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,11 +64,10 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// For a listener.
-///
-/// # Errors
-/// A file can not be read or does not fit the others; which and why.
-pub fn server(files: &ServerFiles) -> Result<Arc<ServerConfig>, String> {
+/// Judges certificates of clients.
+type Verifier = Arc<dyn ClientCertVerifier>;
+
+fn client_verifier(files: &ServerFiles) -> Result<Verifier, String> {
     let client_roots = Arc::new(roots(&files.client_ca)?);
     let mut verifier = WebPkiClientVerifier::builder_with_provider(client_roots, provider());
     if let Some(path) = &files.client_crl {
@@ -76,7 +76,10 @@ pub fn server(files: &ServerFiles) -> Result<Arc<ServerConfig>, String> {
         let lists: Result<Vec<_>, _> = read.collect();
         verifier = verifier.with_crls(lists.map_err(|error| told(path, &error))?);
     }
-    let verifier = verifier.build().map_err(|error| told(&files.client_ca, &error))?;
+    verifier.build().map_err(|error| told(&files.client_ca, &error))
+}
+
+fn server(files: &ServerFiles, verifier: Verifier) -> Result<Arc<ServerConfig>, String> {
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
@@ -108,25 +111,35 @@ pub fn client(files: &ClientFiles) -> Result<Arc<ClientConfig>, String> {
 /// What a listener shows, and the names it goes by.
 #[derive(Clone)]
 pub struct Identity {
-    /// As [`server`] makes it.
+    /// For who comes in.
     pub config: Arc<ServerConfig>,
     /// As [`host_names`] finds them.
     pub names: Arc<Vec<String>>,
+    clients: Verifier,
 }
 
 impl Identity {
     /// That of these files, as they are whenever it is asked for.
     ///
     /// # Errors
-    /// As [`server`].
+    /// A file can not be read or does not fit the others; which and why.
     pub fn follow(files: &ServerFiles) -> Result<Renewed<Identity>, String> {
         let all = [&files.cert, &files.key, &files.client_ca].into_iter();
         let all = all.chain(&files.client_crl).cloned().collect();
         let files = files.clone();
         Renewed::of(all, move || {
             let names = Arc::new(host_names(&files.cert)?);
-            Ok(Identity { config: server(&files)?, names })
+            let clients = client_verifier(&files)?;
+            Ok(Identity { config: server(&files, clients.clone())?, names, clients })
         })
+    }
+
+    /// Who shows those certificates is let in, now.
+    pub fn admits(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let shown = chain.split_first();
+        let verified = shown
+            .map(|(own, others)| self.clients.verify_client_cert(own, others, UnixTime::now()));
+        matches!(verified, Some(Ok(_)))
     }
 }
 

@@ -14,7 +14,7 @@ use super::vouching::Vouching;
 use crate::api::listener::{self, Listener, Security};
 use crate::api::renewed::Renewed;
 use crate::api::server::{ApiState, Settings};
-use crate::api::{caller::Roles, logs::Logs, tls};
+use crate::api::{guest, logs::Logs, tls};
 use crate::clock::Clock;
 use crate::key::Keys;
 use crate::mirror::Mirror;
@@ -208,15 +208,9 @@ fn security(config: &Config) -> Result<(Security, Shown), String> {
         }),
         _ => None,
     };
-    let roles = match &config.api_roles_file {
-        Some(path) => {
-            let shown = path.display().to_string();
-            let text =
-                std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-            Roles::parse(&shown, &text)?
-        }
-        None => Roles::default(),
-    };
+    if let Some(path) = &config.api_roles_file {
+        guest::read_roles(path)?;
+    }
     let client = match &server {
         Some(files) => {
             let own = Some((files.cert.clone(), files.key.clone()));
@@ -227,7 +221,8 @@ fn security(config: &Config) -> Result<(Security, Shown), String> {
         None => None,
     };
     let insecure_loopback_only = config.insecure_loopback;
-    Ok((Security { tls: server, roles: Arc::new(roles), insecure_loopback_only }, client))
+    let roles_file = config.api_roles_file.clone();
+    Ok((Security { tls: server, roles_file, insecure_loopback_only }, client))
 }
 
 /// Opens the API at every place.
