@@ -26,6 +26,7 @@ use crate::run::table::Runs;
 use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
+use crate::sys::impatience::impatiently;
 use crate::sys::{Pid, memory, signal};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
@@ -33,7 +34,7 @@ use crate::voice::{Level, Voice};
 use crate::watchdog::Watchdog;
 use groundstate_units::control::{answer::System, place};
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::event::Event;
+use groundstate_units::machine::event::{Event, Shutdown};
 use groundstate_units::time::Time;
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
@@ -167,13 +168,22 @@ impl Init {
             self.go_on_as_another();
             if let Some(how) = self.ending.reached() {
                 self.leave();
-                // The handlers stay, and write into their pipe, which keeps its reader.
-                std::mem::forget(self.signals);
-                let (haste, mode) = (self.ending.haste(), self.mode);
-                let watchdog = self.watchdog;
-                return shutdown::End::new(how, mode, self.outer, haste, watchdog);
+                return self.end_with(how);
             }
         }
+    }
+
+    /// All is let go of but what the rest of the end needs.
+    fn end_with(mut self, how: Shutdown) -> shutdown::End {
+        let (haste, mode) = (self.ending.haste(), self.mode);
+        let outer = std::mem::replace(&mut self.outer, Outer::at(None));
+        let watchdog = self.watchdog.take();
+        impatiently(move || {
+            let whole = self;
+            // The handlers stay, and write into their pipe, which keeps its reader.
+            std::mem::forget(whole.signals);
+        });
+        shutdown::End::new(how, mode, outer, haste, watchdog)
     }
 
     /// What init made in the file system goes with it.

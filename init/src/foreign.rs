@@ -229,11 +229,9 @@ fn is_of_here(fd: &OwnedFd) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::impatience::tests::stuck;
     use crate::sys::wait;
-    use nix::sys::socket::setsockopt;
     use std::fs::File;
-    use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
 
     fn foreign(fd: impl Into<OwnedFd>) -> Foreign {
         Foreign::all(vec![fd.into()]).remove(0)
@@ -241,17 +239,6 @@ mod tests {
 
     fn is_open(number: i32) -> bool {
         std::path::Path::new(&format!("/proc/self/fd/{number}")).exists()
-    }
-
-    /// A connection whose close waits for an hour, for the other end takes nothing.
-    fn stuck() -> (OwnedFd, TcpListener) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut sent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        sent.set_nonblocking(true).unwrap();
-        while sent.write(&[0; 65_536]).is_ok() {}
-        setsockopt(&sent, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
-        sent.set_nonblocking(false).unwrap();
-        (sent.into(), listener)
     }
 
     #[test]

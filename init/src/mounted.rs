@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 
 /// Types that begin so are of somebody else.
 const ELSEWHERES: [&str; 10] =
@@ -135,6 +135,7 @@ mod tests {
     use groundstate_units::spec::Exit;
     use nix::mount::mount;
     use nix::sched::{CloneFlags, unshare};
+    use std::os::unix::ffi::OsStrExt;
 
     const TABLE: &[u8] = b"22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
         23 22 0:21 / /proc rw - proc proc rw\n\

@@ -6,6 +6,7 @@ use crate::control::client::Client;
 use crate::event_loop::Init;
 use crate::process;
 use crate::run::procedure::Part;
+use crate::sys::impatience::impatiently;
 use crate::sys::{Pid, signal, wait};
 use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
@@ -47,7 +48,7 @@ impl Init {
         if let Some(control) = &mut self.control {
             // What they had asked may be half done: nobody waits for an answer in vain.
             let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
-            control.clients.retain(|_, client| waits(client));
+            impatiently(|| control.clients.retain(|_, client| waits(client)));
         }
         self.tracker.look_again();
     }

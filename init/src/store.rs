@@ -6,6 +6,7 @@ use crate::event_loop::Init;
 use crate::foreign::Foreign;
 use crate::limit;
 use crate::notify::message::Statement;
+use crate::sys::impatience::impatiently;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{FdStore, Keep};
@@ -200,14 +201,16 @@ impl Init {
     fn drop_kept(&mut self, unit: &Name, which: impl Fn(&Kept) -> bool) {
         let Some(shelf) = self.runs.store.units.get_mut(unit) else { return };
         let ends = self.runs.store.ends.as_ref();
-        shelf.kept.retain(|kept| {
+        let stays = |kept: &Kept| {
             let goes = which(kept);
             if let Some(ends) = ends.filter(|_| goes && kept.watched.is_some()) {
                 // The service has it open too: closing it here would leave it watched.
                 let _ = ends.epoll.delete(&kept.fd);
             }
             !goes
-        });
+        };
+        // How long a socket lingers whoever had it may have changed since it was taken.
+        impatiently(|| shelf.kept.retain(stays));
         if shelf.kept.is_empty() {
             self.runs.store.units.remove(unit);
         }

@@ -14,6 +14,7 @@ use crate::event_loop::token;
 use crate::journal::carried;
 use crate::limit;
 use crate::process;
+use crate::sys::impatience::impatiently;
 use client::{Caller, Client};
 use groundstate_units::time::Time;
 use mio::net::{UnixListener, UnixStream};
@@ -96,7 +97,7 @@ impl Control {
         let fresh = watched(registry, &self.path)?;
         self.former.push_back(std::mem::replace(&mut self.listener, fresh));
         while self.former.len() > limit::FORMER_LISTENERS {
-            self.former.pop_front();
+            impatiently(|| drop(self.former.pop_front()));
         }
         self.ready = true;
         Ok(())
@@ -108,7 +109,7 @@ impl Control {
             match former.accept() {
                 Ok((stream, _)) => return Ok(stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    drop(self.former.pop_front())
+                    impatiently(|| drop(self.former.pop_front()));
                 }
                 Err(error) => return Err(error),
             }
@@ -158,7 +159,7 @@ impl Control {
                 return;
             }
             match self.next_connection() {
-                Ok(stream) => self.admit(registry, stream, now),
+                Ok(stream) => impatiently(|| self.admit(registry, stream, now)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.ready = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -178,7 +179,7 @@ impl Control {
         if let Ok(stream) = self.next_connection()
             && self.caller(&stream).is_ok_and(|caller| caller.trusted)
         {
-            self.admit(registry, stream, now);
+            impatiently(|| self.admit(registry, stream, now));
         } else {
             self.refused = self.refused.saturating_add(1);
         }
@@ -258,7 +259,9 @@ impl Control {
             }
         }
         let before = self.clients.len();
-        self.clients.retain(|_, client| !client.dead);
+        if self.clients.values().any(|client| client.dead) {
+            impatiently(|| self.clients.retain(|_, client| !client.dead));
+        }
         if self.reserve.is_none() && self.clients.len() < before {
             self.reserve = File::open("/dev/null").ok();
         }

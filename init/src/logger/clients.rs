@@ -4,6 +4,7 @@
 use super::answers::Answers;
 use super::history::Found;
 use super::limit;
+use crate::sys::impatience::impatiently;
 use crate::sys::socket;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::limit::REQUEST_LINE;
@@ -88,7 +89,7 @@ impl Clients {
     pub(crate) fn accept(&mut self, registry: &Registry) {
         while let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) {
             // Over its number, or gone again: closed by being dropped.
-            let _ = self.admit(registry, stream);
+            let _ = impatiently(|| self.admit(registry, stream));
         }
     }
 
@@ -132,7 +133,7 @@ impl Clients {
         let client = self.by_token.get_mut(&token)?;
         let query = client.next();
         if matches!(query, Err(Gone)) {
-            self.by_token.remove(&token);
+            impatiently(|| self.by_token.remove(&token));
         }
         query.unwrap_or(None)
     }
@@ -240,7 +241,8 @@ impl Client {
                 continue;
             }
             let mut buffer = [0; 4096];
-            match self.stream.read(&mut buffer) {
+            // Descriptors that come along are closed by the kernel, here.
+            match impatiently(|| self.stream.read(&mut buffer)) {
                 Ok(0) => self.last = true,
                 Ok(bytes) => {
                     self.asked.extend_from_slice(buffer.get(..bytes).unwrap_or_default());

@@ -10,6 +10,7 @@ pub(crate) mod message;
 use crate::foreign::{self, Foreign};
 use crate::journal::carried;
 use crate::limit;
+use crate::sys::impatience::impatiently;
 use crate::sys::socket::{self, Received};
 use message::{Statement, statements};
 use mio::unix::SourceFd;
@@ -116,7 +117,8 @@ impl Notify {
     pub(crate) fn bind_anew(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let fresh = Notify::bound(registry, token, &self.path)?;
         self.read_ahead();
-        self.former = Some(std::mem::replace(&mut self.socket, fresh));
+        let former = std::mem::replace(&mut self.socket, fresh);
+        impatiently(|| self.former = Some(former));
         self.ready = true;
         Ok(())
     }

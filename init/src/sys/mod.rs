@@ -18,6 +18,7 @@
 //! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that goes on as another image |
+//! | [`impatience`] | rt_sigaction timer_create timer_settime timer_delete | a signal to one thread, by a timer that an exec ends |
 //! | [`inherit`] | fcntl getdents64 close_range | a descriptor that came over an exec is a number that becomes owned |
 //! | [`notes`] | fallocate mmap madvise | what must survive a crash is written by the kernel itself, into memory that does |
 //! | [`memory`] | – | malloc_trim(3), so that a load leaves nothing behind |
@@ -36,6 +37,7 @@ pub(crate) mod board;
 pub(crate) mod child;
 pub(crate) mod device;
 pub(crate) mod fault;
+pub(crate) mod impatience;
 pub(crate) mod inherit;
 pub(crate) mod launch;
 pub(crate) mod login;

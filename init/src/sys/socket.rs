@@ -4,6 +4,7 @@
 //! Every descriptor that arrives is owned before anything else happens, so none leaks
 //! whatever the caller does with the message. Nothing here waits.
 
+use super::impatience::Impatience;
 use super::{Pid, check, notes};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socketpair, sockopt,
@@ -191,7 +192,8 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
     receive_with(socket, buffer, CONTROL)
 }
 
-/// The same with `most` of the descriptors that come with it: the others never become ours.
+/// The same with `most` of the descriptors that come with it: the others never become ours. For
+/// a socket to which no credentials come.
 pub(crate) fn receive_some(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -200,12 +202,15 @@ pub(crate) fn receive_some(
     receive_with(socket, buffer, room_for(most))
 }
 
-/// Bytes for credentials, which come first, and so many descriptors; at most [`CONTROL`]. Not
-/// rounded up: in what that adds the kernel would put another one.
+/// Bytes for so many descriptors; at most [`CONTROL`], less those for credentials, which come
+/// first. Not rounded up: in what that adds the kernel would put another one.
 fn room_for(most: usize) -> usize {
     let descriptors = size_of::<libc::cmsghdr>() + most.min(RECEIVE_MAX) * size_of::<RawFd>();
-    space(size_of::<libc::ucred>()) + if most == 0 { 0 } else { descriptors }
+    if most == 0 { 0 } else { descriptors }
 }
+
+/// Bytes for credentials.
+const CREDENTIALS: usize = space(size_of::<libc::ucred>());
 
 /// `room`: bytes of control data; at most [`CONTROL`].
 fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::Result<Received> {
@@ -218,6 +223,8 @@ fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::R
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = room.min(CONTROL) as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // What finds no room is closed by the kernel, here.
+    let _impatience = (room < CONTROL).then(Impatience::begin);
     let length = loop {
         // SAFETY: `message` points at buffers that live past the call and are valid for writing.
         let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
@@ -234,7 +241,28 @@ fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::R
     Ok(Received { length, truncated, fds, peer })
 }
 
-/// As [`receive_some`]; what is taken is noted for an image
+/// The next message has descriptors with it. `WouldBlock`: there is none.
+fn carries_descriptors(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut control = Control([0; CONTROL]);
+    // SAFETY: msghdr is plain data; all zeroes is a value of it.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = CREDENTIALS as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    loop {
+        // SAFETY: `message` points at a buffer that lives past the call and is valid for writing.
+        let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+        if got >= 0 {
+            return Ok(message.msg_flags & libc::MSG_CTRUNC != 0);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// As [`receive_some`], of a socket of datagrams; what is taken is noted for an image
 /// that goes on after a crash, from the moment on in which it is gone from the socket. `ahead`:
 /// it is heard in the next turn of the loop.
 pub(crate) fn receive_noted(
@@ -243,11 +271,12 @@ pub(crate) fn receive_noted(
     most: usize,
     ahead: bool,
 ) -> io::Result<Received> {
-    let room = room_for(most);
+    let room = CREDENTIALS + room_for(most);
     let Some(hand) = notes::message_in_hand() else {
         return receive_with(socket, buffer, room);
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    let _impatience = carries_descriptors(socket)?.then(Impatience::begin);
     // SAFETY: the header and all it points at lie in memory that stays, and is ours alone; the
     // kernel writes the length of the message there too.
     unsafe {
@@ -369,14 +398,18 @@ mod tests {
         pass_credentials(&theirs).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         send(ours.as_fd(), b"x", &[null.as_fd()]).unwrap();
-        let got = receive_some(theirs.as_fd(), &mut [0; 4], 0).unwrap();
+        let got = receive_noted(theirs.as_fd(), &mut [0; 4], 0, false).unwrap();
         assert_eq!((got.length, got.truncated, got.fds.len()), (1, true, 0));
         assert_eq!(got.peer.unwrap().pid, nix::unistd::getpid());
         // Neither an odd nor an even number is rounded.
-        for most in [1, 2, 3] {
+        let (one, other) = pair().unwrap();
+        for most in [0, 1, 2, 3] {
             send(ours.as_fd(), b"x", &[null.as_fd(); 4]).unwrap();
-            let got = receive_some(theirs.as_fd(), &mut [0; 4], most).unwrap();
+            let got = receive_noted(theirs.as_fd(), &mut [0; 4], most, false).unwrap();
             assert_eq!((got.truncated, got.fds.len()), (true, most));
+            send(one.as_fd(), b"x", &[null.as_fd(); 4]).unwrap();
+            let got = receive_some(other.as_fd(), &mut [0; 4], most).unwrap();
+            assert_eq!((got.truncated, got.fds.len()), (true, most), "without credentials");
         }
     }
 

@@ -9,6 +9,7 @@ use crate::event_loop::Init;
 use crate::foreign::Foreign;
 use crate::journal::carried;
 use crate::limit;
+use crate::sys::impatience::impatiently;
 use crate::sys::socket as raw;
 use crate::voice::Level;
 use groundstate_units::control::answer::{Accepts, BrokenOff, Connection as Shown};
@@ -102,7 +103,8 @@ impl Init {
                 match raw::accept(fd.as_fd()) {
                     Ok(connection) => {
                         listening.counts.accepted = listening.counts.accepted.saturating_add(1);
-                        if let Err(why) = self.admit(listening, connection) {
+                        let admitted = impatiently(|| self.admit(listening, connection));
+                        if let Err(why) = admitted {
                             listening.counts.refused = listening.counts.refused.saturating_add(1);
                             let unit = &listening.unit;
                             self.say(Level::Warning, format_args!("{unit}: {why}"));
@@ -175,9 +177,13 @@ impl Init {
     /// Connections whose unit does not run for them any more, or never will, are closed.
     pub(super) fn forget_connections(&mut self) {
         let (machine, generation) = (&self.machine, self.machine.generation());
-        self.triggers.connections.retain(|place, _| {
+        let stays = |place: &Name| {
             generation.find_unit(place.as_str()).is_some_and(|unit| machine.has_connection(unit))
-        });
+        };
+        let connections = &mut self.triggers.connections;
+        if !connections.keys().all(stays) {
+            impatiently(|| connections.retain(|place, _| stays(place)));
+        }
     }
 
     /// A unit has changed its state: a connection is broken off where its run failed.
@@ -212,7 +218,7 @@ impl Init {
     /// The unit's process has it: closed here, so that its end is the process's.
     pub(crate) fn connection_handed(&mut self, unit: &Name) {
         if let Some(one) = self.triggers.connections.get_mut(unit) {
-            one.fd = None;
+            impatiently(|| one.fd = None);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::event_loop::Init;
 use crate::foreign::Foreign;
 use crate::journal::carried;
 use crate::limit;
+use crate::sys::impatience::impatiently;
 use crate::sys::{Pid, process, signal};
 use crate::voice::Level;
 use groundstate_units::limit as core_limit;
@@ -258,7 +259,7 @@ impl Init {
             let _ = signal::kill(pid, 9);
         }
         // Closed first: whoever is to bind the same path finds nobody there.
-        drop(fds);
+        impatiently(|| drop(fds));
         if !socket.remove {
             return;
         }

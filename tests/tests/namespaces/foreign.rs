@@ -1,10 +1,16 @@
 //! Descriptors that somebody passes to init and whose close nobody answers.
 
 use groundstate_tests::boot::Boot;
-use groundstate_tests::deadline::until;
+use groundstate_tests::deadline::{PATIENCE, until};
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::silent::Silent;
+use nix::sys::signal::Signal;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use serde_json::json;
+use std::io::{IoSlice, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 
 #[test]
 fn init_does_not_wait_for_a_file_system_whose_file_it_was_passed() {
@@ -86,5 +92,41 @@ fn many_such_files_at_once_hold_nothing_open_in_init() {
     init.tell("restart", &json!({"targets": ["other"]}));
     init.when_state("other", "running");
     drop(silent);
+    init.finish();
+}
+
+#[test]
+fn what_was_sent_to_init_and_never_read_does_not_make_it_wait() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    // Whoever closes it last waits for an hour: the other end takes nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stuck = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    stuck.set_nonblocking(true).unwrap();
+    while stuck.write(&[0; 65_536]).is_ok() {}
+    setsockopt(&stuck, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
+    let mut caller = UnixStream::connect(init.sandbox.path("run/control.sock")).unwrap();
+    setsockopt(&caller, sockopt::SndBuf, &200_000).unwrap();
+    caller.set_nonblocking(true).unwrap();
+    init.process().signal(Signal::SIGSTOP);
+    // What comes behind a line that is too long is not looked at.
+    let mut line = vec![b'x'; 80_000];
+    while !line.is_empty() {
+        let taken = caller.write(&line).unwrap();
+        line.drain(..taken);
+    }
+    let passed = [ControlMessage::ScmRights(&[stuck.as_raw_fd()])];
+    let text = [IoSlice::new(b"x")];
+    sendmsg::<()>(caller.as_raw_fd(), &text, &passed, MsgFlags::empty(), None).unwrap();
+    drop(stuck);
+    init.process().signal(Signal::SIGCONT);
+    caller.set_nonblocking(false).unwrap();
+    caller.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut rest = Vec::new();
+    // Cut off with what was not read, it may be told so by an error.
+    let _ = caller.read_to_end(&mut rest);
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     init.finish();
 }

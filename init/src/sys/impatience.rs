@@ -1,0 +1,133 @@
+//! Work during which the kernel may make this process wait although nobody meant it to. Whoever
+//! lets go of the last descriptor of a socket waits as long as SO_LINGER says, which whoever else had
+//! it has set (socket(7)); and by that a socket goes with all that was sent to it and not
+//! taken, descriptors of other sockets too. Such a wait ends with any signal that is caught:
+//! a timer sends one again and again.
+
+use super::{check, check_long};
+use std::io;
+use std::ptr;
+use std::time::Duration;
+
+/// No such wait lasts longer.
+const LONGEST: Duration = Duration::from_millis(1);
+/// Ignored by whoever does not catch it: one that comes late ends nobody.
+const SIGNAL: i32 = libc::SIGURG;
+
+/// As long as it lives.
+#[derive(Debug)]
+pub(crate) struct Impatience(Option<i32>);
+
+/// Does this, and lingers nowhere. Not for what clones: a timer as fast as this keeps the kernel
+/// from coming to an end with it.
+pub(crate) fn impatiently<T>(work: impl FnOnce() -> T) -> T {
+    let _impatience = Impatience::begin();
+    work()
+}
+
+impl Impatience {
+    /// From now on, in this thread.
+    pub(crate) fn begin() -> Impatience {
+        // Without a timer there is no wait to be had in time either: what is to be done is done.
+        Impatience(begin().ok())
+    }
+}
+
+impl Drop for Impatience {
+    fn drop(&mut self) {
+        if let Some(timer) = self.0 {
+            // SAFETY: timer_delete(2) takes the number of a timer of ours.
+            unsafe { libc::syscall(libc::SYS_timer_delete, timer) };
+        }
+    }
+}
+
+extern "C" fn nothing(_: i32) {}
+
+fn begin() -> io::Result<i32> {
+    // SAFETY: sigaction is plain data; all zeroes is a value of it.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    let handler: extern "C" fn(i32) = nothing;
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: `action` is valid, and its handler does nothing.
+    check(unsafe { libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) })?;
+    // SAFETY: the same of sigevent.
+    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+    event.sigev_notify = libc::SIGEV_THREAD_ID;
+    event.sigev_signo = SIGNAL;
+    event.sigev_notify_thread_id = nix::unistd::gettid().as_raw();
+    let (clock, mut timer) = (libc::CLOCK_MONOTONIC, 0i32);
+    // SAFETY: the kernel reads the event and writes the number of the timer.
+    check_long(unsafe {
+        libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut timer)
+    })?;
+    let impatience = Impatience(Some(timer));
+    let every = libc::timespec { tv_sec: 0, tv_nsec: i64::from(LONGEST.subsec_nanos()) };
+    let when = libc::itimerspec { it_interval: every, it_value: every };
+    let none = ptr::null_mut::<libc::itimerspec>();
+    // SAFETY: the kernel reads the times, and is asked for none.
+    check_long(unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const when, none) })?;
+    std::mem::forget(impatience);
+    Ok(timer)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::{process, socket, wait};
+    use super::*;
+    use groundstate_units::spec::Exit;
+    use nix::sys::socket::{setsockopt, sockopt};
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::unix::net::UnixStream;
+
+    /// A connection whose close waits for an hour, for the other end takes nothing.
+    pub(crate) fn stuck() -> (OwnedFd, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        sent.set_nonblocking(true).unwrap();
+        while sent.write(&[0; 65_536]).is_ok() {}
+        setsockopt(&sent, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
+        sent.set_nonblocking(false).unwrap();
+        (sent.into(), listener)
+    }
+
+    /// In a process of its own, which comes to its end.
+    #[track_caller]
+    pub(crate) fn comes_to_an_end(work: impl FnOnce()) {
+        let child = process::fork_whole(|| {
+            work();
+            0
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(0));
+    }
+
+    #[test]
+    fn nobody_lingers_at_a_close_or_at_what_was_sent_and_not_taken() {
+        comes_to_an_end(|| {
+            let (connection, _listener) = stuck();
+            impatiently(|| drop(connection));
+        });
+        comes_to_an_end(|| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let (connection, _listener) = stuck();
+            socket::send(theirs.as_fd(), b"x", &[connection.as_fd()]).unwrap();
+            drop(connection);
+            impatiently(|| drop(ours));
+        });
+    }
+
+    #[test]
+    fn descriptors_that_are_cut_off_hold_up_nobody() {
+        comes_to_an_end(|| {
+            let (ours, theirs) = socket::pair().unwrap();
+            let (connection, _listener) = stuck();
+            socket::send(theirs.as_fd(), b"x", &[connection.as_fd()]).unwrap();
+            drop(connection);
+            let got = socket::receive_some(ours.as_fd(), &mut [0; 4], 0).unwrap();
+            assert_eq!((got.length, got.truncated, got.fds.len()), (1, true, 0));
+        });
+    }
+}
