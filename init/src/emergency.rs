@@ -68,14 +68,25 @@ impl Init {
 
     /// Starts the shell; it comes back when it ends, until another goal is set.
     pub(crate) fn emergency_shell(&mut self) {
-        match self.try_shell() {
+        let found = program(KernelLine::read().has_open_shell, is_executable);
+        let begun = found.map_err(str::to_string).and_then(|program| self.try_shell(program));
+        match begun {
             Ok(pid) => self.shell = Some(pid),
             Err(why) => self.say(Level::Error, format_args!("no shell on the console: {why}")),
         }
+        // Want of memory passes, and a console may come.
+        if self.shell.is_none() && found.is_ok() {
+            self.pause_shell();
+        }
     }
 
-    fn try_shell(&mut self) -> Result<Pid, String> {
-        let program = program(KernelLine::read().has_open_shell, is_executable)?;
+    fn pause_shell(&mut self) {
+        // Another goal was set meanwhile: then it has done what it was for.
+        let again = self.now.after(limit::SHELL_PAUSE);
+        self.shell_again = self.shell_again.map(|_| again);
+    }
+
+    fn try_shell(&mut self, program: &str) -> Result<Pid, String> {
         let console = Rc::new(console(CONSOLE).map_err(|error| format!("{CONSOLE}: {error}"))?);
         let word = |text: &str| vec![Piece::Literal(text.to_string())];
         let mut words = vec![word(program)];
@@ -112,9 +123,7 @@ impl Init {
             return false;
         }
         self.shell = None;
-        // Another goal was set meanwhile: then it has done what it was for.
-        let again = self.now.after(limit::SHELL_PAUSE);
-        self.shell_again = self.shell_again.map(|_| again);
+        self.pause_shell();
         true
     }
 }
@@ -132,21 +141,26 @@ fn console(path: &str) -> io::Result<OwnedFd> {
 pub(crate) struct Shell {
     program: &'static str,
     console: &'static str,
+    /// The next one waits so long.
+    pause: Duration,
     pid: Option<Pid>,
 }
 
 impl Shell {
-    /// On the machine's console. The error is for people.
-    pub(crate) fn begin() -> Result<Shell, String> {
+    /// On the machine's console, once [`Shell::turn`] is called. The error is for people.
+    pub(crate) fn find() -> Result<Shell, &'static str> {
         let program = program(KernelLine::read().has_open_shell, is_executable)?;
-        let mut shell = Shell { program, console: CONSOLE, pid: None };
-        shell.start(Duration::ZERO).map_err(|error| format!("{program}: {error}"))?;
-        Ok(shell)
+        Ok(Shell { program, console: CONSOLE, pause: Duration::ZERO, pid: None })
+    }
+
+    /// Begins it where there is none. False: it could not be begun, and is to be tried again.
+    pub(crate) fn turn(&mut self) -> bool {
+        self.pid.is_some() || self.start().is_ok()
     }
 
     /// Whatever may wait, the child does.
-    fn start(&mut self, pause: Duration) -> io::Result<()> {
-        let (program, path) = (self.program, self.console);
+    fn start(&mut self) -> io::Result<()> {
+        let (program, path, pause) = (self.program, self.console, self.pause);
         self.pid = Some(process::fork(&[], || {
             rest(pause);
             let told = become_shell(program, path);
@@ -158,8 +172,7 @@ impl Shell {
     /// A child was reaped.
     pub(crate) fn reaped(&mut self, pid: Pid) {
         if self.pid.take_if(|of| *of == pid).is_some() {
-            // Without memory for a child there is none.
-            let _ = self.start(limit::SHELL_PAUSE);
+            self.pause = limit::SHELL_PAUSE;
         }
     }
 }
@@ -238,16 +251,18 @@ mod tests {
         let pty = openpty(None, None).unwrap();
         let path = ttyname(&pty.slave).unwrap().to_string_lossy().into_owned();
         let (mut terminal, console) = (File::from(pty.master), String::leak(path));
-        let mut shell = Shell { program: "/bin/sh", console, pid: None };
-        shell.start(Duration::ZERO).unwrap();
+        let mut shell = Shell { program: "/bin/sh", console, pause: Duration::ZERO, pid: None };
+        assert!(shell.turn());
         let first = shell.pid.unwrap();
         // It reads, writes, and is the terminal's session: /dev/tty is there.
         terminal.write_all(b"echo $((40 + 2))-$HOME >/dev/tty; exit 3\n").unwrap();
         read_until(&mut terminal, "42-/root");
         assert_eq!(wait::await_end(first).unwrap(), groundstate_units::spec::Exit::Code(3));
         shell.reaped(Pid::from_raw(first.as_raw() + 1));
+        assert!(shell.turn());
         assert_eq!(shell.pid, Some(first), "it was another's end");
         shell.reaped(first);
+        assert!(shell.turn());
         let second = shell.pid.filter(|pid| *pid != first).unwrap();
         terminal.write_all(b"echo again-$((6 * 7)); exit\n").unwrap();
         read_until(&mut terminal, "again-42");
@@ -257,8 +272,8 @@ mod tests {
     #[test]
     fn no_console_and_no_shell_end_the_child_alone() {
         for (program, console) in [("/bin/sh", "/none/such"), ("/none/such", "/dev/null")] {
-            let mut shell = Shell { program, console, pid: None };
-            shell.start(Duration::ZERO).unwrap();
+            let mut shell = Shell { program, console, pause: Duration::ZERO, pid: None };
+            assert!(shell.turn());
             let ended = wait::await_end(shell.pid.unwrap()).unwrap();
             assert_eq!(ended, groundstate_units::spec::Exit::Code(2), "ENOENT");
         }

@@ -15,7 +15,7 @@
 use crate::journal::carried;
 use crate::limit;
 use crate::mounted;
-use crate::sys::{Pid, memfd, process};
+use crate::sys::{Pid, memfd, process, signal};
 use nix::fcntl::{FcntlArg, fcntl, readlink};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
+
+const KILL: u8 = 9;
 
 /// One of them.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,6 +77,17 @@ pub(crate) fn close_left() {
         for fd in alone {
             let left = closing.close(vec![fd]);
             closing.left.extend(left);
+        }
+    });
+}
+
+/// Before another image goes on: who is at it shares the table of this one, and would keep all that
+/// is in it open for as long as it waits.
+pub(crate) fn end_closers() {
+    with(|closing| {
+        for pid in closing.children.keys() {
+            // It has ended already, or can not be ended.
+            let _ = signal::kill(*pid, KILL);
         }
     });
 }
@@ -231,6 +244,7 @@ mod tests {
     use super::*;
     use crate::sys::impatience::tests::stuck;
     use crate::sys::wait;
+    use groundstate_units::spec::Exit;
     use std::fs::File;
 
     fn foreign(fd: impl Into<OwnedFd>) -> Foreign {
@@ -271,6 +285,20 @@ mod tests {
         wait::await_end(child).unwrap();
         assert!(closer_ended(child) && !closer_ended(child));
         with(|closing| closing.by = None);
+    }
+
+    #[test]
+    fn who_waits_at_a_close_is_ended_before_another_image_goes_on() {
+        begin();
+        let (connection, _listener) = stuck();
+        drop(foreign(connection));
+        close_left();
+        let child = *with(|closing| closing.children.clone()).unwrap().keys().next().unwrap();
+        end_closers();
+        let ended = wait::await_end(child).unwrap();
+        assert!(closer_ended(child));
+        with(|closing| closing.by = None);
+        assert_eq!(ended, Exit::Signal { signal: KILL, core: false });
     }
 
     #[test]

@@ -17,6 +17,8 @@ const CGROUP: usize = 16 * 1024;
 const CHILDREN: usize = 512 * 1024;
 /// Processes looked at in one snapshot.
 const PROCESSES: usize = 65_536;
+/// PF_KTHREAD of linux/sched.h, in the flags of a process.
+const KERNEL: u32 = 0x0020_0000;
 /// Parents followed upwards.
 const ANCESTORS: usize = 256;
 
@@ -31,8 +33,10 @@ pub(crate) struct Stat {
     pub group: i32,
     /// Its session.
     pub session: i32,
-    /// `Z` or `X`: it has ended.
+    /// `Z` or `X`, and no other thread of it is left: it has ended.
     pub ended: bool,
+    /// It is a thread of the kernel.
+    pub is_of_the_kernel: bool,
     /// When it began, in ticks since boot: tells two processes with one pid apart.
     pub began: u64,
 }
@@ -90,7 +94,8 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         parent: number(1)?,
         group: number(2)?,
         session: number(3)?,
-        ended: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
+        ended: matches!(fields.first(), Some(&("Z" | "X" | "x"))) && number(17)? <= 1,
+        is_of_the_kernel: fields.get(6)?.parse::<u32>().ok()? & KERNEL != 0,
         began: fields.get(19)?.parse().ok()?,
     })
 }
@@ -181,6 +186,11 @@ mod tests {
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.pid, stat.parent, stat.group, stat.session), (42, 1, 42, 41));
         assert_eq!((stat.ended, stat.began), (false, 998_877));
+        let threads = |count: u8| {
+            let line = format!("42 (x) Z 1 42 41 0 -1 4 1 2 3 4 5 6 7 8 20 0 {count} 0 998877 1 2");
+            parse_stat(line.as_bytes()).unwrap().ended
+        };
+        assert!(threads(0) && threads(1) && !threads(2), "its first thread alone has ended");
         for broken in [&b""[..], b"42", b"42 (x", b"42 (x)", b"42 (x) S 1", b"(x) S 1 2 3", b")("] {
             assert_eq!(parse_stat(broken), None);
         }

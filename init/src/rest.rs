@@ -8,7 +8,7 @@ use crate::clock;
 use crate::process;
 use crate::sys::{Pid, signal};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -67,17 +67,12 @@ fn tell(own: Pid, number: u8) {
 
 fn left(own: Pid) -> Vec<Pid> {
     let all = process::snapshot();
-    let alive = all.values().filter(|found| !found.ended).map(|found| Pid::from_raw(found.pid));
+    let alive = all.values().filter(|found| !found.ended && !found.is_of_the_kernel);
     alive
+        .map(|found| Pid::from_raw(found.pid))
         .filter(|pid| pid.as_raw() != 1 && *pid != own)
-        .filter(|pid| !is_of_the_kernel(*pid) && !is_spared(*pid))
+        .filter(|pid| !is_spared(*pid))
         .collect()
-}
-
-/// A thread of the kernel has no program.
-fn is_of_the_kernel(pid: Pid) -> bool {
-    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
-    program.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn is_spared(pid: Pid) -> bool {
@@ -90,6 +85,7 @@ fn is_spared(pid: Pid) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys;
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
@@ -136,7 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_the_kernel_is_nobody_to_end() {
-        assert!(!is_of_the_kernel(nix::unistd::getpid()));
+    fn who_lives_on_without_its_first_thread_is_ended_too() {
+        let child = sys::process::tests::without_first_thread();
+        let found = left(nix::unistd::getpid()).contains(&child);
+        signal::kill(child, KILL).unwrap();
+        sys::wait::await_end(child).unwrap();
+        assert!(found);
     }
 }

@@ -9,12 +9,13 @@ use crate::boot::Mode;
 use crate::clock;
 #[cfg(debug_assertions)]
 use crate::crash_test;
+use crate::emergency::Shell;
 use crate::event_loop::Init;
 use crate::journal::notes::{Kind, Wished};
 use crate::limit;
 use crate::outer::Outer;
 use crate::rest;
-use crate::sys::{Pid, notes, process, signal, wait};
+use crate::sys::{notes, process, signal, wait};
 use crate::voice::Level;
 use crate::watchdog::Watchdog;
 use crate::{hand_back, unmount};
@@ -25,6 +26,7 @@ use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::{SigSet, Signal};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
+use std::io;
 use std::time::Duration;
 
 /// How far the end is.
@@ -347,7 +349,7 @@ pub(crate) fn park() -> ! {
 
 /// Reaps, and does nothing else, until a signal asks for the end. Signals are blocked when this is
 /// called: those of PID 1 that are not, and that nobody handles, the kernel throws away.
-pub(crate) fn reap_until_asked(mut reaped: impl FnMut(Pid)) -> Shutdown {
+pub(crate) fn reap_until_asked(shell: &mut Option<Shell>) -> Shutdown {
     let mut awaited = SigSet::empty();
     let all = [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGPWR];
     all.into_iter().for_each(|signal| awaited.add(signal));
@@ -355,13 +357,16 @@ pub(crate) fn reap_until_asked(mut reaped: impl FnMut(Pid)) -> Shutdown {
     let _ = awaited.thread_block();
     loop {
         while let Ok(Some(ended)) = wait::reap_any() {
-            reaped(ended.pid);
+            shell.iter_mut().for_each(|shell| shell.reaped(ended.pid));
         }
-        match awaited.wait() {
-            Ok(Signal::SIGTERM) => return Shutdown::Halt,
-            Ok(Signal::SIGINT) => return Shutdown::Reboot,
-            Ok(Signal::SIGPWR) => return Shutdown::Poweroff,
+        let is_settled = shell.as_mut().is_none_or(Shell::turn);
+        let until = if is_settled { Duration::MAX } else { limit::SHELL_PAUSE };
+        match signal::await_one(&awaited, until) {
+            Ok(libc::SIGTERM) => return Shutdown::Halt,
+            Ok(libc::SIGINT) => return Shutdown::Reboot,
+            Ok(libc::SIGPWR) => return Shutdown::Poweroff,
             Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // Not to spin.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }

@@ -12,6 +12,7 @@
 use crate::clock;
 use crate::control::answer::{Answered, failed};
 use crate::event_loop::Init;
+use crate::foreign;
 use crate::journal::keeper::{Keeper, Outcome};
 use crate::limit;
 use crate::lineage::{arguments, environment};
@@ -269,6 +270,7 @@ impl Init {
         };
         let previous = self.lineage.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let word = format!("--resume={},{previous},{rung}", state.as_raw_fd());
+        foreign::end_closers();
         inherit::keep_all();
         let error = process::execute(binary.as_fd(), &arguments(word), &environment());
         inherit::keep_none();

@@ -91,8 +91,8 @@ pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End 
     voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {error}"));
     let mut shell = None;
     if mode == Mode::Machine {
-        match Shell::begin() {
-            Ok(begun) => shell = Some(begun),
+        match Shell::find() {
+            Ok(found) => shell = Some(found),
             Err(why) => {
                 let text = format_args!("no shell on the console: {why}");
                 voice.say(clock::now(), Level::Error, text);
@@ -100,7 +100,7 @@ pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End 
         }
     }
     voice.flush();
-    let how = shutdown::reap_until_asked(|pid| shell.iter_mut().for_each(|it| it.reaped(pid)));
+    let how = shutdown::reap_until_asked(&mut shell);
     let how = if mode == Mode::Machine { how } else { Shutdown::Exit(0) };
     shutdown::End::new(how, mode, Outer::at(None), None, None)
 }

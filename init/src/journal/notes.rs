@@ -42,6 +42,8 @@ pub(crate) const RING: usize = MESSAGE + limit::NOTIFICATION;
 pub(crate) const ENTRY: usize = 64;
 /// Entries of the ring.
 pub(crate) const ENTRIES: u64 = 4096;
+/// Of those, what others say may take no more: beyond the half with which the state is kept.
+pub(crate) const HEARD: u64 = ENTRIES / 4 * 3;
 /// Bytes of all.
 pub(crate) const BYTES: usize = RING + ENTRY * ENTRIES as usize;
 /// Bytes of text in one entry.
@@ -368,6 +370,19 @@ mod tests {
         assert_eq!(read(&bytes, ENTRIES).len(), 1);
         assert_eq!(read(&bytes, ENTRIES)[0].what, What::Seen(RunId(2)));
         assert_eq!(read(&bytes, ENTRIES + 1), []);
+    }
+
+    #[test]
+    fn what_others_say_leaves_room_for_what_init_does() {
+        let bytes = written(|| {
+            for _ in 0..ENTRIES {
+                writer::heard(1, b"x", false);
+            }
+            assert!(writer::are_many() && writer::last() == HEARD);
+            writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
+        });
+        let noted = read(&bytes, 0);
+        assert_eq!(noted.last().unwrap().what, What::Seen(RunId(9)));
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub(crate) const FAULTS: [i32; 5] =
 /// Bytes of the handler's stack.
 const STACK: usize = 64 * 1024;
 
+/// Tries to execute the next image, a tenth of a second apart, before what has ended is reaped.
+const TRIES_ALONE: u32 = 100;
+
 /// What is executed.
 struct Next {
     process: u32,
@@ -104,7 +107,8 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     again(next, u32::try_from(signal).unwrap_or(0));
 }
 
-/// Executes the binary; `signal` as in [`arm`]'s words. What can not be executed reaps for ever.
+/// Executes the binary; `signal` as in [`arm`]'s words. What can not be executed now is tried again:
+/// memory may be had later. What has ended waits meanwhile for the next image, but not for ever.
 fn again(next: &Next, signal: u32) {
     // What comes from now on is the next image's; what has come before is noted.
     block_all();
@@ -127,13 +131,14 @@ fn again(next: &Next, signal: u32) {
         libc::AT_EMPTY_PATH as usize,
         0,
     ];
-    // SAFETY: the lists end in null, and they and their strings are never freed.
-    unsafe { raw::call(libc::SYS_execveat, call) };
+    let mut tries = 0u32;
     loop {
-        // SAFETY: waitid(2) may be given no place to write to.
-        unsafe {
-            raw::call(libc::SYS_waitid, [libc::P_ALL as usize, 0, 0, libc::WEXITED as usize, 0, 0])
-        };
+        // SAFETY: the lists end in null, and they and their strings are never freed.
+        unsafe { raw::call(libc::SYS_execveat, call) };
+        tries = tries.saturating_add(1);
+        let any = [usize::MAX, 0, libc::WNOHANG as usize, 0, 0, 0];
+        // SAFETY: wait4(2) may be given no place to write to.
+        while tries > TRIES_ALONE && unsafe { raw::call(libc::SYS_wait4, any) } > 0 {}
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         // SAFETY: the kernel reads one timespec.
         unsafe { raw::call(libc::SYS_nanosleep, [&raw const pause as usize, 0, 0, 0, 0, 0]) };
@@ -193,6 +198,35 @@ mod tests {
         assert_eq!((exit, noted[0]), (Exit::Code(42), libc::SIGABRT as u8));
         let (exit, noted) = fate(by_panic);
         assert_eq!((exit, noted[0]), (Exit::Code(42), 0));
+    }
+
+    #[test]
+    fn what_can_not_be_executed_at_once_is_executed_later() {
+        let path = std::env::temp_dir().join(format!("gs-fault-{}", std::process::id()));
+        std::fs::copy("/bin/sh", &path).unwrap();
+        // ETXTBSY as long as it can be written to.
+        let busy = File::options().append(true).open(&path).unwrap();
+        let notes = memfd::create(c"notes").unwrap();
+        let child = process::fork(&[notes.as_fd()], || {
+            let binary = File::open(&path).unwrap();
+            let words = [c"sh", c"-c", c"exit 42"].map(CString::from).to_vec();
+            arm(binary.as_fd(), Some(notes.as_fd()), words, Vec::new()).unwrap();
+            std::process::abort();
+        });
+        let child = child.unwrap();
+        let notes = File::from(notes);
+        let has_tried = || {
+            let mut noted = [0; 16];
+            let _ = notes.read_exact_at(&mut noted, 0);
+            let waits = crate::process::shown(child).is_some_and(|(_, how)| how == "waiting");
+            noted[0] == libc::SIGABRT as u8 && waits
+        };
+        while !has_tried() {
+            std::thread::yield_now();
+        }
+        drop(busy);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(wait::await_end(child).unwrap(), Exit::Code(42));
     }
 
     #[test]

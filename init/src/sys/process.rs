@@ -150,12 +150,32 @@ pub(crate) fn execute(binary: BorrowedFd<'_>, argv: &[CString], envp: &[CString]
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::super::wait;
     use super::*;
     use groundstate_units::spec::Exit;
     use std::fs::File;
     use std::os::fd::AsFd;
+
+    /// A process that lives on in another thread than its first, which has ended.
+    pub(crate) fn without_first_thread() -> Pid {
+        let child = fork_whole(|| {
+            std::thread::spawn(|| {
+                loop {
+                    std::thread::park();
+                }
+            });
+            // SAFETY: exit(2) ends this thread alone; nothing of it is used by the other.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+            1
+        });
+        let child = child.unwrap();
+        let is_zombie = || crate::process::shown(child).is_some_and(|(_, how)| how == "ended");
+        while !is_zombie() {
+            std::thread::yield_now();
+        }
+        child
+    }
 
     #[test]
     fn a_kept_descriptor_of_a_binary_is_executed() {

@@ -5,9 +5,11 @@
 //! CLONE_CLEAR_SIGHAND leaves `SIG_IGN` as it is (clone(2)) and ignoring survives exec.
 
 use super::{Pid, check, check_long};
+use nix::sys::signal::SigSet;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The highest signal number of Linux.
 pub(crate) const LAST: u8 = 64;
@@ -65,6 +67,14 @@ pub(crate) fn ignore(signal: u8) -> io::Result<()> {
     set(signal, libc::SIG_IGN)?;
     IGNORED.store(noted | bit(signal), Ordering::Relaxed);
     Ok(())
+}
+
+/// The next of these signals, which are blocked. `WouldBlock`: none came in that time.
+pub(crate) fn await_one(signals: &SigSet, most: Duration) -> io::Result<i32> {
+    let seconds = libc::time_t::try_from(most.as_secs()).unwrap_or(libc::time_t::MAX);
+    let most = libc::timespec { tv_sec: seconds, tv_nsec: i64::from(most.subsec_nanos()) };
+    // SAFETY: the set and the time are read; nobody asks for more than the number.
+    check(unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), &raw const most) })
 }
 
 /// Gives `signal` its default action in this process.
@@ -182,6 +192,18 @@ mod tests {
         assert_eq!(ignored() & bit(signal), 0);
         // Rust's runtime ignores SIGPIPE: seen by reading, not by being told.
         assert_ne!(ignored() & bit(13), 0);
+    }
+
+    #[test]
+    fn a_signal_is_waited_for_and_not_for_ever() {
+        let mut set = SigSet::empty();
+        set.add(nix::sys::signal::Signal::SIGWINCH);
+        set.thread_block().unwrap();
+        let none = await_one(&set, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGWINCH).unwrap();
+        assert_eq!(await_one(&set, Duration::MAX).unwrap(), libc::SIGWINCH);
+        set.thread_unblock().unwrap();
     }
 
     #[test]
