@@ -134,6 +134,27 @@ fn what_is_laid_over_a_machine_that_is_away_counts_for_its_global_units() {
 }
 
 #[test]
+fn a_move_does_not_land_once_what_kept_a_global_unit_away_is_gone() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (epoch, _) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::ZERO);
+    let asking = |asks: &str| format!("{PLAIN}[X-Fleet]\n{asks}\n");
+    cluster.submit("rival.service", &asking("Global=true"), Desired::Launched);
+    cluster.submit("beside.service", &asking("MachineOf=rival.service"), Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    let agent = asking("Global=true\nConflicts=rival.service");
+    cluster.submit("agent.service", &agent, Desired::Launched);
+    let new = cluster.store.changes_since(engine.picture().revision).unwrap();
+    let new: Vec<_> = new.into_iter().map(|(_, change)| change).collect();
+    engine.absorb(&new, cluster.now);
+    let tasks = engine.tasks(epoch, cluster.now);
+    assert_eq!(tasks[0].moves[0].unit, name("beside.service"), "the agent drives its rival away");
+    cluster.submit("agent.service", PLAIN, Desired::Inactive);
+    assert_eq!(cluster.store.commit(&tasks[0].transaction), None);
+}
+
+#[test]
 fn nothing_of_an_engine_lands_once_another_leads() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");

@@ -9,6 +9,9 @@ use crate::requirement::Requirement;
 use crate::transaction::{Condition, Transaction};
 use crate::unit_name::UnitName;
 
+/// Units that keep a global one from a machine: more are not asked for, one of them is enough.
+const KEPT_AWAY_BY: usize = 4;
+
 /// The key is as the picture has it, readable or not.
 pub(super) fn key_as_read(
     picture: &Picture,
@@ -72,7 +75,7 @@ pub(super) fn cause_as_read(
     group: &[Move],
     cause: &Cause,
 ) -> Transaction {
-    let Cause::Refused(_, refusal) = cause else { return transaction };
+    let Cause::Refused(machine, refusal) = cause else { return transaction };
     let who = match refusal {
         Refusal::Conflict { with, .. } => Some(with.clone()),
         Refusal::Replaced { by } => Some(by.clone()),
@@ -83,9 +86,35 @@ pub(super) fn cause_as_read(
         | Refusal::Away => None,
     };
     match who.filter(|who| group.iter().all(|step| step.unit != *who)) {
-        Some(who) => whereabouts_as_read(picture, transaction, &who),
+        Some(who) => {
+            let transaction = absence_as_read(picture, transaction, machine, &who);
+            whereabouts_as_read(picture, transaction, &who)
+        }
         None => transaction,
     }
+}
+
+/// Where a global unit is not on a machine: its metadata is as the picture has it, and so are those
+/// that keep it away.
+fn absence_as_read(
+    picture: &Picture,
+    transaction: Transaction,
+    machine: &MachineId,
+    name: &UnitName,
+) -> Transaction {
+    let asks = |name: &UnitName| picture.units.get(name).map(|kept| &kept.record.asks);
+    let Some(own) = asks(name).filter(|asks| asks.global) else { return transaction };
+    let keeps_away = |other: &&UnitName| {
+        own.conflict_with(other.as_str()).is_some()
+            || asks(other).is_some_and(|theirs| theirs.conflict_with(name.as_str()).is_some())
+    };
+    let placed = picture.schedules.get(machine).into_iter().flatten().map(|(other, _)| other);
+    let before = picture.globals.range(..name.clone()).map(|(other, _)| other);
+    let mut transaction = machine_as_read(picture, transaction, machine, own);
+    for other in placed.chain(before).filter(keeps_away).take(KEPT_AWAY_BY) {
+        transaction = whereabouts_as_read(picture, transaction, other);
+    }
+    transaction
 }
 
 fn whereabouts_as_read(

@@ -269,14 +269,6 @@ fn stays_or_has_cause(
     if refused(before).is_some() || refused(after).is_some() {
         return Ok(());
     }
-    // As in C3: a global unit that it follows may have come back here a moment ago.
-    let asks = after.units.get(name).map(|kept| kept.record.asks.clone());
-    let beside_global = |peer: &String| after.globals.contains_key(peer.as_str());
-    if asks.is_some_and(|asks| asks.peers.iter().any(beside_global))
-        && world.book.globals + MOMENT > world.now
-    {
-        return Ok(());
-    }
     // Clocks run apart by a hundredth. One that begins to lead may have missed a going.
     let counted = world.book.led_since + MOMENT;
     let restless = world.book.unrest(from, counted).saturating_sub(ONE_GOING);
