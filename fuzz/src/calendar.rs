@@ -46,7 +46,7 @@ fn composed(bytes: &[u8]) -> String {
     let (sign, day) = (from.pick(&["-", "-", "-", "~"]), field(&mut from, 1, 31));
     let (hour, minute) = (field(&mut from, 0, 23), field(&mut from, 0, 59));
     let second = field(&mut from, 0, 59);
-    let fraction = from.pick(&["", "", "", ".5", "/0.25"]);
+    let fraction = from.pick(&["", "", "", "", "", "", ".5", "/0.25"]);
     format!("{days}{year}-{month}{sign}{day} {hour}:{minute}:{second}{fraction}{zone}")
 }
 

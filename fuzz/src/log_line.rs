@@ -40,9 +40,23 @@ pub fn log_line(bytes: &[u8]) -> Option<Wall> {
 fn composed(bytes: &[u8]) -> Vec<u8> {
     let mut from = Composed::of(bytes);
     let mut up_to = |most: u16| u16::from(from.byte()) % (most + 1);
-    let date = format!("{}{:02}-{:02}-{:02}", 19 + up_to(60), up_to(99), up_to(13), up_to(31));
-    let time = format!("{:02}:{:02}:{:02}.{:03}", up_to(23), up_to(59), up_to(60), up_to(255));
-    let run = from.pick(&["-", "0", "17", "17+", "+1", "18446744073709551615", "-1", ""]);
+    let date =
+        format!("{}{:02}-{:02}-{:02}", 19 + up_to(60), up_to(99), 1 + up_to(12), 1 + up_to(28));
+    let time = format!("{:02}:{:02}:{:02}.{:03}", up_to(24), up_to(59), up_to(59), up_to(255));
+    let run = from.pick(&[
+        "-",
+        "0",
+        "17",
+        "17+",
+        "5",
+        "12+",
+        "18446744073709551615",
+        "1",
+        "-",
+        "",
+        "-1",
+        "3",
+    ]);
     let mut line = format!("{date}T{time}Z {run} ").into_bytes();
     line.extend_from_slice(from.raw(255));
     line

@@ -49,9 +49,9 @@ fn composed_of(bytes: &[u8]) -> Vec<u8> {
     for end in ["\0", ""] {
         for key in ["mask", "enable", "disable", "prefer"] {
             let value = match (from.byte() % 32, key) {
-                (0, _) => from.text(12),
-                (1, _) => from.pick(&["[a]", "{a: b}", "a", "[", "'a/b'", "~"]).to_string(),
-                (2..16, _) => continue,
+                (31, _) => from.text(12),
+                (30, _) => from.pick(&["[a]", "{a: b}", "a", "[", "'a/b'", "~"]).to_string(),
+                (16..30, _) => continue,
                 (_, "prefer") => format!("{{a: {}, '1': c}}", from.pick(&["b", "x.y", "'on'"])),
                 (_, "mask") => format!("[{}, b]", from.pick(&["a", "'null'", "c@d", "'1'"])),
                 (_, "enable") => from.pick(&["a, b", "c", "[d]"]).to_string(),

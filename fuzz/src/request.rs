@@ -79,10 +79,10 @@ fn composed(bytes: &[u8]) -> String {
     let verb = from.pick(TABLE).0;
     let mut line = format!("{{\"v\":1,\"id\":{},\"verb\":\"{verb}\"", from.byte());
     for (field, fitting) in FIELDS {
-        let value = match from.byte() % 32 {
-            0 => from.pick(&VALUES).to_string(),
-            1 => from.text(8),
-            2..8 => continue,
+        let value = match from.byte() % 64 {
+            63 => from.pick(&VALUES).to_string(),
+            62 => from.text(8),
+            50..62 => continue,
             _ => fitting.to_string(),
         };
         line.push_str(&format!(",\"{field}\":{value}"));

@@ -65,7 +65,7 @@ fn composed(bytes: &[u8]) -> String {
         if !from.one_in(64) && text.contains(&format!("{}: ", key.name)) {
             continue;
         }
-        let value = match from.byte() % 128 {
+        let value = match from.byte() {
             0 => from.text(24),
             1 => format!("[{}, {}]", from.pick(&VALUES), from.pick(&VALUES)),
             2 => from.pick(&VALUES).to_string(),

@@ -9,12 +9,13 @@ use super::composed::Composed;
 use groundstate_units::account::Accounts;
 use groundstate_units::assembly::Draft;
 use groundstate_units::diagnostic::Severity;
-use groundstate_units::key::Shape;
+use groundstate_units::key::{Key, Shape};
 use groundstate_units::key_table::KEYS;
 use groundstate_units::manifest::Manifest;
 use groundstate_units::settings::Settings;
+use groundstate_units::spec::Kind;
 use groundstate_units::{meaning, yaml, yaml_writer};
-use std::fmt::Write;
+use std::sync::Arc;
 
 /// Values of all forms, right and nearly right.
 const VALUES: [&str; 66] = [
@@ -131,44 +132,52 @@ fn again(written: &str) -> Draft {
     places_apart(draft)
 }
 
-/// All of it but in which line it stands.
+/// All of it but in which line, and in which order of keys, it stands.
 fn places_apart(mut draft: Draft) -> Draft {
     (draft.at.line, draft.at.column) = (0, 0);
     draft.dependencies.iter_mut().for_each(|edge| edge.line = 0);
+    draft.dependencies.sort_by_key(|edge| (edge.kind.as_str(), edge.target.clone()));
+    if draft.kind.is_trigger() {
+        // What is listened on and watched is kept as it was written.
+        (draft.run_hash, draft.run) = (0, Arc::default());
+    }
     draft
 }
 
+/// A unit of some type with keys of it, each once: mostly as the table of keys shows them.
 fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
-    let mut text = String::from("unit: u\n");
-    if !from.one_in(4) {
-        text.push_str("exec-start: /bin/a\n");
+    let kind = from.pick(&Kind::ALL);
+    let (mut text, mut taken) = (format!("unit: u\ntype: {}\n", kind.as_str()), vec!["type"]);
+    for key in KEYS.iter().filter(|key| key.required.has(kind) && key.name != "unit") {
+        taken.push(key.name);
+        text.push_str(&format!("{}\n", key.example));
     }
     while !from.is_over() {
         let key = from.pick(KEYS);
-        let value = value(&mut from, key.shape);
-        let shown = match from.byte() % 8 {
-            0 => format!("[{value}, {}]", from.pick(&VALUES)),
-            1 => format!("\n- {value}\n- {}", from.pick(&VALUES)),
-            2 => format!("\n  {value}: {}", from.pick(&VALUES)),
-            3 => yaml_writer::scalar(&from.text(40)),
-            4 => from.text(20),
-            _ => value,
-        };
-        // Writing to a String can not fail.
-        let _ = writeln!(text, "{}: {shown}", key.name);
-        if from.one_in(32) {
-            text.push_str(from.pick(&[
-                "---\n",
-                "...\n",
-                "# x\n",
-                "\t",
-                "unit: v\n",
-                "x-mine: 1\n",
-            ]));
+        if from.one_in(128) {
+            text.push_str(&odd(&mut from, key));
+        } else if key.types.has(kind) && !taken.contains(&key.name) {
+            taken.push(key.name);
+            text.push_str(&format!("{}\n", key.example));
         }
     }
     text
+}
+
+/// A line that may be wrong in any way.
+fn odd(from: &mut Composed<'_>, key: Key) -> String {
+    let value = value(from, key.shape);
+    let shown = match from.byte() % 8 {
+        0 => format!("[{value}, {}]", from.pick(&VALUES)),
+        1 => format!("\n- {value}\n- {}", from.pick(&VALUES)),
+        2 => format!("\n  {value}: {}", from.pick(&VALUES)),
+        3 => yaml_writer::scalar(&from.text(40)),
+        4 => from.text(20),
+        _ => value,
+    };
+    let more = ["", "", "---\n", "...\n", "# x\n", "\t", "unit: v\n", "x-mine: 1\n"];
+    format!("{}: {shown}\n{}", key.name, from.pick(&more))
 }
 
 /// Mostly one that may stand there.
