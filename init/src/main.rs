@@ -13,6 +13,8 @@ mod crash_test;
 mod emergency;
 mod event_loop;
 mod foreign;
+#[cfg(test)]
+mod fuzzed;
 mod hand_back;
 mod history;
 mod insistence;

@@ -72,6 +72,27 @@ pub(crate) struct Head {
 type OfRun<Running, Tracked, Family, Log> =
     (RunId, Option<Running>, Option<Tracked>, Option<Family>, Option<Log>);
 
+/// Everything that stands in the bytes, each thing by itself: nothing of it fits another yet.
+pub(crate) struct Parts {
+    head: Head,
+    machine: Vec<u8>,
+    runs: BTreeMap<RunId, Running>,
+    tracked: Vec<(RunId, (Option<Tracked>, Option<Family>))>,
+    logs: Vec<RunLog>,
+    store: Store,
+    tracker: Tracker,
+    ground: KeptGround,
+    control: Option<Control>,
+    /// The notify socket, whose file goes with it.
+    pub(crate) notify: Option<Notify>,
+    logger: Option<logger::Handle>,
+    loader: Loader,
+    history: History,
+    timings: Timings,
+    triggers: Triggers,
+    ending: Ending,
+}
+
 /// Everything, decoded, with every descriptor it names taken over.
 pub(crate) struct State {
     pub(crate) head: Head,
@@ -164,10 +185,9 @@ impl Init {
     }
 }
 
-impl State {
-    /// Everything that stands in the bytes. From now on what they name of descriptors is ours;
-    /// whoever calls this closes the rest.
-    pub(crate) fn read(bytes: &[u8]) -> Result<State, String> {
+impl Parts {
+    /// From now on what they name of descriptors is ours; whoever calls this closes the rest.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Parts, String> {
         let frames = frame::read(bytes).map_err(|damage| damage.to_string())?;
         let (mut runs, mut tracked, mut logs) = (BTreeMap::new(), Vec::new(), Vec::new());
         for body in frames.iter().filter(|(kind, _)| *kind == Kind::Run).map(|(_, body)| body) {
@@ -177,29 +197,56 @@ impl State {
             tracked.push((run, (of_it, family)));
             logs.extend(log);
         }
-        let head: Head = of(&frames, Kind::Head)?;
-        let loader: Loader = of(&frames, Kind::Loader)?;
-        let mut generation = loader.origin.generation(head.generation)?;
-        generation.settings.exit_with.clone_from(&head.exit_with);
-        generation.policy = head.policy.clone();
+        Ok(Parts {
+            head: of(&frames, Kind::Head)?,
+            machine: of(&frames, Kind::Machine)?,
+            runs,
+            tracked,
+            logs,
+            store: of(&frames, Kind::Store)?,
+            tracker: of(&frames, Kind::Tracker)?,
+            ground: of(&frames, Kind::Ground)?,
+            control: of(&frames, Kind::Control)?,
+            notify: of(&frames, Kind::Notify)?,
+            logger: of(&frames, Kind::Logger)?,
+            loader: of(&frames, Kind::Loader)?,
+            history: of(&frames, Kind::History)?,
+            timings: of(&frames, Kind::Timings)?,
+            triggers: of(&frames, Kind::Triggers)?,
+            ending: of(&frames, Kind::Ending)?,
+        })
+    }
+
+    /// The generation in force, and the machine, if it fits.
+    pub(crate) fn machine(&self) -> Result<(Arc<Generation>, Machine), String> {
+        let mut generation = self.loader.origin.generation(self.head.generation)?;
+        generation.settings.exit_with.clone_from(&self.head.exit_with);
+        generation.policy = self.head.policy.clone();
         let generation = Arc::new(generation);
-        let machine: Vec<u8> = of(&frames, Kind::Machine)?;
-        let machine = Machine::from_kept(&machine, generation.clone())
-            .ok_or("the machine does not fit its units")?;
-        runs.values_mut().for_each(|running| share(running, &generation));
-        let mut runs = Runs::again(runs, of::<Store>(&frames, Kind::Store)?);
-        let mut tracker: Tracker = of(&frames, Kind::Tracker)?;
-        for (run, of_it) in tracked {
+        let machine = Machine::from_kept(&self.machine, generation.clone());
+        Ok((generation, machine.ok_or("the machine does not fit its units")?))
+    }
+}
+
+impl State {
+    /// Everything, put together. Descriptors are as in [`Parts::read`].
+    pub(crate) fn read(bytes: &[u8]) -> Result<State, String> {
+        let mut parts = Parts::read(bytes)?;
+        let (generation, machine) = parts.machine()?;
+        parts.runs.values_mut().for_each(|running| share(running, &generation));
+        let mut runs = Runs::again(parts.runs, parts.store);
+        let mut tracker = parts.tracker;
+        for (run, of_it) in parts.tracked {
             tracker.know_again(run, of_it);
         }
-        let ground: KeptGround = of(&frames, Kind::Ground)?;
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
-        let spawner = Spawner::again(ground, reports.map(|started| &mut started.report))
+        let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
             .map_err(|error| format!("the children's memory: {error}"))?;
-        let mut logger: Option<logger::Handle> = of(&frames, Kind::Logger)?;
+        let mut logger = parts.logger;
         if let Some(logger) = &mut logger {
-            logger.know_again(logs);
+            logger.know_again(parts.logs);
         }
+        let head = parts.head;
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
         wait::made_before(head.made.iter().copied());
@@ -208,14 +255,14 @@ impl State {
             runs,
             tracker,
             spawner,
-            control: of(&frames, Kind::Control)?,
-            notify: of(&frames, Kind::Notify)?,
+            control: parts.control,
+            notify: parts.notify,
             logger,
-            loader,
-            history: of(&frames, Kind::History)?,
-            timings: of(&frames, Kind::Timings)?,
-            triggers: of(&frames, Kind::Triggers)?,
-            ending: of(&frames, Kind::Ending)?,
+            loader: parts.loader,
+            history: parts.history,
+            timings: parts.timings,
+            triggers: parts.triggers,
+            ending: parts.ending,
             record,
             head,
         })

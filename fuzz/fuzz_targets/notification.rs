@@ -1,0 +1,4 @@
+//! Any datagram of the notify socket. What is held of them: `../src/notification.rs`.
+#![no_main]
+
+groundstate_fuzz::target!(notification, |said: &usize| *said > 8);

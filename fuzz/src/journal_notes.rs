@@ -1,0 +1,70 @@
+//! What the fuzz target `journal_notes` holds of any bytes where the next image of init looks for
+//! what happened since the state was kept: it finds no more than there is room for, the same
+//! each time, and nothing twice. A first byte above 127: the rest chooses notes, some of them broken.
+
+use super::composed::Composed;
+use crate::journal::notes::{
+    BYTES, CONTROL, END, ENTRIES, ENTRY, LENGTH, MESSAGE, Past, RING, TEXT, What, Wished, place,
+};
+use groundstate_units::machine::event::{Event, Shutdown};
+
+/// How many notes there are, if any. Panics where one of the promises is broken.
+pub fn journal_notes(bytes: &[u8]) -> Option<usize> {
+    let (first, rest) = bytes.split_first()?;
+    let mut memory = vec![0; BYTES];
+    let mut from = Composed::of(rest);
+    let after = u64::from(from.byte()) * (ENTRIES / 200);
+    if *first < 128 {
+        let there = &mut memory[RING..];
+        let length = rest.len().min(there.len());
+        there[..length].copy_from_slice(&rest[..length]);
+    } else {
+        compose(&mut memory, after, &mut from);
+    }
+    let past = Past::read(&memory, after);
+    assert!(past.notes.len() as u64 <= ENTRIES + 2 && past.last >= past.known);
+    for note in &past.notes {
+        if let What::Heard(text) = &note.what {
+            assert!(text.len() <= usize::from(u16::MAX));
+        }
+    }
+    assert_eq!(Past::read(&memory, after).notes, past.notes);
+    // What the kernel had in hand is all there is behind the last.
+    assert!(Past::read(&memory, past.last).notes.len() <= 2);
+    (!past.notes.is_empty()).then_some(past.notes.len())
+}
+
+fn compose(memory: &mut [u8], after: u64, from: &mut Composed<'_>) {
+    let mut seq = after + 1;
+    while !from.is_over() && seq < after + 64 {
+        let text = text(from);
+        let kind = 1 + u16::from(from.byte() % 8);
+        let length = if from.one_in(16) { usize::from(from.byte()) } else { text.len() };
+        for (more, piece) in text.chunks(TEXT).enumerate() {
+            let kind = if more == 0 || from.one_in(32) { kind } else { 6 };
+            let entry = &mut memory[place(seq)..][..ENTRY];
+            entry[..8].copy_from_slice(&seq.to_ne_bytes());
+            entry[8..10].copy_from_slice(&kind.to_ne_bytes());
+            entry[10..12].copy_from_slice(&(length as u16).to_ne_bytes());
+            entry[12] = from.byte();
+            entry[ENTRY - TEXT..][..piece.len()].copy_from_slice(piece);
+            seq += 1 + u64::from(from.one_in(64));
+        }
+    }
+    for at in
+        [LENGTH, END + 8, END + 16, END + 24, CONTROL + 8, CONTROL + 12, CONTROL + 16, MESSAGE]
+    {
+        memory[at] = from.byte();
+    }
+}
+
+/// What a note may be about.
+fn text(from: &mut Composed<'_>) -> Vec<u8> {
+    let wish = |wish: Wished| postcard::to_allocvec(&wish).expect("it can be written");
+    match from.byte() % 4 {
+        0 => wish(Wished::End(Shutdown::Halt)),
+        1 => wish(Wished::Event(Event::Tick)),
+        2 => vec![from.byte(); 8],
+        _ => [&[0], from.raw(255)].concat(),
+    }
+}

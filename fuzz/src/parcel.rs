@@ -1,0 +1,72 @@
+//! What the fuzz target `parcel` holds of any bytes that come out of a loader, sealed: they are
+//! refused, or what is in them is sound and packed again the same. A first byte above 127: the
+//! bytes are those of a real delivery, damaged by the rest.
+
+use super::composed::Composed;
+use crate::loader::parcel::{Delivery, Wrapping, unwrap};
+use crate::sys::memfd;
+use groundstate_units::assembly::{Draft, assemble};
+use groundstate_units::diagnostic::Place;
+use groundstate_units::name::Name;
+use groundstate_units::settings::Settings;
+use groundstate_units::spec::Kind;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+
+/// How many units there are in it, if it is one. Panics where one of the promises is broken.
+pub fn parcel(bytes: &[u8]) -> Option<usize> {
+    let (first, rest) = bytes.split_first()?;
+    let bytes = if *first < 128 { rest.to_vec() } else { damaged(rest) };
+    let delivery = unwrap(sealed(&bytes)).ok()?;
+    assert_eq!(delivery.generation.prove(), Ok(()));
+    let again = unwrap(wrapped(&delivery)).expect("what was taken is taken again");
+    assert_eq!(again.generation, delivery.generation);
+    assert_eq!((again.notes, again.refused), (delivery.notes, delivery.refused));
+    Some(delivery.generation.units.len())
+}
+
+fn sealed(bytes: &[u8]) -> OwnedFd {
+    let mut file = File::from(memfd::create(c"parcel").expect("memory"));
+    file.write_all(bytes).expect("there is room");
+    memfd::seal(&file).expect("it can be sealed");
+    file.into()
+}
+
+fn wrapped(delivery: &Delivery) -> OwnedFd {
+    let memory = memfd::create(c"parcel").expect("memory");
+    let other = memory.try_clone().expect("a descriptor");
+    Wrapping::Memory(other).fill(delivery).expect("it can be written");
+    memory
+}
+
+fn damaged(by: &[u8]) -> Vec<u8> {
+    static REAL: OnceLock<Vec<u8>> = OnceLock::new();
+    let mut bytes = REAL.get_or_init(real).clone();
+    let mut from = Composed::of(by);
+    for _ in 0..from.byte() % 3 {
+        let at = usize::from(from.byte()) * 256 + usize::from(from.byte());
+        let (at, what) = (at % bytes.len(), from.byte());
+        match from.byte() % 8 {
+            0 => bytes.insert(at, what),
+            1 if bytes.len() > 1 => drop(bytes.remove(at)),
+            _ => bytes[at] = what,
+        }
+    }
+    bytes
+}
+
+/// Two units and a word about a host name.
+fn real() -> Vec<u8> {
+    let draft = |name: &str, kind| {
+        let at = Place { file: "/etc/a.yaml".into(), line: 3, column: 1 };
+        Draft::new(Name::new(name).expect("a name"), at, kind, &Settings::default())
+    };
+    let generation = assemble(vec![draft("a", Kind::Virtual), draft("b", Kind::Virtual)], []);
+    let delivery = Delivery { notes: vec!["a".to_string()], generation, ..Delivery::default() };
+    let mut file = File::from(wrapped(&delivery));
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("it can be read");
+    bytes
+}
