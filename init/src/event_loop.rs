@@ -26,15 +26,14 @@ use crate::run::table::Runs;
 use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
-use crate::sys::impatience::impatiently;
 use crate::sys::{Pid, memory, signal};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watchdog;
-use groundstate_units::control::{answer::System, place};
+use groundstate_units::control::answer::System;
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::event::{Event, Shutdown};
+use groundstate_units::machine::event::Event;
 use groundstate_units::time::Time;
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
@@ -167,30 +166,8 @@ impl Init {
             self.guarded_turn();
             self.go_on_as_another();
             if let Some(how) = self.ending.reached() {
-                self.leave();
                 return self.end_with(how);
             }
-        }
-    }
-
-    /// All is let go of but what the rest of the end needs.
-    fn end_with(mut self, how: Shutdown) -> shutdown::End {
-        let (haste, mode) = (self.ending.haste(), self.mode);
-        let outer = std::mem::replace(&mut self.outer, Outer::at(None));
-        let watchdog = self.watchdog.take();
-        impatiently(move || {
-            let whole = self;
-            // The handlers stay, and write into their pipe, which keeps its reader.
-            std::mem::forget(whole.signals);
-        });
-        shutdown::End::new(how, mode, outer, haste, watchdog)
-    }
-
-    /// What init made in the file system goes with it.
-    fn leave(&mut self) {
-        if let Some(dir) = &self.paths.runtime_dir {
-            // Not there: there was no logger.
-            let _ = std::fs::remove_file(place::log_socket(dir));
         }
     }
 

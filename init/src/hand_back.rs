@@ -4,11 +4,14 @@
 //! once more, when it crashes after all units are down.
 
 use crate::boot::Mode;
+use crate::event_loop::Init;
 use crate::outer::Outer;
 use crate::shutdown::{End, Haste};
+use crate::sys::impatience::impatiently;
 use crate::sys::{fault, inherit, memfd, process, wait};
 use crate::watchdog::Watchdog;
 use crate::{clock, limit, lineage};
+use groundstate_units::control::place;
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -28,6 +31,26 @@ const SHARED: [(&str, MsFlags); 4] = [
     ("/dev", MsFlags::MS_MOVE),
     ("/run", MsFlags::MS_BIND.union(MsFlags::MS_REC)),
 ];
+
+impl Init {
+    /// All is let go of but what the rest of the end needs.
+    pub(crate) fn end_with(mut self, how: Shutdown) -> End {
+        // What init made in the file system goes with it.
+        if let Some(dir) = &self.paths.runtime_dir {
+            // Not there: there was no logger.
+            let _ = fs::remove_file(place::log_socket(dir));
+        }
+        let (haste, mode) = (self.ending.haste(), self.mode);
+        let outer = std::mem::replace(&mut self.outer, Outer::at(None));
+        let watchdog = self.watchdog.take();
+        impatiently(move || {
+            let whole = self;
+            // The handlers stay, and write into their pipe, which keeps its reader.
+            std::mem::forget(whole.signals);
+        });
+        End::new(how, mode, outer, haste, watchdog)
+    }
+}
 
 fn word(how: Shutdown) -> &'static CStr {
     match how {
