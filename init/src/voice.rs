@@ -5,6 +5,7 @@
 
 use crate::boot;
 use crate::limit;
+use crate::sys::impatience::impatiently;
 use groundstate_units::time::Time;
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -193,9 +194,7 @@ impl Voice {
                 let _ = write(stderr.as_fd(), &self.unsaid);
             }
             Outlet::Shared => {
-                if writable(stderr.as_fd()) {
-                    let _ = write(stderr.as_fd(), &self.unsaid);
-                }
+                write_now(stderr.as_fd(), &self.unsaid);
             }
             Outlet::Kernel(_) | Outlet::Socket | Outlet::None => {}
         }
@@ -226,7 +225,25 @@ fn stderr_outlet() -> Outlet {
     }
 }
 
-fn writable(fd: BorrowedFd<'_>) -> bool {
+/// What of it is taken at once by a descriptor that waits and that others have too: there may be room
+/// for less than all, or none any more.
+fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) {
     let mut asked = [PollFd::new(fd, PollFlags::POLLOUT)];
-    matches!(poll(&mut asked, PollTimeout::ZERO), Ok(1))
+    if matches!(poll(&mut asked, PollTimeout::ZERO), Ok(1)) {
+        let _ = impatiently(|| write(fd, bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::impatience::tests::comes_to_an_end;
+
+    #[test]
+    fn more_than_there_is_room_for_holds_up_nobody() {
+        comes_to_an_end(|| {
+            let (_read, write) = std::io::pipe().unwrap();
+            write_now(write.as_fd(), &[b'x'; 1 << 20]);
+        });
+    }
 }

@@ -77,7 +77,7 @@ pub(super) struct Logger {
     /// What the logger before had taken and not yet written.
     left: Vec<Lines>,
     poll: Poll,
-    orders: OwnedFd,
+    pub(super) orders: OwnedFd,
     pub(super) reports: VecDeque<Report>,
     pub(super) pipes: BTreeMap<usize, Pipe>,
     by_run: BTreeMap<RunId, usize>,
@@ -99,6 +99,17 @@ enum Finish {
     Asked,
     /// PID 1 is gone.
     Alone,
+}
+
+/// What is not taken now stays.
+pub(super) fn send_reports(orders: &OwnedFd, reports: &mut VecDeque<Report>) {
+    while let Some(report) = reports.front() {
+        let Ok(bytes) = encode(report) else { return };
+        if sys::socket::send(orders.as_fd(), &bytes, &[]).is_err() {
+            return;
+        }
+        reports.pop_front();
+    }
 }
 
 impl Logger {
@@ -359,13 +370,7 @@ impl Logger {
     }
 
     fn send_reports(&mut self) {
-        while let Some(report) = self.reports.front() {
-            let Ok(bytes) = encode(report) else { return };
-            if sys::socket::send(self.orders.as_fd(), &bytes, &[]).is_err() {
-                return;
-            }
-            self.reports.pop_front();
-        }
+        send_reports(&self.orders, &mut self.reports);
     }
 
     /// The last deeds: everything that was written is read and on its way out, or time is up.

@@ -2,7 +2,7 @@
 //! [`super::stage`]. All else is read by [`super::process`].
 
 use super::message::Report;
-use super::process::Logger;
+use super::process::{Logger, send_reports};
 use super::{files, limit};
 use groundstate_units::log_line::Prefix;
 use nix::errno::Errno;
@@ -36,15 +36,17 @@ impl Logger {
         ready |= last && pipe.stream.end(&prefix, &mut self.lines);
         let count = bytes.len();
         let mut lines = self.units.push(pipe.unit, &self.lines)?;
+        if ready {
+            // While the line is in the pipe still: should this logger end now, the next one finds it.
+            self.reports.push_back(Report::Ready(pipe.run));
+            send_reports(&self.orders, &mut self.reports);
+        }
         match intake.take(&pipe.fd, count, &lines) {
             Ok(mark) => lines.mark = Some(mark),
             Err(_) => drop(nix::unistd::read(&pipe.fd, self.buffer.get_mut(..count)?)),
         }
-        let (run, unit, log) = (pipe.run, pipe.unit, pipe.log);
+        let (unit, log) = (pipe.unit, pipe.log);
         self.send(unit, log, lines);
-        if ready {
-            self.reports.push_back(Report::Ready(run));
-        }
         Some(true)
     }
 }

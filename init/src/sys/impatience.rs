@@ -18,7 +18,7 @@ const SIGNAL: i32 = libc::SIGURG;
 #[derive(Debug)]
 pub(crate) struct Impatience(Option<i32>);
 
-/// Does this, and lingers nowhere. Not for what clones: a timer as fast as this keeps the kernel
+/// Does this, and waits nowhere where a signal ends it (EINTR). Not for what clones: a timer as fast as this keeps the kernel
 /// from coming to an end with it.
 pub(crate) fn impatiently<T>(work: impl FnOnce() -> T) -> T {
     let _impatience = Impatience::begin();
@@ -48,8 +48,8 @@ fn begin() -> io::Result<i32> {
     // SAFETY: sigaction is plain data; all zeroes is a value of it.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     let handler: extern "C" fn(i32) = nothing;
+    // Without SA_RESTART: what waits comes back.
     action.sa_sigaction = handler as libc::sighandler_t;
-    action.sa_flags = libc::SA_RESTART;
     // SAFETY: `action` is valid, and its handler does nothing.
     check(unsafe { libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) })?;
     // SAFETY: the same of sigevent.

@@ -253,3 +253,23 @@ fn a_logger_that_is_killed_again_and_again_loses_and_doubles_nothing() {
     }
     init.finish();
 }
+
+#[test]
+fn a_line_a_unit_is_ready_at_is_not_lost_with_the_logger_that_takes_it() {
+    let files = Sandbox::new();
+    files.unit(
+        "bot",
+        "ready-grep: ^connected\nexec-start: DAEMON --ready-on-order --control DIR/bot",
+    );
+    let init = Boot::new(files).start("bot");
+    init.when_state("bot", "starting");
+    let logger = logger(&init);
+    // It writes down what it takes, and that it does; takes it; and writes down that it has.
+    let kill = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:signal=SIGKILL:when=3"];
+    let tracer = Tracer::attach(logger, &init.sandbox.path("strace"), &kill);
+    init.sandbox.order("bot", "say connected");
+    until("the logger is gone", || logger.state().is_none().then_some(()));
+    drop(tracer);
+    init.when_state("bot", "running");
+    init.finish();
+}
