@@ -3,6 +3,7 @@
 //! know. Pure: who asks etcd and init is [`crate::fleetd::steward`].
 
 use crate::desired::Desired;
+use crate::enabling;
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
 use crate::native_unit;
@@ -168,7 +169,10 @@ fn wanted(
         return before.get(name).cloned();
     }
     match content.filter(|content| content.hash == hash) {
-        Some(content) => Some(Wanted { content: content.clone(), desired, refusal: None }),
+        Some(content) => {
+            let refusal = enabling::refusal(name, &content.file);
+            Some(Wanted { content: content.clone(), desired, refusal })
+        }
         None => before.get(name).cloned(),
     }
 }

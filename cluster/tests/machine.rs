@@ -99,6 +99,34 @@ fn the_original_fleetctl_restarts_a_unit_of_a_machine() {
     until("hello is gone", || node.pid("hello").is_none().then_some(()));
 }
 
+#[test]
+fn a_unit_that_can_not_be_enabled_is_not_loaded_and_why_says_so() {
+    let node = Node::new();
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    let unit = |install: &str| {
+        format!("[Service]\nExecStart={}\n\n[Install]\n{install}\n", node.command("bad"))
+    };
+    node.put("bad.service", &unit("Alias=bad.socket"));
+    let (fine, said) = node.try_fleetctl(&["load", "bad.service"]);
+    let why =
+        "it can not be enabled: in [Install] Alias=bad.socket is no name of a unit of its kind";
+    assert!(!fine && said.contains(why), "{said}");
+    let columns = ["list-units", "--no-legend", "--fields=unit,load,active,sub"];
+    let listed = node.fleetctl(&columns);
+    let words: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!(words, ["bad.service", "error", "inactive", "dead"]);
+    assert!(node.fleetctl(&["why", "bad.service"]).contains(why));
+    // Another file under its name is another unit.
+    node.put("bad.service", &unit("Alias=good.service"));
+    node.fleetctl(&["load", "--replace", "bad.service"]);
+    let listed = node.fleetctl(&columns);
+    let words: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!(words, ["bad.service", "loaded", "inactive", "dead"]);
+}
+
 /// Ends every lease there is, as an operator can; how many.
 fn end_leases(url: &str) -> usize {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

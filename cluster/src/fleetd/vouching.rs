@@ -5,6 +5,7 @@
 use super::config::Config;
 use super::voice;
 use crate::api::renewed::Renewed;
+use crate::enabling;
 use crate::signature::{LARGEST_FILE, TrustedKeys};
 use crate::trust::{Serials, Trust};
 use crate::unit_name::UnitName;
@@ -70,7 +71,8 @@ impl Vouching {
             file.keep(&news, self.trust.serials());
         }
         for (name, wanted) in goal {
-            wanted.refusal = self.trust.judge(name, &wanted.content).err();
+            let unsigned = self.trust.judge(name, &wanted.content).err();
+            wanted.refusal = unsigned.or_else(|| enabling::refusal(name, &wanted.content.file));
         }
     }
 }

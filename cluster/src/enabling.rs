@@ -1,0 +1,68 @@
+//! Whether what `[Install]` asks for can be done, as `systemctl enable` judged it: fleet ended the
+//! load of a unit where it could not. What is done then is the importer's, in init.
+
+use crate::unit_file::UnitFile;
+use crate::unit_name::UnitName;
+use groundstate_units::import::systemd::{self, Suffix};
+use groundstate_units::name::Name;
+
+/// Options that name units which pull this one in.
+const PULLED_IN_BY: [&str; 3] = ["WantedBy", "RequiredBy", "UpheldBy"];
+
+/// Why the unit can not be enabled; `None`: it can, or does not ask for it.
+pub fn refusal(name: &UnitName, file: &UnitFile) -> Option<String> {
+    let own = Suffix::of(name.as_str());
+    let is_alias = |word: &str| suffix(word) == own && Name::new(word).is_ok();
+    let pulls = |word: &str| {
+        !matches!(suffix(word), None | Some(Suffix::Device)) && Name::new(word).is_ok()
+    };
+    let pulled = PULLED_IN_BY.into_iter().find_map(|option| {
+        let words = words(file, option).find(|word| !pulls(word))?;
+        Some(format!("{option}={words} names no unit that could pull it in"))
+    });
+    let alias = words(file, "Alias").find(|word| !is_alias(word));
+    let alias = alias.map(|word| format!("Alias={word} is no name of a unit of its kind"));
+    pulled.or(alias).map(|why| format!("it can not be enabled: in [Install] {why}"))
+}
+
+/// What is in specifiers is known to init alone.
+fn words<'f>(file: &'f UnitFile, option: &'f str) -> impl Iterator<Item = &'f str> {
+    let values = file.values("Install", option);
+    values.flat_map(str::split_whitespace).filter(|word| !word.contains('%'))
+}
+
+fn suffix(word: &str) -> Option<Suffix> {
+    systemd::UnitName::of(word).suffix
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_enabled_is_and_all_else_is_told() {
+        let told = |lines: &str| {
+            let file = UnitFile::parse(&format!("[Service]\nExecStart=/a\n[Install]\n{lines}\n"));
+            refusal(&UnitName::new("a.service").unwrap(), &file.unwrap())
+        };
+        for fine in [
+            "",
+            "WantedBy=multi-user.target",
+            "WantedBy=b.service c@1.service\nRequiredBy=d.timer",
+            "Alias=b.service",
+            "WantedBy=b@%i.service\nAlias=%p-b.service",
+            "Also=c.socket\nDefaultInstance=1",
+        ] {
+            assert_eq!(told(fine), None, "{fine}");
+        }
+        for (bad, word) in [
+            ("WantedBy=multi-user", "WantedBy=multi-user"),
+            ("WantedBy=b.service dev-sda.device", "WantedBy=dev-sda.device"),
+            ("RequiredBy=../b.service", "RequiredBy=../b.service"),
+            ("Alias=b.socket", "Alias=b.socket"),
+            ("Alias=b", "Alias=b"),
+        ] {
+            assert!(told(bad).is_some_and(|why| why.contains(word)), "{bad}: {:?}", told(bad));
+        }
+    }
+}
