@@ -22,6 +22,12 @@ use serde::{Deserialize, Serialize};
 pub(crate) const FAULT: usize = 0;
 /// How often the notes were begun to be put again, and that came to no end.
 pub(crate) const TRIES: usize = 16;
+/// The present time: u64.
+pub(crate) const AT: usize = 24;
+/// The number of the present turn, and of that in which the message being read is heard: u32.
+pub(crate) const TURN: usize = 32;
+/// See [`TURN`].
+pub(crate) const HEARD_IN: usize = 36;
 /// The siginfo_t of the child being reaped.
 pub(crate) const END: usize = 64;
 /// The mmsghdr of the message being read.
@@ -183,8 +189,7 @@ impl Past {
             seq = seq.saturating_add(taken);
         }
         let hand = Hand::of(bytes);
-        let (at, turn) = of_last(&notes);
-        notes.extend(hand.as_notes(at, turn));
+        notes.extend(hand.as_notes());
         let tries = word(bytes, TRIES).unwrap_or(0);
         Past { notes, known: after, last: seq.saturating_sub(1), tries, hand }
     }
@@ -261,8 +266,14 @@ fn what(kind: Kind, text: Vec<u8>) -> Option<What> {
 pub(crate) struct Hand {
     /// Pid and text of a message.
     pub(crate) heard: Option<(i32, Vec<u8>)>,
+    /// The turn in which it is heard.
+    pub(crate) heard_in: u32,
     /// Pid, code and status of an end, as in siginfo_t.
     pub(crate) ended: Option<(i32, i32, i32)>,
+    /// Its turn.
+    pub(crate) turn: u32,
+    /// The time of that.
+    pub(crate) at: Time,
 }
 
 impl Hand {
@@ -272,17 +283,25 @@ impl Hand {
         let heard = text.filter(|_| length > 0).map(<[u8]>::to_vec);
         let part = |at: usize| int(bytes, END + at);
         let ended = part(16).zip(part(8)).zip(part(24));
+        let turn = |at: usize| number(bytes, at).map_or(0, u32::from_ne_bytes);
         Hand {
             heard: speaker(bytes).zip(heard),
+            heard_in: turn(HEARD_IN),
+            turn: turn(TURN),
+            at: Time::from_nanos(word(bytes, AT).unwrap_or(0)),
             ended: ended.map(|((pid, code), status)| (pid, code, status)).filter(|it| it.0 > 0),
         }
     }
 
-    fn as_notes(&self, at: Time, turn: u32) -> Vec<Note> {
-        let heard = self.heard.iter().map(|(pid, text)| (*pid, What::Heard(text.clone())));
+    /// Of their own turns: what is noted last may be of one before, which the unit whose they are was
+    /// only begun in.
+    fn as_notes(&self) -> Vec<Note> {
+        let heard =
+            self.heard.iter().map(|(pid, text)| (*pid, What::Heard(text.clone()), self.heard_in));
         let exit = |code, status| What::Ended(crate::sys::wait::exit(code, status));
-        let ended = self.ended.map(|(pid, code, status)| (pid, exit(code, status)));
-        heard.chain(ended).map(|(pid, what)| Note { what, pid, at, turn }).collect()
+        let ended = self.ended.map(|(pid, code, status)| (pid, exit(code, status), self.turn));
+        let all = heard.chain(ended);
+        all.map(|(pid, what, turn)| Note { what, pid, at: self.at, turn }).collect()
     }
 }
 
@@ -385,6 +404,14 @@ mod tests {
         assert_eq!(noted.last().unwrap().what, What::Seen(RunId(9)));
     }
 
+    /// As the kernel writes it, of process 77.
+    fn in_hand(bytes: &mut [u8], text: &[u8]) {
+        bytes[LENGTH] = u8::try_from(text.len()).unwrap();
+        let head = [libc::SOL_SOCKET, libc::SCM_CREDENTIALS, 77].map(i32::to_ne_bytes).concat();
+        bytes[CONTROL + 8..CONTROL + 20].copy_from_slice(&head);
+        bytes[MESSAGE..MESSAGE + text.len()].copy_from_slice(text);
+    }
+
     #[test]
     fn what_the_kernel_wrote_last_counts_too() {
         let mut bytes = three();
@@ -397,12 +424,28 @@ mod tests {
         // A message without its sender is nobody's.
         bytes[LENGTH] = 3;
         assert_eq!(read(&bytes, 0).len(), 4);
-        let head = [libc::SOL_SOCKET, libc::SCM_CREDENTIALS, 77].map(i32::to_ne_bytes).concat();
-        bytes[CONTROL + 8..CONTROL + 20].copy_from_slice(&head);
-        bytes[MESSAGE..MESSAGE + 3].copy_from_slice(b"A=1");
+        in_hand(&mut bytes, b"A=1");
         assert!(
             read(&bytes, 0).iter().any(|n| n.what == What::Heard(b"A=1".into()) && n.pid == 77)
         );
+    }
+
+    #[test]
+    fn what_the_kernel_wrote_last_is_of_its_own_turn() {
+        let said = |ahead: bool| {
+            let mut bytes = written(|| {
+                writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
+                writer::turn(8, 6000);
+                assert!(writer::message_in_hand(ahead).is_some());
+            });
+            in_hand(&mut bytes, b"READY=1");
+            bytes
+        };
+        for (ahead, turn) in [(false, 8), (true, 9)] {
+            let last = read(&said(ahead), 0).pop().unwrap();
+            assert_eq!(last.what, What::Heard(b"READY=1".into()));
+            assert_eq!((last.turn, last.at), (turn, Time::from_nanos(6000)));
+        }
     }
 
     #[test]

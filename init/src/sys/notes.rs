@@ -27,7 +27,7 @@ static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Where the message being read lies.
 #[derive(Clone, Copy)]
-pub(super) struct Hand {
+pub(crate) struct Hand {
     /// [`notes::HEADER`] on: mmsghdr, iovec, control data and bytes.
     pub(super) header: *mut libc::mmsghdr,
     /// Of the bytes.
@@ -43,16 +43,18 @@ pub(crate) fn begin(file: BorrowedFd<'_>) -> io::Result<()> {
 /// more is under way, until [`known`] says otherwise: should this image crash before it has kept
 /// its state, the next one finds all notes there were, and this one's.
 pub(crate) fn go_on(file: BorrowedFd<'_>, past: &Past, turn_now: u32) -> io::Result<()> {
-    let (at, latest) = past.end();
+    let (at, _) = past.end();
+    let hand = &past.hand;
     map(file, past.last, past.known)?;
-    turn(u64::from(latest), at.as_nanos());
-    if let Some((pid, text)) = &past.hand.heard {
+    if let Some((pid, text)) = &hand.heard {
+        turn(u64::from(hand.heard_in), hand.at.as_nanos());
         heard(*pid, text, false);
     }
-    if let Some((pid, code, status)) = past.hand.ended {
+    if let Some((pid, code, status)) = hand.ended {
+        turn(u64::from(hand.turn), hand.at.as_nanos());
         ended(pid, code, status);
     }
-    if let Some(hand) = message_in_hand() {
+    if let Some(hand) = message_in_hand(false) {
         // SAFETY: the header lies in the mapping.
         unsafe { (*hand.header).msg_len = 0 };
     }
@@ -124,8 +126,17 @@ pub(super) fn forget() {
 
 /// A turn of the loop begins.
 pub(crate) fn turn(number: u64, at: u64) {
-    TURN.store(u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0), Ordering::Relaxed);
+    let number = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
+    TURN.store(number, Ordering::Relaxed);
     AT.store(at, Ordering::Relaxed);
+    let base = BASE.load(Ordering::SeqCst);
+    if !base.is_null() {
+        // SAFETY: within the mapping, aligned.
+        unsafe {
+            base.add(notes::AT).cast::<u64>().write_volatile(at);
+            base.add(notes::TURN).cast::<u32>().write_volatile(number);
+        }
+    }
 }
 
 /// Number of the last one: what is kept now knows of all so far.
@@ -236,14 +247,16 @@ pub(super) fn ended(pid: i32, code: i32, status: i32) {
     }
 }
 
-/// Where a message is to be read to. None: nowhere in particular.
-pub(super) fn message_in_hand() -> Option<Hand> {
+/// Where a message is to be read to. None: nowhere in particular. `ahead`: as in [`heard`].
+pub(crate) fn message_in_hand(ahead: bool) -> Option<Hand> {
     let base = BASE.load(Ordering::SeqCst);
     if base.is_null() {
         return None;
     }
-    // SAFETY: both lie within the mapping.
+    let turn = TURN.load(Ordering::Relaxed).wrapping_add(u32::from(ahead));
+    // SAFETY: all of them lie within the mapping, aligned.
     unsafe {
+        base.add(notes::HEARD_IN).cast::<u32>().write_volatile(turn);
         Some(Hand { header: base.add(notes::HEADER).cast(), bytes: base.add(notes::MESSAGE) })
     }
 }

@@ -272,7 +272,7 @@ pub(crate) fn receive_noted(
     ahead: bool,
 ) -> io::Result<Received> {
     let room = CREDENTIALS + room_for(most);
-    let Some(hand) = notes::message_in_hand() else {
+    let Some(hand) = notes::message_in_hand(ahead) else {
         return receive_with(socket, buffer, room);
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
