@@ -38,7 +38,7 @@ impl Wanted {
 }
 
 /// A unit as init is to have it. A native one has no suffix there, and an instance is made by
-/// init of its template's file.
+/// init of the template in its own file: two of them may be of different texts.
 struct Shape {
     file: String,
     target: String,
@@ -58,8 +58,7 @@ impl Shape {
 }
 
 fn native_file(name: &UnitName) -> String {
-    let template = name.template();
-    format!("{}.yaml", template.as_ref().unwrap_or(name).stem())
+    format!("{}.yaml", name.stem())
 }
 
 /// Which of init's is this one of ours.
@@ -115,6 +114,11 @@ pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
     seat.globals = seat.choose_globals(globals.iter().map(|(name, one)| (name, &one.content.asks)));
     goal.extend(globals.into_iter().filter(|(name, _)| seat.globals.contains_key(name)));
     goal.extend(orphans(picture, me, seat, before));
+    for name in &picture.withheld {
+        if let (None, Some(one)) = (goal.get(name), before.get(name)) {
+            goal.insert(name.clone(), one.clone());
+        }
+    }
     goal
 }
 

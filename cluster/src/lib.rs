@@ -39,3 +39,4 @@ pub mod unit_file;
 pub mod unit_name;
 pub mod unrest;
 pub mod wire;
+pub mod withheld;

@@ -5,11 +5,15 @@
 
 use crate::clock::Clock;
 use crate::key::{Keys, Subject};
+use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
 use crate::picture::{Known, Picture};
 use crate::registry;
 use crate::store::{Batch, Fault, Store};
 use crate::transaction::{Change, Reading, Transaction};
+use crate::unit_name::UnitName;
+use crate::withheld::{self, Missing};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
@@ -21,6 +25,8 @@ const PULSE: Duration = Duration::from_secs(1);
 /// Where etcd has moved on and its watch has told nothing, all is read anew, that often at
 /// most: others may write there too.
 const PROOF: Duration = Duration::from_secs(30);
+/// For what was told between two readings, where the second has too little in it.
+const HISTORY: Duration = Duration::from_secs(5);
 /// Batches a listener may be behind.
 const BACKLOG: usize = 1024;
 /// How often a write is made anew.
@@ -82,7 +88,7 @@ impl Mirror {
             health: healths,
             news: news.clone(),
         };
-        (mirror, Follower { store, keys, clock, picture, health, news })
+        (mirror, Follower { store, keys, clock, picture, health, news, machine: None })
     }
 
     /// What is known now. Hold it no longer than needed: a picture that somebody holds is
@@ -205,9 +211,16 @@ pub struct Follower {
     picture: watch::Sender<Arc<Picture>>,
     health: watch::Sender<Health>,
     news: broadcast::Sender<Arc<Vec<Change>>>,
+    machine: Option<MachineId>,
 }
 
 impl Follower {
+    /// For a machine, whose units no reading stops without a word ([`crate::withheld`]).
+    #[must_use]
+    pub fn on(self, machine: MachineId) -> Follower {
+        Follower { machine: Some(machine), ..self }
+    }
+
     /// It holds to that cluster from the beginning.
     #[must_use]
     pub fn knowing(self, known: Option<Known>) -> Follower {
@@ -243,6 +256,32 @@ impl Follower {
         });
     }
 
+    /// Units of this machine that a reading has nothing of, and of which nothing was told meanwhile.
+    async fn withheld(&self, fresh: &Picture) -> Result<BTreeSet<UnitName>, Fault> {
+        let before = self.picture.borrow().clone();
+        let Some(me) = &self.machine else { return Ok(BTreeSet::new()) };
+        let mut missing = Missing::between(&before, fresh, me);
+        let mut still = withheld::still(&before, fresh, me);
+        if !missing.are_many() {
+            return Ok(still);
+        }
+        let mut watch = self.store.watch(self.keys.root(), before.revision).await?;
+        let until = self.clock.now() + HISTORY;
+        while !missing.units.is_empty() {
+            let left = until.saturating_sub(self.clock.now());
+            match self.clock.within(left, watch.next()).await {
+                Some(Ok(Batch::Changes { changes, .. })) => missing.hear(&self.keys, &changes),
+                Some(Err(fault)) => return Err(fault),
+                // Nobody can tell any more, or nothing more is told.
+                Some(Ok(Batch::Compacted)) | None => break,
+            }
+        }
+        if missing.are_many() {
+            still.extend(missing.units);
+        }
+        Ok(still)
+    }
+
     /// `Ok`: read anew at once.
     async fn until_lost(&self) -> Result<(), Fault> {
         let root = self.keys.root();
@@ -252,11 +291,12 @@ impl Follower {
         };
         let mut watch = self.store.watch(root, reading.revision).await?;
         let turn = self.store.turn();
-        let fresh = Arc::new(Picture::of(self.keys.clone(), &reading));
+        let mut fresh = Picture::of(self.keys.clone(), &reading);
         if let Some(doubt) = self.picture.borrow().doubt(&fresh) {
             return Err(doubtful(&doubt));
         }
-        self.picture.send_replace(fresh);
+        fresh.withheld = self.withheld(&fresh).await?;
+        self.picture.send_replace(Arc::new(fresh));
         let proved = self.clock.now();
         let mut ahead: Option<i64> = None;
         self.contact();

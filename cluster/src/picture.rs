@@ -16,8 +16,9 @@ use crate::signature::Signature;
 use crate::transaction::{Change, Entry, Reading};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
+use crate::withheld;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A record, and when it was written.
@@ -107,6 +108,8 @@ pub struct Picture {
     unread: BTreeMap<String, i64>,
     /// The last revision that wrote the file of a unit, whichever.
     pub files_since: i64,
+    /// Units that go on here though nothing is known of them any more ([`crate::withheld`]).
+    pub withheld: BTreeSet<UnitName>,
 }
 
 impl Picture {
@@ -131,6 +134,7 @@ impl Picture {
             set_aside: BTreeMap::new(),
             unread: BTreeMap::new(),
             files_since: 0,
+            withheld: BTreeSet::new(),
         }
     }
 
@@ -172,6 +176,7 @@ impl Picture {
                     self.files_since = self.files_since.max(entry.modified);
                 }
                 let subject = self.keys.subject(&entry.key)?;
+                withheld::hear_of(&mut self.withheld, &subject);
                 match self.put(&subject, entry) {
                     Ok(()) => {
                         self.set_aside.remove(&entry.key);
@@ -190,6 +195,7 @@ impl Picture {
                 self.set_aside.remove(key);
                 self.unread.remove(key);
                 let subject = self.keys.subject(key)?;
+                withheld::hear_of(&mut self.withheld, &subject);
                 self.delete(&subject);
                 Some(subject)
             }

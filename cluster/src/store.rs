@@ -241,6 +241,13 @@ impl Store {
         }
     }
 
+    /// Of a store in memory: what has changed until now is told to nobody any more. For tests.
+    pub fn compact(&self) {
+        if let Kind::Memory(memory) = &self.kind {
+            memory.compact();
+        }
+    }
+
     /// Of a store in memory: every call fails from now on, or works again. For tests.
     pub fn set_reachable(&self, reachable: bool) {
         if let Kind::Memory(memory) = &self.kind {

@@ -3,17 +3,19 @@
 
 use cluster::agent::{self, Goal};
 use cluster::desired::Desired;
-use cluster::key::Keys;
+use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
 use cluster::memory_store::MemoryStore;
 use cluster::move_order::{Cause, Move};
+use cluster::native_unit;
 use cluster::picture::Picture;
 use cluster::record::MachineRecord;
 use cluster::registry::{self, Epoch};
 use cluster::transaction::Transaction;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
-use std::collections::BTreeMap;
+use cluster::withheld::Missing;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn name(text: &str) -> UnitName {
     UnitName::new(text).unwrap()
@@ -95,8 +97,83 @@ impl Cluster {
     }
 }
 
+/// Four units on `m1`; whether so many are missing after that.
+fn are_withheld(asks: &str, fact: impl Fn(&mut Cluster, &str)) -> usize {
+    let mut cluster = Cluster::new();
+    let units: Vec<String> = (0..4).map(|n| format!("u{n}.service")).collect();
+    for own in &units {
+        cluster.launch(own, asks);
+        cluster.put_on(own, Some("m1"));
+    }
+    let before = cluster.picture();
+    units.iter().for_each(|own| fact(&mut cluster, own));
+    let missing = Missing::between(&before, &cluster.picture(), &id("m1"));
+    if missing.are_many() { missing.units.len() } else { 0 }
+}
+
+#[test]
+fn many_units_that_are_gone_without_a_word_are_withheld_from_being_stopped() {
+    let destroyed = |cluster: &mut Cluster, own: &str| {
+        let write = registry::destroy(&cluster.picture(), &name(own));
+        cluster.commit(&write.unwrap());
+    };
+    assert_eq!(are_withheld("", destroyed), 4);
+    assert_eq!(are_withheld("Exclusive=true", destroyed), 0, "it runs under a claim alone");
+    let but = |keep: &'static [&str]| {
+        move |cluster: &mut Cluster, own: &str| {
+            if !keep.contains(&own) {
+                destroyed(cluster, own);
+            }
+        }
+    };
+    assert_eq!(are_withheld("", but(&["u0.service"])), 3);
+    assert_eq!(are_withheld("", but(&["u0.service", "u1.service"])), 0, "so many may go at once");
+    let hidden = |cluster: &mut Cluster, own: &str| {
+        let key = cluster.keys.of(&Subject::Schedule(id("m1"), name(own)));
+        cluster.commit(&Transaction::default().delete(key));
+    };
+    assert_eq!(are_withheld("", hidden), 4, "placed here, and not told to be");
+}
+
+#[test]
+fn units_of_which_it_is_told_why_they_are_gone_are_not_withheld() {
+    type Fact = fn(&mut Cluster, &str);
+    let facts: [(&str, Fact); 3] = [
+        ("unwished", |cluster, own| {
+            let write = registry::set_desired(&cluster.picture(), &name(own), Desired::Inactive);
+            cluster.commit(&write.unwrap());
+        }),
+        ("loaded alone", |cluster, own| {
+            let write = registry::set_desired(&cluster.picture(), &name(own), Desired::Loaded);
+            cluster.commit(&write.unwrap());
+        }),
+        ("elsewhere", |cluster, own| cluster.put_on(own, Some("m2"))),
+    ];
+    for (what, fact) in facts {
+        assert_eq!(are_withheld("", fact), 0, "{what}");
+    }
+}
+
 fn names(goal: &Goal) -> Vec<&str> {
     goal.keys().map(|name| name.as_str()).collect()
+}
+
+#[test]
+fn instances_of_a_native_template_have_files_of_their_own() {
+    let mut cluster = Cluster::new();
+    let texts = ["old", "new"].map(|word| format!("unit: web@\nexec-start: /bin/{word} %i\n"));
+    for (own, text) in ["web@1.service", "web@2.service"].into_iter().zip(&texts) {
+        let file = native_unit::read("web@.yaml", text).unwrap();
+        let write = registry::create(&cluster.picture(), &name(own), &file, Desired::Launched);
+        cluster.commit(&write);
+        cluster.put_on(own, Some("m1"));
+    }
+    let put = agent::source_set(&cluster.goal(&Goal::new()), &BTreeSet::new());
+    let files: Vec<(&str, &String)> =
+        put.files.iter().map(|(file, text)| (file.as_str(), text)).collect();
+    assert_eq!(files, [("web@1.yaml", &texts[0]), ("web@2.yaml", &texts[1])]);
+    let roots: Vec<&str> = put.roots.iter().map(|root| root.as_str()).collect();
+    assert_eq!(roots, ["web@1", "web@2"]);
 }
 
 #[test]

@@ -1,21 +1,32 @@
 //! The mirror over a store in memory: it follows, survives an outage and a compaction of
 //! what it missed, and makes writes anew when others were faster.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where its assumptions do")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test ends where its assumptions do"
+)]
 
+use cluster::agent::{self, Goal};
+use cluster::api::request::Request;
+use cluster::api::why;
 use cluster::clock::Clock;
 use cluster::desired::Desired;
 use cluster::key::{Keys, Subject};
+use cluster::machine::MachineId;
 use cluster::memory_store::MemoryStore;
 use cluster::mirror::{Health, Mirror, WriteFault};
+use cluster::move_order::{Cause, Move};
 use cluster::picture::Picture;
-use cluster::record::{ClusterRecord, encode};
-use cluster::registry;
+use cluster::record::{ClusterRecord, MachineRecord, encode};
+use cluster::registry::{self, Epoch};
 use cluster::store::Store;
 use cluster::transaction::{Operation, Transaction};
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
+use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -131,7 +142,7 @@ fn a_cluster_that_is_deleted_as_a_whole_stays_as_it_was_known() {
         let mut health = next.health();
         health.wait_for(|health| told(health, "etcd shows no cluster where")).await.unwrap();
         assert_eq!(next.picture().revision, mirror.picture().revision);
-        [task, following].iter().for_each(tokio::task::JoinHandle::abort);
+        [task, following].iter().for_each(JoinHandle::abort);
     });
 }
 
@@ -153,4 +164,92 @@ fn a_cluster_founded_at_the_same_revision_takes_no_writes_of_ours() {
     let write = registry::of_this_cluster(&picture, write);
     assert_eq!(other.commit(&write), None);
     assert!(ours.commit(&write).is_some());
+}
+
+/// Four units on a machine, and a mirror that is that machine's.
+async fn of_a_machine(store: &Store) -> (Mirror, JoinHandle<()>, Vec<UnitName>) {
+    let (keys, me) = (Keys::under("/f"), MachineId::new("m1").unwrap());
+    let now = async || Picture::of(keys.clone(), &store.read(keys.root()).await.unwrap());
+    let commit = async |write: Transaction| store.commit(&write).await.unwrap().unwrap();
+    let lease = store.grant(SOON * 10).await.unwrap().id;
+    let epoch = Epoch(commit(registry::lead(&keys, &me, lease)).await);
+    let record = MachineRecord {
+        ip: String::new(),
+        metadata: BTreeMap::new(),
+        boot: String::new(),
+        instance: "one".to_string(),
+        version: "1".to_string(),
+        listen: None,
+    };
+    commit(registry::register(&now().await, &me, &record, lease).unwrap()).await;
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let name = |n: i32| UnitName::new(&format!("u{n}.service")).unwrap();
+    let units: Vec<UnitName> = (0..4).map(name).collect();
+    for unit in &units {
+        commit(registry::create(&now().await, unit, &file, Desired::Launched)).await;
+        let (unit, to) = (unit.clone(), Some(me.clone()));
+        let step = Move { unit, from: None, to, cause: Cause::Unplaced };
+        commit(registry::carry_out(&now().await, epoch, &[step]).unwrap()).await;
+    }
+    let (mirror, follower) = Mirror::new(store.clone(), keys.clone(), Clock::system());
+    let task = tokio::spawn(follower.on(me.clone()).follow());
+    sees(&mirror, |picture| agent::goal(picture, &me, &Goal::new()).len() == 4).await;
+    (mirror, task, units)
+}
+
+async fn destroy(store: &Store, units: &[UnitName]) {
+    for unit in units {
+        let keys = Keys::under("/f");
+        let now = Picture::of(keys.clone(), &store.read(keys.root()).await.unwrap());
+        store.commit(&registry::destroy(&now, unit).unwrap()).await.unwrap().unwrap();
+    }
+}
+
+#[test]
+fn many_units_that_nobody_was_seen_to_destroy_go_on_until_something_is_told_of_them() {
+    on_one_thread(async {
+        let store = Store::memory();
+        let (mirror, task, units) = of_a_machine(&store).await;
+        let me = MachineId::new("m1").unwrap();
+        let before = agent::goal(&mirror.picture(), &me, &Goal::new());
+        destroy(&store, &units).await;
+        store.compact();
+        sees(&mirror, |picture| picture.units.is_empty()).await;
+        assert!(mirror.picture().withheld.iter().eq(&units));
+        assert_eq!(agent::goal(&mirror.picture(), &me, &before), before, "they go on");
+        let asked = Request { method: "GET".to_string(), ..Request::default() };
+        let why = |name: &str| why::item(&asked, name, &mirror.picture());
+        assert!(String::from_utf8(why("u0.service").body).unwrap().contains("it goes on"));
+        assert_eq!(why("u9.service").status, 404);
+
+        // Another reading that has nothing of them tells no more than the one before.
+        mirror.write(wish(&units[0], Desired::Inactive)).await.unwrap();
+        store.compact();
+        sees(&mirror, |picture| picture.units.len() == 1).await;
+        let left = agent::goal(&mirror.picture(), &me, &before);
+        assert!(left.keys().eq(&units[1..]), "of the first one something is told");
+        // Made anew and destroyed, it is seen to be destroyed.
+        let revision = mirror.write(wish(&units[1], Desired::Inactive)).await.unwrap();
+        assert!(mirror.reached(revision, SOON).await);
+        destroy(&store, &units[..2]).await;
+        sees(&mirror, |picture| picture.units.is_empty()).await;
+        let left = agent::goal(&mirror.picture(), &me, &before);
+        assert!(left.keys().eq(&units[2..]), "{left:?}");
+        task.abort();
+    });
+}
+
+#[test]
+fn units_that_were_destroyed_while_the_machine_heard_nothing_are_stopped() {
+    on_one_thread(async {
+        let store = Store::memory();
+        let (mirror, task, units) = of_a_machine(&store).await;
+        store.set_reachable(false);
+        mirror.health().wait_for(|health| health.fault.is_some()).await.unwrap();
+        store.set_reachable(true);
+        destroy(&store, &units).await;
+        sees(&mirror, |picture| picture.units.is_empty()).await;
+        assert!(mirror.picture().withheld.is_empty());
+        task.abort();
+    });
 }

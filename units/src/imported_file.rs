@@ -50,6 +50,7 @@ pub(crate) fn load(
                 body,
                 default_instance,
                 source: None,
+                only: None,
             });
         }
         Some(texts) => {

@@ -4,6 +4,7 @@
 //! instance. Which instances are wanted is found here; bytes are not looked at.
 
 use crate::assembly::Draft;
+use crate::folder;
 use crate::import::systemd::unit_name::{Suffix, UnitName};
 use crate::import::systemd::unit_text::UnitText;
 use crate::manifest::Manifest;
@@ -25,6 +26,8 @@ pub(crate) struct Template {
     pub(crate) default_instance: Option<String>,
     /// The source it is from.
     pub(crate) source: Option<Name>,
+    /// The one instance it is for; None: all that have no other.
+    pub(crate) only: Option<String>,
 }
 
 /// What instances are made of.
@@ -57,7 +60,18 @@ impl Template {
         let name = UnitName::of(manifest.name.as_ref()?.as_str());
         let default_instance = text_of(manifest, "default-instance").map(str::to_string);
         let body = Body::Native(Box::new(manifest.clone()));
-        name.is_template().then_some(Template { name, body, default_instance, source: None })
+        let found = Template { name, body, default_instance, source: None, only: None };
+        found.name.is_template().then_some(found)
+    }
+
+    /// Of a source, whose files may be called by an instance (`web@1.yaml` with `unit: web@`):
+    /// that one alone is made of it, and so no two instances have to be of the same text.
+    pub(crate) fn of_source(mut self, source: Option<&Name>) -> Template {
+        let stem = folder::stem(self.file());
+        let is_own = UnitName::of(stem).template().as_ref() == Some(&self.name);
+        self.only = (source.is_some() && is_own).then(|| stem.to_string());
+        self.source = source.cloned();
+        self
     }
 }
 
@@ -106,13 +120,18 @@ pub(crate) fn text_of<'m>(manifest: &'m Manifest, key: &str) -> Option<&'m str> 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Templates {
     by_name: BTreeMap<String, Template>,
+    /// Those for one instance, by its name.
+    own: BTreeMap<String, Template>,
     aliases: BTreeMap<String, UnitName>,
 }
 
 impl Templates {
     /// One more; an earlier one of the same name stays.
     pub(crate) fn add(&mut self, template: Template) {
-        self.by_name.entry(template.name.to_string()).or_insert(template);
+        match template.only.clone() {
+            Some(instance) => self.own.entry(instance).or_insert(template),
+            None => self.by_name.entry(template.name.to_string()).or_insert(template),
+        };
     }
 
     /// Other names of a template.
@@ -124,7 +143,7 @@ impl Templates {
 
     /// There are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
+        self.by_name.is_empty() && self.own.is_empty()
     }
 
     /// Instances that are made without anybody asking.
@@ -141,6 +160,9 @@ impl Templates {
     /// of `a@`, else of `a@.service`.
     pub(crate) fn of(&self, target: &str) -> Option<(&Template, UnitName)> {
         let name = UnitName::of(target);
+        if let Some(own) = self.own.get(target) {
+            return Some((own, name));
+        }
         let alias = name.template().and_then(|template| self.aliases.get(&template.to_string()));
         if let (Some(real), Some(instance)) = (alias, &name.instance) {
             let template = self.by_name.get(&real.to_string())?;

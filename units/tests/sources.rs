@@ -5,11 +5,12 @@
 mod memory;
 
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::generation::Generation;
+use groundstate_units::generation::{Generation, Unit};
 use groundstate_units::graph::{Graph, Provider};
 use groundstate_units::load::{Loaded, Options, load, put};
 use groundstate_units::name::Name;
 use groundstate_units::source::{STATE, Source, directory, state};
+use groundstate_units::spec::{Piece, Run};
 use memory::{Memory, told};
 use std::time::Duration;
 
@@ -251,4 +252,28 @@ fn the_machines_drop_ins_are_laid_over_what_a_source_brings() {
     assert_eq!(start_timeout(&usual, "db"), Some(Duration::from_secs(60)));
     assert_eq!(start_timeout(&usual, "web.service"), Some(Duration::from_secs(90)));
     assert_eq!(start_timeout(&usual, "job@1.service"), Some(Duration::from_secs(7)));
+}
+
+#[test]
+fn a_file_called_by_an_instance_is_the_template_of_that_one_alone() {
+    let mut memory = local(&[]);
+    let before = load(&memory, &options(), None).generation;
+    let [old, new] = ["old", "new"].map(|word| format!("unit: web@\nexec-start: /bin/{word} %i\n"));
+    let both = [("web@1.yaml", old.as_str()), ("web@2.yaml", new.as_str())];
+    let loaded = put_in(&mut memory, &before, set(&both, &["web@1", "web@2"]));
+    let run = |generation: &Generation| {
+        let run = |unit: &Unit| Run::decode(&unit.run).unwrap();
+        let words = |unit: &Unit| run(unit).exec_start[0].words.concat();
+        generation.units.iter().map(words).collect::<Vec<_>>()
+    };
+    let literal = |words: [&str; 2]| words.map(|word| Piece::Literal(word.to_string())).to_vec();
+    assert_eq!(units(&loaded.generation), ["web@1", "web@2"]);
+    let expected = [literal(["/bin/old", "1"]), literal(["/bin/new", "2"])];
+    assert_eq!(run(&loaded.generation), expected);
+    // Another text of the one is no change of the other.
+    let both = [("web@1.yaml", new.as_str()), ("web@2.yaml", new.as_str())];
+    let after = put_in(&mut memory, &loaded.generation, set(&both, &["web@1", "web@2"]));
+    let hash = |loaded: &Loaded, at: usize| loaded.generation.units[at].run_hash;
+    assert_ne!(hash(&after, 0), hash(&loaded, 0));
+    assert_eq!(hash(&after, 1), hash(&loaded, 1));
 }

@@ -10,6 +10,7 @@ use crate::picture::{Kept, Picture};
 use crate::record::{StateRecord, WhyRecord};
 use crate::unit_name::UnitName;
 use crate::wire;
+use crate::withheld::WITHHELD;
 
 /// `/why/NAME`
 pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
@@ -25,7 +26,14 @@ pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
             why.machines.values_mut().for_each(|words| *words = caller.conceal(words));
             Answer::json(&why)
         }
-        None => Answer::refusal(404, "unit does not exist"),
+        None => match picture.withheld.get(name) {
+            Some(name) => Answer::json(&wire::Why {
+                name: name.to_string(),
+                text: WITHHELD.to_string(),
+                ..wire::Why::default()
+            }),
+            None => Answer::refusal(404, "unit does not exist"),
+        },
     }
 }
 

@@ -90,7 +90,7 @@ impl Daemon {
             known,
         } = wiring;
         let (mirror, follower) = Mirror::new(store, keys, clock);
-        let follower = follower.knowing(known);
+        let follower = follower.knowing(known).on(identity.id.clone());
         let (record, records) = watch::channel(record);
         let (told, presence) = watch::channel(Presence::default());
         let (leading, leads) = watch::channel(None);

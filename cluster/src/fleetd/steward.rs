@@ -72,6 +72,8 @@ pub struct Steward {
     asked_members: Option<Duration>,
     /// `None`: everything is run.
     vouching: Option<Vouching>,
+    /// What goes on though nothing is known of it, as it was said last.
+    withheld: BTreeSet<UnitName>,
 }
 
 /// Asks it to leave: it stops the units and answers.
@@ -112,6 +114,7 @@ impl Steward {
             proof: None,
             asked_members: None,
             vouching: None,
+            withheld: BTreeSet::new(),
         }
     }
 
@@ -217,6 +220,7 @@ impl Steward {
         }
         self.hold_under(lease);
         self.goal = agent::goal(&picture, &self.me, &self.goal);
+        self.say_withheld(&picture);
         if let Some(vouching) = &mut self.vouching {
             vouching.judge(&picture, &mut self.goal);
         }

@@ -71,6 +71,10 @@ impl Memory {
         if *self.inner.reachable.borrow() { Ok(()) } else { Err(gone()) }
     }
 
+    pub(super) fn compact(&self) {
+        self.lock().compact();
+    }
+
     pub(super) fn set_reachable(&self, reachable: bool) {
         self.inner.reachable.send_replace(reachable);
     }

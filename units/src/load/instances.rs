@@ -141,8 +141,8 @@ impl<'g> Shelf<'g> {
             record.source = source.cloned();
             set.records.push(record);
         }
-        for mut template in templates {
-            template.source = source.cloned();
+        for template in templates {
+            let template = template.of_source(source);
             if same {
                 set.templates.add(template.clone());
                 self.made.push(template);

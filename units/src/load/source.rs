@@ -29,9 +29,8 @@ pub(super) fn read_source(
         }
         let UnitFile { mut drafts, mut record, templates, .. } =
             unit_file::load(context, &found.path, &drop_ins);
-        for mut template in templates {
-            template.source = Some(source.name.clone());
-            set.templates.add(template);
+        for template in templates {
+            set.templates.add(template.of_source(Some(&source.name)));
         }
         drafts.iter_mut().for_each(|draft| draft.source = Some(source.name.clone()));
         record.source = Some(source.name.clone());

@@ -3,12 +3,14 @@
 
 use super::{Steward, claims};
 use crate::agent::{self, Wanted};
+use crate::fleetd::voice;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::record::StateRecord;
 use crate::registry;
 use crate::transaction::Transaction;
 use crate::unit_name::UnitName;
+use crate::withheld::WITHHELD;
 use groundstate_units::control::source_set::SourceSet;
 use std::collections::BTreeMap;
 
@@ -59,9 +61,25 @@ impl Steward {
             if let Some(refusal) = claims::refusal(wanted, self.ttl) {
                 (state.load, state.reason) = ("error".to_string(), Some(refusal));
             }
+            if self.withheld.contains(name) {
+                state.reason = Some(WITHHELD.to_string());
+            }
             (name.clone(), state)
         };
         self.goal.iter().map(state).collect()
+    }
+
+    /// Says what goes on here though etcd has nothing of it.
+    pub(super) fn say_withheld(&mut self, picture: &Picture) {
+        if self.withheld == picture.withheld {
+            return;
+        }
+        self.withheld.clone_from(&picture.withheld);
+        let names: Vec<String> = self.withheld.iter().map(ToString::to_string).collect();
+        match names.is_empty() {
+            true => voice::info(format_args!("no unit goes on without a word of etcd any more")),
+            false => voice::error(format_args!("{}: {WITHHELD}", names.join(" "))),
+        }
     }
 
     /// As they were told last: init does not answer, and that is said.

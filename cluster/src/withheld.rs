@@ -1,0 +1,104 @@
+//! A reading of etcd that has nothing of many units any more which this machine runs, and no word
+//! of where they went: an answer that is whole shows who was moved, drained or is not wished, and
+//! who was destroyed is told by the watch. Such units are withheld from being stopped until
+//! something is told of them. Pure; who reads and watches is [`crate::mirror`].
+
+use crate::agent::{self, Goal};
+use crate::desired::Desired;
+use crate::key::{Keys, Subject};
+use crate::machine::MachineId;
+use crate::picture::Picture;
+use crate::transaction::Change;
+use crate::unit_name::UnitName;
+use std::collections::BTreeSet;
+
+/// Fewer than that may go at once.
+const LEAST: usize = 3;
+/// And so many of a hundred that run.
+const SHARE: usize = 30;
+
+/// Why a unit runs that the cluster knows nothing of.
+pub const WITHHELD: &str = "etcd has nothing of it any more, nor of many others that run here, and \
+    nobody was seen to destroy it: it goes on. Make it anew and destroy it; or restart fleetd, and \
+    what etcd shows counts";
+
+/// Units that ran here by one picture, and of which a later one says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Which.
+    pub units: BTreeSet<UnitName>,
+    /// So many ran here.
+    ran: usize,
+}
+
+impl Missing {
+    /// Between two pictures, on that machine. What is exclusive runs under a claim, and is not kept
+    /// without one.
+    pub fn between(before: &Picture, after: &Picture, me: &MachineId) -> Missing {
+        let mut goal = agent::goal(before, me, &Goal::new());
+        goal.retain(|_, one| one.desired == Desired::Launched && !one.content.asks.exclusive);
+        let next = agent::goal(after, me, &goal);
+        let gone = goal.keys().filter(|name| !next.contains_key(*name));
+        let units = gone.filter(|name| !is_told_of(after, me, name)).cloned().collect();
+        Missing { units, ran: goal.len() }
+    }
+
+    /// More than are destroyed in one breath.
+    pub fn are_many(&self) -> bool {
+        self.units.len() >= LEAST && self.units.len() * 100 > self.ran * SHARE
+    }
+
+    /// Takes note of what was told since.
+    pub fn hear(&mut self, keys: &Keys, changes: &[Change]) {
+        for change in changes {
+            let key = match change {
+                Change::Put(entry) => &entry.key,
+                Change::Delete { key, .. } => key,
+            };
+            if let Some(subject) = keys.subject(key) {
+                hear_of(&mut self.units, &subject);
+            }
+        }
+    }
+}
+
+/// Takes out the unit whose file, wish or place something was told of.
+pub fn hear_of(units: &mut BTreeSet<UnitName>, subject: &Subject) {
+    match subject {
+        Subject::Unit(name)
+        | Subject::Desired(name)
+        | Subject::Place(name)
+        | Subject::Schedule(_, name)
+        | Subject::Global(name) => {
+            units.remove(name);
+        }
+        Subject::Cluster
+        | Subject::Leader
+        | Subject::Why(_)
+        | Subject::Claim(..)
+        | Subject::Machine(_)
+        | Subject::Metadata(..)
+        | Subject::Drain(_)
+        | Subject::State(..) => {}
+    }
+}
+
+/// What was withheld before, and of which a later reading says nothing either.
+pub fn still(before: &Picture, after: &Picture, me: &MachineId) -> BTreeSet<UnitName> {
+    before.withheld.iter().filter(|name| !is_told_of(after, me, name)).cloned().collect()
+}
+
+/// The picture says that the unit is to run here, or why it is not.
+fn is_told_of(picture: &Picture, me: &MachineId, name: &UnitName) -> bool {
+    let Some(kept) = picture.units.get(name) else { return false };
+    if picture.desired_of(name) != Desired::Launched {
+        return picture.desired.contains_key(name);
+    }
+    match kept.record.asks.global {
+        true => picture.globals.contains_key(name),
+        false => {
+            let scheduled = picture.schedules.get(me).is_some_and(|all| all.contains_key(name));
+            scheduled || picture.place_of(name) != Some(me)
+        }
+    }
+}
