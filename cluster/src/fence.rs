@@ -92,18 +92,8 @@ impl Said<'_> {
         let group = if native { "group" } else { "control-group" };
         let whole = |word: &str| word == group || word == "mixed";
         let kills = |word: &str| word == "1" || value::boolean(word) == Ok(true);
-        let rules: [(_, &dyn Fn(&str) -> bool, String); 2] = [
-            (self.all("kill-mode", "KillMode"), &whole, format!("{group} or mixed")),
-            (self.all("kill-final", "SendSIGKILL"), &kills, "yes".to_string()),
-        ];
-        for ((key, words), is_fine, wanted) in rules {
-            if let Some(word) = words.iter().find(|word| !is_fine(word)) {
-                return Err(format!(
-                    "with {key} {word:?} its stop may leave processes behind: it has to be {wanted}"
-                ));
-            }
-        }
-        Ok(())
+        only(self.all("kill-mode", "KillMode"), whole, &format!("{group} or mixed"))?;
+        only(self.all("kill-final", "SendSIGKILL"), kills, "yes")
     }
 
     /// Nobody who depends on it puts its stop off. The importer sees to that of a service itself.
@@ -137,6 +127,21 @@ impl Said<'_> {
         };
         let stops = std::iter::once((key, stop)).chain(of_watchdog);
         stops.map(|(key, stop)| (key, stop.map(|stop| stop.saturating_add(more)))).collect()
+    }
+}
+
+/// # Errors
+/// One of the words of a key is not `wanted`: what comes of it.
+fn only(
+    (key, words): (&str, Vec<String>),
+    is_fine: impl Fn(&str) -> bool,
+    wanted: &str,
+) -> Result<(), String> {
+    match words.iter().find(|word| !is_fine(word)) {
+        None => Ok(()),
+        Some(word) => Err(format!(
+            "with {key} {word:?} its stop may leave processes behind: it has to be {wanted}"
+        )),
     }
 }
 
