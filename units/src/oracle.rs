@@ -5,9 +5,8 @@
 //! compares the two. Not fast, not for PID 1.
 //!
 //! Here is the function itself: what is stored, and every set and state that follows from it.
-//! Beside it, because the comparison is of every order, count, timer and refusal and not of
-//! resting states alone: [`settle`], what follows from an event; [`event`], what facts and time
-//! change; [`wish`], what the operator changes. Who provides what is [`crate::sim::graph`].
+//! Beside it, as every order, count, timer and refusal is compared: [`settle`], what follows from
+//! an event; [`event`], facts and time; [`wish`], the operator. [`crate::sim::graph`]: who provides.
 #![allow(clippy::indexing_slicing, reason = "unit numbers come from the oracle's own universe")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "what is forgotten here, the machine shows")]
 

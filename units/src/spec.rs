@@ -13,7 +13,6 @@ pub use particular::{
     Cgroup, Condition, ConditionKind, Directories, DirectoryKind, Ending, Input, KillMode, MainPid,
     OomPolicy, Opening, Output, Particular, Privileges, Schedule, Stdio, Terminal,
 };
-
 pub use run::{EnvFile, ExecLine, FdStore, Keep, Piece, Prefixes, Run};
 
 use serde::{Deserialize, Serialize};

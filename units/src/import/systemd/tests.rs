@@ -6,6 +6,7 @@ use super::unit_name::UnitName;
 use super::unit_text;
 use crate::diagnostic::Severity;
 
+mod fleet;
 mod growth;
 mod output;
 
@@ -40,14 +41,6 @@ fn said(imported: &Imported, severity: Severity) -> Vec<(u32, String)> {
 #[track_caller]
 fn clean(imported: &Imported) {
     assert_eq!(imported.manifest.diagnostics, Vec::new());
-}
-
-#[test]
-fn an_exclusive_unit_of_a_cluster_stops_promptly() {
-    let of = |text: &str| values(&service(text), "stop-promptly");
-    assert_eq!(of("[X-Fleet]\nExclusive=true"), ["yes"]);
-    assert_eq!(of("[X-Fleet]\nExclusive=true\nExclusive=no\nGlobal=yes"), [""; 0]);
-    assert_eq!(of(""), [""; 0]);
 }
 
 #[test]

@@ -1,0 +1,11 @@
+//! What the section of the cluster asks of init.
+
+use super::{service, values};
+
+#[test]
+fn an_exclusive_unit_of_a_cluster_stops_promptly() {
+    let of = |text: &str| values(&service(text), "stop-promptly");
+    assert_eq!(of("[X-Fleet]\nExclusive=true"), ["yes"]);
+    assert_eq!(of("[X-Fleet]\nExclusive=true\nExclusive=no\nGlobal=yes"), [""; 0]);
+    assert_eq!(of(""), [""; 0]);
+}
