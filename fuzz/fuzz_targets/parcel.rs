@@ -1,4 +1,4 @@
 //! Any bytes as what a loader hands to PID 1. What is held of them: `../src/parcel.rs`.
 #![no_main]
 
-groundstate_fuzz::target!(parcel, |units: &usize| *units != 2);
+groundstate_fuzz::target!(parcel, |refused: &bool| *refused);

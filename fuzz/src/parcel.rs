@@ -15,8 +15,8 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
-/// How many units there are in it, if it is one. Panics where one of the promises is broken.
-pub fn parcel(bytes: &[u8]) -> Option<usize> {
+/// Whether more than single units is wrong, if it is one. Panics where one of the promises is broken.
+pub fn parcel(bytes: &[u8]) -> Option<bool> {
     let (first, rest) = bytes.split_first()?;
     let bytes = if *first < 128 { rest.to_vec() } else { damaged(rest) };
     let delivery = unwrap(sealed(&bytes)).ok()?;
@@ -24,7 +24,7 @@ pub fn parcel(bytes: &[u8]) -> Option<usize> {
     let again = unwrap(wrapped(&delivery)).expect("what was taken is taken again");
     assert_eq!(again.generation, delivery.generation);
     assert_eq!((again.notes, again.refused), (delivery.notes, delivery.refused));
-    Some(delivery.generation.units.len())
+    Some(delivery.refused)
 }
 
 fn sealed(bytes: &[u8]) -> OwnedFd {

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 /// The last byte is the version: another one is not understood. It changes whenever a type that
-/// is kept does.
+/// is kept does, and then `init/golden` gets a state of it.
 const MAGIC: [u8; 8] = *b"gs-jrnl\x03";
 /// Bytes of a whole journal.
 const MOST: usize = 1 << 30;

@@ -286,3 +286,38 @@ fn share(running: &mut Running, generation: &Generation) {
         running.definition = unit.run.clone();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loader::parcel;
+    use crate::sys::{memfd, process};
+    use groundstate_units::spec::Exit;
+    use std::io::Write;
+
+    /// What an init of the version in its name has kept, and the delivery its units came in.
+    /// They stay: a type that changes needs another version, and then files of its own.
+    const STATE: &[u8] = include_bytes!("../../golden/state-3");
+    const UNITS: &[u8] = include_bytes!("../../golden/generation-3");
+
+    #[test]
+    fn a_state_that_was_kept_once_is_read_for_as_long_as_its_version_is() {
+        // In a process of its own: what are descriptors of another are ours there.
+        let child = process::fork(&[], || {
+            let mut parts = Parts::read(STATE).unwrap();
+            // The file of its socket is not there.
+            std::mem::forget(parts.notify.take());
+            let mut file = File::from(memfd::create(c"generation").unwrap());
+            file.write_all(UNITS).unwrap();
+            memfd::seal(&file).unwrap();
+            let mut generation = parcel::unwrap(file.into()).unwrap().generation;
+            generation.number = parts.head.generation;
+            let machine = Machine::from_kept(&parts.machine, Arc::new(generation)).unwrap();
+            let is_as_it_was = machine.keep() == parts.machine;
+            let up: BTreeSet<&str> = parts.runs.values().map(|run| run.name.as_str()).collect();
+            let all = ["db", "stop", "web"].into_iter().all(|name| up.contains(name));
+            u8::from(is_as_it_was && all && parts.history.last() > 0)
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
+    }
+}
