@@ -55,6 +55,12 @@ pub(crate) struct Handle {
     pub(super) fresh: Vec<ReadEnd>,
     /// Ends seen since the stash was last packed.
     dead: usize,
+    /// Pipes made.
+    #[serde(skip)]
+    pub(super) made: usize,
+    /// To be told with what the logger reports.
+    #[serde(skip)]
+    pub(super) said: Vec<Report>,
     finishing: bool,
 }
 
@@ -76,6 +82,8 @@ impl Handle {
             untold: BTreeSet::new(),
             fresh: Vec::new(),
             dead: 0,
+            made: 0,
+            said: Vec::new(),
             finishing: false,
         })
     }
@@ -152,6 +160,7 @@ impl Handle {
         }
         self.fresh.push(ReadEnd { run: log.run, fd: read });
         self.runs.insert(log.run, Box::new(log));
+        self.grew();
         Ok(write)
     }
 
@@ -234,7 +243,7 @@ impl Handle {
         }
     }
 
-    fn order(&mut self, order: &Order) {
+    pub(super) fn order(&mut self, order: &Order) {
         if let Some(link) = &mut self.link {
             link.order(order);
         }
@@ -242,7 +251,7 @@ impl Handle {
 
     /// What the logger has said.
     pub(crate) fn reports(&mut self, now: Time) -> Vec<Report> {
-        let mut reports = Vec::new();
+        let mut reports = std::mem::take(&mut self.said);
         while let Some(report) = self.link.as_mut().and_then(Link::hear) {
             match report {
                 Report::Ready(run) => {
@@ -251,7 +260,11 @@ impl Handle {
                     }
                 }
                 Report::Ended(run) => self.over(run),
-                Report::Drained(_) | Report::Finished | Report::Pong(_) | Report::Trouble(..) => {}
+                Report::Drained(_)
+                | Report::Finished
+                | Report::Pong(_)
+                | Report::Trouble(..)
+                | Report::Crowded(_) => {}
             }
             reports.push(report);
         }

@@ -69,6 +69,9 @@ pub(crate) const SYSLOG_RECORD: usize = 2048;
 /// When the logger ends it waits for what is still to be written, unless nothing moved for
 /// this long. (How long it may take in all is PID 1's to say.)
 pub(crate) const LAST_WRITES: Duration = Duration::from_secs(2);
+/// Pipes of one unit's runs that somebody has open; with more the oldest are closed, and as often as so many
+/// are made it is looked whether there are.
+pub(crate) const PIPES_OF_A_UNIT: usize = 64;
 
 /// Connections to `log.sock`.
 pub(crate) const CLIENTS: usize = 64;

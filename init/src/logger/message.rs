@@ -61,6 +61,8 @@ pub(crate) enum Order {
     Ping(u64),
     /// Write what you have, say so, end.
     Finish,
+    /// Read what this run's pipe holds now, then close it.
+    Close(RunId),
 }
 
 /// From the logger.
@@ -79,6 +81,8 @@ pub(crate) enum Report {
     Finished,
     /// Log files can not be written: whose was the first, and why.
     Trouble(Name, String),
+    /// Of PID 1 itself: pipes of this unit's oldest runs are closed, for it has too many.
+    Crowded(Name),
 }
 
 /// The bytes of a message.

@@ -12,6 +12,7 @@
 mod again;
 mod answers;
 mod clients;
+mod crowd;
 mod file;
 mod files;
 mod handle;

@@ -218,6 +218,12 @@ impl Logger {
                 }
                 Some(Order::Drain(run)) => self.drain(run),
                 Some(Order::Ping(number)) => self.reports.push_back(Report::Pong(number)),
+                Some(Order::Close(run)) => {
+                    if let Some(number) = self.by_run.get(&run).copied() {
+                        self.empty(number);
+                        self.close(number);
+                    }
+                }
                 Some(Order::Finish) => self.finish = Some(Finish::Asked),
                 // Only PID 1 writes here, and it is of the same build.
                 None => {}

@@ -146,6 +146,11 @@ impl Init {
                     let text = format_args!("log files are not written (first {unit}'s): {why}");
                     self.say(Level::Warning, text);
                 }
+                logger::Report::Crowded(unit) => {
+                    let text = "somebody has the output of many ended runs still open";
+                    let then = "that of the oldest is closed";
+                    self.say(Level::Warning, format_args!("{unit}: {text}: {then}"));
+                }
             }
         }
     }

@@ -130,3 +130,41 @@ fn a_run_put_away_before_it_was_told_is_told_after_a_crash() {
     init.finish();
     assert_eq!(texts(&init.file("web")), ["heard"]);
 }
+
+#[test]
+fn a_unit_whose_ended_runs_stay_open_has_no_pipes_without_end() {
+    let mut init = Init::with_files(|_| {});
+    let other = init.pipe(1, "other", None);
+    let mut kept = Vec::new();
+    let most = u64::try_from(limit::PIPES_OF_A_UNIT).unwrap();
+    for run in 2..=4 * most {
+        kept.push(init.pipe(run, "web", None));
+        // The logger has all of them when it is told to close some.
+        assert!(init.handle.drain(RunId(run), init.now()));
+        let said = init.until(&Report::Drained(RunId(run)));
+        init.seen.extend(said.into_iter().filter(|report| !matches!(report, Report::Drained(_))));
+    }
+    init.handle.flush(init.now());
+    let said = init.until(&Report::Ended(RunId(3 * most)));
+    assert!(said.contains(&Report::Crowded(name("web"))));
+    let known: Vec<RunId> = init.handle.known().collect();
+    let newest = (3 * most + 1..=4 * most).map(RunId);
+    assert_eq!(known, std::iter::once(RunId(1)).chain(newest).collect::<Vec<_>>());
+    let oldest = File::from(kept.remove(0)).write(b"x\n").unwrap_err();
+    assert_eq!(oldest.kind(), std::io::ErrorKind::BrokenPipe);
+    File::from(other).write_all(b"here\n").unwrap();
+    init.until(&Report::Ended(RunId(1)));
+    init.finish();
+    assert_eq!(texts(&init.file("other")), ["here"]);
+}
+
+#[test]
+fn of_what_is_said_outside_of_a_start_the_oldest_has_the_highest_number() {
+    let mut init = Init::new(|_| {});
+    let more = limit::PIPES_OF_A_UNIT as u64;
+    let runs = (1..=more + 1).chain((u64::MAX - more..=u64::MAX).rev());
+    let kept: Vec<OwnedFd> = runs.map(|run| init.pipe(run, "web", None)).collect();
+    let surplus: Vec<RunId> = init.handle.surplus().into_iter().flat_map(|(_, all)| all).collect();
+    drop(kept);
+    assert_eq!(surplus, [RunId(1), RunId(u64::MAX)]);
+}
