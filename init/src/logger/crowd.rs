@@ -9,18 +9,27 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use std::collections::BTreeMap;
 
+/// What is known of it.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    /// Pipes made.
+    made: usize,
+    /// To be told with what the logger reports.
+    pub(super) said: Vec<Report>,
+}
+
 impl Handle {
     /// One pipe more was made. From time to time all of them are looked at.
     pub(super) fn grew(&mut self) {
-        self.made = self.made.wrapping_add(1);
-        if !self.made.is_multiple_of(limit::PIPES_OF_A_UNIT) || self.link.is_none() {
+        self.crowd.made = self.crowd.made.wrapping_add(1);
+        if !self.crowd.made.is_multiple_of(limit::PIPES_OF_A_UNIT) || self.link.is_none() {
             return;
         }
         for (unit, runs) in self.surplus() {
             for run in runs {
                 self.order(&Order::Close(run));
             }
-            self.said.push(Report::Crowded(unit));
+            self.crowd.said.push(Report::Crowded(unit));
         }
     }
 

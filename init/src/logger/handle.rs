@@ -10,6 +10,7 @@
 //! [`super::stash`]). No line of a file is lost or doubled by that (see [`super::stage`]). Lost is
 //! what waited for other ways out (its [lanes](super::lane)), and its tails.
 
+use super::crowd::Crowd;
 use super::link::Link;
 use super::message::{Order, Report, RunLog, Settings};
 use super::stage::Stage;
@@ -55,12 +56,8 @@ pub(crate) struct Handle {
     pub(super) fresh: Vec<ReadEnd>,
     /// Ends seen since the stash was last packed.
     dead: usize,
-    /// Pipes made.
     #[serde(skip)]
-    pub(super) made: usize,
-    /// To be told with what the logger reports.
-    #[serde(skip)]
-    pub(super) said: Vec<Report>,
+    pub(super) crowd: Crowd,
     finishing: bool,
 }
 
@@ -82,8 +79,7 @@ impl Handle {
             untold: BTreeSet::new(),
             fresh: Vec::new(),
             dead: 0,
-            made: 0,
-            said: Vec::new(),
+            crowd: Crowd::default(),
             finishing: false,
         })
     }
@@ -251,7 +247,7 @@ impl Handle {
 
     /// What the logger has said.
     pub(crate) fn reports(&mut self, now: Time) -> Vec<Report> {
-        let mut reports = std::mem::take(&mut self.said);
+        let mut reports = std::mem::take(&mut self.crowd.said);
         while let Some(report) = self.link.as_mut().and_then(Link::hear) {
             match report {
                 Report::Ready(run) => {

@@ -172,7 +172,7 @@ impl Logger {
             }
             wait = self.read_some();
             self.reports.extend(self.out.trouble().map(|(unit, why)| Report::Trouble(unit, why)));
-            self.send_reports();
+            send_reports(&self.orders, &mut self.reports);
         }
         self.end();
         Ok(())
@@ -229,7 +229,7 @@ impl Logger {
                 None => {}
             }
         }
-        self.send_reports();
+        send_reports(&self.orders, &mut self.reports);
     }
 
     fn begin(&mut self, log: RunLog, fd: OwnedFd) {
@@ -375,10 +375,6 @@ impl Logger {
         }
     }
 
-    fn send_reports(&mut self) {
-        send_reports(&self.orders, &mut self.reports);
-    }
-
     /// The last deeds: everything that was written is read and on its way out, or time is up.
     fn end(&mut self) {
         // Nobody comes after this one: lines that have no end are taken too.
@@ -395,7 +391,7 @@ impl Logger {
         self.out.finish();
         if self.finish == Some(Finish::Asked) {
             self.reports.push_back(Report::Finished);
-            self.send_reports();
+            send_reports(&self.orders, &mut self.reports);
         }
     }
 }
