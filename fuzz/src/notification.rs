@@ -22,7 +22,17 @@ pub fn notification(bytes: &[u8]) -> Option<usize> {
                 assert!(name.len() <= limit::FD_NAME && !name.contains([':', '\n']), "{name:?}");
             }
             Statement::MainPid(pid) => assert!(*pid >= 0, "{pid}"),
-            _ => {}
+            Statement::Ready
+            | Statement::Reloading
+            | Statement::Stopping
+            | Statement::WatchdogPing
+            | Statement::WatchdogTrigger
+            | Statement::WatchdogEvery(_)
+            | Statement::ExtendTimeout(_)
+            | Statement::Errno(_)
+            | Statement::Store
+            | Statement::StoreRemove
+            | Statement::StoreUnwatched => {}
         }
     }
     let lines = datagram.split(|byte| matches!(byte, b'\n' | 0));

@@ -50,7 +50,7 @@ fn share(target: &str, run: Target, inputs: &[Vec<u8>]) -> u8 {
     });
     let end = wait::await_end(child.unwrap()).unwrap();
     let Exit::Code(share @ 0..=100) = end else { panic!("{target}: {end:?}") };
-    u8::try_from(share).unwrap()
+    share
 }
 
 #[test]

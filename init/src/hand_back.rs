@@ -70,7 +70,9 @@ pub(crate) fn image_is_deleted() -> bool {
 fn end_word(end: &End, crashes: u32, fed: &str) -> String {
     let how = match end.how {
         Shutdown::Exit(code) => code.to_string(),
-        how => word(how).to_string_lossy().into_owned(),
+        how @ (Shutdown::Poweroff | Shutdown::Reboot | Shutdown::Halt) => {
+            word(how).to_string_lossy().into_owned()
+        }
     };
     let haste = match end.haste {
         None => "in-order",

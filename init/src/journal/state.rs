@@ -72,12 +72,15 @@ pub(crate) struct Head {
 type OfRun<Running, Tracked, Family, Log> =
     (RunId, Option<Running>, Option<Tracked>, Option<Family>, Option<Log>);
 
+/// What the tracker knows of a run.
+type InCgroups = (Option<Tracked>, Option<Family>);
+
 /// Everything that stands in the bytes, each thing by itself: nothing of it fits another yet.
 pub(crate) struct Parts {
     head: Head,
     machine: Vec<u8>,
     runs: BTreeMap<RunId, Running>,
-    tracked: Vec<(RunId, (Option<Tracked>, Option<Family>))>,
+    tracked: Vec<(RunId, InCgroups)>,
     logs: Vec<RunLog>,
     store: Store,
     tracker: Tracker,
