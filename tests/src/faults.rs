@@ -183,7 +183,8 @@ numbers! {
     setpriority SYS_setpriority, setsid SYS_setsid, setsockopt SYS_setsockopt,
     sigaltstack SYS_sigaltstack, signalfd4 SYS_signalfd4, socket SYS_socket,
     socketpair SYS_socketpair, statfs SYS_statfs, statx SYS_statx, symlink SYS_symlink,
-    symlinkat SYS_symlinkat, timerfd_create SYS_timerfd_create,
+    symlinkat SYS_symlinkat, timer_create SYS_timer_create, timer_delete SYS_timer_delete,
+    timer_settime SYS_timer_settime, timerfd_create SYS_timerfd_create,
     timerfd_settime SYS_timerfd_settime, umount2 SYS_umount2, unlink SYS_unlink,
     unlinkat SYS_unlinkat, waitid SYS_waitid, write SYS_write,
 }
