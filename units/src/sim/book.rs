@@ -51,6 +51,8 @@ pub struct Book {
     pub failing: Set,
     /// Units whose last run ended as their restart-except says, and to whom nothing happened since.
     pub barred: Set,
+    /// Units whose run stops promptly.
+    pub prompt: Set,
     /// Units for which a connection came since they were last started.
     pub called: Set,
     /// After a failure, when it may start again at the earliest.

@@ -20,10 +20,9 @@ pub fn l04_stop_order(view: &View) -> Verdict {
                 | StopReason::RunTimeout
                 | StopReason::Leftovers
         );
-        let promptly = match view.is.run(*unit).filter(|run| run.id == *id) {
-            Some(run) => run.unit.live.stop_promptly,
-            None => view.is.unit(*unit).is_some_and(|unit| unit.live.stop_promptly),
-        };
+        // As it was, and as a reload may just have made it.
+        let promptly = view.book.prompt.has(*unit)
+            || view.is.unit(*unit).is_some_and(|unit| unit.live.stop_promptly);
         if !own && !promptly {
             for other in view.book.alive().less(down).iter().filter(|other| other != unit) {
                 let Some(run) = view.book.of(other) else { continue };
