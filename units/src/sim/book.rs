@@ -141,6 +141,15 @@ impl Book {
         }
     }
 
+    /// All of the event is done. `prompt`: see [`Book::prompt`].
+    pub fn after(&mut self, event: &Event, prompt: Set) {
+        self.prompt = prompt;
+        if matches!(event, Event::Restart(_) | Event::Retry(_) | Event::Reload { .. }) {
+            self.quiet_until.clear();
+            self.barred = Set::EMPTY;
+        }
+    }
+
     /// A run begins.
     pub fn start(&mut self, now: Time, id: RunId, unit: usize, kind: Kind, graph: &Graph) {
         let to = |kinds: fn(DependencyKind) -> bool| -> Set { graph.to(unit, kinds) };

@@ -339,11 +339,7 @@ impl<'a> Runner<'a> {
                 Order::Finish => self.book.finished = true,
             }
         }
-        self.book.prompt = self.oracle.whose(|run| run.unit.live.stop_promptly);
-        if matches!(event, Event::Restart(_) | Event::Retry(_) | Event::Reload { .. }) {
-            self.book.quiet_until.clear();
-            self.book.barred = Set::EMPTY;
-        }
+        self.book.after(event, self.oracle.whose(|run| run.unit.live.stop_promptly));
         if matches!(event, Event::Fire(_)) {
             self.book.barred = Set::EMPTY;
         }
