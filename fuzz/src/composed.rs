@@ -47,4 +47,17 @@ impl<'a> Composed<'a> {
     pub fn text(&mut self, most: u8) -> String {
         String::from_utf8_lossy(self.raw(most)).into_owned()
     }
+
+    /// Up to so many of these bytes are others, one more or one less. Not of none.
+    pub fn damage(&mut self, bytes: &mut Vec<u8>, most: u8) {
+        for _ in 0..self.byte() % (most + 1) {
+            let at = usize::from(self.byte()) * 256 + usize::from(self.byte());
+            let (at, what) = (at % bytes.len(), self.byte());
+            match self.byte() % 8 {
+                0 => bytes.insert(at, what),
+                1 if bytes.len() > 1 => drop(bytes.remove(at)),
+                _ => bytes[at] = what,
+            }
+        }
+    }
 }

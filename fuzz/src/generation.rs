@@ -56,15 +56,7 @@ fn damaged(by: &[u8]) -> Vec<u8> {
         change(&mut generation, &mut from);
     }
     let mut bytes = generation.encode();
-    for _ in 0..from.byte() % 3 {
-        let at = usize::from(from.byte()) * 256 + usize::from(from.byte());
-        let (at, what) = (at % bytes.len(), from.byte());
-        match from.byte() % 8 {
-            0 => bytes.insert(at, what),
-            1 if bytes.len() > 1 => drop(bytes.remove(at)),
-            _ => bytes[at] = what,
-        }
-    }
+    from.damage(&mut bytes, 2);
     bytes
 }
 

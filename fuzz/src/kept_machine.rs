@@ -61,15 +61,7 @@ fn live(mut machine: Machine) {
 fn damaged(by: &[u8]) -> Vec<u8> {
     let mut bytes = at_work().1.clone();
     let mut from = Composed::of(by);
-    for _ in 0..from.byte() % 4 {
-        let at = usize::from(from.byte()) * 256 + usize::from(from.byte());
-        let (at, what) = (at % bytes.len(), from.byte());
-        match from.byte() % 8 {
-            0 => bytes.insert(at, what),
-            1 if bytes.len() > 1 => drop(bytes.remove(at)),
-            _ => bytes[at] = what,
-        }
-    }
+    from.damage(&mut bytes, 3);
     bytes
 }
 
