@@ -45,8 +45,8 @@ fn connectivity(cluster: &mut Cluster) {
     cluster.network.heal(3);
     until("it is back", || (cluster.node(3).list("list-machines")?.len() == 3).then_some(()));
     cluster.when_active(3, 4);
-    // A unit that had no place meanwhile is put here anew, and may be started anew for it.
-    throughout(LEASE, "the global unit runs", || pids(cluster)[1] == before[1]);
+    // What had no place meanwhile is put here again, as it runs.
+    throughout(LEASE, "all that ran runs on", || pids(cluster) == before);
 }
 
 /// The node whose engine leads, by the word of node `by`.
