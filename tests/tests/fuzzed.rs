@@ -15,6 +15,8 @@ mod accounts;
 mod calendar;
 #[path = "../../fuzz/src/composed.rs"]
 mod composed;
+#[path = "../../fuzz/src/corpus.rs"]
+mod corpus;
 #[path = "../../fuzz/src/exec_line.rs"]
 mod exec_line;
 #[path = "../../fuzz/src/generation.rs"]
@@ -40,80 +42,49 @@ mod unit_file;
 #[path = "../../fuzz/src/unit_folder.rs"]
 mod unit_folder;
 
+use corpus::{Target, damaged, files, folder, targets};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 
-/// A target: whether the input came past the parser.
-type Target = fn(&[u8]) -> bool;
-
-const TARGETS: [(&str, Target); 14] = [
-    ("accounts", |bytes| accounts::accounts(bytes).is_some()),
-    ("calendar", |bytes| calendar::calendar(bytes).is_some()),
-    ("exec_line", |bytes| exec_line::exec_line(bytes).is_some()),
-    ("generation", |bytes| generation::generation(bytes).is_some()),
-    ("graph", |bytes| graph::graph(bytes).is_some()),
-    ("import", |bytes| import::import(bytes).is_some()),
-    ("kept_machine", |bytes| kept_machine::kept_machine(bytes).is_some()),
-    ("log_line", |bytes| log_line::log_line(bytes).is_some()),
-    ("name", |bytes| name::name(bytes).is_some()),
-    ("policy", |bytes| policy::policy(bytes).is_some()),
-    ("request", |bytes| request::request(bytes).is_some()),
-    ("settings", |bytes| settings::settings(bytes).is_some()),
-    ("unit_file", |bytes| unit_file::unit_file(bytes).is_some()),
-    ("unit_folder", |bytes| unit_folder::unit_folder(bytes).is_some()),
-];
-
-fn fuzz(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz").join(folder)
-}
+const TARGETS: &[(&str, Target)] = targets!(
+    accounts,
+    calendar,
+    exec_line,
+    generation,
+    graph,
+    import,
+    kept_machine,
+    log_line,
+    name,
+    policy,
+    request,
+    settings,
+    unit_file,
+    unit_folder
+);
 
 /// The names in a folder, without their ends.
-fn names(folder: &str) -> BTreeSet<String> {
-    let entries = fs::read_dir(fuzz(folder)).unwrap().map(|entry| entry.unwrap().path());
+fn names(of: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder(of)).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect()
-}
-
-/// The files of a target's corpus, by name.
-fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let entries = fs::read_dir(fuzz("corpus").join(target)).unwrap().map(Result::unwrap);
-    let mut files: Vec<_> = entries
-        .map(|entry| {
-            (entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path()).unwrap())
-        })
-        .collect();
-    files.sort();
-    files
 }
 
 #[test]
 fn each_corpus_goes_through_its_target_and_a_fifth_of_it_past_the_parser() {
     for (target, run) in TARGETS {
-        let files = corpus(target);
-        assert!((10..=100).contains(&files.len()), "{target}: {} files", files.len());
-        let mut past = 0;
-        for (name, bytes) in &files {
-            println!("{target}/{name}");
-            assert!(bytes.len() < 4096, "{target}/{name}");
-            past += usize::from(run(bytes));
-        }
-        assert!(past * 5 >= files.len(), "{target}: {past} of {} past the parser", files.len());
-        assert!(past < files.len() || target == "graph", "{target}: nothing of it is refused");
+        println!("{target}");
+        let files = files(target);
+        let past = files.iter().filter(|bytes| run(bytes)).count();
+        corpus::assert_varied(target, past, files.len());
     }
 }
 
 #[test]
 fn cuts_and_flipped_bits_of_each_corpus_are_survived() {
     for (target, run) in TARGETS {
-        for (name, bytes) in corpus(target) {
-            println!("{target}/{name}");
-            let step = bytes.len() / 16 + 1;
-            for at in (0..bytes.len()).step_by(step) {
-                run(&bytes[..at]);
-                let mut changed = bytes.clone();
-                changed[at] ^= 1 << (at / step % 8);
-                run(&changed);
-            }
+        println!("{target}");
+        for bytes in files(target).iter().flat_map(|bytes| damaged(bytes)) {
+            run(&bytes);
         }
     }
 }
@@ -127,7 +98,7 @@ fn no_target_of_the_fuzzer_is_without_a_corpus_that_the_tests_go_through() {
         TARGETS.iter().map(|(name, _)| *name).chain(OF_INIT).map(str::to_string).collect();
     assert_eq!(names("fuzz_targets"), ours);
     assert_eq!(names("corpus"), ours);
-    let manifest = fs::read_to_string(fuzz("Cargo.toml")).unwrap();
+    let manifest = fs::read_to_string(folder("Cargo.toml")).unwrap();
     for name in &ours {
         assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name}");
     }
@@ -138,18 +109,16 @@ fn no_target_of_the_fuzzer_is_without_a_corpus_that_the_tests_go_through() {
 
 #[test]
 fn every_file_of_the_importers_corpus_is_imported_and_read_back() {
-    let files = corpus("import");
+    let files = files("import");
     assert!(files.len() >= 20, "{}", files.len());
-    for (name, bytes) in &files {
-        println!("{name}");
+    for bytes in &files {
         import::import(bytes);
     }
 }
 
 #[test]
 fn the_corpus_has_units_of_each_kind() {
-    let names: Vec<String> =
-        corpus("import").iter().map(|(_, bytes)| import::name(bytes[0])).collect();
+    let names: Vec<String> = files("import").iter().map(|bytes| import::name(bytes[0])).collect();
     for suffix in ["service", "socket", "timer", "path", "target", "mount", "automount", "swap"] {
         assert!(names.iter().any(|name| name.ends_with(suffix)), "{suffix}");
     }
@@ -157,7 +126,7 @@ fn the_corpus_has_units_of_each_kind() {
 
 #[test]
 fn every_cut_and_every_flipped_bit_of_the_corpus_is_survived() {
-    for (_, bytes) in corpus("import") {
+    for bytes in files("import") {
         for end in 0..bytes.len() {
             import::import(&bytes[..end]);
         }
