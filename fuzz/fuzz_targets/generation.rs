@@ -1,6 +1,7 @@
 //! Any bytes as what a loader hands to PID 1. What is held of them: `../src/generation.rs`.
 #![no_main]
 
+groundstate_fuzz::composes_behind!(0);
 groundstate_fuzz::target!(generation, |generation: &groundstate_units::generation::Generation| {
     generation.units.iter().any(|unit| unit.live.failure_verdict > 9)
 });

@@ -1,5 +1,6 @@
 //! Any bytes as a line of a log. What is held of them: `../src/log_line.rs`.
 #![no_main]
 
+groundstate_fuzz::composes_behind!(0);
 groundstate_fuzz::target!(log_line, |time: &groundstate_units::wall::Wall| time.as_millis()
     > 2_145_916_800_000);

@@ -1,6 +1,7 @@
 //! Any text as a name, a pattern, a value. What is held of them: `../src/name.rs`.
 #![no_main]
 
+groundstate_fuzz::composes_behind!(0);
 groundstate_fuzz::target!(name, |name: &groundstate_units::name::Name| {
     name.as_str().len() > 3 && name.as_str().contains('@')
 });

@@ -1,4 +1,5 @@
 //! Any datagram of the notify socket. What is held of them: `../src/notification.rs`.
 #![no_main]
 
+groundstate_fuzz::composes_behind!(0);
 groundstate_fuzz::target!(notification, |said: &usize| *said > 8);

@@ -1,6 +1,7 @@
 //! Any bytes as policy.yaml, and as the one laid over it. What is held of them: `../src/policy.rs`.
 #![no_main]
 
+groundstate_fuzz::composes_behind!(0);
 groundstate_fuzz::target!(policy, |policy: &groundstate_units::policy::Policy| {
     policy.mask.len() > 1 && !policy.prefer.is_empty()
 });

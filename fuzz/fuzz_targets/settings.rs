@@ -1,6 +1,7 @@
 //! Any bytes as init.yaml. What is held of them: `../src/settings.rs`.
 #![no_main]
 
+groundstate_fuzz::composes_behind!(0);
 groundstate_fuzz::target!(settings, |settings: &groundstate_units::settings::Settings| {
     settings.max_starting == 3 && settings.echo.is_some()
 });

@@ -35,31 +35,36 @@ pub fn calendar(bytes: &[u8]) -> Option<Calendar> {
     Some(calendar)
 }
 
-/// Weekdays, a date, a time, a zone, each perhaps.
+/// Weekdays, a date, a time, a zone, each perhaps; in one of eight something may be wrong.
 fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
-    let days = ["", "", "Mon ", "Sat,Sun ", "Mon..Fri ", "Tue-Thu,Sun ", "Fri..Mon "];
-    let zones = ["", "", " UTC", " Europe/Berlin"];
-    let (_, days, zone) = (from.byte(), from.pick(&days), from.pick(&zones));
-    let year = field(&mut from, 1970, 2199);
-    let month = field(&mut from, 1, 12);
-    let (sign, day) = (from.pick(&["-", "-", "-", "~"]), field(&mut from, 1, 31));
-    let (hour, minute) = (field(&mut from, 0, 23), field(&mut from, 0, 59));
-    let second = field(&mut from, 0, 59);
-    let fraction = from.pick(&["", "", "", "", "", "", ".5", "/0.25"]);
-    format!("{days}{year}-{month}{sign}{day} {hour}:{minute}:{second}{fraction}{zone}")
+    let (_, is_odd) = (from.byte(), from.one_in(8));
+    let days = ["", "", "Mon ", "Sat,Sun ", "Mon..Fri ", "Tue-Thu,Sun ", "wed "];
+    let days = if is_odd { from.pick(&["Fri..Mon ", "Mon,", "", ""]) } else { from.pick(&days) };
+    let zone = from.pick(&["", "", " UTC", " Europe/Berlin"]);
+    let mut field = |least, most, is_down| field(&mut from, is_odd, (least, most), is_down);
+    let (year, month) = (field(1970, 2199, false), field(1, 12, false));
+    let (day, last_day) = (field(1, 31, false), field(1, 28, true));
+    let (hour, minute) = (field(0, 23, false), field(0, 59, false));
+    let second = field(0, 59, false);
+    let day = if from.one_in(4) { format!("~{last_day}") } else { format!("-{day}") };
+    let is_plain = is_odd || second.bytes().all(|byte| byte.is_ascii_digit());
+    let fraction = if is_plain { from.pick(&["", "", "", ".5", "/0.25"]) } else { "" };
+    format!("{days}{year}-{month}{day} {hour}:{minute}:{second}{fraction}{zone}")
 }
 
-fn field(from: &mut Composed<'_>, least: u32, most: u32) -> String {
-    let mut one = || {
-        let value = least + u32::from(from.byte()) % (most - least + 1);
-        (value, value + u32::from(from.byte()) % (most - value + 1), from.byte() % 16 + 1)
-    };
-    let (start, stop, step) = one();
-    match step % 6 {
+/// Where steps lead down from the last value: `is_down`.
+fn field(from: &mut Composed<'_>, is_odd: bool, range: (u32, u32), is_down: bool) -> String {
+    let mut up_to = |most: u32| u32::from(from.byte()) % (most + 1);
+    let (least, most) = range;
+    let start = least + up_to(most - least - 1);
+    let more = 1 + up_to(most - start - 1);
+    let (stop, step) = (start + more, 1 + up_to(if is_odd { 15 } else { more - 1 }));
+    let first = if is_down { stop } else { start };
+    match up_to(5) {
         0 => "*".to_string(),
         1 => format!("{start}..{stop}"),
-        2 => format!("{start}/{step}"),
+        2 => format!("{first}/{step}"),
         3 => format!("{start}..{stop}/{step}"),
         4 => format!("{start},{stop}"),
         _ => format!("{start:02}"),

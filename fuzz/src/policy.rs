@@ -43,19 +43,23 @@ fn back(policy: &Policy) -> Policy {
     back
 }
 
+/// In one of four, values that may be wrong.
 fn composed_of(bytes: &[u8]) -> Vec<u8> {
     let mut from = Composed::of(bytes);
+    let is_odd = from.one_in(4);
     let mut text = String::new();
     for end in ["\0", ""] {
         for key in ["mask", "enable", "disable", "prefer"] {
             let value = match (from.byte() % 32, key) {
-                (31, _) => from.text(12),
-                (30, _) => from.pick(&["[a]", "{a: b}", "a", "[", "'a/b'", "~"]).to_string(),
-                (16..30, _) => continue,
+                (31, _) if is_odd => from.text(12),
+                (28..31, _) if is_odd => {
+                    from.pick(&["[a]", "{a: b}", "a", "[", "'a/b'", "~"]).to_string()
+                }
+                (16..32, _) => continue,
                 (_, "prefer") => format!("{{a: {}, '1': c}}", from.pick(&["b", "x.y", "'on'"])),
                 (_, "mask") => format!("[{}, b]", from.pick(&["a", "'null'", "c@d", "'1'"])),
                 (_, "enable") => from.pick(&["a, b", "c", "[d]"]).to_string(),
-                (_, _) => from.pick(&["e, f", "g", "[h, 'yes']", "a"]).to_string(),
+                (_, _) => from.pick(&["e, f", "g", "[h, 'yes']", "c, g"]).to_string(),
             };
             text.push_str(&format!("{key}: {value}\n"));
         }

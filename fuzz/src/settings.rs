@@ -57,18 +57,21 @@ const VALUES: [&str; 30] = [
     "disable",
 ];
 
+/// In one of four, lines that may be wrong.
 fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
-    let mut text = String::new();
+    let is_odd = from.one_in(4);
+    let (mut text, mut taken) = (String::new(), Vec::new());
     while !from.is_over() {
         let key = from.pick(SETTINGS);
-        if !from.one_in(64) && text.contains(&format!("{}: ", key.name)) {
+        if taken.contains(&key.name) && !(is_odd && from.one_in(64)) {
             continue;
         }
+        taken.push(key.name);
         let value = match from.byte() {
-            0 => from.text(24),
-            1 => format!("[{}, {}]", from.pick(&VALUES), from.pick(&VALUES)),
-            2 => from.pick(&VALUES).to_string(),
+            0 if is_odd => from.text(24),
+            1 if is_odd => format!("[{}, {}]", from.pick(&VALUES), from.pick(&VALUES)),
+            2 if is_odd => from.pick(&VALUES).to_string(),
             _ => fitting(key, &mut from).to_string(),
         };
         text.push_str(&format!("{}: {value}\n", key.name));
@@ -82,12 +85,12 @@ fn fitting(key: SettingKey, from: &mut Composed<'_>) -> &'static str {
     match () {
         () if begins("a target") => "multi-user",
         () if begins("a duration") => from.pick(&["60s", "200ms", "1min 30s"]),
-        () if begins("a whole number") => from.pick(&["3", "1", "1000000"]),
+        () if begins("a whole number") => from.pick(&["3", "1", "1000"]),
         () if begins("a list of absolute") => "[/a, /b]",
         () if begins("an absolute path") => "/a/b",
         () if begins("a size") => from.pick(&["16MiB", "1G"]),
         () if begins("a group") => "adm",
-        () if begins("names") => from.pick(&["'*'", "[PATH, 'LC_*']"]),
+        () if begins("names") => from.pick(&["'*'", "[PATH, HOME]"]),
         () if begins("enable") => from.pick(&["enable", "disable"]),
         () if begins("yes") => from.pick(&["yes", "no", "raw"]),
         () if begins("one of the words") => from.pick(&["always", "never"]),

@@ -42,3 +42,21 @@ macro_rules! target {
         });
     };
 }
+
+/// For a target that reads bytes as they are, but behind a byte above 127 at this place composes what
+/// it reads: of each four changes to an input one makes it such a one. Almost nothing of bytes as
+/// they are comes past a parser, and left alone the fuzzer would keep to these.
+#[macro_export]
+macro_rules! composes_behind {
+    ($place:expr) => {
+        libfuzzer_sys::fuzz_mutator!(|bytes: &mut [u8], size: usize, most: usize, seed: u32| {
+            let size = libfuzzer_sys::fuzzer_mutate(bytes, size, most);
+            if seed.is_multiple_of(4)
+                && let Some(marker) = bytes.get_mut(..size).and_then(|all| all.get_mut($place))
+            {
+                *marker |= 128;
+            }
+            size
+        });
+    };
+}

@@ -144,18 +144,21 @@ fn places_apart(mut draft: Draft) -> Draft {
     draft
 }
 
-/// A unit of some type with keys of it, each once: mostly as the table of keys shows them.
+/// A unit of some type with keys of it, each once, as the table of keys shows them; in one of
+/// four, lines that may be wrong.
 fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
+    let is_odd = from.one_in(4);
     let kind = from.pick(&Kind::ALL);
-    let (mut text, mut taken) = (format!("unit: u\ntype: {}\n", kind.as_str()), vec!["type"]);
+    let (mut text, mut taken) =
+        (format!("unit: u\ntype: {}\n", kind.as_str()), vec!["unit", "name", "type"]);
     for key in KEYS.iter().filter(|key| key.required.has(kind) && key.name != "unit") {
         taken.push(key.name);
         text.push_str(&format!("{}\n", key.example));
     }
     while !from.is_over() {
         let key = from.pick(KEYS);
-        if from.one_in(128) {
+        if is_odd && from.one_in(16) {
             text.push_str(&odd(&mut from, key));
         } else if key.types.has(kind) && !taken.contains(&key.name) {
             taken.push(key.name);
