@@ -193,3 +193,5 @@ pub(crate) const KEEPING_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) const STEADY: Duration = Duration::from_millis(250);
 /// Crashes in a row at the beginning, and no more: then nothing is tried any more.
 pub(crate) const CRASHES_IN_A_ROW: u32 = 3;
+/// Numbers an image has for pipes aside before those of the next one begin.
+pub(crate) const ASIDES_OF_AN_IMAGE: u64 = 1 << 32;

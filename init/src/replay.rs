@@ -11,6 +11,7 @@ use crate::journal::notes::{self, Begun, Note, Past, What, Wished};
 use crate::limit;
 use crate::notify::Datagram;
 use crate::process;
+use crate::run::line::run_log;
 use crate::run::procedure::Part;
 use crate::sys::wait::{self, Ended};
 use crate::sys::{Pid, inherit, signal};
@@ -32,6 +33,8 @@ struct One {
     begun: Begun,
     /// The read end of its output, if it was still in the table.
     output: Option<OwnedFd>,
+    /// The same of its pipes aside.
+    asides: BTreeMap<RunId, OwnedFd>,
 }
 
 /// All of these.
@@ -59,7 +62,11 @@ impl Started {
                     before.for_each(|one| one.begun.slot = u32::MAX);
                     let (pid, begun) = (Pid::from_raw(note.pid), begun.clone());
                     let output = inherit::take_pipe_of(begun.output, pid);
-                    started.of.insert((begun.run, begun.part), One { pid, begun, output });
+                    let asides = begun.asides.iter();
+                    let asides = asides
+                        .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
+                        .collect();
+                    started.of.insert((begun.run, begun.part), One { pid, begun, output, asides });
                 }
                 What::Opened(opened) => {
                     let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
@@ -246,11 +253,13 @@ impl Init {
         let (name, unit) = (running.name.clone(), notes::unit(running.name.as_str()));
         let found = self.lineage.started.take(run, part, unit);
         let is_clear = found.as_ref().is_some_and(|one| self.is_clear(one));
-        let (Some(one), true, Some(spec)) = (&found, is_clear, running.spec()) else {
+        let (spec, targets) = (running.spec(), running.targets.clone());
+        let (true, Some(spec)) = (is_clear, spec) else {
             let others = self.lineage.started.others_of(unit);
             found.into_iter().chain(others).for_each(|one| self.kill_one(&one));
             return false;
         };
+        let Some(mut one) = found else { return false };
         if let Some(running) = self.runs.get_mut(run) {
             running.begun = true;
             if part == Part::Start(spec.exec_start.len().saturating_sub(1)) {
@@ -261,6 +270,12 @@ impl Init {
         let others: BTreeSet<String> =
             others.filter_map(|one| self.tracker.cgroup_for(one.pid, one.begun.run)).collect();
         self.tracker.take_up(run, one.pid, name.as_str(), &others);
+        for aside in &one.begun.asides {
+            if let Some(logger) = &mut self.logger {
+                let told = run_log(aside.run, &name, &targets, &spec, aside.log);
+                logger.take_up(told, one.asides.remove(&aside.run));
+            }
+        }
         let child = self.spawner.take_up(one.pid, one.begun.slot, name.as_str());
         self.keep(run, part, &spec, child);
         true

@@ -160,6 +160,7 @@ impl Init {
         inherit::close_rest();
         let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.resumed = Some(init.now);
+        init.number_asides();
         init.arm(row);
         #[cfg(debug_assertions)]
         crash_test::strike_in("rescue", row == 1);
@@ -175,6 +176,12 @@ impl Init {
         init.keep_here();
         crate::sys::signal::unblock_all();
         Ok(init)
+    }
+
+    /// What the image that crashed has numbered since its state was kept, the logger knows.
+    fn number_asides(&mut self) {
+        let before = u64::from(self.lineage.crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
+        self.helper_outputs = self.helper_outputs.min(u64::MAX.saturating_sub(before));
     }
 
     /// Behind what the image that crashed has noted.

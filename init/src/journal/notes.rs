@@ -14,7 +14,7 @@ use super::frame::crc;
 use crate::limit;
 use crate::run::procedure::Part;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
-use groundstate_units::spec::Exit;
+use groundstate_units::spec::{Exit, Log};
 use groundstate_units::time::Time;
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +104,19 @@ pub(crate) struct Begun {
     pub(crate) output: i32,
     /// What tells its unit from another that might get the number of its run.
     pub(crate) unit: u32,
+    /// Pipes of its own, beside the run's.
+    pub(crate) asides: Vec<Aside>,
+}
+
+/// The pipe of a line beside a start, or of a stream with a way out of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Aside {
+    /// The number it has for the logger.
+    pub(crate) run: RunId,
+    /// The way out.
+    pub(crate) log: Log,
+    /// As [`Begun::output`], and what tells it from another that got its number.
+    pub(crate) end: (i32, u64),
 }
 
 /// Sockets that have come from who opened them.

@@ -40,19 +40,22 @@ impl Handle {
     /// in the stash. What is given is a write end of the same pipe.
     pub(crate) fn pipe_again(&mut self, log: RunLog, read: Option<OwnedFd>) -> io::Result<OwnedFd> {
         let run = log.run;
-        self.runs.insert(run, Box::new(log));
-        match read {
-            Some(read) => {
-                let write = other_end(&read);
-                self.fresh.push(ReadEnd { run, fd: read });
-                write
-            }
+        let write = match &read {
+            Some(read) => other_end(read),
             None => self
                 .stash
                 .copy_of(run)
                 .as_ref()
                 .map_or_else(|| Err(io::Error::from_raw_os_error(libc::ENOENT)), other_end),
-        }
+        };
+        self.take_up(log, read);
+        write
+    }
+
+    /// The same of a pipe whose write end is with its process alone.
+    pub(crate) fn take_up(&mut self, log: RunLog, read: Option<OwnedFd>) {
+        self.fresh.extend(read.map(|fd| ReadEnd { run: log.run, fd }));
+        self.runs.insert(log.run, Box::new(log));
     }
 
     /// The number of the run's read end, as long as it is in the table.

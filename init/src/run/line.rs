@@ -6,11 +6,11 @@ use super::table::{Main, ReadyPipe, Started};
 use crate::cgroup::Wish;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
-use crate::journal::notes::{self, Begun};
+use crate::journal::notes::{self, Aside, Begun};
 use crate::limit;
 use crate::logger;
 use crate::spawn::{Child, Place, Prepared, Request, Verdict};
-use crate::sys::Pid;
+use crate::sys::{Pid, inherit};
 use crate::voice::Level;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use groundstate_units::name::Name;
@@ -54,6 +54,7 @@ impl Init {
             (running.targets.clone(), running.main.as_ref().map(|main| Pid::from_raw(main.pid())));
         let mut extra = extra(&running.procedure, part);
         extra.extend(self.remote_of(&name));
+        let before = self.helper_outputs;
         let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
         // The main process alone is to take them, and each start of it.
@@ -69,6 +70,7 @@ impl Init {
             listen.extend(self.kept_for(&name));
         }
         let output = self.logger.as_ref().and_then(|logger| logger.read_end(run)).unwrap_or(-1);
+        let asides = self.asides(before);
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec)?;
         self.base.limits = self.open_files.of_children();
@@ -90,7 +92,14 @@ impl Init {
                 && (matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_))
                     || spec.particular.is_some()
                     || !spec.exec_start_post.is_empty()),
-            begun: Some(Begun { run, part, slot: 0, output, unit: notes::unit(name.as_str()) }),
+            begun: Some(Begun {
+                run,
+                part,
+                slot: 0,
+                output,
+                unit: notes::unit(name.as_str()),
+                asides,
+            }),
         })?;
         let child = self.spawner.spawn(prepared)?;
         if part == Part::Start(spec.exec_start.len().saturating_sub(1)) {
@@ -165,6 +174,18 @@ impl Init {
         let number = self.helper_outputs;
         self.helper_outputs = number.saturating_sub(1);
         self.output_to(RunId(number), name, targets, spec, log)
+    }
+
+    /// The pipes that were made aside since their next number was this one.
+    fn asides(&self, before: u64) -> Vec<Aside> {
+        let Some(logger) = &self.logger else { return Vec::new() };
+        let made = (self.helper_outputs.saturating_add(1)..=before).map(RunId);
+        let known = made.filter_map(|run| logger.of(run));
+        let aside = |told: &logger::RunLog| {
+            let end = logger.read_end(told.run).unwrap_or(-1);
+            Aside { run: told.run, log: told.log, end: (end, inherit::identity(end)) }
+        };
+        known.map(aside).collect()
     }
 
     /// What becomes 0, 1 and 2; files and terminals are opened by the child.
@@ -317,16 +338,7 @@ impl Init {
         let null = &self.null.output;
         match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
-                let stdio = spec.particular.as_ref().map(|p| &p.stdio);
-                let told = logger::RunLog {
-                    run,
-                    unit: name.clone(),
-                    targets: targets.clone(),
-                    log,
-                    tag: stdio.map(|stdio| stdio.log_tag.clone()).unwrap_or_default(),
-                    blocks: stdio.is_some_and(|stdio| stdio.log_blocks),
-                    ready_grep: spec.ready_grep.clone(),
-                };
+                let told = run_log(run, name, targets, spec, log);
                 let pipe = match self.lineage.started.output_of(run) {
                     Some(read) => logger.pipe_again(told, read).or_else(|_| null.try_clone()),
                     None => logger.pipe_for(told),
@@ -341,6 +353,26 @@ impl Init {
                 Ok(self.null.output.clone())
             }
         }
+    }
+}
+
+/// What the logger is told of a pipe.
+pub(crate) fn run_log(
+    run: RunId,
+    name: &Name,
+    targets: &Arc<[Name]>,
+    spec: &Run,
+    log: Log,
+) -> logger::RunLog {
+    let stdio = spec.particular.as_ref().map(|p| &p.stdio);
+    logger::RunLog {
+        run,
+        unit: name.clone(),
+        targets: targets.clone(),
+        log,
+        tag: stdio.map(|stdio| stdio.log_tag.clone()).unwrap_or_default(),
+        blocks: stdio.is_some_and(|stdio| stdio.log_blocks),
+        ready_grep: spec.ready_grep.clone(),
     }
 }
 

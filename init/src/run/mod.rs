@@ -5,7 +5,7 @@
 //! what happens later comes back through the loop.
 
 mod alarm;
-mod line;
+pub(crate) mod line;
 mod main_process;
 pub(crate) mod notice;
 pub(crate) mod pid_file;

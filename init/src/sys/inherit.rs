@@ -145,6 +145,11 @@ fn pid_of(number: RawFd) -> Option<i64> {
     info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
 }
 
+/// Of that number and identity, if it is still open.
+pub(crate) fn take_if_same((number, then): (RawFd, u64)) -> Option<OwnedFd> {
+    (then != 0 && identity(number) == then).then(|| take(number).ok()).flatten()
+}
+
 /// The same where it is still what it was. What was closed since is stood in for by a socket
 /// whose other end is gone: whoever has it finds that out as with any other end.
 pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd> {

@@ -13,7 +13,7 @@ fn logs(init: &Init, target: &str, count: usize) -> Vec<String> {
 }
 
 /// The logger, by the name it gave itself.
-fn logger(init: &Init) -> groundstate_tests::process::Process {
+pub(crate) fn logger(init: &Init) -> groundstate_tests::process::Process {
     let named = |p: &groundstate_tests::process::Process| {
         p.is_alive() && p.read("comm").is_some_and(|name| name.starts_with("groundstate-log"))
     };

@@ -35,6 +35,7 @@ mod outfit;
 mod outlet;
 mod path;
 mod pid_file;
+mod pipe;
 mod plenty;
 mod process;
 mod prod;
