@@ -47,6 +47,8 @@ pub struct Engine {
     room: usize,
     /// Operations, and conditions, that etcd takes in one.
     most: usize,
+    /// Units of which a reading has one place, and another that machines were told.
+    astray: BTreeSet<UnitName>,
 }
 
 impl Engine {
@@ -61,6 +63,7 @@ impl Engine {
             unrest: Unrest::default(),
             room: MOST_OPERATIONS,
             most: MOST_OPERATIONS,
+            astray: BTreeSet::new(),
         };
         engine.replace(picture, now);
         engine
@@ -82,9 +85,11 @@ impl Engine {
             // Older than what is known already: it proves nothing.
             return false;
         }
-        let fresh = Picture::of(self.picture.keys().clone(), reading);
+        let fresh = self.picture.read_anew(reading);
         let missed = fresh.revision == self.picture.revision
-            && (fresh.units != self.picture.units || fresh.places != self.picture.places);
+            && (fresh.units != self.picture.units
+                || fresh.places != self.picture.places
+                || fresh.schedules != self.picture.schedules);
         self.replace(fresh, now);
         if !planted(Mutant::ReasonsGrowOld) {
             // What keeps a unit from its place may be another thing by now: it is said anew.
@@ -148,8 +153,13 @@ impl Engine {
                 self.board.set_machine(&id, None);
             }
         }
-        let decision = self.board.decide();
         let mut tasks = Vec::new();
+        for name in std::mem::take(&mut self.astray) {
+            let told = registry::align(&self.picture, epoch, &name);
+            let units = vec![name];
+            tasks.extend(told.map(|transaction| Task { moves: Vec::new(), units, transaction }));
+        }
+        let decision = self.board.decide();
         let mut put_off = BTreeSet::new();
         for group in decision.groups {
             tasks.extend(self.first_of(epoch, group, &mut put_off));
@@ -237,16 +247,25 @@ impl Engine {
         for name in names {
             self.board.set_unit(&name, self.picture.board_unit(&name));
         }
+        self.astray = self.picture.astray();
     }
 
     /// A machine that stops answering stays on the board until its grace is over.
     fn look_at(&mut self, id: &MachineId, now: Duration) {
-        if let Some(machine) = self.picture.machine(id) {
+        let known = self.picture.machine(id).filter(|_| !self.picture.is_obscured(id));
+        if let Some(machine) = known {
             self.away.remove(id);
             self.board.set_machine(id, Some(machine));
             return;
         }
         let seat = self.board.seats().get(id);
+        if self.picture.is_obscured(id) {
+            // It is there: it keeps what it has, and gets nothing more.
+            let machine = seat.map(|seat| seat.machine.clone()).unwrap_or_default();
+            self.away.remove(id);
+            self.board.set_machine(id, Some(Machine { away: true, ..machine }));
+            return;
+        }
         let machine = match seat {
             // What it said is known.
             Some(Seat { machine, .. }) if !machine.metadata.is_empty() => {

@@ -291,7 +291,7 @@ impl Follower {
         };
         let mut watch = self.store.watch(root, reading.revision).await?;
         let turn = self.store.turn();
-        let mut fresh = Picture::of(self.keys.clone(), &reading);
+        let mut fresh = self.picture.borrow().read_anew(&reading);
         if let Some(doubt) = self.picture.borrow().doubt(&fresh) {
             return Err(doubtful(&doubt));
         }

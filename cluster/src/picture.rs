@@ -2,6 +2,8 @@
 //! The engine, the agent and the API all look at a picture and never at raw keys. A
 //! value that can not be read is set aside and told; what it stood for before stays.
 
+mod obscured;
+
 use crate::board::Unit;
 use crate::desired::Desired;
 use crate::key::{Keys, Subject};
@@ -153,11 +155,20 @@ impl Picture {
 
     /// Of everything under the root, at one revision.
     pub fn of(keys: Keys, reading: &Reading) -> Picture {
-        let mut picture = Picture::new(keys);
+        Picture::new(keys).read_anew(reading)
+    }
+
+    /// The one after this: of everything under the root, and of what is known already where a value
+    /// can not be read.
+    #[must_use]
+    pub fn read_anew(&self, reading: &Reading) -> Picture {
+        let mut picture = Picture::new(self.keys.clone());
         for entry in &reading.entries {
             picture.apply(&Change::Put(entry.clone()));
         }
         picture.revision = reading.revision;
+        picture.carry_over(self);
+        picture.stand_in();
         picture
     }
 
@@ -242,6 +253,22 @@ impl Picture {
     /// Where a unit is.
     pub fn place_of(&self, name: &UnitName) -> Option<&MachineId> {
         self.places.get(name).map(|kept| &kept.record.machine)
+    }
+
+    /// A machine was told to have it.
+    pub fn is_told(&self, machine: &MachineId, name: &UnitName) -> bool {
+        self.schedules.get(machine).is_some_and(|told| told.contains_key(name))
+    }
+
+    /// Units that have a place of which its machine was not told, or machines that were told of a
+    /// unit which has no place there: no write of ours does that.
+    pub fn astray(&self) -> BTreeSet<UnitName> {
+        let told = self.schedules.iter().flat_map(|(machine, told)| {
+            told.keys().filter(move |name| self.place_of(name) != Some(machine))
+        });
+        let placed = self.places.iter();
+        let untold = placed.filter(|(name, kept)| !self.is_told(&kept.record.machine, name));
+        told.chain(untold.map(|(name, _)| name)).cloned().collect()
     }
 
     /// The claim that a machine holds.

@@ -165,6 +165,33 @@ pub fn carry_out(picture: &Picture, epoch: Epoch, group: &[Move]) -> Option<Tran
     Some(all)
 }
 
+/// Machines are told again what its place says, where somebody has deleted that or written something
+/// else: it runs where it has its place, and nowhere else. `None`: all is well.
+pub fn align(picture: &Picture, epoch: Epoch, name: &UnitName) -> Option<Transaction> {
+    let keys = picture.keys();
+    let of = |machine: &MachineId| keys.of(&Subject::Schedule(machine.clone(), name.clone()));
+    let place = picture.place_of(name);
+    let mut transaction = fenced(keys, epoch).and(as_read(picture, name));
+    let mut is_well = true;
+    for (machine, told) in &picture.schedules {
+        let told = told.get(name).filter(|_| place != Some(machine));
+        if let Some(told) = told {
+            transaction = key_as_read(picture, transaction, of(machine), Some(told.modified));
+            transaction = transaction.delete(of(machine));
+            is_well = false;
+        }
+    }
+    let told = place.filter(|machine| !picture.is_told(machine, name));
+    if let Some((machine, kept)) = told.zip(picture.units.get(name)) {
+        let desired = picture.desired_of(name);
+        let record = ScheduleRecord { desired, hash: kept.record.hash.clone() };
+        transaction = key_as_read(picture, transaction, of(machine), None);
+        transaction = transaction.put(of(machine), encode(&record));
+        is_well = false;
+    }
+    (!is_well).then_some(transaction)
+}
+
 /// Says why a unit is on no machine; `None` when that is what it says already.
 pub fn explain(
     picture: &Picture,

@@ -5,9 +5,11 @@
 mod led;
 
 use cluster::desired::Desired;
+use cluster::engine::Engine;
 use cluster::key::Subject;
 use cluster::record::MachineRecord;
-use cluster::registry;
+use cluster::registry::{self, Epoch};
+use cluster::transaction::Transaction;
 use led::{Cluster, id, name, record};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -302,21 +304,68 @@ fn a_proof_says_anew_why_a_unit_is_nowhere() {
     assert_eq!(cluster.run(&mut engine, epoch), 0, "nothing new, nothing written");
 }
 
-#[test]
-fn a_value_that_can_not_be_read_hurts_nothing_else() {
+/// A unit on m1 of two machines, of which that key can not be read any more.
+fn obscured(subject: &Subject) -> (Cluster, Engine, Epoch) {
     let mut cluster = Cluster::new();
-    cluster.machine("m1");
-    let (epoch, _) = cluster.lead("m1");
+    let lease = cluster.machine("m1");
+    cluster.machine("m2");
+    let (epoch, _) = cluster.lead("m2");
     let mut engine = cluster.engine(Duration::ZERO);
     cluster.submit("a.service", PLAIN, Desired::Launched);
     cluster.run(&mut engine, epoch);
-    for subject in [Subject::Desired(name("a.service")), Subject::Place(name("a.service"))] {
-        let write = cluster::transaction::Transaction::default();
-        let key = cluster.keys.of(&subject);
-        cluster.store.commit(&write.put(key, b"{\"v\":1,".to_vec())).unwrap();
-    }
-    cluster.submit("b.service", PLAIN, Desired::Launched);
+    let (key, value) = (cluster.keys.of(subject), b"{\"v\":2,\"other\":1}".to_vec());
+    let write = match subject {
+        Subject::Machine(_) => Transaction::default().put_bound(key, value, lease),
+        _ => Transaction::default().put(key, value),
+    };
+    cluster.store.commit(&write).unwrap();
     cluster.run(&mut engine, epoch);
-    assert_eq!(engine.picture().set_aside.len(), 2);
-    assert_eq!(cluster.schedule("m1").len(), 2, "what it said before stays");
+    (cluster, engine, epoch)
+}
+
+#[test]
+fn a_value_that_can_not_be_read_hurts_nothing_else() {
+    let own = name("a.service");
+    let subjects = [
+        Subject::Desired(own.clone()),
+        Subject::Place(own.clone()),
+        Subject::Machine(id("m1")),
+        Subject::Unit(own.clone()),
+        Subject::Schedule(id("m1"), own.clone()),
+    ];
+    for subject in subjects {
+        let (mut cluster, mut engine, epoch) = obscured(&subject);
+        let before = cluster.store.revision();
+        let reading = cluster.store.read(cluster.keys.root());
+        engine.prove(&reading, cluster.now);
+        assert_eq!(cluster.run(&mut engine, epoch), 0, "{subject:?}: what it said before stays");
+        assert_eq!(engine.picture().set_aside.len(), 1, "{subject:?} is told");
+        assert!(engine.picture().is_told(&id("m1"), &own), "{subject:?}");
+        let mut next = cluster.engine(Duration::ZERO);
+        assert_eq!(cluster.run(&mut next, epoch), 0, "{subject:?}: who leads next moves nothing");
+        assert_eq!(cluster.store.revision(), before);
+        cluster.submit("b.service", PLAIN, Desired::Launched);
+        cluster.run(&mut next, epoch);
+        assert!(cluster.picture().place_of(&name("b.service")).is_some(), "{subject:?}");
+    }
+}
+
+#[test]
+fn what_a_machine_was_told_is_put_right_when_somebody_has_changed_it() {
+    let own = name("a.service");
+    let told = |machine: &str| Subject::Schedule(id(machine), own.clone());
+    let (mut cluster, mut engine, epoch) = obscured(&Subject::Why(name("other.service")));
+    let key = |cluster: &Cluster, subject| cluster.keys.of(&subject);
+    let record = cluster.store.get(&key(&cluster, told("m1"))).unwrap().value.clone();
+    let write = Transaction::default()
+        .delete(key(&cluster, told("m1")))
+        .put(key(&cluster, told("m2")), record.clone());
+    cluster.store.commit(&write).unwrap();
+    cluster.run(&mut engine, epoch);
+    engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
+    assert_eq!(cluster.run(&mut engine, epoch), 1, "in one write");
+    assert_eq!(cluster.store.get(&key(&cluster, told("m1"))).unwrap().value, record);
+    assert!(cluster.store.get(&key(&cluster, told("m2"))).is_none());
+    engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
+    assert_eq!(cluster.run(&mut engine, epoch), 0, "all is well");
 }
