@@ -270,7 +270,11 @@ pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, fault: &str) ->
     StateRecord { reason, ..last.cloned().unwrap_or_else(never) }
 }
 
-/// Nothing of it runs (any more).
+/// Nothing of it runs (any more). What init can not kill does, though init has given it up.
 pub fn is_down(unit: Option<&UnitStatus>) -> bool {
-    unit.is_none_or(|unit| matches!(unit.state, State::Disabled | State::Failed | State::Waiting))
+    unit.is_none_or(|unit| {
+        let cause = unit.reason.as_ref().map(|reason| &reason.cause);
+        let is_left = matches!(cause, Some(Cause::Unkillable { .. }));
+        !is_left && matches!(unit.state, State::Disabled | State::Failed | State::Waiting)
+    })
 }

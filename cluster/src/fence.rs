@@ -50,6 +50,7 @@ pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
     let said = Said { file: &content.file, native: native_unit::text(&content.file) };
     let longest = longest_stop(ttl);
     let because = |why: String| format!("it is exclusive, and {why}");
+    said.is_a_service().map_err(because)?;
     said.leaves_nothing().map_err(because)?;
     said.is_prompt().map_err(because)?;
     for (key, stop) in said.spans() {
@@ -86,6 +87,18 @@ impl Said<'_> {
         (option, own.map(|one| one.value.clone()).filter(|value| !value.is_empty()).collect())
     }
 
+    /// What another unit is begun by is on one machine; what it begins could be on another.
+    fn is_a_service(&self) -> Result<(), String> {
+        let other =
+            ["Socket", "Timer", "Path"].into_iter().find(|kind| self.file.has_section(kind));
+        match other.filter(|_| !self.file.has_section("Service")) {
+            Some(kind) => {
+                Err(format!("only a service can be, not what has a section [{kind}] alone"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// init waits for all of its processes before the unit counts as down.
     fn leaves_nothing(&self) -> Result<(), String> {
         let native = self.native.is_some();
@@ -96,9 +109,18 @@ impl Said<'_> {
         only(self.all("kill-final", "SendSIGKILL"), kills, "yes")
     }
 
-    /// Nobody who depends on it puts its stop off. The importer sees to that of a service itself.
+    /// Nobody who depends on it puts its stop off. The importer sees to that of a service itself,
+    /// where it reads that it is exclusive: it knows no quotes, and no specifiers there.
     fn is_prompt(&self) -> Result<(), String> {
-        let Some(text) = &self.native else { return Ok(()) };
+        let Some(text) = &self.native else {
+            let said = self.file.values("X-Fleet", "Exclusive").last();
+            let plain =
+                said.is_some_and(|word| value::boolean(&word.to_ascii_lowercase()) == Ok(true));
+            return match plain {
+                true => Ok(()),
+                false => Err("its machine reads `Exclusive=true` written just so".to_string()),
+            };
+        };
         match native_unit::scalar(text, PROMPTLY).map(|word| value::boolean(&word)) {
             Some(Ok(true)) => Ok(()),
             _ => Err(format!(
@@ -159,8 +181,27 @@ mod tests {
     const TTL: Duration = Duration::from_secs(30);
 
     fn judged(text: &str) -> Result<(), String> {
-        let name = UnitName::new("a.service").unwrap();
-        stops_in_time(&Content::of(&name, UnitFile::parse(text).unwrap()), TTL)
+        said_so(text, "true")
+    }
+
+    fn said_so(text: &str, exclusive: &str) -> Result<(), String> {
+        let name = UnitName::new("a@true.service").unwrap();
+        let text = format!("{text}[X-Fleet]\nExclusive={exclusive}\n");
+        stops_in_time(&Content::of(&name, UnitFile::parse(&text).unwrap()), TTL)
+    }
+
+    #[test]
+    fn what_its_machine_does_not_read_as_exclusive_is_refused_and_told() {
+        let short = "[Service]\nTimeoutStopSec=5\n";
+        for plain in ["true", "yes", "True", "on"] {
+            assert_eq!(said_so(short, plain), Ok(()), "{plain}");
+        }
+        for other in ["\"true\"", "%i", "no true"] {
+            let told = said_so(short, other).unwrap_err();
+            assert!(told.contains("written just so"), "{other}: {told}");
+        }
+        let told = judged("[Timer]\nOnBootSec=5\n").unwrap_err();
+        assert!(told.contains("only a service can be"), "{told}");
     }
 
     #[test]

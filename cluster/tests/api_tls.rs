@@ -12,12 +12,13 @@ mod stand;
 use cluster::api::listener::Security;
 use cluster::api::tls::{ClientFiles, ServerFiles};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use stand::{Plan, Reply, Stand, fleetctl, folder, stderr, stdout};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const ROLES: &str =
@@ -49,28 +50,46 @@ impl Authority {
     }
 
     /// A list of those whose certificates do not count any more, and of that one more.
-    fn revoke(&self, name: &str) {
+    /// As the authority that keeps a list of what it has signed.
+    fn keeping_books(&self, words: &str) {
         let config = "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\ncrlnumber=crlnumber\n\
-                      default_md=sha256\ndefault_crl_days=30\n";
-        for (file, text) in [("index.txt", ""), ("crlnumber", "01\n"), ("crl.cnf", config)] {
+                      default_md=sha256\ndefault_crl_days=30\nnew_certs_dir=.\nserial=serial\npolicy=p\n\
+                      [p]\ncommonName=supplied\n";
+        for (file, text) in
+            [("index.txt", ""), ("crlnumber", "01\n"), ("serial", "01\n"), ("crl.cnf", config)]
+        {
             if !self.path(file).exists() {
                 self.put(file, text);
             }
         }
-        let ca = "ca -config crl.cnf -cert ca.crt -keyfile ca.key";
-        self.openssl(&format!("{ca} -revoke {name}.crt"));
-        self.openssl(&format!("{ca} -gencrl -out fresh"));
+        self.openssl(&format!("ca -batch -config crl.cnf -cert ca.crt -keyfile ca.key {words}"));
+    }
+
+    fn revoke(&self, name: &str) {
+        self.keeping_books(&format!("-revoke {name}.crt"));
+        self.keeping_books("-gencrl -out fresh");
         std::fs::rename(self.path("fresh"), self.path("ca.crl")).unwrap();
+    }
+
+    /// A client whose certificate ends so many seconds from now.
+    fn client_for(&self, name: &str, seconds: u32) {
+        self.client(name, "ca");
+        let wanted = [format!("--date={seconds} seconds"), "+%y%m%d%H%M%SZ".to_string()];
+        let end = Command::new("date").arg("-u").args(wanted).output().unwrap().stdout;
+        let end = String::from_utf8(end).unwrap();
+        let (own, ends) = (format!("-in {name}.csr -out {name}.crt"), end.trim());
+        self.keeping_books(&format!("-notext -extfile {name}.ext -enddate {ends} {own}"));
+    }
+
+    fn config(&self, name: &str) -> Arc<ClientConfig> {
+        let own = (self.path(&format!("{name}.crt")), self.path(&format!("{name}.key")));
+        let files = ClientFiles { ca: Some(self.path("ca.crt")), own: Some(own) };
+        cluster::api::tls::client(&files).unwrap()
     }
 
     /// A connection of that client.
     fn connect(&self, stand: &Stand, name: &str) -> StreamOwned<ClientConnection, TcpStream> {
-        let own = (self.path(&format!("{name}.crt")), self.path(&format!("{name}.key")));
-        let files = ClientFiles { ca: Some(self.path("ca.crt")), own: Some(own) };
-        let config = cluster::api::tls::client(&files).unwrap();
-        let server = ServerName::try_from("127.0.0.1").unwrap();
-        let socket = TcpStream::connect(stand.tcp.unwrap()).unwrap();
-        StreamOwned::new(ClientConnection::new(config, server).unwrap(), socket)
+        connect(stand, self.config(name))
     }
 
     fn openssl(&self, words: &str) {
@@ -138,6 +157,12 @@ impl Drop for Authority {
 
 fn stand(security: Security) -> Stand {
     Stand::new(Plan { security: Some(security), ..Plan::of(&["m1"]) })
+}
+
+fn connect(stand: &Stand, config: Arc<ClientConfig>) -> StreamOwned<ClientConnection, TcpStream> {
+    let server = ServerName::try_from("127.0.0.1").unwrap();
+    let socket = TcpStream::connect(stand.tcp.unwrap()).unwrap();
+    StreamOwned::new(ClientConnection::new(config, server).unwrap(), socket)
 }
 
 #[test]
@@ -236,6 +261,25 @@ fn who_loses_a_role_or_a_certificate_is_cut_off() {
     made.revoke("bob");
     assert!(ends(&mut bob, patience), "whose certificate does not count any more");
     assert!(!may("bob", &["list-machines"]) && may("ci", &["list-machines"]));
+}
+
+#[test]
+fn a_certificate_that_ends_takes_its_connections_with_it_and_lets_nobody_in_again() {
+    let made = Authority::new();
+    made.client_for("bob", 6);
+    let stand = stand(made.security(None));
+    // One that remembers its session.
+    let config = made.config("bob");
+    let asked = |stream: &mut StreamOwned<ClientConnection, TcpStream>, path: &str| {
+        let head = format!("GET /fleet/v1/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(head.as_bytes()).ok()?;
+        Reply::read(stream).map(|reply| reply.status)
+    };
+    let mut stream = connect(&stand, config.clone());
+    assert_eq!(asked(&mut stream, "events"), Some(200));
+    assert_eq!(asked(&mut connect(&stand, config.clone()), "machines"), Some(200));
+    assert!(ends(&mut stream, Duration::from_secs(60)), "the stream ends with the certificate");
+    assert_eq!(asked(&mut connect(&stand, config), "machines"), None, "nor by the old session");
 }
 
 #[test]

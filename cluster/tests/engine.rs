@@ -314,10 +314,8 @@ fn obscured(subject: &Subject) -> (Cluster, Engine, Epoch) {
     cluster.submit("a.service", PLAIN, Desired::Launched);
     cluster.run(&mut engine, epoch);
     let (key, value) = (cluster.keys.of(subject), b"{\"v\":2,\"other\":1}".to_vec());
-    let write = match subject {
-        Subject::Machine(_) => Transaction::default().put_bound(key, value, lease),
-        _ => Transaction::default().put(key, value),
-    };
+    let lease = if matches!(subject, Subject::Machine(_)) { lease } else { 0 };
+    let write = Transaction::default().put_bound(key, value, lease);
     cluster.store.commit(&write).unwrap();
     cluster.run(&mut engine, epoch);
     (cluster, engine, epoch)

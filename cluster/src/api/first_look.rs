@@ -16,12 +16,12 @@ use std::time::Duration;
 const MOMENT: Duration = Duration::from_secs(1);
 /// Units that are remembered at once.
 const MOST: usize = 1024;
-/// How the library it asks with names itself.
-const LIBRARY: &str = "google-api-go-client/";
+/// How the library it asks with names itself; newer ones of that name are other people's.
+const LIBRARY: &str = "google-api-go-client/0.5";
 
 /// That client asks.
 pub fn is_original(user_agent: &str) -> bool {
-    user_agent.starts_with(LIBRARY)
+    user_agent.trim() == LIBRARY
 }
 
 /// Units that it has just wished loaded, and since when.

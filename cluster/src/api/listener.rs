@@ -254,7 +254,7 @@ async fn meet(
             let Ok(Ok(stream)) = agreed else { return };
             let names = identity.names.clone();
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            let guest = door.guest(identity, shown);
+            let guest = door.guest(shown);
             let from = Origin { caller: guest.caller.clone(), side };
             tokio::select! {
                 () = talk(stream, state, from, Some(names), stop) => {}

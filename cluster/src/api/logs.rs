@@ -163,7 +163,13 @@ async fn local(logs: &Logs, request: &Request, name: &str) -> Result<Response<Bo
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(BACKLOG);
     tokio::spawn(async move {
         let mut objects = BufReader::new(stream).lines();
-        while let Ok(Some(object)) = objects.next_line().await {
+        loop {
+            let object = tokio::select! {
+                object = objects.next_line() => object,
+                // A unit that is silent for long keeps no logger's client for who has gone.
+                () = sender.closed() => break,
+            };
+            let Ok(Some(object)) = object else { break };
             let Some(text) = line_of(&object) else { break };
             if sender.send(Ok(Bytes::from(text))).await.is_err() {
                 break;

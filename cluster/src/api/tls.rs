@@ -5,8 +5,8 @@
 use super::renewed::Renewed;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,12 +80,15 @@ fn client_verifier(files: &ServerFiles) -> Result<Verifier, String> {
 }
 
 fn server(files: &ServerFiles, verifier: Verifier) -> Result<Arc<ServerConfig>, String> {
-    let config = ServerConfig::builder_with_provider(provider())
+    let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_client_cert_verifier(verifier)
         .with_single_cert(certificates(&files.cert)?, key(&files.key)?)
         .map_err(|error| told(&files.cert, &error))?;
+    // Who goes on with an old session is not looked at again: everybody shows a certificate anew.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 

@@ -7,7 +7,7 @@ use super::init::Init;
 use super::lead::Candidate;
 use super::meter::Meter;
 use super::presence::{Presence, Sentry};
-use super::steward::{Leave, Steward};
+use super::steward::{Leave, Steward, Stops};
 use super::vouching::Vouching;
 use crate::clock::Clock;
 use crate::key::Keys;
@@ -134,10 +134,10 @@ impl Daemon {
     }
 }
 
-/// Has the units stopped, and waits until they are.
-pub async fn stop_units(leave: mpsc::Sender<Leave>) {
+/// Has units stopped, and waits until they are.
+pub async fn stop_units(leave: mpsc::Sender<Leave>, stops: Stops) {
     let (done, left) = oneshot::channel();
-    if leave.send(done).await.is_ok() {
+    if leave.send(Leave { stops, done }).await.is_ok() {
         let _ = left.await;
     }
 }

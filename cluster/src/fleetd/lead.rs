@@ -30,6 +30,8 @@ const STEP: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The lease, in intervals of reconciliation, as fleet has it.
 const LEASE: u32 = 5;
+/// Signs of life in one lease.
+const SIGNS: u32 = 3;
 /// Between two readings of everything, in intervals.
 const PROOF: u32 = 15;
 
@@ -184,6 +186,7 @@ impl Candidate {
             machine: self.machine.clone(),
             clock,
             behind: false,
+            round: lease.ttl / SIGNS,
             again: None,
             refusal: String::new(),
             seen: reading.revision,
@@ -209,6 +212,8 @@ struct Term {
     clock: Clock,
     /// A write did not land: there is something newer to come.
     behind: bool,
+    /// How long writes may go on without a sign of life between them.
+    round: Duration,
     /// A write was not taken: when to try anew.
     again: Option<Duration>,
     /// Why, as it was said last.
@@ -234,7 +239,7 @@ impl Term {
         }
         let mut watch = store.watch(keys.root(), self.engine.picture().revision).await?;
         let clock = self.clock.clone();
-        let mut signs = clock.every(ttl / 3);
+        let mut signs = clock.every(ttl / SIGNS);
         let mut proofs = clock.every(proof);
         proofs.reset();
         let mut alive_until = clock.now() + ttl;
@@ -252,13 +257,7 @@ impl Term {
             let due = due.unwrap_or_else(|| clock.now() + proof);
             tokio::select! {
                 biased;
-                batch = watch.next() => match batch {
-                    Ok(Batch::Changes { changes, .. }) => self.take_in(&changes)?,
-                    Ok(Batch::Compacted) | Err(_) => {
-                        self.read_anew().await?;
-                        watch = store.watch(keys.root(), self.engine.picture().revision).await?;
-                    }
-                },
+                // The lease comes before all that is written under it.
                 () = signs.tick() => {
                     let began = clock.now();
                     match store.keep_alive(self.lease).await {
@@ -276,6 +275,13 @@ impl Term {
                         Err(_) => signs.reset_after(AGAIN),
                     }
                 }
+                batch = watch.next() => match batch {
+                    Ok(Batch::Changes { changes, .. }) => self.take_in(&changes)?,
+                    Ok(Batch::Compacted) | Err(_) => {
+                        self.read_anew().await?;
+                        watch = store.watch(keys.root(), self.engine.picture().revision).await?;
+                    }
+                },
                 () = proofs.tick() => {
                     self.read_anew().await?;
                     // A stream that is dead and says nothing would make each answer wait for a proof.
@@ -358,6 +364,13 @@ impl Term {
         }
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
+            if self.clock.since(began) > self.round {
+                // A sign of life is due; what is left is decided anew after it.
+                self.engine.undo(&task.units);
+                tasks.for_each(|task| self.engine.undo(&task.units));
+                self.again = Some(self.clock.now());
+                return Ok(());
+            }
             let landed = self.mirror.store().commit(&task.transaction).await;
             if let Ok(Some(revision)) = landed {
                 self.seen = revision;

@@ -9,6 +9,7 @@ use super::init::{self, Init};
 use super::init_socket::InitSocket;
 use super::presence::Presence;
 use super::recollection::Recollection;
+use super::steward::Stops;
 use super::voice;
 use super::vouching::Vouching;
 use crate::api::listener::{self, Listener, Security};
@@ -96,12 +97,16 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     if !anew {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     }
-    let leases = if !anew && config.leave_on_stop && !comes_back(&init).await {
+    let for_good = !anew && !comes_back(&init).await;
+    let leases = if for_good && config.leave_on_stop {
         voice::info(format_args!("leaving: the units of this machine are stopped"));
-        daemon::stop_units(daemon.leave.clone()).await;
+        daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
         daemon.leases().collect()
     } else {
+        if for_good {
+            daemon::stop_units(daemon.leave.clone(), Stops::Exclusive).await;
+        }
         voice::info(format_args!("ending: the units of this machine go on"));
         tasks.iter().for_each(|task| task.abort());
         (*daemon.leads.borrow()).into_iter().collect()

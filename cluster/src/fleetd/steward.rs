@@ -11,7 +11,7 @@ use super::init_socket::InitFault;
 use super::presence::Presence;
 use super::voice;
 use super::vouching::Vouching;
-use crate::agent::{self, Goal};
+use crate::agent::{self, Goal, Wanted};
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::mirror::Mirror;
@@ -60,6 +60,8 @@ pub struct Steward {
     told_at: i64,
     /// init did not say how the units fare when it was asked last.
     blind: bool,
+    /// What was given up may be at init still.
+    giving_up: bool,
     /// Something failed and is to be tried again.
     again: bool,
     /// What init's silence was said to be: it is said once.
@@ -76,8 +78,22 @@ pub struct Steward {
     withheld: BTreeSet<UnitName>,
 }
 
-/// Asks it to leave: it stops the units and answers.
-pub type Leave = oneshot::Sender<()>;
+/// Asks it to leave: it stops units and answers.
+pub struct Leave {
+    /// Which.
+    pub stops: Stops,
+    /// When they are down, or can not be waited for any longer.
+    pub done: oneshot::Sender<()>,
+}
+
+/// What does not outlive fleetd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stops {
+    /// The units of this machine: it leaves the cluster.
+    All,
+    /// Those that run under a claim alone: nobody is there to give them up when the lease ends.
+    Exclusive,
+}
 
 impl Steward {
     /// Of a machine.
@@ -107,6 +123,7 @@ impl Steward {
             told_under: None,
             told_at: 0,
             blind: false,
+            giving_up: false,
             again: false,
             fault: String::new(),
             silent: false,
@@ -161,9 +178,9 @@ impl Steward {
                     self.look().await;
                     self.reconcile().await;
                 }
-                Some(done) = leave.recv() => {
-                    self.say_farewell(&mut happens).await;
-                    let _ = done.send(());
+                Some(leave) = leave.recv() => {
+                    self.say_farewell(leave.stops, &mut happens).await;
+                    let _ = leave.done.send(());
                     return;
                 }
             }
@@ -301,10 +318,16 @@ impl Steward {
         }
     }
 
-    /// Stops the units, and waits until they have.
-    async fn say_farewell(&mut self, happens: &mut mpsc::Receiver<()>) {
-        self.goal.clear();
-        self.held.clear();
+    /// Stops units, and waits until they have.
+    async fn say_farewell(&mut self, stops: Stops, happens: &mut mpsc::Receiver<()>) {
+        let stays = |wanted: &Wanted| stops == Stops::Exclusive && !wanted.content.asks.exclusive;
+        let left: BTreeSet<UnitName> =
+            self.goal.iter().filter(|(_, one)| stays(one)).map(|(name, _)| name.clone()).collect();
+        if stops == Stops::Exclusive && self.held.is_empty() {
+            return;
+        }
+        let leaving = std::mem::take(&mut self.held);
+        self.goal.retain(|name, _| left.contains(name));
         let clock = self.mirror.clock().clone();
         let ended = clock.within(FAREWELL, async {
             loop {
@@ -313,7 +336,13 @@ impl Steward {
                     self.put().await;
                 }
                 let told = self.put.is_some() || self.ending;
-                if told && self.units.values().all(|unit| agent::is_down(Some(unit))) {
+                let down = match stops {
+                    Stops::All => self.units.values().all(|unit| agent::is_down(Some(unit))),
+                    Stops::Exclusive => {
+                        leaving.iter().all(|name| agent::is_down(self.unit_once_wanted(name)))
+                    }
+                };
+                if told && !self.blind && down {
                     return;
                 }
                 tokio::select! {

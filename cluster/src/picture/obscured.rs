@@ -56,17 +56,15 @@ impl Picture {
             }
         }
         for subject in &obscured {
-            match subject {
-                Subject::Schedule(machine, name) if self.place_of(name) == Some(machine) => {
-                    let stands = self.as_wished(subject, name);
-                    let told = self.schedules.entry(machine.clone()).or_default();
-                    stands.map(|stands| told.insert(name.clone(), stands));
-                }
-                Subject::Global(name) => {
-                    let stands = self.as_wished(subject, name);
-                    self.globals.extend(stands.map(|stands| (name.clone(), stands)));
-                }
-                _ => {}
+            if let Subject::Schedule(machine, name) = subject
+                && self.place_of(name) == Some(machine)
+            {
+                let stands = self.as_wished(subject, name);
+                let told = self.schedules.entry(machine.clone()).or_default();
+                told.extend(stands.map(|stands| (name.clone(), stands)));
+            } else if let Subject::Global(name) = subject {
+                let stands = self.as_wished(subject, name);
+                self.globals.extend(stands.map(|stands| (name.clone(), stands)));
             }
         }
     }
@@ -122,10 +120,11 @@ impl Picture {
 
     fn stand_in_place(&mut self, name: &UnitName, obscured: &[Subject]) {
         let told = self.schedules.iter().find(|(_, told)| told.contains_key(name));
+        let mut keys = obscured.iter();
         let by_key = || {
-            obscured.iter().find_map(|subject| match subject {
-                Subject::Schedule(machine, of) if of == name => Some(machine),
-                _ => None,
+            keys.find_map(|subject| {
+                let Subject::Schedule(machine, of) = subject else { return None };
+                (of == name).then_some(machine)
             })
         };
         let Some(machine) = told.map(|(machine, _)| machine).or_else(by_key).cloned() else {

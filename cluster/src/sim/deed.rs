@@ -2,6 +2,7 @@
 //! which lasts until a moment.
 
 use crate::fleetd::daemon;
+use crate::fleetd::steward::Stops;
 use crate::sim::client::{About, file};
 use crate::sim::plan::Deed;
 use crate::sim::watch::WatchFault;
@@ -171,7 +172,7 @@ impl World {
         let leases: Vec<i64> = fleetd.daemon.leases().collect();
         self.machines[machine].leaving = true;
         let task = async move {
-            daemon::stop_units(ask).await;
+            daemon::stop_units(ask, Stops::All).await;
             daemon::let_go(&mirror, leases, FAREWELL).await;
         };
         self.begun.push((machine, Box::pin(task)));

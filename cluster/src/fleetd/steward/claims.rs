@@ -109,6 +109,8 @@ impl Steward {
         let store = self.mirror.store().clone();
         for name in names.iter().copied() {
             let up = match self.goal.get(name) {
+                // How it fares is not known.
+                _ if self.blind => true,
                 // Another file under the same name: the claim is about the one before.
                 Some(one) if !one.content.asks.exclusive => self.is_stopping(name),
                 _ => {
@@ -154,7 +156,7 @@ impl Steward {
     }
 
     /// Its file is not known any more: a native one has the name without the suffix.
-    fn unit_once_wanted(&self, name: &UnitName) -> Option<&UnitStatus> {
+    pub(super) fn unit_once_wanted(&self, name: &UnitName) -> Option<&UnitStatus> {
         self.units.get(name.as_str()).or_else(|| self.units.get(name.stem()))
     }
 
@@ -214,6 +216,11 @@ impl Steward {
     /// Gives exclusive units up before their lease can have ended: unless most members of
     /// etcd say that they have no leader, for then no lease can end either.
     pub(super) async fn guard_claims(&mut self) {
+        if self.giving_up {
+            // init did not take it: it is told again, whatever becomes of the lease.
+            self.put().await;
+            self.giving_up = self.put.is_none();
+        }
         if self.held.is_empty() {
             return;
         }
@@ -240,6 +247,7 @@ impl Steward {
             voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
             self.held.clear();
             self.put().await;
+            self.giving_up = self.put.is_none();
             self.again = true;
         }
     }
