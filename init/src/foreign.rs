@@ -225,8 +225,6 @@ fn is_the_kernels(fd: &OwnedFd) -> bool {
 }
 
 /// It is of a file system of this machine, or of none. None: that can not be told.
-///
-/// fstat(2) and fstatfs(2) would ask the file system itself; /proc asks nobody.
 fn is_of_here(fd: &OwnedFd) -> Option<bool> {
     let number = fd.as_raw_fd();
     let name = readlink(format!("/proc/self/fd/{number}").as_str()).ok()?;
@@ -234,9 +232,8 @@ fn is_of_here(fd: &OwnedFd) -> Option<bool> {
         // anon_inode:[eventfd], net:[4026531840] and their like.
         return Some(true);
     }
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
-    let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
-    mounted::is_of_here(&mounted::table().ok()?, mount)
+    let mount = mounted::mount_under(fd)?;
+    mounted::is_of_here(&mounted::table().ok()?, &mount)
 }
 
 #[cfg(test)]

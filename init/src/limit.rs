@@ -63,6 +63,8 @@ pub(crate) const LOADER_CPU: u64 = 60;
 pub(crate) const LAST_LINES: Duration = Duration::from_millis(100);
 /// Bytes of a pid file that are looked at.
 pub(crate) const PID_FILE: usize = 32;
+/// How long the file system of a pid file may take to answer.
+pub(crate) const PID_FILE_ANSWER: Duration = Duration::from_secs(5);
 /// How long a background-pidfile's file may come after its launcher's exit.
 pub(crate) const PID_FILE_WAIT: Duration = Duration::from_millis(100);
 /// Lines init says at once, before it is held back.

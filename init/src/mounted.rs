@@ -7,10 +7,11 @@
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
 /// Types that begin so are of somebody else.
@@ -18,6 +19,8 @@ const ELSEWHERES: [&str; 10] =
     ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs"];
 /// These keep data on disks, and have numbers as if they had none.
 const DISKLESS: [&str; 5] = ["btrfs", "zfs", "bcachefs", "ubifs", "overlay"];
+/// These have their files in memory alone.
+const MEMORIES: [&str; 2] = ["tmpfs", "ramfs"];
 /// These only speak of file systems of others.
 const CONTROLS: [&str; 2] = ["fusectl", "nfsd"];
 /// Bytes of the table that are read.
@@ -78,6 +81,11 @@ impl Mount<'_> {
         !ELSEWHERES.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
     }
 
+    /// Its files are in memory: nobody is waited for, a disk neither.
+    pub(crate) fn is_memory(&self) -> bool {
+        MEMORIES.contains(&self.kind)
+    }
+
     /// Something may be lost when it is not taken away: it is of a disk, or of others.
     pub(crate) fn holds_data(&self) -> bool {
         // Major 0 has what is of no one device.
@@ -97,28 +105,30 @@ pub(crate) fn is_of_here(table: &[u8], id: &str) -> Option<bool> {
     mounts(table).find(|mount| mount.id == id).map(|mount| mount.is_of_here())
 }
 
-/// Opens a path whose file system is of this machine, and that is not left on the way. EXDEV:
-/// it is somebody else's, or leads through another one. `/var/run` is `/run`.
-pub(crate) fn open_here(path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
-    let run = path.strip_prefix("/var/run/").map(|rest| format!("/run/{rest}"));
-    let path = run.as_deref().unwrap_or(path);
+/// Opens a path on a mount that is fit for it, and that is not left on the way. EXDEV: it is not
+/// fit, or the path leads through another one. `/var/run` is `/run`.
+pub(crate) fn open_on(
+    path: &str,
+    flags: OFlag,
+    is_fit: impl Fn(&Mount<'_>) -> bool,
+) -> Result<OwnedFd, Errno> {
+    let path = &*without_link(path);
     let flags = flags | OFlag::O_CLOEXEC;
     let table = match table() {
         Ok(table) => table,
-        // Without /proc nothing can be told.
+        // Without /proc nothing can be told, and nothing is known to fit.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return open(path, flags, Mode::empty());
         }
         Err(error) => return Err(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
     };
-    let above = mounts(&table).filter_map(|mount| Some((mount.below(path)?.len(), mount)));
-    // Of several at one place the last is on top.
-    let on = above.reduce(|best, next| if next.0 <= best.0 { next } else { best });
-    let Some((_, mount)) = on.filter(|(_, mount)| mount.is_of_here()) else {
-        return Err(Errno::EXDEV);
-    };
+    let Some(mount) = mount_of(&table, path).filter(is_fit) else { return Err(Errno::EXDEV) };
     let how = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let anchor = open(mount.at.as_os_str(), how, Mode::empty())?;
+    // Something may have been mounted there meanwhile.
+    if mount_under(&anchor).as_deref() != Some(mount.id) {
+        return Err(Errno::EXDEV);
+    }
     let below = mount.below(path).filter(|rest| !rest.is_empty()).unwrap_or(".");
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_XDEV);
     match openat2(&anchor, below, how) {
@@ -126,6 +136,32 @@ pub(crate) fn open_here(path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
         Err(Errno::ENOSYS) => open(path, flags, Mode::empty()),
         opened => opened,
     }
+}
+
+/// It can be asked without waiting for anybody: its files are in memory. False where nothing can
+/// be told, without /proc.
+pub(crate) fn is_in_memory(path: &str) -> bool {
+    let table = table().unwrap_or_default();
+    mount_of(&table, &without_link(path)).is_some_and(|mount| mount.is_memory())
+}
+
+/// Of several at one place the last is on top.
+fn mount_of<'t>(table: &'t [u8], path: &str) -> Option<Mount<'t>> {
+    let above = mounts(table).filter_map(|mount| Some((mount.below(path)?.len(), mount)));
+    above.reduce(|best, next| if next.0 <= best.0 { next } else { best }).map(|(_, mount)| mount)
+}
+
+fn without_link(path: &str) -> Cow<'_, str> {
+    match path.strip_prefix("/var/run/") {
+        Some(rest) => format!("/run/{rest}").into(),
+        None => path.into(),
+    }
+}
+
+/// The number of the mount a descriptor is of. fstat(2) would ask the file system; /proc asks nobody.
+pub(crate) fn mount_under(fd: &OwnedFd) -> Option<String> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    Some(info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().to_string())
 }
 
 #[cfg(test)]
@@ -192,16 +228,26 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_this_machine_is_opened_and_one_that_leads_elsewhere_is_not() {
+    fn a_file_on_a_mount_that_fits_is_opened_and_one_that_leads_elsewhere_is_not() {
         let dir = std::env::temp_dir().join(format!("gs-mounted-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("file"), "x").unwrap();
         std::os::unix::fs::symlink("/proc/self/stat", dir.join("link")).unwrap();
         let at = |name: &str| dir.join(name).to_str().unwrap().to_string();
-        assert!(open_here(&at("file"), OFlag::O_RDONLY).is_ok());
-        assert_eq!(open_here(&at("none"), OFlag::O_RDONLY).unwrap_err(), Errno::ENOENT);
-        assert_eq!(open_here(&at("link"), OFlag::O_RDONLY).unwrap_err(), Errno::EXDEV);
-        assert!(open_here("/proc/self/stat", OFlag::O_RDONLY).is_ok());
+        let opened = |path: &str| open_on(path, OFlag::O_RDONLY, |_| true).map(drop);
+        assert_eq!(opened(&at("file")), Ok(()));
+        assert_eq!(opened(&at("none")), Err(Errno::ENOENT));
+        assert_eq!(opened(&at("link")), Err(Errno::EXDEV));
+        assert_eq!(opened("/proc/self/stat"), Ok(()));
+        let unfit = open_on(&at("file"), OFlag::O_RDONLY, |_| false);
+        assert_eq!(unfit.unwrap_err(), Errno::EXDEV);
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_in_memory_is_told_by_the_mount_on_top() {
+        let memory = |path| mount_of(TABLE, path).is_some_and(|mount| mount.is_memory());
+        assert!(memory("/srv/farther/x.pid"));
+        assert!(!memory("/srv/far/x.pid") && !memory("/var/x.pid") && !memory("relative"));
     }
 }

@@ -35,7 +35,7 @@ impl Init {
             let name = name.unwrap_or_default();
             self.say(Level::Warning, format_args!("{name}: how process {pid} ended is not known"));
             self.runs.disown(pid.as_raw());
-            self.course(run, |procedure| procedure.exited(part, UNKNOWN));
+            self.part_ended(run, pid.as_raw(), part, UNKNOWN);
         }
         for pid in self.own_children() {
             if !wait::is_child(pid) {

@@ -8,7 +8,9 @@
 use serde::Serialize;
 
 /// The last byte is the version: another one is not understood. It changes whenever a type that
-/// is kept does, and then `init/golden` gets a state of it.
+/// is kept does, and then `init/golden` gets a state of it. A variant at the end of an enum, and a
+/// frame that is left out while there is nothing in it, change nothing: what was written before is
+/// read, and an older binary refuses what it does not know.
 const MAGIC: [u8; 8] = *b"gs-jrnl\x03";
 /// Bytes of a whole journal.
 const MOST: usize = 1 << 30;
@@ -45,10 +47,12 @@ pub(crate) enum Kind {
     Triggers,
     /// The end, asked for or not.
     Ending,
+    /// Pid files that are being looked at; left out when there are none.
+    Looks,
 }
 
 impl Kind {
-    const ALL: [Kind; 14] = [
+    const ALL: [Kind; 15] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -63,6 +67,7 @@ impl Kind {
         Kind::Timings,
         Kind::Triggers,
         Kind::Ending,
+        Kind::Looks,
     ];
 }
 

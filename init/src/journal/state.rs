@@ -12,7 +12,7 @@ use crate::loader::{Asker, Loader};
 use crate::logger::{self, RunLog};
 use crate::notify::Notify;
 use crate::record::Record;
-use crate::run::table::{Running, Runs};
+use crate::run::table::{Looks, Running, Runs};
 use crate::shutdown::Ending;
 use crate::spawn::{KeptGround, Spawner};
 use crate::store::Store;
@@ -83,6 +83,7 @@ pub(crate) struct Parts {
     tracked: Vec<(RunId, InCgroups)>,
     logs: Vec<RunLog>,
     store: Store,
+    looks: Looks,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -132,6 +133,9 @@ impl Init {
             && to.put(Kind::Timings, &self.timings)
             && to.put(Kind::Triggers, &self.triggers)
             && to.put(Kind::Ending, &self.ending);
+        if !self.runs.looks.is_empty() {
+            whole = whole && to.put(Kind::Looks, &self.runs.looks);
+        }
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
         }
@@ -207,6 +211,10 @@ impl Parts {
             tracked,
             logs,
             store: of(&frames, Kind::Store)?,
+            looks: match frames.iter().any(|(kind, _)| *kind == Kind::Looks) {
+                true => of(&frames, Kind::Looks)?,
+                false => Looks::new(),
+            },
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
@@ -237,7 +245,7 @@ impl State {
         let mut parts = Parts::read(bytes)?;
         let (generation, machine) = parts.machine()?;
         parts.runs.values_mut().for_each(|running| share(running, &generation));
-        let mut runs = Runs::again(parts.runs, parts.store);
+        let mut runs = Runs::again(parts.runs, parts.store, parts.looks);
         let mut tracker = parts.tracker;
         for (run, of_it) in parts.tracked {
             tracker.know_again(run, of_it);

@@ -2,25 +2,21 @@
 //! the rest are signalled. No signal ever goes to a pid that could be somebody else's: init
 //! holds either an unreaped child or a descriptor of the process.
 
-use super::pid_file;
-use super::procedure::{Deed, Part, Procedure, Whom};
-use super::table::{Main, Search};
+use super::procedure::{Deed, Whom};
+use super::table::Main;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
-use crate::limit;
 use crate::sys::{Pid, signal};
-use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use mio::Interest;
 use mio::unix::SourceFd;
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
 
 /// SIGCONT: a stopped process can not act on any other signal but KILL.
 const CONT: u8 = 18;
 /// SIGKILL.
-const KILL: u8 = 9;
+pub(super) const KILL: u8 = 9;
 
 impl Init {
     pub(super) fn signal_run(&mut self, run: RunId, whom: Whom, number: u8) {
@@ -95,63 +91,6 @@ impl Init {
         if found { running.procedure.main_found() } else { running.procedure.main_unknown() }
     }
 
-    pub(super) fn remove_pid_file(&mut self, run: RunId) {
-        let Some(running) = self.runs.get(run) else { return };
-        let (name, path) = (running.name.clone(), running.pid_file.clone());
-        if let Some(path) = path
-            && let Err(error) = pid_file::remove(&path)
-        {
-            self.say(Level::Warning, format_args!("{name}: cannot remove the old {path}: {error}"));
-        }
-    }
-
-    pub(super) fn seek_pid_file(&mut self, run: RunId) {
-        let at = self.now;
-        if let Some(running) = self.runs.get_mut(run) {
-            running.current = None;
-            let pause = Duration::from_millis(5);
-            running.search = Some(Box::new(Search { at, pause, wrong_since: None }));
-            self.runs.time(run);
-        }
-        self.look_for_pid_file(run);
-    }
-
-    /// One look, and when to look again.
-    pub(super) fn look_for_pid_file(&mut self, run: RunId) {
-        let now = self.now;
-        let Some(running) = self.runs.get_mut(run) else { return };
-        let (Some(path), Some(search)) = (running.pid_file.clone(), &mut running.search) else {
-            return;
-        };
-        search.at = now.after(search.pause);
-        search.pause = (search.pause * 2).min(limit::PID_FILE_PAUSE);
-        let since = search.wrong_since;
-        let wrong = match pid_file::look(&path) {
-            pid_file::Said::Nothing => {
-                self.course(run, |_| vec![Deed::Look]);
-                return;
-            }
-            pid_file::Said::Wrong(how) => format!("its pid file {path} {how}"),
-            pid_file::Said::Pid(pid) => match self.adopt(run, pid) {
-                Ok(()) => {
-                    self.course(run, Procedure::main_found);
-                    return;
-                }
-                Err(how) => format!("process {pid} of its pid file {path} {how}"),
-            },
-        };
-        // A file that is being written may be wrong for a moment.
-        let since = since.unwrap_or(now);
-        if now.since(since) >= limit::PID_FILE_WAIT {
-            if let Some(running) = self.runs.get_mut(run) {
-                running.search = None;
-            }
-            self.course(run, |procedure| procedure.main_not_found(wrong));
-        } else if let Some(search) = self.runs.get_mut(run).and_then(|r| r.search.as_mut()) {
-            search.wrong_since = Some(since);
-        }
-    }
-
     /// Makes a process that init did not start the run's main process, if it belongs to
     /// the run; asked again once a descriptor holds it, for pids are used again.
     pub(crate) fn adopt(&mut self, run: RunId, pid: i32) -> Result<(), &'static str> {
@@ -190,15 +129,6 @@ impl Init {
         Ok(())
     }
 
-    /// A daemon may hand over to a new process, a new binary of itself say, and name that one
-    /// in its pid file before the old one ends: then the run goes on with the new one.
-    pub(super) fn has_moved(&mut self, run: RunId) -> bool {
-        let Some(path) = self.runs.get(run).and_then(|running| running.pid_file.clone()) else {
-            return false;
-        };
-        matches!(pid_file::look(&path), pid_file::Said::Pid(pid) if self.adopt(run, pid).is_ok())
-    }
-
     /// The process behind a watched descriptor has ended. A child of ours is left to the
     /// reaping, which knows how it ended; of another's child nobody tells us.
     pub(crate) fn pidfd_ready(&mut self, token: usize) {
@@ -209,8 +139,8 @@ impl Init {
         };
         let ours = crate::process::stat(Pid::from_raw(pid))
             .is_some_and(|stat| stat.parent == nix::unistd::getpid().as_raw());
-        if !ours && self.runs.disown(pid).is_some() && !self.has_moved(run) {
-            self.course(run, |procedure| procedure.exited(Part::Main, Exit::Code(0)));
+        if !ours && self.runs.disown(pid).is_some() {
+            self.main_has_ended(run, Exit::Code(0));
         }
     }
 }

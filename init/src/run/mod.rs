@@ -6,6 +6,7 @@
 
 mod alarm;
 pub(crate) mod line;
+pub(crate) mod look;
 mod main_process;
 pub(crate) mod notice;
 pub(crate) mod pid_file;
@@ -97,7 +98,7 @@ impl Init {
             Deed::GuessMain => return self.guess_main(run),
             Deed::Wake(alarm, span) => self.set_alarm(run, alarm, span),
             Deed::Tell(event) => self.facts.push_back(event),
-            Deed::RemovePidFile => self.remove_pid_file(run),
+            Deed::RemovePidFile => return self.remove_pid_file(run),
             Deed::SeekPidFile => self.seek_pid_file(run),
             Deed::Drain => return self.drain(run),
             Deed::Look => {
@@ -170,6 +171,7 @@ impl Init {
 
     /// Does it.
     pub(crate) fn runs_due(&mut self) {
+        self.looks_due();
         let now = self.now;
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let due = self.runs.due(now);

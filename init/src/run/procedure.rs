@@ -137,6 +137,11 @@ impl Procedure {
         self.exit_told
     }
 
+    /// The machine wants it to end.
+    pub(crate) fn is_told_to_stop(&self) -> bool {
+        self.stopping
+    }
+
     /// It is on its way to being ready.
     pub(crate) fn is_starting(&self) -> bool {
         !self.was_ready && !self.exit_told && !self.stopping && self.step != Step::Idle

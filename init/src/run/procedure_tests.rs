@@ -156,7 +156,8 @@ fn the_last_lines_are_read_before_the_exit_of_a_run_that_waits_for_one() {
 #[test]
 fn a_launcher_that_ends_well_leaves_a_pid_file_to_be_looked_for() {
     let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
-    assert_eq!(run.begin(), [Deed::RemovePidFile, Deed::Spawn(Part::Start(0))]);
+    assert_eq!(run.begin(), [Deed::RemovePidFile]);
+    assert_eq!(run.exited(Part::Unlink, Exit::Code(30)), [Deed::Spawn(Part::Start(0))]);
     run.executed(Part::Start(0));
     assert_eq!(run.exited(Part::Start(0), WELL), [Deed::SeekPidFile]);
     assert_eq!(run.looked(true, false), [], "the daemon may still write it");
@@ -169,6 +170,7 @@ fn a_launcher_that_ends_well_leaves_a_pid_file_to_be_looked_for() {
 fn a_launcher_that_leaves_neither_file_nor_process_broke_its_protocol() {
     let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
     run.begin();
+    run.exited(Part::Unlink, WELL);
     run.exited(Part::Start(0), WELL);
     let told = run.looked(false, false);
     assert!(matches!(&told[..], [Deed::Tell(Event::Protocol(RUN, _)), Deed::Look]), "{told:?}");

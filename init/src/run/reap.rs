@@ -15,6 +15,7 @@ use groundstate_units::spec::Exit;
 /// What was reaped in one turn.
 pub(crate) struct Reaped {
     name: Name,
+    pid: i32,
     run: RunId,
     part: Part,
     exit: Exit,
@@ -61,16 +62,14 @@ impl Init {
             self.settle();
         }
         self.runs.forget_ended();
-        for Reaped { run, part, exit, .. } in reaped {
+        for Reaped { pid, run, part, exit, .. } in reaped {
             // Perhaps by the kernel, for want of memory.
             let killed = matches!(exit, Exit::Signal { signal: 9, .. });
             if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.has_killed(run)
             {
                 self.course(run, |procedure| procedure.main_out_of_memory());
             }
-            if part != Part::Main || !self.has_moved(run) {
-                self.course(run, |procedure| procedure.exited(part, exit));
-            }
+            self.part_ended(run, pid, part, exit);
         }
         if strangers {
             self.look_at_all();
@@ -103,7 +102,7 @@ impl Init {
         let (run, part) = self.runs.disown(pid.as_raw())?;
         self.runs.has_ended(pid.as_raw(), run, part);
         let name = self.runs.get(run)?.name.clone();
-        Some(Reaped { name, run, part, exit, verdict })
+        Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict })
     }
 
     /// Runs that wait for their last process: where the kernel does not tell when a

@@ -1,9 +1,11 @@
 //! The runs that are up, and whose each process is. Facts only: everything here can be
 //! found again from the machine's runs and the cgroups.
 
+use super::look::Look;
 use super::procedure::{Alarm, Part, Procedure};
 use crate::journal::carried;
 use crate::spawn::Report;
+use crate::store::Store;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{NotifyAccess, Run};
@@ -185,11 +187,16 @@ impl Running {
     }
 }
 
+/// One of each run at most.
+pub(crate) type Looks = BTreeMap<RunId, Look>;
+
 /// All of them. One of a unit at a time, but for what is being removed.
 #[derive(Default)]
 pub(crate) struct Runs {
     /// What services left for their next runs.
-    pub(crate) store: crate::store::Store,
+    pub(crate) store: Store,
+    /// Pid files that are being looked at.
+    pub(crate) looks: Looks,
     by_id: BTreeMap<RunId, Box<Running>>,
     /// The latest of each unit.
     by_name: BTreeMap<Name, RunId>,
@@ -204,8 +211,8 @@ pub(crate) struct Runs {
 
 impl Runs {
     /// Those of an earlier image of this init.
-    pub(crate) fn again(all: BTreeMap<RunId, Running>, store: crate::store::Store) -> Runs {
-        let mut runs = Runs { store, ..Runs::default() };
+    pub(crate) fn again(all: BTreeMap<RunId, Running>, store: Store, looks: Looks) -> Runs {
+        let mut runs = Runs { store, looks, ..Runs::default() };
         for (id, running) in all {
             let main = running.main.as_ref();
             let pids = running.lines.iter().map(|(pid, _)| *pid).chain(main.map(Main::pid));
@@ -333,6 +340,7 @@ impl Runs {
     pub(crate) fn remove(&mut self, run: RunId) -> Option<Box<Running>> {
         let running = self.by_id.remove(&run)?;
         self.timed.remove(&run);
+        self.looks.remove(&run);
         for (pid, _) in &running.lines {
             self.by_pid.remove(pid);
         }
@@ -366,7 +374,8 @@ impl Runs {
 
     /// When the first thing of any run is due.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.timed.iter().filter_map(|run| self.by_id.get(run)?.due()).min()
+        let looks = self.looks.values().map(|look| look.until);
+        self.timed.iter().filter_map(|run| self.by_id.get(run)?.due()).chain(looks).min()
     }
 
     /// Those of which something is due.

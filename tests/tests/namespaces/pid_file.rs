@@ -3,6 +3,7 @@
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::within;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::silent::Silent;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -119,5 +120,88 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
     init.tell("set-target", &json!({"targets": ["canary"]}));
     init.when("the racer is down", |s| s.state("racer") == "disabled");
     assert_eq!(init.status().main_pid("canary"), canary);
+    init.finish();
+}
+
+/// An overlay of a file system that does not answer is one of this machine all the same.
+const OVER_SILENT: &str = "mount -t tmpfs upper DIR/upper && mkdir DIR/upper/u DIR/upper/w && \
+     mount -t overlay -o lowerdir=DIR/silent,upperdir=DIR/upper/u,workdir=DIR/upper/w none DIR/disk";
+
+#[test]
+fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
+    let files = Sandbox::new();
+    for dir in ["silent", "upper", "disk"] {
+        std::fs::create_dir(files.path(dir)).unwrap();
+    }
+    let old = |name: &str, file: &str| {
+        format!(
+            "type: background-pidfile\npid-file: DIR/{file}\nrestart: never\nstart-timeout: 500ms\nexec-start: DAEMON --pid-file DIR/run/{name}.pid"
+        )
+    };
+    files.unit("hangs", &old("hangs", "disk/never"));
+    files.unit("other", &old("other", "run/other.pid"));
+    files.unit("disk", &format!("type: oneshot\nexec-start: /bin/sh -c '{OVER_SILENT}'"));
+    files.unit("base", "exec-start: DAEMON");
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        eprintln!("no fuse here: nothing was tested");
+        return init.finish();
+    };
+    init.tell("want", &json!({"target": "disk"}));
+    let disk = init
+        .when("it is mounted, or can not be", |s| matches!(s.state("disk"), "exited" | "failed"));
+    if disk.state("disk") == "failed" {
+        eprintln!("no overlay here: nothing was tested");
+        drop(silent);
+        return init.finish();
+    }
+    init.tell("want", &json!({"target": "hangs"}));
+    // What an earlier run has left is to be removed: whoever looks for it waits, and can not be killed.
+    init.when("it is given up", |s| s.reason("hangs") == "unkillable");
+    init.tell("want", &json!({"target": "other"}));
+    init.when_state("other", "running");
+    drop(silent);
+    init.when("it may be started again", |s| s.reason("hangs") != "unkillable");
+    init.finish();
+}
+
+#[test]
+fn a_disk_that_hangs_as_the_main_process_ends_delays_what_follows_alone() {
+    let files = Sandbox::new();
+    std::fs::create_dir(files.path("disk")).unwrap();
+    files.unit("old", "type: background-pidfile\npid-file: DIR/disk/file\nrestart: never\nexec-start: DAEMON --pid-file DIR/disk/file");
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: old, base");
+    let init = Boot::new(files).start("all");
+    let main = init.when_state("old", "running").main_pid("old").expect("it was named");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("disk")) else {
+        eprintln!("no fuse here: nothing was tested");
+        return init.finish();
+    };
+    init.main_of("old").signal(nix::sys::signal::Signal::SIGKILL);
+    // Whether another process goes on for it is asked of nobody but a child, which waits.
+    silent.until_reading(1);
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
+    init.tell("upgrade", &json!({}));
+    init.main_of("base").signal(nix::sys::signal::Signal::SIGKILL);
+    init.when_state("base", "running");
+    let status = init.when("it is waited for no longer", |s| s.state("old") != "running");
+    assert_ne!(status.main_pid("old"), Some(main));
+    drop(silent);
+    init.when("who waited has ended", |s| s.reason("old") == "signal");
+    init.finish();
+}
+
+#[test]
+fn a_pid_file_in_memory_is_read_at_once() {
+    let files = Sandbox::new();
+    std::fs::create_dir(files.path("memory")).unwrap();
+    files.unit("old", "type: background-pidfile\npid-file: DIR/memory/pid\nexec-start: DAEMON --pid-file DIR/memory/pid");
+    let mount = format!("mount -t tmpfs none {} && exec \"$@\"", files.at("memory"));
+    let init = Boot::new(files).through(&["/bin/sh", "-c", &mount, "sh"]).start("old");
+    let first = init.when_state("old", "running").main_pid("old");
+    init.main_of("old").signal(nix::sys::signal::Signal::SIGKILL);
+    init.when("a new main process", |s| s.state("old") == "running" && s.main_pid("old") != first);
     init.finish();
 }

@@ -28,6 +28,10 @@ pub(crate) enum Part {
     Clean,
     /// No line: a main process that init did not start itself.
     Main,
+    /// No line: init's own child removes the pid file of an earlier run.
+    Unlink,
+    /// No line: init's own child looks at the pid file.
+    Look,
 }
 
 impl Part {
@@ -42,7 +46,7 @@ impl Part {
             Part::Stop(n) => spec.exec_stop.get(n),
             Part::StopPost(n) => spec.exec_stop_post.get(n),
             Part::Reload(n) => spec.exec_reload.get(n),
-            Part::Clean | Part::Main => None,
+            Part::Clean | Part::Main | Part::Unlink | Part::Look => None,
         }
     }
 
@@ -58,6 +62,7 @@ impl Part {
             Part::StopPost(_) => "exec-stop-post",
             Part::Reload(_) => "exec-reload",
             Part::Clean => "runtime-dir",
+            Part::Unlink | Part::Look => "pid-file",
         }
     }
 }
@@ -97,7 +102,7 @@ pub(crate) enum Deed {
     KillMain,
     /// Report to the machine.
     Tell(Event),
-    /// Remove the pid file of an earlier run.
+    /// Remove the pid file of an earlier run, then go on as after a line.
     RemovePidFile,
     /// Look for the pid file, now and again until told a verdict.
     SeekPidFile,

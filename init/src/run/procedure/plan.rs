@@ -71,7 +71,7 @@ impl Plan {
             Part::StopPost(n) => (n, stop_post),
             Part::Reload(n) => (n, reload),
             Part::Ready => return self.particular.as_ref().is_some_and(|p| p.ready_exec.is_some()),
-            Part::Clean | Part::Main => return false,
+            Part::Clean | Part::Main | Part::Unlink | Part::Look => return false,
         };
         n < usize::from(count)
     }

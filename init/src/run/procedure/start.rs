@@ -22,18 +22,17 @@ impl Procedure {
 
     /// The first line.
     pub(crate) fn go(&mut self) -> Deeds {
-        let mut deeds = Vec::new();
         if self.plan.has_pid_file {
-            deeds.push(Deed::RemovePidFile);
+            self.step = Step::Line(Part::Unlink);
+            return vec![Deed::RemovePidFile];
         }
-        deeds.extend(self.next(None));
-        deeds
+        self.next(None)
     }
 
     /// The line of the start after this one.
     fn next(&mut self, part: Option<Part>) -> Deeds {
         let candidates = match part {
-            None => [Part::Condition(0), Part::Pre(0), Part::Start(0)],
+            None | Some(Part::Unlink) => [Part::Condition(0), Part::Pre(0), Part::Start(0)],
             Some(Part::Condition(n)) => [Part::Condition(n + 1), Part::Pre(0), Part::Start(0)],
             Some(Part::Pre(n)) => [Part::Pre(n + 1), Part::Start(0), Part::Start(0)],
             Some(Part::Start(n)) => [Part::Start(n + 1); 3],
@@ -122,7 +121,8 @@ impl Procedure {
                 self.post_failed(part, &format!("{}: {}", failure.stage.as_str(), failure.path))
             }
             Part::Stop(_) => self.stop_by_signal(),
-            Part::StopPost(_) | Part::Clean => vec![Deed::Look],
+            Part::StopPost(_) | Part::Clean | Part::Look => vec![Deed::Look],
+            Part::Unlink => self.exited(part, Exit::Code(0)),
             Part::Reload(_) => self.reload_ended(false),
             Part::Main => Vec::new(),
         }
@@ -140,7 +140,9 @@ impl Procedure {
             Part::Ready => vec![Deed::Look],
             Part::Post(n) => self.post_ended(n, exit),
             Part::Stop(n) => self.stop_ended(n, exit),
-            Part::StopPost(_) | Part::Clean => vec![Deed::Look],
+            Part::StopPost(_) | Part::Clean | Part::Look => vec![Deed::Look],
+            Part::Unlink if self.stopping => self.told_exit(exit),
+            Part::Unlink => self.next(Some(part)),
             Part::Reload(n) => {
                 let next = Part::Reload(n + 1);
                 match self.plan.has(next) {
