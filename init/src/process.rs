@@ -5,9 +5,11 @@
 //! answer is used. Who needs more opens a pidfd first and asks again.
 
 use crate::sys::Pid;
+use crate::sys::listing::{self, Entry};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 
 /// Bytes of /proc/PID/stat that are read; the fields needed stand in the first 400.
 const STAT: usize = 1024;
@@ -123,9 +125,14 @@ pub(crate) fn snapshot() -> BTreeMap<i32, Stat> {
     if !is_proc_ours() {
         return BTreeMap::new();
     }
-    let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
-    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    pids.take(PROCESSES).filter_map(|pid| Some((pid, shown_stat(Pid::from_raw(pid))?))).collect()
+    let mut pids = Vec::new();
+    let see = |entry: Entry<'_>| {
+        let number = std::str::from_utf8(entry.name).ok().and_then(|name| name.parse::<i32>().ok());
+        pids.extend(number.filter(|_| pids.len() < PROCESSES));
+    };
+    // What was seen before it failed is there all the same.
+    let _ = File::open("/proc").and_then(|proc| listing::list(proc.as_fd(), see));
+    pids.into_iter().filter_map(|pid| Some((pid, shown_stat(Pid::from_raw(pid))?))).collect()
 }
 
 /// The children of this process, those it was left by others too. Empty without /proc.

@@ -1,9 +1,9 @@
 //! One cgroup directory, addressed from a descriptor of its parent: no path is walked, so each
 //! call costs the 20 µs of the cgroup itself and nothing more.
 
+use crate::sys::listing::{self, Entry};
 use crate::sys::{Pid, signal};
 use groundstate_units::machine::event::RunId;
-use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
@@ -200,19 +200,18 @@ fn tree_of(parent: BorrowedFd<'_>, name: &str, most: usize) -> Vec<String> {
     while let Some(path) = found.get(next).cloned() {
         next += 1;
         let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let Ok(mut directory) = Dir::openat(parent, path.as_str(), flags, Mode::empty()) else {
-            continue;
-        };
-        for entry in directory.iter().flatten() {
-            let below = entry.file_type() == Some(Type::Directory);
-            if let (true, Ok(name)) = (below, entry.file_name().to_str())
+        let Ok(directory) = openat(parent, path.as_str(), flags, Mode::empty()) else { continue };
+        let see = |entry: Entry<'_>| {
+            if let (true, Ok(name)) = (entry.is_directory, std::str::from_utf8(entry.name))
                 && name != "."
                 && name != ".."
                 && found.len() < most
             {
                 found.push(format!("{path}/{name}"));
             }
-        }
+        };
+        // It is gone: so is what was below it.
+        let _ = listing::list(directory.as_fd(), see);
     }
     found
 }

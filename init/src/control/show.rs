@@ -5,7 +5,7 @@ use crate::event_loop::Init;
 use crate::history::Entry;
 use crate::limit;
 use crate::run::table::Running;
-use crate::sys::Pid;
+use crate::sys::{Pid, listing};
 use groundstate_units::control::answer::{
     Blame, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,
 };
@@ -16,6 +16,8 @@ use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::name::Name;
 use groundstate_units::view::{self, Facts};
 use groundstate_units::wall::Wall;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// A line of the event log. `facts` need no processes here.
@@ -102,7 +104,10 @@ impl Init {
             .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok())
             .unwrap_or(0);
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let fds = std::fs::read_dir("/proc/self/fd").map_or(0, |dir| count(dir.count()));
+        let mut fds = 0u64;
+        let names = |entry: listing::Entry<'_>| fds += u64::from(!entry.name.starts_with(b"."));
+        // Without /proc there is nothing to count.
+        let _ = File::open("/proc/self/fd").and_then(|dir| listing::list(dir.as_fd(), names));
         // Connections that were closed at the other end go with the end of this turn.
         let gone = count(self.control.as_ref().map_or(0, Control::gone));
         Stats {

@@ -4,6 +4,7 @@
 //! [`keep_all`] may run in the handler of a fault: it allocates nothing and calls the kernel by
 //! [`super::raw`] alone.
 
+use super::listing::{self, BYTES};
 use super::{process, raw};
 use nix::sys::stat::fstat;
 use std::collections::BTreeSet;
@@ -13,11 +14,6 @@ use std::sync::{Mutex, PoisonError};
 
 /// Without /proc every number below this is asked.
 const NUMBERS: usize = 65_536;
-/// Bytes of the directory of descriptors read at a time.
-const ENTRIES: usize = 4096;
-/// Of struct linux_dirent64, getdents(2): the length of an entry, and its name.
-const LENGTH_AT: usize = 16;
-const NAME_AT: usize = 19;
 
 /// What was taken over.
 static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
@@ -55,22 +51,19 @@ fn keep_listed() -> bool {
     let opened =
         unsafe { raw::call(libc::SYS_openat, [libc::AT_FDCWD as usize, path, how, 0, 0, 0]) };
     let Ok(directory) = usize::try_from(opened) else { return false };
-    let mut bytes = [0u8; ENTRIES];
+    let mut bytes = [0u8; BYTES];
     loop {
-        let args = [directory, bytes.as_mut_ptr() as usize, ENTRIES, 0, 0, 0];
-        // SAFETY: the kernel writes at most ENTRIES bytes into `bytes`.
+        let args = [directory, bytes.as_mut_ptr() as usize, BYTES, 0, 0, 0];
+        // SAFETY: the kernel writes at most BYTES bytes into `bytes`.
         let read = unsafe { raw::call(libc::SYS_getdents64, args) };
-        let mut rest = match usize::try_from(read) {
+        let read = match usize::try_from(read) {
             Ok(length) if length > 0 => bytes.get(..length).unwrap_or_default(),
             Ok(_) | Err(_) => break,
         };
-        while let Some(&[low, high]) = rest.get(LENGTH_AT..LENGTH_AT + 2) {
-            let length = usize::from(u16::from_ne_bytes([low, high]));
-            let name = rest.get(NAME_AT..length).unwrap_or_default();
-            if let Some(number) = number_in(name).filter(|n| *n > 2 && *n != directory) {
+        for entry in listing::entries(read) {
+            if let Some(number) = number_in(entry.name).filter(|n| *n > 2 && *n != directory) {
                 keep(number);
             }
-            rest = rest.get(length.max(NAME_AT)..).unwrap_or_default();
         }
     }
     // SAFETY: opened above, and nobody else's.
@@ -78,10 +71,10 @@ fn keep_listed() -> bool {
     true
 }
 
-/// Digits up to a NUL.
+/// Digits alone.
 fn number_in(name: &[u8]) -> Option<usize> {
     let mut number = None;
-    for byte in name.iter().take_while(|byte| **byte != 0) {
+    for byte in name {
         if !byte.is_ascii_digit() {
             return None;
         }
@@ -230,8 +223,8 @@ mod tests {
 
     #[test]
     fn names_of_descriptors_are_numbers() {
-        assert_eq!(number_in(b"17\0x"), Some(17));
-        assert_eq!(number_in(b".\0"), None);
-        assert_eq!(number_in(b"\0"), None);
+        assert_eq!(number_in(b"17"), Some(17));
+        assert_eq!(number_in(b"."), None);
+        assert_eq!(number_in(b""), None);
     }
 }

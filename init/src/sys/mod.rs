@@ -20,6 +20,7 @@
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that goes on as another image |
 //! | [`impatience`] | rt_sigaction timer_create timer_settime timer_delete | a signal to one thread, by a timer that an exec ends |
 //! | [`inherit`] | fcntl getdents64 close_range | a descriptor that came over an exec is a number that becomes owned |
+//! | [`listing`] | getdents64 | the kernel writes into bytes that are read in order |
 //! | [`notes`] | fallocate mmap madvise | what must survive a crash is written by the kernel itself, into memory that does |
 //! | [`memory`] | – | malloc_trim(3), so that a load leaves nothing behind |
 //! | [`process`] | prctl execveat fork close_range fcntl | a fork that runs on in our own code (the loader) |
@@ -40,6 +41,7 @@ pub(crate) mod fault;
 pub(crate) mod impatience;
 pub(crate) mod inherit;
 pub(crate) mod launch;
+pub(crate) mod listing;
 pub(crate) mod login;
 pub(crate) mod memfd;
 pub(crate) mod memory;

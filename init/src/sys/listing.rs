@@ -1,0 +1,104 @@
+//! What is in a directory: getdents64(2). The readers of the C library, and what stands on them,
+//! panic where the descriptor is no longer theirs as it is closed; this one does not.
+
+use super::check_long;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Bytes that are read at a time.
+pub(super) const BYTES: usize = 4096;
+/// Of struct linux_dirent64, getdents(2): the length of an entry, its type, and its name.
+const LENGTH_AT: usize = 16;
+const TYPE_AT: usize = 18;
+const NAME_AT: usize = 19;
+
+/// One thing in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'b> {
+    /// Without the NUL.
+    pub(crate) name: &'b [u8],
+    /// False, too, where the file system does not tell.
+    pub(crate) is_directory: bool,
+}
+
+/// Goes through a directory that was just opened, `.` and `..` too.
+pub(crate) fn list(directory: BorrowedFd<'_>, mut see: impl FnMut(Entry<'_>)) -> io::Result<()> {
+    let mut bytes = [0u8; BYTES];
+    loop {
+        let (number, room) = (directory.as_raw_fd(), bytes.as_mut_ptr());
+        // SAFETY: the kernel writes at most BYTES bytes into `bytes`.
+        let read = unsafe { libc::syscall(libc::SYS_getdents64, number, room, BYTES) };
+        match usize::try_from(check_long(read)?) {
+            Ok(length) if length > 0 => {
+                entries(bytes.get(..length).unwrap_or_default()).for_each(&mut see);
+            }
+            Ok(_) | Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// What the kernel has written. Allocates nothing.
+pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (&[low, high], kind) =
+            (rest.get(LENGTH_AT..TYPE_AT)?.first_chunk()?, rest.get(TYPE_AT)?);
+        let length = usize::from(u16::from_ne_bytes([low, high]));
+        let name = rest.get(NAME_AT..length).unwrap_or_default();
+        rest = rest.get(length.max(NAME_AT)..).unwrap_or_default();
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Some(Entry { name, is_directory: *kind == libc::DT_DIR })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{process, wait};
+    use super::*;
+    use groundstate_units::spec::Exit;
+    use std::collections::BTreeSet;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn all_of_a_large_directory_is_seen_once() {
+        let dir = std::env::temp_dir().join(format!("groundstate-listing-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("below")).unwrap();
+        let files: BTreeSet<String> = (0..500).map(|n| format!("a file of number {n}")).collect();
+        files.iter().for_each(|name| drop(File::create(dir.join(name)).unwrap()));
+        let (mut seen, mut below) = (Vec::new(), Vec::new());
+        let see = |entry: Entry<'_>| {
+            let name = String::from_utf8(entry.name.to_vec()).unwrap();
+            if entry.is_directory { below.push(name) } else { seen.push(name) }
+        };
+        list(File::open(&dir).unwrap().as_fd(), see).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        below.sort();
+        assert_eq!(below, [".", "..", "below"]);
+        assert_eq!((seen.len(), seen.into_iter().collect()), (files.len(), files));
+    }
+
+    #[test]
+    fn bytes_that_are_no_entries_end_it() {
+        assert_eq!(entries(&[]).count(), 0);
+        assert_eq!(entries(&[0; 18]).count(), 0);
+        assert_eq!(entries(&[0; 19]).count(), 1);
+        assert_eq!(entries(&[255; 4096]).count(), 1);
+    }
+
+    #[test]
+    fn a_directory_whose_number_was_closed_by_somebody_else_is_an_error_and_no_panic() {
+        let child = process::fork(&[], || {
+            let directory = File::open("/proc/self").unwrap();
+            let mut count = 0;
+            let first = list(directory.as_fd(), |_| count += 1);
+            // SAFETY: in this child nothing is opened after it.
+            unsafe { libc::close(directory.as_raw_fd()) };
+            let second = list(directory.as_fd(), |_| {});
+            // Builds for tests abort where one that is closed is closed again.
+            std::mem::forget(directory);
+            u8::from(first.is_ok() && count > 2 && second.is_err())
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
+    }
+}
