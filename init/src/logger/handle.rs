@@ -174,8 +174,8 @@ impl Handle {
             let rest = self.fresh.split_off(self.fresh.len().min(limit::FDS_A_MESSAGE));
             let batch = std::mem::replace(&mut self.fresh, rest);
             self.untold.extend(batch.iter().map(|end| end.run));
-            if self.link.as_ref().is_some_and(|link| !link.is_behind()) {
-                self.tell(&batch);
+            if let Some(link) = self.link.as_mut().filter(|link| !link.is_behind()) {
+                tell(link, &self.runs, &mut self.untold, &batch);
             }
             self.stash.put(batch);
         }
@@ -189,53 +189,13 @@ impl Handle {
         }
     }
 
-    /// Sends these read ends to the logger; true if all were taken (or there is none to tell).
-    fn tell(&mut self, ends: &[ReadEnd]) -> bool {
-        let Some(link) = &mut self.link else { return false };
-        let mut told = true;
-        let mut rest = ends;
-        while !rest.is_empty() {
-            let (mut logs, mut fds, mut bytes, mut taken) = (Vec::new(), Vec::new(), 0, 0);
-            for end in rest {
-                let log = self.runs.get(&end.run).map(Box::as_ref);
-                let log = log.filter(|log| self.untold.contains(&log.run));
-                let size = log.map_or(0, size);
-                if !logs.is_empty() && bytes + size > limit::MESSAGE {
-                    break;
-                }
-                if let Some(log) = log {
-                    logs.push(log.clone());
-                    fds.push(end.fd.as_fd());
-                }
-                bytes += size;
-                taken += 1;
-            }
-            rest = rest.get(taken..).unwrap_or_default();
-            if logs.is_empty() {
-                continue;
-            }
-            let runs: Vec<RunId> = logs.iter().map(|log| log.run).collect();
-            match link.hand(&Order::Read(logs), &fds) {
-                Ok(()) => self.untold.retain(|run| !runs.contains(run)),
-                Err(_) => told = false,
-            }
-        }
-        told
-    }
-
-    /// Goes round the stash until each untold run is told or the logger takes no more.
+    /// Goes through the stash until each untold run is told or the logger takes no more.
     fn tell_again(&mut self) {
-        let round = self.stash.round();
-        for _ in 0..round {
-            if self.untold.is_empty() || self.link.as_ref().is_none_or(Link::is_behind) {
-                return;
-            }
-            let ends = self.stash.take();
-            let told = self.tell(&ends);
-            self.stash.put(ends);
-            if !told {
-                return;
-            }
+        let Handle { stash, link: Some(link), runs, untold, .. } = self else { return };
+        if !untold.is_empty() {
+            stash.show(|ends| {
+                !untold.is_empty() && !link.is_behind() && tell(link, runs, untold, ends)
+            });
         }
     }
 
@@ -389,6 +349,44 @@ impl Handle {
         }
         false
     }
+}
+
+/// Sends these read ends to the logger, of runs it has not been told; true if all were taken.
+fn tell(
+    link: &mut Link,
+    runs: &BTreeMap<RunId, Box<RunLog>>,
+    untold: &mut BTreeSet<RunId>,
+    ends: &[ReadEnd],
+) -> bool {
+    let mut told = true;
+    let mut rest = ends;
+    while !rest.is_empty() {
+        let (mut logs, mut fds, mut bytes, mut taken) = (Vec::new(), Vec::new(), 0, 0);
+        for end in rest {
+            let log = runs.get(&end.run).map(Box::as_ref);
+            let log = log.filter(|log| untold.contains(&log.run));
+            let size = log.map_or(0, size);
+            if !logs.is_empty() && bytes + size > limit::MESSAGE {
+                break;
+            }
+            if let Some(log) = log {
+                logs.push(log.clone());
+                fds.push(end.fd.as_fd());
+            }
+            bytes += size;
+            taken += 1;
+        }
+        rest = rest.get(taken..).unwrap_or_default();
+        if logs.is_empty() {
+            continue;
+        }
+        let runs: Vec<RunId> = logs.iter().map(|log| log.run).collect();
+        match link.hand(&Order::Read(logs), &fds) {
+            Ok(()) => untold.retain(|run| !runs.contains(run)),
+            Err(_) => told = false,
+        }
+    }
+    told
 }
 
 /// Bytes this run takes in a message, or a little more.

@@ -5,10 +5,14 @@
 //! SIGPIPE, what the pipes hold is not lost, and PID 1's descriptor table has two entries for
 //! all runs together (a clone or an exec costs more with each entry). Who is told what is
 //! read is not decided here; see [`super::handle`].
+//!
+//! A read end that is in PID 1's hand alone is lost with a crash. So all are looked at where they
+//! lie, as copies (MSG_PEEK), and what is packed anew is put in before the old is taken out. A crash
+//! in between leaves some twice, until their run is over.
 
 use super::{limit, message};
 use crate::journal::carried;
-use crate::sys::socket;
+use crate::sys::socket::{self, Received};
 use groundstate_units::machine::event::RunId;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -19,6 +23,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of socket memory asked for; granted to root only, unneeded below some thousand runs.
 const MEMORY: usize = 8 * 1024 * 1024;
+/// Bytes of a message.
+const BUFFER: usize = 16 * limit::FDS_A_MESSAGE;
 
 /// One run's read end.
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,11 +66,6 @@ impl Stash {
         Ok(Stash { into, out, messages: 0, held: 0, most, table: Vec::new() })
     }
 
-    /// How many messages and table entries a full round has to look at.
-    pub(crate) fn round(&self) -> usize {
-        self.messages + usize::from(!self.table.is_empty())
-    }
-
     /// Read ends kept, dead ones too.
     pub(crate) fn len(&self) -> usize {
         self.held + self.table.len()
@@ -82,90 +83,110 @@ impl Stash {
         if ends.is_empty() {
             return;
         }
-        if self.held + ends.len() > self.most {
+        if !self.send(&ends) {
             self.table.extend(ends);
-            return;
+        }
+    }
+
+    /// False: the kernel does not take them.
+    fn send(&mut self, ends: &[ReadEnd]) -> bool {
+        if self.held + ends.len() > self.most {
+            return false;
         }
         let runs: Vec<RunId> = ends.iter().map(|end| end.run).collect();
         let fds: Vec<_> = ends.iter().map(|end| end.fd.as_fd()).collect();
         let sent =
             message::encode(&runs).and_then(|bytes| socket::send(self.into.as_fd(), &bytes, &fds));
-        match sent {
-            Ok(_) => {
-                self.messages += 1;
-                self.held += ends.len();
+        if sent.is_ok() {
+            self.messages += 1;
+            self.held += ends.len();
+        }
+        sent.is_ok()
+    }
+
+    /// Shows the read ends, a message's at a time, until told to stop (false).
+    pub(crate) fn show(&self, mut see: impl FnMut(&[ReadEnd]) -> bool) {
+        // Refused: they are shown the next time.
+        let _ = self.look_through(|ends| see(&ends));
+        let _ = self.table.chunks(limit::FDS_A_MESSAGE).all(see);
+    }
+
+    /// Copies of each message's, in order, until told to stop (false).
+    fn look_through(&self, mut see: impl FnMut(Vec<ReadEnd>) -> bool) -> io::Result<()> {
+        socket::look_from_the_first(self.out.as_fd())?;
+        let mut buffer = [0; BUFFER];
+        loop {
+            let got = match socket::look(self.out.as_fd(), &mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                looked => looked?,
+            };
+            // Nothing in it would be looked at again and again.
+            if got.length == 0 || !see(read_ends(got, &buffer)) {
+                return Ok(());
             }
-            Err(_) => self.table.extend(ends),
         }
     }
 
-    /// Takes the oldest message's read ends out; when there is none, those of the table.
-    pub(crate) fn take(&mut self) -> Vec<ReadEnd> {
-        if self.messages == 0 {
-            let rest = self.table.len().min(limit::FDS_A_MESSAGE);
-            return self.table.drain(..rest).collect();
-        }
-        self.messages -= 1;
-        let mut buffer = [0; 16 * limit::FDS_A_MESSAGE];
-        let Ok(got) = socket::receive(self.out.as_fd(), &mut buffer) else {
+    /// Takes the oldest message out.
+    fn drop_first(&mut self) {
+        let mut buffer = [0; BUFFER];
+        match socket::receive(self.out.as_fd(), &mut buffer) {
+            Ok(got) => {
+                self.messages = self.messages.saturating_sub(1);
+                self.held = self.held.saturating_sub(got.fds.len());
+            }
             // Nothing there though we counted: believe the kernel.
-            self.messages = 0;
-            self.held = 0;
-            return Vec::new();
-        };
-        self.held = self.held.saturating_sub(got.fds.len());
-        let runs: Vec<RunId> =
-            buffer.get(..got.length).and_then(|b| message::decode(b).ok()).unwrap_or_default();
-        runs.into_iter().zip(got.fds).map(|(run, fd)| ReadEnd { run, fd }).collect()
+            Err(_) => (self.messages, self.held) = (0, 0),
+        }
     }
 
     /// After a crash: what is in it is not what was written down. Gives the runs it is about.
     pub(crate) fn recount(&mut self) -> BTreeSet<RunId> {
-        let mut runs = BTreeSet::new();
-        self.go_through(|end| _ = runs.insert(end.run));
+        let (mut runs, mut messages, mut held) = (BTreeSet::new(), 0, 0);
+        let counted = self.look_through(|ends| {
+            messages += 1;
+            held += ends.len();
+            runs.extend(ends.iter().map(|end| end.run));
+            true
+        });
+        if counted.is_ok() {
+            (self.messages, self.held) = (messages, held);
+        }
         runs
     }
 
     /// After a crash: a copy of the run's read end, where it is there.
-    pub(crate) fn copy_of(&mut self, run: RunId) -> Option<OwnedFd> {
+    pub(crate) fn copy_of(&self, run: RunId) -> Option<OwnedFd> {
         let mut found = None;
-        self.go_through(|end| {
-            if end.run == run && found.is_none() {
-                found = end.fd.try_clone().ok();
-            }
+        // Refused: then nobody can have it.
+        let _ = self.look_through(|ends| {
+            found = ends.into_iter().find(|end| end.run == run).map(|end| end.fd);
+            found.is_none()
         });
         found
     }
 
-    /// All that is in the sockets, whatever was counted; then the count is right.
-    fn go_through(&mut self, mut look: impl FnMut(&ReadEnd)) {
-        let mut ends = Vec::new();
-        (self.messages, self.held) = (usize::MAX, 0);
-        loop {
-            let taken = self.take();
-            if self.messages == 0 {
-                break;
-            }
-            ends.extend(taken);
-        }
-        ends.iter().for_each(&mut look);
-        while !ends.is_empty() {
-            let rest = ends.split_off(ends.len().min(limit::FDS_A_MESSAGE));
-            self.put(std::mem::replace(&mut ends, rest));
-        }
-    }
-
     /// Forgets the read ends of runs that are over, and packs the rest into full messages.
     pub(crate) fn repack(&mut self, alive: impl Fn(RunId) -> bool) {
-        let mut packed: Vec<ReadEnd> = Vec::new();
-        for _ in 0..self.messages {
-            packed.extend(self.take().into_iter().filter(|end| alive(end.run)));
-            if packed.len() >= limit::FDS_A_MESSAGE {
-                let rest = packed.split_off(limit::FDS_A_MESSAGE);
-                self.put(std::mem::replace(&mut packed, rest));
+        let mut left = self.messages;
+        while left > 0 {
+            let (mut packed, mut count) = (Vec::new(), 0);
+            let looked = self.look_through(|ends| {
+                let ends: Vec<_> = ends.into_iter().filter(|end| alive(end.run)).collect();
+                let fits = count < left && packed.len() + ends.len() <= limit::FDS_A_MESSAGE;
+                if fits {
+                    packed.extend(ends);
+                    count += 1;
+                }
+                fits
+            });
+            if looked.is_err() || count == 0 || !(packed.is_empty() || self.send(&packed)) {
+                // It is tried again when more have ended.
+                break;
             }
+            (0..count).for_each(|_| self.drop_first());
+            left -= count;
         }
-        self.put(packed);
         let table = std::mem::take(&mut self.table);
         let mut living = table.into_iter().filter(|end| alive(end.run)).peekable();
         while living.peek().is_some() {
@@ -173,6 +194,13 @@ impl Stash {
             self.put(batch);
         }
     }
+}
+
+/// What came with this message.
+fn read_ends(got: Received, bytes: &[u8]) -> Vec<ReadEnd> {
+    let runs: Vec<RunId> =
+        bytes.get(..got.length).and_then(|b| message::decode(b).ok()).unwrap_or_default();
+    runs.into_iter().zip(got.fds).map(|(run, fd)| ReadEnd { run, fd }).collect()
 }
 
 #[cfg(test)]
@@ -200,18 +228,60 @@ mod tests {
         }
         drop(writers);
         stash.repack(|run| run.0 % 3 == 0);
-        assert_eq!((stash.len(), stash.table_entries(), stash.round()), (100, 2, 2));
+        assert_eq!((stash.len(), stash.table_entries(), stash.messages), (100, 2, 2));
         let mut seen = Vec::new();
-        for _ in 0..stash.round() {
-            for end in stash.take() {
+        stash.show(|ends| {
+            for end in ends {
                 let mut text = String::new();
-                std::fs::File::from(end.fd).read_to_string(&mut text).unwrap();
+                let copy = end.fd.try_clone().unwrap();
+                std::fs::File::from(copy).read_to_string(&mut text).unwrap();
                 assert_eq!(text, end.run.0.to_string());
                 seen.push(end.run.0);
             }
-        }
+            true
+        });
         assert_eq!(seen, (0..300).step_by(3).collect::<Vec<u64>>());
-        assert_eq!((stash.len(), stash.round()), (0, 0));
+        assert_eq!(stash.len(), 100, "they are where they were");
+        stash.repack(|_| false);
+        assert_eq!((stash.len(), stash.messages), (0, 0));
+    }
+
+    #[test]
+    fn a_crash_in_the_middle_of_packing_or_looking_loses_none() {
+        for crash_at in [0, 1, 63, 64, 65, 100, 199] {
+            let mut stash = Stash::new().unwrap();
+            let writers: Vec<_> = (0..200)
+                .map(|run| {
+                    let (end, write) = end(run);
+                    stash.put(vec![end]);
+                    write
+                })
+                .collect();
+            let crash = |seen: &std::cell::Cell<u64>| {
+                seen.set(seen.get() + 1);
+                assert!(seen.get() <= crash_at, "on purpose: what is in its hand is gone");
+            };
+            let count = std::cell::Cell::new(0);
+            let child = crate::sys::process::fork_whole(|| {
+                stash.repack(|_| {
+                    crash(&count);
+                    true
+                });
+                0
+            });
+            let ended = crate::sys::wait::await_end(child.unwrap()).unwrap();
+            assert_eq!(ended, groundstate_units::spec::Exit::Code(70));
+            let all: BTreeSet<RunId> = (0..200).map(RunId).collect();
+            assert_eq!(stash.recount(), all, "crashed at {crash_at}");
+            let copy = stash.copy_of(RunId(crash_at)).unwrap();
+            let (mut writer, mut text) = (&writers[usize::try_from(crash_at).unwrap()], [0; 1]);
+            writer.write_all(b"x").unwrap();
+            std::fs::File::from(copy).read_exact(&mut text).unwrap();
+            // What was left twice goes with its run.
+            stash.repack(|run| run.0 < 10);
+            let there: BTreeSet<RunId> = (0..10).map(RunId).collect();
+            assert_eq!(stash.recount(), there);
+        }
     }
 
     #[test]

@@ -189,7 +189,24 @@ pub(crate) fn send(
 
 /// Takes one message; never waits (`WouldBlock`).
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
-    receive_with(socket, buffer, CONTROL)
+    receive_with(socket, buffer, CONTROL, 0)
+}
+
+/// From now on [`look`] begins with the oldest message. socket(7), SO_PEEK_OFF.
+pub(crate) fn look_from_the_first(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let (first, size) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEEK_OFF);
+    // SAFETY: the kernel reads `size` bytes at `first`, which lives past the call.
+    let set = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const first).cast(), size)
+    };
+    check(set).map(drop)
+}
+
+/// The next message, which stays where it is; its descriptors are copies. `WouldBlock`: that was
+/// the last.
+pub(crate) fn look(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+    receive_with(socket, buffer, CONTROL, libc::MSG_PEEK)
 }
 
 /// The same with `most` of the descriptors that come with it: the others never become ours. For
@@ -199,7 +216,7 @@ pub(crate) fn receive_some(
     buffer: &mut [u8],
     most: usize,
 ) -> io::Result<Received> {
-    receive_with(socket, buffer, room_for(most))
+    receive_with(socket, buffer, room_for(most), 0)
 }
 
 /// Bytes for so many descriptors; at most [`CONTROL`], less those for credentials, which come
@@ -212,8 +229,13 @@ fn room_for(most: usize) -> usize {
 /// Bytes for credentials.
 const CREDENTIALS: usize = space(size_of::<libc::ucred>());
 
-/// `room`: bytes of control data; at most [`CONTROL`].
-fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::Result<Received> {
+/// `room`: bytes of control data; at most [`CONTROL`]. `how`: flags of recvmsg(2).
+fn receive_with(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    room: usize,
+    how: libc::c_int,
+) -> io::Result<Received> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut control = Control([0; CONTROL]);
     // SAFETY: msghdr is plain data; all zeroes is a value of it.
@@ -222,7 +244,7 @@ fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::R
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = room.min(CONTROL) as _;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | how;
     // What finds no room is closed by the kernel, here.
     let _impatience = (room < CONTROL).then(Impatience::begin);
     let length = loop {
@@ -273,7 +295,7 @@ pub(crate) fn receive_noted(
 ) -> io::Result<Received> {
     let room = CREDENTIALS + room_for(most);
     let Some(hand) = notes::message_in_hand(ahead) else {
-        return receive_with(socket, buffer, room);
+        return receive_with(socket, buffer, room, 0);
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     let _impatience = carries_descriptors(socket)?.then(Impatience::begin);
