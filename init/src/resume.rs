@@ -159,6 +159,10 @@ impl Init {
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
         inherit::close_rest();
         let mut init = Init::of(state, options, mode, lineage)?;
+        let generation = init.machine.generation().number;
+        if let Some(keeper) = &mut init.lineage.keeper {
+            keeper.goes_on_from(generation);
+        }
         init.lineage.resumed = Some(init.now);
         init.number_asides();
         init.arm(row);

@@ -85,6 +85,8 @@ impl Init {
         self.loader.origin.keeps(number);
         let Some(keeper) = &mut self.lineage.keeper else { return };
         keeper.is_of(number, now);
+        self.kept(Keeper::outlived);
+        let Some(keeper) = &mut self.lineage.keeper else { return };
         if keeper.due().is_none_or(|due| now < due) {
             return;
         }
@@ -147,11 +149,17 @@ impl Init {
 
     fn kept(&mut self, outcome: impl FnOnce(&mut Keeper) -> Option<Outcome>) -> bool {
         let outcome = self.lineage.keeper.as_mut().and_then(outcome);
-        if outcome.is_some() && self.lineage.before.take().is_some() {
+        let is_decided =
+            matches!(outcome, Some(Outcome::Kept | Outcome::KeptAgain | Outcome::Lost(_)));
+        if is_decided && self.lineage.before.take().is_some() {
             // Kept, or lost and growing old: it is not gone back to that one any more.
             self.arm_again();
         }
         match &outcome {
+            Some(Outcome::Behind(why)) => {
+                let then = "a crash goes back to the one before it, and to what was noted since";
+                self.say(Level::Warning, format_args!("the state can not be kept: {why}; {then}"));
+            }
             Some(Outcome::Lost(why)) => {
                 let then = "a crash would end nothing, but nobody would look after the services";
                 self.say(Level::Warning, format_args!("the state can not be kept: {why}; {then}"));
@@ -159,7 +167,7 @@ impl Init {
             Some(Outcome::KeptAgain) => {
                 self.say(Level::Info, format_args!("the state is kept again"));
             }
-            Some(Outcome::Kept | Outcome::StillLost) | None => {}
+            Some(Outcome::Kept | Outcome::Still) | None => {}
         }
         outcome.is_some()
     }

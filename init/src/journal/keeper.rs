@@ -7,8 +7,12 @@
 //! PID 1's. Where no child can be had init writes it itself.
 //!
 //! A memfd holds `GS-KEPT` and a version, an epoch, the length of what follows, the number of the
-//! last note it knows of ([`super::notes`]) and a CRC; the highest epoch that is whole counts. What is in it is [`super::state`]'s. A state that can not
-//! be kept is worse than none when it grows old: then both are emptied, and a crash ends nothing.
+//! last note it knows of ([`super::notes`]) and a CRC; the highest epoch that is whole counts. What is in it is [`super::state`]'s.
+//!
+//! When one can not be kept, the one before it stands, for it is never written over: with all that
+//! was noted since, it is the present. Once something could not be noted, or another generation is
+//! in force, going back to it would be going back in time, which is worse than not going on: then
+//! both are emptied, and a crash ends nothing.
 
 use super::frame::crc;
 use super::notes::{self as noted, Past};
@@ -46,6 +50,8 @@ pub(crate) struct Keeper {
     writer: Option<Writer>,
     /// Who was killed while at that, and has not ended: no other is forked.
     stuck: Option<Pid>,
+    /// The generation of the one a crash goes back to. None: there is none.
+    stands: Option<u32>,
     /// It could not be kept the last time.
     has_failed: bool,
 }
@@ -67,10 +73,12 @@ pub(crate) enum Outcome {
     Kept,
     /// It is kept, and was not before.
     KeptAgain,
-    /// It is not, and was before.
+    /// It is not: a crash goes back to the one before, and to what was noted since.
+    Behind(String),
+    /// Nothing is kept any more.
     Lost(String),
-    /// It is not, as before.
-    StillLost,
+    /// As the last time, it is not.
+    Still,
 }
 
 /// What an image that crashed has left.
@@ -105,6 +113,7 @@ impl Keeper {
             is_behind: true,
             writer: None,
             stuck: None,
+            stands: None,
             has_failed: false,
         })
     }
@@ -139,6 +148,11 @@ impl Keeper {
         }
     }
 
+    /// An image before this one has left a state, of this generation, that stands until one is kept.
+    pub(crate) fn goes_on_from(&mut self, generation: u32) {
+        (self.generation, self.stands) = (generation, Some(generation));
+    }
+
     /// When it is to be kept, if anything has happened; or when who writes it takes too long.
     pub(crate) fn due(&self) -> Option<Time> {
         match &self.writer {
@@ -166,6 +180,7 @@ impl Keeper {
             return None;
         };
         self.stuck = self.writer.take().map(|writer| writer.child);
+        self.stands = None;
         Some(std::mem::replace(&mut self.memory, fresh))
     }
 
@@ -228,6 +243,7 @@ impl Keeper {
         match written {
             Ok(()) => {
                 self.epoch = self.epoch.saturating_add(1);
+                self.stands = Some(self.written);
                 notes::known(self.known);
                 Bell::is_dealt_with();
                 let took = now.since(begun);
@@ -238,16 +254,38 @@ impl Keeper {
                 if failed { Outcome::KeptAgain } else { Outcome::Kept }
             }
             Err(why) => {
-                for memory in &self.memory {
-                    // A memfd can always be made shorter.
-                    let _ = memory.set_len(0);
-                }
                 self.is_behind = true;
                 self.rests_until = now.after(limit::KEEPING_AGAIN);
+                let stood = self.stands.is_some();
                 let failed = std::mem::replace(&mut self.has_failed, true);
-                if failed { Outcome::StillLost } else { Outcome::Lost(why) }
+                match (self.empties(), failed) {
+                    (true, _) => Outcome::Lost(why),
+                    (false, false) if stood => Outcome::Behind(why),
+                    (false, false) => Outcome::Lost(why),
+                    (false, true) => Outcome::Still,
+                }
             }
         }
+    }
+
+    /// The state that stands while none can be kept is too old by now.
+    pub(crate) fn outlived(&mut self) -> Option<Outcome> {
+        let is_over = self.has_failed && self.empties();
+        is_over.then(|| Outcome::Lost("too much has happened since".to_string()))
+    }
+
+    /// What is not the present any more, with all that was noted since, goes. False: nothing does.
+    fn empties(&mut self) -> bool {
+        let Some(generation) = self.stands else { return false };
+        if generation == self.generation && notes::are_whole() {
+            return false;
+        }
+        for memory in &self.memory {
+            // A memfd can always be made shorter.
+            let _ = memory.set_len(0);
+        }
+        self.stands = None;
+        true
     }
 }
 
@@ -297,6 +335,8 @@ fn whole(memory: &File) -> Option<(u64, u64, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::{process, wait};
+    use std::os::fd::AsFd;
     use std::time::Duration;
 
     fn state_of(keeper: &Keeper) -> Result<Found, String> {
@@ -391,7 +431,41 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_kept_is_not_gone_back_to_later() {
+    fn what_was_kept_stands_as_long_as_all_that_happened_since_is_noted() {
+        // The notes are one for a process.
+        let child = process::fork_whole(|| {
+            let mut keeper = Keeper::new(Time::ZERO).unwrap();
+            notes::begin(keeper.notes().as_fd()).unwrap();
+            let fail = |keeper: &mut Keeper| {
+                keeper.begin();
+                keeper.kept(Err(String::new()), Time::ZERO, Time::ZERO)
+            };
+            assert!(matches!(fail(&mut keeper), Outcome::Lost(_)), "there was none");
+            keeper.begin();
+            assert_eq!(keep(&mut keeper, b"one"), Outcome::KeptAgain);
+            notes::put_text(noted::Kind::Seen, &7u64.to_ne_bytes());
+            assert!(matches!(fail(&mut keeper), Outcome::Behind(_)));
+            assert_eq!((fail(&mut keeper), keeper.outlived()), (Outcome::Still, None));
+            let found = state_of(&keeper).unwrap();
+            assert_eq!((&found.state[..], found.past.notes.len()), (&b"one"[..], 1));
+            for run in 0..noted::ENTRIES {
+                notes::put_text(noted::Kind::Seen, &run.to_ne_bytes());
+            }
+            assert!(matches!(keeper.outlived(), Some(Outcome::Lost(_))), "one was not noted");
+            assert!(state_of(&keeper).is_err() && keeper.outlived().is_none());
+            // Of another generation it would be the past too.
+            keeper.begin();
+            assert_eq!(keep(&mut keeper, b"two"), Outcome::KeptAgain);
+            assert!(matches!(fail(&mut keeper), Outcome::Behind(_)));
+            keeper.is_of(1, Time::ZERO);
+            assert!(matches!(keeper.outlived(), Some(Outcome::Lost(_))));
+            0
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(0));
+    }
+
+    #[test]
+    fn what_can_not_be_kept_is_not_gone_back_to_where_nothing_is_noted() {
         let mut keeper = Keeper::new(Time::ZERO).unwrap();
         keep(&mut keeper, b"one");
         keep(&mut keeper, b"two");
@@ -401,7 +475,7 @@ mod tests {
         assert!(matches!(lost, Some(Outcome::Lost(_))), "{lost:?}");
         assert!(state_of(&keeper).is_err());
         assert_eq!(keeper.due(), Some(Time::ZERO.after(limit::KEEPING_AGAIN)));
-        assert_eq!(keeper.kept(Err(String::new()), Time::ZERO, Time::ZERO), Outcome::StillLost);
+        assert_eq!(keeper.kept(Err(String::new()), Time::ZERO, Time::ZERO), Outcome::Still);
         assert_eq!(keep(&mut keeper, b"three"), Outcome::KeptAgain);
         assert_eq!(state_of(&keeper).unwrap().state, b"three");
     }

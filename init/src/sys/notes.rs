@@ -19,6 +19,8 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static LAST: AtomicU64 = AtomicU64::new(0);
 /// Number of the last one that the kept state knows of.
 static KNOWN: AtomicU64 = AtomicU64::new(0);
+/// Something found no room since.
+static LOST: AtomicBool = AtomicBool::new(false);
 /// The present turn of the loop, and its time.
 static TURN: AtomicU32 = AtomicU32::new(0);
 static AT: AtomicU64 = AtomicU64::new(0);
@@ -148,6 +150,7 @@ pub(crate) fn last() -> u64 {
 /// given back; they are in the file still.
 pub(crate) fn known(seq: u64) {
     KNOWN.store(seq, Ordering::SeqCst);
+    LOST.store(false, Ordering::SeqCst);
     tries(0);
     let base = BASE.load(Ordering::SeqCst);
     if !base.is_null() {
@@ -162,15 +165,21 @@ pub(crate) fn are_many() -> bool {
     LAST.load(Ordering::SeqCst).saturating_sub(kept) > notes::ENTRIES / 2
 }
 
+/// All that has happened since the kept state is noted.
+pub(crate) fn are_whole() -> bool {
+    !BASE.load(Ordering::SeqCst).is_null() && !LOST.load(Ordering::SeqCst)
+}
+
 /// One more; nothing where there is no room. Gives where its pid stands.
 fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     let base = BASE.load(Ordering::SeqCst);
     let (last, kept) = (LAST.load(Ordering::SeqCst), KNOWN.load(Ordering::SeqCst));
     let (count, length) = (notes::entries(text.len()), u16::try_from(text.len()));
-    let Ok(length) = length else { return ptr::null_mut() };
-    if base.is_null() || last.saturating_add(count).saturating_sub(kept) > notes::ENTRIES {
+    let fits = last.saturating_add(count).saturating_sub(kept) <= notes::ENTRIES;
+    let Some(length) = length.ok().filter(|_| fits && !base.is_null()) else {
+        LOST.store(true, Ordering::SeqCst);
         return ptr::null_mut();
-    }
+    };
     let turn = TURN.load(Ordering::Relaxed).wrapping_add(later);
     let at = AT.load(Ordering::Relaxed);
     let none: &[u8] = &[];
@@ -266,6 +275,7 @@ pub(crate) fn message_in_hand(ahead: bool) -> Option<Hand> {
 pub(crate) fn heard(pid: i32, bytes: &[u8], ahead: bool) {
     let after = LAST.load(Ordering::SeqCst).saturating_add(notes::entries(bytes.len()));
     if after.saturating_sub(KNOWN.load(Ordering::SeqCst)) > notes::HEARD {
+        LOST.store(true, Ordering::SeqCst);
         return;
     }
     put(Kind::Heard, pid, u32::from(ahead), bytes);

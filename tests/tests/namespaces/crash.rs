@@ -265,7 +265,7 @@ fn limit_files(init: &Init, bytes: &str) {
 }
 
 #[test]
-fn a_state_that_can_not_be_kept_is_not_gone_back_to() {
+fn a_state_that_can_not_be_kept_leaves_the_one_before_until_too_much_has_happened() {
     let mut init = at_work();
     init.expect_crashes();
     let said = |what: &str| init.output().contains(what);
@@ -273,11 +273,28 @@ fn a_state_that_can_not_be_kept_is_not_gone_back_to() {
     until("it is said", || said("the state can not be kept").then_some(()));
     limit_files(&init, "unlimited");
     until("it is said", || said("the state is kept again").then_some(()));
-    crash(&init, Signal::SIGSEGV);
-    has_survived(&init, 1);
     limit_files(&init, "6000");
     let times = || init.output().matches("the state can not be kept").count();
     until("it is said again", || (times() == 2).then_some(()));
+    // What was not kept was noted, and so is what happens from now on.
+    let first = init.main_of("plain");
+    first.signal(Signal::SIGKILL);
+    until("it is there again", || (init.main_of("plain") != first).then_some(()));
+    // When a program was seen to run is not noted.
+    let how = || {
+        let all = fixed(&init.status()).into_iter();
+        all.map(|unit| json!([unit[0], unit[1], unit[2]])).collect::<Vec<_>>()
+    };
+    let before = how();
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    assert_eq!(how(), before);
+    // What services say is noted as well, as long as there is room.
+    let much = format!("notify STATUS={}", "x".repeat(3000));
+    until("it is too old", || {
+        init.sandbox.order("notified", &much);
+        said("too much has happened since").then_some(())
+    });
     let alive = init.main_of("notified");
     crash(&init, Signal::SIGSEGV);
     until("it goes on no more", || said("can not go on").then_some(()));
