@@ -108,6 +108,11 @@ pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
         .filter(|(name, told)| told.record.desired != Desired::Inactive && !name.is_template())
         .filter_map(|(name, told)| {
             let (desired, hash) = (told.record.desired, &told.record.hash);
+            let waits = told.record.first.as_ref().is_some_and(|first| !first.contains(me));
+            if let Some(one) = before.get(name).filter(|_| waits) {
+                // Its new file is not for this machine yet.
+                return Some((name.clone(), Wanted { desired, ..one.clone() }));
+            }
             Some((name.clone(), wanted(picture, name, desired, hash, before)?))
         })
         .collect();

@@ -8,7 +8,7 @@ use crate::signature::Signature;
 use crate::unit_file::UnitFile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What we write, and the newest we read.
 pub const VERSION: u32 = 1;
@@ -117,6 +117,17 @@ pub struct ScheduleRecord {
     pub desired: Desired,
     /// Of the file; the machine fetches it when it has another.
     pub hash: String,
+    /// Of a global unit whose file is rolled out: the machines that take it. The others keep the one
+    /// they have. `None`: all take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<BTreeSet<MachineId>>,
+}
+
+impl ScheduleRecord {
+    /// For whoever reads it.
+    pub fn new(desired: Desired, hash: String) -> ScheduleRecord {
+        ScheduleRecord { desired, hash, first: None }
+    }
 }
 
 /// `why/NAME`

@@ -5,8 +5,8 @@
 //! and states from the machine itself.
 
 mod as_read;
+mod reason;
 
-use crate::board::Refusals;
 use crate::desired::Desired;
 use crate::key::{Keys, Subject};
 use crate::machine::MachineId;
@@ -15,7 +15,7 @@ use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::record::{
     ClusterRecord, DesiredRecord, DrainRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord,
-    ScheduleRecord, StateRecord, UnitRecord, WhyRecord, encode,
+    ScheduleRecord, StateRecord, UnitRecord, encode,
 };
 use crate::requirement::Requirement;
 use crate::signature::Signature;
@@ -23,6 +23,8 @@ use crate::transaction::{Condition, Transaction};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use as_read::{as_read, cause_as_read, key_as_read, machine_as_read, peers_as_read};
+pub use reason::{explain, set_aside};
+use std::collections::BTreeSet;
 
 /// The right to decide: the revision that last wrote the key `leader`. No write of an
 /// engine lands once another leads, and none that was sent before [`renew`].
@@ -42,16 +44,17 @@ pub fn create(
     file: &UnitFile,
     desired: Desired,
 ) -> Transaction {
-    create_signed(picture, name, file, None, desired)
+    create_signed(picture, name, file, None, desired, None)
 }
 
-/// The same, with who answers for it.
+/// The same, with who answers for it, and which machines take the file of a global unit `first`.
 pub fn create_signed(
     picture: &Picture,
     name: &UnitName,
     file: &UnitFile,
     signature: Option<&Signature>,
     desired: Desired,
+    first: Option<&BTreeSet<MachineId>>,
 ) -> Transaction {
     let keys = picture.keys();
     let of = |subject| keys.of(&subject);
@@ -66,7 +69,8 @@ pub fn create_signed(
         .put(of(Subject::Unit(name.clone())), encode(&record))
         .put(of(Subject::Desired(name.clone())), encode(&DesiredRecord { desired }));
     if asks.global && desired != Desired::Inactive && !name.is_template() {
-        let record = ScheduleRecord { desired, hash: file.hash() };
+        let hash = file.hash();
+        let record = ScheduleRecord { desired, hash, first: first.cloned() };
         transaction = transaction.put(of(Subject::Global(name.clone())), encode(&record));
     }
     transaction
@@ -80,6 +84,21 @@ pub fn sign(picture: &Picture, name: &UnitName, signature: &Signature) -> Option
     Some(as_read(picture, name).put(key, encode(&record)))
 }
 
+/// These machines take the file of a global unit, the others keep what they have; `None`: all take
+/// it. `None` is answered where that is so already, or the unit is on no machine.
+pub fn spread(
+    picture: &Picture,
+    name: &UnitName,
+    first: Option<&BTreeSet<MachineId>>,
+) -> Option<Transaction> {
+    let told = picture.globals.get(name).filter(|told| told.record.first.as_ref() != first)?;
+    let key = picture.keys().of(&Subject::Global(name.clone()));
+    let record = ScheduleRecord { first: first.cloned(), ..told.record.clone() };
+    let transaction =
+        key_as_read(picture, as_read(picture, name), key.clone(), Some(told.modified));
+    Some(transaction.put(key, encode(&record)))
+}
+
 /// Another wish for a unit that is there. On a machine already, that machine is told in
 /// the same transaction; nobody need lead for it.
 pub fn set_desired(picture: &Picture, name: &UnitName, desired: Desired) -> Option<Transaction> {
@@ -87,7 +106,8 @@ pub fn set_desired(picture: &Picture, name: &UnitName, desired: Desired) -> Opti
     let of = |subject| keys.of(&subject);
     let content = &picture.units.get(name)?.record;
     let wish = (of(Subject::Desired(name.clone())), encode(&DesiredRecord { desired }));
-    let schedule = ScheduleRecord { desired, hash: content.hash.clone() };
+    let first = picture.globals.get(name).and_then(|told| told.record.first.clone());
+    let schedule = ScheduleRecord { desired, hash: content.hash.clone(), first };
     if desired == Desired::Inactive {
         return Some(off_the_machines(picture, name).put(wish.0, wish.1));
     }
@@ -149,7 +169,7 @@ pub fn carry_out(picture: &Picture, epoch: Epoch, group: &[Move]) -> Option<Tran
         match &step.to {
             Some(to) => {
                 let desired = picture.desired_of(&name);
-                let record = ScheduleRecord { desired, hash: content.hash.clone() };
+                let record = ScheduleRecord::new(desired, content.hash.clone());
                 let place = PlaceRecord { machine: to.clone() };
                 one = one
                     .put(of(Subject::Schedule(to.clone(), name.clone())), encode(&record))
@@ -184,56 +204,12 @@ pub fn align(picture: &Picture, epoch: Epoch, name: &UnitName) -> Option<Transac
     let told = place.filter(|machine| !picture.is_told(machine, name));
     if let Some((machine, kept)) = told.zip(picture.units.get(name)) {
         let desired = picture.desired_of(name);
-        let record = ScheduleRecord { desired, hash: kept.record.hash.clone() };
+        let record = ScheduleRecord::new(desired, kept.record.hash.clone());
         transaction = key_as_read(picture, transaction, of(machine), None);
         transaction = transaction.put(of(machine), encode(&record));
         is_well = false;
     }
     (!is_well).then_some(transaction)
-}
-
-/// Says why a unit is on no machine; `None` when that is what it says already.
-pub fn explain(
-    picture: &Picture,
-    epoch: Epoch,
-    name: &UnitName,
-    refusals: &Refusals,
-) -> Option<Transaction> {
-    let keys = picture.keys();
-    let text = match refusals.len() {
-        0 => "there is no machine in the cluster".to_string(),
-        n => format!("none of the {n} machines can have it"),
-    };
-    let told = refusals.iter().take(WhyRecord::MACHINES);
-    let machines = told.map(|(id, refusal)| (id.clone(), refusal.to_string())).collect();
-    let record = WhyRecord { text, machines };
-    let told = picture.whys.get(name).is_some_and(|kept| kept.record == record);
-    if told || planted(Mutant::WhyUntold) {
-        return None;
-    }
-    let transaction = fenced(keys, epoch).and(as_read(picture, name));
-    Some(transaction.put(keys.of(&Subject::Why(name.clone())), encode(&record)))
-}
-
-/// Says that a unit is on no machine because its move, with what has to land with it, is more than
-/// one write takes; `None` when that is what it says already.
-pub fn set_aside(
-    picture: &Picture,
-    epoch: Epoch,
-    name: &UnitName,
-    most: usize,
-) -> Option<Transaction> {
-    let keys = picture.keys();
-    let text = format!(
-        "its move, with those of the units that have to go with it, is more than the {most} \
-         operations and conditions that etcd takes in one write"
-    );
-    let record = WhyRecord { text, machines: std::collections::BTreeMap::new() };
-    if picture.whys.get(name).is_some_and(|kept| kept.record == record) {
-        return None;
-    }
-    let transaction = fenced(keys, epoch).and(as_read(picture, name));
-    Some(transaction.put(keys.of(&Subject::Why(name.clone())), encode(&record)))
 }
 
 /// The same write, of this cluster alone: another etcd than ours does not take it, though it

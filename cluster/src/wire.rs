@@ -29,6 +29,10 @@ pub struct Unit {
     /// Who answers for it; ours, and left out where nobody does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+    /// Of a global unit, in a PUT: the machines that take this file now, the others keep the one they
+    /// have; none of them: all take it. Ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<Vec<String>>,
 }
 
 /// Units, as many as one answer has.
@@ -202,6 +206,7 @@ mod tests {
             name: "a.service".into(),
             options: vec![UnitOption::new("Service", "ExecStart", "/bin/true")],
             signature: None,
+            machines: None,
         };
         assert_eq!(
             json(&unit),

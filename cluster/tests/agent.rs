@@ -234,3 +234,36 @@ fn an_exclusive_unit_that_is_nowhere_is_not_kept() {
     let (cluster, before) = Cluster::nowhere(&[("a.service", "Exclusive=true")]);
     assert!(cluster.goal(&before).is_empty());
 }
+
+#[test]
+fn a_global_file_that_is_not_for_this_machine_yet_leaves_what_runs_there() {
+    let mut cluster = Cluster::new();
+    let own = name("all.service");
+    let file = |seconds: u32| {
+        let text = format!("[Service]\nExecStart=/bin/sleep {seconds}\n[X-Fleet]\nGlobal=true\n");
+        UnitFile::parse(&text).unwrap()
+    };
+    let make = registry::create(&cluster.picture(), &own, &file(1), Desired::Launched);
+    cluster.commit(&make);
+    let before = agent::goal(&cluster.picture(), &id("m2"), &Goal::new());
+    let first = BTreeSet::from([id("m1")]);
+    let launched = Desired::Launched;
+    let make =
+        registry::create_signed(&cluster.picture(), &own, &file(2), None, launched, Some(&first));
+    cluster.commit(&make);
+    let runs = |cluster: &Cluster, machine: &str, before: &Goal| {
+        let goal = agent::goal(&cluster.picture(), &id(machine), before);
+        goal[&own].content.file.clone()
+    };
+    assert_eq!(runs(&cluster, "m1", &before), file(2));
+    assert_eq!(runs(&cluster, "m2", &before), file(1), "as it was");
+    assert_eq!(runs(&cluster, "m2", &Goal::new()), file(2), "who has nothing takes what there is");
+    // Another wish names no machines anew.
+    let wish = registry::set_desired(&cluster.picture(), &own, Desired::Loaded).unwrap();
+    cluster.commit(&wish);
+    assert_eq!(runs(&cluster, "m2", &before), file(1));
+    let spread = registry::spread(&cluster.picture(), &own, None).unwrap();
+    cluster.commit(&spread);
+    assert_eq!(runs(&cluster, "m2", &before), file(2));
+    assert!(registry::spread(&cluster.picture(), &own, None).is_none(), "there is nothing to do");
+}

@@ -269,6 +269,50 @@ fn a_rollout_goes_on_while_units_come_up_and_back_when_one_does_not() {
 }
 
 #[test]
+fn a_global_unit_is_rolled_out_machine_by_machine() {
+    let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2", "m3"]) });
+    let everywhere = format!("{HELLO}\n[X-Fleet]\nGlobal=true\n");
+    write(&stand, "all.service", &everywhere);
+    assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
+    let hashes = |stand: &Stand| -> Vec<String> {
+        let list = ["list-units", "--fields=hash,active", "--no-legend", "--full"];
+        let list = stdout(&stand.fleetctl(&list));
+        list.lines().map(str::to_string).collect()
+    };
+    stand.until("it is on all", |stand| hashes(stand).len() == 3);
+    let old = hashes(&stand);
+    // The first machine it does not come up on ends it.
+    write(&stand, "all.service", &everywhere.replace("/bin/sleep 1000", "/bin/false"));
+    let failed = stand.fleetctl(&["rollout", "--no-rollback", "all.service"]);
+    assert_eq!(code(&failed), 1);
+    let told = (stdout(&failed), stderr(&failed));
+    assert!(told.0.contains("on m1\n") && !told.0.contains("on m2"), "{told:?}");
+    assert!(told.1.contains("failed on m1"), "{told:?}");
+    let now = hashes(&stand);
+    assert!(now[0] != old[0] && now[1..] == old[1..], "the others have the old file: {now:?}");
+    let machines = || stand.get("/fleet/v1/units/all.service").json()["machines"].clone();
+    assert_eq!(machines(), serde_json::json!(["m1"]));
+    write(&stand, "all.service", &everywhere.replace("/bin/sleep 1000", "/bin/false # 2"));
+    let failed = stand.fleetctl(&["rollout", "all.service"]);
+    assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
+    assert_eq!(code(&stand.fleetctl(&["destroy", "all"])), 0);
+    write(&stand, "all.service", &everywhere);
+    assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
+    stand.until("the old file runs everywhere", |stand| hashes(stand) == old);
+    write(&stand, "all.service", &everywhere.replace("1000", "2000"));
+    let rolled = stand.fleetctl(&["rollout", "--batch=2", "all.service"]);
+    assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
+    let told = stdout(&rolled);
+    assert!(
+        told.contains("Replacing all.service on m1 m2\nReplacing all.service on m3\n"),
+        "{told}"
+    );
+    let new = hashes(&stand);
+    assert!(new.len() == 3 && new[0] != old[0] && new.iter().all(|one| *one == new[0]), "{new:?}");
+    assert!(machines().is_null(), "it is over");
+}
+
+#[test]
 fn json_is_what_the_api_says() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);

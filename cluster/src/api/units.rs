@@ -6,15 +6,20 @@ use super::page::{self, Start};
 use super::request::Request;
 use super::route::View;
 use crate::desired::Desired;
+use crate::machine::MachineId;
 use crate::picture::Picture;
 use crate::registry;
 use crate::requirement::Requirement;
 use crate::signature::Signature;
+use crate::transaction::Transaction;
 use crate::unit_file::{MOST_OPTIONS, UnitFile, UnitOption};
 use crate::unit_name::UnitName;
 use crate::wire;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Machines that may be named in a PUT.
+const MOST_MACHINES: usize = 4096;
 
 /// `/units`
 pub fn list(request: &Request, view: &View<'_>) -> Answer {
@@ -72,6 +77,10 @@ pub fn entity(picture: &Picture, name: &UnitName) -> Option<wire::Unit> {
         name: name.to_string(),
         options: content.file.regrouped(),
         signature: content.signature.clone(),
+        machines: picture.globals.get(name).and_then(|told| {
+            let first = told.record.first.as_ref()?;
+            Some(first.iter().map(ToString::to_string).collect())
+        }),
     })
 }
 
@@ -113,6 +122,8 @@ struct Wish {
     file: UnitFile,
     desired: String,
     signature: Option<Signature>,
+    /// Which machines take the file first; empty: all take it.
+    machines: Option<BTreeSet<MachineId>>,
 }
 
 fn put(request: &Request, name: &str, picture: &Picture) -> Outcome {
@@ -154,7 +165,7 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     if makes {
         check_file(&name, &file, picture).map_err(bad)?;
         check_reach(&name, &file, request)?;
-    } else if wish.desired.is_empty() && wish.signature.is_none() {
+    } else if wish.desired.is_empty() && wish.signature.is_none() && wish.machines.is_none() {
         let words = "must provide DesiredState to update existing unit";
         return Err(Answer::refusal(409, words));
     }
@@ -168,9 +179,13 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     if name.is_template() && desired != Desired::Inactive {
         return Err(bad(format!("cannot activate template \"{name}\"")));
     }
+    let first = wish.machines.as_ref().filter(|machines| !machines.is_empty());
+    if first.is_some() && there.is_none_or(|kept| !kept.record.asks.global) {
+        return Err(bad("machines can be named for a global unit that is there alone".to_string()));
+    }
     if makes {
         let signature = wish.signature.as_ref();
-        let transaction = registry::create_signed(picture, &name, &file, signature, desired);
+        let transaction = registry::create_signed(picture, &name, &file, signature, desired, first);
         return Ok(Outcome::Write(transaction, Answer::empty(201)));
     }
     let told = picture.desired.get(&name).is_some_and(|kept| kept.record.desired == desired);
@@ -179,10 +194,13 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     let anew = wish.signature.filter(|new| !file.options.is_empty() && Some(new) != known);
     let wished = (!told).then(|| registry::set_desired(picture, &name, desired)).flatten();
     let signed = anew.and_then(|signature| registry::sign(picture, &name, &signature));
-    Ok(match (wished, signed) {
-        (Some(wished), Some(signed)) => Outcome::Write(wished.and(signed), Answer::empty(204)),
-        (Some(one), None) | (None, Some(one)) => Outcome::Write(one, Answer::empty(204)),
-        (None, None) => Answer::empty(204).into(),
+    // Of the wish that stands: another one is written first, and the machines are named again.
+    let spread = wish.machines.as_ref().filter(|_| wished.is_none());
+    let spread = spread.and_then(|_| registry::spread(picture, &name, first));
+    let all = [wished, signed, spread].into_iter().flatten().reduce(Transaction::and);
+    Ok(match all {
+        Some(all) => Outcome::Write(all, Answer::empty(204)),
+        None => Answer::empty(204).into(),
     })
 }
 
@@ -326,5 +344,21 @@ fn read(body: &[u8]) -> Result<Wish, String> {
         return Err(told("the value of a signature is to be 128 digits of hex"));
     }
     let desired = text(&fields, "desiredState")?;
-    Ok(Wish { name: text(&fields, "name")?, file, desired, signature })
+    let machines = match fields.get("machines") {
+        None | Some(Value::Null) => None,
+        Some(Value::Array(all)) => Some(machines(all).map_err(|what| told(&what))?),
+        Some(_) => return Err(told("machines is to be a list")),
+    };
+    Ok(Wish { name: text(&fields, "name")?, file, desired, signature, machines })
+}
+
+fn machines(all: &[Value]) -> Result<BTreeSet<MachineId>, String> {
+    if all.len() > MOST_MACHINES {
+        return Err(format!("machines may be {MOST_MACHINES} at most"));
+    }
+    let id = |one: &Value| {
+        let text = one.as_str().ok_or("a machine is to be a string")?;
+        MachineId::new(text).map_err(|error| error.to_string())
+    };
+    all.iter().map(id).collect()
 }

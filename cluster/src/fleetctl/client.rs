@@ -165,7 +165,26 @@ impl Client {
         desired: Option<Desired>,
     ) -> Result<(), Trouble> {
         let signature = self.sign(name, options).await?;
-        self.put_unit(name, options, signature, desired).await
+        self.put_unit(name, options, signature, desired, None).await
+    }
+
+    /// The same of a global unit, whose file these machines take first.
+    pub(super) async fn create_on(
+        &mut self,
+        machines: &[String],
+        name: &str,
+        options: &[UnitOption],
+        desired: Option<Desired>,
+    ) -> Result<(), Trouble> {
+        let signature = self.sign(name, options).await?;
+        self.put_unit(name, options, signature, desired, Some(machines.to_vec())).await
+    }
+
+    /// These machines have the file of a global unit now; none: all.
+    pub(super) async fn spread(&mut self, name: &str, machines: &[String]) -> Result<(), Trouble> {
+        let (name, machines) = (name.to_string(), Some(machines.to_vec()));
+        let path = format!("/units/{}", escape(&name));
+        self.put(&path, &Unit { name, machines, ..Unit::default() }).await
     }
 
     /// Puts a unit as the cluster has shown it before: signed anew only if it was our key that had
@@ -176,7 +195,7 @@ impl Client {
             None => old.signature.clone(),
         };
         let desired = old.desired_state.parse().unwrap_or_default();
-        self.put_unit(&old.name, &old.options, signature, Some(desired)).await
+        self.put_unit(&old.name, &old.options, signature, Some(desired), None).await
     }
 
     async fn put_unit(
@@ -185,11 +204,13 @@ impl Client {
         options: &[UnitOption],
         signature: Option<Signature>,
         desired: Option<Desired>,
+        machines: Option<Vec<String>>,
     ) -> Result<(), Trouble> {
         let unit = Unit {
             name: name.to_string(),
             options: options.to_vec(),
             signature,
+            machines,
             desired_state: desired.map(|desired| desired.to_string()).unwrap_or_default(),
             ..Unit::default()
         };

@@ -123,7 +123,9 @@ pub(super) async fn logs(session: &mut Session, what: &Logs) -> Result<u8, Troub
     match response.status().as_u16() {
         200 => {
             use std::io::Write;
-            while let Some(Ok(frame)) = response.body_mut().frame().await {
+            while let Some(frame) = response.body_mut().frame().await {
+                let broken = |error| Trouble::new(format!("the logs broke off: {error}"));
+                let frame = frame.map_err(broken)?;
                 let data: &[u8] = frame.data_ref().map_or(&[], |data| data);
                 let mut out = std::io::stdout().lock();
                 if out.write_all(data).and_then(|()| out.flush()).is_err() {

@@ -25,7 +25,18 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
         say(&format!("Nothing to do: no unit of {name} has another file"));
         return Ok(0);
     }
-    let patience = Duration::try_from_secs_f64(what.timeout).unwrap_or(Duration::from_secs(60));
+    let patience = patience(what);
+    let running = match targets.as_slice() {
+        [unit] if is_global(unit) && unit.desired_state == "launched" => on(session, unit).await?,
+        _ => Vec::new(),
+    };
+    if let (Some(unit), false) = (targets.first(), running.is_empty()) {
+        let rolled = machine_by_machine(session, what, &file, unit, &running).await;
+        return match rolled {
+            Ok(()) => Ok(0),
+            Err(trouble) => undo(session, what, &targets, trouble).await,
+        };
+    }
     // As they were.
     let mut done: Vec<Unit> = Vec::new();
     for batch in targets.chunks(what.batch.max(1)) {
@@ -40,7 +51,7 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
             }
         }
         for unit in batch.iter().filter(|unit| unit.desired_state == "launched") {
-            if let Err(trouble) = wait(session, &unit.name, &file.hash(), patience).await {
+            if let Err(trouble) = wait(session, &unit.name, &file.hash(), patience, None).await {
                 return undo(session, what, &done, trouble).await;
             }
             say(&format!("Unit {} runs the new file", unit.name));
@@ -48,6 +59,48 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
     }
     say(&format!("Rolled out {} units", done.len()));
     Ok(0)
+}
+
+fn patience(what: &Rollout) -> Duration {
+    Duration::try_from_secs_f64(what.timeout).unwrap_or(Duration::from_secs(60))
+}
+
+/// The machines that a global unit is on.
+async fn on(session: &mut Session, unit: &Unit) -> Result<Vec<String>, Trouble> {
+    let states = session.client.states().await?;
+    let own = states.into_iter().filter(|state| state.name == unit.name);
+    let mut machines: Vec<String> = own.map(|state| state.machine_id).collect();
+    machines.sort();
+    Ok(machines)
+}
+
+/// A global unit: some machines take its file, the others keep theirs until those have it up.
+async fn machine_by_machine(
+    session: &mut Session,
+    what: &Rollout,
+    file: &UnitFile,
+    unit: &Unit,
+    running: &[String],
+) -> Result<(), Trouble> {
+    let mut done: Vec<String> = Vec::new();
+    for batch in running.chunks(what.batch.max(1)) {
+        let is_first = done.is_empty();
+        done.extend_from_slice(batch);
+        say(&format!("Replacing {} on {}", unit.name, batch.join(" ")));
+        match is_first {
+            true => {
+                let desired = unit.desired_state.parse().ok();
+                session.client.create_on(&done, &unit.name, &file.options, desired).await?;
+            }
+            false => session.client.spread(&unit.name, &done).await?,
+        }
+        wait(session, &unit.name, &file.hash(), patience(what), Some(&done)).await?;
+    }
+    // Who came meanwhile, too.
+    session.client.spread(&unit.name, &[]).await?;
+    wait(session, &unit.name, &file.hash(), patience(what), None).await?;
+    say(&format!("Rolled out {} on {} machines", unit.name, done.len()));
+    Ok(())
 }
 
 /// Units whose file is another; a template stands for its instances and comes last.
@@ -72,12 +125,13 @@ async fn targets(
     Ok(targets)
 }
 
-/// Active with that file: everywhere it runs, for a global unit.
+/// Active with that file: everywhere it runs, for a global unit, or on those machines.
 async fn wait(
     session: &mut Session,
     name: &str,
     hash: &str,
     patience: Duration,
+    machines: Option<&[String]>,
 ) -> Result<(), Trouble> {
     let began = Instant::now();
     let mut last = String::from("no machine says anything of it");
@@ -85,7 +139,10 @@ async fn wait(
         let unit = session.client.unit(name).await?;
         let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
         let all = session.client.states().await?;
-        let here = |machine: &str| is_global(&unit) || machine == unit.machine_id;
+        let here = |machine: &str| match machines {
+            Some(some) => some.iter().any(|one| one == machine),
+            None => is_global(&unit) || machine == unit.machine_id,
+        };
         let own = all.iter().filter(|state| state.name == name && here(&state.machine_id));
         let own: Vec<_> = own.collect();
         let new = own.iter().filter(|state| state.hash == hash);
@@ -94,7 +151,8 @@ async fn wait(
             return Err(Trouble::new(format!("unit {name} failed on {id} ({sub})")));
         }
         let up = new.filter(|state| state.systemd_active_state == "active").count();
-        if up > 0 && up == own.len() {
+        let all_are_told = machines.is_none_or(|some| some.len() == own.len());
+        if up > 0 && up == own.len() && all_are_told {
             return Ok(());
         }
         last = match session.client.why(name).await? {

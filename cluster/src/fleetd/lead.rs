@@ -2,11 +2,13 @@
 //! [`Engine`]'s tasks, each fenced by the revision that made that key. All else, here, is
 //! when the engine is told what and what became of a write.
 
+mod writing;
+
 use super::meter::Meter;
 use super::presence::Presence;
 use super::voice;
 use crate::clock::Clock;
-use crate::engine::{Engine, Task};
+use crate::engine::Engine;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::mirror::Mirror;
@@ -342,69 +344,5 @@ impl Term {
         self.behind = false;
         self.seen = 0;
         self.check()
-    }
-
-    /// A write is not taken as it is: smaller ones may be, and all else goes on.
-    fn shrink(&mut self, why: &str) {
-        self.again = Some(self.clock.now() + AGAIN);
-        if self.engine.write_less() {
-            voice::error(format_args!("engine: {why}; it writes less at once from now on"));
-        } else if self.refusal != why {
-            voice::error(format_args!("engine: a write is not taken: {why}"));
-            self.refusal = why.to_string();
-        }
-    }
-
-    /// Writes what is to be written, in order; what did not land is decided anew.
-    async fn carry_out(&mut self) -> Result<(), Over> {
-        let began = self.clock.now();
-        let tasks = self.engine.tasks(self.epoch, began);
-        if let Some(spent) = self.spent.take() {
-            self.meter.note(spent.saturating_add(self.clock.since(began)));
-        }
-        let mut tasks = tasks.into_iter();
-        while let Some(task) = tasks.next() {
-            if self.clock.since(began) > self.round {
-                // A sign of life is due; what is left is decided anew after it.
-                self.engine.undo(&task.units);
-                tasks.for_each(|task| self.engine.undo(&task.units));
-                self.again = Some(self.clock.now());
-                return Ok(());
-            }
-            let landed = self.mirror.store().commit(&task.transaction).await;
-            if let Ok(Some(revision)) = landed {
-                self.seen = revision;
-                self.meter.carried_out(&task);
-                tell(&task);
-                continue;
-            }
-            if planted(Mutant::GoesOnAfterLoss) && landed == Ok(None) {
-                continue;
-            }
-            self.meter.failed(&task);
-            // The rest stood on this one.
-            self.engine.undo(&task.units);
-            tasks.for_each(|task| self.engine.undo(&task.units));
-            return match landed {
-                Err(Fault::Unknown(_)) => self.begin_anew().await,
-                Err(Fault::Refused(why)) => {
-                    self.shrink(&why);
-                    Ok(())
-                }
-                Err(fault) => Err(fault.into()),
-                Ok(_) => {
-                    self.behind = true;
-                    Ok(())
-                }
-            };
-        }
-        Ok(())
-    }
-}
-
-fn tell(task: &Task) {
-    for step in &task.moves {
-        let to = step.to.as_ref().map_or("no machine".to_string(), ToString::to_string);
-        voice::info(format_args!("engine: {} to {to}: {}", step.unit, step.cause));
     }
 }

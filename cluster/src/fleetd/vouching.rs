@@ -71,6 +71,11 @@ impl Vouching {
             file.keep(&news, self.trust.serials());
         }
         for (name, wanted) in goal {
+            let is_of = |kept: &crate::picture::Kept<_>| Arc::ptr_eq(&kept.record, &wanted.content);
+            if !picture.units.get(name).is_some_and(is_of) {
+                // Kept as it runs until its new file is for this machine: judged when it came.
+                continue;
+            }
             let unsigned = self.trust.judge(name, &wanted.content).err();
             wanted.refusal = unsigned.or_else(|| enabling::refusal(name, &wanted.content.file));
         }

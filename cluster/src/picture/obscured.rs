@@ -144,7 +144,7 @@ impl Picture {
         let desired = self.desired_of(name);
         let hash = self.units.get(name)?.record.hash.clone();
         let is_wished = desired != Desired::Inactive;
-        is_wished.then(|| self.in_place_of(subject, ScheduleRecord { desired, hash }))
+        is_wished.then(|| self.in_place_of(subject, ScheduleRecord::new(desired, hash)))
     }
 
     fn in_place_of<T>(&self, subject: &Subject, record: T) -> Kept<T> {

@@ -321,6 +321,11 @@ fn told(picture: &Picture, id: &MachineId, failing: bool) -> BTreeMap<UnitName, 
     });
     let own = picture.schedules.get(id).into_iter().flatten();
     let all = own.chain(global).map(|(name, kept)| {
+        let said = picture.states.get(name).and_then(|on| on.get(id));
+        let waits = kept.record.first.as_ref().is_some_and(|first| !first.contains(id));
+        if let Some(said) = said.filter(|_| waits) {
+            return (name.clone(), said.record.clone());
+        }
         let text = picture.units.get(name).map(|kept| kept.record.file.text()).unwrap_or_default();
         let bad = failing && text.contains("/bin/false");
         let (active, sub) = match kept.record.desired {
