@@ -254,13 +254,13 @@ impl Steward {
             return;
         }
         if self.revision.is_none() {
-            match self.init.revision().await {
+            match self.of_init(self.init.revision()).await {
                 Ok(revision) => self.revision = revision,
                 Err(fault) => return self.failed(&fault),
             }
         }
         set.expected = self.revision;
-        match self.init.put(&set).await {
+        match self.of_init(self.init.put(&set)).await {
             Ok(put) => {
                 voice::debug(format_args!(
                     "init has {} units, revision {}",
@@ -296,7 +296,7 @@ impl Steward {
     }
 
     async fn look(&mut self) {
-        match self.init.look().await {
+        match self.of_init(self.init.look()).await {
             Ok(look) => {
                 self.fault.clear();
                 self.silent = false;

@@ -4,6 +4,7 @@
 use super::Steward;
 use crate::agent::{self, Wanted};
 use crate::fence;
+use crate::fleetd::init_socket::InitFault;
 use crate::fleetd::voice;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
@@ -142,6 +143,22 @@ impl Steward {
         &self,
         call: C,
     ) -> impl Future<Output = Result<T, Fault>> + use<T, C> {
+        self.until_due(call, Fault::Unknown)
+    }
+
+    /// The same of init.
+    pub(super) fn of_init<T, C: Future<Output = Result<T, InitFault>>>(
+        &self,
+        call: C,
+    ) -> impl Future<Output = Result<T, InitFault>> + use<T, C> {
+        self.until_due(call, InitFault::Gone)
+    }
+
+    fn until_due<T, F, C: Future<Output = Result<T, F>>>(
+        &self,
+        call: C,
+        late: fn(String) -> F,
+    ) -> impl Future<Output = Result<T, F>> + use<T, F, C> {
         let clock = self.mirror.clock().clone();
         let age = self.proof.map_or(Duration::MAX, |at| clock.since(at));
         let left = fence::patience(self.ttl).saturating_sub(age);
@@ -150,7 +167,7 @@ impl Steward {
             if !bounded {
                 return call.await;
             }
-            let late = || Fault::Unknown("no answer before claims are to be looked at".to_string());
+            let late = || late("no answer before claims are to be looked at".to_string());
             clock.within(left, call).await.unwrap_or_else(|| Err(late()))
         }
     }
