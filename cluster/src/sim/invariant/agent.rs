@@ -79,6 +79,13 @@ fn has_cause(world: &World, machine: usize, name: &UnitName) -> bool {
     unwanted > put || !(wanted || goes_on(world, machine, name))
 }
 
+/// Another file stands under its name, and that one may begin under a claim alone.
+fn gave_way_to_an_exclusive_one(world: &World, machine: usize, name: &UnitName) -> bool {
+    let runs = world.machines[machine].init.files.get(name.as_str());
+    let now = world.truth.units.get(name).map(|kept| kept.record.file.text());
+    now.as_ref().is_some_and(|now| Some(now) != runs && is_exclusive(now))
+}
+
 /// An exclusive unit is given up: its claim may have ended.
 fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let one = &world.machines[machine];
@@ -149,7 +156,9 @@ pub(super) fn c10_no_stop_by_ignorance(world: &World, moment: &Moment<'_>) -> Ve
         return Ok(());
     }
     for name in dropped.iter() {
-        let cause = has_cause(world, *machine, name) || may_be_lost(world, *machine, name);
+        let cause = has_cause(world, *machine, name)
+            || may_be_lost(world, *machine, name)
+            || gave_way_to_an_exclusive_one(world, *machine, name);
         must(cause, || format!("{name} is stopped on machine {machine}, which was told nothing"))?;
     }
     Ok(())
