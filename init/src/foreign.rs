@@ -16,11 +16,12 @@ use crate::journal::carried;
 use crate::limit;
 use crate::mounted;
 use crate::sys::{Pid, memfd, process, signal};
+use groundstate_units::time::Time;
 use nix::fcntl::{FcntlArg, fcntl, readlink};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
@@ -38,6 +39,9 @@ pub(crate) struct Foreign {
     is_harmless: bool,
 }
 
+/// Children that are at it, by pid, each with as many as it was given.
+pub(crate) type Closers = BTreeMap<i32, usize>;
+
 /// What is to be closed, and who is at it.
 #[derive(Default)]
 struct Closing {
@@ -48,6 +52,10 @@ struct Closing {
     harmless: Vec<Rc<OwnedFd>>,
     /// Each with as many as it was given.
     children: BTreeMap<Pid, usize>,
+    /// Those an image before this one had begun, which were to end with it.
+    old: BTreeSet<Pid>,
+    /// When it is said of them that they have not.
+    told_at: Option<Time>,
 }
 
 thread_local! {
@@ -92,6 +100,37 @@ pub(crate) fn end_closers() {
     });
 }
 
+/// Who is at it now.
+pub(crate) fn closers() -> Closers {
+    let all = |closing: &mut Closing| closing.children.clone();
+    let all = with(all).unwrap_or_default().into_iter();
+    all.map(|(pid, count)| (pid.as_raw(), count)).collect()
+}
+
+/// An image before this one had begun these. What it had open they have too, for as long as they
+/// can not be killed: they count as before, or each upgrade could leave as many again.
+pub(crate) fn closers_before(all: Closers, now: Time) {
+    with(|closing| {
+        let all = all.into_iter().map(|(pid, count)| (Pid::from_raw(pid), count));
+        closing.children.extend(all);
+        closing.old = closing.children.keys().copied().collect();
+        closing.told_at = Some(now.after(limit::CLOSERS_KILLED));
+    });
+}
+
+/// When [`stuck_closers`] has something to say.
+pub(crate) fn deadline() -> Option<Time> {
+    with(|closing| closing.told_at.filter(|_| !closing.old.is_empty())).flatten()
+}
+
+/// How many of an image before this one are there still, once. 0: none, or it is not time.
+pub(crate) fn stuck_closers(now: Time) -> usize {
+    let count = |closing: &mut Closing| {
+        closing.told_at.take_if(|at| *at <= now).map_or(0, |_| closing.old.len())
+    };
+    with(count).unwrap_or(0)
+}
+
 /// Those nobody else has. A child that is on its way to its program may have one still.
 fn free(all: &mut Vec<Rc<OwnedFd>>) -> Vec<OwnedFd> {
     let mut free = Vec::new();
@@ -134,7 +173,11 @@ impl Closing {
 
 /// A child was reaped. False: it closed nothing.
 pub(crate) fn closer_ended(pid: Pid) -> bool {
-    with(|closing| closing.children.remove(&pid)).flatten().is_some()
+    let ended = |closing: &mut Closing| {
+        closing.old.remove(&pid);
+        closing.children.remove(&pid)
+    };
+    with(ended).flatten().is_some()
 }
 
 /// No more descriptors than this are to be taken from anybody.
@@ -296,6 +339,20 @@ mod tests {
         assert!(closer_ended(child));
         with(|closing| closing.by = None);
         assert_eq!(ended, Exit::Signal { signal: KILL, core: false });
+    }
+
+    #[test]
+    fn those_of_an_image_before_this_one_count_until_they_end_and_are_told_of_once() {
+        let [one, other] = [2_000_000_001, 2_000_000_002];
+        closers_before(BTreeMap::from([(one, 1), (other, 3)]), Time::ZERO);
+        assert_eq!(room(), limit::CLOSERS - 2);
+        let late = Time::ZERO.after(limit::CLOSERS_KILLED);
+        assert_eq!((deadline(), stuck_closers(Time::ZERO)), (Some(late), 0));
+        assert!(closer_ended(Pid::from_raw(one)));
+        assert_eq!(closers(), BTreeMap::from([(other, 3)]));
+        assert_eq!((stuck_closers(late), stuck_closers(late), deadline()), (1, 0, None));
+        assert!(closer_ended(Pid::from_raw(other)));
+        assert_eq!(room(), limit::CLOSERS);
     }
 
     #[test]

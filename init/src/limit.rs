@@ -128,6 +128,8 @@ pub(crate) const PAGE: u64 = 4096;
 /// Children that close descriptors which others have passed; each may wait for ever. With one
 /// message as many descriptors are taken as there can be more of them.
 pub(crate) const CLOSERS: usize = 64;
+/// How long one of an earlier image may take to end, before it is said that it does not.
+pub(crate) const CLOSERS_KILLED: Duration = Duration::from_secs(2);
 /// Such descriptors that children have been given, or wait for one; with more none are taken.
 pub(crate) const DESCRIPTORS_LEFT: usize = 1024;
 /// Descriptors of all socket units together: each clone of PID 1 copies the table they are in.

@@ -6,6 +6,7 @@ use crate::clock;
 use crate::journal::keeper::Keeper;
 use crate::loader::Asker;
 use crate::replay::Started;
+use crate::suspect::Suspects;
 use crate::sys::{fault, inherit, notes};
 use crate::upgrade::Upgrade;
 use groundstate_units::time::Time;
@@ -42,6 +43,8 @@ pub(crate) struct Lineage {
     pub(crate) row: u32,
     /// The state an image that crashed has left: another crash goes back to it, until one is kept.
     pub(crate) before: Option<[File; 2]>,
+    /// Units whose event was in hand as an image crashed.
+    pub(crate) suspects: Suspects,
     /// A binary that is being tried.
     pub(crate) upgrade: Option<Upgrade>,
     /// Who asked for the upgrade that is about to be, or has just been.

@@ -40,6 +40,7 @@ mod signals;
 mod spawn;
 mod step;
 mod store;
+mod suspect;
 mod sys;
 mod timings;
 mod trigger;

@@ -10,6 +10,7 @@ use crate::control::answer::{failed, now};
 #[cfg(debug_assertions)]
 use crate::crash_test;
 use crate::event_loop::{Init, token};
+use crate::foreign;
 use crate::journal::keeper;
 use crate::journal::notes::Past;
 use crate::journal::state::State;
@@ -174,9 +175,15 @@ impl Init {
             0 => "a panic".to_string(),
             signal => format!("signal {signal}"),
         };
-        init.say(Level::Error, format_args!("init has crashed ({why}): it goes on where it was"));
+        let suspect = init.suspect(found.past.about);
+        let about = suspect.iter().map(|unit| format!(", at an event of {unit}"));
+        let about: String = about.collect();
+        let text = format_args!("init has crashed ({why}{about}): it goes on where it was");
+        init.say(Level::Error, text);
         init.note_on(&found.past);
         notes::while_quiet(|| init.go_back_to_now(heeded));
+        // What it did again of the past has cleared nothing.
+        init.lineage.suspects.extend(suspect);
         init.keep_here();
         crate::sys::signal::unblock_all();
         Ok(init)
@@ -208,6 +215,7 @@ impl Init {
     fn of(state: State, options: Options, mode: Mode, lineage: Lineage) -> io::Result<Init> {
         let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
         let State { loader, history, timings, triggers, ending, record, .. } = state;
+        let State { suspects, closers, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options);
@@ -216,6 +224,7 @@ impl Init {
             Signals::listen_held(poll.registry(), token::SIGNALS).map_err(gives_way)?;
         let null = Null::open().map_err(gives_way)?;
         let settings = machine.generation().settings.clone();
+        foreign::closers_before(closers, clock::now());
         let mut init = Init {
             mode,
             paths,
@@ -263,6 +272,7 @@ impl Init {
             options,
         };
         init.lineage.upgraded = head.upgraded;
+        init.lineage.suspects = suspects;
         init.settle_in(&settings);
         Ok(init)
     }

@@ -6,6 +6,7 @@ use crate::crash_test;
 use crate::event_loop::Init;
 use crate::history::{self, Occasion};
 use crate::journal::notes::{Kind, Wished};
+use crate::suspect;
 use crate::sys::{fault, notes};
 use crate::voice::Level;
 use groundstate_units::machine::action::{Action, Note, Outcome};
@@ -39,6 +40,8 @@ impl Init {
         let (occasion, about) = self.occasion(&event);
         let subject = about.and_then(|run| self.machine.name_of_run(run));
         let kept = self.record.is_some().then(|| event.clone());
+        notes::about(suspect::of(&event, subject.as_ref()));
+        let wished = matches!(event, Event::Restart(_) | Event::Retry(_)).then(|| event.clone());
         let sets_goal = matches!(&event, Event::SetGoal(goal) if !goal.targets.is_empty());
         let now = self.now;
         let machine = AssertUnwindSafe(&mut self.machine);
@@ -62,6 +65,9 @@ impl Init {
         }
         self.triggers.unsettled = true;
         let Outcome { actions, refused } = outcome;
+        if let Some(wished) = wished.filter(|_| refused.is_none()) {
+            self.clear_suspects(&wished);
+        }
         if sets_goal && refused.is_none() {
             // It is the boot's goal that led to it.
             self.shell_again = None;
@@ -75,6 +81,7 @@ impl Init {
             self.carry_out(action);
         }
         self.let_go(about);
+        notes::about(0);
         refused
     }
 

@@ -143,7 +143,9 @@ impl Init {
     }
 
     pub(super) fn show_status(&self, names: &[Name]) -> Result<Status, Failure> {
-        view::status(&self.machine, &self.shown_by(), names)
+        let mut status = view::status(&self.machine, &self.shown_by(), names)?;
+        self.show_suspects(&mut status);
+        Ok(status)
     }
 
     pub(super) fn show_why(&self, name: &Name) -> Result<Why, Failure> {

@@ -49,10 +49,14 @@ pub(crate) enum Kind {
     Ending,
     /// Pid files that are being looked at; left out when there are none.
     Looks,
+    /// Units whose event was in hand as an image crashed; left out when there are none.
+    Suspects,
+    /// Children that may wait at a close; left out when there are none.
+    Closers,
 }
 
 impl Kind {
-    const ALL: [Kind; 15] = [
+    const ALL: [Kind; 17] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -68,6 +72,8 @@ impl Kind {
         Kind::Triggers,
         Kind::Ending,
         Kind::Looks,
+        Kind::Suspects,
+        Kind::Closers,
     ];
 }
 
@@ -201,6 +207,16 @@ mod tests {
         assert_eq!(kinds, [Kind::Head, Kind::Ending, Kind::Run]);
         let head: (String, u32) = postcard::from_bytes(frames[0].1).unwrap();
         assert_eq!(head, ("a name\nwith=a newline\0".to_string(), 7));
+    }
+
+    #[test]
+    fn a_frame_that_only_a_later_program_knows_is_refused() {
+        let mut bytes = written();
+        let later = [u8::MAX, 1, 2, 3];
+        bytes.extend(4u32.to_le_bytes());
+        bytes.extend(crc(&later).to_le_bytes());
+        bytes.extend(later);
+        assert_eq!(read(&bytes), Err(Damage::Form));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) const AT: usize = 24;
 pub(crate) const TURN: usize = 32;
 /// See [`TURN`].
 pub(crate) const HEARD_IN: usize = 36;
+/// What tells the unit whose event is in hand, as [`unit`] has it: u32; 0: none.
+pub(crate) const ABOUT: usize = 40;
 /// The siginfo_t of the child being reaped.
 pub(crate) const END: usize = 64;
 /// The mmsghdr of the message being read.
@@ -187,6 +189,8 @@ pub(crate) struct Past {
     pub(crate) last: u64,
     /// See [`TRIES`].
     pub(crate) tries: u64,
+    /// See [`ABOUT`].
+    pub(crate) about: u32,
     /// What the kernel had handed over and nobody had noted.
     pub(crate) hand: Hand,
 }
@@ -204,7 +208,8 @@ impl Past {
         let hand = Hand::of(bytes);
         notes.extend(hand.as_notes());
         let tries = word(bytes, TRIES).unwrap_or(0);
-        Past { notes, known: after, last: seq.saturating_sub(1), tries, hand }
+        let about = number(bytes, ABOUT).map_or(0, u32::from_ne_bytes);
+        Past { notes, known: after, last: seq.saturating_sub(1), tries, about, hand }
     }
 
     /// Time and turn of the last one.

@@ -7,6 +7,7 @@ use crate::cgroup::{Family, Tracked, Tracker};
 use crate::clock::{self, OnTheWall};
 use crate::control::Control;
 use crate::event_loop::{Init, Tokens};
+use crate::foreign::{self, Closers};
 use crate::history::History;
 use crate::loader::{Asker, Loader};
 use crate::logger::{self, RunLog};
@@ -16,6 +17,7 @@ use crate::run::table::{Looks, Running, Runs};
 use crate::shutdown::Ending;
 use crate::spawn::{KeptGround, Spawner};
 use crate::store::Store;
+use crate::suspect::Suspects;
 use crate::sys::{inherit, wait};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
@@ -84,6 +86,8 @@ pub(crate) struct Parts {
     logs: Vec<RunLog>,
     store: Store,
     looks: Looks,
+    suspects: Suspects,
+    closers: Closers,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -113,6 +117,8 @@ pub(crate) struct State {
     pub(crate) triggers: Triggers,
     pub(crate) ending: Ending,
     pub(crate) record: Option<Record>,
+    pub(crate) suspects: Suspects,
+    pub(crate) closers: Closers,
 }
 
 impl Init {
@@ -135,6 +141,13 @@ impl Init {
             && to.put(Kind::Ending, &self.ending);
         if !self.runs.looks.is_empty() {
             whole = whole && to.put(Kind::Looks, &self.runs.looks);
+        }
+        if !self.lineage.suspects.is_empty() {
+            whole = whole && to.put(Kind::Suspects, &self.lineage.suspects);
+        }
+        let closers = foreign::closers();
+        if !closers.is_empty() {
+            whole = whole && to.put(Kind::Closers, &closers);
         }
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
@@ -211,10 +224,9 @@ impl Parts {
             tracked,
             logs,
             store: of(&frames, Kind::Store)?,
-            looks: match frames.iter().any(|(kind, _)| *kind == Kind::Looks) {
-                true => of(&frames, Kind::Looks)?,
-                false => Looks::new(),
-            },
+            looks: if_there(&frames, Kind::Looks)?,
+            suspects: if_there(&frames, Kind::Suspects)?,
+            closers: if_there(&frames, Kind::Closers)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
@@ -275,6 +287,8 @@ impl State {
             triggers: parts.triggers,
             ending: parts.ending,
             record,
+            suspects: parts.suspects,
+            closers: parts.closers,
             head,
         })
     }
@@ -288,6 +302,14 @@ fn of<'a, T: Deserialize<'a>>(frames: &[(Kind, &'a [u8])], kind: Kind) -> Result
         Ok(_) => Err(format!("{kind:?}: too long")),
         Err(error) => Err(format!("{kind:?}: {error}")),
     }
+}
+
+/// The same, of a frame that is left out while there is nothing in it.
+fn if_there<'a, T: Deserialize<'a> + Default>(
+    frames: &[(Kind, &'a [u8])],
+    kind: Kind,
+) -> Result<T, String> {
+    if frames.iter().any(|(of, _)| *of == kind) { of(frames, kind) } else { Ok(T::default()) }
 }
 
 /// What a run was started with is mostly what its unit still says: it is there once.

@@ -15,8 +15,10 @@ mod reap;
 pub(crate) mod table;
 
 use crate::event_loop::Init;
+use crate::journal::notes;
 use crate::limit;
 use crate::logger;
+use crate::sys::notes as noted;
 use crate::voice::Level;
 use groundstate_units::generation::UnitId;
 use groundstate_units::machine::action::StopReason;
@@ -81,10 +83,12 @@ impl Init {
     /// Puts a question or a fact to a run's procedure, and does what it says.
     pub(crate) fn course(&mut self, run: RunId, ask: impl FnOnce(&mut Procedure) -> Vec<Deed>) {
         let Some(running) = self.runs.get_mut(run) else { return };
+        let before = noted::about(notes::unit(running.name.as_str()));
         let mut deeds: VecDeque<Deed> = ask(&mut running.procedure).into();
         while let Some(deed) = deeds.pop_front() {
             deeds.extend(self.carry(run, deed));
         }
+        noted::about(before);
     }
 
     /// One deed; what follows from it at once.

@@ -60,6 +60,7 @@ pub(crate) fn go_on(file: BorrowedFd<'_>, past: &Past, turn_now: u32) -> io::Res
         // SAFETY: the header lies in the mapping.
         unsafe { (*hand.header).msg_len = 0 };
     }
+    about(0);
     turn(u64::from(turn_now), at.as_nanos());
     tries(past.tries.saturating_add(1));
     Ok(())
@@ -138,6 +139,21 @@ pub(crate) fn turn(number: u64, at: u64) {
             base.add(notes::AT).cast::<u64>().write_volatile(at);
             base.add(notes::TURN).cast::<u32>().write_volatile(number);
         }
+    }
+}
+
+/// An event of this unit ([`notes::unit`]; 0: of none) is in hand. Gives which was before.
+pub(crate) fn about(unit: u32) -> u32 {
+    let base = BASE.load(Ordering::SeqCst);
+    if base.is_null() {
+        return 0;
+    }
+    // SAFETY: within the mapping, aligned.
+    unsafe {
+        let place = base.add(notes::ABOUT).cast::<u32>();
+        let before = place.read_volatile();
+        place.write_volatile(unit);
+        before
     }
 }
 

@@ -273,3 +273,53 @@ fn a_line_a_unit_is_ready_at_is_not_lost_with_the_logger_that_takes_it() {
     init.when_state("bot", "running");
     init.finish();
 }
+
+#[test]
+fn logs_as_json_say_when_and_of_which_run_and_since_leaves_out_what_is_older() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
+    let init = Boot::new(files).start("web");
+    let run = init.when_state("web", "running").unit("web")["run"].clone();
+    let json = |words: &[&str]| init.initctl_json_lines(&[&["logs", "web"], words].concat());
+    let said = |text: &str| {
+        init.sandbox.order("web", &format!("say {text}"));
+        let find = || json(&["-n", "100"]).into_iter().rfind(|line| line["line"] == text);
+        until("the line is there", find)
+    };
+    let first = said("first");
+    assert_eq!((&first["unit"], &first["stream"]), (&"web".into(), &"output".into()), "{first}");
+    assert!(run.is_u64() && first["run"] == run, "{first}");
+    let time = |line: &serde_json::Value| line["time"].as_str().unwrap_or_default().to_string();
+    assert!(time(&first).len() == 24 && time(&first).ends_with('Z'), "{first}");
+    // The clock of a log has milliseconds.
+    let second = until("it is later", || Some(said("second")).filter(|it| time(it) > time(&first)));
+    let since = json(&["--since", &time(&second)]);
+    assert!(since.contains(&second), "{since:?}");
+    assert!(since.iter().all(|line| time(line) >= time(&second)), "{since:?}");
+    assert!(!since.contains(&first), "{since:?}");
+    let all = json(&["--since", &time(&first)]);
+    assert!(all.contains(&first) && all.contains(&second), "{all:?}");
+    init.finish();
+}
+
+#[test]
+fn a_noisy_unit_fills_its_own_share_and_evicts_nobody_elses_lines() {
+    let files = Sandbox::new();
+    files.put("init.yaml", "log-size: 64KiB\nlog-keep: 1\n");
+    files.unit("quiet", "exec-start: DAEMON --say 'the only line'");
+    files.unit("noisy", "exec-start: /bin/sh -c 'seq 100000; exec DAEMON'");
+    files.unit("all", "type: virtual\nwants: quiet, noisy");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let has = |unit: &str, text: &str| logs(&init, unit, 1).iter().any(|l| l.ends_with(text));
+    until("all of it is read", || has("noisy", " 100000").then_some(()));
+    assert!(has("quiet", "the only line"), "{:?}", logs(&init, "quiet", 1));
+    let entries = std::fs::read_dir(init.sandbox.path("log")).unwrap().flatten();
+    let of_noisy = entries.filter(|e| e.file_name().to_string_lossy().starts_with("noisy"));
+    let sizes: Vec<u64> = of_noisy.filter_map(|e| Some(e.metadata().ok()?.len())).collect();
+    // A file is whole lines: what was read at once goes into one.
+    let most = 2 * 2 * 64 * 1024;
+    assert!(sizes.len() == 2 && sizes.iter().sum::<u64>() <= most, "{sizes:?}");
+    assert!(init.sandbox.read("log/quiet.log").contains("the only line"));
+    init.finish();
+}

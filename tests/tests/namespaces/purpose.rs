@@ -46,6 +46,15 @@ fn what_makes_init_panic_is_left_out_when_it_goes_back() {
     assert!(client.answer().is_none(), "nobody says that it was done");
     assert!(init.output().contains("a bug on purpose"), "{}", init.output());
     assert_eq!((mains(), starts(&init, "crash-test")), (before, 1));
+    // Whose event that was is said, and shown until somebody wants the unit anew.
+    let text = "at an event of crash-test";
+    assert!(init.output().contains(text), "{}", init.output());
+    let marked = || init.status().reason("crash-test") == "internal";
+    assert!(marked() && init.status().reason("other").is_empty(), "{}", init.status().table());
+    init.tell("upgrade", &json!({}));
+    assert!(marked(), "it outlives an upgrade");
+    init.tell("retry", &json!({"targets": ["crash-test"]}));
+    assert!(!marked(), "{}", init.status().table());
     init.finish_after_crash();
 }
 
