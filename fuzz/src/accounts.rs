@@ -2,14 +2,19 @@
 //! `user` and `group` of a unit: whatever is resolved stands in the files or was written as a
 //! number, is never (uid_t) -1, and root only where somebody said so.
 //!
-//! Four parts, split at NUL: passwd, group, a user, a group.
+//! Four parts, split at NUL: passwd, group, a user, a group. Behind a first byte above 127 the bytes
+//! choose lines and names of these.
 
+use super::composed::Composed;
 use groundstate_units::account::{Account, Accounts};
 use groundstate_units::spec::Ids;
 
 /// The accounts, if there are any, and what the unit is to run as, if it can be told. Panics where one of the promises is broken.
 pub fn accounts(bytes: &[u8]) -> Option<(Accounts, Ids)> {
-    let text = String::from_utf8_lossy(bytes);
+    let text = match bytes.split_first() {
+        Some((first, rest)) if *first > 127 => composed(rest),
+        Some(_) | None => String::from_utf8_lossy(bytes).into_owned(),
+    };
     let mut parts = text.split('\0');
     let mut part = || parts.next().unwrap_or_default();
     let accounts = Accounts::parse(part(), part());
@@ -43,3 +48,33 @@ pub fn accounts(bytes: &[u8]) -> Option<(Accounts, Ids)> {
 }
 
 const NOBODY: Ids = Ids { uid: None, gid: None, groups: None, user: None, home: None, shell: None };
+
+const NAMES: [&str; 8] = ["root", "www", "a", "b", "0", "7", "a-b", ""];
+const NUMBERS: [&str; 8] = ["0", "1", "7", "33", "1000", "65534", "4294967295", "-1"];
+
+/// Few names and numbers, so that lines meet.
+fn composed(bytes: &[u8]) -> String {
+    let mut from = Composed::of(bytes);
+    let mut text = String::new();
+    for _ in 0..from.byte() % 6 {
+        let (name, uid, gid) = (from.pick(&NAMES), from.pick(&NUMBERS), from.pick(&NUMBERS));
+        text.push_str(&format!("{name}:x:{uid}:{gid}::/home/{name}:/bin/sh\n"));
+        if from.one_in(16) {
+            text.push_str(&from.text(24));
+        }
+    }
+    text.push('\0');
+    for _ in 0..from.byte() % 6 {
+        let (name, gid) = (from.pick(&NAMES), from.pick(&NUMBERS));
+        let (one, other) = (from.pick(&NAMES), from.pick(&NAMES));
+        text.push_str(&format!("{name}:x:{gid}:{one},{other}\n"));
+        if from.one_in(16) {
+            text.push_str(&from.text(24));
+        }
+    }
+    for _ in 0..2 {
+        let names = if from.one_in(4) { &NUMBERS } else { &NAMES };
+        text.push_str(&format!("\0{}", from.pick(names)));
+    }
+    text
+}

@@ -2,7 +2,8 @@
 //! a crash of init: they are refused, or are a machine that can be asked, told facts, given the
 //! time, and ended, without a panic and without work that has no end.
 //!
-//! A first byte above 127: the bytes are those of a machine at work, damaged by the rest.
+//! A first byte above 127: the bytes are those of a machine at work, which the rest tells facts
+//! and damages.
 
 use super::composed::Composed;
 use groundstate_units::assembly::{Draft, Edge, assemble};
@@ -59,15 +60,30 @@ fn live(mut machine: Machine) {
 }
 
 fn damaged(by: &[u8]) -> Vec<u8> {
-    let mut bytes = at_work().1.clone();
-    let mut from = Composed::of(by);
+    let (_, machine) = at_work();
+    let (mut machine, mut from) = (machine.clone(), Composed::of(by));
+    let mut now = Time::from_nanos(1_000_000_000);
+    for _ in 0..from.byte() % 16 {
+        let run = RunId(u64::from(from.byte() % 12));
+        now = now.after(Duration::from_secs(u64::from(from.byte() % 64)));
+        let facts = [
+            Event::Tick,
+            Event::Executed(run),
+            Event::Ready(run),
+            Event::Exited(run, Exit::Code(1)),
+            Event::Gone(run),
+            Event::Stopping(run),
+        ];
+        machine.step(now, facts[usize::from(from.byte()) % facts.len()].clone());
+    }
+    let mut bytes = machine.keep();
     from.damage(&mut bytes, 3);
     bytes
 }
 
-/// Eight units: some up, one starting, one in backoff, one told to stop; and their machine's bytes.
-fn at_work() -> &'static (Arc<Generation>, Vec<u8>) {
-    static WORK: OnceLock<(Arc<Generation>, Vec<u8>)> = OnceLock::new();
+/// Eight units: some up, one starting, one in backoff, one told to stop; and their machine.
+fn at_work() -> &'static (Arc<Generation>, Machine) {
+    static WORK: OnceLock<(Arc<Generation>, Machine)> = OnceLock::new();
     WORK.get_or_init(|| {
         let generation = Arc::new(eight());
         let mut machine = Machine::new(Duration::from_secs(90));
@@ -82,8 +98,7 @@ fn at_work() -> &'static (Arc<Generation>, Vec<u8>) {
         machine.step(now, Event::Gone(RunId(2)));
         machine.step(now, Event::Restart(vec![Name::new("u1").expect("a name")]));
         assert_eq!(machine.audit(), Ok(()));
-        let bytes = machine.keep();
-        (generation, bytes)
+        (generation, machine)
     })
 }
 

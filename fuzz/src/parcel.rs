@@ -42,21 +42,23 @@ fn wrapped(delivery: &Delivery) -> OwnedFd {
 }
 
 fn damaged(by: &[u8]) -> Vec<u8> {
-    static REAL: OnceLock<Vec<u8>> = OnceLock::new();
-    let mut bytes = REAL.get_or_init(real).clone();
+    static REAL: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+    let real = REAL.get_or_init(|| [real(false), real(true)]);
     let mut from = Composed::of(by);
+    let mut bytes = real[usize::from(from.one_in(4))].clone();
     from.damage(&mut bytes, 2);
     bytes
 }
 
 /// Two units and a word about a host name.
-fn real() -> Vec<u8> {
+fn real(refused: bool) -> Vec<u8> {
     let draft = |name: &str, kind| {
         let at = Place { file: "/etc/a.yaml".into(), line: 3, column: 1 };
         Draft::new(Name::new(name).expect("a name"), at, kind, &Settings::default())
     };
     let generation = assemble(vec![draft("a", Kind::Virtual), draft("b", Kind::Virtual)], []);
-    let delivery = Delivery { notes: vec!["a".to_string()], generation, ..Delivery::default() };
+    let notes = vec!["a".to_string()];
+    let delivery = Delivery { notes, generation, refused, ..Delivery::default() };
     let mut file = File::from(wrapped(&delivery));
     let mut bytes = Vec::new();
     file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("it can be read");
