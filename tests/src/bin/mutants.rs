@@ -10,8 +10,9 @@
 //! `cargo run --profile test-fast -p groundstate-tests --bin mutants --`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
-use groundstate_units::machine::mutant::{ALL, Mutant, WITNESSES};
+use groundstate_units::machine::mutant::{ALL, Mutant};
 use groundstate_units::sim::coverage::Coverage;
+use groundstate_units::sim::invariant::witness::WITNESSES;
 use groundstate_units::sim::subject::Subject;
 use groundstate_units::sim::{invariant, run, schedule, shape};
 use std::process::ExitCode;

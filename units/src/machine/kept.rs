@@ -4,6 +4,8 @@
 
 use super::Machine;
 #[cfg(feature = "sim")]
+use super::action::Action;
+#[cfg(feature = "sim")]
 use super::event::Event;
 use super::event::RunId;
 use super::mutant::Mutant;
@@ -49,8 +51,13 @@ impl Machine {
     /// noted, and is decided otherwise now, shifts the number of no run that is there.
     pub fn begun_before(&mut self, runs: impl IntoIterator<Item = (UnitId, RunId)>) {
         let kept = RunId(self.next_run);
+        let (none, one) = (Mutant::RunsGetOtherNumbers, Mutant::OneRunBegunBefore);
+        let (none, one) = (self.planted(none), self.planted(one));
         for (unit, run) in runs.into_iter().filter(|(_, run)| *run >= kept) {
-            if !self.planted(Mutant::RunsGetOtherNumbers) {
+            if one {
+                self.begun_before.remove(&unit.0);
+            }
+            if !none {
                 self.begun_before.entry(unit.0).or_default().insert(run);
             }
             self.next_run = self.next_run.max(run.0.saturating_add(1));
@@ -69,33 +76,35 @@ impl Machine {
         if self.planted(Mutant::ResumeForgetsFailures) {
             bytes.cells.iter_mut().for_each(|cell| cell.failures = 0);
         }
-        let mut machine = Machine::from_kept(&bytes.keep(), self.generation.clone())?;
+        self.gone_back(&bytes.keep())
+    }
+
+    /// The machine of these bytes, kept under the present generation, with this one's mistake.
+    #[cfg(feature = "sim")]
+    pub fn gone_back(&self, kept: &[u8]) -> Option<Machine> {
+        let mut machine = Machine::from_kept(kept, self.generation.clone())?;
         machine.mutant = self.mutant;
         Some(machine)
     }
 
-    /// The machine of these bytes after a crash, as the simulator has it: what was noted since is put
-    /// to it again, and something that nobody noted shifts the numbers of runs by so many; `begun`
-    /// are those that had been begun since. None: it can not be had.
+    /// After a crash, as the simulator has it: these runs were begun since this machine was kept, what
+    /// was noted since is put to it again, and something that nobody noted shifts the numbers of
+    /// runs by so many. Hands back what was ordered.
     #[cfg(feature = "sim")]
-    pub fn crashed(
-        &self,
-        kept: &[u8],
+    pub fn go_back_to_now(
+        &mut self,
         noted: &[(Time, Event)],
         begun: &[(UnitId, RunId)],
         shift: u64,
-    ) -> Option<Machine> {
-        let mut machine = Machine::from_kept(kept, self.generation.clone())?;
-        machine.mutant = self.mutant;
-        machine.begun_before(begun.iter().copied());
-        machine.next_run = machine.next_run.saturating_add(shift);
-        for (at, event) in noted {
-            machine.step(*at, event.clone());
-        }
-        machine.nothing_begun_before();
+    ) -> Vec<Action> {
+        self.begun_before(begun.iter().copied());
+        self.next_run = self.next_run.saturating_add(shift);
+        let steps = noted.iter().map(|(at, event)| self.step(*at, event.clone()).actions);
+        let actions = steps.collect::<Vec<_>>().concat();
+        self.nothing_begun_before();
         // Nothing else may differ: what was begun has its number.
-        machine.next_run = machine.next_run.saturating_sub(shift);
-        Some(machine)
+        self.next_run = self.next_run.saturating_sub(shift);
+        actions
     }
 }
 

@@ -200,6 +200,8 @@ pub enum Mutant {
     ResumeForgetsFailures,
     /// §10: runs that were begun before a crash get other numbers after it.
     RunsGetOtherNumbers,
+    /// §10: of the runs of a unit that were begun before a crash only the last is known after it.
+    OneRunBegunBefore,
     /// §3 masks: of a unit that is one thing each name has to be masked by itself.
     NamesApart,
     /// imported wishes: what pulls a unit in waits for it too.
@@ -333,6 +335,10 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::ResumeForgetsFailures, "§10: a crash and resume forgets how often units have failed"),
     (Mutant::RunsGetOtherNumbers, "§10: runs that were begun before a crash get other numbers"),
     (
+        Mutant::OneRunBegunBefore,
+        "§10: of a unit's runs begun before a crash only the last is known",
+    ),
+    (
         Mutant::NamesApart,
         "§3 masks: of a unit that is one thing each name has to be masked by itself",
     ),
@@ -342,45 +348,6 @@ pub const ALL: &[(Mutant, &str)] = &[
         "imported wishes: what is installed into a unit is not pulled in by it",
     ),
     (Mutant::SkippedIsStopped, "§6 stopping: a skipped run is told to do its exec-stop"),
-];
-
-/// For each invariant of the simulator, by its number, a mutant that it must kill by itself,
-/// without the oracle's comparison.
-#[cfg(feature = "sim")]
-pub const WITNESSES: &[(&str, Mutant)] = &[
-    ("L1", Mutant::GateOpenWhileStopping),
-    ("L2", Mutant::ShutdownKeepsGoal),
-    ("L3", Mutant::BesideOwnRun),
-    ("L4", Mutant::NoStopOrder),
-    ("L5", Mutant::OneSlotTooMany),
-    ("L6", Mutant::LossNotMarked),
-    ("L7", Mutant::RefusalTaken),
-    ("L8", Mutant::BackoffForEver),
-    ("L9", Mutant::VerdictOutlivesActive),
-    ("L10", Mutant::GateOpenWhileStopping),
-    ("L11", Mutant::GoalCoincidental),
-    ("L12", Mutant::TargetNotHeld),
-    ("L13", Mutant::AnyRunWillDo),
-    ("L14", Mutant::NoDelay),
-    ("L15", Mutant::Moody),
-    ("L16", Mutant::RestartLimitIgnored),
-    ("L17", Mutant::SuccessFollowed),
-    ("L18", Mutant::GoalReplacesAll),
-    ("L19", Mutant::ResumeForgetsFailures),
-    ("L20", Mutant::RunIdTwice),
-    ("L21", Mutant::AskingActs),
-    ("L22", Mutant::NotedTwice),
-    ("L23", Mutant::ShutdownKeepsGoal),
-    ("L24", Mutant::OneTimerATick),
-    ("L25", Mutant::RunsForEver),
-    ("L26", Mutant::RestartListsIgnored),
-    ("L27", Mutant::FailurePullsNothing),
-    ("L28", Mutant::ReloadsAlone),
-    ("L29", Mutant::ConnectionNeverEnds),
-    ("L30", Mutant::NamesApart),
-    ("L31", Mutant::SkippedIsStopped),
-    ("L32", Mutant::NotedTwice),
-    ("L33", Mutant::PromptStopWaits),
 ];
 
 /// Something outside the machine, for [`Mutant::Moody`].

@@ -10,7 +10,7 @@ use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::machine::mutant::Mutant;
 use crate::sim::digest::Digest;
 use crate::sim::graph::Universe;
-use crate::sim::view::Seen;
+use crate::sim::view::{Asked, Seen};
 use crate::time::Time;
 use crate::view;
 use std::time::Duration;
@@ -34,15 +34,33 @@ struct Journal {
     /// Of this generation: what was noted under one means nothing under another.
     generation: u32,
     kept: Vec<u8>,
-    noted: Vec<(Time, Event)>,
-    begun: Vec<(UnitId, RunId)>,
+    records: Vec<Record>,
 }
 
-/// The state is kept after so many events; no multiple of it is a round number of events, so a
-/// crash cuts the journal at each of its records in turn.
-const KEPT_EVERY: usize = 37;
+/// One of its notes.
+#[derive(Clone, Debug)]
+enum Record {
+    Heard(Time, Event),
+    Begun(UnitId, RunId),
+}
+
+/// The state is kept after so many records.
+const KEPT_AFTER: usize = 24;
 /// So far what nobody has noted shifts the numbers of runs.
 const SHIFT: u64 = 3;
+
+/// The runs that these orders begin.
+fn begun(actions: &[Action]) -> impl Iterator<Item = (UnitId, RunId)> {
+    actions.iter().filter_map(|action| match action {
+        Action::Start { unit, run, .. } => Some((*unit, *run)),
+        Action::Stop { .. }
+        | Action::Kill { .. }
+        | Action::ReloadUnit { .. }
+        | Action::Note(_)
+        | Action::Emergency
+        | Action::Finish(_) => None,
+    })
+}
 
 impl Default for Subject {
     fn default() -> Subject {
@@ -76,36 +94,52 @@ impl Subject {
 
     fn note(&mut self, now: Time, event: Event, actions: &[Action]) {
         let generation = self.machine.generation().number;
-        if self.journal.generation != generation || self.journal.noted.len() >= KEPT_EVERY {
-            self.journal = Journal { generation, kept: self.machine.keep(), ..Journal::default() };
+        if self.journal.generation != generation || self.journal.records.len() >= KEPT_AFTER {
+            let kept = self.machine.keep();
+            self.journal = Journal { generation, kept, records: Vec::new() };
             return;
         }
-        self.journal.noted.push((now, event));
-        self.journal.begun.extend(actions.iter().filter_map(|action| match action {
-            Action::Start { unit, run, .. } => Some((*unit, *run)),
-            Action::Stop { .. }
-            | Action::Kill { .. }
-            | Action::ReloadUnit { .. }
-            | Action::Note(_)
-            | Action::Emergency
-            | Action::Finish(_) => None,
-        }));
+        self.journal.records.push(Record::Heard(now, event));
+        self.journal.records.extend(begun(actions).map(|(unit, run)| Record::Begun(unit, run)));
     }
 
-    /// The machine after a crash at this very event; None: it is not the one before it.
-    fn crashed(&self) -> Option<Machine> {
-        let Journal { kept, noted, begun, .. } = &self.journal;
+    /// At which record the journal can be cut off by a crash so that the machine that goes back is not
+    /// the one of that moment, or something else is begun on its way; None: at none.
+    fn bad_cut(&self) -> Option<usize> {
+        let Journal { kept, records, .. } = &self.journal;
         if kept.is_empty() {
-            return self.machine.resumed();
+            return None;
         }
-        let same = |machine: &Machine| Digest::of(machine) == Digest::of(&self.machine);
-        let shifted = self.machine.crashed(kept, noted, begun, SHIFT);
-        shifted.filter(same).and_then(|_| self.machine.resumed())
+        // The same life without a crash.
+        let Some(mut live) = self.machine.gone_back(kept) else { return Some(0) };
+        let mut then = live.keep();
+        let (mut heard, mut noted, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, record) in records.iter().enumerate() {
+            match record {
+                Record::Heard(now, event) => {
+                    all.extend(begun(&live.step(*now, event.clone()).actions));
+                    then = live.keep();
+                    heard.push((*now, event.clone()));
+                }
+                Record::Begun(unit, run) => noted.push((*unit, *run)),
+            }
+            // A start that was not noted is one of now, with the next number.
+            let shift = if noted.len() == all.len() { SHIFT } else { 0 };
+            let again = self.machine.gone_back(kept).is_some_and(|mut machine| {
+                let actions = machine.go_back_to_now(&heard, &noted, shift);
+                begun(&actions).eq(all.iter().copied()) && machine.keep() == then
+            });
+            if !again {
+                return Some(at);
+            }
+        }
+        (then != self.machine.keep()).then_some(records.len())
     }
 
-    /// Asks it all it can be asked, then goes on with the machine that a crash and a resume would
-    /// give; hands back the whole of it before, after the questions, and resumed, as digests.
-    pub fn ask(&mut self, now: Time) -> (u64, u64, u64) {
+    /// Asks it all it can be asked, cuts the journal at each record, then goes on with the machine that
+    /// a resume would give.
+    pub fn ask(&mut self, now: Time) -> Asked {
+        let bad_cut = self.bad_cut();
         let before = Digest::of(&self.machine);
         if self.acts {
             self.machine.step(now, Event::Shutdown(Shutdown::Halt));
@@ -124,10 +158,10 @@ impl Subject {
             machine.coincidental(),
             machine.system(),
         );
-        let (asked, resumed) = (Digest::of(machine), self.crashed());
-        let after = resumed.as_ref().map_or(0, Digest::of);
-        self.machine = resumed.unwrap_or_else(|| self.machine.clone());
-        (before, asked, after)
+        let (after, machine) = (Digest::of(machine), self.machine.resumed());
+        let resumed = machine.as_ref().map_or(0, Digest::of);
+        self.machine = machine.unwrap_or_else(|| self.machine.clone());
+        Asked { before, after, resumed, bad_cut }
     }
 
     /// Its public answers.

@@ -100,9 +100,21 @@ pub struct View<'a> {
     pub is: &'a Oracle,
     /// What was seen up to before the event's orders.
     pub book: &'a Book,
-    /// The whole of the machine before it was asked all it can be asked, after that, and after a
-    /// crash and a resume.
-    pub asked: Option<(u64, u64, u64)>,
+    /// What became of the machine when it was asked all it can be asked.
+    pub asked: Option<Asked>,
+}
+
+/// The whole of the machine, as digests, and what a crash would have made of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Before it was asked.
+    pub before: u64,
+    /// After it was asked.
+    pub after: u64,
+    /// After a resume.
+    pub resumed: u64,
+    /// After which record of the journal a crash would have changed something.
+    pub bad_cut: Option<usize>,
 }
 
 /// What an invariant says: nothing, or what is wrong.

@@ -10,6 +10,7 @@ pub mod start;
 pub mod state;
 pub mod stop;
 pub mod whole;
+pub mod witness;
 
 use crate::sim::view::{Verdict, View};
 
@@ -48,6 +49,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L31 skipped has no stop", stop::l31_skipped_has_no_stop),
     ("L32 told", state::l32_told),
     ("L33 prompt stop", stop::l33_prompt_stop),
+    ("L34 journal cut", run::l34_journal_cut),
 ];
 
 /// The names of all, those over whole schedules ([`whole`]) too.

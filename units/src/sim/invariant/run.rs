@@ -89,11 +89,11 @@ pub fn l20_conservation(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L19: after a crash and a resume it is the same machine.
+/// L19: after a resume it is the same machine.
 pub fn l19_crash_consistent(view: &View) -> Verdict {
     match view.asked {
-        Some((_, after, resumed)) if after != resumed => {
-            Err("a crash and a resume have changed something".to_string())
+        Some(asked) if asked.after != asked.resumed => {
+            Err("a resume has changed something".to_string())
         }
         _ => Ok(()),
     }
@@ -102,9 +102,18 @@ pub fn l19_crash_consistent(view: &View) -> Verdict {
 /// L21: asking changes nothing, whatever is asked.
 pub fn l21_read_only(view: &View) -> Verdict {
     match view.asked {
-        Some((before, after, _)) if before != after => {
+        Some(asked) if asked.before != asked.after => {
             Err("plan, why or another question changed something".to_string())
         }
         _ => Ok(()),
+    }
+}
+
+/// L34: at whichever record the journal is cut, the machine that goes back after the crash is the one
+/// of that moment, and has begun the same runs.
+pub fn l34_journal_cut(view: &View) -> Verdict {
+    match view.asked.and_then(|asked| asked.bad_cut) {
+        Some(record) => Err(format!("a crash after record {record} has changed something")),
+        None => Ok(()),
     }
 }
