@@ -9,6 +9,8 @@ mod instance;
 mod show;
 mod source;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use crate::event_loop::token;
 use crate::journal::carried;
@@ -203,8 +205,8 @@ impl Control {
         }
     }
 
-    /// The caps: all, each uid's, and root's reserve. One that has been idle for long
-    /// makes room.
+    /// The caps: all, each uid's, and root's reserve. The one that has been idle for the longest
+    /// makes room: of the same uid where that has all it may, else of any, root's for root alone.
     fn has_room(&mut self, caller: Caller, now: Time) -> bool {
         let of_uid = |client: &Client| client.caller.uid == caller.uid;
         if !caller.trusted
@@ -218,7 +220,8 @@ impl Control {
         } else {
             limit::CLIENTS.saturating_sub(limit::CLIENTS_FOR_ROOT)
         };
-        self.clients.len() < room || self.evict(now, |client| caller.trusted || of_uid(client))
+        self.clients.len() < room
+            || self.evict(now, |client| caller.trusted || !client.caller.trusted)
     }
 
     fn evict(&mut self, now: Time, whom: impl Fn(&Client) -> bool) -> bool {

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 caller hold SOCKET N   connects N times, asks each time whether somebody is there, prints how
                        often that was answered, and keeps all connections until stdin ends
+caller silent SOCKET N connects N times, says nothing, prints N, and keeps them as well
 caller ask SOCKET      sends each line of stdin, and prints the line that answers it
 caller pass SOCKET     connects, and passes the connection on over the socket that is stdin
 ";
@@ -26,7 +27,8 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["hold", socket, count] => hold(socket, count.parse().expect("a number")),
+        ["hold", socket, count] => hold(socket, count.parse().expect("a number"), true),
+        ["silent", socket, count] => hold(socket, count.parse().expect("a number"), false),
         ["ask", socket] => ask(socket),
         ["pass", socket] => pass(socket),
         _ => {
@@ -42,15 +44,18 @@ fn answer(from: &mut impl BufRead) -> Option<String> {
     from.read_line(&mut line).ok().filter(|count| *count > 0).map(|_| line)
 }
 
-fn hold(socket: &str, count: usize) {
+fn hold(socket: &str, count: usize, asks: bool) {
     let mut held = Vec::new();
     let mut answered = 0;
     for _ in 0..count {
         let mut stream = UnixStream::connect(socket).expect("it listens");
-        // One that is turned away may be closed already.
-        let _ = stream.write_all(PING);
+        if asks {
+            // One that is turned away may be closed already.
+            let _ = stream.write_all(PING);
+        }
         let mut stream = BufReader::new(stream);
-        answered += usize::from(answer(&mut stream).is_some_and(|line| line.contains("\"ok\"")));
+        let mut heard = || answer(&mut stream).is_some_and(|line| line.contains("\"ok\""));
+        answered += usize::from(!asks || heard());
         held.push(stream);
     }
     println!("{answered}");

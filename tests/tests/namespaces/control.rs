@@ -115,16 +115,6 @@ fn a_line_without_end_and_a_bottomless_object_are_refused() {
 }
 
 #[test]
-fn silent_callers_keep_nobody_out() {
-    let init = one_unit();
-    let silent: Vec<_> = (0..300).map_while(|_| init.client()).collect();
-    assert!(silent.len() >= 8);
-    drop(silent);
-    until("root is heard", || init.client()?.ask("ping", &json!({})).ok());
-    init.finish();
-}
-
-#[test]
 fn the_exit_codes_of_initctl_are_as_promised() {
     let init = one_unit();
     let code = |words: &[&str]| init.initctl(words).status.code();

@@ -1,6 +1,7 @@
 //! Callers at the control socket that mean no good, or die at it: all of them together keep
 //! nobody else waiting, cost init no memory and no descriptor, and change nothing by halves.
 
+use super::plenty::times;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::{PATIENCE, until, within};
 use groundstate_tests::sandbox::{Sandbox, program};
@@ -58,10 +59,19 @@ struct Held {
 
 impl Held {
     fn new(init: &Init, uid: u32, count: usize) -> Held {
+        Held::of("hold", init, uid, count)
+    }
+
+    /// The same, and nothing was ever said; all count as answered.
+    fn silent(init: &Init, uid: u32, count: usize) -> Held {
+        Held::of("silent", init, uid, count)
+    }
+
+    fn of(how: &str, init: &Init, uid: u32, count: usize) -> Held {
         let mut child = Command::new("setpriv")
             .args([&format!("--reuid={uid}"), "--regid=65534", "--clear-groups"])
             .arg(program("GROUNDSTATE_CALLER", "caller"))
-            .args(["hold", &init.sandbox.at("run/control.sock"), &count.to_string()])
+            .args([how, &init.sandbox.at("run/control.sock"), &count.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -104,6 +114,37 @@ fn a_crowd_of_strangers_locks_neither_root_nor_each_other_out() {
         held.end();
         heard.then_some(())
     });
+    init.finish();
+}
+
+#[test]
+fn silent_callers_keep_nobody_out() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let init = one_unit();
+    let files = || init.process().files().len();
+    let before = files();
+    // How many users, how many connections of each, and how many of those have a place.
+    let crowds = [(1, 1, 1), (1, 1024 * times(), 16), (64 * times(), 16, 248)];
+    for (users, each, places) in crowds {
+        let crowd = (20_000..).take(users).map(|uid| Held::silent(&init, uid, each));
+        let crowd: Vec<Held> = crowd.collect();
+        // What stands in the queue is let in or turned away in turn, and root's comes behind it.
+        answers_at_once(&init);
+        assert!(files() <= before + places + 4, "{} files, {before} before", files());
+        until("so many have a place", || (files() + 2 >= before + places).then_some(()));
+        let stranger = Held::new(&init, 50_000, 1);
+        assert_eq!(stranger.answered, usize::from(places < 248), "{users} users of {each}");
+        stranger.end();
+        let mut roots: Vec<_> = (0..7).map(|_| init.client().expect("a connection")).collect();
+        for client in &mut roots {
+            client.ask("ping", &json!({})).expect("root is heard");
+        }
+        crowd.into_iter().for_each(Held::end);
+        drop(roots);
+        until("all are gone", || (files() <= before + 1).then_some(()));
+    }
     init.finish();
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Nothing happens for so long.
 const REST: Duration = Duration::from_secs(1);
 
-fn times() -> usize {
+/// As many times the usual.
+pub(crate) fn times() -> usize {
     std::env::var("GROUNDSTATE_PLENTY").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
@@ -23,7 +24,7 @@ fn switches(init: &Init) -> u64 {
 }
 
 /// Waits until PID 1 was not once on a processor for a while.
-fn comes_to_rest(init: &Init) {
+pub(crate) fn comes_to_rest(init: &Init) {
     until("init rests", || {
         let before = switches(init);
         within(REST, || (switches(init) != before).then_some(())).is_none().then_some(())

@@ -1,0 +1,72 @@
+//! Who has a place at the control socket when there are more callers than places, by a clock of
+//! the test's own.
+
+use super::*;
+use std::time::Duration;
+
+/// All that others than root may have are taken, by silent strangers: as many of each uid as it may
+/// have, each connection `pause` after the one before. Also when the last came.
+fn full(name: &str, pause: Duration) -> (Control, Time) {
+    let poll = mio::Poll::new().unwrap();
+    let path = std::env::temp_dir().join(format!("gs-{name}-{}", std::process::id()));
+    let mut control = Control::listen(poll.registry(), path.to_str().unwrap(), || None).unwrap();
+    let mut now = Time::from_nanos(1);
+    for uid in (1000..).flat_map(|uid| [uid; limit::CLIENTS_OF_A_UID]) {
+        if !control.has_room(stranger(uid), now) {
+            return (control, now);
+        }
+        let (stream, _) = UnixStream::pair().unwrap();
+        let client = Client::new(stream, stranger(uid), now);
+        control.clients.insert(control.next, client);
+        control.next += 1;
+        now = now.after(pause);
+    }
+    unreachable!("there is an end to the places")
+}
+
+fn stranger(uid: u32) -> Caller {
+    Caller { uid, pid: 0, trusted: false }
+}
+
+const ROOT: Caller = Caller { uid: 0, pid: 0, trusted: true };
+
+#[test]
+fn who_is_silent_for_long_gives_way_to_the_next_and_not_before() {
+    let others = limit::CLIENTS - limit::CLIENTS_FOR_ROOT;
+    let (mut control, begin) = full("silent", Duration::ZERO);
+    assert_eq!(control.clients.len(), others);
+    let (same, another) = (stranger(1000), stranger(5000));
+    let soon = begin.after(limit::CLIENT_PATIENCE);
+    assert!(!control.has_room(same, soon) && !control.has_room(another, soon));
+    assert!(control.has_room(ROOT, soon), "its places are kept");
+    assert_eq!(control.clients.len(), others, "nobody had to go for it");
+    let late = soon.after(Duration::from_nanos(1));
+    for caller in [same, another] {
+        assert!(control.has_room(caller, late), "{caller:?}");
+        assert_eq!(control.clients.len(), others - 1, "one goes for it");
+        let (stream, _) = UnixStream::pair().unwrap();
+        control.clients.insert(control.next, Client::new(stream, caller, late));
+        control.next += 1;
+    }
+}
+
+#[test]
+fn of_all_that_are_silent_the_one_silent_for_the_longest_gives_way() {
+    let pause = Duration::from_millis(1);
+    let (mut control, now) = full("longest", pause);
+    let late = now.after(limit::CLIENT_PATIENCE);
+    let first = |control: &Control| *control.clients.keys().next().unwrap();
+    let oldest = first(&control);
+    // Of its own, where it has as many as a uid may have.
+    assert!(control.has_room(stranger(1003), late));
+    assert!(control.clients.contains_key(&oldest));
+    let own = oldest + 3 * limit::CLIENTS_OF_A_UID;
+    assert!(!control.clients.contains_key(&own), "the first of its own");
+    let (stream, _) = UnixStream::pair().unwrap();
+    control.clients.insert(own, Client::new(stream, stranger(1003), late));
+    // Of anybody's, where all places are taken; and one that waits for an answer is not silent.
+    control.clients.get_mut(&oldest).unwrap().waits.push(1);
+    assert!(control.has_room(stranger(5000), late));
+    assert!(!control.clients.contains_key(&(oldest + 1)));
+    assert!(control.clients.contains_key(&oldest));
+}
