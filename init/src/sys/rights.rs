@@ -24,8 +24,11 @@ pub(super) unsafe fn before_user(rights: &Rights, changes: bool) -> isize {
             let mut number: usize = 0;
             while number < CAPABILITIES {
                 let known = prctl(libc::PR_CAPBSET_READ, [number, 0, 0]);
-                if known < 0 {
+                if known == -(libc::EINVAL as isize) {
                     break; // The kernel knows no more of them.
+                }
+                if known < 0 {
+                    return known;
                 }
                 if known == 1 && bound & (1u64 << (number & 63)) == 0 {
                     let result = prctl(libc::PR_CAPBSET_DROP, [number, 0, 0]);

@@ -44,6 +44,7 @@ mod race;
 mod reach;
 mod relation;
 mod reload;
+mod restriction;
 mod rumour;
 mod shim;
 mod shortage;

@@ -4,7 +4,6 @@
 use super::ways::{NO_PROC, after, pair};
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
-use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
@@ -14,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A unit that ends is noticed and started again.
-fn supervises(init: &Init) {
+pub(crate) fn supervises(init: &Init) {
     let before = init.when_system("running");
     init.main_of("db").signal(Signal::SIGKILL);
     init.when("db is replaced", |s| {
@@ -67,59 +66,6 @@ fn for_each_newer_system_call_there_is_another_way() {
         }
     }
     assert!(missed.len() >= 4, "of these it has missed {missed:?} alone");
-}
-
-#[test]
-fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
-    if !nix::unistd::geteuid().is_root() {
-        return;
-    }
-    let files = Sandbox::new();
-    files.unit("base", "exec-start: DAEMON");
-    files.unit(
-        "asks",
-        "type: oneshot\nuser: nobody\nworking-dir: /usr\nnice: 5\nlimits: {core: 0}\n\
-         no-new-privileges: yes\nexec-start: /bin/sh -c 'echo x >DIR/ran'",
-    );
-    let ran = files.path("ran");
-    std::fs::write(&ran, "").unwrap();
-    std::fs::set_permissions(&ran, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    let init = Boot::new(files).start("base");
-    init.when_system("running");
-    let mut failed = Vec::new();
-    for call in [
-        "setsid",
-        "setgroups",
-        "setresgid",
-        "setresuid",
-        "chdir",
-        "dup3",
-        "prctl",
-        "setpriority",
-        "prlimit64",
-        "execve",
-    ] {
-        let inject = format!("inject={call}:error=EPERM");
-        let arguments = ["-f", "-e", &format!("trace={call}"), "-e", &inject];
-        let tracer = Tracer::attach(init.process(), &init.sandbox.path(call), &arguments);
-        init.tell("set-target", &json!({"targets": ["base"], "want": ["asks"]}));
-        let status = init.when(call, |s| ["failed", "exited"].contains(&s.state("asks")));
-        if injected(&tracer.detach()) > 0 {
-            failed.push(call);
-            let reason = &status.unit("asks")["reason"];
-            assert_eq!(reason["kind"], "exec", "{call}: {reason}");
-            assert_eq!(reason["errno"], 1, "{call}: {reason}");
-            assert!(reason["stage"].is_string(), "{call}: {reason}");
-            assert_eq!(init.sandbox.read("ran"), "", "{call} failed, and it ran");
-        } else {
-            assert_eq!(init.sandbox.read("ran"), "x\n", "{call}");
-            std::fs::write(&ran, "").unwrap();
-        }
-        init.tell("set-target", &json!({"targets": ["base"]}));
-        init.when_state("asks", "disabled");
-    }
-    assert!(failed.len() >= 7, "of these it has made {failed:?} alone");
-    init.finish();
 }
 
 /// A file system of 64 KiB; gone with the value.

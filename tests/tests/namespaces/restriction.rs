@@ -1,0 +1,251 @@
+//! What takes something away from a process: each way is seen from inside where it is asked for, and
+//! nowhere else; and where one of its steps fails nothing runs.
+
+use super::command::script;
+use super::outfit::is_root;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::{Tracer, injected};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+/// A restriction: its name here, what the unit file says, the line of what the process sees, and what
+/// that says with it and without.
+type Row = (&'static str, &'static str, &'static str, &'static str, &'static str);
+
+const ROWS: [Row; 14] = [
+    ("user", "user: nobody", "Uid:", "65534 65534 65534 65534", "0 0 0 0"),
+    ("group", "group: nogroup", "Gid:", "65534 65534 65534 65534", "0 0 0 0"),
+    ("groups", "user: nobody\nsupplementary-groups: [daemon]", "Groups:", "1", ""),
+    ("rootless", "user: nobody", "CapEff:", "0000000000000000", "ALL"),
+    ("bound", "capabilities-bound: [CAP_KILL]", "CapBnd:", "0000000000000020", "ALL"),
+    ("bound-in-force", "capabilities-bound: [CAP_KILL]", "CapPrm:", "0000000000000020", "ALL"),
+    (
+        "ambient",
+        "user: nobody\ncapabilities-ambient: [CAP_KILL]",
+        "CapAmb:",
+        "0000000000000020",
+        "0000000000000000",
+    ),
+    ("no-new", "no-new-privileges: yes", "NoNewPrivs:", "1", "0"),
+    ("bits", "secure-bits: [noroot]", "Securebits:", "noroot", "[none]"),
+    ("umask", "umask: \"077\"", "Umask:", "0077", "0022"),
+    ("files", "limits: {nofile: 64}", "Max open files", "64 64 files", "OTHER"),
+    (
+        "size",
+        "limits: {fsize: 1M}",
+        "Max file size",
+        "1048576 1048576 bytes",
+        "unlimited unlimited bytes",
+    ),
+    ("core", "limits: {core: 0}", "Max core file size", "0 0 bytes", "OTHER"),
+    ("jail", "root-dir: DIR/jail", "processes", "0", "OTHER"),
+];
+
+/// All that a process says of itself, as `key` says it.
+fn seen(init: &Init, unit: &str, key: &str) -> String {
+    let text = init.sandbox.read(&format!("{unit}.seen"));
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    let line = line.unwrap_or_else(|| panic!("{unit} says nothing of {key}:\n{text}"));
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_restriction_is_felt_from_inside_and_only_where_it_is_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    fs::create_dir(files.path("jail")).unwrap();
+    script(
+        &files,
+        "look",
+        "cat /proc/self/status /proc/self/limits; echo processes $(ls /proc | grep -c '^[0-9]'); setpriv --dump | tr -d ' '| sed 's/Securebits:/Securebits: /'; echo over",
+    );
+    let look = |asks: &str, name: &str| {
+        format!(
+            "type: oneshot\n{asks}\nstdout: truncate:DIR/{name}.seen\nstderr: null\nexec-start: /bin/sh DIR/look.sh"
+        )
+    };
+    let names = ROWS.map(|(name, ..)| name);
+    for (name, asks, ..) in ROWS {
+        files.unit(name, &look(asks, name));
+    }
+    files.unit("plain", &look("", "plain"));
+    files.unit("all", &format!("type: virtual\nwaits-for: plain, {}", names.join(", ")));
+    let bind = format!("mount --bind / {} && exec \"$@\"", files.at("jail"));
+    let init = Boot::new(files).through(&["sh", "-c", &bind, "sh"]).start("all");
+    init.when_system("running");
+    for unit in names.into_iter().chain(["plain"]) {
+        until("it has looked", || {
+            init.sandbox.read(&format!("{unit}.seen")).contains("over").then_some(())
+        });
+    }
+    let all = init.process().status("CapBnd").unwrap();
+    for (name, _, key, with, without) in ROWS {
+        assert_eq!(seen(&init, name, key), with, "{name}");
+        let plain = seen(&init, "plain", key);
+        match without {
+            "OTHER" => assert_ne!(plain, with, "{name}"),
+            "ALL" => assert_eq!(plain, all, "{name}"),
+            without => assert_eq!(plain, without, "{name}"),
+        }
+    }
+    init.finish();
+}
+
+/// What is asked for, each by a unit of its own.
+const ASKED: [(&str, &str); 11] = [
+    ("nothing", ""),
+    ("user", "user: nobody"),
+    ("group", "group: nogroup"),
+    ("bound", "capabilities-bound: [CAP_KILL]"),
+    ("ambient", "user: nobody\ncapabilities-ambient: [CAP_KILL]"),
+    ("bits", "secure-bits: [noroot]"),
+    ("no-new", "no-new-privileges: yes"),
+    ("limits", "limits: {core: 0}"),
+    ("root", "root-dir: /"),
+    ("dir", "working-dir: /usr"),
+    ("schedule", "nice: 5\nio-class: idle\ncpu-policy: batch\ncpu-affinity: 0"),
+];
+
+/// The steps that a call belongs to; of a call that is not here any will do.
+const STEPS: [(&str, &[&str]); 16] = [
+    ("setsid", &["setsid"]),
+    ("dup3", &["stdio"]),
+    ("prlimit64", &["setrlimit"]),
+    ("chroot", &["chroot"]),
+    ("chdir", &["chroot", "chdir"]),
+    ("prctl", &["capabilities"]),
+    ("capget", &["capabilities"]),
+    ("capset", &["capabilities"]),
+    ("setgroups", &["group"]),
+    ("setresgid", &["group"]),
+    ("setresuid", &["user"]),
+    ("setpriority", &["scheduling"]),
+    ("ioprio_set", &["scheduling"]),
+    ("sched_setscheduler", &["scheduling"]),
+    ("sched_setaffinity", &["scheduling"]),
+    ("execve", &["execve"]),
+];
+
+/// Without these a child is no less than it is to be: they can not fail, there is another way,
+/// or they only look.
+const OF_NO_WEIGHT: [&str; 10] = [
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "close_range",
+    "umask",
+    "getpid",
+    "gettid",
+    "set_robust_list",
+    "faccessat",
+    "exit_group",
+    "sched_yield",
+];
+
+/// Which calls the child of each unit makes before its program runs, and which init makes itself.
+fn calls(
+    lines: &[String],
+    init: i32,
+) -> (BTreeMap<&'static str, BTreeSet<String>>, BTreeSet<String>) {
+    let mut of: BTreeMap<i32, BTreeSet<String>> = BTreeMap::new();
+    let mut found = BTreeMap::new();
+    for line in lines {
+        let Some((pid, call)) = line.split_once(' ') else { continue };
+        let (Ok(pid), Some((name, _))) = (pid.parse(), call.trim_start().split_once('(')) else {
+            continue;
+        };
+        if name.starts_with('<') {
+            continue;
+        }
+        of.entry(pid).or_default().insert(name.to_owned());
+        if name == "execve"
+            && let Some((unit, _)) =
+                ASKED.into_iter().find(|(unit, _)| call.contains(&format!("/ran-{unit}\"")))
+        {
+            found.insert(unit, of.remove(&pid).unwrap_or_default());
+        }
+    }
+    (found, of.remove(&init).unwrap_or_default())
+}
+
+#[test]
+fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
+    if !is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    files.unit("base", "exec-start: DAEMON");
+    for (name, asks) in ASKED {
+        // Whoever it is may say that it ran.
+        files.put(&format!("ran-{name}"), "");
+        fs::set_permissions(
+            files.path(&format!("ran-{name}")),
+            std::os::unix::fs::PermissionsExt::from_mode(0o666),
+        )
+        .unwrap();
+        files.unit(
+            name,
+            &format!("type: oneshot\n{asks}\nexec-start: /bin/sh -c 'echo x >DIR/ran-{name}'"),
+        );
+    }
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    let all = ASKED.map(|(name, _)| name);
+    let run = |what: &str, arguments: &[&str]| {
+        let arguments = [&["-f", "-s", "256"], arguments].concat();
+        let tracer = Tracer::attach(init.process(), &init.sandbox.path(what), &arguments);
+        init.tell("set-target", &json!({"targets": ["base"], "want": all}));
+        let status = init
+            .when(what, |s| all.iter().all(|unit| ["failed", "exited"].contains(&s.state(unit))));
+        let lines = tracer.detach();
+        init.tell("set-target", &json!({"targets": ["base"]}));
+        init.when("none is wanted", |s| all.iter().all(|unit| s.state(unit) == "disabled"));
+        (status, lines)
+    };
+    let ran = |unit: &str| {
+        let name = format!("ran-{unit}");
+        let ran = !init.sandbox.read(&name).is_empty();
+        fs::write(init.sandbox.path(&name), "").unwrap();
+        ran
+    };
+    let (_, lines) = run("recorded", &[]);
+    let (of, own) = calls(&lines, init.process().0);
+    assert!(of.len() == ASKED.len() && all.iter().all(|unit| ran(unit)), "{of:?}");
+    let every: BTreeSet<&String> = of.values().flatten().collect();
+    // Init's own failure would say nothing of its children's; of those named it makes none that it needs.
+    let named = |call: &str| STEPS.iter().any(|(name, _)| *name == call);
+    let weighty = |call: &&String| {
+        named(call) || !own.contains(*call) && !OF_NO_WEIGHT.contains(&call.as_str())
+    };
+    let mut failed = Vec::new();
+    for call in every.into_iter().filter(weighty) {
+        let inject = format!("inject={call}:error=EPERM");
+        let (status, lines) = run(call, &["-e", &format!("trace={call}"), "-e", &inject]);
+        assert!(injected(&lines) > 0, "{call}");
+        for unit in all {
+            let (reason, ran) = (&status.unit(unit)["reason"], ran(unit));
+            if !of[unit].contains(call) {
+                assert!(ran, "{call} is no call of {unit}: {reason}");
+                continue;
+            }
+            assert!(!ran && status.state(unit) == "failed", "{call} failed, and {unit} ran");
+            assert_eq!(
+                (&reason["kind"], &reason["errno"]),
+                (&json!("exec"), &json!(1)),
+                "{call}, {unit}: {reason}"
+            );
+            let steps = STEPS.into_iter().find(|(name, _)| name == call).map(|(_, steps)| steps);
+            let stage = reason["stage"].as_str().expect("a step");
+            assert!(steps.is_none_or(|steps| steps.contains(&stage)), "{call}, {unit}: {reason}");
+        }
+        failed.push(call.as_str());
+    }
+    let missed: Vec<&str> =
+        STEPS.iter().map(|(call, _)| *call).filter(|call| !failed.contains(call)).collect();
+    assert!(missed.is_empty(), "never made: {missed:?}; failed: {failed:?}");
+    init.finish();
+}
