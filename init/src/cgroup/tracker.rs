@@ -230,10 +230,7 @@ impl Tracker {
             return Some(*run);
         }
         if self.hierarchy.is_some() {
-            let below = self.below(pid)?;
-            let ends = below.match_indices('/').map(|(at, _)| at).chain([below.len()]);
-            let mut names = ends.filter_map(|end| below.get(..end));
-            return names.find_map(|name| self.run_in(name));
+            return self.run_around(&self.below(pid)?);
         }
         let stat = process::stat(pid)?;
         let has = |stat: &process::Stat| -> Option<RunId> {
@@ -241,6 +238,22 @@ impl Tracker {
         };
         has(&stat)
             .or_else(|| process::ancestors(pid).find_map(|parent| has(&process::stat(parent)?)))
+    }
+
+    /// A process of this run is in a cgroup that is not the run's: it has gone there itself, or was
+    /// put there.
+    pub(crate) fn has_strayed(&self, run: RunId, pid: Pid) -> bool {
+        let entered = self.runs.get(&run).is_some_and(|tracked| tracked.entered);
+        let is_there = || process::cgroup(pid).is_some();
+        let below = || self.below(pid).and_then(|below| self.run_around(&below));
+        self.hierarchy.is_some() && entered && is_there() && below() != Some(run)
+    }
+
+    /// Whose cgroup this path, below ours, is or lies in.
+    fn run_around(&self, below: &str) -> Option<RunId> {
+        let ends = below.match_indices('/').map(|(at, _)| at).chain([below.len()]);
+        let mut names = ends.filter_map(|end| below.get(..end));
+        names.find_map(|name| self.run_in(name))
     }
 
     /// The path of its cgroup, below ours.

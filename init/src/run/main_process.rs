@@ -26,9 +26,22 @@ impl Init {
                 self.tracker.signal(run, CONT, None);
             }
             Whom::Main => {
+                self.tell_stray(run);
                 self.signal_main(run, number);
                 self.signal_main(run, CONT);
             }
+        }
+    }
+
+    /// The main process may have left its cgroup. It is ended all the same; what it starts out there is
+    /// nobody's.
+    fn tell_stray(&mut self, run: RunId) {
+        let Some(running) = self.runs.get(run) else { return };
+        let Some(Main::Child(pid) | Main::Other { pid, .. }) = running.main else { return };
+        if self.tracker.has_strayed(run, Pid::from_raw(pid)) {
+            let (name, what) =
+                (running.name.clone(), "has left its cgroup, what it starts is lost");
+            self.say(Level::Warning, format_args!("{name}: its main process, pid {pid}, {what}"));
         }
     }
 

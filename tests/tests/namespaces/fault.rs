@@ -1,8 +1,13 @@
-//! What is no crash of PID 1 does it no harm: the same pid, the same services, nothing
-//! started twice.
+//! A signal of a fault that somebody sent does PID 1 no harm: the same pid, the same services,
+//! nothing started twice. One that is the kernel's is a crash.
 
+use super::crash::has_survived;
+use super::survival::is_steady;
+use super::upgrade::{at_work, fixed};
 use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::FAULTS;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::Tracer;
 
 fn services() -> Init {
     let files = Sandbox::new();
@@ -41,7 +46,34 @@ fn goes_on(init: Init, before: &groundstate_tests::status::Status) {
 fn a_fault_signal_sent_by_somebody_is_no_crash() {
     let init = services();
     let before = init.status();
-    init.process().signal(nix::sys::signal::Signal::SIGSEGV);
-    init.check();
+    for fault in FAULTS {
+        init.process().signal(fault);
+        init.check();
+    }
     goes_on(init, &before);
+}
+
+/// That the kernel itself says so counts, whatever code it says it with: SI_KERNEL, as strace(1)
+/// lets it be.
+#[test]
+fn a_fault_signal_of_the_kernels_is_a_crash() {
+    let mut init = at_work();
+    init.expect_crashes();
+    assert_eq!(
+        init.process().status("Threads").as_deref(),
+        Some("1"),
+        "nobody else can be at fault"
+    );
+    let before = init.status();
+    for (survived, fault) in (1..).zip(FAULTS) {
+        is_steady(&init);
+        let calls = "epoll_wait,epoll_pwait";
+        let inject = format!("inject={calls}:signal={}:when=1", fault.as_str());
+        let arguments = ["-e", &format!("trace={calls}"), "-e", &inject];
+        let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
+        has_survived(&init, survived);
+        assert!(tracer.detach().iter().any(|line| line.contains("SI_KERNEL")), "{fault}");
+        assert_eq!(fixed(&init.status()), fixed(&before), "after {fault}");
+    }
+    init.check();
 }

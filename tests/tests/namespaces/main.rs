@@ -25,6 +25,7 @@ mod fate;
 mod fault;
 mod foreign;
 mod goal;
+mod hierarchy;
 mod identity;
 mod imported;
 mod log;

@@ -2,6 +2,7 @@
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
 use nix::sys::signal::Signal;
@@ -188,18 +189,37 @@ fn asking_again_and_again_puts_the_end_off_by_nothing() {
 
 #[test]
 fn the_end_of_a_supervisor_is_not_the_machines() {
-    for verb in ["poweroff", "reboot", "halt", "exit"] {
+    // By verb, by every signal that ends a machine, and by force.
+    // What runs it is strace.
+    let pid = |init: &Init| {
+        let is_init = |p: &Process| p.read("comm").is_some_and(|name| name.trim() == "init");
+        let found = init.process().children().into_iter().find(is_init);
+        found.expect("strace has it as its child").0.to_string()
+    };
+    let ask = |verb: &'static str| Box::new(move |init: &Init| _ = init.tell(verb, &json!({})));
+    let send = |signal: &'static str| {
+        let done = move |init: &Init| {
+            assert!(
+                Command::new("/bin/kill").args([signal, &pid(init)]).status().unwrap().success()
+            );
+        };
+        Box::new(done) as Box<dyn Fn(&Init)>
+    };
+    let verbs = ["poweroff", "reboot", "halt", "exit"].map(|verb| ask(verb) as Box<dyn Fn(&Init)>);
+    // Ctrl-Alt-Del, the power key, RTMIN+3 to RTMIN+5.
+    let signals = ["-INT", "-PWR", "-TERM", "-37", "-38", "-39"].map(send);
+    for (number, end) in verbs.into_iter().chain(signals).enumerate() {
         let files = Sandbox::new();
         files.unit("web", "exec-start: DAEMON --trace DIR/web");
         let trace = files.at("strace");
         let wrapper = ["strace", "-f", "-qq", "-o", &trace, "-e", "trace=reboot,exit_group"];
         let mut init = Boot::new(files).way(Way::Supervisor).through(&wrapper).start("web");
         is_up(&init, "web");
-        init.tell(verb, &json!({}));
-        assert_eq!(init.ended().code(), Some(0), "{verb}");
+        end(&init);
+        assert_eq!(init.ended().code(), Some(0), "{number}");
         let calls = init.sandbox.read("strace");
-        assert!(calls.contains("exit_group") && !calls.contains("reboot("), "{verb}: {calls}");
-        assert!(init.sandbox.trace("web").contains(&"term".to_owned()), "{verb}");
+        assert!(calls.contains("exit_group") && !calls.contains("reboot("), "{number}: {calls}");
+        assert!(init.sandbox.trace("web").contains(&"term".to_owned()), "{number}");
     }
 }
 

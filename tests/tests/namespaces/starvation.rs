@@ -36,10 +36,15 @@ struct Busy(Vec<Child>);
 
 impl Busy {
     fn new(count: usize) -> Busy {
+        Busy::of(&[], count)
+    }
+
+    /// Started by way of these words.
+    fn of(way: &[&str], count: usize) -> Busy {
+        let words = [way, &["taskset", "-c", "0", "sh", "-c", "while :; do :; done"]].concat();
         let start = |_| {
-            let mut command = Command::new("taskset");
-            command.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
-            command.stderr(Stdio::null()).spawn().expect("taskset runs")
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).stderr(Stdio::null()).spawn().expect("it runs")
         };
         Busy((0..count).map(start).collect())
     }
@@ -63,7 +68,7 @@ fn on_a_crowded_processor_init_answers_supervises_and_takes_nobody_for_dead() {
     let init = Boot::new(files).through(&["taskset", "-c", "0"]).start("all");
     let before = init.when_system("running");
     let quick = init.main_of("quick");
-    let busy = Busy::new(16);
+    let busy = Busy::new(64);
     quick.signal(Signal::SIGKILL);
     init.tell("reload", &json!({}));
     init.when("it is replaced", |s| {
@@ -72,5 +77,40 @@ fn on_a_crowded_processor_init_answers_supervises_and_takes_nobody_for_dead() {
     drop(busy);
     let after = init.status();
     assert_eq!(after.main_pid("steady"), before.main_pid("steady"), "nobody is taken for dead");
+    init.finish();
+}
+
+#[test]
+fn a_hog_that_goes_before_everybody_lets_no_time_out_misfire() {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if !nix::unistd::geteuid().is_root() || processors < 2 {
+        eprintln!("one processor, or no right to be the first on it: nothing was tested");
+        return;
+    }
+    let files = Sandbox::new();
+    files.unit(
+        "slow",
+        "type: foreground-notified\nstart-timeout: 3s\nrestart: never\ncpu-affinity: 1\n\
+         exec-start: DAEMON --notify --ready-on-order --control DIR/slow",
+    );
+    files.unit("fed", "type: foreground-notified\nwatchdog: 2s\nrestart: never\ncpu-affinity: 1\nexec-start: DAEMON --notify --watchdog");
+    files.unit("all", "type: virtual\nwaits-for: fed, slow");
+    let init = Boot::new(files).through(&["taskset", "-c", "0"]).start("all");
+    let before = init.when("one runs, one starts", |s| {
+        s.state("fed") == "running" && s.state("slow") == "starting"
+    });
+    let hog = Busy::of(&["chrt", "-f", "50"], 1);
+    init.sandbox.order("slow", "ready");
+    assert!(within(START_TIMEOUT, || None::<()>).is_none(), "the timeouts pass");
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
+    let after = init.when("it has answered", |s| s.state("slow") != "starting");
+    drop(hog);
+    for unit in ["slow", "fed"] {
+        assert_eq!(
+            (after.state(unit), after.main_pid(unit)),
+            ("running", before.main_pid(unit)),
+            "{unit}"
+        );
+    }
     init.finish();
 }

@@ -1,6 +1,7 @@
 //! Descriptors that a service leaves with init: kept over its restarts, and no longer.
 
 use super::imported::{systemd, wants};
+use super::plenty::comes_to_rest;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -146,6 +147,53 @@ fn who_does_not_ask_has_no_store_and_a_dead_end_is_closed() {
     until("it is closed", || (!sockets(&init).contains(&pair)).then_some(()));
     crash(&init);
     assert_eq!(handed(&init).0, None);
+    init.finish();
+}
+
+#[test]
+fn what_a_service_left_and_can_be_read_for_ever_wakes_nobody() {
+    let init = keeper("");
+    nix::unistd::mkfifo(&init.sandbox.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut options = std::fs::File::options();
+    let mut end = options.read(true).write(true).open(init.sandbox.path("fifo")).unwrap();
+    std::io::Write::write_all(&mut end, b"never read").unwrap();
+    let fifo = init.sandbox.at("fifo");
+    init.sandbox.order("k.ctl", "notify FDSTOREREMOVE=1\\nFDNAME=pair");
+    init.sandbox.order("k.ctl", &format!("store {fifo} FDSTORE=1\\nFDNAME=fifo"));
+    until("it is kept", || init.process().files().values().any(|file| *file == fifo).then_some(()));
+    comes_to_rest(&init);
+    // Watched it is all the same, for its other end.
+    let main = init.main_of("keeper");
+    assert!(main.is_alive());
+    drop(end);
+    until("it is closed", || {
+        init.process().files().values().all(|file| *file != fifo).then_some(())
+    });
+    init.finish();
+}
+
+#[test]
+fn as_many_descriptors_as_a_message_can_have_are_kept_up_to_the_limit_or_closed() {
+    let files = Sandbox::new();
+    files.put("data", "kept\n");
+    for (name, most) in [("keeper", 2), ("stranger", 0)] {
+        files.unit(name, &format!("type: foreground-notified\nfd-store-max: {most}\nexec-start: DAEMON --notify --control DIR/{name}"));
+    }
+    files.unit("all", "type: virtual\nwaits-for: keeper, stranger");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let data = init.sandbox.at("data");
+    let kept = || init.process().files().into_values().filter(|file| *file == data).count();
+    for name in ["keeper", "stranger"] {
+        // Ten messages of 253 each: what the kernel lets one have (SCM_MAX_FD).
+        init.sandbox.order(name, &format!("pass 10 253 {data}"));
+        init.sandbox.order(name, "notify STATUS=left");
+        until("init has heard all", || {
+            (init.status().unit(name)["status"] == "left").then_some(())
+        });
+        until("the rest is closed", || (kept() <= 2).then_some(()));
+    }
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     init.finish();
 }
 

@@ -1,0 +1,215 @@
+//! Cgroups of every kind there is, or none; a process that goes to another one; a whole init in one
+//! that gets no more memory.
+
+use super::fate::cgroup;
+use super::shortage::supervises;
+use super::ways::{after, pair};
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Options of a mount of the second kind are those of all such mounts: they are as they were
+/// once this is gone.
+struct Options {
+    place: PathBuf,
+    delegates: bool,
+}
+
+impl Options {
+    fn new(files: &Sandbox) -> Options {
+        let place = files.path("cgroup2");
+        fs::create_dir(&place).unwrap();
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        let of_cgroups = |line: &&str| line.split(' ').nth(2) == Some("cgroup2");
+        let delegates = mounts.lines().filter(of_cgroups).any(|line| line.contains("nsdelegate"));
+        Options { place, delegates }
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        let data = self.delegates.then_some("nsdelegate");
+        let _ = mount(Some("none"), &self.place, Some("cgroup2"), MsFlags::empty(), data);
+        let _ = umount2(&self.place, MntFlags::MNT_DETACH);
+    }
+}
+
+#[test]
+fn whatever_cgroups_there_are_a_unit_is_started_healed_and_stopped_as_a_whole() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let top = "umount -R -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup";
+    let own = "mkdir -p /sys/fs/cgroup/of-a-test && echo $$ >/sys/fs/cgroup/of-a-test/cgroup.procs";
+    // Within a namespace of its own nothing above it may be changed, as one that delegates insists.
+    let within = "exec unshare -C sh -c \"umount /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; \
+                  ! echo 1 2>/dev/null >/sys/fs/cgroup/cgroup.max.depth || exit 9; exec \\\"\\$0\\\" \\\"\\$@\\\"\" \"$0\" \"$@\"";
+    let delegated = format!(
+        "umount -R -l /sys/fs/cgroup && mount -t cgroup2 -o nsdelegate none /sys/fs/cgroup && {own} && {within}"
+    );
+    for (kind, taking, tracking) in [
+        ("none", "umount -R -l /sys", "process-group"),
+        (
+            "of the first kind alone",
+            "umount -l /sys/fs/cgroup/unified || umount -R -l /sys/fs/cgroup; ! grep cgroup2 /proc/mounts",
+            "process-group",
+        ),
+        ("as they are here", "true", ""),
+        ("of the second kind", top, "cgroup2"),
+        (
+            "not to be written to",
+            &format!("{top} && mount -o remount,bind,ro /sys/fs/cgroup"),
+            "process-group",
+        ),
+        ("delegated to a namespace", &delegated, "cgroup2"),
+    ] {
+        let files = pair();
+        let _options = Options::new(&files);
+        files.unit(
+            "hydra",
+            "stop-timeout: 500ms\nexec-start: DAEMON --ignore TERM --children 2 --orphans 2",
+        );
+        files.unit("all", "type: virtual\ndepends-on: web, hydra");
+        let init = after(taking, files).start("all");
+        supervises(&init);
+        let found = init.status().0["tracking"].clone();
+        assert!(tracking.is_empty() || found == tracking, "{kind}: {found}");
+        until("all of it is there", || (init.processes_of("hydra").len() == 5).then_some(()));
+        init.tell("set-target", &json!({"targets": ["web"]}));
+        init.when("it is down", |s| s.main_pid("hydra").is_none());
+        until("nothing of it is left", || init.processes_of("hydra").is_empty().then_some(()));
+        drop(init.finish_and_keep());
+    }
+}
+
+#[test]
+fn a_limit_whose_controller_is_missing_fails_the_start_and_no_other() {
+    let files = pair();
+    files
+        .unit("asks", "restart: never\ncgroup-memory-max: 64M\nexec-start: DAEMON --trace DIR/ran");
+    files.unit("all", "type: virtual\nwaits-for: web, asks");
+    // Of all the controllers there are none is the second kind's.
+    let init = after("umount -R -l /sys", files).start("all");
+    let status = init.when_state("asks", "failed");
+    assert_eq!(status.reason("asks"), "exec", "{}", status.table());
+    assert_eq!(init.sandbox.read("ran"), "", "it did not run without");
+    init.when_state("web", "running");
+    init.finish();
+}
+
+/// The cgroup of the second kind at the top.
+fn top(dir: &str) -> PathBuf {
+    let is_top =
+        |dir: &&Path| dir.parent().is_none_or(|above| !above.join("cgroup.procs").exists());
+    Path::new(dir).ancestors().find(is_top).expect("the top").to_owned()
+}
+
+#[test]
+fn who_moves_out_of_its_cgroup_is_stopped_all_the_same() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let files = Sandbox::new();
+    files.unit("probe", "exec-start: DAEMON");
+    files.unit("deaf", "stop-timeout: 500ms\nexec-start: /bin/sh -c 'trap \"\" TERM; until [ -e DIR/go ]; do :; done; echo $$$$ >$(cat DIR/top)/cgroup.procs && echo x >DIR/deaf; while :; do sleep 0.05; done'");
+    files.unit("polite", "stop-timeout: 60s\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do :; done; echo $$$$ >$(cat DIR/top)/cgroup.procs && echo x >DIR/polite; exec sleep 1000'");
+    files.unit("all", "type: virtual\nwaits-for: probe, deaf, polite");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let Some(dir) = cgroup(init.main_of("probe")) else { return init.finish() };
+    init.sandbox.put("top", top(&dir).to_str().unwrap()).put("go", "");
+    for unit in ["deaf", "polite"] {
+        until("it has moved", || (!init.sandbox.read(unit).is_empty()).then_some(()));
+    }
+    let mains: Vec<Process> = ["deaf", "polite"].map(|unit| init.main_of(unit)).into();
+    let is_outside = |main: &Process| {
+        let text = main.read("cgroup").unwrap_or_default();
+        text.lines().any(|line| line.starts_with("0::") && !line.contains("groundstate"))
+    };
+    assert!(mains.iter().all(is_outside));
+    init.tell("set-target", &json!({"targets": ["probe"]}));
+    init.when("both are down", |s| {
+        ["deaf", "polite"].iter().all(|unit| s.main_pid(unit).is_none())
+    });
+    assert!(mains.iter().all(|main| !main.is_alive()));
+    for unit in ["deaf", "polite"] {
+        let told = |line: &str| line.contains(unit) && line.contains("has left its cgroup");
+        until("it is told", || init.output().lines().any(told).then_some(()));
+    }
+    assert!(!init.output().contains("probe: its main process"), "{}", init.output());
+    assert_eq!(init.status().reason("deaf"), "stop-timeout");
+    assert_eq!(init.status().state("polite"), "disabled");
+    // What it started out there nobody else ends.
+    until("nothing of it is left", || {
+        let left: Vec<Process> = init.processes_of("deaf");
+        left.iter().for_each(|process| process.end());
+        left.is_empty().then_some(())
+    });
+    init.finish();
+}
+
+/// A cgroup with little memory, of whichever kind can limit it here.
+struct Little(PathBuf);
+
+impl Little {
+    fn new(files: &Sandbox) -> Option<Little> {
+        let name = files.dir().file_name().unwrap();
+        for (root, limit) in
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
+        {
+            let dir = Path::new(root).join(name);
+            if fs::create_dir(&dir).is_err() {
+                continue;
+            }
+            let little = Little(dir);
+            if little.0.join(limit).exists() && fs::write(little.0.join(limit), "64M").is_ok() {
+                return Some(little);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Little {
+    fn drop(&mut self) {
+        let _ = groundstate_tests::deadline::within(groundstate_tests::deadline::PATIENCE, || {
+            fs::remove_dir(&self.0).ok()
+        });
+    }
+}
+
+#[test]
+fn where_memory_runs_out_for_all_of_it_the_kernel_takes_a_unit_and_not_init() {
+    let files = Sandbox::new();
+    let Some(little) = Little::new(&files) else {
+        eprintln!("no memory controller of ours here: nothing was tested");
+        return;
+    };
+    files.unit("hog", "restart: never\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do sleep 0.05; done; exec tail /dev/zero'");
+    files.unit("web", "oom-score-adjust: -500\nexec-start: DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: web, hog");
+    let enter = format!("echo $$ >{}/cgroup.procs", little.0.display());
+    let init = after(&enter, files).start("all");
+    let before = init.when_system("running");
+    let logger = || {
+        let named = |p: &Process| p.read("comm").is_some_and(|n| n.starts_with("groundstate-log"));
+        init.process().children().into_iter().find(named)
+    };
+    let had = until("the logger has its name", &logger);
+    init.sandbox.put("go", "");
+    let status = init.when_state("hog", "failed");
+    let reason = &status.unit("hog")["reason"];
+    assert!(reason["signal"] == 9 || reason["kind"] == "oom-kill", "{reason}");
+    assert_eq!((status.main_pid("web"), logger()), (before.main_pid("web"), Some(had)));
+    let kills = ["memory.oom_control", "memory.events"]
+        .map(|name| fs::read_to_string(little.0.join(name)).unwrap_or_default());
+    let counted = |line: &str| line.starts_with("oom_kill ") && line != "oom_kill 0";
+    assert!(kills.iter().any(|text| text.lines().any(counted)), "{kills:?}");
+    init.finish();
+    drop(little);
+}
