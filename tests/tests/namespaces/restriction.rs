@@ -6,6 +6,7 @@ use super::outfit::is_root;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::status::Status;
 use groundstate_tests::tracer::{Tracer, injected};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,6 +173,29 @@ fn calls(
     (found, of.remove(&init).unwrap_or_default())
 }
 
+/// All of [`ASKED`] begin once, under strace(1) with these arguments, and are not wanted any more. How that
+/// went, and its lines.
+fn begin_all(init: &Init, what: &str, arguments: &[&str]) -> (Status, Vec<String>) {
+    let all = ASKED.map(|(name, _)| name);
+    let arguments = [&["-f", "-s", "256"], arguments].concat();
+    let tracer = Tracer::attach(init.process(), &init.sandbox.path(what), &arguments);
+    init.tell("set-target", &json!({"targets": ["base"], "want": all}));
+    let over = |s: &Status| all.iter().all(|unit| ["failed", "exited"].contains(&s.state(unit)));
+    let status = init.when(what, over);
+    let lines = tracer.detach();
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    init.when("none is wanted", |s| all.iter().all(|unit| s.state(unit) == "disabled"));
+    (status, lines)
+}
+
+/// Its program has run since this was asked last.
+fn ran(init: &Init, unit: &str) -> bool {
+    let name = format!("ran-{unit}");
+    let ran = !init.sandbox.read(&name).is_empty();
+    fs::write(init.sandbox.path(&name), "").unwrap();
+    ran
+}
+
 #[test]
 fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
     if !is_root() {
@@ -195,26 +219,9 @@ fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
     let init = Boot::new(files).start("base");
     init.when_system("running");
     let all = ASKED.map(|(name, _)| name);
-    let run = |what: &str, arguments: &[&str]| {
-        let arguments = [&["-f", "-s", "256"], arguments].concat();
-        let tracer = Tracer::attach(init.process(), &init.sandbox.path(what), &arguments);
-        init.tell("set-target", &json!({"targets": ["base"], "want": all}));
-        let status = init
-            .when(what, |s| all.iter().all(|unit| ["failed", "exited"].contains(&s.state(unit))));
-        let lines = tracer.detach();
-        init.tell("set-target", &json!({"targets": ["base"]}));
-        init.when("none is wanted", |s| all.iter().all(|unit| s.state(unit) == "disabled"));
-        (status, lines)
-    };
-    let ran = |unit: &str| {
-        let name = format!("ran-{unit}");
-        let ran = !init.sandbox.read(&name).is_empty();
-        fs::write(init.sandbox.path(&name), "").unwrap();
-        ran
-    };
-    let (_, lines) = run("recorded", &[]);
+    let (_, lines) = begin_all(&init, "recorded", &[]);
     let (of, own) = calls(&lines, init.process().0);
-    assert!(of.len() == ASKED.len() && all.iter().all(|unit| ran(unit)), "{of:?}");
+    assert!(of.len() == ASKED.len() && all.iter().all(|unit| ran(&init, unit)), "{of:?}");
     let every: BTreeSet<&String> = of.values().flatten().collect();
     // Init's own failure would say nothing of its children's; of those named it makes none that it needs.
     let named = |call: &str| STEPS.iter().any(|(name, _)| *name == call);
@@ -224,10 +231,11 @@ fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
     let mut failed = Vec::new();
     for call in every.into_iter().filter(weighty) {
         let inject = format!("inject={call}:error=EPERM");
-        let (status, lines) = run(call, &["-e", &format!("trace={call}"), "-e", &inject]);
+        let (status, lines) =
+            begin_all(&init, call, &["-e", &format!("trace={call}"), "-e", &inject]);
         assert!(injected(&lines) > 0, "{call}");
         for unit in all {
-            let (reason, ran) = (&status.unit(unit)["reason"], ran(unit));
+            let (reason, ran) = (&status.unit(unit)["reason"], ran(&init, unit));
             if !of[unit].contains(call) {
                 assert!(ran, "{call} is no call of {unit}: {reason}");
                 continue;
