@@ -7,6 +7,7 @@ use super::table::Main;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
 use crate::sys::{Pid, signal};
+use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use mio::Interest;
