@@ -180,6 +180,7 @@ impl Candidate {
         let clock = self.mirror.clock().clone();
         let engine = Engine::new(keys, &reading, self.grace, clock.now());
         let engine = engine.with_room_for(self.room);
+        let signed = clock.now();
         let term = Term {
             mirror: self.mirror.clone(),
             engine,
@@ -188,14 +189,15 @@ impl Candidate {
             machine: self.machine.clone(),
             clock,
             behind: false,
-            round: lease.ttl / SIGNS,
+            ttl: lease.ttl,
+            signed,
             again: None,
             refusal: String::new(),
             seen: reading.revision,
             meter: self.meter.clone(),
             spent: None,
         };
-        term.lead(lease.ttl, self.interval * PROOF).await
+        term.lead(self.interval * PROOF).await
     }
 }
 
@@ -214,8 +216,9 @@ struct Term {
     clock: Clock,
     /// A write did not land: there is something newer to come.
     behind: bool,
-    /// How long writes may go on without a sign of life between them.
-    round: Duration,
+    ttl: Duration,
+    /// When it asked for the last sign of life that it was given.
+    signed: Duration,
     /// A write was not taken: when to try anew.
     again: Option<Duration>,
     /// Why, as it was said last.
@@ -228,7 +231,7 @@ struct Term {
 }
 
 impl Term {
-    async fn lead(mut self, ttl: Duration, proof: Duration) -> Result<(), Over> {
+    async fn lead(mut self, proof: Duration) -> Result<(), Over> {
         let store = self.mirror.store().clone();
         let keys = self.mirror.keys().clone();
         if self.engine.picture().cluster.is_none() {
@@ -241,10 +244,9 @@ impl Term {
         }
         let mut watch = store.watch(keys.root(), self.engine.picture().revision).await?;
         let clock = self.clock.clone();
-        let mut signs = clock.every(ttl / SIGNS);
+        let mut signs = clock.every(self.ttl / SIGNS);
         let mut proofs = clock.every(proof);
         proofs.reset();
-        let mut alive_until = clock.now() + ttl;
         let mut turn = store.turn();
         loop {
             if !self.waits() {
@@ -259,24 +261,6 @@ impl Term {
             let due = due.unwrap_or_else(|| clock.now() + proof);
             tokio::select! {
                 biased;
-                // The lease comes before all that is written under it.
-                () = signs.tick() => {
-                    let began = clock.now();
-                    match store.keep_alive(self.lease).await {
-                        Ok(true) => {
-                            alive_until = began + ttl;
-                            if store.turn() != turn {
-                                turn = store.turn();
-                                self.read_anew().await?;
-                                let seen = self.engine.picture().revision;
-                                watch = store.watch(keys.root(), seen).await?;
-                            }
-                        }
-                        Ok(false) => return Err(Over::Lost),
-                        Err(fault) if clock.now() > alive_until => return Err(fault.into()),
-                        Err(_) => signs.reset_after(AGAIN),
-                    }
-                }
                 batch = watch.next() => match batch {
                     Ok(Batch::Changes { changes, .. }) => self.take_in(&changes)?,
                     Ok(Batch::Compacted) | Err(_) => {
@@ -284,6 +268,17 @@ impl Term {
                         watch = store.watch(keys.root(), self.engine.picture().revision).await?;
                     }
                 },
+                () = signs.tick() => {
+                    let before = self.signed;
+                    self.show_life().await?;
+                    if self.signed == before {
+                        signs.reset_after(AGAIN);
+                    } else if store.turn() != turn {
+                        turn = store.turn();
+                        self.read_anew().await?;
+                        watch = store.watch(keys.root(), self.engine.picture().revision).await?;
+                    }
+                }
                 () = proofs.tick() => {
                     self.read_anew().await?;
                     // A stream that is dead and says nothing would make each answer wait for a proof.
@@ -294,6 +289,18 @@ impl Term {
                 () = clock.sleep_until(due) => {}
             }
         }
+    }
+
+    /// A sign of life of the lease.
+    async fn show_life(&mut self) -> Result<(), Over> {
+        let began = self.clock.now();
+        match self.mirror.store().keep_alive(self.lease).await {
+            Ok(true) => self.signed = began,
+            Ok(false) => return Err(Over::Lost),
+            Err(fault) if self.clock.since(self.signed) > self.ttl => return Err(fault.into()),
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     /// There is something newer to come than what could be decided on now.

@@ -1,7 +1,7 @@
 //! The writes of an engine that leads, one behind the other. What is to be written is
 //! [`crate::engine`]'s to say.
 
-use super::{AGAIN, Over, Term};
+use super::{AGAIN, Over, SIGNS, Term};
 use crate::engine::Task;
 use crate::fleetd::voice;
 use crate::mutant::{Mutant, planted};
@@ -28,12 +28,9 @@ impl Term {
         }
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
-            if self.clock.since(began) > self.round {
-                // A sign of life is due; what is left is decided anew after it.
-                self.engine.undo(&task.units);
-                tasks.for_each(|task| self.engine.undo(&task.units));
-                self.again = Some(self.clock.now());
-                return Ok(());
+            if self.clock.since(self.signed) > self.ttl / SIGNS {
+                // Thousands of writes take longer than the lease that they are made under.
+                self.show_life().await?;
             }
             let landed = self.mirror.store().commit(&task.transaction).await;
             if let Ok(Some(revision)) = landed {
