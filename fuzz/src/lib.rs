@@ -99,6 +99,8 @@ mod spawn;
 mod step;
 #[path = "../../init/src/store.rs"]
 mod store;
+#[path = "../../init/src/suspect.rs"]
+mod suspect;
 #[path = "../../init/src/sys/mod.rs"]
 mod sys;
 #[path = "../../init/src/timings.rs"]

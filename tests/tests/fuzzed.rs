@@ -108,6 +108,18 @@ fn no_target_of_the_fuzzer_is_without_a_corpus_that_the_tests_go_through() {
 }
 
 #[test]
+fn the_fuzzer_takes_in_every_file_of_init() {
+    let modules = |file: &str| -> BTreeSet<String> {
+        let text = fs::read_to_string(folder(file)).unwrap();
+        let names = text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+        names.map(str::to_string).collect()
+    };
+    let mut init = modules("../init/src/main.rs");
+    assert!(init.remove("fuzzed") && init.len() > 20, "{init:?}");
+    assert_eq!(modules("src/lib.rs"), init);
+}
+
+#[test]
 fn every_file_of_the_importers_corpus_is_imported_and_read_back() {
     let files = files("import");
     assert!(files.len() >= 20, "{}", files.len());
