@@ -141,7 +141,8 @@ pub struct Goal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     // --- the operator's wishes -------------------------------------------------
-    /// The first generation and the first goal. Tolerant: see design "at boot".
+    /// The first generation and the first goal; a further time, those of another root. Tolerant: see
+    /// design "at boot". What runs and is the same in both runs on.
     Boot {
         /// The set.
         generation: Arc<Generation>,

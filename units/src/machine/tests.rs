@@ -3,6 +3,7 @@
 
 mod dense;
 mod removed;
+mod second_boot;
 
 use super::*;
 use crate::assembly::{Draft, Edge, assemble};

@@ -199,9 +199,6 @@ impl Machine {
         targets: Vec<Name>,
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        if self.booted {
-            return Err(refusal("booted", "init has booted already".to_string(), ""));
-        }
         self.booted = true;
         let default = generation.settings.default_target.clone();
         let goal = if targets.is_empty() { vec![default] } else { targets };
