@@ -115,6 +115,9 @@ _initctl() {
             initctl,status)
                 cmd="initctl__subcmd__status"
                 ;;
+            initctl,switch-root)
+                cmd="initctl__subcmd__switch__subcmd__root"
+                ;;
             initctl,timers)
                 cmd="initctl__subcmd__timers"
                 ;;
@@ -155,7 +158,7 @@ _initctl() {
 
     case "${cmd}" in
         initctl)
-            opts="-h -V --socket --json --color --help --version status set-target plan why want unwant mask unmask enable disable prefer reload restart reload-unit kill retry logs events tree graph timers sockets blame critical-chain plot cat whose check convert explain source upgrade ping stats poweroff reboot halt exit completions man __targets"
+            opts="-h -V --socket --json --color --help --version status set-target plan why want unwant mask unmask enable disable prefer reload restart reload-unit kill retry logs events tree graph timers sockets blame critical-chain plot cat whose check convert explain source upgrade switch-root ping stats poweroff reboot halt exit completions man __targets"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1419,6 +1422,39 @@ _initctl() {
             ;;
         initctl__subcmd__status)
             opts="-a -h --all --check --no-headings --socket --json --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        initctl__subcmd__switch__subcmd__root)
+            opts="-h --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

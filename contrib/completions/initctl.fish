@@ -63,6 +63,7 @@ complete -c initctl -n "__fish_initctl_needs_command" -f -a "convert" -d 'Print 
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "explain" -d 'What a key of a unit file means; asks no init'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "source" -d 'Sets of unit files owned by a controller'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "upgrade" -d 'Replace the running init by another binary'
+complete -c initctl -n "__fish_initctl_needs_command" -f -a "switch-root" -d 'Go on in another root, as the init that is there: from an initramfs'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "ping" -d 'Is init there'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "stats" -d 'Figures about init itself'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "poweroff" -d 'Stop everything and switch off'
@@ -336,6 +337,12 @@ always\t'Yes'
 never\t'No'"
 complete -c initctl -n "__fish_initctl_using_subcommand upgrade" -l json -d 'Print JSON: one object, or for streams one object a line'
 complete -c initctl -n "__fish_initctl_using_subcommand upgrade" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c initctl -n "__fish_initctl_using_subcommand switch-root" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F
+complete -c initctl -n "__fish_initctl_using_subcommand switch-root" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Yes'
+never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand switch-root" -l json -d 'Print JSON: one object, or for streams one object a line'
+complete -c initctl -n "__fish_initctl_using_subcommand switch-root" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c initctl -n "__fish_initctl_using_subcommand ping" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand ping" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Yes'

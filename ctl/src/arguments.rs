@@ -124,6 +124,8 @@ pub(crate) enum Command {
     Source(Source),
     /// Replace the running init by another binary
     Upgrade(Upgrade),
+    /// Go on in another root, as the init that is there: from an initramfs
+    SwitchRoot(SwitchRoot),
     /// Is init there
     Ping,
     /// Figures about init itself
@@ -379,4 +381,15 @@ pub(crate) struct Upgrade {
     /// The new init; left out: the file of the present one
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) binary: Option<PathBuf>,
+}
+
+/// `switch-root`.
+#[derive(Debug, Args)]
+pub(crate) struct SwitchRoot {
+    /// Where the root is mounted
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) root: PathBuf,
+    /// Its init, as that root has it; left out: /sbin/init
+    #[arg(value_name = "INIT")]
+    pub(crate) init: Option<String>,
 }

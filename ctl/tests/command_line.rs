@@ -123,6 +123,7 @@ fn every_verb_that_needs_an_init_ends_with_69_without_one() {
         &["source", "list"],
         &["source", "drop", "fleet"],
         &["upgrade"],
+        &["switch-root", "/"],
         &["ping"],
         &["stats"],
         &["poweroff", "-y"],

@@ -171,6 +171,8 @@ pub(crate) const CHILDREN_UNKNOWN_MOST: usize = 4096;
 pub(crate) const BOOT_TURNS: u8 = 4;
 /// A binary that is to be gone on as has this long to read the state.
 pub(crate) const UPGRADE_TRIAL: Duration = Duration::from_secs(10);
+/// Folders below each other that are emptied where an initramfs was.
+pub(crate) const DEPTH_OF_OLD_ROOT: usize = 256;
 /// Bytes of what it says when it can not.
 pub(crate) const UPGRADE_REASON: usize = 1024;
 /// The binary before it is kept this long.

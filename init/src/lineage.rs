@@ -6,6 +6,7 @@ use crate::clock;
 use crate::journal::keeper::Keeper;
 use crate::loader::Asker;
 use crate::replay::Started;
+use crate::resume::Begins;
 use crate::suspect::Suspects;
 use crate::sys::{fault, inherit, notes};
 use crate::upgrade::Upgrade;
@@ -97,6 +98,11 @@ impl Lineage {
         fault::arm(binary.as_fd(), notes, arguments(word), environment())
     }
 
+    /// A binary has passed that waits for the load under way, and for no other.
+    pub(crate) fn waits_for_loader(&self) -> bool {
+        self.upgrade.as_ref().is_some_and(Upgrade::has_passed)
+    }
+
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let trial = self.upgrade.as_ref().map(|upgrade| upgrade.until);
@@ -113,23 +119,41 @@ pub(crate) fn own_binary() -> Option<OwnedFd> {
 
 /// Until it is armed for good, a crash of this new image executes the one before it, which goes on
 /// with the same state.
-pub(crate) fn gives_way_to(previous: &OwnedFd, state: &File, rung: u64) {
-    let word = format!("--resume={},-1,{rung},1", state.as_raw_fd());
+pub(crate) fn gives_way_to(previous: &OwnedFd, state: &File, rung: u64, begins: Begins) {
+    let word = format!("--resume={},-1,{rung}{}", state.as_raw_fd(), begins.word());
     // Refused: then it is as if there had been none before.
     let _ = fault::arm(previous.as_fd(), None, arguments(word), environment());
 }
 
 /// The words this process was started with, and how it is to go on.
 pub(crate) fn arguments(word: String) -> Vec<CString> {
+    arguments_in(word, false)
+}
+
+/// The same, `--target` left out where it was that of another root.
+pub(crate) fn arguments_in(word: String, is_new_root: bool) -> Vec<CString> {
     let is_ours = |given: &OsString| {
         let bytes = given.as_bytes();
         [&b"--resume="[..], b"--rescue=", b"--end="].iter().any(|ours| bytes.starts_with(ours))
     };
-    let given = std::env::args_os().filter(|given| !is_ours(given));
+    let mut given: Vec<OsString> = std::env::args_os().filter(|given| !is_ours(given)).collect();
+    if is_new_root {
+        given = without_target(given);
+    }
     given
+        .into_iter()
         .chain([OsString::from(word)])
         .filter_map(|word| CString::new(word.into_vec()).ok())
         .collect()
+}
+
+fn without_target(given: Vec<OsString>) -> Vec<OsString> {
+    let mut is_value = false;
+    let stays = |word: &OsString| {
+        let was_value = std::mem::replace(&mut is_value, word == "--target");
+        !(was_value || is_value || word.as_bytes().starts_with(b"--target="))
+    };
+    given.into_iter().filter(stays).collect()
 }
 
 pub(crate) fn environment() -> Vec<CString> {

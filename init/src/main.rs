@@ -24,6 +24,7 @@ mod lineage;
 mod loader;
 mod logger;
 mod mounted;
+mod new_root;
 mod notify;
 mod options;
 mod outer;

@@ -100,6 +100,16 @@ impl Mount<'_> {
     }
 }
 
+/// The root is what the kernel has unpacked into memory.
+pub(crate) fn is_initramfs(table: &[u8]) -> bool {
+    mounts(table).any(|mount| mount.at == "/" && mount.kind == "rootfs")
+}
+
+/// The root is made of other file systems.
+pub(crate) fn is_laid_over(table: &[u8]) -> bool {
+    mounts(table).any(|mount| mount.at == "/" && mount.kind == "overlay")
+}
+
 /// The mount of that number is of a file system of this machine. None: it is not in the table.
 pub(crate) fn is_of_here(table: &[u8], id: &str) -> Option<bool> {
     mounts(table).find(|mount| mount.id == id).map(|mount| mount.is_of_here())

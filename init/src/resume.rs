@@ -26,7 +26,7 @@ use crate::signals::Signals;
 use crate::spawn::{Base, Null};
 use crate::sys::bell::Bell;
 use crate::sys::{Pid, fault, inherit, notes, process, socket};
-use crate::upgrade::{PASSED, cannot};
+use crate::upgrade::{PASSED, PASSED_ROOT, cannot};
 use crate::voice::{Level, Voice};
 use groundstate_units::control::answer::Told;
 use mio::unix::SourceFd;
@@ -43,6 +43,36 @@ fn numbers(word: &str) -> Result<Vec<u64>, String> {
         number.map_err(|error| format!("{word}: {error}"))
     };
     word.split(',').map(one).collect()
+}
+
+/// How an image begins that goes on after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begins {
+    /// The one it was to give way to has crashed at once.
+    pub(crate) gave_way: bool,
+    /// It is the first in this root.
+    in_root: bool,
+    /// The memory of the root before, which is to be given back.
+    old: RawFd,
+}
+
+impl Begins {
+    /// In another root.
+    pub(crate) fn in_root(old: Option<&OwnedFd>) -> Begins {
+        Begins { gave_way: false, in_root: true, old: old.map_or(-1, AsRawFd::as_raw_fd) }
+    }
+
+    /// What stands behind the other numbers of `--resume`.
+    pub(crate) fn word(self) -> String {
+        let how = u8::from(self.gave_way) + 2 * u8::from(self.in_root);
+        if self.in_root { format!(",{how},{}", self.old) } else { format!(",{how}") }
+    }
+
+    fn of(numbers: &[u64]) -> Begins {
+        let how = numbers.get(3).copied().unwrap_or(0);
+        let old = numbers.get(4).and_then(|number| RawFd::try_from(*number).ok()).unwrap_or(-1);
+        Begins { gave_way: how & 1 != 0, in_root: how & 2 != 0, old }
+    }
 }
 
 fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
@@ -78,7 +108,8 @@ pub(crate) fn check(word: &str) -> ExitCode {
         Ok(state) => {
             // What it holds is the other image's.
             std::mem::forget(state);
-            (ExitCode::SUCCESS, PASSED.to_string())
+            let passed = if numbers.len() > 2 { PASSED_ROOT } else { PASSED };
+            (ExitCode::SUCCESS, passed.to_string())
         }
         Err(why) => (ExitCode::from(65), format!("it can not read the state: {why}")),
     };
@@ -95,10 +126,13 @@ impl Init {
         let numbers = numbers(word).map_err(io::Error::other)?;
         let (file, previous) = (inherited(&numbers, 0).map(File::from), inherited(&numbers, 1));
         let rung = numbers.get(2).copied().unwrap_or(0);
+        let begins = Begins::of(&numbers);
         if let (Some(file), Some(previous)) = (&file, &previous) {
-            gives_way_to(previous, file, rung);
+            gives_way_to(previous, file, rung, Begins { gave_way: true, ..begins });
         }
         let state = read_state(file.as_ref()).map_err(io::Error::other).map_err(gives_way)?;
+        let old_root = Some(begins.old).filter(|old| *old >= 0);
+        let old_root = old_root.and_then(|number| inherit::take(number).ok());
         inherit::close_rest();
         let mut lineage = Lineage::begins();
         (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
@@ -106,7 +140,7 @@ impl Init {
         init.lineage.previous =
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
         #[cfg(debug_assertions)]
-        crash_test::strike_in("resume", numbers.get(3).is_none());
+        crash_test::strike_in("resume", !begins.gave_way);
         init.rewatch().map_err(gives_way)?;
         Bell::ring_again(rung);
         // What was held back until now comes, and finds somebody who listens.
@@ -115,7 +149,10 @@ impl Init {
         let asker = init.lineage.upgraded.take();
         init.keep_here();
         init.arm(0);
-        init.answer_upgrade(asker, numbers.get(3).is_some());
+        init.answer_upgrade(asker, begins.gave_way);
+        if begins.in_root {
+            init.begin_in_new_root(old_root);
+        }
         Ok(init)
     }
 

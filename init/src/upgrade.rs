@@ -4,7 +4,8 @@
 //! its descriptor over, and becomes it, with a copy of the whole state to read and nothing to do
 //! (`--check-resume`). What can not read the state, or falls over, is refused, and nothing has
 //! changed. Then the state is written anew, signals are held back, and init itself becomes it
-//! (`--resume`). An exec that fails comes back to the loop. How it goes on: [`crate::resume`].
+//! (`--resume`). An exec that fails comes back to the loop. How it goes on: [`crate::resume`];
+//! in another root: [`crate::new_root`].
 //!
 //! Also here: what a crash needs, beforehand. The state is kept ([`crate::journal::keeper`]), and
 //! the handler of a fault is told what to execute ([`crate::sys::fault`]).
@@ -15,8 +16,10 @@ use crate::event_loop::Init;
 use crate::foreign;
 use crate::journal::keeper::{Keeper, Outcome};
 use crate::limit;
-use crate::lineage::{arguments, environment};
+use crate::lineage::{arguments, arguments_in, environment};
 use crate::loader::Asker;
+use crate::new_root;
+use crate::resume::Begins;
 use crate::sys::bell::Bell;
 use crate::sys::{Pid, fault, inherit, memfd, notes, process, signal, socket};
 use crate::voice::Level;
@@ -32,6 +35,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a binary says that can read the state.
 pub(crate) const PASSED: &str = "it can read the state";
+/// The same where it is to begin in another root.
+pub(crate) const PASSED_ROOT: &str = "it can read the state and begin in another root";
+
+/// Where the next binary is.
+pub(crate) enum Wanted {
+    /// Here; no path: at the place of the present one.
+    Here(Option<String>),
+    /// In another root, which is to be the root.
+    InRoot(String, String),
+}
+
+/// What a trial has shown to be good.
+struct Passed {
+    binary: OwnedFd,
+    root: Option<OwnedFd>,
+}
 
 /// A binary that is being tried.
 pub(crate) struct Upgrade {
@@ -39,8 +58,16 @@ pub(crate) struct Upgrade {
     child: Pid,
     said: OwnedFd,
     pub(crate) until: Time,
-    /// It can read the state.
-    passed: Option<OwnedFd>,
+    /// Another root is to be entered.
+    to_root: bool,
+    passed: Option<Passed>,
+}
+
+impl Upgrade {
+    /// It can be gone on as.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.passed.is_some()
+    }
 }
 
 /// Path of the present binary; it says `(deleted)` behind one that was replaced.
@@ -172,21 +199,27 @@ impl Init {
         outcome.is_some()
     }
 
-    /// Begins to try a binary; no path: the one at the place of the present one. Answered later.
-    pub(crate) fn begin_upgrade(&mut self, asker: Asker, path: Option<String>) -> Answered {
+    /// Begins to try another binary here.
+    pub(crate) fn upgrade(&mut self, asker: Asker, binary: Option<String>) -> Answered {
+        self.begin_upgrade(asker, Wanted::Here(binary))
+    }
+
+    /// Begins to try a binary. Answered later.
+    pub(crate) fn begin_upgrade(&mut self, asker: Asker, wanted: Wanted) -> Answered {
         if self.lineage.upgrade.is_some() {
             return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
         }
         let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));
         let state = self.state_in_memory().map_err(fail)?;
         let (said, theirs) = socket::pair().map_err(fail)?;
+        let to_root = matches!(wanted, Wanted::InRoot(..));
         let child = process::fork_whole(|| {
             let _ = process::die_with_parent(9);
-            try_it(path, &state, &theirs)
+            try_it(&wanted, &state, &theirs)
         });
         let child = child.map_err(fail)?;
         let until = self.now.after(limit::UPGRADE_TRIAL);
-        self.lineage.upgrade = Some(Upgrade { asker, child, said, until, passed: None });
+        self.lineage.upgrade = Some(Upgrade { asker, child, said, until, to_root, passed: None });
         self.remember(asker);
         Ok(None)
     }
@@ -222,7 +255,7 @@ impl Init {
         else {
             return false;
         };
-        let (mut binary, mut why) = (None, String::new());
+        let (mut brought, mut why) = (Vec::new(), String::new());
         let mut buffer = [0u8; limit::UPGRADE_REASON];
         while let Ok(got) = socket::receive(upgrade.said.as_fd(), &mut buffer) {
             if got.length == 0 {
@@ -230,10 +263,19 @@ impl Init {
             }
             let text = buffer.get(..got.length).unwrap_or_default();
             why = String::from_utf8_lossy(text).into_owned();
-            binary = got.fds.into_iter().next().or(binary);
+            brought.extend(got.fds);
         }
+        let mut brought = brought.into_iter();
+        let (binary, root) = (brought.next(), brought.next());
+        let passed = if upgrade.to_root { PASSED_ROOT } else { PASSED };
         match (exit, binary) {
-            (Exit::Code(0), Some(binary)) if why == PASSED => upgrade.passed = Some(binary),
+            (Exit::Code(0), Some(binary)) if why == passed => {
+                upgrade.passed = Some(Passed { binary, root });
+                upgrade.until = Time::NEVER;
+            }
+            (Exit::Code(0), _) if why == PASSED => {
+                self.keep_present("it is an init that does not know of other roots");
+            }
             (Exit::Code(0), _) => self.keep_present("it is no init that can read the state"),
             (Exit::Code(_), _) => self.keep_present(&why),
             (Exit::Signal { signal, .. }, _) => {
@@ -255,36 +297,61 @@ impl Init {
 
     /// Between two turns: goes on as the binary that passed. Comes back only when that failed.
     pub(crate) fn go_on_as_another(&mut self) {
-        let Some(binary) = self.lineage.upgrade.as_mut().and_then(|upgrade| upgrade.passed.take())
-        else {
+        let Some(upgrade) = self.lineage.upgrade.as_mut() else { return };
+        if upgrade.to_root && self.loader.is_at_work() {
+            // What it brings is of this root.
             return;
-        };
+        }
+        let Some(passed) = upgrade.passed.take() else { return };
+        if upgrade.to_root && self.ending.is_under_way() {
+            return self.keep_present("everything is being stopped");
+        }
         self.lineage.upgraded = self.lineage.upgrade.as_ref().map(|upgrade| upgrade.asker);
         self.say(Level::Info, format_args!("goes on as another image of its program"));
         self.voice.flush();
-        let error = self.become_it(&binary);
+        let (entered, error) = self.become_it(&passed);
         self.lineage.upgraded = None;
-        self.keep_present(&format!("it can not be executed: {error}"));
+        match entered {
+            None => self.keep_present(&error),
+            Some(old) => {
+                self.keep_present(&format!("{error}; it goes on in the other root as it is"));
+                self.begin_in_new_root(old);
+            }
+        }
+        self.next_load();
     }
 
-    /// The exec. What it gives is why there was none.
-    fn become_it(&mut self, binary: &OwnedFd) -> io::Error {
+    /// The exec. What it gives is why there was none, and, where the other root was entered all the
+    /// same, what the old one was.
+    fn become_it(&mut self, passed: &Passed) -> (Option<Option<OwnedFd>>, String) {
         // What comes from now on waits in the kernel; what has come goes along.
         let held = signal::hold();
         let rung = self.signals.rung();
         let state = match self.state_in_memory() {
             Ok(state) => state,
-            Err(error) => return error,
+            Err(error) => return (None, error.to_string()),
         };
         let previous = self.lineage.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let word = format!("--resume={},{previous},{rung}", state.as_raw_fd());
+        let mut word = format!("--resume={},{previous},{rung}", state.as_raw_fd());
+        let entered = passed.root.as_ref().map(|root| {
+            let old = new_root::memory_of_old(root.as_fd());
+            new_root::enter(root.as_fd()).map(|()| old)
+        });
+        let entered = match entered.transpose() {
+            Ok(entered) => entered,
+            Err(why) => return (None, why),
+        };
+        if let Some(old) = &entered {
+            word.push_str(&Begins::in_root(old.as_ref()).word());
+        }
         foreign::end_closers();
         inherit::keep_all();
-        let error = process::execute(binary.as_fd(), &arguments(word), &environment());
+        let words = arguments_in(word, entered.is_some());
+        let error = process::execute(passed.binary.as_fd(), &words, &environment());
         inherit::keep_none();
         Bell::ring_again(rung);
         drop(held);
-        error
+        (entered, format!("it can not be executed: {error}"))
     }
 }
 
@@ -292,28 +359,46 @@ pub(crate) fn cannot(why: &str) -> Failure {
     Failure::new("upgrade", why, "init goes on as it is")
 }
 
+/// The path to be shown, the binary, the root it is in.
+fn find(wanted: &Wanted) -> Result<(String, OwnedFd, Option<OwnedFd>), String> {
+    let path = match wanted {
+        Wanted::InRoot(root, program) => {
+            let (root, binary) = new_root::find(root, program)?;
+            return Ok((program.clone(), binary, Some(root)));
+        }
+        Wanted::Here(Some(path)) => path.clone(),
+        Wanted::Here(None) => own_path().map_err(|error| format!("/proc/self/exe: {error}"))?,
+    };
+    let opened = open(path.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+    let binary = opened.map_err(|error| format!("{path}: {error}"))?;
+    Ok((path, binary, None))
+}
+
 /// The child: finds the binary, hands it over, becomes it.
-fn try_it(path: Option<String>, state: &OwnedFd, said: &OwnedFd) -> u8 {
+fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
     let say = |why: &str| {
         let _ = socket::send(said.as_fd(), why.as_bytes(), &[]);
         1
     };
-    let path = match path.map_or_else(own_path, Ok) {
-        Ok(path) => path,
-        Err(error) => return say(&format!("/proc/self/exe: {error}")),
-    };
-    let binary = match open(path.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
-        Ok(binary) => binary,
-        Err(error) => return say(&format!("{path}: {error}")),
+    let (path, binary, root) = match find(wanted) {
+        Ok(found) => found,
+        Err(why) => return say(&why),
     };
     let is_file = fstat(&binary).is_ok_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFREG);
     if !is_file {
         return say(&format!("{path} is no file"));
     }
-    if let Err(error) = socket::send(said.as_fd(), b"it is no init", &[binary.as_fd()]) {
+    let brought: Vec<_> = std::iter::once(&binary).chain(&root).map(AsFd::as_fd).collect();
+    if let Err(error) = socket::send(said.as_fd(), b"it is no init", &brought) {
         return say(&format!("{path}: {error}"));
     }
-    let word = format!("--check-resume={},{}", state.as_raw_fd(), said.as_raw_fd());
+    let mut word = format!("--check-resume={},{}", state.as_raw_fd(), said.as_raw_fd());
+    if let Some(root) = &root {
+        word.push_str(",1");
+        if let Err(why) = new_root::rehearse(root.as_fd()) {
+            return say(&why);
+        }
+    }
     inherit::keep_all();
     let error = process::execute(binary.as_fd(), &arguments(word), &environment());
     say(&format!("{path}: {error}"))

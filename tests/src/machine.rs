@@ -87,6 +87,8 @@ pub struct Machine {
     pub sandbox: Sandbox,
     words: Vec<String>,
     qemu: Child,
+    /// The other end of its serial line, once somebody types.
+    keyboard: Option<UnixStream>,
 }
 
 fn start(sandbox: &Sandbox, words: &[String]) -> Child {
@@ -100,21 +102,32 @@ impl Machine {
     /// Switches it on, with these options of qemu and this kernel command line.
     pub fn boot(sandbox: Sandbox, disk: &[&str], command_line: &str) -> Machine {
         let line = format!("console=ttyS0 quiet panic=-1 groundstate.target=test {command_line}");
-        let console = format!("file:{}", sandbox.at("console"));
+        let (line_end, log) = (sandbox.at("serial"), sandbox.at("console"));
+        let serial = format!("socket,id=serial,path={line_end},server=on,wait=off,logfile={log}");
         let monitor = format!("unix:{},server,nowait", sandbox.at("monitor"));
         let kernel = kernel();
         let mut words = vec!["-accel", "tcg", "-m", "384", "-smp", "1", "-display", "none"];
-        words.extend(["-no-reboot", "-nic", "none", "-serial", &console, "-monitor", &monitor]);
+        words.extend([
+            "-no-reboot",
+            "-nic",
+            "none",
+            "-chardev",
+            &serial,
+            "-serial",
+            "chardev:serial",
+        ]);
+        words.extend(["-monitor", &monitor]);
         words.extend(["-kernel", kernel.to_str().unwrap(), "-append", &line]);
         words.extend(disk);
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         let qemu = start(&sandbox, &words);
-        Machine { sandbox, words, qemu }
+        Machine { sandbox, words, qemu, keyboard: None }
     }
 
     /// Once it is off: switches it on again, with an empty console.
     pub fn again(&mut self) {
         fs::remove_file(self.sandbox.path("console")).unwrap();
+        self.keyboard = None;
         self.qemu = start(&self.sandbox, &self.words);
     }
 
@@ -144,11 +157,31 @@ impl Machine {
         assert!(!console.contains("Kernel panic"), "{console}");
     }
 
+    /// Types a line at its serial console.
+    pub fn types(&mut self, line: &str) {
+        let path = self.sandbox.path("serial");
+        let connect = || {
+            let line = until("the serial line", || UnixStream::connect(&path).ok());
+            // Unread, what the machine says would hold it up. It ends with the machine.
+            let mut heard = line.try_clone().unwrap();
+            std::thread::spawn(move || std::io::copy(&mut heard, &mut std::io::sink()));
+            line
+        };
+        // Kept: what is not read yet would be lost with it.
+        let keyboard = self.keyboard.get_or_insert_with(connect);
+        keyboard.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
     /// Presses Ctrl-Alt-Del.
     pub fn three_fingers(&self) {
+        self.order("sendkey ctrl-alt-delete");
+    }
+
+    /// A command for qemu's monitor.
+    pub fn order(&self, command: &str) {
         let path = self.sandbox.path("monitor");
         let mut monitor = until("qemu's monitor", || UnixStream::connect(&path).ok());
-        monitor.write_all(b"sendkey ctrl-alt-delete\n").unwrap();
+        monitor.write_all(format!("{command}\n").as_bytes()).unwrap();
         // Read what it answers, so that the command is not lost by closing too early.
         monitor.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let mut answer = [0u8; 4096];
@@ -192,6 +225,25 @@ pub fn disk(sandbox: &Sandbox, root: &Path) -> String {
         .expect("mke2fs runs");
     assert!(status.success());
     file
+}
+
+/// An ext4 file system with nothing in it.
+pub fn empty_disk(sandbox: &Sandbox, name: &str) -> String {
+    let file = sandbox.at(name);
+    File::create(&file).unwrap().set_len(16 << 20).unwrap();
+    let made = Command::new("/sbin/mke2fs").args(["-q", "-t", "ext4", "-F", &file]).status();
+    assert!(made.expect("mke2fs runs").success());
+    file
+}
+
+/// Nothing of it has to be repaired, nor any journal to be replayed.
+pub fn is_clean(image: &str, console: &str) {
+    let check = Command::new("/sbin/e2fsck").args(["-f", "-n", image]).output().unwrap();
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert_eq!(check.status.code(), Some(0), "{said}\n{console}");
+    let features = Command::new("/sbin/dumpe2fs").args(["-h", image]).output().unwrap();
+    let features = String::from_utf8_lossy(&features.stdout);
+    assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}\n{console}");
 }
 
 /// Puts modules of that kernel, and those they need, into `/modules` of the folder.

@@ -62,6 +62,7 @@ pub(crate) fn run(session: &Session, command: Command) -> Result<Exit, Trouble> 
         Command::Explain(asked) => explain::run(session, &asked),
         Command::Source(asked) => source::run(session, asked),
         Command::Upgrade(asked) => power::upgrade(session, &asked),
+        Command::SwitchRoot(asked) => power::switch_root(session, asked),
         Command::Ping => stats::ping(session),
         Command::Stats => stats::stats(session),
         Command::Poweroff(asked) => power::poweroff(session, asked),

@@ -1,12 +1,13 @@
-//! `poweroff`, `reboot`, `halt`, `exit`, `upgrade`: what ends or replaces init.
+//! `poweroff`, `reboot`, `halt`, `exit`, `upgrade`, `switch-root`: what ends or replaces init.
 
-use crate::arguments::{ExitWith, Power, Upgrade};
+use crate::arguments::{ExitWith, Power, SwitchRoot, Upgrade};
 use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
 use groundstate_units::control::request::Verb;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{Read, Write, stderr, stdin};
 use std::os::fd::AsFd;
+use std::path::Path;
 
 /// Seconds in which a person at a terminal can still say no.
 const GRACE: u32 = 5;
@@ -34,18 +35,25 @@ pub(crate) fn exit(session: &Session, asked: &ExitWith) -> Result<Exit, Trouble>
 
 /// `upgrade`.
 pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Trouble> {
-    let binary = match &asked.binary {
-        None => None,
-        Some(path) => {
-            let shown = path.to_string_lossy();
-            let whole =
-                std::fs::canonicalize(path).map_err(|error| Trouble::file(&shown, &error))?;
-            Some(whole.to_string_lossy().into_owned())
-        }
-    };
+    let binary = asked.binary.as_deref().map(whole).transpose()?;
     let value = session.ask(Verb::Upgrade { binary })?;
     session.show(&value, || "init goes on as the new binary\n".to_string())?;
     Ok(Exit::Done)
+}
+
+/// `switch-root`.
+pub(crate) fn switch_root(session: &Session, asked: SwitchRoot) -> Result<Exit, Trouble> {
+    let root = whole(&asked.root)?;
+    let value = session.ask(Verb::SwitchRoot { root, init: asked.init })?;
+    session.show(&value, || "init goes on in the other root\n".to_string())?;
+    Ok(Exit::Done)
+}
+
+/// A path as init sees it.
+fn whole(path: &Path) -> Result<String, Trouble> {
+    let shown = path.to_string_lossy();
+    let whole = std::fs::canonicalize(path).map_err(|error| Trouble::file(&shown, &error))?;
+    Ok(whole.to_string_lossy().into_owned())
 }
 
 /// `last`: what comes when everything is stopped, on a machine.

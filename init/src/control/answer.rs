@@ -229,7 +229,8 @@ impl Init {
             Verb::SourcePut { source, plan } => self.put_source(asker, source, plan, passed),
             Verb::SourceDrop { source, plan } => self.drop_source(asker, source, plan),
             Verb::SourceList {} => now(self.list_sources(caller)),
-            Verb::Upgrade { binary } => self.begin_upgrade(asker, binary),
+            Verb::Upgrade { binary } => self.upgrade(asker, binary),
+            Verb::SwitchRoot { root, init } => self.switch_root(asker, root, init),
             Verb::Poweroff {} => self.end(Shutdown::Poweroff),
             Verb::Reboot {} => self.end(Shutdown::Reboot),
             Verb::Halt {} => self.end(Shutdown::Halt),
@@ -394,6 +395,6 @@ impl Init {
     }
 }
 
-fn stopping() -> Failure {
+pub(crate) fn stopping() -> Failure {
     Failure::new("stopping", "everything is being stopped", "")
 }

@@ -36,6 +36,17 @@ impl Init {
         self.loading(Purpose::Boot, sent);
     }
 
+    /// The same once more, in another root.
+    pub(crate) fn boot_anew(&mut self) {
+        self.loader.boots = 0;
+        let sent = send_first(self.poll.registry(), &self.paths, self.mode, self.targets());
+        self.loading_at_boot(sent);
+    }
+
+    fn targets(&self) -> [Option<&Name>; 2] {
+        [self.options.target.as_ref(), self.kernel_target.as_ref()]
+    }
+
     /// It brought nothing.
     pub(super) fn not_booted(&mut self) {
         // One that took all its time would take it again.
@@ -44,8 +55,7 @@ impl Init {
             return self.boot(Generation::default());
         }
         self.loader.boots += 1;
-        let targets = [self.options.target.as_ref(), self.kernel_target.as_ref()];
-        let sent = send_first(self.poll.registry(), &self.paths, self.mode, targets);
+        let sent = send_first(self.poll.registry(), &self.paths, self.mode, self.targets());
         self.loading_at_boot(sent);
     }
 
@@ -60,6 +70,8 @@ impl Init {
             None => generation.settings.default_target.clone(),
         };
         let targets = targets.into_iter().collect();
+        // Of another root's nothing is known any more.
+        self.timings.keep(&generation);
         self.facts.push_back(Event::Boot { generation, targets });
         self.settle();
         if !self.machine.wish().goal.contains(&asked) {

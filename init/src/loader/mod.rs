@@ -74,6 +74,11 @@ impl Loader {
         self.working.as_ref().is_some_and(|working| matches!(working.purpose, Purpose::Boot))
     }
 
+    /// One is at work.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.working.is_some()
+    }
+
     /// When the one at work is killed, or given up.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.working.as_ref().map(|working| working.deadline)
@@ -178,8 +183,11 @@ impl Init {
         true
     }
 
-    fn next_load(&mut self) {
+    pub(crate) fn next_load(&mut self) {
         self.drop_unasked_loads();
+        if self.lineage.waits_for_loader() {
+            return;
+        }
         // One that can not begin is answered at once, and no end of it brings the next one.
         while self.loader.working.is_none()
             && let Some(next) = self.loader.waiting.pop()

@@ -6,6 +6,7 @@ use super::handle::Handle;
 use super::message::RunLog;
 use super::stash::ReadEnd;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::time::Time;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
@@ -56,6 +57,14 @@ impl Handle {
     pub(crate) fn take_up(&mut self, log: RunLog, read: Option<OwnedFd>) {
         self.fresh.extend(read.map(|fd| ReadEnd { run: log.run, fd }));
         self.runs.insert(log.run, Box::new(log));
+    }
+
+    /// In another root: by one that sees that root, and opens its files when it is told to.
+    pub(crate) fn replace(&mut self, now: Time) {
+        self.files_open = false;
+        if let Some(link) = &mut self.link {
+            link.kill(now);
+        }
     }
 
     /// The number of the run's read end, as long as it is in the table.

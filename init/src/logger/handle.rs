@@ -33,7 +33,7 @@ use std::time::Duration;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handle {
     settings: Settings,
-    files_open: bool,
+    pub(super) files_open: bool,
     #[serde(with = "carried")]
     listener: Option<OwnedFd>,
     /// The present logger has not been given it.

@@ -146,6 +146,14 @@ impl Triggers {
     }
 }
 
+impl Triggers {
+    /// Both are replaced, by such as see another root.
+    pub(crate) fn replace_lookouts(&mut self) {
+        self.clock.give_up();
+        self.paths.give_up();
+    }
+}
+
 impl Init {
     /// A trigger is to begin.
     pub(crate) fn start_trigger(&mut self, unit: &Unit, run: RunId) {

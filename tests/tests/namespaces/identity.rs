@@ -49,7 +49,7 @@ fn asked_by(init: &Init, who: &[&str], requests: &[Value]) -> Vec<Value> {
 /// A request of this verb with everything any verb asks for.
 fn request(verb: &str) -> Value {
     json!({"v": 1, "id": 5, "verb": verb, "target": "web", "targets": ["web"], "pid": 1,
-        "source": "fleet", "policy": {}})
+        "source": "fleet", "policy": {}, "root": "/none/such"})
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod imported;
 mod log;
 mod memory;
 mod mount;
+mod new_root;
 mod notify;
 mod outfit;
 mod outlet;

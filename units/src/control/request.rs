@@ -208,6 +208,13 @@ verbs! {
         /// Left out: the one that runs.
         #[serde(default)] binary: Option<String>,
     }
+    /// Go on in another root, as the init that is there: from an initramfs.
+    SwitchRoot "switch-root" Control {
+        /// A folder where something is mounted.
+        root: String,
+        /// As that root has it; left out: `/sbin/init`.
+        #[serde(default)] init: Option<String>,
+    }
 }
 
 /// One request.
