@@ -152,18 +152,21 @@ fn make_read_only(of_others: bool, given_up: &mut BTreeSet<String>) {
     let mut left = points(of_others);
     left.retain(|(id, _)| !given_up.contains(id));
     for (id, point) in left {
-        let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        let none = None::<&str>;
-        let read_only = || mount(none, point.as_os_str(), none, flags, none).is_ok();
-        let went = patiently(limit::UNMOUNT_ONE, read_only);
+        let went = patiently(limit::UNMOUNT_ONE, || read_only(&point));
         if went == Went::Nowhere {
+            console(&format!("{} does not answer", point.display()));
             given_up.insert(id);
-        }
-        if of_others && (went != Went::Well || point != "/") {
+        } else if of_others && (went != Went::Well || point != "/") {
             let how = if went == Went::Well { "made read-only" } else { "busy" };
             console(&format!("{} stays mounted: {how}", point.display()));
         }
     }
+}
+
+fn read_only(point: &OsStr) -> bool {
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    let none = None::<&str>;
+    mount(none, point, none, flags, none).is_ok()
 }
 
 /// True: something went away, so that something else may now.
@@ -182,12 +185,18 @@ fn round(of_others: bool, given_up: &mut BTreeSet<String>) -> bool {
             }
         }
     }
+    let is_laid_over = mounted::table().is_ok_and(|table| mounted::is_laid_over(&table));
     for (id, point) in points(of_others) {
         if point == "/" || given_up.contains(&id) {
             continue;
         }
         let flags = MntFlags::UMOUNT_NOFOLLOW;
-        match patiently(limit::UNMOUNT_ONE, || umount2(point.as_os_str(), flags).is_ok()) {
+        let away = || {
+            // What the root is laid over has no mount afterwards, and is in use all the same.
+            let _ = is_laid_over && read_only(&point);
+            umount2(point.as_os_str(), flags).is_ok()
+        };
+        match patiently(limit::UNMOUNT_ONE, away) {
             Went::Well => progress = true,
             Went::Badly => {}
             Went::Nowhere => {

@@ -2,17 +2,26 @@
 //! whose own file is gone, a kernel that refuses, a loop that is stuck.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-use groundstate_tests::machine::{Machine, archive, disk, modules, system};
+use groundstate_tests::machine::{Machine, archive, disk, empty_disk, is_clean, modules, system};
 use groundstate_tests::sandbox::Sandbox;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Boots in which the power goes off at some moment; more of them where there is time.
+/// Boots in which the power goes off at some moment; more of them where GROUNDSTATE_POWER_OFFS says so.
 const ROUNDS: u32 = 2;
-const MANY_ROUNDS: u32 = 20;
+
+/// For a disk of virtio, in the order in which they need each other.
+const VIRTIO: [&str; 6] = [
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "virtio_blk",
+];
 
 /// A unit file of the machine.
 fn unit(root: &Path, name: &str, text: &str) {
@@ -26,28 +35,28 @@ fn does(root: &Path, script: &str) {
     fs::write(root.join("check"), format!("{start}{script}")).unwrap();
 }
 
-fn is_clean(image: &str, console: &str) {
-    let check = Command::new("/sbin/e2fsck").args(["-f", "-n", image]).output().unwrap();
-    let said = String::from_utf8_lossy(&check.stdout);
-    assert_eq!(check.status.code(), Some(0), "{said}\n{console}");
-    let features = Command::new("/sbin/dumpe2fs").args(["-h", image]).output().unwrap();
-    let features = String::from_utf8_lossy(&features.stdout);
-    assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}\n{console}");
-}
-
-/// Mounts upon mounts, swap, loop devices, an overlay, a frozen file system with a process that waits for it, much that is not written.
+/// Mounts upon mounts, swap, loop and mapped devices, an overlay, a frozen file system with a process that waits for it, a
+/// disk that stands still with one that writes there, much that is not written.
 const STACKED: &str = r#"
-for module in loop overlay; do insmod /modules/$module.ko || say no $module; done
+for module in loop overlay dm-mod $(cat /modules/order); do insmod /modules/$module.ko || say no $module; done
 cd /var
-mkdir -p a c lower upper work over frozen
+mkdir -p a c lower upper work over frozen mapped still
 dd if=/dev/zero of=image bs=64k count=64 2>/dev/null && mke2fs -F image >/dev/null 2>&1
 losetup /dev/loop0 image && mount -t ext2 /dev/loop0 a && mkdir a/b && mount -t tmpfs none a/b
 mount --bind a c
 mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none over && echo x >over/x
+cp image other && losetup /dev/loop1 other && dmsetup create --noudevsync test --table "0 8192 linear /dev/loop1 0"
+mount -t ext2 /dev/dm-0 mapped && echo x >mapped/x && say mapped
 dd if=/dev/zero of=swap bs=64k count=64 2>/dev/null && mkswap swap >/dev/null && swapon swap
 [ $(wc -l </proc/swaps) = 2 ] && say swap
 [ $(grep -c ' /var/[aco]' /proc/mounts) = 4 ] && say stacked
 mount -t ext4 /dev/nvme1n1 frozen && fsfreeze --freeze frozen && say frozen
+mount -t ext4 /dev/vda still && echo x >still/x && sync && say mounted
+read line </dev/console
+dd if=/dev/zero of=still/much bs=64k count=64 2>/dev/null &
+dd if=/dev/zero of=still/more bs=64k count=64 oflag=direct 2>/dev/null &
+until grep -q '^State:.D' /proc/$!/status; do :; done
+say still
 cp /sbin/init /sbin/init.new && mv /sbin/init.new /sbin/init
 say ready
 initctl poweroff
@@ -57,7 +66,11 @@ initctl poweroff
 fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
-    modules(&root, &["loop", "overlay"]);
+    modules(&root, &["loop", "overlay", "dm-mod"]);
+    modules(&root, &VIRTIO);
+    fs::write(root.join("modules/order"), VIRTIO.join(" ")).unwrap();
+    program_with_libraries(&root, "/usr/sbin/dmsetup");
+    fs::copy("/usr/sbin/dmsetup", root.join("bin/dmsetup")).unwrap();
     does(&root, STACKED);
     // Waits for the frozen one, and can not be killed.
     unit(
@@ -75,17 +88,10 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
     let init = "shutdown-deadline: 6s\n";
     fs::write(root.join("etc/groundstate/init.yaml"), init).unwrap();
     let image = disk(&sandbox, &root);
-    let other = sandbox.at("other");
-    File::create(&other).unwrap().set_len(16 << 20).unwrap();
-    assert!(
-        Command::new("/sbin/mke2fs")
-            .args(["-q", "-t", "ext4", "-F", &other])
-            .status()
-            .unwrap()
-            .success()
-    );
+    let other = empty_disk(&sandbox, "other");
     let first = format!("file={image},format=raw,if=none,id=root");
     let second = format!("file={other},format=raw,if=none,id=other");
+    let third = format!("file={},format=raw,if=none,id=still", empty_disk(&sandbox, "still"));
     let options = [
         "-drive",
         &first,
@@ -95,16 +101,28 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
         &second,
         "-device",
         "nvme,drive=other,serial=2",
+        "-drive",
+        &third,
+        "-device",
+        "virtio-blk-pci,drive=still",
     ];
     let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
-    for said in ["swap", "stacked", "frozen", "ready"] {
+    for said in ["swap", "mapped", "stacked", "frozen", "mounted"] {
         machine.says(&format!("PROBE {said}"));
     }
+    // One byte a second: whoever waits for it waits for ever.
+    machine.order("block_set_io_throttle still 1 0 0 0 0 0");
+    machine.types("go");
+    machine.says("PROBE still");
+    machine.says("PROBE ready");
     let begun = Instant::now();
     machine.goes_off();
     assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
     let console = machine.console();
-    assert!(console.contains("/var/frozen"), "what is left is named:\n{console}");
+    assert!(!console.contains("PROBE no "), "{console}");
+    for left in ["/var/frozen", "/var/still"] {
+        assert!(console.contains(left), "what is left is named:\n{console}");
+    }
     is_clean(&image, &console);
 }
 
@@ -126,7 +144,8 @@ fn the_power_goes_off_at_any_moment_and_no_journal_is_replayed() {
     let drive = format!("file={image},format=raw,if=none,id=root");
     let options = ["-drive", &drive, "-device", "nvme,drive=root,serial=1"];
     let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
-    let rounds = if std::env::var_os("GROUNDSTATE_ALL").is_some() { MANY_ROUNDS } else { ROUNDS };
+    let asked = std::env::var("GROUNDSTATE_POWER_OFFS").ok();
+    let rounds = asked.map_or(ROUNDS, |number| number.parse().expect("a number of rounds"));
     for round in 0..rounds {
         if round > 0 {
             machine.again();
