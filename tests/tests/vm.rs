@@ -195,6 +195,16 @@ case $1 in
 esac
 "#;
 
+/// What became of those that ate; whom the kernel would choose where there is no memory at all.
+const SCORES: &str = r#"
+say() { echo "PROBE $*" >/dev/console; }
+score() { cat /proc/$1/oom_score_adj; }
+logger() { for comm in /proc/[0-9]*/comm; do [ "$(cat $comm)" = groundstate-log ] && basename ${comm%/comm}; done; }
+for unit in eat survive-together; do initctl status $unit.service; done >/dev/console 2>&1
+say scores $(score 1) $(score $(logger)) $(score $$)
+initctl poweroff
+"#;
+
 /// Its services' files are systemd's own.
 fn limited(root: &Path) {
     let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
@@ -235,10 +245,7 @@ fn limited(root: &Path) {
             "unit: probe\nlog: console\nwaits-for: setup, {all}\nsuccess-status: [0]\nexec-start: /bin/sh /check\n"
         ),
     );
-    write(
-        "check",
-        "for unit in eat survive-together; do initctl status $unit.service; done >/dev/console 2>&1\ninitctl poweroff\n",
-    );
+    write("check", SCORES);
 }
 
 #[test]
@@ -297,8 +304,10 @@ fn limits_of_an_imported_service_are_felt_from_inside() {
     assert!(number(&count[1]) >= 3 && number(&count[3]) >= 3, "{count:?}");
     assert_eq!(said("survive-alone"), ["has", "survived"]);
     assert!(!console.contains("PROBE survive-together"), "{console}");
-    for unit in ["eat", "survive-together"] {
-        let failed = format!("{unit}.service: failed: the kernel killed it for want of memory");
+    let scores: Vec<i32> = said("scores").iter().map(|word| word.parse().unwrap()).collect();
+    assert!(scores[0] == 0 && scores[1] < 0 && scores[2] == 0, "{scores:?}");
+    for unit in ["eat.service", "survive-together.service"] {
+        let failed = format!("{unit}: failed: the kernel killed it for want of memory");
         assert!(console.contains(&failed), "{console}");
     }
 }
