@@ -67,6 +67,8 @@ mod loader;
 mod logger;
 #[path = "../../init/src/mounted.rs"]
 mod mounted;
+#[path = "../../init/src/new_root.rs"]
+mod new_root;
 #[path = "../../init/src/notify/mod.rs"]
 mod notify;
 #[path = "../../init/src/options.rs"]
@@ -105,6 +107,8 @@ mod suspect;
 mod sys;
 #[path = "../../init/src/timings.rs"]
 mod timings;
+#[path = "../../init/src/trial.rs"]
+mod trial;
 #[path = "../../init/src/trigger/mod.rs"]
 mod trigger;
 #[path = "../../init/src/unmount.rs"]

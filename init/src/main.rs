@@ -44,6 +44,7 @@ mod store;
 mod suspect;
 mod sys;
 mod timings;
+mod trial;
 mod trigger;
 mod unmount;
 mod upgrade;

@@ -11,7 +11,7 @@ use crate::control::answer::{Answered, stopping};
 use crate::event_loop::Init;
 use crate::loader::Asker;
 use crate::sys::process;
-use crate::upgrade::Wanted;
+use crate::trial::Wanted;
 use crate::voice::Level;
 use crate::{limit, mounted};
 use groundstate_units::control::answer::Failure;
