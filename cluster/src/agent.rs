@@ -243,7 +243,8 @@ pub fn state(
         };
     }
     if !is_there {
-        let reason = "another machine has claimed it still".to_string();
+        let reason =
+            "another machine, or an earlier run of this one, has claimed it still".to_string();
         return words("loaded", "inactive", "dead", Some(reason));
     }
     match (unit, complaint) {
@@ -256,8 +257,16 @@ pub fn state(
             words(shown.load, shown.active, shown.sub, reason.or(complaint.map(str::to_string)))
         }
         (None, Some(complaint)) => words("error", "inactive", "dead", Some(complaint.to_string())),
-        (None, None) => words("not-found", "inactive", "dead", None),
+        (None, None) => words("not-found", "inactive", "dead", misnamed(&shape)),
     }
+}
+
+/// Why init has no such unit, of a native file that says that it is another one.
+fn misnamed(shape: &Shape) -> Option<String> {
+    let says = |key| native_unit::scalar(&shape.text, key);
+    let said = says("unit").or_else(|| says("name")).filter(|_| shape.file.ends_with(".yaml"))?;
+    let stem = &shape.target;
+    (said != *stem).then(|| format!("its file says that it is {said:?}, and not {stem:?}"))
 }
 
 /// What the others are told of a unit while init does not answer: what was told `last`, and

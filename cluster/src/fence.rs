@@ -3,7 +3,8 @@
 //! ended. Here is how long each part of that may take; pure. The claims themselves are
 //! [`crate::registry`]'s and the steward's. What it stands on: etcd starts every lease anew when
 //! a leader is elected (lease checkpoints, an experiment of etcd's, are off), and clocks that
-//! drift by less than a hundredth.
+//! drift by less than a hundredth. The same times tell when a machine that was booted anew may
+//! succeed its last run ([`crate::store::Remainder`]).
 
 use crate::native_unit;
 use crate::picture::Content;
@@ -32,6 +33,12 @@ pub fn patience(ttl: Duration) -> Duration {
 /// apart by a fiftieth.
 pub fn life(ttl: Duration) -> Duration {
     ttl - ttl / 50
+}
+
+/// After the last proof of the lease, when another run of the machine may have found it silent for
+/// [`patience`] by etcd's clock.
+pub fn could_be_succeeded(ttl: Duration) -> Duration {
+    patience(ttl) - ttl / 50
 }
 
 /// How long the members of etcd have to say that they have no leader.

@@ -114,6 +114,11 @@ impl MemoryStore {
         self.leases.get_mut(&lease).map(|end| *end = until).is_some()
     }
 
+    /// When it ends, in the driver's time; `None`: it has ended.
+    pub fn end_of(&self, lease: i64) -> Option<u64> {
+        self.leases.get(&lease).copied()
+    }
+
     /// Ends the leases that are due, and what is bound to them.
     pub fn expire(&mut self, now: u64) {
         let due = self.leases.iter().filter(|(_, until)| **until <= now).map(|(lease, _)| *lease);

@@ -26,6 +26,12 @@ pub enum Mutant {
     WhyUntold,
     /// A second machine with the same id takes the key over.
     TwinLetIn,
+    /// A machine that was booted anew takes the key of a run that shows signs of life.
+    HeirImpatient,
+    /// A machine that was booted anew takes the claims of its last run, whose lease lives.
+    HeirClaims,
+    /// A machine that was silent for long shows a sign of life before it has made sure of its key.
+    SignBeforeKey,
     /// A claim of another machine does not count.
     ClaimStolen,
     /// An exclusive unit is started before it is claimed.
@@ -139,6 +145,9 @@ pub const ALL: &[Mutant] = &[
     Mutant::WhyLeft,
     Mutant::WhyUntold,
     Mutant::TwinLetIn,
+    Mutant::HeirImpatient,
+    Mutant::HeirClaims,
+    Mutant::SignBeforeKey,
     Mutant::ClaimStolen,
     Mutant::ClaimNotAwaited,
     Mutant::ReleasedWhileUp,

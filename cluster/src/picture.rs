@@ -11,8 +11,8 @@ use crate::key::{Keys, Subject};
 use crate::machine::{Machine, MachineId};
 use crate::mutant::{Mutant, planted};
 use crate::record::{
-    ClusterRecord, DesiredRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord, RecordError,
-    ScheduleRecord, StateRecord, WhyRecord,
+    ClaimRecord, ClusterRecord, DesiredRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord,
+    RecordError, ScheduleRecord, StateRecord, WhyRecord,
 };
 use crate::requirement::Requirement;
 use crate::signature::Signature;
@@ -95,7 +95,7 @@ pub struct Picture {
     /// Why units are nowhere.
     pub whys: BTreeMap<UnitName, Kept<WhyRecord>>,
     /// Who runs exclusive units, or may still.
-    pub claims: BTreeMap<UnitName, BTreeMap<MachineId, Kept<PlaceRecord>>>,
+    pub claims: BTreeMap<UnitName, BTreeMap<MachineId, Kept<ClaimRecord>>>,
     /// Machines that are there.
     pub machines: BTreeMap<MachineId, Kept<MachineRecord>>,
     /// What was laid over what they say.
@@ -272,7 +272,7 @@ impl Picture {
     }
 
     /// The claim that a machine holds.
-    pub fn claim_of(&self, name: &UnitName, machine: &MachineId) -> Option<&Kept<PlaceRecord>> {
+    pub fn claim_of(&self, name: &UnitName, machine: &MachineId) -> Option<&Kept<ClaimRecord>> {
         self.claims.get(name)?.get(machine)
     }
 

@@ -156,11 +156,25 @@ pub struct MachineRecord {
     /// Made at random once a boot and kept in the runtime directory: tells a restarted fleetd
     /// from a second machine with the same id.
     pub instance: String,
+    /// Made at random once and kept on the machine's disk: tells a machine that was booted anew
+    /// from another one with the same id. Copies of a disk share it; `None`: it is kept nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
     /// Of fleetd.
     pub version: String,
     /// `ADDRESS:PORT` of its API over TLS, when it has one.
     #[serde(default)]
     pub listen: Option<String>,
+}
+
+/// `claim/MACHINE/NAME`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimRecord {
+    /// Who may run it.
+    pub machine: MachineId,
+    /// Of the machine's key when it was claimed; `None`: it does not say.
+    #[serde(default)]
+    pub instance: Option<String>,
 }
 
 /// `metadata/ID/KEY`

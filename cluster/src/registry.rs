@@ -5,7 +5,10 @@
 //! and states from the machine itself.
 
 mod as_read;
+mod own;
 mod reason;
+
+pub use own::{Twin, claim, is_own_claim, register, release, succeed};
 
 use crate::desired::Desired;
 use crate::key::{Keys, Subject};
@@ -14,8 +17,8 @@ use crate::move_order::Move;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::record::{
-    ClusterRecord, DesiredRecord, DrainRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord,
-    ScheduleRecord, StateRecord, UnitRecord, encode,
+    ClusterRecord, DesiredRecord, DrainRecord, Leader, MetadataRecord, PlaceRecord, ScheduleRecord,
+    StateRecord, UnitRecord, encode,
 };
 use crate::requirement::Requirement;
 use crate::signature::Signature;
@@ -247,36 +250,6 @@ pub fn renew(keys: &Keys, machine: &MachineId, lease: i64, epoch: Epoch) -> Tran
     fenced(keys, epoch).put_bound(key, encode(&record), lease)
 }
 
-/// Why a machine can not come in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Twin {
-    /// The one that is there.
-    pub there: MachineRecord,
-}
-
-/// Says that a machine is there. The one that was there under this id may be taken over
-/// when it is the same boot of the same machine.
-///
-/// # Errors
-/// Another machine is there under this id.
-pub fn register(
-    picture: &Picture,
-    id: &MachineId,
-    record: &MachineRecord,
-    lease: i64,
-) -> Result<Transaction, Box<Twin>> {
-    let key = picture.keys().of(&Subject::Machine(id.clone()));
-    let there = picture.machines.get(id);
-    if let Some(kept) = there
-        && (kept.record.boot != record.boot || kept.record.instance != record.instance)
-        && !planted(Mutant::TwinLetIn)
-    {
-        return Err(Box::new(Twin { there: kept.record.clone() }));
-    }
-    let condition = Condition::as_read(key.clone(), there.map(|kept| kept.modified));
-    Ok(Transaction::default().when(condition).put_bound(key, encode(record), lease))
-}
-
 /// Says what a unit is doing on a machine; with `None` that it is not there any more.
 /// `last`: the revision of what was said before, so that an earlier word that comes late
 /// does not count.
@@ -297,40 +270,6 @@ pub fn publish(
         Some(state) => transaction.put_bound(key, encode(state), lease),
         None => transaction.delete(key),
     }
-}
-
-/// Takes the right to run an exclusive unit that this machine was told to run: when nobody
-/// has it, or for another lease of its own. `None`: it is another machine's, or the unit's
-/// place is not here. Each machine's claim is a key of its own, and is made only while the unit's
-/// place is that machine: so where this place stands unchanged, no other claim can have been made
-/// since, and those made before are in any picture that has this place in it.
-pub fn claim(
-    picture: &Picture,
-    machine: &MachineId,
-    name: &UnitName,
-    lease: i64,
-) -> Option<Transaction> {
-    let keys = picture.keys();
-    let key = keys.of(&Subject::Claim(machine.clone(), name.clone()));
-    let place = keys.of(&Subject::Place(name.clone()));
-    let placed = picture.places.get(name).filter(|kept| kept.record.machine == *machine)?;
-    if picture.is_claimed_by_others(name, machine) && !planted(Mutant::ClaimStolen) {
-        return None;
-    }
-    let there = picture.claim_of(name, machine);
-    let record = PlaceRecord { machine: machine.clone() };
-    let transaction = Transaction::default()
-        .when(Condition::as_read(key.clone(), there.map(|kept| kept.modified)))
-        .when(Condition::Unchanged(place, placed.modified));
-    Some(transaction.put_bound(key, encode(&record), lease))
-}
-
-/// Gives that right back, when nothing of the unit runs here any more.
-pub fn release(picture: &Picture, machine: &MachineId, name: &UnitName) -> Option<Transaction> {
-    let key = picture.keys().of(&Subject::Claim(machine.clone(), name.clone()));
-    let there = picture.claim_of(name, machine)?;
-    let held = Condition::Unchanged(key.clone(), there.modified);
-    Some(Transaction::default().when(held).delete(key))
 }
 
 /// Lays metadata over what a machine says; `None` hides what it says.

@@ -6,9 +6,11 @@ pub mod driven;
 mod etcd;
 pub mod membership;
 mod memory;
+mod remainder;
 pub mod standing;
 
 pub use etcd::EtcdConfig;
+pub use remainder::Remainder;
 
 use crate::transaction::{Change, Reading, Transaction};
 use driven::{Call, Driven, DrivenWatch, Reply, other_answer};
@@ -176,6 +178,22 @@ impl Store {
                 let reply = driven.call(Call::KeepAlive(lease)).await?;
                 let Reply::Alive(alive) = reply else { return Err(other_answer()) };
                 Ok(alive)
+            }
+        }
+    }
+
+    /// What is left of a lease; `None`: it has ended.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn remainder(&self, lease: i64) -> Result<Option<Remainder>, Fault> {
+        match &self.kind {
+            Kind::Etcd(etcd) => etcd.remainder(lease).await,
+            Kind::Memory(memory) => memory.remainder(lease),
+            Kind::Driven(driven) => {
+                let reply = driven.call(Call::Remainder(lease)).await?;
+                let Reply::Left(remainder) = reply else { return Err(other_answer()) };
+                Ok(remainder)
             }
         }
     }

@@ -45,6 +45,7 @@ impl Cluster {
                 metadata: BTreeMap::new(),
                 boot: own.to_string(),
                 instance: own.to_string(),
+                disk: None,
                 version: "1".to_string(),
                 listen: None,
             };

@@ -76,6 +76,7 @@ impl Cluster {
             metadata: BTreeMap::new(),
             boot: String::new(),
             instance: "one".to_string(),
+            disk: None,
             version: "1".to_string(),
             listen: None,
         };

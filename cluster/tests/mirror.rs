@@ -178,6 +178,7 @@ async fn of_a_machine(store: &Store) -> (Mirror, JoinHandle<()>, Vec<UnitName>) 
         metadata: BTreeMap::new(),
         boot: String::new(),
         instance: "one".to_string(),
+        disk: None,
         version: "1".to_string(),
         listen: None,
     };

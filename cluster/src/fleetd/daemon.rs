@@ -6,7 +6,7 @@ use super::identity::Identity;
 use super::init::Init;
 use super::lead::Candidate;
 use super::meter::Meter;
-use super::presence::{Presence, Sentry};
+use super::presence::{Former, Presence, Sentry};
 use super::steward::{Leave, Steward, Stops};
 use super::vouching::Vouching;
 use crate::clock::Clock;
@@ -104,6 +104,7 @@ impl Daemon {
             record: records,
             presence: told,
             turned_away: turning_away,
+            former: Former::default(),
         };
         tasks.push(Box::pin(sentry.stand()));
         if let Some(interval) = engine {
@@ -121,7 +122,7 @@ impl Daemon {
         }
         let (leave, asked) = mpsc::channel(1);
         let (happened, happens) = mpsc::channel(1);
-        let steward = Steward::new(mirror.clone(), identity.id, init, ttl, presence.clone());
+        let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
         let steward = steward.vouched_by(vouching);
         tasks.push(Box::pin(steward.work(asked, happens)));
         (Daemon { mirror, record, presence, turned_away, leads, meter, happened, leave }, tasks)

@@ -1,11 +1,14 @@
 //! That this machine is there: a key bound to a lease that is kept alive. Another machine
-//! under the same id is not let in, and neither are we while it is there. When etcd is
-//! away for longer than the lease, the machine comes back by itself; nothing that runs
-//! here is touched for it.
+//! under the same id is not let in, and neither are we while it is there; but what it was
+//! before it was booted anew a machine succeeds, once that has shown no sign of life for two thirds
+//! of its lease. When etcd is away for longer than the lease, the machine comes back by itself;
+//! nothing that runs here is touched for it.
 
 use super::identity::Identity;
 use super::voice;
+use crate::fence;
 use crate::mirror::{Mirror, WriteFault};
+use crate::mutant::{Mutant, planted};
 use crate::record::MachineRecord;
 use crate::registry::{self, Twin};
 use std::time::Duration;
@@ -15,6 +18,9 @@ use tokio::sync::watch;
 const AGAIN: Duration = Duration::from_millis(500);
 /// Signs of life in one lease.
 const SIGNS: u32 = 3;
+
+/// Why nothing was written.
+const CONTENDED: &str = "others write the same key";
 
 /// As the other tasks see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +45,17 @@ pub struct Sentry {
     pub presence: watch::Sender<Presence>,
     /// Why the cluster does not let us in, while it does not.
     pub turned_away: watch::Sender<Option<String>>,
+    /// The last run of this machine, which may not be over yet.
+    pub former: Former,
+}
+
+/// See [`Sentry::former`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Former {
+    /// The revision of its key, where it was found silent for long.
+    silent: Option<i64>,
+    /// Before then it can not be, as it was seen last.
+    not_before: Duration,
 }
 
 impl Sentry {
@@ -84,7 +101,7 @@ impl Sentry {
                 Err(match fault {
                     WriteFault::Refused(twin) => self.turn_away(&twin),
                     WriteFault::Store(fault) => fault.to_string(),
-                    WriteFault::Contended => "others write the same key".to_string(),
+                    WriteFault::Contended => CONTENDED.to_string(),
                 })
             }
         }
@@ -92,14 +109,40 @@ impl Sentry {
 
     /// Who has to wait for the end of another's key asks for no lease meanwhile: after a power cut
     /// all machines wait for their own. Whether it has to is known once etcd was read.
-    async fn could_enter(&self) -> Result<(), String> {
+    async fn could_enter(&mut self) -> Result<(), String> {
         let mut pictures = self.mirror.changes();
         let read = pictures.wait_for(|picture| picture.revision > 0);
         let _ = self.mirror.clock().within(AGAIN, read).await;
         let record = self.record.borrow().clone();
-        match registry::register(&self.mirror.picture(), &self.identity.id, &record, 0) {
-            Ok(_) => Ok(()),
-            Err(twin) => Err(self.turn_away(&twin)),
+        self.former.silent = None;
+        let Err(twin) = registry::register(&self.mirror.picture(), &self.identity.id, &record, 0)
+        else {
+            return Ok(());
+        };
+        if twin.is_of_our_disk && self.is_over(&twin).await {
+            self.former.silent = Some(twin.there.modified);
+            return Ok(());
+        }
+        Err(self.turn_away(&twin))
+    }
+
+    /// It has been silent for so long that it is our last run, and not a machine that lives.
+    async fn is_over(&mut self, twin: &Twin) -> bool {
+        let now = self.mirror.clock().now();
+        if now < self.former.not_before {
+            return false;
+        }
+        match self.mirror.store().remainder(twin.there.lease).await {
+            Ok(Some(left)) => {
+                self.former.not_before = now + left.missing();
+                left.is_silent()
+            }
+            // Its key goes with it.
+            Ok(None) => false,
+            Err(fault) => {
+                voice::debug(format_args!("the last run is not known to be over: {fault}"));
+                false
+            }
         }
     }
 
@@ -110,27 +153,67 @@ impl Sentry {
     }
 
     fn about(&self, twin: &Twin) -> String {
-        let (us, them) = (&self.identity, &twin.there);
+        let (us, them) = (&self.identity, &twin.there.record);
+        let waits = match twin.is_of_our_disk {
+            true => "has been silent for two thirds of agent_ttl: it runs, or ran, from this disk",
+            false => "is gone",
+        };
         format!(
             "another machine is there under the id {}: at {:?}, boot {}, instance {}; this one is \
              boot {}, instance {}. Each machine needs its own id; a machine that has just been \
-             booted anew waits until its old key is gone",
+             booted anew waits until its old key {waits}",
             us.id, them.ip, them.boot, them.instance, us.boot, us.instance
         )
     }
 
     async fn write(&mut self, lease: i64) -> Result<i64, WriteFault<Box<Twin>>> {
         let record = self.record.borrow_and_update().clone();
-        let id = self.identity.id.clone();
+        let (id, silent) = (self.identity.id.clone(), self.former.silent);
         self.mirror
             .write(|picture| {
                 let there = picture.machines.get(&id);
                 if there.is_some_and(|kept| kept.lease == lease && kept.record == record) {
                     return Ok(None);
                 }
-                registry::register(picture, &id, &record, lease).map(Some)
+                registry::succeed(picture, &id, &record, lease, silent).map(Some)
             })
             .await
+    }
+
+    /// A sign of life: when it was given. `None`: the lease has ended, or our key is another's.
+    ///
+    /// # Errors
+    /// Nobody knows: why not.
+    async fn show(&self, lease: i64) -> Result<Option<Duration>, String> {
+        let clock = self.mirror.clock();
+        let proof = self.presence.borrow().proof.unwrap_or_default();
+        let was_long_silent = clock.since(proof) > fence::could_be_succeeded(self.ttl);
+        if was_long_silent && !planted(Mutant::SignBeforeKey) && !self.stir(lease).await? {
+            return Ok(None);
+        }
+        let began = clock.now();
+        let alive = self.mirror.store().keep_alive(lease).await;
+        alive.map(|alive| alive.then_some(began)).map_err(|fault| fault.to_string())
+    }
+
+    /// Before it shows itself again, a machine that was silent for long writes its key once more: a
+    /// successor that is on its way finds another revision than the one it saw, and does not come in.
+    /// False: it has come in.
+    async fn stir(&self, lease: i64) -> Result<bool, String> {
+        let (id, record) = (&self.identity.id, self.record.borrow().clone());
+        let written = self.mirror.write(|picture| match picture.machines.get(id) {
+            Some(_) if record.disk.is_some() => {
+                registry::register(picture, id, &record, lease).map(Some)
+            }
+            Some(_) | None => Ok(None),
+        });
+        match self.mirror.clock().within(self.ttl / SIGNS, written).await {
+            Some(Ok(_)) => Ok(true),
+            Some(Err(WriteFault::Refused(_))) => Ok(false),
+            Some(Err(WriteFault::Store(fault))) => Err(fault.to_string()),
+            Some(Err(WriteFault::Contended)) => Err(CONTENDED.to_string()),
+            None => Err("etcd is slow".to_string()),
+        }
     }
 
     /// Until the lease has ended. A picture older than `since` shows what was there before us.
@@ -144,15 +227,14 @@ impl Sentry {
             tokio::select! {
                 biased;
                 () = signs.tick() => {
-                    let began = clock.now();
-                    match self.mirror.store().keep_alive(lease).await {
-                        Ok(true) => {
+                    match self.show(lease).await {
+                        Ok(Some(began)) => {
                             self.presence.send_modify(|told| told.proof = Some(began));
                             unsaid = unsaid && self.write(lease).await.is_err();
                         }
-                        Ok(false) => return,
-                        Err(fault) => {
-                            voice::debug(format_args!("no sign of life: {fault}"));
+                        Ok(None) => return,
+                        Err(why) => {
+                            voice::debug(format_args!("no sign of life: {why}"));
                             signs.reset_after(AGAIN);
                         }
                     }
@@ -194,6 +276,7 @@ mod tests {
             metadata: BTreeMap::from([("rack".to_string(), rack.to_string())]),
             boot: "boot".to_string(),
             instance: "instance".to_string(),
+            disk: None,
             version: "1".to_string(),
             listen: None,
         }
@@ -214,14 +297,15 @@ mod tests {
             let (mirror, _following) = Mirror::start(store.clone(), Keys::under("/f"));
             let (say, records) = watch::channel(record("1"));
             let id = MachineId::new("m1").unwrap();
-            let (boot, instance) = ("boot".to_string(), "instance".to_string());
+            let (boot, instance, disk) = ("boot".to_string(), "instance".to_string(), None);
             let sentry = Sentry {
                 mirror: mirror.clone(),
-                identity: Identity { id, boot, instance },
+                identity: Identity { id, boot, instance, disk },
                 ttl: Duration::from_secs(3),
                 record: records,
                 presence: watch::channel(Presence::default()).0,
                 turned_away: watch::channel(None).0,
+                former: Former::default(),
             };
             tokio::spawn(sentry.stand());
             timeout(SOON, is_told(&mirror, "1")).await.unwrap();

@@ -6,6 +6,7 @@
 mod claims;
 mod report;
 
+use super::identity::Identity;
 use super::init::Init;
 use super::init_socket::InitFault;
 use super::presence::Presence;
@@ -37,6 +38,8 @@ const FAREWELL: Duration = Duration::from_secs(120);
 pub struct Steward {
     mirror: Mirror,
     me: MachineId,
+    /// Tells our claims from those of an earlier run of the machine.
+    instance: String,
     init: Init,
     ttl: Duration,
     presence: watch::Receiver<Presence>,
@@ -99,7 +102,7 @@ impl Steward {
     /// Of a machine.
     pub fn new(
         mirror: Mirror,
-        me: MachineId,
+        Identity { id: me, instance, .. }: Identity,
         init: Init,
         ttl: Duration,
         presence: watch::Receiver<Presence>,
@@ -107,6 +110,7 @@ impl Steward {
         Steward {
             mirror,
             me,
+            instance,
             init,
             ttl,
             presence,

@@ -3,7 +3,7 @@
 
 use super::{Content, Kept, Picture};
 use crate::key::Subject;
-use crate::record::{self, PlaceRecord, RecordError, UnitRecord};
+use crate::record::{self, ClaimRecord, RecordError, UnitRecord};
 use crate::transaction::Entry;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -36,10 +36,12 @@ impl Picture {
             Subject::Claim(machine, name) => {
                 // Whatever it says: the key is there, so that machine may run it.
                 let Entry { created, modified, lease, .. } = *entry;
-                let record = PlaceRecord { machine: machine.clone() };
+                let read = record::decode::<ClaimRecord>(&entry.value);
+                let instance = read.as_ref().ok().and_then(|read| read.instance.clone());
+                let record = ClaimRecord { machine: machine.clone(), instance };
                 let held = Kept { record, created, modified, lease };
                 self.claims.entry(name.clone()).or_default().insert(machine.clone(), held);
-                record::decode::<PlaceRecord>(&entry.value)?;
+                read?;
             }
             Subject::Machine(id) => insert(&mut self.machines, id, entry)?,
             Subject::Metadata(id, key) => {

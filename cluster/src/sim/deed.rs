@@ -186,7 +186,12 @@ impl World {
         let number = self.machines.len();
         let twin = Machine::new(self.machines[of].id.clone(), number, 0);
         let until = self.now;
-        self.machines.push(Machine { is_clone: true, down_until: until, ..twin });
+        // Of its disk, or of its id alone.
+        let disk = match number.is_multiple_of(2) {
+            true => self.machines[of].disk.clone(),
+            false => twin.disk.clone(),
+        };
+        self.machines.push(Machine { is_clone: true, down_until: until, disk, ..twin });
         self.plan_in(Duration::ZERO, Event::Rouse(number));
         let end = self.now + time;
         self.machines[number].troubled = end + Duration::from_secs(60);

@@ -9,7 +9,7 @@ use crate::sim::members::{FOREIGN, MEMBERS, OURS, members};
 use crate::sim::watch::{Watched, Watching};
 use crate::sim::world::{Event, Shared, World, lock};
 use crate::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
-use crate::store::{Fault, Lease};
+use crate::store::{Fault, Lease, Remainder};
 use crate::transaction::{Change, Transaction};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -34,6 +34,8 @@ pub struct Etcd {
     pub no_quorum_until: Duration,
     /// Leases that live: for how long, and until when.
     pub leases: BTreeMap<i64, (Duration, Duration)>,
+    /// When each was granted or kept alive last.
+    pub shown: BTreeMap<i64, Duration>,
     /// What machines last heard of leases of theirs.
     pub signs: BTreeMap<(usize, i64), Sign>,
     flights: BTreeMap<u64, Flight>,
@@ -77,6 +79,7 @@ impl Default for Etcd {
             foreign: MemoryStore::with_leases_after(FOREIGN_LEASES),
             no_quorum_until: Duration::ZERO,
             leases: BTreeMap::new(),
+            shown: BTreeMap::new(),
             signs: BTreeMap::new(),
             flights: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -212,6 +215,7 @@ impl World {
             Call::Commit(transaction) => Reply::Committed(store.commit(transaction)),
             Call::Grant(ttl) => Reply::Granted(Lease { id: store.grant(u64::MAX), ttl: *ttl }),
             Call::KeepAlive(lease) => Reply::Alive(store.keep_alive(*lease, u64::MAX)),
+            Call::Remainder(_) => Reply::Left(None),
             Call::Revoke(lease) => {
                 store.revoke(*lease);
                 Reply::Revoked
@@ -233,22 +237,32 @@ impl World {
             }
             Call::Grant(ttl) => {
                 let id = self.etcd.store.grant(u64::MAX);
-                self.live_on(id, *ttl);
+                self.show(id, *ttl);
                 Reply::Granted(Lease { id, ttl: *ttl })
             }
             Call::KeepAlive(id) => {
                 let Some((ttl, _)) = self.etcd.leases.get(id).copied() else {
                     return Reply::Alive(false);
                 };
-                self.live_on(*id, ttl);
+                self.show(*id, ttl);
                 Reply::Alive(true)
             }
+            Call::Remainder(id) => Reply::Left(self.etcd.leases.get(id).map(|(granted, until)| {
+                let left = until.saturating_sub(self.now).as_secs();
+                Remainder { granted: *granted, left: Duration::from_secs(left) }
+            })),
             Call::Revoke(id) => {
                 self.end_lease(*id);
                 Reply::Revoked
             }
             Call::Leaderless => members(OURS, &MEMBERS.map(|one| (one, 1))),
         }
+    }
+
+    /// A sign of life.
+    fn show(&mut self, lease: i64, ttl: Duration) {
+        self.etcd.shown.insert(lease, self.now);
+        self.live_on(lease, ttl);
     }
 
     fn live_on(&mut self, lease: i64, ttl: Duration) {

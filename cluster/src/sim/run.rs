@@ -190,7 +190,7 @@ fn rouse(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
 
 /// fleetd begins.
 fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
-    let (id, boot, instance, plan) = {
+    let (id, boot, instance, disk, plan) = {
         let mut world = lock(shared);
         world.say(|| format!("m{number}: fleetd begins"));
         world.remember_start(number);
@@ -199,9 +199,11 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         let one = &world.machines[number];
         // The token is made once a boot.
         let instance = format!("{} {}", one.instance, one.boot);
-        (one.id.clone(), one.boot_id(), instance, world.plan.clone())
+        let disk = Some(one.disk.clone());
+        (one.id.clone(), one.boot_id(), instance, disk, world.plan.clone())
     };
-    let identity = Identity { id, boot: boot.clone(), instance: instance.clone() };
+    let identity =
+        Identity { id, boot: boot.clone(), instance: instance.clone(), disk: disk.clone() };
     let own = |key: &str, value: String| (key.to_string(), value);
     let metadata = [own("k", (number % 3).to_string()), own("n", number.to_string())];
     let record = MachineRecord {
@@ -209,6 +211,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         metadata: BTreeMap::from(metadata),
         boot,
         instance,
+        disk,
         version: "1".to_string(),
         listen: None,
     };

@@ -78,6 +78,8 @@ pub struct Machine {
     pub boot: u64,
     /// Tells it from its twin.
     pub instance: String,
+    /// Copies of a disk share it.
+    pub disk: String,
     /// It is the second under its id.
     pub is_clone: bool,
     /// `None`: killed.
@@ -117,6 +119,7 @@ impl Machine {
             id,
             boot: 1,
             instance: format!("instance {number}"),
+            disk: format!("disk {number}"),
             is_clone: false,
             fleetd: None,
             init: LocalInit::default(),

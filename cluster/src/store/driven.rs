@@ -2,7 +2,7 @@
 //! them, and ends watches at will. What is asked of it is what is asked of etcd.
 
 use super::membership::{Membership, Word};
-use super::{Batch, Fault, Lease};
+use super::{Batch, Fault, Lease, Remainder};
 use crate::transaction::{Reading, Transaction};
 use std::future::Future;
 use std::pin::Pin;
@@ -22,6 +22,8 @@ pub enum Call {
     Grant(Duration),
     /// A sign of life.
     KeepAlive(i64),
+    /// What is left of a lease.
+    Remainder(i64),
     /// The end of a lease.
     Revoke(i64),
     /// Who the members are, and what each address says of a leader.
@@ -39,6 +41,8 @@ pub enum Reply {
     Granted(Lease),
     /// It lives.
     Alive(bool),
+    /// So much, where it has not ended.
+    Left(Option<Remainder>),
     /// It is gone.
     Revoked,
     /// Who they are, and what was answered.

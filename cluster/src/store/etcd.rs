@@ -3,6 +3,7 @@
 //! asked at a time, the first one named at first: when it does not answer, the next ones ask
 //! the next. (Spread over all, one call of three would be lost to a member that is cut off.)
 
+mod fault;
 mod members;
 mod standing;
 mod tls;
@@ -11,13 +12,14 @@ mod watch;
 pub(super) use watch::EtcdWatch;
 
 use super::membership::Membership;
-use super::{Fault, Lease};
+use super::{Fault, Lease, Remainder};
 use crate::secret::Secret;
 use crate::transaction::{Condition, Entry, Operation, Reading, Transaction};
 use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, KeyValue,
     PutOptions, Txn, TxnOp, WatchOptions,
 };
+use fault::{Why, is_about_the_write, refused, why};
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +32,8 @@ use tokio::time::timeout;
 const LARGEST_ANSWER: usize = 1024 * 1024 * 1024;
 /// Keys read in one request.
 const PAGE: i64 = 2000;
+/// Between two readings of its term.
+const ANOTHER_LEADER: &str = "etcd has another leader than a moment ago";
 /// A member that does not answer a ping of HTTP/2 is left for another.
 const PING: Duration = Duration::from_secs(5);
 const PING_ANSWERED: Duration = Duration::from_secs(3);
@@ -237,7 +241,7 @@ impl Etcd {
         let before = self.term(turn, &client).await?;
         match self.ask(turn, leases.keep_alive(lease)).await? {
             Ok(_) if self.term(turn, &client).await? != before => {
-                Err(Fault::Unavailable("etcd has another leader than a moment ago".to_string()))
+                Err(Fault::Unavailable(ANOTHER_LEADER.to_string()))
             }
             Ok(_) => {
                 self.learn_members(&client).await;
@@ -246,6 +250,28 @@ impl Etcd {
             Err(Error::LeaseKeepAliveError(_)) => Ok(false),
             Err(error) => match why(&error) {
                 Why::NoSuchLease => Ok(false),
+                Why::Refused | Why::Lost => Err(refused(&error)),
+            },
+        }
+    }
+
+    /// A leader that was deposed hears no signs of life any more: its word counts as above.
+    pub(super) async fn remainder(&self, lease: i64) -> Result<Option<Remainder>, Fault> {
+        let Link { client, turn } = self.client().await?;
+        let mut leases = client.lease_client();
+        let before = self.term(turn, &client).await?;
+        let asked = self.ask(turn, leases.time_to_live(lease, None)).await?;
+        if self.term(turn, &client).await? != before {
+            return Err(Fault::Unavailable(ANOTHER_LEADER.to_string()));
+        }
+        let seconds = |of: i64| u64::try_from(of).ok().map(Duration::from_secs);
+        match asked {
+            // Of one that has ended it says -1.
+            Ok(answer) => Ok(seconds(answer.granted_ttl())
+                .zip(seconds(answer.ttl()))
+                .map(|(granted, left)| Remainder { granted, left })),
+            Err(error) => match why(&error) {
+                Why::NoSuchLease => Ok(None),
                 Why::Refused | Why::Lost => Err(refused(&error)),
             },
         }
@@ -328,35 +354,4 @@ fn after_all(prefix: &str) -> Vec<u8> {
         }
     }
     vec![0]
-}
-
-enum Why {
-    NoSuchLease,
-    /// etcd said itself that it did nothing.
-    Refused,
-    Lost,
-}
-
-fn why(error: &Error) -> Why {
-    let Error::GRpcStatus(status) = error else { return Why::Lost };
-    // The numbers are gRPC's: 3 invalid, 5 not found, 7 no permission, 8 exhausted, 9 failed
-    // precondition, 11 out of range, 12 unimplemented, 16 unauthenticated.
-    match i32::from(status.code()) {
-        5 if status.message().contains("lease") => Why::NoSuchLease,
-        3 | 5 | 7 | 8 | 9 | 11 | 12 | 16 => Why::Refused,
-        _ => Why::Lost,
-    }
-}
-
-/// The write is none etcd takes: too large, or two operations on one key.
-fn is_about_the_write(error: &Error) -> bool {
-    matches!(error, Error::GRpcStatus(status) if i32::from(status.code()) == 3)
-}
-
-fn refused(error: &Error) -> Fault {
-    Fault::Unavailable(if let Error::GRpcStatus(status) = error {
-        format!("etcd: {}", status.message())
-    } else {
-        format!("etcd: {error}")
-    })
 }

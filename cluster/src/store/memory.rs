@@ -1,7 +1,7 @@
 //! [`MemoryStore`] as a store of daemons: shared, with leases that end by the clock and
 //! watches that wake. For tests of what stands on a store; it can be made unreachable.
 
-use super::{Batch, Fault, Lease};
+use super::{Batch, Fault, Lease, Remainder};
 use crate::memory_store::MemoryStore;
 use crate::transaction::{Change, MOST_OPERATIONS, Reading, Transaction};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,6 +110,14 @@ impl Memory {
         let ttls = self.inner.ttls.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(ttl) = ttls.get(&lease).copied() else { return Ok(false) };
         Ok(self.lock().keep_alive(lease, self.until(ttl)))
+    }
+
+    pub(super) fn remainder(&self, lease: i64) -> Result<Option<Remainder>, Fault> {
+        self.check()?;
+        let ttls = self.inner.ttls.lock().unwrap_or_else(PoisonError::into_inner);
+        let (granted, end) = (ttls.get(&lease).copied(), self.lock().end_of(lease));
+        let left = end.map(|end| Duration::from_secs(end.saturating_sub(self.now()) / 1000));
+        Ok(granted.zip(left).map(|(granted, left)| Remainder { granted, left }))
     }
 
     pub(super) fn revoke(&self, lease: i64) -> Result<(), Fault> {

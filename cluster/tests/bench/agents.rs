@@ -66,6 +66,7 @@ async fn agent(
         metadata: BTreeMap::from([kind]),
         boot: "boot".to_string(),
         instance: id.to_string(),
+        disk: None,
         version: "1".to_string(),
         listen: None,
     };

@@ -35,6 +35,7 @@ fn world(machines: usize, units: usize) -> World {
             metadata: BTreeMap::new(),
             boot: "one".to_string(),
             instance: "one".to_string(),
+            disk: None,
             version: "1".to_string(),
             listen: None,
         };

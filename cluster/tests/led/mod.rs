@@ -102,6 +102,7 @@ pub(crate) fn record(own: &str, instance: &str) -> MachineRecord {
         metadata: BTreeMap::new(),
         boot: format!("boot of {own}"),
         instance: instance.to_string(),
+        disk: None,
         version: "1".to_string(),
         listen: None,
     }

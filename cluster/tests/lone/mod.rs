@@ -131,7 +131,8 @@ impl Node {
         let at = |name: &str| self.folder.join(name).display().to_string();
         format!(
             "etcd_servers=http://127.0.0.1:{}\ninit_socket={}\nlog_socket={}\n\
-             machine_id_file={}\nunits_directory={}\nlisten=unix://{}\nagent_ttl=3s\n{}",
+             machine_id_file={}\nunits_directory={}\nstate_directory=state\nlisten=unix://{}\n\
+             agent_ttl=3s\n{}",
             self.ports[0],
             at("run/control.sock"),
             at("run/log.sock"),

@@ -145,12 +145,14 @@ fn wiring(
     (ttl, interval): (Duration, Duration),
     number: usize,
 ) -> Wiring {
-    let identity = Identity { id: id(number), boot: boot.to_string(), instance: boot.to_string() };
+    let (boot, instance) = (boot.to_string(), boot.to_string());
+    let identity = Identity { id: id(number), boot: boot.clone(), instance, disk: None };
     let record = MachineRecord {
         ip: "192.0.2.1".to_string(),
         metadata: BTreeMap::from([("number".to_string(), number.to_string())]),
         boot: boot.to_string(),
         instance: boot.to_string(),
+        disk: None,
         version: "1".to_string(),
         listen: None,
     };

@@ -41,6 +41,8 @@ pub(crate) struct Stand {
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) machines: Vec<(&'static str, Vec<(&'static str, &'static str)>)>,
+    /// Where machines say that their API is.
+    pub(crate) listen: BTreeMap<&'static str, String>,
     pub(crate) settings: Settings,
     pub(crate) security: Option<Security>,
     /// Units that fail wherever they start: those whose file says so.
@@ -221,6 +223,7 @@ async fn run(
     let (mirror, _task) = Mirror::start(store.clone(), keys.clone());
     let mut leases = BTreeMap::new();
     for (id, metadata) in &plan.machines {
+        let listen = plan.listen.get(id).cloned();
         let id = MachineId::new(id).unwrap();
         let lease = store.grant(Duration::from_secs(3600)).await.unwrap().id;
         let pairs = metadata.iter().map(|(key, value)| (key.to_string(), value.to_string()));
@@ -229,8 +232,9 @@ async fn run(
             metadata: pairs.collect(),
             boot: "boot".to_string(),
             instance: "one".to_string(),
+            disk: None,
             version: "1".to_string(),
-            listen: None,
+            listen,
         };
         let picture = Picture::new(keys.clone());
         let write = registry::register(&picture, &id, &record, lease).unwrap();

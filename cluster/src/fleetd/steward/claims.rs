@@ -29,8 +29,12 @@ impl Steward {
         };
         self.held.retain(wanted);
         self.claimed.retain(|name, _| wanted(name));
-        let ours = picture.claims.iter().filter(|(_, by)| by.contains_key(&self.me));
-        let ours: Vec<&UnitName> = ours.map(|(name, _)| name).collect();
+        // Those of an earlier run of the machine end with its lease.
+        let is_ours = |name: &&UnitName| {
+            let claim = picture.claim_of(name, &self.me);
+            claim.is_some_and(|claim| registry::is_own_claim(claim, &self.instance))
+        };
+        let ours: Vec<&UnitName> = picture.claims.keys().filter(is_ours).collect();
         let open = ours.iter().any(|name| wanted(name) && !self.held.contains(*name));
         let left: Vec<&UnitName> = ours.into_iter().filter(|name| !wanted(name)).collect();
         self.release(picture, &left).await;
@@ -82,7 +86,8 @@ impl Steward {
                 self.again = true;
                 continue;
             }
-            let Some(claim) = registry::claim(picture, &self.me, &name, lease) else { continue };
+            let us = (&self.me, self.instance.as_str());
+            let Some(claim) = registry::claim(picture, us, &name, lease) else { continue };
             match self.in_time(store.commit(&claim)).await {
                 Ok(Some(revision)) => {
                     self.claimed.insert(name.clone(), revision);

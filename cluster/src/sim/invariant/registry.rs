@@ -3,7 +3,8 @@
 use super::{Moment, Verdict, must};
 use crate::desired::Desired;
 use crate::key::Subject;
-use crate::picture::Picture;
+use crate::picture::{Kept, Picture};
+use crate::record::MachineRecord;
 use crate::sim::book::Shape;
 use crate::sim::client::Asked;
 use crate::sim::rules;
@@ -200,15 +201,30 @@ fn metadata_is_asked_for(world: &World, changes: &[Change]) -> Verdict {
     Ok(())
 }
 
-/// No key of a machine is taken over by another one, and a machine that was not let in
-/// begins nothing.
+/// A run of a machine may take the key of the last one from the same disk, once that has shown no
+/// sign of life for two thirds of its lease.
+fn may_succeed(world: &World, old: &Kept<MachineRecord>, new: &MachineRecord) -> bool {
+    let shown = world.etcd.shown.get(&old.lease);
+    let silent = shown.is_none_or(|at| *at + world.plan.ttl * 2 / 3 <= world.now);
+    old.record.instance == new.instance || silent && old.record.disk == new.disk
+}
+
+/// No key of a machine is taken over from one that shows signs of life, no claim while its lease
+/// lives, and a machine that was not let in begins nothing.
 pub(super) fn c17_identity(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
         Moment::Landed { before, .. } => {
             for (id, kept) in &world.truth.machines {
-                let old = before.machines.get(id).map(|old| &old.record.instance);
-                let same = old.is_none_or(|old| *old == kept.record.instance);
-                must(same, || format!("{id}: {old:?} gives way to {}", kept.record.instance))?;
+                let old = before.machines.get(id);
+                let may = old.is_none_or(|old| may_succeed(world, old, &kept.record));
+                must(may, || format!("{id}: {old:?} gives way to {}", kept.record.instance))?;
+            }
+            for (name, by) in &world.truth.claims {
+                for (id, kept) in by {
+                    let old = before.claim_of(name, id).map(|old| &old.record.instance);
+                    let same = old.is_none_or(|old| *old == kept.record.instance);
+                    must(same, || format!("{id}: the claim of {name} by {old:?} is taken over"))?;
+                }
             }
             Ok(())
         }

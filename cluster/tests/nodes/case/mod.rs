@@ -1,5 +1,6 @@
 //! The cases, as a table. Those of fleet's own functional tests name theirs.
 
+mod anew;
 mod answers;
 mod apart;
 mod by_ssh;
@@ -55,11 +56,12 @@ const fn soak(name: &'static str, run: fn(&mut Cluster)) -> Case {
 }
 
 /// All of them.
-pub(crate) const CASES: [&[Case]; 10] = [
+pub(crate) const CASES: [&[Case]; 11] = [
     &unit_actions::CASES,
     &answers::CASES,
     &placing::CASES,
     &moving::CASES,
+    &anew::CASES,
     &outage::CASES,
     &by_ssh::CASES,
     &page::CASES,

@@ -5,6 +5,7 @@ use super::network::address;
 use super::program::{PATIENCE, Running, call, of_init, output, until};
 use serde_json::Value;
 use std::fmt::Write;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
 /// Who fleetd is on the nodes where it has no rights of its own: nobody.
@@ -47,8 +48,11 @@ impl Node {
     /// Its files, below `shared`.
     pub(crate) fn new(shared: &Path, plan: NodePlan) -> Node {
         let folder = shared.join(format!("n{}", plan.number));
-        for part in ["run", "units", "log", "etcd"] {
+        for part in ["run", "units", "log", "etcd", "state"] {
             std::fs::create_dir_all(folder.join(part)).unwrap();
+        }
+        if plan.unprivileged {
+            chown(folder.join("state"), Some(NOBODY), None).unwrap();
         }
         let node = Node { plan, folder, shared: shared.to_owned(), running: None };
         let uid = if node.plan.unprivileged { NOBODY } else { 0 };
@@ -83,11 +87,12 @@ impl Node {
         let urls: Vec<String> = urls.collect();
         format!(
             "etcd_servers={}\npublic_ip={}\nmetadata=hostname={},number={number}\nagent_ttl=3s\n\
-             machine_id_file={}\nverbosity=1\n{conf}",
+             machine_id_file={}\nstate_directory={}\nverbosity=1\n{conf}",
             urls.join(","),
             address(*number),
             self.name(),
             self.at("machine-id"),
+            self.at("state"),
         )
     }
 

@@ -1,0 +1,97 @@
+//! Machines that boot anew while their last run's lease still lives, and copies of their disks,
+//! which look the same as long as nobody shows a sign of life.
+
+use super::{Case, sample};
+use crate::stand::node::id;
+use crate::stand::program::{output, throughout, until};
+use crate::stand::{Cluster, network};
+use serde_json::Value;
+use std::time::Duration;
+
+pub(super) const CASES: [Case; 2] = [
+    sample("a_node_that_boots_within_its_lease_has_its_units_again_before_that_ends", booted_anew)
+        .with("agent_ttl=15s\n"),
+    sample("a_copy_of_a_disk_is_refused_as_long_as_the_first_one_lives", copied)
+        .with("agent_ttl=15s\n"),
+];
+
+const TTL: Duration = Duration::from_secs(15);
+
+/// A service that leaves a line with the name of its node each time it begins.
+fn put(cluster: &Cluster, name: &str, fleet: &str) {
+    let begins = cluster.path(&format!("begins-{name}"));
+    let line = format!("hostname >>{begins}; exec sleep 100000");
+    let service = format!("[Service]\nExecStart=/bin/sh -c '{line}'\nTimeoutStopSec=200ms\n");
+    cluster.file(&format!("{name}.service"), &format!("{service}\n[X-Fleet]\n{fleet}\n"));
+    cluster.node(1).fleetctl(&["start", &format!("{name}.service")]);
+}
+
+fn begins(cluster: &Cluster, name: &str) -> String {
+    cluster.read(&format!("begins-{name}"))
+}
+
+/// The key of a node: the revision that made it, and what it says.
+fn key(cluster: &Cluster, number: u8) -> Option<(i64, Value)> {
+    let mut words = cluster.network.on(1);
+    let endpoint = format!("--endpoints=http://{}:2379", network::address(1));
+    let key = format!("/_coreos.com/fleet/v3/machine/{}", id(number));
+    words.extend(["env", "ETCDCTL_API=3", "etcdctl"].map(str::to_string));
+    words.extend([endpoint, "get".to_string(), key, "--print-value-only".to_string()]);
+    let value = serde_json::from_slice(&output(&words).stdout).ok()?;
+    words.pop();
+    words.extend(["-w", "json"].map(str::to_string));
+    let told: Value = serde_json::from_slice(&output(&words).stdout).ok()?;
+    Some((told["kvs"][0]["create_revision"].as_i64()?, value))
+}
+
+fn booted_anew(cluster: &mut Cluster) {
+    put(cluster, "filler", "MachineMetadata=number=2");
+    put(cluster, "free", "MachineMetadata=number=2\nMachineMetadata=number=3");
+    put(cluster, "pinned", "MachineMetadata=number=3");
+    put(cluster, "only", "MachineMetadata=number=3\nExclusive=true");
+    let there = cluster.when_active(1, 4);
+    assert!(there["free.service"].contains(&3), "{there:?}");
+    let (made, before) = until("its key", || key(cluster, 3));
+    cluster.kill_node(3);
+    cluster.boot_node(3);
+    until("its units have begun again", || {
+        let again = |name: &&str| begins(cluster, name) == "n3\nn3\n";
+        ["free", "pinned"].iter().all(again).then_some(())
+    });
+    let (still, after) = until("its key", || key(cluster, 3));
+    assert_eq!(still, made, "the key was there all the time");
+    assert_eq!(after["disk"], before["disk"]);
+    assert_ne!(after["boot"], before["boot"]);
+    // What it ran under a claim waits for the end of that claim, and begins here again.
+    until("all is as it was", || (cluster.active(1)? == there).then_some(()));
+    assert_eq!(begins(cluster, "only"), "n3\nn3\n");
+    for (name, said) in [("filler", "n2\n"), ("free", "n3\nn3\n"), ("pinned", "n3\nn3\n")] {
+        assert_eq!(begins(cluster, name), said, "{name}");
+    }
+}
+
+fn copied(cluster: &mut Cluster) {
+    put(cluster, "hello", &format!("MachineID={}", id(1)));
+    assert_eq!(cluster.when_on(2, "hello.service"), 1);
+    let before = until("its key", || key(cluster, 1));
+    cluster.node(3).stop_fleetd();
+    let disk = |number: u8| cluster.node(number).at("state/disk");
+    let own = std::fs::read_to_string(disk(3)).unwrap();
+    std::fs::copy(disk(1), disk(3)).unwrap();
+    cluster.node(3).put("machine-id", &id(1));
+    cluster.node(3).start_fleetd();
+    until("it is refused, and why", || {
+        cluster.node(3).log("fleetd").contains("it runs, or ran, from this disk").then_some(())
+    });
+    throughout(TTL, "the first one has its key", || {
+        key(cluster, 1).is_none_or(|now| now == before)
+    });
+    assert_eq!(cluster.when_on(2, "hello.service"), 1);
+    assert_eq!(cluster.node(3).main_pid("hello.service"), None);
+    assert_eq!(begins(cluster, "hello"), "n1\n");
+    cluster.node(3).stop_fleetd();
+    cluster.node(3).put("state/disk", &own);
+    cluster.node(3).put("machine-id", &id(3));
+    cluster.node(3).start_fleetd();
+    cluster.when_machines(3);
+}
