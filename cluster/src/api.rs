@@ -12,6 +12,7 @@ pub mod crowd;
 pub mod discovery;
 pub mod first_look;
 pub mod guest;
+pub mod handshakes;
 pub mod listener;
 pub mod logs;
 pub mod machines;

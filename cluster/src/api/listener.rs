@@ -6,6 +6,7 @@
 use super::caller::Caller;
 use super::crowd::{Crowd, MOST_OF_ONE, Side};
 use super::guest::Door;
+use super::handshakes::Handshakes;
 use super::server::{ApiState, router};
 use super::stalling::Stalling;
 use super::tls::ServerFiles;
@@ -180,6 +181,7 @@ impl Listener {
     pub async fn serve(self, state: ApiState, stop: watch::Receiver<bool>) {
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let crowd = Crowd::with(MOST_OF_ONE);
+        let handshakes = Handshakes::default();
         let mut stopped = stop.clone();
         loop {
             let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -195,6 +197,7 @@ impl Listener {
             let Some(side) = connection.side() else { continue };
             let Some(seat) = crowd.enter(side) else { continue };
             let (state, gate, stop) = (state.clone(), self.gate.clone(), stop.clone());
+            let handshakes = handshakes.clone();
             tokio::spawn(async move {
                 let _held = (place, seat);
                 match connection {
@@ -202,7 +205,9 @@ impl Listener {
                         let from = Origin { caller: Caller::local(), side };
                         talk(stream, state, from, None, stop).await
                     }
-                    Connection::Tcp(stream) => meet(stream, side, state, gate, stop).await,
+                    Connection::Tcp(stream) => {
+                        meet((stream, side), state, (gate, handshakes), stop).await
+                    }
                 }
             });
         }
@@ -239,10 +244,9 @@ struct Origin {
 
 /// Who comes over TCP is asked for a certificate first.
 async fn meet(
-    stream: tokio::net::TcpStream,
-    side: Side,
+    (stream, side): (tokio::net::TcpStream, Side),
     state: ApiState,
-    gate: Gate,
+    (gate, handshakes): (Gate, Handshakes),
     stop: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
@@ -250,7 +254,12 @@ async fn meet(
         Gate::Tls(door) => {
             let identity = door.identity();
             let acceptor = TlsAcceptor::from(identity.config.clone());
-            let agreed = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await;
+            let mut handshake = handshakes.begin(side);
+            let agreed = tokio::select! {
+                agreed = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)) => agreed,
+                () = handshake.gives_way() => return,
+            };
+            drop(handshake);
             let Ok(Ok(stream)) = agreed else { return };
             let names = identity.names.clone();
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();

@@ -1,0 +1,137 @@
+//! TLS connections whose sides have not agreed yet. Whoever connects may begin one, without any
+//! certificate, and take its time; so they are few, and where there are too many, the one that has
+//! been at it the longest gives way to the one that comes: an honest one takes milliseconds.
+
+use super::crowd::Side;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
+
+/// Of one listener: a quarter of its connections.
+pub const MOST: usize = super::listener::MOST_CONNECTIONS / 4;
+/// Of one address.
+pub const MOST_OF_ONE: usize = 32;
+
+/// See the head of the module; clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Handshakes {
+    under_way: Arc<Mutex<UnderWay>>,
+}
+
+#[derive(Debug, Default)]
+struct UnderWay {
+    begun: u64,
+    count: usize,
+    /// Of each side, in the order in which they began. Dropped, it gives way.
+    by: BTreeMap<Side, BTreeMap<u64, oneshot::Sender<()>>>,
+}
+
+/// One of them; it counts until it is dropped.
+#[derive(Debug)]
+pub struct Handshake {
+    all: Handshakes,
+    side: Side,
+    number: u64,
+    goes_on: oneshot::Receiver<()>,
+}
+
+impl UnderWay {
+    /// The one whose turn it is to give way, before that side begins one more.
+    fn in_the_way(&self, side: Side) -> Option<(Side, u64)> {
+        let oldest = |of: &BTreeMap<u64, oneshot::Sender<()>>| of.keys().next().copied();
+        let own = self.by.get(&side).filter(|of| of.len() >= MOST_OF_ONE);
+        if let Some(own) = own {
+            return Some((side, oldest(own)?));
+        }
+        if self.count < MOST {
+            return None;
+        }
+        // Of those who have most of them, the oldest.
+        let first = |(side, of): (&Side, _)| Some((*side, oldest(of)?));
+        let most = self.by.values().map(BTreeMap::len).max()?;
+        let fullest = self.by.iter().filter(|(_, of)| of.len() == most);
+        fullest.filter_map(first).min_by_key(|(_, number)| *number)
+    }
+
+    fn remove(&mut self, side: Side, number: u64) {
+        let Some(of) = self.by.get_mut(&side) else { return };
+        if of.remove(&number).is_some() {
+            self.count -= 1;
+        }
+        if of.is_empty() {
+            self.by.remove(&side);
+        }
+    }
+}
+
+impl Handshakes {
+    /// One more, for which another one may have to give way.
+    pub fn begin(&self, side: Side) -> Handshake {
+        let mut all = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((side, number)) = all.in_the_way(side) {
+            all.remove(side, number);
+        }
+        let (held, goes_on) = oneshot::channel();
+        let number = all.begun;
+        all.begun += 1;
+        all.count += 1;
+        all.by.entry(side).or_default().insert(number, held);
+        Handshake { all: self.clone(), side, number, goes_on }
+    }
+}
+
+impl Handshake {
+    /// Until it has to give way.
+    pub async fn gives_way(&mut self) {
+        let _ = (&mut self.goes_on).await;
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        let mut all = self.all.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(self.side, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(number: u8) -> Side {
+        Side::Address([10, 0, 0, number].into())
+    }
+
+    fn gave_way(one: &mut Handshake) -> bool {
+        matches!(one.goes_on.try_recv(), Err(oneshot::error::TryRecvError::Closed))
+    }
+
+    #[test]
+    fn the_oldest_of_a_side_gives_way_to_its_next() {
+        let all = Handshakes::default();
+        let mut other = all.begin(side(2));
+        let mut own: Vec<_> = (0..=MOST_OF_ONE).map(|_| all.begin(side(1))).collect();
+        let gone: Vec<bool> = own.iter_mut().map(gave_way).collect();
+        assert!(gone[0] && !gone[1..].contains(&true), "{gone:?}");
+        assert!(!gave_way(&mut other));
+        drop((own, other));
+        let left = all.under_way.lock().unwrap();
+        assert!(left.by.is_empty() && left.count == 0, "nobody is remembered");
+    }
+
+    #[test]
+    fn of_all_sides_the_fullest_gives_way_to_one_that_comes() {
+        let all = Handshakes::default();
+        let mut alone = all.begin(side(0));
+        let sides = MOST.div_ceil(MOST_OF_ONE);
+        let crowd = (1..=sides).flat_map(|number| (0..MOST_OF_ONE).map(move |_| number));
+        let crowd: Vec<u8> =
+            crowd.take(MOST - 1).map(|number| number.try_into().unwrap()).collect();
+        let mut crowd: Vec<_> = crowd.into_iter().map(|number| all.begin(side(number))).collect();
+        assert!(!crowd.iter_mut().any(gave_way), "there was room for all");
+        let mut comes = all.begin(side(100));
+        let gone: Vec<bool> = crowd.iter_mut().map(gave_way).collect();
+        assert!(gone[0] && !gone[1..].contains(&true), "{gone:?}");
+        assert!(!gave_way(&mut comes) && !gave_way(&mut alone));
+    }
+}
