@@ -70,6 +70,57 @@ fn a_unit_lives_on_a_machine_whatever_ends_around_it() {
 }
 
 #[test]
+fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
+    let node = Node::new();
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    // What a native file and a unit file say, and what the logs of both end with.
+    let script = "/bin/sh -c 'echo said; exit 3'";
+    let start = |command: &str| {
+        (format!("exec-start: {command}"), format!("[Service]\nExecStart={command}"))
+    };
+    let with = |(native, service): (String, String), more: (&str, &str)| {
+        (format!("{native}\n{}\n", more.0), format!("{service}\n{}\n", more.1))
+    };
+    let requires =
+        ("depends-on: nowhere", "[Unit]\nRequires=nowhere.service\nAfter=nowhere.service");
+    let sleep = || start("/bin/sleep 100000");
+    let cases = [
+        (
+            with(start(script), ("restart: never", "")),
+            "said\nfleetd: its process exited with status 3\n",
+        ),
+        (with(start("/no/such/program"), ("", "")), "No such file or directory\n"),
+        (with(sleep(), requires), "nobody provides nowhere"),
+        (with(sleep(), ("strange: yes", "Type=strange")), "strange"),
+    ];
+    for (at, ((native, service), told)) in cases.into_iter().enumerate() {
+        node.put(&format!("n{at}.yaml"), &format!("unit: n{at}\n{native}"));
+        node.put(&format!("s{at}.service"), &service);
+        for (file, unit) in [
+            (format!("n{at}.yaml"), format!("n{at}")),
+            (format!("s{at}.service"), format!("s{at}")),
+        ] {
+            node.fleetctl(&["start", "--no-block", &file]);
+            // It ends, whatever there is to say: nobody follows.
+            until(&format!("{file}: {told}"), || {
+                let (fine, logs) = node.try_fleetctl(&["logs", &format!("{unit}.service")]);
+                (fine && logs.contains(told) && logs.contains("fleetd: ")).then_some(())
+            });
+        }
+    }
+    let text = "unit: another\nexec-start: /bin/sleep 9\n";
+    node.put("misnamed.yaml", text);
+    node.fleetctl(&["start", "--no-block", "misnamed.yaml"]);
+    until("it is said that it is another", || {
+        let (_, logs) = node.try_fleetctl(&["logs", "misnamed.service"]);
+        logs.contains("it is \"another\", and not \"misnamed\"").then_some(())
+    });
+}
+
+#[test]
 fn the_original_fleetctl_restarts_a_unit_of_a_machine() {
     let node = Node::new();
     let _etcd = node.etcd();

@@ -1,7 +1,7 @@
 //! `/logs/NAME`: what a unit wrote, wherever it runs. On this machine it is read from the
 //! logger's socket; another machine is asked at the address it publishes, over TLS with
 //! this machine's certificate. One that publishes none is named, and its client goes
-//! there by ssh.
+//! there by ssh. Behind what the unit wrote stands why it does not run, where it does not.
 
 use super::answer::Answer;
 use super::renewed::Renewed;
@@ -12,11 +12,13 @@ use crate::mirror::Mirror;
 use crate::unit_name::UnitName;
 use axum::body::Body;
 use axum::http::{self, Response, StatusCode, header};
-use groundstate_units::control::answer::PROTOCOL;
+use groundstate_units::control::answer::{End, Line, PROTOCOL};
+use groundstate_units::log_line::ShownLine;
 use groundstate_units::log_query::{LogQuery, LogVerb};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
 /// Until the logger, or another machine, has answered.
@@ -54,9 +57,31 @@ pub async fn answer(
     name: &str,
 ) -> Response<Body> {
     match read(logs.as_ref(), mirror, request, name).await {
-        Ok(response) => response,
+        Ok((response, machine)) => match reason(mirror, request, name, &machine) {
+            Some(reason) if response.status() == StatusCode::OK => behind(response, &reason),
+            _ => response,
+        },
         Err(answer) => into_response(answer),
     }
+}
+
+/// Why the unit does not run there, for a caller who knows all that it names. Who asks for another
+/// machine says it to its own caller; what is followed has no end to say it at.
+fn reason(mirror: &Mirror, request: &Request, name: &str, machine: &MachineId) -> Option<String> {
+    if request.filter("forwarded").is_some() || follows(request) {
+        return None;
+    }
+    let picture = mirror.picture();
+    let told = picture.states.get(name)?.get(machine)?;
+    told.record.reason.as_ref().map(|reason| request.caller.conceal(reason))
+}
+
+/// The same, and then those words.
+fn behind(mut response: Response<Body>, reason: &str) -> Response<Body> {
+    let written = std::mem::take(response.body_mut()).into_data_stream();
+    let told = tokio_stream::once(Ok(Bytes::from(format!("fleetd: {reason}\n"))));
+    *response.body_mut() = Body::from_stream(written.chain(told));
+    response
 }
 
 async fn read(
@@ -64,7 +89,7 @@ async fn read(
     mirror: &Mirror,
     request: &Request,
     name: &str,
-) -> Result<Response<Body>, Answer> {
+) -> Result<(Response<Body>, MachineId), Answer> {
     let refused = |words: String| Answer::refusal(409, words);
     let logs = logs.ok_or_else(|| refused("this daemon reads no logs".to_string()))?;
     let name = UnitName::new(name).map_err(|error| Answer::refusal(400, error.to_string()))?;
@@ -78,7 +103,7 @@ async fn read(
         let is_native = kept.units.get(&name).is_some_and(native);
         drop(kept);
         let target = if is_native { name.stem() } else { name.as_str() };
-        return local(logs, request, target).await;
+        return Ok((local(logs, request, target).await?, machine));
     }
     if request.filter("forwarded").is_some() {
         return Err(refused(format!("{name} is not on {}", logs.machine)));
@@ -95,7 +120,7 @@ async fn read(
         ..Answer::refusal(503, format!("machine {machine} at {listen}: {why}"))
     };
     match asked {
-        Ok(Ok(response)) => Ok(response),
+        Ok(Ok(response)) => Ok((response, machine)),
         Ok(Err(why)) => Err(silent(&why)),
         Err(_) => Err(silent("no answer in time")),
     }
@@ -170,8 +195,12 @@ async fn local(logs: &Logs, request: &Request, name: &str) -> Result<Response<Bo
                 () = sender.closed() => break,
             };
             let Ok(Some(object)) = object else { break };
-            let Some(text) = line_of(&object) else { break };
-            if sender.send(Ok(Bytes::from(text))).await.is_err() {
+            let (text, is_last) = match told(&object) {
+                Told::Line(text) => (text, false),
+                Told::Trouble(text) => (text, true),
+                Told::End => break,
+            };
+            if sender.send(Ok(Bytes::from(format!("{text}\n")))).await.is_err() || is_last {
                 break;
             }
         }
@@ -181,14 +210,28 @@ async fn local(logs: &Logs, request: &Request, name: &str) -> Result<Response<Bo
     Ok(response)
 }
 
-/// The line that one object of the logger's stream tells; `None`: there are no more.
-fn line_of(object: &str) -> Option<String> {
-    let value: serde_json::Value = serde_json::from_str(object).ok()?;
-    if let Some(error) = value.get("error") {
-        let message = error.get("message").and_then(serde_json::Value::as_str).unwrap_or_default();
-        return Some(format!("{message}\n"));
+/// What one object of the logger's stream says.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Line(String),
+    /// In words; nothing follows.
+    Trouble(String),
+    End,
+}
+
+fn told(object: &str) -> Told {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Piece {
+        Line(ShownLine),
+        End(End),
     }
-    Some(format!("{}\n", value.get("line")?.as_str()?))
+    match serde_json::from_str::<Line<Piece>>(object) {
+        Ok(Line { error: Some(failure), .. }) => Told::Trouble(failure.message),
+        Ok(Line { ok: Some(Piece::Line(shown)), .. }) => Told::Line(shown.line),
+        Ok(Line { ok: Some(Piece::End(End { .. })) | None, .. }) => Told::End,
+        Err(error) => Told::Trouble(format!("the logger's answer can not be read: {error}")),
+    }
 }
 
 async fn forward(
@@ -241,13 +284,19 @@ fn handed_on(theirs: StatusCode, body: Body) -> Result<Response<Body>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use groundstate_units::control::answer::Failure;
+    use groundstate_units::log_line::LogLine;
 
     #[test]
     fn the_loggers_objects_become_lines() {
-        assert_eq!(line_of(r#"{"unit":"a","line":"hello"}"#).as_deref(), Some("hello\n"));
-        assert_eq!(line_of(r#"{"end":true}"#), None);
-        let refused = r#"{"v":1,"id":1,"error":{"kind":"denied","message":"no","hint":""}}"#;
-        assert_eq!(line_of(refused).as_deref(), Some("no\n"));
+        let stored = LogLine::parse(b"2026-11-21T05:12:26.123Z 7 hello").unwrap();
+        let shown = Line::ok(1, ShownLine::new("a", &stored));
+        let of = |object: Result<String, serde_json::Error>| told(&object.unwrap());
+        assert_eq!(of(serde_json::to_string(&shown)), Told::Line("hello".to_string()));
+        assert_eq!(of(serde_json::to_string(&Line::ok(1, End { end: true }))), Told::End);
+        let refused = Line::<End>::error(1, Failure::new(Failure::DENIED, "no", "ask for it"));
+        assert_eq!(of(serde_json::to_string(&refused)), Told::Trouble("no".to_string()));
+        assert!(matches!(told("[]"), Told::Trouble(_)), "nothing more is waited for");
     }
 
     #[test]
