@@ -8,8 +8,10 @@
     reason = "a test that can not go on has failed"
 )]
 
+mod authority;
 mod member;
 
+use authority::{Issued, WRONG, authorities, issue, show};
 use cluster::key::Keys;
 use cluster::mirror::Mirror;
 use cluster::secret::Secret;
@@ -18,7 +20,6 @@ use cluster::transaction::{Condition, Transaction};
 use member::{Etcd, PATIENCE, ROOT, folder, run, when_there};
 use nix::sys::signal::Signal;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 async fn put(store: &Store, key: &str) -> i64 {
@@ -194,42 +195,6 @@ fn what_an_etcd_lets_others_do_is_found_out() {
     });
 }
 
-fn openssl(folder: &Path, words: &str) {
-    let mut command = Command::new("openssl");
-    let output = command.args(words.split_whitespace()).current_dir(folder).output().unwrap();
-    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Authorities, and what they gave out, below a folder.
-fn authorities(folder: &Path, issued: &[(&str, &str)]) {
-    for ca in ["ca", "other"] {
-        openssl(
-            folder,
-            &format!(
-                "req -x509 -newkey rsa:2048 -nodes -keyout {ca}.key -out {ca}.crt -days 30 \
-                 -subj /CN={ca} -addext keyUsage=critical,keyCertSign,cRLSign"
-            ),
-        );
-    }
-    for (name, ca) in issued {
-        let extensions = "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
-        std::fs::write(folder.join("ext"), extensions).unwrap();
-        openssl(
-            folder,
-            &format!(
-                "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
-            ),
-        );
-        openssl(
-            folder,
-            &format!(
-                "x509 -req -in {name}.csr -CA {ca}.crt -CAkey {ca}.key -CAcreateserial \
-                 -out {name}.crt -extfile ext -days 30"
-            ),
-        );
-    }
-}
-
 /// An etcd that shows a certificate and asks for one, and how a client of it is set up.
 fn secured(folder: &Path) -> (Etcd, EtcdConfig) {
     let words = ["--cert-file", "server.crt", "--key-file", "server.key"];
@@ -268,6 +233,27 @@ fn tls_shows_a_certificate_and_asks_for_the_authority_s() {
 }
 
 #[test]
+fn an_etcd_that_shows_the_wrong_certificate_is_refused() {
+    run(async {
+        let folder = folder();
+        authorities(&folder, &[("server", "ca"), ("client", "ca")]);
+        let (_etcd, own) = secured(&folder);
+        when_there(&Store::etcd(own.clone()).unwrap()).await;
+        for (why, issued) in WRONG {
+            issue(&folder, "127.0.0.1", &issued);
+            show(&folder, "127.0.0.1", "server");
+            let refused = Store::etcd(own.clone()).unwrap().read(ROOT).await;
+            let told = refused.err().map(|fault| fault.to_string()).unwrap_or_default();
+            assert!(told.contains(why), "{why} {}: {told:?}", issued.extensions);
+        }
+        // All else was right.
+        issue(&folder, "127.0.0.1", &Issued::GOOD);
+        show(&folder, "127.0.0.1", "server");
+        put(&Store::etcd(own).unwrap(), "a").await;
+    });
+}
+
+#[test]
 fn certificates_are_renewed_under_a_client_that_runs() {
     run(async {
         let folder = folder();
@@ -281,15 +267,8 @@ fn certificates_are_renewed_under_a_client_that_runs() {
         assert!(mirror.reached(put(&store, "a").await, PATIENCE).await);
         // Another authority, whose certificates both sides get: none of the old ones count.
         etcd.kill();
-        for (from, to) in [("server2", "server"), ("client2", "client")] {
-            for kind in ["crt", "key"] {
-                std::fs::copy(
-                    folder.join(format!("{from}.{kind}")),
-                    folder.join(format!("{to}.{kind}")),
-                )
-                .unwrap();
-            }
-        }
+        show(&folder, "server2", "server");
+        show(&folder, "client2", "client");
         std::fs::copy(folder.join("other.crt"), folder.join("ca.crt")).unwrap();
         etcd.again();
         when_there(&store).await;
