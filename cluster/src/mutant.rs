@@ -225,6 +225,7 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::ReleasedOnce, 4_000),
     (Mutant::ClaimedUnproven, 4_000),
     (Mutant::GivenBackCounts, 4_000),
+    (Mutant::SignBeforeKey, 20_000),
 ];
 
 /// Schedules within which the simulation must find it.

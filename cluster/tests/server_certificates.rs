@@ -3,6 +3,7 @@
 //! that begins to agree and never does.
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::indexing_slicing,
     reason = "a test ends where it is surprised"
 )]

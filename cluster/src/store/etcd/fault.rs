@@ -35,10 +35,12 @@ pub(super) fn is_about_the_write(error: &Error) -> bool {
 
 /// Nothing was done, and why, down to what is wrong with a certificate.
 pub(super) fn refused(error: &Error) -> Fault {
-    let (said, mut deeper): (String, Option<&dyn std::error::Error>) = match error {
-        Error::GRpcStatus(status) => (status.message().to_string(), status.source()),
-        Error::TransportError(error) => (error.to_string(), error.source()),
-        other => (other.to_string(), None),
+    let (said, mut deeper) = if let Error::GRpcStatus(status) = error {
+        (status.message().to_string(), status.source())
+    } else if let Error::TransportError(error) = error {
+        (error.to_string(), error.source())
+    } else {
+        (error.to_string(), None)
     };
     let mut said = format!("etcd: {said}");
     for _ in 0..DEEPEST {
