@@ -201,7 +201,11 @@ fn is_decided(world: &World) -> bool {
     let gone = world.book.gone.values().max().copied().unwrap_or_default();
     let restless = world.book.gone.keys().map(|id| world.book.unrest(id, Duration::ZERO)).max();
     let grace = (world.plan.grace + restless.unwrap_or_default()) * 102 / 100 + PROMPT;
-    world.is_calm(leader, term)
+    // An engine that leads anew gives who is away a grace of its own.
+    let away = world.book.gone.keys().any(|id| !world.truth.machines.contains_key(id));
+    let waits = away && world.book.led_since + grace > world.now;
+    !waits
+        && world.is_calm(leader, term)
         && world.book.stirred + PROMPT <= world.now
         && (gone.is_zero() || gone + grace <= world.now)
 }
