@@ -64,6 +64,7 @@ pub struct Boot {
     wrapper: Vec<String>,
     environment: Vec<(String, String)>,
     recorded: bool,
+    words: Vec<String>,
 }
 
 impl Boot {
@@ -71,8 +72,8 @@ impl Boot {
     pub fn new(sandbox: Sandbox) -> Boot {
         let root = nix::unistd::geteuid().is_root();
         let way = if root { Way::Namespace } else { Way::UserNamespace };
-        let (arguments, wrapper, environment) = Default::default();
-        Boot { sandbox, way, binary: None, arguments, wrapper, environment, recorded: true }
+        let (arguments, wrapper, environment, words) = Default::default();
+        Boot { sandbox, way, binary: None, arguments, wrapper, environment, recorded: true, words }
     }
 
     /// Another binary than the one under test: a copy of it, or one that was built otherwise.
@@ -85,6 +86,13 @@ impl Boot {
     pub fn way(mut self, way: Way) -> Boot {
         self.way = way;
         self
+    }
+
+    /// A program that makes the namespaces and starts init by itself, as these words say: a container's
+    /// runtime. Where its socket is seen from here is for the caller to say: `run/control.sock`.
+    pub fn by(mut self, words: &[&str]) -> Boot {
+        self.words = words.iter().map(|&word| word.to_owned()).collect();
+        self.unrecorded()
     }
 
     /// Without a record of what happens: each generation stands in it as a whole.
@@ -114,14 +122,7 @@ impl Boot {
     /// Starts init with this goal and returns once it answers.
     pub fn start(self, target: &str) -> Init {
         let mut init = self.launch(target);
-        until("init answers at its socket", || {
-            if let Ok(Some(status)) = init.child.try_wait() {
-                let said = init.sandbox.read("out.log");
-                panic!("init ended ({status}) before it answered; it said:\n{said}");
-            }
-            init.client()?.ask("ping", &json!({})).ok()
-        });
-        init.baseline = Baseline::of(init.first);
+        init.answers();
         init
     }
 
@@ -159,6 +160,9 @@ impl Boot {
         }
         words.extend(["--target".to_owned(), target.to_owned()]);
         words.extend(self.arguments);
+        if !self.words.is_empty() {
+            words = self.words;
+        }
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(out).stderr(errors);
         command.env_remove("NOTIFY_SOCKET").envs(self.environment);
@@ -178,6 +182,18 @@ impl Boot {
 }
 
 impl Init {
+    /// Waits until it answers: what it has then is what it may have in the end.
+    pub fn answers(&mut self) {
+        until("init answers at its socket", || {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let said = self.sandbox.read("out.log");
+                panic!("init ended ({status}) before it answered; it said:\n{said}");
+            }
+            self.client()?.ask("ping", &json!({})).ok()
+        });
+        self.baseline = Baseline::of(self.first);
+    }
+
     /// Init's own process, as the test sees it.
     pub fn process(&self) -> Process {
         self.first

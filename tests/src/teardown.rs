@@ -50,8 +50,7 @@ impl Init {
 
     /// The same; gives the files it was at work on to the next.
     pub fn finish_and_keep(mut self) -> Sandbox {
-        self.check();
-        self.check_memory();
+        self.check_at_rest();
         self.tell("exit", &json!({}));
         let status = self.ended();
         assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
@@ -66,11 +65,16 @@ impl Init {
 
     /// The same of one that has crashed: its record may tell something twice.
     pub fn finish_after_crash(mut self) {
-        self.check();
-        self.check_memory();
+        self.check_at_rest();
         self.tell("exit", &json!({}));
         let status = self.ended();
         assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
+    }
+
+    /// What holds once what the test did is over.
+    pub fn check_at_rest(&self) {
+        self.check();
+        self.check_memory();
     }
 
     /// What holds at every time.

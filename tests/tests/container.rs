@@ -1,34 +1,35 @@
 //! The real init as PID 1 of a container as strict as they come (runc): a read-only root,
-//! no capabilities, no new privileges, a uid that no passwd file knows.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "these are tests"
-)]
+//! no capabilities, no new privileges, a uid that no passwd file knows. What holds after every test of
+//! an init holds here too (`groundstate_tests::teardown`), seen from outside the container.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-use groundstate_tests::deadline::{PATIENCE, until, within};
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
+use groundstate_tests::status::Status;
 use serde_json::json;
-use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// In no passwd file.
 const UID: u32 = 123_456;
 
-/// A bundle in a sandbox, and the container made from it.
-struct Container {
+/// A bundle in a sandbox.
+struct Bundle {
     sandbox: Sandbox,
-    id: String,
-    child: Option<Child>,
 }
 
-impl Container {
+/// The container made from it, and the init in it.
+struct Container {
+    id: String,
+    init: Init,
+}
+
+impl Bundle {
     /// The root file system: our programs, a shell, and `units` as name and text.
-    fn new(units: &[(&str, &str)]) -> Container {
+    fn new(units: &[(&str, &str)]) -> Bundle {
         let sandbox = Sandbox::new();
         let root = sandbox.path("bundle/rootfs");
         for folder in ["bin", "proc", "dev", "sys", "tmp", "run", "etc", "units"] {
@@ -46,14 +47,13 @@ impl Container {
         fs::set_permissions(root.join("tmp"), everyone).unwrap();
         fs::copy("/bin/busybox", root.join("bin/busybox")).unwrap();
         for applet in ["sh", "cat", "id"] {
-            std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
+            symlink("busybox", root.join("bin").join(applet)).unwrap();
         }
         for (name, text) in units {
             let text = format!("unit: {name}\n{text}\n");
             fs::write(root.join(format!("units/{name}.yaml")), text).unwrap();
         }
-        let id = sandbox.dir().file_name().unwrap().to_str().unwrap().to_owned();
-        Container { sandbox, id, child: None }
+        Bundle { sandbox }
     }
 
     /// The runtime's configuration: strict, with a temporary directory or without.
@@ -93,32 +93,40 @@ impl Container {
         fs::write(self.sandbox.path("bundle/config.json"), config.to_string()).unwrap();
     }
 
-    fn runc(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(runc());
-        command.arg("--root").arg(self.sandbox.path("runc")).args(words).stdin(Stdio::null());
-        command
+    /// Starts it.
+    fn start(self, arguments: &[&str], writable_tmp: bool) -> Container {
+        self.configure(arguments, writable_tmp);
+        let id = self.sandbox.dir().file_name().unwrap().to_str().unwrap().to_owned();
+        let (root, bundle) = (self.sandbox.at("runc"), self.sandbox.at("bundle"));
+        let runc = runc();
+        let words = [runc.to_str().unwrap(), "--root", &root, "run", "--bundle", &bundle, &id];
+        Container { init: Boot::new(self.sandbox).by(&words).launch(""), id }
+    }
+}
+
+impl Container {
+    /// Its socket is to be had from here. What it has now is what it may have in the end.
+    fn answers(&mut self) {
+        let seen =
+            format!("/proc/{}/root/tmp/groundstate-{UID}/control.sock", self.init.process().0);
+        symlink(seen, self.init.sandbox.path("run/control.sock")).unwrap();
+        self.init.answers();
     }
 
-    /// Starts it; its output goes to `out` and `err` in the sandbox.
-    fn start(&mut self, arguments: &[&str], writable_tmp: bool) {
-        self.configure(arguments, writable_tmp);
-        let bundle = self.sandbox.at("bundle");
-        let mut command = self.runc(&["run", "--bundle", &bundle, &self.id]);
-        command.stdout(File::create(self.sandbox.path("out")).unwrap());
-        command.stderr(File::create(self.sandbox.path("err")).unwrap());
-        self.child = Some(command.spawn().expect("runc runs"));
+    fn runc(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(runc());
+        command.arg("--root").arg(self.init.sandbox.path("runc")).args(words);
+        command.stdin(Stdio::null());
+        command
     }
 
     /// The exit status of `runc run`, which is that of init.
     fn ended(&mut self) -> i32 {
-        let child = self.child.as_mut().expect("it was started");
-        let status = within(PATIENCE, || child.try_wait().unwrap());
-        let status = status.unwrap_or_else(|| panic!("it does not end:\n{}", self.said()));
-        status.code().unwrap_or(-1)
+        self.init.ended().code().unwrap_or(-1)
     }
 
     fn said(&self) -> String {
-        format!("{}{}", self.sandbox.read("out"), self.sandbox.read("err"))
+        self.init.output()
     }
 
     /// Runs a command in it.
@@ -132,29 +140,16 @@ impl Container {
         self.exec(&[&["/bin/initctl"], words].concat())
     }
 
-    /// Waits until the system is in a state.
-    fn when_system(&self, state: &str) -> serde_json::Value {
-        let mut last = String::new();
-        let found = within(PATIENCE, || {
-            let output = self.initctl(&["--json", "status"]);
-            last = String::from_utf8_lossy(&output.stdout).into_owned();
-            let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
-            (status.get("system")? == state).then_some(status)
-        });
-        found.unwrap_or_else(|| panic!("not {state}: {last}\n{}", self.said()))
+    /// The state of everything, as one within sees it.
+    fn status(&self) -> Option<Status> {
+        let output = self.initctl(&["--json", "status"]);
+        serde_json::from_slice(&output.stdout).ok().map(Status)
     }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("the container said:\n{}", self.said());
-        }
         let _ = self.runc(&["delete", "--force", &self.id]).output();
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 
@@ -166,14 +161,14 @@ fn runc() -> PathBuf {
 
 #[test]
 fn output_and_exit_status_of_the_job_are_those_of_the_container() {
-    let mut container = Container::new(&[
+    let bundle = Bundle::new(&[
         (
             "job",
             "type: oneshot\nwaits-for: side\nexec-start: /bin/sh -c 'echo $$GREETING; echo aside >&2; exit 7'",
         ),
         ("side", "exec-start: /bin/daemon --name side"),
     ]);
-    container.start(&["--target", "job", "--exit-with", "job"], true);
+    let mut container = bundle.start(&["--target", "job", "--exit-with", "job"], true);
     assert_eq!(container.ended(), 7, "{}", container.said());
     let out = container.said();
     assert!(out.lines().any(|line| line.ends_with("job | hello")), "{out}");
@@ -182,7 +177,7 @@ fn output_and_exit_status_of_the_job_are_those_of_the_container() {
 
 #[test]
 fn services_run_and_heal_and_a_stop_is_orderly() {
-    let mut container = Container::new(&[
+    let bundle = Bundle::new(&[
         ("db", "type: foreground-notified\nexec-start: /bin/daemon --name db --notify"),
         (
             "web",
@@ -192,17 +187,32 @@ fn services_run_and_heal_and_a_stop_is_orderly() {
             "old",
             "type: background-pidfile\npid-file: /tmp/old.pid\nexec-start: /bin/daemon --name old --pid-file /tmp/old.pid",
         ),
-        ("all", "type: virtual\nwaits-for: web, old"),
+        (
+            "forks",
+            "stop-timeout: 300ms\nexec-start: /bin/daemon --children 1 --orphans 2 --ignore TERM",
+        ),
+        ("all", "type: virtual\nwaits-for: web, old, forks"),
     ]);
-    container.start(&["--target", "all"], true);
-    let status = groundstate_tests::status::Status(container.when_system("running"));
-    let db = status.main_pid("db").expect("db has a main pid");
+    let mut container = bundle.start(&["--target", "all"], true);
+    container.answers();
+    container.init.when_system("running");
+    let seen = container.status().expect("one within is answered too");
+    let db = seen.main_pid("db").expect("db has a main pid");
+    assert_eq!(container.init.status().main_pid("db"), Some(db));
     let output = container.exec(&["/bin/sh", "-c", &format!("kill -9 {db}")]);
     assert!(output.status.success(), "{output:?}");
-    until("db is another process", || {
-        let now = groundstate_tests::status::Status(container.when_system("running"));
-        now.main_pid("db").filter(|pid| *pid != db)
+    container.init.when("db is another process", |s| {
+        s.system() == "running" && s.main_pid("db").is_some_and(|pid| pid != db)
     });
+    until("its orphans are there", || {
+        (container.init.processes_of("forks").len() == 4).then_some(())
+    });
+    // Of what is left of it none may be left once it is down, and no zombie of those nobody waits for.
+    let goal = json!({"targets": ["web", "old"]});
+    container.init.tell("set-target", &goal);
+    let status = container.init.when_state("forks", "failed");
+    assert_eq!(status.reason("forks"), "stop-timeout");
+    container.init.check_at_rest();
     let output = container.runc(&["kill", &container.id, "TERM"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(container.ended(), 0, "{}", container.said());
@@ -210,27 +220,27 @@ fn services_run_and_heal_and_a_stop_is_orderly() {
 
 #[test]
 fn with_nothing_writable_at_all_the_job_is_still_done() {
-    let mut container = Container::new(&[
+    let bundle = Bundle::new(&[
         ("job", "type: oneshot\ndepends-on: side\nexec-start: /bin/sh -c 'echo done; exit 3'"),
         ("side", "type: foreground-notified\nexec-start: /bin/daemon --notify"),
     ]);
-    container.start(&["--target", "job", "--exit-with", "job"], false);
+    let mut container = bundle.start(&["--target", "job", "--exit-with", "job"], false);
     assert_eq!(container.ended(), 3, "{}", container.said());
     assert!(container.said().contains("job | done"), "{}", container.said());
 }
 
 #[test]
 fn a_goal_nobody_provides_ends_the_container_with_an_error() {
-    let mut container = Container::new(&[("web", "exec-start: /bin/daemon")]);
-    container.start(&["--target", "wbe"], true);
+    let bundle = Bundle::new(&[("web", "exec-start: /bin/daemon")]);
+    let mut container = bundle.start(&["--target", "wbe"], true);
     assert_ne!(container.ended(), 0, "{}", container.said());
     assert!(container.said().contains("goal"), "{}", container.said());
 }
 
 #[test]
 fn a_service_has_the_uid_of_the_container() {
-    let mut container = Container::new(&[("id", "type: oneshot\nexec-start: /bin/id -u")]);
-    container.start(&["--target", "id", "--exit-with", "id"], true);
+    let bundle = Bundle::new(&[("id", "type: oneshot\nexec-start: /bin/id -u")]);
+    let mut container = bundle.start(&["--target", "id", "--exit-with", "id"], true);
     assert_eq!(container.ended(), 0, "{}", container.said());
     assert!(container.said().contains(&format!("id | {UID}")), "{}", container.said());
 }
