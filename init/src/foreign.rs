@@ -15,10 +15,12 @@
 use crate::journal::carried;
 use crate::limit;
 use crate::mounted;
-use crate::sys::{Pid, memfd, process, signal};
+use crate::sys::{Pid, inherit, memfd, process, signal};
 use groundstate_units::time::Time;
 use nix::fcntl::{FcntlArg, fcntl, readlink};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockaddrLike, SockaddrStorage, getsockname, getsockopt, sockopt,
+};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +69,23 @@ pub(crate) fn begin() {
     with(|closing| closing.by = Some(nix::unistd::getpid()));
 }
 
+/// What an image before this one had open, and nobody has taken over: there may be such files among
+/// it as this module is about.
+pub(crate) fn close_rest() {
+    begin();
+    // At once: the address of one that listens may be needed again.
+    let rest = inherit::rest().into_iter().filter(|fd| !listens_on_a_network(fd)).collect();
+    drop(Foreign::keepable(rest));
+    close_left();
+}
+
+/// No message with descriptors can wait in such a one.
+fn listens_on_a_network(fd: &OwnedFd) -> bool {
+    let listens = getsockopt(fd, sockopt::AcceptConn).unwrap_or(false);
+    let family = getsockname::<SockaddrStorage>(fd.as_raw_fd()).ok().and_then(|name| name.family());
+    listens && family.is_some_and(|family| family != AddressFamily::Unix)
+}
+
 /// Children begin to close what was left since the last time. At the end of each part of a turn
 /// in which something may have been passed: before anything else is cloned.
 pub(crate) fn close_left() {
@@ -111,9 +130,9 @@ pub(crate) fn closers() -> Closers {
 /// can not be killed: they count as before, or each upgrade could leave as many again.
 pub(crate) fn closers_before(all: Closers, now: Time) {
     with(|closing| {
+        closing.old = all.keys().map(|pid| Pid::from_raw(*pid)).collect();
         let all = all.into_iter().map(|(pid, count)| (Pid::from_raw(pid), count));
         closing.children.extend(all);
-        closing.old = closing.children.keys().copied().collect();
         closing.told_at = Some(now.after(limit::CLOSERS_KILLED));
     });
 }

@@ -134,7 +134,7 @@ impl Init {
         let state = read_state(file.as_ref()).map_err(io::Error::other).map_err(gives_way)?;
         let old_root = Some(begins.old).filter(|old| *old >= 0);
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
-        inherit::close_rest();
+        foreign::close_rest();
         let mut lineage = Lineage::begins();
         (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
         let mut init = Init::of(state, options, mode, lineage)?;
@@ -196,7 +196,7 @@ impl Init {
         let state = State::read(&found.state).map_err(io::Error::other).map_err(gives_way)?;
         let heeded = replay::heeded(&found.past);
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
-        inherit::close_rest();
+        foreign::close_rest();
         let mut init = Init::of(state, options, mode, lineage)?;
         let generation = init.machine.generation().number;
         if let Some(keeper) = &mut init.lineage.keeper {

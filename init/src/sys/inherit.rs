@@ -8,8 +8,9 @@ use super::listing::{self, BYTES};
 use super::{process, raw};
 use nix::sys::stat::fstat;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
 /// Without /proc every number below this is asked.
@@ -168,12 +169,31 @@ pub(crate) fn close_rest() {
     process::close_between(kept);
 }
 
+/// The same, to be closed elsewhere: that may wait for somebody. Where nobody can list them they are
+/// closed here.
+pub(crate) fn rest() -> Vec<OwnedFd> {
+    let mut numbers = Vec::new();
+    let listed = File::open("/proc/self/fd").and_then(|directory| {
+        listing::list(directory.as_fd(), |entry| numbers.extend(number_in(entry.name)))?;
+        Ok(directory.as_raw_fd())
+    });
+    let Ok(listing) = listed else {
+        close_rest();
+        return Vec::new();
+    };
+    let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let numbers = numbers.into_iter().filter_map(|number| RawFd::try_from(number).ok());
+    let rest =
+        numbers.filter(|number| *number > 2 && *number != listing && !taken.contains(number));
+    // SAFETY: they are open, and nobody in this process has them.
+    rest.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::wait;
     use super::*;
     use groundstate_units::spec::Exit;
-    use std::fs::File;
     use std::os::fd::IntoRawFd;
 
     #[test]
@@ -191,6 +211,10 @@ mod tests {
             close_rest();
             let refused = take(other).is_err() && take(2).is_err() && take(9999).is_err();
             let refused = refused && take(forgotten).is_err();
+            let fourth = opened();
+            let rest = rest();
+            let refused = refused && rest.iter().any(|fd| fd.as_raw_fd() == fourth);
+            let refused = refused && rest.iter().all(|fd| fd.as_raw_fd() != kept);
             let alive = [taken.as_raw_fd(), new.as_raw_fd()].into_iter().all(|n| identity(n) != 0);
             u8::from(refused && alive && twice.as_raw_fd() != kept)
         });

@@ -1,6 +1,8 @@
 //! Descriptors that somebody passes to init and whose close nobody answers.
 
+use super::crash::has_survived;
 use groundstate_tests::boot::Boot;
+use groundstate_tests::crash::{Call, crash_when};
 use groundstate_tests::deadline::{PATIENCE, until};
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::silent::Silent;
@@ -135,4 +137,31 @@ fn what_was_sent_to_init_and_never_read_does_not_make_it_wait() {
     let _ = caller.read_to_end(&mut rest);
     assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     init.finish();
+}
+
+#[test]
+fn what_init_was_passed_as_it_crashed_does_not_make_it_wait_either() {
+    let files = Sandbox::new();
+    files.unit("base", "exec-start: DAEMON");
+    let text = "type: foreground-notified\nexec-start: DAEMON --notify --control DIR/few";
+    files.unit("few", text);
+    files.unit("all", "type: virtual\nwants: base, few");
+    std::fs::create_dir(files.path("silent")).unwrap();
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_system("running");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        eprintln!("no fuse here: nothing was tested");
+        return init.finish();
+    };
+    let file = init.sandbox.at("silent/file");
+    // It has them in its table, and nobody has begun to close them.
+    let received = |call: &Call| call.number == libc::SYS_recvmmsg && call.result == 1;
+    crash_when(&init, || init.sandbox.order("few", &format!("pass 1 2 {file}")), received);
+    has_survived(&init, 1);
+    init.main_of("base").signal(Signal::SIGKILL);
+    init.when_state("base", "running");
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
+    drop(silent);
+    init.finish_after_crash();
 }
