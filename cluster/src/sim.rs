@@ -26,6 +26,7 @@ pub mod plan;
 pub mod rules;
 pub mod run;
 pub mod shrink;
+pub mod sign;
 pub mod story;
 pub mod swarm;
 pub mod watch;

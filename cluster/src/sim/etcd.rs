@@ -6,6 +6,7 @@
 use crate::memory_store::MemoryStore;
 use crate::sim::invariant::Moment;
 use crate::sim::members::{FOREIGN, MEMBERS, OURS, members};
+pub use crate::sim::sign::Sign;
 use crate::sim::watch::{Watched, Watching};
 use crate::sim::world::{Event, Shared, World, lock};
 use crate::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
@@ -42,24 +43,6 @@ pub struct Etcd {
     pub(super) watches: BTreeMap<u64, Watched>,
     parked: Vec<u64>,
     next: u64,
-}
-
-/// A lease lived: when that was asked, when the answer was heard, and the question before it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sign {
-    /// It lived at that moment, or later.
-    pub asked: Duration,
-    /// Nobody knew before.
-    pub heard: Duration,
-    /// What was known until then.
-    pub before: Duration,
-}
-
-impl Sign {
-    /// What was known of it at that moment.
-    pub fn known_at(&self, moment: Duration) -> Duration {
-        if self.heard <= moment { self.asked } else { self.before }
-    }
 }
 
 struct Flight {
