@@ -3,6 +3,7 @@
 //! that too much time has passed. It is never emptied because etcd does not answer: what
 //! was known stays, and [`Health`] says since when nothing new came.
 
+use crate::agent::{self, Goal};
 use crate::clock::Clock;
 use crate::key::{Keys, Subject};
 use crate::machine::MachineId;
@@ -88,7 +89,7 @@ impl Mirror {
             health: healths,
             news: news.clone(),
         };
-        (mirror, Follower { store, keys, clock, picture, health, news, machine: None })
+        (mirror, Follower { store, keys, clock, picture, health, news, machine: None, goal: Goal::new() })
     }
 
     /// What is known now. Hold it no longer than needed: a picture that somebody holds is
@@ -212,6 +213,8 @@ pub struct Follower {
     health: watch::Sender<Health>,
     news: broadcast::Sender<Arc<Vec<Change>>>,
     machine: Option<MachineId>,
+    /// What was to run there by the last reading, and what went on without its word.
+    goal: Goal,
 }
 
 impl Follower {
@@ -231,7 +234,7 @@ impl Follower {
     }
 
     /// Goes on for ever.
-    pub async fn follow(self) {
+    pub async fn follow(mut self) {
         loop {
             let Err(fault) = self.until_lost().await else { continue };
             self.health.send_modify(|health| health.fault = Some(fault));
@@ -256,13 +259,20 @@ impl Follower {
         });
     }
 
+    /// What is to be on this machine, after what was.
+    fn next_goal(&self, picture: &Picture, before: &Goal) -> Goal {
+        self.machine.as_ref().map_or_else(Goal::new, |me| agent::goal(picture, me, before))
+    }
+
     /// Units of this machine that a reading has nothing of, and of which nothing was told meanwhile.
-    async fn withheld(&self, fresh: &Picture) -> Result<BTreeSet<UnitName>, Fault> {
+    async fn withheld(&self, goal: &Goal, fresh: &Picture) -> Result<BTreeSet<UnitName>, Fault> {
         let before = self.picture.borrow().clone();
         let Some(me) = &self.machine else { return Ok(BTreeSet::new()) };
-        let mut missing = Missing::between(&before, fresh, me);
+        let mut goal = goal.clone();
+        goal.retain(|name, _| !before.withheld.contains(name));
+        let mut missing = Missing::of(goal, fresh, me);
         let mut still = withheld::still(&before, fresh, me);
-        if !missing.are_many() {
+        if !missing.are_many() || planted(Mutant::MassStopBelieved) {
             return Ok(still);
         }
         let mut watch = self.store.watch(self.keys.root(), before.revision).await?;
@@ -283,7 +293,7 @@ impl Follower {
     }
 
     /// `Ok`: read anew at once.
-    async fn until_lost(&self) -> Result<(), Fault> {
+    async fn until_lost(&mut self) -> Result<(), Fault> {
         let root = self.keys.root();
         let reading = match self.store.read(root).await {
             Err(_) if planted(Mutant::FaultIsEmpty) => Reading::default(),
@@ -295,7 +305,11 @@ impl Follower {
         if let Some(doubt) = self.picture.borrow().doubt(&fresh) {
             return Err(doubtful(&doubt));
         }
-        fresh.withheld = self.withheld(&fresh).await?;
+        // Carried on from reading to reading, as what runs is: of a second one that has less in it
+        // what the first one had is no measure.
+        let goal = self.next_goal(&self.picture.borrow(), &self.goal);
+        fresh.withheld = self.withheld(&goal, &fresh).await?;
+        self.goal = self.next_goal(&fresh, &goal);
         self.picture.send_replace(Arc::new(fresh));
         let proved = self.clock.now();
         let mut ahead: Option<i64> = None;

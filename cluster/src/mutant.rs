@@ -130,6 +130,8 @@ pub enum Mutant {
     LostReasonUntold,
     /// A machine that comes and goes loses its units each time.
     NeverTired,
+    /// A reading that has nothing of many units, nor says why, stops them.
+    MassStopBelieved,
 }
 
 /// All of them, each with what it breaks.
@@ -197,6 +199,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::GivenBackCounts,
     Mutant::LostReasonUntold,
     Mutant::NeverTired,
+    Mutant::MassStopBelieved,
 ];
 
 /// Found within so many schedules, from whichever seed on.

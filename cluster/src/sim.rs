@@ -3,8 +3,8 @@
 //! and falls silent, and inits that are away, on machines that drift, pause, crash, are cut
 //! off, or come twice. A seed is a schedule for ever.
 //!
-//! [`plan`] draws the cluster and what happens to it, [`swarm`] makes some of it harder, [`story`] tells stories, [`run`] plays it, [`executor`] polls
-//! the tasks, [`world`] holds everything they touch ([`etcd`], [`watch`], [`local_init`], [`deed`], [`client`]),
+//! [`plan`] draws the cluster and what happens to it, [`swarm`] makes some of it harder, [`story`] and [`sequel`] tell stories, [`run`] plays it, [`executor`] polls
+//! the tasks, [`world`] holds everything they touch ([`etcd`], [`watch`], [`partial`], [`local_init`], [`deed`], [`client`]),
 //! [`rules`] says once more, naively, what may be where, [`invariant`] judges, [`book`] keeps
 //! what it judges by, [`coverage`] counts what happened, [`shrink`] makes a failing schedule
 //! small. That it finds something is shown by [`crate::mutant`]. The program is
@@ -22,9 +22,11 @@ pub mod executor;
 pub mod invariant;
 pub mod local_init;
 pub mod members;
+pub mod partial;
 pub mod plan;
 pub mod rules;
 pub mod run;
+pub mod sequel;
 pub mod shrink;
 pub mod sign;
 pub mod story;

@@ -32,10 +32,9 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Between two pictures, on that machine. What is exclusive runs under a claim, and is not kept
-    /// without one.
-    pub fn between(before: &Picture, after: &Picture, me: &MachineId) -> Missing {
-        let mut goal = agent::goal(before, me, &Goal::new());
+    /// Of that goal, by a later picture, on that machine. What is exclusive runs under a claim, and
+    /// is not kept without one.
+    pub fn of(mut goal: Goal, after: &Picture, me: &MachineId) -> Missing {
         goal.retain(|_, one| one.desired == Desired::Launched && !one.content.asks.exclusive);
         let next = agent::goal(after, me, &goal);
         let gone = goal.keys().filter(|name| !next.contains_key(*name));

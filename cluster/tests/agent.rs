@@ -106,9 +106,9 @@ fn are_withheld(asks: &str, fact: impl Fn(&mut Cluster, &str)) -> usize {
         cluster.launch(own, asks);
         cluster.put_on(own, Some("m1"));
     }
-    let before = cluster.picture();
+    let before = cluster.goal(&Goal::new());
     units.iter().for_each(|own| fact(&mut cluster, own));
-    let missing = Missing::between(&before, &cluster.picture(), &id("m1"));
+    let missing = Missing::of(before, &cluster.picture(), &id("m1"));
     if missing.are_many() { missing.units.len() } else { 0 }
 }
 

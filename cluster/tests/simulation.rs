@@ -4,6 +4,7 @@
 use cluster::key::Keys;
 use cluster::mutant::{self, Mutant};
 use cluster::sim::coverage::Coverage;
+use cluster::sim::partial::{Hidden, OF_UNITS};
 use cluster::sim::plan::{self, Deed, Plan, Rates};
 use cluster::sim::run;
 use cluster::sim::world::World;
@@ -197,4 +198,27 @@ fn drawn_schedules_that_once_failed_hold() {
     for seed in [17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 300_435, 309_687, 324_438] {
         holds(&plan::draw(seed));
     }
+}
+
+#[test]
+fn readings_that_have_less_and_less_in_them_stop_nothing() {
+    let hide = |kinds| {
+        Deed::Hide { machine: 0, what: Hidden::Kinds(kinds), time: Duration::from_secs(6) }
+    };
+    let mut deeds: Vec<(u64, Deed)> =
+        (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
+    // Without its file a unit goes on as it was; and without all the rest.
+    deeds.extend([(20_000, hide(&["unit/", "desired/"])), (24_000, hide(OF_UNITS))]);
+    shows(&plan(2, deeds), Mutant::MassStopBelieved);
+}
+
+#[test]
+fn a_machine_that_comes_and_goes_keeps_its_units_after_a_few_times() {
+    let mut deeds: Vec<(u64, Deed)> = vec![(1_000, put(5, "")), (1_000, put(4, ""))];
+    for turn in 0..10 {
+        let at = 8_000 + turn * 3_500;
+        deeds.push((at, Deed::EndLease { machine: 1 }));
+        deeds.push((at + 1_500, put(usize::try_from(turn).unwrap_or_default() % 4, "")));
+    }
+    shows(&plan(2, deeds), Mutant::NeverTired);
 }

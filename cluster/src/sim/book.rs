@@ -52,6 +52,8 @@ pub struct Book {
     pub acted: BTreeMap<usize, i64>,
     /// When a machine was last in the cluster.
     pub member: BTreeMap<usize, Duration>,
+    /// Machines that may see less than there is.
+    pub sees_part: BTreeSet<usize>,
     /// Places written so far.
     pub moves: u64,
     /// The newest revision that what was answered at a machine stands for.

@@ -31,6 +31,8 @@ pub const KINDS: &[&str] = &[
     "init's answer lost",
     "lease ended by hand",
     "another etcd answered",
+    "readings with less in them",
+    "units withheld",
     "lease ran out",
     "leader changed",
     "write refused by a condition",

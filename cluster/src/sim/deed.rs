@@ -70,6 +70,7 @@ impl World {
                 self.etcd.no_quorum_until = self.etcd.no_quorum_until.max(now + time);
                 self.plan_in(time, Event::QuorumBack);
             }
+            Deed::Hide { machine, what, time } => self.hide(machine, what, time),
             other => self.harm_etcd(other),
         }
     }
@@ -216,6 +217,7 @@ impl World {
                 one.foreign_until = now;
                 self.each_watch(number, WatchFault::Broken);
             }
+            self.hide_no_more(number);
             let one = &mut self.machines[number];
             if one.is_clone {
                 self.power_off(number, NEVER - now);

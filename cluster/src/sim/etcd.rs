@@ -146,7 +146,12 @@ impl World {
                 if let Call::Grant(ttl) = call {
                     self.judge(&Moment::Asked { machine, ttl });
                 }
-                self.carry_out(&call)
+                match (self.carry_out(&call), &call) {
+                    (Reply::Read(reading), Call::Read(prefix)) => {
+                        Reply::Read(self.as_read(machine, prefix, reading))
+                    }
+                    (reply, _) => reply,
+                }
             }
         };
         let Some(flight) = self.etcd.flights.get_mut(&id) else { return };

@@ -2,7 +2,8 @@
 //! its network has and how often, and what happens when. Whatever is drawn here is plain
 //! data, so that a failing schedule can be made small.
 
-use crate::sim::{story, swarm};
+use crate::sim::partial::Hidden;
+use crate::sim::{sequel, story, swarm};
 use crate::transaction::MOST_OPERATIONS;
 use groundstate_units::sim::chance::Chance;
 use std::time::Duration;
@@ -66,6 +67,8 @@ pub enum Deed {
     EndLease { machine: usize },
     /// An etcd of another cluster answers.
     Foreign { machine: usize, time: Duration },
+    /// Its readings have less in them than there is.
+    Hide { machine: usize, what: Hidden, time: Duration },
 }
 
 /// How bad the network is, in percent of the calls.
@@ -154,7 +157,9 @@ pub fn draw(seed: u64) -> Plan {
         heal: Duration::from_secs(45),
     };
     swarm::thicken(&mut plan);
-    story::tell(&mut plan);
+    if !story::tell(&mut plan) {
+        sequel::tell(&mut plan);
+    }
     plan
 }
 

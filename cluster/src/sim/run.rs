@@ -149,6 +149,7 @@ fn happen(shared: &Shared, event: Event) {
         Event::Gone(machine) => world.gone(machine),
         Event::Tick => {
             world.note_members();
+            world.note_partial();
             // Where all has stood still for long it is enough to look now and then.
             if world.book.stirred + STILL > world.now || world.now.as_secs().is_multiple_of(RARELY)
             {
@@ -170,6 +171,7 @@ fn rouse(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         return;
     }
     world.end_foreign_watches(number);
+    world.end_hiding(number);
     let machine = &world.machines[number];
     if machine.leaving {
         // It has left; now it comes again.

@@ -19,11 +19,11 @@ const HERO: usize = 5;
 /// The unit beside it.
 const OTHER: usize = 4;
 
-/// Adds a story to a plan, or none, as its seed has it.
-pub fn tell(plan: &mut Plan) {
+/// Adds a story to a plan, or none, as its seed has it: whether it did.
+pub fn tell(plan: &mut Plan) -> bool {
     let mut chance = Chance::of(plan.seed, 4, 0);
     if !chance.percent(TOLD) {
-        return;
+        return false;
     }
     let mut story = Story { begin: 0, machine: 0, chance, plan };
     story.begin = story.chance.between(BEGIN.0, BEGIN.1);
@@ -43,6 +43,7 @@ pub fn tell(plan: &mut Plan) {
         _ => story.farewell(),
     }
     story.plan.deeds.sort_by_key(|(at, _)| *at);
+    true
 }
 
 struct Story<'p> {

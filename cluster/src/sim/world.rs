@@ -14,6 +14,7 @@ use crate::sim::etcd::Etcd;
 use crate::sim::executor::TaskId;
 use crate::sim::invariant::{self, Moment};
 use crate::sim::local_init::LocalInit;
+use crate::sim::partial::Hidden;
 use crate::sim::plan::Plan;
 use groundstate_units::sim::chance::Chance;
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,6 +105,8 @@ pub struct Machine {
     pub away_until: Duration,
     /// An etcd of another cluster answers.
     pub foreign_until: Duration,
+    /// What is not in its readings, and until when.
+    pub hidden: Option<(Hidden, Duration)>,
     /// The last moment at which something else was wrong.
     pub troubled: Duration,
     /// Its lease was ended by hand.
@@ -132,6 +135,7 @@ impl Machine {
             answers_lost_until: Duration::ZERO,
             away_until: Duration::ZERO,
             foreign_until: Duration::ZERO,
+            hidden: None,
             troubled: Duration::ZERO,
             ended: Duration::ZERO,
             leaving: false,

@@ -1,4 +1,4 @@
-//! C5, C9, C10, C11 and C15: what machines do with what they were told, and say of it.
+//! C5, C9, C10, C11, C15 and C19: what machines do with what they were told, and say of it.
 
 use super::{Moment, Verdict, is_member, must, settled};
 use crate::desired::Desired;
@@ -11,6 +11,11 @@ use std::time::Duration;
 
 /// So long after a pause a machine may not have heard of its lease.
 const AFTER_A_PAUSE: Duration = Duration::from_secs(1);
+
+/// A reading that says nothing of them stops less than that,
+const MANY: usize = 3;
+/// or no more than so many of a hundred that run.
+const LARGE_SHARE: usize = 30;
 
 /// Two words to init take that long at most.
 const WAY_TO_INIT: Duration = Duration::from_millis(10);
@@ -49,8 +54,11 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
             must(acts, || format!("machine {machine} acts on {seen} after {acted}"))
         }
         Moment::Tick => {
-            for machine in &world.machines {
+            for (number, machine) in world.machines.iter().enumerate() {
                 let Some(fleetd) = &machine.fleetd else { continue };
+                if world.book.sees_part.contains(&number) {
+                    continue;
+                }
                 let (seen, truth) = (fleetd.daemon.mirror.picture(), &world.truth);
                 if seen.revision != truth.revision {
                     continue;
@@ -152,7 +160,8 @@ fn is_about_to_hear(world: &World, machine: usize, lease: i64) -> bool {
 /// Nothing is stopped but for something that is known.
 pub(super) fn c10_no_stop_by_ignorance(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Put { machine, dropped, .. } = moment else { return Ok(()) };
-    if world.machines[*machine].leaving {
+    // What a reading that has less in it may stop is judged by C19.
+    if world.machines[*machine].leaving || world.book.sees_part.contains(machine) {
         return Ok(());
     }
     for name in dropped.iter() {
@@ -176,6 +185,22 @@ pub(super) fn c11_guard(world: &World, moment: &Moment<'_>) -> Verdict {
         !exclusive && !has_cause(world, *machine, name)
     });
     must(believed.count() == 0, || format!("another etcd stopped {dropped:?}"))
+}
+
+/// A reading that has less in it than there is stops few units, or few of those that run there.
+pub(super) fn c19_mass_stop(world: &World, moment: &Moment<'_>) -> Verdict {
+    let Moment::Put { machine, dropped, .. } = moment else { return Ok(()) };
+    let one = &world.machines[*machine];
+    if one.leaving || !world.book.sees_part.contains(machine) {
+        return Ok(());
+    }
+    let guarded = |name: &str| !one.init.files.get(name).is_some_and(|text| is_exclusive(text));
+    let ran = one.init.roots.iter().filter(|name| guarded(name)).count();
+    let uncaused = |name: &&UnitName| guarded(name.as_str()) && !has_cause(world, *machine, name);
+    let stopped = dropped.iter().filter(uncaused).count();
+    must(stopped < MANY || stopped * 100 <= ran * LARGE_SHARE, || {
+        format!("{dropped:?} are stopped on machine {machine}, {stopped} of {ran} without a word")
+    })
 }
 
 /// What is published of a unit is what its machine sees.

@@ -10,6 +10,7 @@ use crate::picture::Picture;
 use crate::registry::Epoch;
 use crate::sim::book::is_engines;
 use crate::sim::local_init::is_exclusive;
+use crate::sim::partial::is_withheld;
 use crate::sim::rules;
 use crate::sim::world::World;
 use crate::transaction::{Change, Condition, Operation, Transaction};
@@ -87,7 +88,8 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
     for file in machine.init.files.keys() {
         let global = world.truth.globals.keys().any(|name| name.as_str() == file);
         let there = expected.keys().any(|name| name.as_str() == file);
-        let on = || may_be_there_still(world, number, file);
+        let withheld = || UnitName::new(file).is_ok_and(|name| is_withheld(world, &machine.id, &name));
+        let on = || may_be_there_still(world, number, file) || withheld();
         must(global || there || on(), || format!("{file} is on machine {number}, untold"))?;
     }
     Ok(())

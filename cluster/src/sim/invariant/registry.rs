@@ -7,6 +7,7 @@ use crate::picture::{Kept, Picture};
 use crate::record::MachineRecord;
 use crate::sim::book::Shape;
 use crate::sim::client::Asked;
+use crate::sim::partial::is_withheld;
 use crate::sim::rules;
 use crate::sim::world::World;
 use crate::transaction::Change;
@@ -102,7 +103,9 @@ pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
                 for machine in by.keys() {
                     let told = truth.schedules.get(machine).is_some_and(|of| of.contains_key(name));
                     let here = told || rules::globals(truth, machine).contains(name);
-                    must(here, || format!("{machine} still tells of {name}"))?;
+                    must(here || is_withheld(world, machine, name), || {
+                        format!("{machine} still tells of {name}")
+                    })?;
                 }
             }
             let claims =
@@ -134,6 +137,10 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
         _ => return Ok(()),
     };
     let (Some(unit), now) = (&asked.unit, world.truth.revision) else { return Ok(()) };
+    // Of what a reading did not show it can not tell.
+    if world.book.sees_part.contains(&asked.at.0) {
+        return Ok(());
+    }
     // A write made before its fleetd knew which cluster it is in can not say so, and any etcd takes it.
     let misled = world.machines[asked.at.0].foreign_until + ASTRAY >= world.now;
     if !asked.knew && misled {

@@ -1,0 +1,108 @@
+//! Readings of etcd that are whole by all they say of themselves, and have less in them than there
+//! is: of a user who may not read all, of a member that lost its data, by a proxy that cuts. For a
+//! while all readings of everything that a machine asks for are so. What it makes of them is judged by
+//! [`crate::sim::invariant`].
+
+use crate::machine::MachineId;
+use crate::picture::Picture;
+use crate::sim::watch::WatchFault;
+use crate::sim::world::{Event, World};
+use crate::transaction::Reading;
+use crate::unit_name::UnitName;
+use std::time::Duration;
+
+/// An answer that was on its way when readings were whole again is there, and its watch made.
+const ON_ITS_WAY: Duration = Duration::from_secs(3);
+/// A machine with which nothing is wrong for that long has read everything.
+const READ_ANEW: Duration = Duration::from_secs(8);
+
+/// What is not in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// Anything.
+    All,
+    /// Keys of these kinds.
+    Kinds(&'static [&'static str]),
+    /// Every other key of these kinds.
+    Half(&'static [&'static str]),
+}
+
+/// All kinds of keys that say which units there are, and where.
+pub const OF_UNITS: &[&str] = &["unit/", "desired/", "place/", "schedule/", "global/"];
+
+impl Hidden {
+    /// The reading without it.
+    fn cut(self, root: &str, mut reading: Reading) -> Reading {
+        let is_of = |key: &str, kinds: &[&str]| {
+            let rest = key.strip_prefix(root).unwrap_or_default();
+            kinds.iter().any(|kind| rest.starts_with(kind))
+        };
+        let is_odd = |key: &str| key.bytes().map(u32::from).sum::<u32>() % 2 == 1;
+        reading.entries.retain(|entry| match self {
+            Hidden::All => false,
+            Hidden::Kinds(kinds) => !is_of(&entry.key, kinds),
+            Hidden::Half(kinds) => !(is_of(&entry.key, kinds) && is_odd(&entry.key)),
+        });
+        reading
+    }
+}
+
+/// It was destroyed, and nobody could tell its machine, which says so.
+pub fn is_withheld(world: &World, id: &MachineId, name: &UnitName) -> bool {
+    let machines = world.machines.iter().filter(|machine| machine.id == *id);
+    let mut seen = machines.filter_map(|one| Some(one.fleetd.as_ref()?.daemon.mirror.picture()));
+    !world.truth.units.contains_key(name) && seen.any(|seen| seen.withheld.contains(name))
+}
+
+impl World {
+    /// From now on a machine's readings have less in them, and it reads anew.
+    pub(super) fn hide(&mut self, machine: usize, what: Hidden, time: Duration) {
+        self.coverage.count("readings with less in them");
+        let until = self.now + time;
+        self.machines[machine].hidden = Some((what, until));
+        self.book.sees_part.insert(machine);
+        self.each_watch(machine, WatchFault::Broken);
+        self.trouble(machine, until + ON_ITS_WAY);
+        self.plan_at(until + ON_ITS_WAY, Event::Rouse(machine));
+    }
+
+    /// All readings are whole again.
+    pub(super) fn hide_no_more(&mut self, machine: usize) {
+        let now = self.now;
+        if let Some((_, until)) = self.machines[machine].hidden.as_mut() {
+            *until = now.min(*until);
+            self.plan_in(ON_ITS_WAY, Event::Rouse(machine));
+        }
+    }
+
+    /// Whoever has read less reads anew.
+    pub(super) fn end_hiding(&mut self, machine: usize) {
+        if self.machines[machine].hidden.is_some_and(|(_, until)| until + ON_ITS_WAY <= self.now) {
+            self.machines[machine].hidden = None;
+            self.each_watch(machine, WatchFault::Broken);
+        }
+    }
+
+    /// What a machine reads of all that is there.
+    pub(super) fn as_read(&self, machine: usize, prefix: &str, reading: Reading) -> Reading {
+        match self.machines[machine].hidden.filter(|(_, until)| self.now < *until) {
+            Some((what, _)) if prefix == self.truth.keys().root() => what.cut(prefix, reading),
+            _ => reading,
+        }
+    }
+
+    /// Remembers who may see less than there is still.
+    pub fn note_partial(&mut self) {
+        let seen: Vec<usize> = self.book.sees_part.iter().copied().collect();
+        for machine in seen {
+            let one = &self.machines[machine];
+            let withholds = |picture: &Picture| !picture.withheld.is_empty();
+            if one.fleetd.as_ref().is_some_and(|one| withholds(&one.daemon.mirror.picture())) {
+                self.coverage.count("units withheld");
+            }
+            if one.hidden.is_none() && self.is_calm(machine, READ_ANEW) {
+                self.book.sees_part.remove(&machine);
+            }
+        }
+    }
+}
