@@ -224,6 +224,12 @@ impl Follower {
         Follower { machine: Some(machine), ..self }
     }
 
+    /// That ran on the machine before this began.
+    #[must_use]
+    pub fn after(self, goal: Goal) -> Follower {
+        Follower { goal, ..self }
+    }
+
     /// It holds to that cluster from the beginning.
     #[must_use]
     pub fn knowing(self, known: Option<Known>) -> Follower {

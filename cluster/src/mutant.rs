@@ -132,6 +132,8 @@ pub enum Mutant {
     NeverTired,
     /// A reading that has nothing of many units, nor says why, stops them.
     MassStopBelieved,
+    /// A fleetd begun anew has nothing to compare its first reading with.
+    BegunAnewForgets,
 }
 
 /// All of them, each with what it breaks.
@@ -200,6 +202,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::LostReasonUntold,
     Mutant::NeverTired,
     Mutant::MassStopBelieved,
+    Mutant::BegunAnewForgets,
 ];
 
 /// Found within so many schedules, from whichever seed on.

@@ -19,8 +19,16 @@ const SHARE: usize = 30;
 
 /// Why a unit runs that the cluster knows nothing of.
 pub const WITHHELD: &str = "etcd has nothing of it any more, nor of many others that run here, and \
-    nobody was seen to destroy it: it goes on. Make it anew and destroy it; or restart fleetd, and \
-    what etcd shows counts";
+    nobody was seen to destroy it: it goes on. Make it anew and destroy it; or remove the file \
+    `cluster` in fleetd's runtime directory (/run/fleet) and restart fleetd, and what etcd shows \
+    counts";
+
+/// What is not stopped without a word. What is exclusive runs under a claim, and is not kept
+/// without one.
+pub fn guarded(mut goal: Goal) -> Goal {
+    goal.retain(|_, one| one.desired == Desired::Launched && !one.content.asks.exclusive);
+    goal
+}
 
 /// Units that ran here by one picture, and of which a later one says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,10 +40,9 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Of that goal, by a later picture, on that machine. What is exclusive runs under a claim, and
-    /// is not kept without one.
-    pub fn of(mut goal: Goal, after: &Picture, me: &MachineId) -> Missing {
-        goal.retain(|_, one| one.desired == Desired::Launched && !one.content.asks.exclusive);
+    /// Of that goal, by a later picture, on that machine.
+    pub fn of(goal: Goal, after: &Picture, me: &MachineId) -> Missing {
+        let goal = guarded(goal);
         let next = agent::goal(after, me, &goal);
         let gone = goal.keys().filter(|name| !next.contains_key(*name));
         let units = gone.filter(|name| !is_told_of(after, me, name)).cloned().collect();

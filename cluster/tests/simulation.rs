@@ -222,3 +222,14 @@ fn a_machine_that_comes_and_goes_keeps_its_units_after_a_few_times() {
     }
     shows(&plan(2, deeds), Mutant::NeverTired);
 }
+
+#[test]
+fn a_fleetd_begun_anew_does_not_believe_a_reading_that_has_less_in_it() {
+    let what = Hidden::Kinds(OF_UNITS);
+    let mut deeds: Vec<(u64, Deed)> =
+        (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
+    let time = Duration::from_millis(500);
+    deeds.push((20_000, Deed::CrashFleetd { machine: 0, time }));
+    deeds.push((20_100, Deed::Hide { machine: 0, what, time: Duration::from_secs(6) }));
+    shows(&plan(2, deeds), Mutant::BegunAnewForgets);
+}

@@ -9,9 +9,11 @@ use super::meter::Meter;
 use super::presence::{Former, Presence, Sentry};
 use super::steward::{Leave, Steward, Stops};
 use super::vouching::Vouching;
+use crate::agent::Goal;
 use crate::clock::Clock;
 use crate::key::Keys;
 use crate::mirror::Mirror;
+use crate::mutant::{Mutant, planted};
 use crate::picture::Known;
 use crate::record::MachineRecord;
 use crate::store::Store;
@@ -50,6 +52,8 @@ pub struct Wiring {
     pub vouching: Option<Vouching>,
     /// The cluster that this machine was in before fleetd began.
     pub known: Option<Known>,
+    /// What it ran by then.
+    pub ran: Goal,
 }
 
 /// See the head of the module.
@@ -88,9 +92,11 @@ impl Daemon {
             room,
             vouching,
             known,
+            ran,
         } = wiring;
+        let ran = if planted(Mutant::BegunAnewForgets) { Goal::new() } else { ran };
         let (mirror, follower) = Mirror::new(store, keys, clock);
-        let follower = follower.knowing(known).on(identity.id.clone());
+        let follower = follower.knowing(known).on(identity.id.clone()).after(ran.clone());
         let (record, records) = watch::channel(record);
         let (told, presence) = watch::channel(Presence::default());
         let (leading, leads) = watch::channel(None);
@@ -123,7 +129,7 @@ impl Daemon {
         let (leave, asked) = mpsc::channel(1);
         let (happened, happens) = mpsc::channel(1);
         let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
-        let steward = steward.vouched_by(vouching);
+        let steward = steward.vouched_by(vouching).after(ran);
         tasks.push(Box::pin(steward.work(asked, happens)));
         (Daemon { mirror, record, presence, turned_away, leads, meter, happened, leave }, tasks)
     }

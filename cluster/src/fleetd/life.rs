@@ -64,6 +64,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let store = Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
     let vouching = Vouching::of(&config)?;
     let recollection = Recollection::of(&config, &identity);
+    let recalled = recollection.recall();
     let init = InitSocket::new(config.init_socket.clone());
     let (daemon, tasks) = Daemon::new(Wiring {
         store,
@@ -77,7 +78,8 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         grace: config.reschedule_grace,
         room: MOST_OPERATIONS,
         vouching,
-        known: recollection.recall(),
+        known: recalled.known,
+        ran: recalled.ran,
     });
     let mirror = daemon.mirror.clone();
     let (stop_api, stopped) = watch::channel(false);

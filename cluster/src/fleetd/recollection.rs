@@ -1,42 +1,95 @@
-//! Which cluster this machine was in, as of which revision: kept beside what runs, for as long as
-//! that may run, so that a fleetd that is begun anew holds to it as the one before did
-//! ([`crate::picture::Picture::doubt`]). With a wrong prefix, another's etcd, an emptied one or one
-//! put back to an earlier day it would stop everything else.
+//! Which cluster this machine was in, as of which revision, and what it ran: kept beside what runs,
+//! for as long as that may run, so that a fleetd that is begun anew holds to it as the one before did
+//! ([`crate::picture::Picture::doubt`], [`crate::withheld`]). With a wrong prefix, another's etcd, one
+//! that was emptied, put back to an earlier day or shows a part it would stop everything else.
 
 use super::config::Config;
 use super::identity::Identity;
 use super::voice;
+use crate::agent::{self, Goal, Wanted};
+use crate::desired::Desired;
+use crate::enabling;
+use crate::machine::MachineId;
 use crate::mirror::Mirror;
-use crate::picture::Known;
-use std::path::{Path, PathBuf};
+use crate::picture::{Content, Known};
+use crate::record::UnitRecord;
+use crate::unit_name::UnitName;
+use crate::withheld;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The name of the file, in the folder above `units_directory`. Who removes it, and starts fleetd
 /// anew, says that whatever etcd shows is right.
 pub const FILE: &str = "cluster";
-/// So often at most it is written.
+/// The file beside it, of the units: JSON, name to what [`UnitRecord`] has. It counts with the other
+/// alone.
+const RAN: &str = "ran";
+/// So often at most they are written.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// What is known of the time before this run of fleetd.
+#[derive(Clone, Debug, Default)]
+pub struct Recalled {
+    /// The cluster.
+    pub known: Option<Known>,
+    /// What was to run here, of what is not stopped without a word.
+    pub ran: Goal,
+}
+
+impl Recalled {
+    /// What is to be recalled by that mirror's picture; `None`: that this machine is in no cluster.
+    pub fn of(mirror: &Mirror, me: &MachineId, before: &Goal) -> Option<Recalled> {
+        let picture = mirror.picture();
+        let known = Some(picture.known()?);
+        Some(Recalled { known, ran: withheld::guarded(agent::goal(&picture, me, before)) })
+    }
+}
 
 /// See the head of the module.
 pub struct Recollection {
-    path: PathBuf,
+    folder: PathBuf,
     boot: String,
+    me: MachineId,
 }
 
 impl Recollection {
     /// Of a machine.
     pub fn of(config: &Config, identity: &Identity) -> Recollection {
         let folder = config.units_directory.parent().unwrap_or(&config.units_directory);
-        Recollection { path: folder.join(FILE), boot: identity.boot.clone() }
+        let (boot, me) = (identity.boot.clone(), identity.id.clone());
+        Recollection { folder: folder.to_path_buf(), boot, me }
     }
 
     /// What was kept in this boot.
-    pub fn recall(&self) -> Option<Known> {
-        let text = std::fs::read_to_string(&self.path).ok()?;
+    pub fn recall(&self) -> Recalled {
+        let known = self.known();
+        let ran = known.as_ref().and_then(|_| self.ran()).unwrap_or_default();
+        Recalled { known, ran }
+    }
+
+    fn known(&self) -> Option<Known> {
+        let text = std::fs::read_to_string(self.folder.join(FILE)).ok()?;
         let mut words = text.strip_suffix('\n')?.split(' ');
         let (boot, revision, id) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
         (boot == self.boot && words.next().is_none() && !id.is_empty())
             .then(|| Known { cluster: id.to_string(), revision })
+    }
+
+    /// Whether it runs still is init's to say.
+    fn ran(&self) -> Option<Goal> {
+        let text = std::fs::read(self.folder.join(RAN)).ok()?;
+        let units: BTreeMap<UnitName, UnitRecord> = serde_json::from_slice(&text).ok()?;
+        let one = |(name, record): (UnitName, UnitRecord)| {
+            let content = Content::of(&name, record.options).signed(record.signature);
+            let refusal = enabling::refusal(&name, &content.file);
+            let content = Arc::new(content);
+            (name, Wanted { content, desired: Desired::Launched, refusal })
+        };
+        Some(units.into_iter().map(one).collect())
     }
 
     /// Keeps it up to date, for ever.
@@ -45,15 +98,16 @@ impl Recollection {
         let mut kept = self.recall();
         let mut fault = String::new();
         loop {
-            let known = pictures.borrow_and_update().known();
-            if known.is_some() && known != kept {
-                let written = known.as_ref().map_or(Ok(()), |known| self.write(known));
+            pictures.borrow_and_update();
+            let next = Recalled::of(&mirror, &self.me, &kept.ran);
+            if let Some(next) = next.filter(|next| next.known != kept.known) {
+                let written = self.write(&next, kept.ran != next.ran || !fault.is_empty());
                 let said = written.err().map(|error| error.to_string()).unwrap_or_default();
                 if !said.is_empty() && said != fault {
-                    voice::error(format_args!("{}: {said}", self.path.display()));
+                    voice::error(format_args!("{}: {said}", self.folder.display()));
                 }
                 fault = said;
-                kept = known;
+                kept = next;
                 mirror.clock().sleep(PAUSE).await;
             }
             if pictures.changed().await.is_err() {
@@ -62,12 +116,56 @@ impl Recollection {
         }
     }
 
-    fn write(&self, known: &Known) -> std::io::Result<()> {
-        let fresh = self.path.with_extension("new");
-        if let Some(folder) = Path::parent(&self.path) {
-            std::fs::create_dir_all(folder)?;
+    fn write(&self, recalled: &Recalled, others: bool) -> std::io::Result<()> {
+        std::fs::create_dir_all(&self.folder)?;
+        if others {
+            let record = |(name, one): (&UnitName, &Wanted)| {
+                let Content { file, signature, .. } = &*one.content;
+                (name.clone(), UnitRecord { options: file.clone(), signature: signature.clone() })
+            };
+            let units: BTreeMap<UnitName, UnitRecord> = recalled.ran.iter().map(record).collect();
+            self.replace(RAN, &serde_json::to_vec(&units)?)?;
         }
-        std::fs::write(&fresh, format!("{} {} {}\n", self.boot, known.revision, known.cluster))?;
-        std::fs::rename(&fresh, &self.path)
+        let Some(known) = &recalled.known else { return Ok(()) };
+        let line = format!("{} {} {}\n", self.boot, known.revision, known.cluster);
+        self.replace(FILE, line.as_bytes())
+    }
+
+    /// What units say may be secret: nobody else reads it.
+    fn replace(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let fresh = self.folder.join(format!("{name}.new"));
+        let mut options = std::fs::File::options();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(bytes)?;
+        std::fs::rename(&fresh, self.folder.join(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit_file::UnitFile;
+
+    #[test]
+    fn what_ran_is_recalled_in_the_same_boot_and_with_the_cluster_alone() {
+        let folder = std::env::temp_dir().join(format!("fleet-ran.{}", std::process::id()));
+        let of = |boot: &str| Recollection {
+            folder: folder.clone(),
+            boot: boot.to_string(),
+            me: MachineId::new("m1").unwrap(),
+        };
+        let name = UnitName::new("a.service").unwrap();
+        let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+        let content = Arc::new(Content::of(&name, file));
+        let one = Wanted { content, desired: Desired::Launched, refusal: None };
+        let known = Some(Known { cluster: "c".to_string(), revision: 7 });
+        let recalled = Recalled { known, ran: Goal::from([(name, one)]) };
+        of("now").write(&recalled, true).unwrap();
+        let found = of("now").recall();
+        assert_eq!((&found.known, &found.ran), (&recalled.known, &recalled.ran));
+        assert!(of("later").recall().ran.is_empty(), "of another boot nothing runs any more");
+        std::fs::remove_file(folder.join(FILE)).unwrap();
+        assert!(of("now").recall().ran.is_empty(), "who removes that file believes etcd");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -79,6 +79,8 @@ pub struct Steward {
     vouching: Option<Vouching>,
     /// What goes on though nothing is known of it, as it was said last.
     withheld: BTreeSet<UnitName>,
+    /// What the fleetd before this one ran; `None`: it is known what of that runs still.
+    ran: Option<Goal>,
 }
 
 /// Asks it to leave: it stops units and answers.
@@ -136,7 +138,14 @@ impl Steward {
             asked_members: None,
             vouching: None,
             withheld: BTreeSet::new(),
+            ran: None,
         }
+    }
+
+    /// A fleetd before it ran that.
+    #[must_use]
+    pub fn after(self, ran: Goal) -> Steward {
+        Steward { ran: Some(ran).filter(|ran| !ran.is_empty()), ..self }
     }
 
     /// It runs what this vouches for alone.
@@ -240,15 +249,33 @@ impl Steward {
             return;
         }
         self.hold_under(lease);
+        let begun = self.begin().await;
         self.goal = agent::goal(&picture, &self.me, &self.goal);
         self.say_withheld(&picture);
         if let Some(vouching) = &mut self.vouching {
             vouching.judge(&picture, &mut self.goal);
         }
-        if self.claim(&picture, lease).await {
+        if begun && self.claim(&picture, lease).await {
             self.put().await;
         }
         self.tell(&picture, lease).await;
+    }
+
+    /// Takes over from the fleetd before: what it ran, as far as init has it still, is stopped for
+    /// no less than what this one runs. False: init has not said.
+    async fn begin(&mut self) -> bool {
+        let Some(ran) = self.ran.take() else { return true };
+        self.look().await;
+        if self.blind {
+            self.goal.clone_from(&ran);
+            self.ran = Some(ran);
+            return false;
+        }
+        let runs = |(name, one): &(UnitName, agent::Wanted)| {
+            agent::find(name, one, &self.units).is_some_and(|unit| unit.needed)
+        };
+        self.goal = ran.into_iter().filter(runs).collect();
+        true
     }
 
     async fn put(&mut self) {

@@ -2,6 +2,7 @@
 //! was so, what was answered to whom, and what each init was told.
 
 use crate::desired::Desired;
+use crate::fleetd::recollection::Recalled;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::picture::Picture;
@@ -52,6 +53,8 @@ pub struct Book {
     pub acted: BTreeMap<usize, i64>,
     /// When a machine was last in the cluster.
     pub member: BTreeMap<usize, Duration>,
+    /// What fleetd has kept of itself on a machine, in that boot of it.
+    pub recalled: BTreeMap<usize, (u64, Recalled)>,
     /// Machines that may see less than there is.
     pub sees_part: BTreeSet<usize>,
     /// Places written so far.
@@ -319,6 +322,25 @@ impl World {
         self.book.told.remove(&machine);
         self.book.took_over.remove(&machine);
         self.book.begun.insert((machine, run), self.truth.revision);
+    }
+
+    /// What a fleetd that begins finds of the one before it.
+    pub fn recalled(&self, machine: usize) -> Recalled {
+        let kept = self.book.recalled.get(&machine);
+        let kept = kept.filter(|(boot, _)| *boot == self.machines[machine].boot);
+        kept.map(|(_, recalled)| recalled.clone()).unwrap_or_default()
+    }
+
+    /// Each fleetd keeps what the next one is to find.
+    pub fn recollect(&mut self) {
+        for machine in 0..self.machines.len() {
+            let before = self.recalled(machine).ran;
+            let one = &self.machines[machine];
+            let Some(fleetd) = &one.fleetd else { continue };
+            if let Some(next) = Recalled::of(&fleetd.daemon.mirror, &one.id, &before) {
+                self.book.recalled.insert(machine, (one.boot, next));
+            }
+        }
     }
 
     /// Tells the runs of a machine's fleetd apart.

@@ -150,6 +150,7 @@ fn happen(shared: &Shared, event: Event) {
         Event::Tick => {
             world.note_members();
             world.note_partial();
+            world.recollect();
             // Where all has stood still for long it is enough to look now and then.
             if world.book.stirred + STILL > world.now || world.now.as_secs().is_multiple_of(RARELY)
             {
@@ -192,17 +193,21 @@ fn rouse(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
 
 /// fleetd begins.
 fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
-    let (id, boot, instance, disk, plan) = {
+    let (id, boot, instance, disk, plan, recalled) = {
         let mut world = lock(shared);
         world.say(|| format!("m{number}: fleetd begins"));
         world.remember_start(number);
-        // Begun anew, it believes whatever etcd it finds: that is how an operator says so.
-        world.machines[number].foreign_until = world.now.min(world.machines[number].foreign_until);
+        let recalled = world.recalled(number);
+        if recalled.known.is_none() {
+            // It believes whatever etcd it finds: that is how an operator says so.
+            let until = world.now.min(world.machines[number].foreign_until);
+            world.machines[number].foreign_until = until;
+        }
         let one = &world.machines[number];
         // The token is made once a boot.
         let instance = format!("{} {}", one.instance, one.boot);
         let disk = Some(one.disk.clone());
-        (one.id.clone(), one.boot_id(), instance, disk, world.plan.clone())
+        (one.id.clone(), one.boot_id(), instance, disk, world.plan.clone(), recalled)
     };
     let identity =
         Identity { id, boot: boot.clone(), instance: instance.clone(), disk: disk.clone() };
@@ -229,7 +234,8 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         grace: plan.grace,
         room: plan.room,
         vouching: None,
-        known: None,
+        known: recalled.known,
+        ran: recalled.ran,
     });
     let api = ApiState::new(daemon.mirror.clone(), Settings::default());
     // init tells a new listener at once.

@@ -87,6 +87,11 @@ impl Sequel<'_> {
                 let when = begin + self.chance.between(0, 300);
                 self.add(when, Deed::Compact);
             }
+            if self.chance.percent(30) {
+                let when = begin + self.chance.between(0, 900);
+                let time = Duration::from_millis(self.chance.between(100, 900));
+                self.add(when, Deed::CrashFleetd { machine, time });
+            }
             if self.chance.percent(40) {
                 let (unit, at) = (self.chance.below(6), self.machine());
                 let when = begin + self.chance.between(0, 6_000);

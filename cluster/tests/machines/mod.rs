@@ -169,6 +169,7 @@ fn wiring(
         room: MOST_OPERATIONS,
         vouching: None,
         known: None,
+        ran: Default::default(),
     }
 }
 
