@@ -89,7 +89,19 @@ impl Mirror {
             health: healths,
             news: news.clone(),
         };
-        (mirror, Follower { store, keys, clock, picture, health, news, machine: None, goal: Goal::new() })
+        (
+            mirror,
+            Follower {
+                store,
+                keys,
+                clock,
+                picture,
+                health,
+                news,
+                machine: None,
+                goal: Goal::new(),
+            },
+        )
     }
 
     /// What is known now. Hold it no longer than needed: a picture that somebody holds is
@@ -313,7 +325,11 @@ impl Follower {
         }
         // Carried on from reading to reading, as what runs is: of a second one that has less in it
         // what the first one had is no measure.
-        let goal = self.next_goal(&self.picture.borrow(), &self.goal);
+        let begins = self.health.borrow().last_contact.is_none();
+        let goal = match begins {
+            true => self.goal.clone(),
+            false => self.next_goal(&self.picture.borrow(), &self.goal),
+        };
         fresh.withheld = self.withheld(&goal, &fresh).await?;
         self.goal = self.next_goal(&fresh, &goal);
         self.picture.send_replace(Arc::new(fresh));

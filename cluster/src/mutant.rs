@@ -134,6 +134,14 @@ pub enum Mutant {
     MassStopBelieved,
     /// A fleetd begun anew has nothing to compare its first reading with.
     BegunAnewForgets,
+    /// A machine does what it is told only while somebody leads.
+    EngineAwaited,
+    /// What nobody has signed is run where it is to be signed.
+    UnsignedRuns,
+    /// A signature older than one that was seen is taken.
+    OldSignatureRuns,
+    /// Which signatures were seen is not kept over a restart.
+    SerialsForgotten,
 }
 
 /// All of them, each with what it breaks.
@@ -203,6 +211,10 @@ pub const ALL: &[Mutant] = &[
     Mutant::NeverTired,
     Mutant::MassStopBelieved,
     Mutant::BegunAnewForgets,
+    Mutant::EngineAwaited,
+    Mutant::UnsignedRuns,
+    Mutant::OldSignatureRuns,
+    Mutant::SerialsForgotten,
 ];
 
 /// Found within so many schedules, from whichever seed on.

@@ -318,9 +318,11 @@ fn off_the_machines(picture: &Picture, name: &UnitName) -> Transaction {
             .delete(of(Subject::Schedule(machine.clone(), name.clone())))
             .delete(of(Subject::Place(name.clone())));
     }
+    // By its file: what a reading did not show must not outlive it.
+    let is_global = picture.units.get(name).is_some_and(|kept| kept.record.asks.global);
     let said = [
         (Subject::Place(name.clone()), false),
-        (Subject::Global(name.clone()), picture.globals.contains_key(name)),
+        (Subject::Global(name.clone()), is_global || picture.globals.contains_key(name)),
     ];
     for (subject, there) in said {
         let key = of(subject);

@@ -4,9 +4,9 @@
 //! off, or come twice. A seed is a schedule for ever.
 //!
 //! [`plan`] draws the cluster and what happens to it, [`swarm`] makes some of it harder, [`story`] and [`sequel`] tell stories, [`run`] plays it, [`executor`] polls
-//! the tasks, [`world`] holds everything they touch ([`etcd`], [`watch`], [`partial`], [`local_init`], [`deed`], [`client`]),
+//! the tasks, [`world`] holds everything they touch ([`etcd`], [`watch`], [`partial`], [`local_init`], [`deed`], [`client`], [`signer`]),
 //! [`rules`] says once more, naively, what may be where, [`invariant`] judges, [`book`] keeps
-//! what it judges by, [`coverage`] counts what happened, [`shrink`] makes a failing schedule
+//! what it judges by ([`continuity`] some of it), [`coverage`] counts what happened, [`shrink`] makes a failing schedule
 //! small. That it finds something is shown by [`crate::mutant`]. The program is
 //! `simulate-cluster`. Not simulated: gRPC and TLS ([`crate::store`]'s), init itself
 //! (`groundstate_units::sim` does).
@@ -15,6 +15,7 @@
 
 pub mod book;
 pub mod client;
+pub mod continuity;
 pub mod coverage;
 pub mod deed;
 pub mod etcd;
@@ -29,6 +30,7 @@ pub mod run;
 pub mod sequel;
 pub mod shrink;
 pub mod sign;
+pub mod signer;
 pub mod story;
 pub mod swarm;
 pub mod watch;

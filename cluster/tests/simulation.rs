@@ -7,6 +7,7 @@ use cluster::sim::coverage::Coverage;
 use cluster::sim::partial::{Hidden, OF_UNITS};
 use cluster::sim::plan::{self, Deed, Plan, Rates};
 use cluster::sim::run;
+use cluster::sim::signer::Signer;
 use cluster::sim::world::World;
 use cluster::transaction::MOST_OPERATIONS;
 use std::time::Duration;
@@ -16,6 +17,8 @@ fn plan(machines: usize, deeds: Vec<(u64, Deed)>) -> Plan {
     Plan {
         seed: 1,
         machines,
+        engines: machines,
+        signed: false,
         drift: vec![0; machines],
         ttl: Duration::from_secs(9),
         interval: Duration::from_secs(1),
@@ -99,7 +102,7 @@ fn an_exclusive_unit_that_was_given_up_is_taken_up_with_the_next_sign_of_life() 
     let time = Duration::from_millis(7_000);
     let cut = |at| (at, Deed::Cut { machine: 0, requests: true, answers: true, time });
     let deeds = vec![(2_000, put(0, "Exclusive=true\n")), cut(12_100), cut(24_700), cut(36_300)];
-    holds(&plan(2, deeds));
+    shows(&plan(2, deeds), Mutant::GivenUpForGood);
 }
 
 #[test]
@@ -202,9 +205,8 @@ fn drawn_schedules_that_once_failed_hold() {
 
 #[test]
 fn readings_that_have_less_and_less_in_them_stop_nothing() {
-    let hide = |kinds| {
-        Deed::Hide { machine: 0, what: Hidden::Kinds(kinds), time: Duration::from_secs(6) }
-    };
+    let hide =
+        |kinds| Deed::Hide { machine: 0, what: Hidden::Kinds(kinds), time: Duration::from_secs(6) };
     let mut deeds: Vec<(u64, Deed)> =
         (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
     // Without its file a unit goes on as it was; and without all the rest.
@@ -232,4 +234,38 @@ fn a_fleetd_begun_anew_does_not_believe_a_reading_that_has_less_in_it() {
     deeds.push((20_000, Deed::CrashFleetd { machine: 0, time }));
     deeds.push((20_100, Deed::Hide { machine: 0, what, time: Duration::from_secs(6) }));
     shows(&plan(2, deeds), Mutant::BegunAnewForgets);
+}
+
+#[test]
+fn what_a_machine_was_told_is_done_though_nobody_leads() {
+    let gone = Deed::CrashMachine { machine: 0, time: Duration::from_secs(30) };
+    let wish = |desired| Deed::Wish { unit: 0, desired, at: 1 };
+    let deeds = vec![
+        (1_000, put(0, "MachineID=m1\n")),
+        (1_100, put(1, "MachineID=m1\n")),
+        (8_000, gone),
+        (25_000, wish("loaded")),
+        (34_000, wish("launched")),
+    ];
+    shows(&Plan { engines: 1, ..plan(2, deeds) }, Mutant::EngineAwaited);
+}
+
+#[test]
+fn what_nobody_has_signed_or_long_ago_does_not_run_where_it_is_to_be_signed() {
+    let signed = |at, by, serial| {
+        let asks =
+            format!("MachineMetadata=n=1\nMachineMetadata=k={serial}\nMachineMetadata=k=1\n");
+        (at, Deed::PutSigned { unit: 0, asks, by, serial, at: 0 })
+    };
+    let time = Duration::from_millis(500);
+    let begin = |by| vec![signed(1_000, Signer::Ours, 7), signed(12_000, by, 8)];
+    for by in [Signer::Stranger, Signer::OfAnother, Signer::Nobody] {
+        shows(&Plan { signed: true, ..plan(2, begin(by)) }, Mutant::UnsignedRuns);
+    }
+    let mut deeds = begin(Signer::Ours);
+    deeds.push(signed(24_000, Signer::Ours, 6));
+    shows(&Plan { signed: true, ..plan(2, deeds.clone()) }, Mutant::OldSignatureRuns);
+    deeds.insert(2, (23_000, Deed::CrashFleetd { machine: 1, time }));
+    deeds.insert(2, (20_000, Deed::Destroy { unit: 0, at: 0 }));
+    shows(&Plan { signed: true, ..plan(2, deeds) }, Mutant::SerialsForgotten);
 }

@@ -243,6 +243,9 @@ impl Steward {
         let outside = planted(Mutant::ActsOutside);
         let Some(lease) = self.presence.borrow().lease.or(outside.then_some(0)) else { return };
         let picture = self.mirror.picture();
+        if picture.leader.is_none() && planted(Mutant::EngineAwaited) {
+            return;
+        }
         let registered = picture.machines.get(&self.me).is_some_and(|kept| kept.lease == lease);
         if !registered && !outside {
             self.again = true;

@@ -6,9 +6,11 @@ use crate::fleetd::recollection::Recalled;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::picture::Picture;
+use crate::sim::continuity::Ran;
 use crate::sim::invariant::{Moment, is_member};
 use crate::sim::local_init::is_exclusive;
 use crate::sim::rules;
+use crate::sim::signer::Signed;
 use crate::sim::world::World;
 use crate::transaction::{Change, Operation, Transaction};
 use crate::unit_name::UnitName;
@@ -53,6 +55,10 @@ pub struct Book {
     pub acted: BTreeMap<usize, i64>,
     /// When a machine was last in the cluster.
     pub member: BTreeMap<usize, Duration>,
+    /// Of units that are signed.
+    pub signed: Signed,
+    /// What ran when the last engine that led was gone.
+    pub ran_when_led: Vec<Ran>,
     /// What fleetd has kept of itself on a machine, in that boot of it.
     pub recalled: BTreeMap<usize, (u64, Recalled)>,
     /// Machines that may see less than there is.
@@ -185,6 +191,8 @@ impl World {
                 }
                 if self.truth.leader.is_some() {
                     self.coverage.count("leader changed");
+                } else {
+                    self.book.ran_when_led = self.all_that_runs();
                 }
                 Vec::new()
             }
@@ -322,25 +330,6 @@ impl World {
         self.book.told.remove(&machine);
         self.book.took_over.remove(&machine);
         self.book.begun.insert((machine, run), self.truth.revision);
-    }
-
-    /// What a fleetd that begins finds of the one before it.
-    pub fn recalled(&self, machine: usize) -> Recalled {
-        let kept = self.book.recalled.get(&machine);
-        let kept = kept.filter(|(boot, _)| *boot == self.machines[machine].boot);
-        kept.map(|(_, recalled)| recalled.clone()).unwrap_or_default()
-    }
-
-    /// Each fleetd keeps what the next one is to find.
-    pub fn recollect(&mut self) {
-        for machine in 0..self.machines.len() {
-            let before = self.recalled(machine).ran;
-            let one = &self.machines[machine];
-            let Some(fleetd) = &one.fleetd else { continue };
-            if let Some(next) = Recalled::of(&fleetd.daemon.mirror, &one.id, &before) {
-                self.book.recalled.insert(machine, (one.boot, next));
-            }
-        }
     }
 
     /// Tells the runs of a machine's fleetd apart.

@@ -6,6 +6,7 @@ use crate::api::answer::Answer;
 use crate::api::caller::Caller;
 use crate::api::request::Request;
 use crate::machine::MachineId;
+use crate::signature::Signature;
 use crate::sim::invariant::Moment;
 use crate::sim::plan::UNITS;
 use crate::sim::world::{Shared, World, lock};
@@ -94,7 +95,7 @@ impl World {
         method: &'static str,
         unit: usize,
         desired: &'static str,
-        file: Option<UnitFile>,
+        file: Option<(UnitFile, Option<Signature>)>,
         at: usize,
     ) {
         let Ok(name) = UnitName::new(UNITS[unit]) else { return };
@@ -102,14 +103,15 @@ impl World {
         if !desired.is_empty() {
             body["desiredState"] = json!(desired);
         }
-        if let Some(file) = &file {
+        if let Some((file, signature)) = &file {
+            body["signature"] = json!(signature);
             let options = file.options.iter();
             let options = options.map(|option| json!({"section": option.section, "name": option.name, "value": option.value}));
             body["options"] = options.collect();
         }
         let body = if method == "PUT" { body.to_string() } else { String::new() };
         let path = format!("/fleet/v1/units/{name}");
-        let hash = file.map(|file| file.hash());
+        let hash = file.map(|(file, _)| file.hash());
         self.send_request(world, at, method, (path, body), About::Unit(name, desired, hash));
     }
 

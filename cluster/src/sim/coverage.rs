@@ -33,6 +33,8 @@ pub const KINDS: &[&str] = &[
     "another etcd answered",
     "readings with less in them",
     "units withheld",
+    "unit signed",
+    "unit ill signed",
     "lease ran out",
     "leader changed",
     "write refused by a condition",

@@ -4,9 +4,10 @@
 use crate::fleetd::daemon;
 use crate::fleetd::steward::Stops;
 use crate::sim::client::{About, file};
-use crate::sim::plan::Deed;
+use crate::sim::plan::{Deed, UNITS};
 use crate::sim::watch::WatchFault;
 use crate::sim::world::{Event, Fleetd, Machine, NEVER, Shared, World};
+use crate::unit_name::UnitName;
 use std::time::Duration;
 
 /// The longest a machine takes to leave.
@@ -20,7 +21,14 @@ impl World {
         match deed {
             Deed::Put { unit, asks, desired, at } => {
                 let file = file(&asks, number % 3);
-                self.ask(world, "PUT", unit, desired, Some(file), at);
+                self.ask(world, "PUT", unit, desired, Some((file, None)), at);
+            }
+            Deed::PutSigned { unit, asks, by, serial, at } => {
+                let file = file(&asks, number % 3);
+                let Ok(name) = UnitName::new(UNITS[unit]) else { return };
+                self.note_signature(by, &name, file.text(), serial);
+                let signature = by.sign(&name, &file, serial);
+                self.ask(world, "PUT", unit, "launched", Some((file, signature)), at);
             }
             Deed::Wish { unit, desired, at } => self.ask(world, "PUT", unit, desired, None, at),
             Deed::Destroy { unit, at } => self.ask(world, "DELETE", unit, "", None, at),

@@ -146,12 +146,7 @@ impl World {
                 if let Call::Grant(ttl) = call {
                     self.judge(&Moment::Asked { machine, ttl });
                 }
-                match (self.carry_out(&call), &call) {
-                    (Reply::Read(reading), Call::Read(prefix)) => {
-                        Reply::Read(self.as_read(machine, prefix, reading))
-                    }
-                    (reply, _) => reply,
-                }
+                self.carry_out(machine, &call)
             }
         };
         let Some(flight) = self.etcd.flights.get_mut(&id) else { return };
@@ -212,9 +207,12 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, call: &Call) -> Reply {
+    fn carry_out(&mut self, machine: usize, call: &Call) -> Reply {
         match call {
-            Call::Read(prefix) => Reply::Read(self.etcd.store.read(prefix)),
+            Call::Read(prefix) => {
+                let reading = self.etcd.store.read(prefix);
+                Reply::Read(self.as_read(machine, prefix, reading))
+            }
             Call::Commit(transaction) => {
                 let landed = self.etcd.store.commit(transaction);
                 match landed {

@@ -1,4 +1,4 @@
-//! The invariants of the cluster, C1 to C19, one function each. They judge by what stands
+//! The invariants of the cluster, C1 to C20, one function each. They judge by what stands
 //! in etcd, what inits were told and what runs ([`crate::sim::world`]), by what was so before
 //! ([`crate::sim::book`]) and by the rules said once more ([`crate::sim::rules`]). That each
 //! kind of mistake is found is shown by `simulate-cluster --mutants`.
@@ -6,7 +6,9 @@
 mod agent;
 mod engine;
 mod exclusive;
+mod leaderless;
 mod registry;
+mod signed;
 
 pub(in crate::sim) use registry::is_member;
 
@@ -86,7 +88,9 @@ pub const ALL: &[(&str, Check)] = &[
     ("C15 state truth", agent::c15_state_truth),
     ("C16 determinism", engine::c16_determinism),
     ("C17 identity", registry::c17_identity),
+    ("C18 signed", signed::c18_signed),
     ("C19 mass stop", agent::c19_mass_stop),
+    ("C20 without an engine", leaderless::c20_without_an_engine),
 ];
 
 /// The first that does not hold.

@@ -39,6 +39,8 @@ pub struct Run {
     pub phase: Phase,
     /// The file it began with.
     pub text: String,
+    /// Tells it from other lives.
+    pub life: u64,
     /// Its next step has that number.
     step: u64,
 }
@@ -135,6 +137,7 @@ impl World {
             self.coverage.count("exclusive unit given up");
         }
         self.remember_put(machine, &added, &dropped);
+        self.run_signed(machine, &set.files);
         let init = &mut self.machines[machine].init;
         init.revision += 1;
         init.files = set.files.clone();
@@ -183,7 +186,8 @@ impl World {
         init.steps += 1;
         let step = init.steps;
         let text = init.files.get(name).cloned().unwrap_or_default();
-        let run = init.runs.entry(name.to_string()).or_insert(Run { phase, text, step });
+        let run =
+            init.runs.entry(name.to_string()).or_insert(Run { phase, text, life: step, step });
         (run.phase, run.step) = (phase, step);
         self.say(|| format!("m{machine}: {name} {phase:?}"));
         self.plan_in(time, Event::Init(machine, step));

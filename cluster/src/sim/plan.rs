@@ -3,6 +3,7 @@
 //! data, so that a failing schedule can be made small.
 
 use crate::sim::partial::Hidden;
+use crate::sim::signer::Signer;
 use crate::sim::{sequel, story, swarm};
 use crate::transaction::MOST_OPERATIONS;
 use groundstate_units::sim::chance::Chance;
@@ -67,6 +68,8 @@ pub enum Deed {
     EndLease { machine: usize },
     /// An etcd of another cluster answers.
     Foreign { machine: usize, time: Duration },
+    /// A unit is created as `Put` does, signed by somebody.
+    PutSigned { unit: usize, asks: String, by: Signer, serial: u64, at: usize },
     /// Its readings have less in them than there is.
     Hide { machine: usize, what: Hidden, time: Duration },
 }
@@ -93,6 +96,10 @@ pub struct Plan {
     pub seed: u64,
     /// Machines at the beginning.
     pub machines: usize,
+    /// So many of them may lead, the first ones.
+    pub engines: usize,
+    /// They run only what is signed.
+    pub signed: bool,
     /// How far their clocks run fast, in millionths.
     pub drift: Vec<i64>,
     /// `agent_ttl`
@@ -147,6 +154,8 @@ pub fn draw(seed: u64) -> Plan {
     let mut plan = Plan {
         seed,
         machines,
+        engines: machines,
+        signed: false,
         drift,
         ttl: Duration::from_secs(chance.between(6, 12)),
         interval: Duration::from_millis(chance.between(800, 2_000)),

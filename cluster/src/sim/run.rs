@@ -15,6 +15,7 @@ use crate::sim::executor::Executor;
 use crate::sim::invariant::Moment;
 use crate::sim::local_init::InitOf;
 use crate::sim::plan::Plan;
+use crate::sim::signer;
 use crate::sim::world::{Event, Fleetd, Machine, MachineTime, Shared, World, lock};
 use crate::store::Store;
 use std::collections::BTreeMap;
@@ -151,6 +152,7 @@ fn happen(shared: &Shared, event: Event) {
             world.note_members();
             world.note_partial();
             world.recollect();
+            world.note_signed();
             // Where all has stood still for long it is enough to look now and then.
             if world.book.stirred + STILL > world.now || world.now.as_secs().is_multiple_of(RARELY)
             {
@@ -209,6 +211,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         let disk = Some(one.disk.clone());
         (one.id.clone(), one.boot_id(), instance, disk, world.plan.clone(), recalled)
     };
+    let may_lead = number < plan.engines || plan.engines == plan.machines;
     let identity =
         Identity { id, boot: boot.clone(), instance: instance.clone(), disk: disk.clone() };
     let own = |key: &str, value: String| (key.to_string(), value);
@@ -230,10 +233,10 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         record,
         init: Init::driven(Arc::new(InitOf { world: shared.clone(), machine: number })),
         ttl: plan.ttl,
-        engine: Some(plan.interval),
+        engine: may_lead.then_some(plan.interval),
         grace: plan.grace,
         room: plan.room,
-        vouching: None,
+        vouching: signer::vouching(shared, number),
         known: recalled.known,
         ran: recalled.ran,
     });

@@ -1,14 +1,15 @@
 //! More stories, told to schedules to which [`crate::sim::story`] tells none. They are about states
 //! that last and not about moments: readings that have less in them than there is, a machine that
-//! comes and goes without end.
+//! comes and goes without end, nobody that may lead, an engine that hears nothing, units that are signed.
 
 use crate::sim::partial::{Hidden, OF_UNITS};
 use crate::sim::plan::{Deed, Plan, Rates};
+use crate::sim::signer::Signer;
 use groundstate_units::sim::chance::Chance;
 use std::time::Duration;
 
 /// Of a hundred schedules without another story so many tell one of these.
-const TOLD: u32 = 20;
+const TOLD: u32 = 40;
 /// When the units of a story are made, in milliseconds.
 const PROLOGUE: u64 = 700;
 /// When it begins.
@@ -23,9 +24,13 @@ pub fn tell(plan: &mut Plan) {
         return;
     }
     let mut sequel = Sequel { chance, plan };
-    match sequel.chance.below(2) {
+    match sequel.chance.below(6) {
         0 => sequel.blind(),
-        _ => sequel.restless(),
+        1 => sequel.restless(),
+        2 => sequel.unled(),
+        3 => sequel.deaf(),
+        4 => sequel.overdue(),
+        _ => sequel.signed(),
     }
     sequel.plan.deeds.sort_by_key(|(at, _)| *at);
 }
@@ -125,6 +130,143 @@ impl Sequel<'_> {
             if begin >= END {
                 return;
             }
+        }
+    }
+
+    /// One machine alone may lead, and it is away for long. The others go on with what they have, and
+    /// with what is wished of it meanwhile; fleetd begins anew among them, and is cut off.
+    fn unled(&mut self) {
+        self.calm();
+        self.plan.engines = 1;
+        for unit in 0..6 {
+            let asks = match self.chance.below(6) {
+                0 => "Global=true\n".to_string(),
+                1 => "Exclusive=true\n".to_string(),
+                2 => format!("MachineID=m{}\n", self.machine()),
+                _ => String::new(),
+            };
+            let when = PROLOGUE + self.chance.between(0, 2_000);
+            self.put(when, unit, asks, 0);
+        }
+        let begin = BEGIN + self.chance.between(0, 4_000);
+        let time = Duration::from_millis(END - begin);
+        let gone = match self.chance.below(3) {
+            0 => Deed::CrashMachine { machine: 0, time },
+            1 => Deed::CrashFleetd { machine: 0, time },
+            _ => Deed::Cut { machine: 0, requests: true, answers: true, time },
+        };
+        self.add(begin, gone);
+        for _ in 0..self.chance.between(3, 9) {
+            let when = begin + self.chance.between(5_000, END - begin - 5_000);
+            let (unit, machine) = (self.chance.below(6), self.other_than_the_first());
+            let at = self.other_than_the_first();
+            let deed = match self.chance.below(8) {
+                0 => Deed::Wish { unit, desired: "inactive", at },
+                1 => Deed::Wish { unit, desired: "loaded", at },
+                2 | 3 => Deed::Wish { unit, desired: "launched", at },
+                4 => Deed::Destroy { unit, at },
+                5 => {
+                    let time = Duration::from_millis(self.chance.between(100, 900));
+                    Deed::CrashFleetd { machine, time }
+                }
+                6 => {
+                    let time = Duration::from_millis(self.chance.between(500, 3_000));
+                    Deed::Cut { machine, requests: true, answers: true, time }
+                }
+                _ => Deed::BreakWatches { machine },
+            };
+            self.add(when, deed);
+        }
+    }
+
+    fn other_than_the_first(&mut self) -> usize {
+        1 + self.chance.below(self.plan.machines - 1)
+    }
+
+    /// All watches fall silent, early. Long after, when whatever was lost by it has been found, units
+    /// are made: whoever leads hears of them at once.
+    fn deaf(&mut self) {
+        self.calm();
+        self.plan.interval = Duration::from_secs(2);
+        for machine in 0..self.plan.machines {
+            self.add(3_000, Deed::SilenceWatches { machine });
+        }
+        let mut begin = 66_000 + self.chance.between(0, 3_000);
+        while begin < 92_000 {
+            let (unit, at) = (self.chance.below(6), self.machine());
+            self.put(begin, unit, String::new(), at);
+            begin += self.chance.between(7_500, 9_500);
+        }
+    }
+
+    /// Two machines go, one after the other, and what is on the first is made anew while who leads
+    /// hears nothing: what it decides when its patience with the first is over does not land, and
+    /// then its patience with the second is over.
+    fn overdue(&mut self) {
+        if self.plan.machines < 3 {
+            return;
+        }
+        self.calm();
+        self.plan.grace = Duration::from_secs(4);
+        self.plan.interval = Duration::from_secs(2);
+        let (first, second) = (self.plan.machines - 1, self.plan.machines - 2);
+        self.put(PROLOGUE, 0, format!("MachineID=m{first}\n"), 0);
+        self.put(PROLOGUE, 1, format!("MachineID=m{second}\n"), 0);
+        let begin = BEGIN + self.chance.between(0, 8_000);
+        let (time, later) = (Duration::from_secs(22), self.chance.between(1_000, 2_500));
+        for (when, machine) in [(begin, first), (begin + later, second)] {
+            self.add(when, Deed::CrashMachine { machine, time });
+            self.add(when + 1, Deed::EndLease { machine });
+        }
+        let silent = begin + self.chance.between(2_900, 3_500);
+        for machine in 0..second {
+            self.add(silent, Deed::SilenceWatches { machine });
+        }
+        self.put(silent + 100, 0, format!("MachineID=m{first}\n"), 0);
+    }
+
+    /// Machines that run only what is signed are shown files that nobody signed, or a stranger, or
+    /// that were signed for another name, or long ago.
+    fn signed(&mut self) {
+        self.calm();
+        self.plan.signed = true;
+        let (mut when, mut serial) = (PROLOGUE, 20);
+        while when < END {
+            let (unit, at, machine) = (self.chance.below(3), self.machine(), self.machine());
+            let asks = match self.chance.percent(50) {
+                true => format!("MachineID=m{machine}\n"),
+                false => String::new(),
+            };
+            serial += 1;
+            let (by, serial) = match self.chance.below(10) {
+                0 => (Signer::Stranger, serial),
+                1 => (Signer::OfAnother, serial),
+                2 => (Signer::Nobody, serial),
+                3..=5 => (Signer::Ours, serial - self.chance.between(1, 6)),
+                _ => (Signer::Ours, serial),
+            };
+            self.add(when, Deed::PutSigned { unit, asks, by, serial, at });
+            if self.chance.percent(25) {
+                // What it has seen goes while nobody looks, and an old one is there instead.
+                let (by, asks) = (Signer::Ours, format!("MachineID=m{machine}\n"));
+                let (later, time) = (when + 3_000, Duration::from_millis(900));
+                self.add(later, Deed::CrashFleetd { machine, time });
+                let at = (machine + 1) % self.plan.machines;
+                let old = Deed::PutSigned { unit, asks, by, serial: serial - 5, at };
+                self.add(later + 100, old);
+            }
+            if self.chance.percent(20) {
+                let time = Duration::from_millis(self.chance.between(100, 900));
+                let later = when + self.chance.between(0, 3_000);
+                self.add(later, Deed::CrashFleetd { machine, time });
+            }
+            if self.chance.percent(15) {
+                let time = Duration::from_millis(self.chance.between(500, 4_000));
+                let cut = Deed::Cut { machine, requests: true, answers: true, time };
+                let later = when + self.chance.between(0, 3_000);
+                self.add(later, cut);
+            }
+            when += [1_500, 9_500][self.chance.below(2)] + self.chance.between(0, 2_000);
         }
     }
 }

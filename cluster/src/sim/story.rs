@@ -99,6 +99,13 @@ impl Story<'_> {
         (self.plan.rates.lost, self.plan.rates.refused) = (0, 0);
     }
 
+    /// Nothing happens but what is told here.
+    fn calm(&mut self) {
+        let latency = self.plan.rates.latency;
+        self.plan.rates = Rates { latency, ..Rates::default() };
+        self.plan.deeds.clear();
+    }
+
     /// A global unit that another follows goes and comes again within a moment: a move decided
     /// on its absence does not land any more.
     fn company(&mut self) {
@@ -219,6 +226,11 @@ impl Story<'_> {
     /// A unit that fits nowhere is made anew with another file that asks for the same: the reason
     /// went with the old one, and is said again.
     fn same_again(&mut self) {
+        if self.chance.percent(70) {
+            // Who leads is undisturbed, and its next proof far.
+            self.calm();
+            self.plan.interval = Duration::from_secs(2);
+        }
         let asks = "MachineID=m9\n".to_string();
         self.prologue(HERO, asks.clone());
         let mut begin = self.begin;

@@ -154,6 +154,9 @@ impl Machine {
     }
 }
 
+/// Tasks that do so more often between two events wait for nothing else.
+const MOST_OVERDUE: u64 = 10_000;
+
 /// Never.
 pub const NEVER: Duration = Duration::MAX;
 
@@ -191,6 +194,8 @@ pub struct World {
     pub log: Option<Vec<String>>,
     /// Of all that happened, in order: the same for the same schedule.
     pub digest: u64,
+    /// Times that a task waited for a moment that had passed, since the last event.
+    overdue: u64,
     agenda: BTreeMap<(Duration, u64), Event>,
     timers: BTreeSet<(Duration, TaskId)>,
     sequence: u64,
@@ -216,6 +221,7 @@ impl World {
             ended: Vec::new(),
             log: None,
             digest: 0,
+            overdue: 0,
             agenda: BTreeMap::new(),
             timers: BTreeSet::new(),
             sequence: 0,
@@ -241,6 +247,7 @@ impl World {
 
     /// Goes on to the next moment; the tasks to wake and the event, if it is one's.
     pub fn advance(&mut self) -> (Vec<TaskId>, Option<Event>) {
+        self.overdue = 0;
         let event = self.agenda.first_key_value().map(|((at, _), _)| *at);
         let timer = self.timers.first().map(|(at, _)| *at);
         if timer.is_some_and(|timer| event.is_none_or(|event| timer <= event)) {
@@ -367,7 +374,14 @@ impl Future for Until {
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         let mut world = lock(&self.world);
         if world.now >= self.at {
-            return Poll::Ready(());
+            world.overdue += 1;
+            if world.overdue < MOST_OVERDUE {
+                return Poll::Ready(());
+            }
+            // It would never give its turn back.
+            let words = "it waits for what has passed, for ever".to_string();
+            world.failure.get_or_insert(("the schedule ends", words));
+            return Poll::Pending;
         }
         world.wake_at(self.at);
         Poll::Pending

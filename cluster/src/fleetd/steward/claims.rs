@@ -64,9 +64,9 @@ impl Steward {
             let ours = picture.claim_of(&name, &self.me);
             let ours = ours.filter(|kept| !self.gave_back(&name, kept.modified));
             if ours.is_some_and(|kept| kept.lease == lease) {
-                match self.is_overdue() && !planted(Mutant::GivenUpForGood) {
+                match self.is_overdue() {
                     // It was given up: held again with the next sign of life.
-                    true => self.again = true,
+                    true => self.again |= !planted(Mutant::GivenUpForGood),
                     false => {
                         self.held.insert(name);
                     }
@@ -270,7 +270,7 @@ impl Steward {
             self.held.clear();
             self.put().await;
             self.giving_up = self.put.is_none();
-            self.again = true;
+            self.again |= !planted(Mutant::GivenUpForGood);
         }
     }
 }

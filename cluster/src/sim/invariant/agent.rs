@@ -56,7 +56,9 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
         Moment::Tick => {
             for (number, machine) in world.machines.iter().enumerate() {
                 let Some(fleetd) = &machine.fleetd else { continue };
-                if world.book.sees_part.contains(&number) {
+                // One that has just begun knows no more than how far its cluster had come.
+                let begins = fleetd.daemon.mirror.health().borrow().last_contact.is_none();
+                if begins || world.book.sees_part.contains(&number) {
                     continue;
                 }
                 let (seen, truth) = (fleetd.daemon.mirror.picture(), &world.truth);
@@ -164,7 +166,9 @@ pub(super) fn c10_no_stop_by_ignorance(world: &World, moment: &Moment<'_>) -> Ve
     if world.machines[*machine].leaving || world.book.sees_part.contains(machine) {
         return Ok(());
     }
-    for name in dropped.iter() {
+    // By its present signature it may be none to be run: C18.
+    let ill_signed = |name: &UnitName| world.plan.signed && !world.is_well_signed(name);
+    for name in dropped.iter().filter(|name| !ill_signed(name)) {
         let cause = has_cause(world, *machine, name)
             || may_be_lost(world, *machine, name)
             || gave_way_to_an_exclusive_one(world, *machine, name);

@@ -73,6 +73,9 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
     }
     for (name, desired) in &expected {
         let Some(content) = world.truth.units.get(*name) else { continue };
+        if world.plan.signed && !world.is_well_signed(name) {
+            continue;
+        }
         let elsewhere = world.truth.is_claimed_by_others(name, &machine.id);
         let text = content.record.file.text();
         if is_exclusive(&text) && (elsewhere || *desired == Desired::Loaded) {
@@ -88,7 +91,8 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
     for file in machine.init.files.keys() {
         let global = world.truth.globals.keys().any(|name| name.as_str() == file);
         let there = expected.keys().any(|name| name.as_str() == file);
-        let withheld = || UnitName::new(file).is_ok_and(|name| is_withheld(world, &machine.id, &name));
+        let withheld =
+            || UnitName::new(file).is_ok_and(|name| is_withheld(world, &machine.id, &name));
         let on = || may_be_there_still(world, number, file) || withheld();
         must(global || there || on(), || format!("{file} is on machine {number}, untold"))?;
     }

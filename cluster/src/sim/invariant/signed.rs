@@ -1,0 +1,25 @@
+//! C18: what runs on machines that run only what is signed.
+
+use super::{Moment, Verdict, must};
+use crate::sim::world::World;
+use crate::unit_name::UnitName;
+
+/// Where units are signed, no file comes to init that who may has not signed under that name, nor one
+/// that is older than what the machine has seen of it.
+pub(super) fn c18_signed(world: &World, moment: &Moment<'_>) -> Verdict {
+    let Moment::Put { machine, files, .. } = moment else { return Ok(()) };
+    if !world.plan.signed {
+        return Ok(());
+    }
+    let has = &world.machines[*machine].init.files;
+    for (file, text) in files.iter().filter(|(file, text)| has.get(*file) != Some(*text)) {
+        let Ok(name) = UnitName::new(file) else { continue };
+        let newest = world.book.signed.newest(&name, text);
+        must(newest.is_some(), || format!("{name} comes to machine {machine}, signed by nobody"))?;
+        let seen = world.book.signed.seen.get(&(*machine, name.clone())).copied();
+        must(newest >= seen, || {
+            format!("{name} comes to machine {machine} as of {newest:?}, and {seen:?} was seen")
+        })?;
+    }
+    Ok(())
+}

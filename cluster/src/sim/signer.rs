@@ -1,0 +1,154 @@
+//! Who signs units in a simulated cluster of machines that run only what is signed, and what a
+//! machine has seen of it. Who trusts whom on a machine is [`crate::trust`]'s; here it is known who
+//! held the pen.
+
+use crate::fleetd::vouching::Vouching;
+use crate::signature::{Signature, SigningKey, TrustedKeys};
+use crate::sim::world::{Shared, World, lock};
+use crate::trust::{Serials, Trust};
+use crate::unit_file::UnitFile;
+use crate::unit_name::UnitName;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `cluster_name`
+const CLUSTER: &str = "s";
+/// Made for the simulation, by `openssl genpkey -algorithm ed25519`.
+const OURS: &[u8] = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIKhTrK9uQMAgWN3vRcoe8YMHZ37lRiTEAB9WhQMd5HAj\n-----END PRIVATE KEY-----\n";
+/// What is public of it.
+const TRUSTED: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA3OklpE9cy3KY3YbIeK1duITXrcDkmzogsEQjZtqZoJY=\n-----END PUBLIC KEY-----\n";
+/// Nobody trusts that one.
+const STRANGERS: &[u8] = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIMv32lv/Oxz08IGgz2ec2DD8Utdym3LybvSJjL6blvtw\n-----END PRIVATE KEY-----\n";
+
+/// Who signed a unit's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signer {
+    /// Who may.
+    Ours,
+    /// Somebody with another key.
+    Stranger,
+    /// Who may, another unit's file.
+    OfAnother,
+    /// Nobody.
+    Nobody,
+}
+
+impl Signer {
+    /// A signature, as good as it is.
+    pub(super) fn sign(self, name: &UnitName, file: &UnitFile, serial: u64) -> Option<Signature> {
+        let key = if self == Signer::Stranger { STRANGERS } else { OURS };
+        let key = SigningKey::of(key, CLUSTER).ok()?;
+        match self {
+            Signer::Nobody => None,
+            Signer::Ours | Signer::Stranger => Some(key.sign(name, file, serial)),
+            Signer::OfAnother => Some(key.sign(&UnitName::new("z.service").ok()?, file, serial)),
+        }
+    }
+}
+
+/// What was signed, and seen of it.
+#[derive(Default)]
+pub struct Signed {
+    /// Serials of the files that who may has signed: by name and text, all of them.
+    pub good: BTreeMap<(UnitName, String), Vec<u64>>,
+    /// The newest of each name that a machine has run, or has surely seen.
+    pub seen: BTreeMap<(usize, UnitName), u64>,
+    /// What machines keep over a restart of fleetd.
+    kept: BTreeMap<usize, Serials>,
+}
+
+impl Signed {
+    /// The newest by which that file is good.
+    pub fn newest(&self, name: &UnitName, text: &str) -> Option<u64> {
+        self.good.get(&(name.clone(), text.to_string()))?.iter().max().copied()
+    }
+
+    /// The newest of that name, whatever was signed.
+    fn newest_of(&self, name: &UnitName) -> Option<u64> {
+        let own = self.good.iter().filter(|((signed, _), _)| signed == name);
+        own.flat_map(|(_, serials)| serials).max().copied()
+    }
+}
+
+/// So long after something was written a machine with which nothing is wrong has seen it.
+const SEEN: Duration = Duration::from_secs(8);
+
+impl World {
+    /// A file was signed.
+    pub(super) fn note_signature(
+        &mut self,
+        by: Signer,
+        name: &UnitName,
+        text: String,
+        serial: u64,
+    ) {
+        self.coverage.count(if by == Signer::Ours { "unit signed" } else { "unit ill signed" });
+        if by == Signer::Ours {
+            self.book.signed.good.entry((name.clone(), text)).or_default().push(serial);
+        }
+    }
+
+    /// What a unit's file says by its present signature: good, and the newest of its name.
+    pub fn is_well_signed(&self, name: &UnitName) -> bool {
+        let Some(content) = self.truth.units.get(name).map(|kept| &kept.record) else {
+            return false;
+        };
+        let serial = content.signature.as_ref().map(|signature| signature.serial);
+        let good = self.book.signed.good.get(&(name.clone(), content.file.text()));
+        let own = good.is_some_and(|good| good.iter().any(|one| Some(*one) == serial));
+        own && serial == self.book.signed.newest_of(name)
+    }
+
+    /// Machines have seen what has stood for long.
+    pub fn note_signed(&mut self) {
+        if !self.plan.signed || self.book.stirred + SEEN > self.now {
+            return;
+        }
+        let units = self.truth.units.iter();
+        let serials: Vec<(UnitName, u64)> = units
+            .filter_map(|(name, kept)| {
+                let serial = kept.record.signature.as_ref()?.serial;
+                let good = self.book.signed.good.get(&(name.clone(), kept.record.file.text()))?;
+                good.contains(&serial).then(|| (name.clone(), serial))
+            })
+            .collect();
+        for machine in 0..self.machines.len() {
+            if !self.is_calm(machine, SEEN) {
+                continue;
+            }
+            for (name, serial) in &serials {
+                let seen = self.book.signed.seen.entry((machine, name.clone())).or_default();
+                *seen = (*seen).max(*serial);
+            }
+        }
+    }
+
+    /// What a machine runs from now on was seen there.
+    pub(super) fn run_signed(&mut self, machine: usize, files: &BTreeMap<String, String>) {
+        for (file, text) in files {
+            let Ok(name) = UnitName::new(file) else { continue };
+            let Some(newest) = self.book.signed.newest(&name, text) else { continue };
+            let good = self.book.signed.good.get(&(name.clone(), text.clone()));
+            // Which of them it was is not known, where it was signed more than once.
+            let least = good.and_then(|good| good.iter().min().copied()).unwrap_or(newest);
+            let seen = self.book.signed.seen.entry((machine, name)).or_default();
+            *seen = (*seen).max(least);
+        }
+    }
+}
+
+/// What a machine goes by, where units are signed.
+pub(super) fn vouching(shared: &Shared, machine: usize) -> Option<Vouching> {
+    let world = lock(shared);
+    if !world.plan.signed {
+        return None;
+    }
+    let keys = Arc::new(TrustedKeys::of(TRUSTED).ok()?);
+    let serials = world.book.signed.kept.get(&machine).cloned().unwrap_or_default();
+    let (trust, shared) = (Trust::new(CLUSTER, keys.clone(), serials), shared.clone());
+    let keep = move |all: &Serials| {
+        lock(&shared).book.signed.kept.insert(machine, all.clone());
+    };
+    Some(Vouching::kept_by(trust, keys, Box::new(keep)))
+}
