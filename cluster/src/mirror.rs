@@ -9,9 +9,10 @@ use crate::key::{Keys, Subject};
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
 use crate::picture::{Known, Picture};
+use crate::record::encode;
 use crate::registry;
 use crate::store::{Batch, Fault, Store};
-use crate::transaction::{Change, Reading, Transaction};
+use crate::transaction::{Change, Entry, Reading, Transaction};
 use crate::unit_name::UnitName;
 use crate::withheld::{self, Missing};
 use std::collections::BTreeSet;
@@ -260,6 +261,20 @@ impl Follower {
         }
     }
 
+    /// The mistake: of all that was known of the cluster nothing is there but which it is.
+    fn as_if_emptied(&self) -> Reading {
+        let picture = self.picture.borrow();
+        let key = self.keys.of(&Subject::Cluster);
+        let entry = picture.cluster.iter().map(|kept| Entry {
+            key: key.clone(),
+            value: encode(&kept.record),
+            created: kept.created,
+            modified: kept.modified,
+            lease: kept.lease,
+        });
+        Reading { revision: picture.revision, entries: entry.collect() }
+    }
+
     /// Nothing of ours ever deletes that key: somebody has deleted everything.
     fn is_wiped(&self, changes: &[Change]) -> bool {
         let key = self.keys.of(&Subject::Cluster);
@@ -314,7 +329,7 @@ impl Follower {
     async fn until_lost(&mut self) -> Result<(), Fault> {
         let root = self.keys.root();
         let reading = match self.store.read(root).await {
-            Err(_) if planted(Mutant::FaultIsEmpty) => Reading::default(),
+            Err(_) if planted(Mutant::FaultIsEmpty) => self.as_if_emptied(),
             read => read?,
         };
         let mut watch = self.store.watch(root, reading.revision).await?;
