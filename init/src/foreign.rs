@@ -69,13 +69,18 @@ pub(crate) fn begin() {
     with(|closing| closing.by = Some(nix::unistd::getpid()));
 }
 
-/// What an image before this one had open, and nobody has taken over: there may be such files among
-/// it as this module is about.
+/// What an image before this one had open and this one has no use for. A socket that somebody had
+/// passed to it may wait as any other, and a file of theirs.
 pub(crate) fn close_rest() {
     begin();
-    // At once: the address of one that listens may be needed again.
-    let rest = inherit::rest().into_iter().filter(|fd| !listens_on_a_network(fd)).collect();
-    drop(Foreign::keepable(rest));
+    let asks_nobody = |fd: &OwnedFd| {
+        // One that listens is closed at once: its address may be needed again.
+        is_the_kernels(fd)
+            || (!is_socket(fd) && is_of_here(fd).unwrap_or(false))
+            || listens_on_a_network(fd)
+    };
+    let (at_once, others): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(asks_nobody);
+    drop((at_once, Foreign::all(others)));
     close_left();
 }
 
@@ -95,7 +100,7 @@ pub(crate) fn close_left() {
         }
         let harmless = free(&mut closing.harmless);
         let (mut together, alone): (Vec<_>, Vec<_>) =
-            free(&mut closing.left).into_iter().partition(is_socket);
+            free(&mut closing.left).into_iter().partition(|fd| is_socket(fd) && !lingers(fd));
         together.extend(harmless);
         // Whatever waits lets the sockets before it be closed.
         together.sort_by_key(|fd| !is_socket(fd));
@@ -276,6 +281,11 @@ impl Drop for Foreign {
 
 fn is_socket(fd: &OwnedFd) -> bool {
     getsockopt(fd, sockopt::SockType).is_ok()
+}
+
+/// It waits at its close, as long as whoever has it has said.
+fn lingers(fd: &OwnedFd) -> bool {
+    getsockopt(fd, sockopt::Linger).is_ok_and(|linger| linger.l_onoff != 0)
 }
 
 fn is_pipe(fd: &OwnedFd) -> bool {

@@ -5,10 +5,11 @@
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
+use crate::foreign;
 use crate::outer::Outer;
 use crate::shutdown::{End, Haste};
 use crate::sys::impatience::impatiently;
-use crate::sys::{fault, inherit, memfd, process, wait};
+use crate::sys::{fault, memfd, process, wait};
 use crate::watchdog::Watchdog;
 use crate::{clock, limit, lineage};
 use groundstate_units::control::place;
@@ -146,7 +147,7 @@ pub(crate) fn go_on_in_memory(end: &mut End) {
 /// `--end`: the copy, or the image after one that crashed, goes on where the other was.
 pub(crate) fn ends(mode: Mode, word: &str) -> u8 {
     let mut end = end_of(mode, word);
-    inherit::close_rest();
+    foreign::close_rest();
     // What crashes although nothing is left to do is for the kernel to end, and so is what anybody
     // may start by hand.
     if mode != Mode::Supervisor && end.crashes <= limit::CRASHES_IN_A_ROW {

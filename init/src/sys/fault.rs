@@ -156,11 +156,12 @@ pub(crate) fn by_panic() {
     }
 }
 
-/// What comes from now on waits for the next image. The faults themselves are never blocked.
+/// What comes from now on waits for the next image. The faults themselves are never blocked, nor is
+/// that by which a wait of the next image is to end ([`super::impatience`]).
 fn block_all() {
     let mut set = u64::MAX;
-    for fault in FAULTS {
-        set &= !bell::bit(fault);
+    for signal in FAULTS.into_iter().chain([libc::SIGURG]) {
+        set &= !bell::bit(signal);
     }
     let call = [libc::SIG_SETMASK as usize, &raw const set as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the kernel reads the eight bytes of the set.

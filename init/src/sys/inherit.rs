@@ -157,16 +157,28 @@ pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd
     Ok(stand_in)
 }
 
-/// Opened by this image before [`close_rest`], which spares it.
+/// Opened by this image before [`rest`] is asked for, which spares it.
 pub(crate) fn is_new(fd: BorrowedFd<'_>) {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(fd.as_raw_fd());
 }
 
-/// Closes what nobody took, and what was not told to be new.
-pub(crate) fn close_rest() {
+/// What nobody took, and what was not told to be new: the caller's from now on.
+pub(crate) fn rest() -> Vec<OwnedFd> {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let kept = taken.iter().filter_map(|number| u32::try_from(*number).ok());
-    process::close_between(kept);
+    let each = || (3..RawFd::try_from(NUMBERS).unwrap_or(0)).collect();
+    let numbers: Vec<RawFd> = listed().unwrap_or_else(each);
+    // SAFETY: F_GETFD takes numbers; one that is not open is refused.
+    let is_open = |number: RawFd| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+    let rest = numbers.into_iter().filter(|n| *n > 2 && !taken.contains(n) && is_open(*n));
+    // SAFETY: it is open, and nobody in this process owns it.
+    rest.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
+}
+
+/// Numbers that are open, and that by which it was asked. None: there is no /proc.
+fn listed() -> Option<Vec<RawFd>> {
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    Some(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
 /// The same, to be closed elsewhere: that may wait for somebody. Where nobody can list them they are
@@ -208,7 +220,7 @@ mod tests {
             let twice = take(kept).unwrap();
             let (new, forgotten) = (File::open("/dev/null").unwrap(), opened());
             is_new(std::os::fd::AsFd::as_fd(&new));
-            close_rest();
+            drop(rest());
             let refused = take(other).is_err() && take(2).is_err() && take(9999).is_err();
             let refused = refused && take(forgotten).is_err();
             let fourth = opened();

@@ -104,7 +104,7 @@ fn close_all_but(kept: &[BorrowedFd<'_>]) {
 }
 
 /// Closes all from 3 on but these, which are in order.
-pub(super) fn close_between(numbers: impl IntoIterator<Item = u32>) {
+fn close_between(numbers: impl IntoIterator<Item = u32>) {
     let mut from = 3;
     for number in numbers {
         if number > from {

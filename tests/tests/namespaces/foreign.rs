@@ -7,12 +7,12 @@ use groundstate_tests::deadline::{PATIENCE, until};
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::silent::Silent;
 use nix::sys::signal::Signal;
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg, setsockopt, sockopt};
 use serde_json::json;
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 
 #[test]
 fn init_does_not_wait_for_a_file_system_whose_file_it_was_passed() {
@@ -103,18 +103,48 @@ fn many_such_files_at_once_hold_nothing_open_in_init() {
     init.finish();
 }
 
+/// Whoever closes it last waits for an hour: the other end takes nothing.
+fn stuck() -> (TcpStream, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stuck = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    stuck.set_nonblocking(true).unwrap();
+    while stuck.write(&[0; 65_536]).is_ok() {}
+    setsockopt(&stuck, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
+    (stuck, listener)
+}
+
+#[test]
+fn what_was_passed_to_init_as_it_crashed_does_not_make_it_wait() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    let mut init = Boot::new(files).start("web");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    let before = init.main_of("web");
+    let (stuck, listener) = stuck();
+    let stranger = UnixDatagram::unbound().unwrap();
+    let address = UnixAddr::new(&init.sandbox.path("run/notify.sock")).unwrap();
+    let begin = move || {
+        let fds = [stuck.as_raw_fd()];
+        let (text, passed) = ([IoSlice::new(b"X=1")], [ControlMessage::ScmRights(&fds)]);
+        let empty = MsgFlags::empty();
+        sendmsg(stranger.as_raw_fd(), &text, &passed, empty, Some(&address)).unwrap();
+    };
+    let read = |call: &Call| call.number == libc::SYS_recvmmsg && call.result == 1;
+    crash_when(&init, begin, read);
+    has_survived(&init, 1);
+    assert_eq!(init.main_of("web"), before);
+    drop(listener);
+    init.finish_after_crash();
+}
+
 #[test]
 fn what_was_sent_to_init_and_never_read_does_not_make_it_wait() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     let init = Boot::new(files).start("web");
     init.when_state("web", "running");
-    // Whoever closes it last waits for an hour: the other end takes nothing.
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut stuck = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    stuck.set_nonblocking(true).unwrap();
-    while stuck.write(&[0; 65_536]).is_ok() {}
-    setsockopt(&stuck, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
+    let (stuck, _listener) = stuck();
     let mut caller = UnixStream::connect(init.sandbox.path("run/control.sock")).unwrap();
     setsockopt(&caller, sockopt::SndBuf, &200_000).unwrap();
     caller.set_nonblocking(true).unwrap();
