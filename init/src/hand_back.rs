@@ -44,12 +44,15 @@ impl Init {
         let (haste, mode) = (self.ending.haste(), self.mode);
         let outer = std::mem::replace(&mut self.outer, Outer::at(None));
         let watchdog = self.watchdog.take();
+        // Where this can not be armed, a crash executes the binary that was kept so far.
+        std::mem::forget((self.lineage.binary.take(), self.lineage.previous.take()));
+        let end = End::new(how, mode, outer, haste, watchdog);
         impatiently(move || {
             let whole = self;
             // The handlers stay, and write into their pipe, which keeps its reader.
             std::mem::forget(whole.signals);
         });
-        End::new(how, mode, outer, haste, watchdog)
+        end
     }
 }
 

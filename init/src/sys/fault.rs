@@ -8,7 +8,7 @@
 //! the kernel would end PID 1 at once.
 
 use super::{bell, inherit, raw};
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -123,18 +123,19 @@ fn again(next: &Next, signal: u32) {
         1 => inherit::keep_each(),
         _ => {}
     }
-    let call = [
-        usize::try_from(next.binary).unwrap_or(0),
-        c"".as_ptr() as usize,
-        next.argv.as_ptr() as usize,
-        next.envp.as_ptr() as usize,
-        libc::AT_EMPTY_PATH as usize,
-        0,
-    ];
+    let (argv, envp) = (next.argv.as_ptr() as usize, next.envp.as_ptr() as usize);
+    let by = |binary: i32, path: &CStr, how: i32| {
+        [binary as usize, path.as_ptr() as usize, argv, envp, how as usize, 0]
+    };
+    let mut call = by(next.binary, c"", libc::AT_EMPTY_PATH);
     let mut tries = 0u32;
     loop {
         // SAFETY: the lists end in null, and they and their strings are never freed.
-        unsafe { raw::call(libc::SYS_execveat, call) };
+        let refused = unsafe { raw::call(libc::SYS_execveat, call) };
+        if refused == -(libc::EBADF as isize) {
+            // It was closed by whatever is at fault: then as the one that runs.
+            call = by(libc::AT_FDCWD, c"/proc/self/exe", 0);
+        }
         tries = tries.saturating_add(1);
         let any = [usize::MAX, 0, libc::WNOHANG as usize, 0, 0, 0];
         // SAFETY: wait4(2) may be given no place to write to.

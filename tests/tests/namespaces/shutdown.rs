@@ -1,6 +1,7 @@
 //! The end: in order, within its time, whatever is under way.
 
 use groundstate_tests::boot::{Boot, Init, Way};
+use groundstate_tests::crash::{Call, crash_when};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -264,4 +265,18 @@ fn what_an_end_waits_for_is_named_and_a_later_key_ends_the_wait() {
     init.process().signal(Signal::SIGINT);
     assert_eq!(init.ended().code(), Some(0), "{}", init.output());
     assert!(init.output().contains("nothing is waited for any more"), "{}", init.output());
+}
+
+#[test]
+fn a_crash_as_init_lets_go_of_all_it_has_is_one_of_its_end() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    let mut init = Boot::new(files).start("web");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    let mut client = init.client().expect("it listens");
+    let has_a_state = || init.process().files().values().any(|file| file.contains("memfd:state"));
+    let gone = |call: &Call| call.number == libc::SYS_close && !has_a_state();
+    crash_when(&init, || client.send("exit", &json!({"code": 3})), gone);
+    assert_eq!(init.ended().code(), Some(3), "{}", init.output());
 }
