@@ -9,6 +9,14 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use std::collections::BTreeMap;
 
+/// Of the number of a pipe aside: unset, it is of a stream of a start.
+const OF_A_START: u64 = 1 << 62;
+
+/// The number of a pipe aside, from one that is counted down.
+pub(crate) fn aside(number: u64, of_a_start: bool) -> RunId {
+    RunId(if of_a_start { number & !OF_A_START } else { number })
+}
+
 /// What is known of it.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
@@ -25,24 +33,33 @@ impl Handle {
         if !self.crowd.made.is_multiple_of(limit::PIPES_OF_A_UNIT) || self.link.is_none() {
             return;
         }
-        for (unit, runs) in self.surplus() {
+        let surplus = self.surplus();
+        if surplus.is_empty() {
+            return;
+        }
+        for (unit, runs) in surplus {
             for run in runs {
                 self.order(&Order::Close(run));
+                self.runs.remove(&run);
+                self.untold.remove(&run);
             }
             self.crowd.said.push(Report::Crowded(unit));
         }
+        // Whoever writes there is to be told that nobody reads.
+        self.repack();
     }
 
     /// Of each unit that has too many, the oldest.
     pub(super) fn surplus(&self) -> Vec<(Name, Vec<RunId>)> {
-        // Lines outside of a start have numbers of their own, which are counted down.
-        let is_outside = |run: RunId| run.0 > u64::MAX / 2;
-        let mut of_unit: BTreeMap<(&Name, bool), Vec<RunId>> = BTreeMap::new();
+        // What is not a run's own is counted down, and of two kinds: the streams of a main process
+        // that lives are not the oldest of the lines beside it.
+        let kind = |run: RunId| (run.0 > u64::MAX / 2, run.0 & OF_A_START);
+        let mut of_unit: BTreeMap<(&Name, (bool, u64)), Vec<RunId>> = BTreeMap::new();
         for log in self.runs.values() {
-            of_unit.entry((&log.unit, is_outside(log.run))).or_default().push(log.run);
+            of_unit.entry((&log.unit, kind(log.run))).or_default().push(log.run);
         }
-        let too_many = |((unit, outside), mut runs): ((&Name, bool), Vec<RunId>)| {
-            if outside {
+        let too_many = |((unit, (aside, _)), mut runs): ((&Name, (bool, u64)), Vec<RunId>)| {
+            if aside {
                 runs.reverse();
             }
             runs.truncate(runs.len().saturating_sub(limit::PIPES_OF_A_UNIT));

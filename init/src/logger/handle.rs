@@ -238,10 +238,16 @@ impl Handle {
         self.untold.remove(&run);
         self.dead += 1;
         if self.dead > limit::FDS_A_MESSAGE && 2 * self.dead > self.stash.len() {
-            let runs = &self.runs;
-            self.stash.repack(|run| runs.contains_key(&run));
-            self.dead = 0;
+            self.repack();
         }
+    }
+
+    /// Lets go of the read ends of runs that are not known any more.
+    pub(super) fn repack(&mut self) {
+        let runs = &self.runs;
+        self.fresh.retain(|end| runs.contains_key(&end.run));
+        self.stash.repack(|run| runs.contains_key(&run));
+        self.dead = 0;
     }
 
     /// Asks the logger to read what this run's pipe holds; [`Report::Drained`] follows, or

@@ -34,5 +34,6 @@ mod tail;
 mod tests;
 mod units;
 
+pub(crate) use crowd::aside;
 pub(crate) use handle::Handle;
 pub(crate) use message::{Report, RunLog, Settings};

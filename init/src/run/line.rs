@@ -153,6 +153,7 @@ impl Init {
     fn log_pipe(&mut self, run: RunId, part: Part, spec: &Run) -> std::io::Result<Rc<OwnedFd>> {
         let Some(running) = self.runs.get_mut(run) else { return Ok(self.null.output.clone()) };
         let (name, targets) = (running.name.clone(), running.targets.clone());
+        let is_start = matches!(part, Part::Start(_));
         let last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
         let kept = if last { running.output.take() } else { running.output.clone() };
         if last {
@@ -160,7 +161,7 @@ impl Init {
         }
         match kept {
             Some(output) => Ok(output),
-            None => self.helper_output(&name, &targets, spec, spec.log),
+            None => self.helper_output(&name, &targets, spec, spec.log, is_start),
         }
     }
 
@@ -170,16 +171,18 @@ impl Init {
         targets: &Arc<[Name]>,
         spec: &Run,
         log: Log,
+        of_a_start: bool,
     ) -> std::io::Result<Rc<OwnedFd>> {
         let number = self.helper_outputs;
         self.helper_outputs = number.saturating_sub(1);
-        self.output_to(RunId(number), name, targets, spec, log)
+        self.output_to(logger::aside(number, of_a_start), name, targets, spec, log)
     }
 
     /// The pipes that were made aside since their next number was this one.
     fn asides(&self, before: u64) -> Vec<Aside> {
         let Some(logger) = &self.logger else { return Vec::new() };
-        let made = (self.helper_outputs.saturating_add(1)..=before).map(RunId);
+        let made = (self.helper_outputs.saturating_add(1)..=before)
+            .flat_map(|number| [true, false].map(|of_a_start| logger::aside(number, of_a_start)));
         let known = made.filter_map(|run| logger.of(run));
         let aside = |told: &logger::RunLog| {
             let end = logger.read_end(told.run).unwrap_or(-1);
@@ -214,7 +217,7 @@ impl Init {
         };
         let mut place = |output: &Output| match output {
             Output::Log => Ok(log.clone()),
-            Output::As(log) => self.helper_output(name, targets, spec, *log),
+            Output::As(log) => self.helper_output(name, targets, spec, *log, listen.is_some()),
             Output::Terminal | Output::File { .. } => Ok(null.output.clone()),
             Output::Socket => socket(),
         };

@@ -159,12 +159,30 @@ fn a_unit_whose_ended_runs_stay_open_has_no_pipes_without_end() {
 }
 
 #[test]
+fn whoever_writes_to_a_pipe_that_was_closed_for_the_crowd_is_told() {
+    let mut init = Init::with_files(|_| {});
+    let mut kept = Vec::new();
+    for run in 1..=2 * u64::try_from(limit::PIPES_OF_A_UNIT).unwrap() {
+        kept.push(init.pipe(run, "web", None));
+        assert!(init.handle.drain(RunId(run), init.now()));
+        let said = init.until(&Report::Drained(RunId(run)));
+        init.seen.extend(said.into_iter().filter(|report| !matches!(report, Report::Drained(_))));
+    }
+    init.until(&Report::Ended(RunId(1)));
+    let oldest = File::from(kept.remove(0)).write(b"x\n").unwrap_err();
+    assert_eq!(oldest.kind(), std::io::ErrorKind::BrokenPipe);
+    init.finish();
+}
+
+#[test]
 fn of_what_is_said_outside_of_a_start_the_oldest_has_the_highest_number() {
     let mut init = Init::new(|_| {});
     let more = limit::PIPES_OF_A_UNIT as u64;
-    let runs = (1..=more + 1).chain((u64::MAX - more..=u64::MAX).rev());
+    let counted = || (u64::MAX - more..=u64::MAX).rev();
+    let of_starts = counted().map(|number| aside(number, true).0);
+    let runs = (1..=more + 1).chain(of_starts).chain(counted());
     let kept: Vec<OwnedFd> = runs.map(|run| init.pipe(run, "web", None)).collect();
     let surplus: Vec<RunId> = init.handle.surplus().into_iter().flat_map(|(_, all)| all).collect();
     drop(kept);
-    assert_eq!(surplus, [RunId(1), RunId(u64::MAX)]);
+    assert_eq!(surplus, [RunId(1), aside(u64::MAX, true), RunId(u64::MAX)]);
 }

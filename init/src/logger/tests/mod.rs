@@ -5,6 +5,7 @@ mod asking;
 mod dying;
 mod writing;
 
+use super::aside;
 use super::handle::Handle;
 use super::limit;
 use super::message::{Order, Report, RunLog, Settings};
