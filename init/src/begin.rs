@@ -103,6 +103,7 @@ impl Init {
             kernel_target: kernel.target,
             lineage: Lineage::begins(),
             watchdog: None,
+            watchdog_again: None,
             options,
         };
         init.complain(&complaints, no_cgroups.as_deref());

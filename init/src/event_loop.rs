@@ -143,6 +143,8 @@ pub(crate) struct Init {
     pub(crate) lineage: Lineage,
     /// Fed by each turn of the loop.
     pub(crate) watchdog: Option<Watchdog>,
+    /// When it is tried again to open it.
+    pub(crate) watchdog_again: Option<Time>,
 }
 
 impl Init {
@@ -209,6 +211,7 @@ impl Init {
             self.triggers.deadline(),
             self.lineage.deadline(),
             self.watchdog.as_ref().map(Watchdog::deadline),
+            self.watchdog_again,
             self.control.as_ref().and_then(Control::next_deadline),
             self.logger.as_ref().and_then(logger::Handle::deadline),
         ];
@@ -305,6 +308,7 @@ impl Init {
         self.upgrade_due();
         self.triggers_due();
         self.name_blockers();
+        self.watchdog_due();
         let now = self.now;
         match foreign::stuck_closers(now) {
             0 => {}

@@ -199,5 +199,7 @@ pub(crate) const KEEPING_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) const STEADY: Duration = Duration::from_millis(250);
 /// Crashes in a row at the beginning, and no more: then nothing is tried any more.
 pub(crate) const CRASHES_IN_A_ROW: u32 = 3;
+/// A watchdog that was refused is not tried again sooner.
+pub(crate) const WATCHDOG_AGAIN: Duration = Duration::from_millis(250);
 /// Numbers an image has for pipes aside before those of the next one begin.
 pub(crate) const ASIDES_OF_AN_IMAGE: u64 = 1 << 32;

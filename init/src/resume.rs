@@ -306,6 +306,7 @@ impl Init {
             shell_again: head.shell_again,
             kernel_target: head.kernel_target,
             watchdog: None,
+            watchdog_again: None,
             lineage,
             options,
         };

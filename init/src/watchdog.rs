@@ -6,6 +6,7 @@
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
+use crate::limit;
 use crate::sys::{device, inherit};
 use crate::voice::Level;
 use groundstate_units::time::Time;
@@ -82,6 +83,14 @@ impl Watchdog {
     }
 }
 
+/// When one that was refused is tried again. None: there is no such device; its module may come
+/// with the boot.
+fn again(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
+    let is_missing =
+        matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENXIO));
+    (!is_missing).then(|| now.after((asked / 4).max(limit::WATCHDOG_AGAIN)))
+}
+
 impl Init {
     /// As the settings have it. A device that is open stays open: it can not be stopped.
     pub(crate) fn settle_watchdog(&mut self) {
@@ -91,7 +100,7 @@ impl Init {
             return;
         }
         // A second open is refused while the first one lives.
-        self.watchdog = None;
+        (self.watchdog, self.watchdog_again) = (None, None);
         match Watchdog::open(asked, self.now) {
             Ok(watchdog) => {
                 let seconds = watchdog.patience.as_secs();
@@ -102,7 +111,15 @@ impl Init {
             Err(error) => {
                 let level = if self.said.is_none() { Level::Warning } else { Level::Debug };
                 self.say(level, format_args!("{DEVICE}: {error}"));
+                self.watchdog_again = again(&error, asked, self.now);
             }
+        }
+    }
+
+    /// A device that was refused may be had by now: after a crash it counts down all the while.
+    pub(crate) fn watchdog_due(&mut self) {
+        if self.watchdog_again.take_if(|at| *at <= self.now).is_some() {
+            self.settle_watchdog();
         }
     }
 }
@@ -111,6 +128,17 @@ impl Init {
 mod tests {
     use super::*;
     use crate::sys::memfd;
+
+    #[test]
+    fn one_that_is_busy_is_tried_again_in_time_and_one_that_is_not_there_is_not() {
+        let (now, asked) = (Time::ZERO, Duration::from_secs(8));
+        let after = |errno, asked| again(&io::Error::from_raw_os_error(errno), asked, now);
+        for errno in [libc::EBUSY, libc::EMFILE, libc::ENOMEM] {
+            assert_eq!(after(errno, asked), Some(now.after(asked / 4)));
+            assert!(after(errno, Duration::ZERO) > Some(now), "it does not spin");
+        }
+        assert_eq!(after(libc::ENOENT, asked), None);
+    }
 
     #[test]
     fn one_that_is_handed_on_is_fed_by_whom_it_is_handed_to() {
