@@ -206,7 +206,9 @@ impl Init {
                 What::Seen(run) => seen.push(run),
                 What::Wished(wish) => match *wish {
                     Wished::Event(event @ Event::Fire(_)) => self.facts.push_back(event),
-                    wish @ (Wished::Event(_) | Wished::End(_)) => wished.push(wish),
+                    wish @ (Wished::Event(_) | Wished::End(_) | Wished::Haste(_)) => {
+                        wished.push(wish);
+                    }
                 },
                 What::Opened(note) => opened.push(note.run),
                 What::Begun(_) => {}
@@ -232,6 +234,7 @@ impl Init {
                 // It was granted then; refused now, it has no effect.
                 Wished::Event(event) => drop(self.wish(event)),
                 Wished::End(how) => self.shut_down(how),
+                Wished::Haste(haste) => _ = self.hasten(haste),
             }
         }
         self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);

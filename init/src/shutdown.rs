@@ -105,9 +105,7 @@ impl Init {
     /// Begins, or changes its mind about how: a reboot may become a poweroff.
     pub(crate) fn shut_down(&mut self, how: Shutdown) {
         self.settle();
-        if let Ok(text) = postcard::to_allocvec(&Wished::End(how)) {
-            notes::put_text(Kind::Wished, &text);
-        }
+        note(&Wished::End(how));
         self.ending.asked = Some(how);
         self.ending.begun.get_or_insert(self.now);
         self.ending.tell_at.get_or_insert(self.now.after(limit::BLOCKERS));
@@ -136,6 +134,7 @@ impl Init {
         if self.ending.haste.is_some_and(|(before, _)| before >= haste) {
             return true;
         }
+        note(&Wished::Haste(haste));
         self.ending.haste = Some((haste, self.now));
         if self.mode == Mode::Supervisor {
             // No namespace ends with init, and no kill(2) of everybody is its to send.
@@ -181,6 +180,13 @@ impl Init {
         if (self.log_is_finished && logger_is_gone) || until <= self.now {
             self.ending.reached = self.ending.asked;
         }
+    }
+}
+
+/// Before it has an effect.
+fn note(wish: &Wished) {
+    if let Ok(text) = postcard::to_allocvec(wish) {
+        notes::put_text(Kind::Wished, &text);
     }
 }
 

@@ -13,6 +13,7 @@
 use super::frame::crc;
 use crate::limit;
 use crate::run::procedure::Part;
+use crate::shutdown::Haste;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::spec::{Exit, Log};
 use groundstate_units::time::Time;
@@ -91,6 +92,8 @@ pub(crate) enum Wished {
     Event(Event),
     /// The end of everything.
     End(Shutdown),
+    /// That one sooner.
+    Haste(Haste),
 }
 
 /// A process that was started.

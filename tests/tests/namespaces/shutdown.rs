@@ -280,3 +280,18 @@ fn a_crash_as_init_lets_go_of_all_it_has_is_one_of_its_end() {
     crash_when(&init, || client.send("exit", &json!({"code": 3})), gone);
     assert_eq!(init.ended().code(), Some(3), "{}", init.output());
 }
+
+#[test]
+fn an_end_that_was_hastened_when_init_crashed_waits_for_nothing() {
+    let mut init = deaf();
+    init.expect_crashes();
+    init.tell("exit", &json!({"code": 3}));
+    init.when_state("deaf", "stopping");
+    let mut client = init.client().expect("it listens");
+    // It says so to itself before it does anything else.
+    let hastened = |call: &Call| {
+        call.number == libc::SYS_write && init.output().contains("nothing is waited for any more")
+    };
+    crash_when(&init, || client.send("hasten", &json!({})), hastened);
+    assert_eq!(init.ended().code(), Some(3), "{}", init.output());
+}
