@@ -425,6 +425,31 @@ mod tests {
         assert_eq!(noted.last().unwrap().what, What::Seen(RunId(9)));
     }
 
+    #[test]
+    fn what_nobody_may_say_takes_no_room_from_those_who_may() {
+        let long = [b'x'; TEXT + 1];
+        let bytes = written(|| {
+            for _ in 0..ENTRIES {
+                writer::heard(1, &long, false);
+                writer::unheard();
+            }
+            writer::heard(7, b"READY=1", false);
+            writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
+            // Neither is what was noted last a message, nor one that is heard later yet.
+            writer::unheard();
+            writer::heard(8, b"a", true);
+            writer::unheard();
+            writer::heard(9, &long, false);
+            writer::unheard();
+        });
+        let noted = read(&bytes, 0).into_iter().map(|note| note.what);
+        let heard = |text: &[u8]| What::Heard(text.to_vec());
+        assert_eq!(
+            noted.collect::<Vec<_>>(),
+            [heard(b"READY=1"), What::Seen(RunId(9)), heard(b"a")]
+        );
+    }
+
     /// As the kernel writes it, of process 77.
     fn in_hand(bytes: &mut [u8], text: &[u8]) {
         bytes[LENGTH] = u8::try_from(text.len()).unwrap();

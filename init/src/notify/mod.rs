@@ -177,6 +177,11 @@ impl Notify {
         None
     }
 
+    /// What comes next was read in the turn before.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// What was read and not heard yet.
     pub(crate) fn take_waiting(&mut self) -> Vec<Datagram> {
         std::mem::take(&mut self.waiting).into()

@@ -11,9 +11,13 @@ use crate::foreign;
 use crate::limit;
 use crate::notify::Datagram;
 use crate::notify::message::Statement;
-use crate::sys::Pid;
+use crate::sys::{Pid, notes};
 use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::name::Name;
 use groundstate_units::spec::NotifyAccess;
+
+/// A datagram, and for whom it speaks.
+type Spoken = (Option<Name>, RunId, Datagram);
 
 /// Whether one may speak that is the main process, or that init has started.
 fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
@@ -28,28 +32,38 @@ fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
 impl Init {
     /// Reads what has been said, up to a turn's worth.
     pub(crate) fn hear(&mut self) {
-        let mut datagrams = Vec::new();
+        let mut heard = Vec::new();
         for _ in 0..limit::NOTIFICATIONS_A_TURN {
-            let Some(datagram) = self.notify.as_mut().and_then(|notify| notify.receive()) else {
-                break;
-            };
-            datagrams.push(datagram);
+            let Some(notify) = &mut self.notify else { break };
+            let ahead = notify.has_waiting();
+            let Some(datagram) = notify.receive() else { break };
+            let said = self.spoken(datagram);
+            if said.is_none() && !ahead {
+                notes::unheard();
+            }
+            heard.extend(said);
         }
-        self.hear_these(datagrams);
+        self.hear_each(heard);
+    }
+
+    /// What an image before this one had read.
+    pub(crate) fn hear_these(&mut self, datagrams: Vec<Datagram>) {
+        let heard = datagrams.into_iter().filter_map(|datagram| self.spoken(datagram)).collect();
+        self.hear_each(heard);
+    }
+
+    /// With whom it speaks for. None: for nobody.
+    fn spoken(&mut self, datagram: Datagram) -> Option<Spoken> {
+        let Some(run) = self.speaker(&datagram) else {
+            self.unheard = self.unheard.saturating_add(1);
+            return None;
+        };
+        let name = self.runs.get(run).map(|running| running.name.clone());
+        Some((name, run, datagram))
     }
 
     /// Puts what has been said to the runs by unit name.
-    pub(crate) fn hear_these(&mut self, datagrams: Vec<Datagram>) {
-        let mut heard = Vec::new();
-        for datagram in datagrams {
-            match self.speaker(&datagram) {
-                Some(run) => {
-                    let name = self.runs.get(run).map(|running| running.name.clone());
-                    heard.push((name, run, datagram));
-                }
-                None => self.unheard = self.unheard.saturating_add(1),
-            }
-        }
+    fn hear_each(&mut self, mut heard: Vec<Spoken>) {
         heard.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         for (_, run, mut datagram) in heard {
             let passed = std::mem::take(&mut datagram.passed);

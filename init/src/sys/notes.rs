@@ -24,6 +24,8 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// The present turn of the loop, and its time.
 static TURN: AtomicU32 = AtomicU32::new(0);
 static AT: AtomicU64 = AtomicU64::new(0);
+/// Numbers of the last one before a message that was noted last, and behind it; none: 0 and 0.
+static UNJUDGED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 /// What is wished and seen was noted before.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -289,10 +291,30 @@ pub(crate) fn message_in_hand(ahead: bool) -> Option<Hand> {
 /// What was read there is noted for good. `ahead`: it will be heard in the next turn.
 /// Anybody may send: a part of the room is left to what init itself does.
 pub(crate) fn heard(pid: i32, bytes: &[u8], ahead: bool) {
-    let after = LAST.load(Ordering::SeqCst).saturating_add(notes::entries(bytes.len()));
+    let [before, behind] = &UNJUDGED;
+    let last = LAST.load(Ordering::SeqCst);
+    let after = last.saturating_add(notes::entries(bytes.len()));
+    behind.store(0, Ordering::SeqCst);
     if after.saturating_sub(KNOWN.load(Ordering::SeqCst)) > notes::HEARD {
         LOST.store(true, Ordering::SeqCst);
         return;
     }
     put(Kind::Heard, pid, u32::from(ahead), bytes);
+    if !ahead && LAST.load(Ordering::SeqCst) == after {
+        before.store(last, Ordering::SeqCst);
+        behind.store(after, Ordering::SeqCst);
+    }
+}
+
+/// The message heard last was of nobody who may say anything: it takes no room from those who may.
+pub(crate) fn unheard() {
+    let base = BASE.load(Ordering::SeqCst);
+    let [before, behind] = &UNJUDGED;
+    let (before, behind) = (before.load(Ordering::SeqCst), behind.swap(0, Ordering::SeqCst));
+    if base.is_null() || behind == 0 || LAST.load(Ordering::SeqCst) != behind {
+        return;
+    }
+    // SAFETY: places of entries lie in the mapping, aligned to 64; one thread writes.
+    unsafe { base.add(notes::place(before.wrapping_add(1))).cast::<u64>().write_volatile(0) };
+    LAST.store(before, Ordering::SeqCst);
 }
