@@ -196,8 +196,7 @@ impl Control {
             let _ = io::Write::write(&mut stream, FULL);
             return;
         }
-        let number = self.next;
-        self.next = if number >= token::RUNS - 1 { token::CLIENTS } else { number + 1 };
+        let number = unused(&mut self.next, &self.clients);
         let interest = Interest::READABLE | Interest::WRITABLE;
         let mut client = Client::new(stream, caller, now);
         if registry.register(client.stream(), Token(number), interest).is_ok() {
@@ -280,6 +279,19 @@ impl Drop for Control {
     }
 }
 
+/// The next number nobody has. They come round, and whoever stays has kept theirs.
+fn unused<T>(next: &mut usize, taken: &BTreeMap<usize, T>) -> usize {
+    let mut number = *next;
+    for _ in 0..=taken.len() {
+        number = *next;
+        *next = if number >= token::RUNS - 1 { token::CLIENTS } else { number + 1 };
+        if !taken.contains_key(&number) {
+            break;
+        }
+    }
+    number
+}
+
 /// The process is in another user namespace than init, where being root means nothing
 /// here. A pid of 0 is of a pid namespace outside ours; one that is gone can not prove
 /// anything. Where there is no /proc, or it may not be looked at, the uid decides.
@@ -310,4 +322,21 @@ fn watched(registry: &Registry, path: &str) -> io::Result<UnixListener> {
     let mut listener = UnixListener::from_std(listen(path)?.into());
     registry.register(&mut listener, Token(token::CONTROL), Interest::READABLE)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_come_round_are_not_those_of_who_is_still_there() {
+        let last = token::RUNS - 1;
+        let taken: BTreeMap<usize, ()> =
+            [last, token::CLIENTS, token::CLIENTS + 1].map(|number| (number, ())).into();
+        let mut next = last;
+        assert_eq!(unused(&mut next, &taken), token::CLIENTS + 2);
+        assert_eq!(unused(&mut next, &taken), token::CLIENTS + 3);
+        next = last - 1;
+        assert_eq!((unused(&mut next, &taken), next), (last - 1, last));
+    }
 }
