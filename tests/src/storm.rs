@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Name, how many of them, their text, and where they are to be.
-const UNITS: [(&str, usize, &str, &str); 9] = [
+const UNITS: [(&str, usize, &str, &str); 10] = [
     (
         "notified",
         40,
@@ -49,7 +49,15 @@ const UNITS: [(&str, usize, &str, &str); 9] = [
         "stop-timeout: 10h\nexec-start: DAEMON --ignore TERM --control DIR/NAME",
         "stopping",
     ),
+    (
+        "leaving",
+        LEAVING,
+        "stop-timeout: 10h\nstderr: console\nexec-start: DAEMON --ignore TERM --control DIR/NAME\nexec-stop: DAEMON --control DIR/NAME.stop",
+        "stopping",
+    ),
 ];
+/// So many are stopped by a line that goes on over all crashes; one of them says something in each.
+const LEAVING: usize = 4;
 /// Each of these says something in each crash.
 const SPEAKERS: usize = 3;
 /// Open files init may have more than before the first crash.
@@ -105,7 +113,7 @@ impl Storm {
         for (name, text) in [
             (
                 "victim",
-                "type: foreground-notified\nrestart-delay: 10ms\nrestart-delay-max: 10ms\nrestart-reset: 1ms\nexec-start: DAEMON --notify --trace DIR/victim.trace",
+                "type: foreground-notified\nstderr: console\nrestart-delay: 10ms\nrestart-delay-max: 10ms\nrestart-reset: 1ms\nexec-start: DAEMON --notify --trace DIR/victim.trace",
             ),
             ("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job"),
             ("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'"),
@@ -157,6 +165,7 @@ impl Storm {
             init.sandbox.order(&format!("notified{at}"), &format!("notify STATUS={said}"));
             init.sandbox.order(&format!("plain{at}"), &format!("say {said}"));
         }
+        init.sandbox.order(&format!("leaving{}.stop", number % LEAVING), &format!("say {said}"));
         victim.signal(Signal::SIGKILL);
         crash(init, FAULTS[number % FAULTS.len()]);
         let crashed = Instant::now();
@@ -190,20 +199,27 @@ impl Storm {
         }
     }
 
+    /// What it said in these rounds, and nothing else.
+    fn has_logged(&self, unit: &str, rounds: impl Iterator<Item = usize>) {
+        let expected: Vec<String> = rounds.map(|round| format!("round {round}")).collect();
+        let log = || {
+            let text = self.init.sandbox.read(&format!("log/{unit}.log"));
+            let words = text.lines().filter_map(|line| Some(&line[line.find("round ")?..]));
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        until("each line is in the log, once and in order", || (log() == expected).then_some(()));
+    }
+
     /// After all of it each line that was written is there once.
     pub fn end(mut self) {
         for at in 0..20 {
-            let rounds = (0..self.rounds * SPEAKERS).filter(|turn| turn % 20 == at);
-            let expected: Vec<String> =
-                rounds.map(|turn| format!("round {}", turn / SPEAKERS)).collect();
-            let log = || {
-                let text = self.init.sandbox.read(&format!("log/plain{at}.log"));
-                let words = text.lines().filter_map(|line| Some(&line[line.find("round ")?..]));
-                words.map(str::to_owned).collect::<Vec<_>>()
-            };
-            until("each line is in the log, once and in order", || {
-                (log() == expected).then_some(())
-            });
+            let turns = (0..self.rounds * SPEAKERS).filter(|turn| turn % 20 == at);
+            self.has_logged(&format!("plain{at}"), turns.map(|turn| turn / SPEAKERS));
+        }
+        for at in 0..LEAVING {
+            let name = format!("leaving{at}");
+            self.has_logged(&name, (0..self.rounds).filter(|round| round % LEAVING == at));
+            self.init.sandbox.order(&format!("{name}.stop"), "exit 0");
         }
         let stubborn = names().filter(|(_, state)| *state == "stopping");
         stubborn.for_each(|(name, _)| self.init.sandbox.order(&name, "exit 0"));

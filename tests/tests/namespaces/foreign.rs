@@ -103,6 +103,29 @@ fn many_such_files_at_once_hold_nothing_open_in_init() {
     init.finish();
 }
 
+#[test]
+fn such_a_file_that_was_passed_as_init_crashed_does_not_make_it_wait() {
+    let files = Sandbox::new();
+    files.unit("few", "type: foreground-notified\nexec-start: DAEMON --notify --control DIR/few");
+    std::fs::create_dir(files.path("silent")).unwrap();
+    let mut init = Boot::new(files).start("few");
+    init.expect_crashes();
+    init.when_system("running");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        eprintln!("no fuse here: nothing was tested");
+        return init.finish();
+    };
+    let before = init.main_of("few");
+    let pass = format!("pass 1 1 {}", init.sandbox.at("silent/file"));
+    let read = |call: &Call| call.number == libc::SYS_recvmmsg && call.result == 1;
+    crash_when(&init, || init.sandbox.order("few", &pass), read);
+    has_survived(&init, 1);
+    silent.until_closing(1);
+    assert_eq!(init.main_of("few"), before);
+    drop(silent);
+    init.finish_after_crash();
+}
+
 /// Whoever closes it last waits for an hour: the other end takes nothing.
 fn stuck() -> (TcpStream, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
