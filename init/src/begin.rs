@@ -23,6 +23,7 @@ use crate::spawn::{Base, Null, Spawner};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
+use crate::watchdog::Watch;
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
 use mio::unix::SourceFd;
@@ -102,8 +103,7 @@ impl Init {
             shell_again: None,
             kernel_target: kernel.target,
             lineage: Lineage::begins(),
-            watchdog: None,
-            watchdog_again: None,
+            watchdog: Watch::default(),
             options,
         };
         init.complain(&complaints, no_cgroups.as_deref());

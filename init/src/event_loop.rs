@@ -30,7 +30,7 @@ use crate::sys::{Pid, memory, signal};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
-use crate::watchdog::Watchdog;
+use crate::watchdog::Watch;
 use groundstate_units::control::answer::System;
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::Event;
@@ -142,9 +142,7 @@ pub(crate) struct Init {
     /// The images of this init before, now and next.
     pub(crate) lineage: Lineage,
     /// Fed by each turn of the loop.
-    pub(crate) watchdog: Option<Watchdog>,
-    /// When it is tried again to open it.
-    pub(crate) watchdog_again: Option<Time>,
+    pub(crate) watchdog: Watch,
 }
 
 impl Init {
@@ -162,9 +160,7 @@ impl Init {
             self.now = clock::now();
             self.wakeups = self.wakeups.saturating_add(1);
             self.sort(&events);
-            if let Some(watchdog) = &mut self.watchdog {
-                watchdog.feed(self.now);
-            }
+            self.watchdog.feed(self.now);
             self.guarded_turn();
             self.go_on_as_another();
             if let Some(how) = self.ending.reached() {
@@ -210,8 +206,7 @@ impl Init {
             self.outer.deadline(),
             self.triggers.deadline(),
             self.lineage.deadline(),
-            self.watchdog.as_ref().map(Watchdog::deadline),
-            self.watchdog_again,
+            self.watchdog.deadline(),
             self.control.as_ref().and_then(Control::next_deadline),
             self.logger.as_ref().and_then(logger::Handle::deadline),
         ];

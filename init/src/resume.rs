@@ -29,6 +29,7 @@ use crate::sys::{Pid, fault, inherit, notes, process, socket};
 use crate::trial::{PASSED, PASSED_ROOT};
 use crate::upgrade::cannot;
 use crate::voice::{Level, Voice};
+use crate::watchdog::Watch;
 use groundstate_units::control::answer::Told;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
@@ -305,8 +306,7 @@ impl Init {
             shell: head.shell.map(Pid::from_raw),
             shell_again: head.shell_again,
             kernel_target: head.kernel_target,
-            watchdog: None,
-            watchdog_again: None,
+            watchdog: Watch::default(),
             lineage,
             options,
         };

@@ -83,6 +83,33 @@ impl Watchdog {
     }
 }
 
+/// The one of init, if it has one.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    open: Option<Watchdog>,
+    /// When it is tried again to open it.
+    again: Option<Time>,
+}
+
+impl Watch {
+    /// As [`Watchdog::feed`].
+    pub(crate) fn feed(&mut self, now: Time) {
+        if let Some(watchdog) = &mut self.open {
+            watchdog.feed(now);
+        }
+    }
+
+    /// For whoever goes on feeding it.
+    pub(crate) fn take(&mut self) -> Option<Watchdog> {
+        self.open.take()
+    }
+
+    /// When it has to be fed, or is tried again.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.open.as_ref().map(Watchdog::deadline).or(self.again)
+    }
+}
+
 /// When one that was refused is tried again. None: there is no such device; its module may come
 /// with the boot.
 fn again(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
@@ -95,30 +122,30 @@ impl Init {
     /// As the settings have it. A device that is open stays open: it can not be stopped.
     pub(crate) fn settle_watchdog(&mut self) {
         let Some(asked) = self.machine.generation().settings.watchdog else { return };
-        let is_so = self.watchdog.as_ref().is_some_and(|watchdog| watchdog.asked == asked);
+        let is_so = self.watchdog.open.as_ref().is_some_and(|open| open.asked == asked);
         if self.mode != Mode::Machine || is_so {
             return;
         }
         // A second open is refused while the first one lives.
-        (self.watchdog, self.watchdog_again) = (None, None);
+        self.watchdog = Watch::default();
         match Watchdog::open(asked, self.now) {
             Ok(watchdog) => {
                 let seconds = watchdog.patience.as_secs();
                 let text = "the machine starts anew when init is stuck for";
                 self.say(Level::Info, format_args!("{DEVICE}: {text} {seconds} s"));
-                self.watchdog = Some(watchdog);
+                self.watchdog.open = Some(watchdog);
             }
             Err(error) => {
                 let level = if self.said.is_none() { Level::Warning } else { Level::Debug };
                 self.say(level, format_args!("{DEVICE}: {error}"));
-                self.watchdog_again = again(&error, asked, self.now);
+                self.watchdog.again = again(&error, asked, self.now);
             }
         }
     }
 
     /// A device that was refused may be had by now: after a crash it counts down all the while.
     pub(crate) fn watchdog_due(&mut self) {
-        if self.watchdog_again.take_if(|at| *at <= self.now).is_some() {
+        if self.watchdog.again.take_if(|at| *at <= self.now).is_some() {
             self.settle_watchdog();
         }
     }
