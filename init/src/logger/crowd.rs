@@ -49,6 +49,14 @@ impl Handle {
         self.repack();
     }
 
+    /// Lets go of the read ends of runs that are not known any more.
+    pub(super) fn repack(&mut self) {
+        let runs = &self.runs;
+        self.fresh.retain(|end| runs.contains_key(&end.run));
+        self.stash.repack(|run| runs.contains_key(&run));
+        self.dead = 0;
+    }
+
     /// Of each unit that has too many, the oldest.
     pub(super) fn surplus(&self) -> Vec<(Name, Vec<RunId>)> {
         // What is not a run's own is counted down, and of two kinds: the streams of a main process

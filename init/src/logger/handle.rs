@@ -55,7 +55,7 @@ pub(crate) struct Handle {
     /// Read ends of this turn.
     pub(super) fresh: Vec<ReadEnd>,
     /// Ends seen since the stash was last packed.
-    dead: usize,
+    pub(super) dead: usize,
     #[serde(skip)]
     pub(super) crowd: Crowd,
     finishing: bool,
@@ -240,14 +240,6 @@ impl Handle {
         if self.dead > limit::FDS_A_MESSAGE && 2 * self.dead > self.stash.len() {
             self.repack();
         }
-    }
-
-    /// Lets go of the read ends of runs that are not known any more.
-    pub(super) fn repack(&mut self) {
-        let runs = &self.runs;
-        self.fresh.retain(|end| runs.contains_key(&end.run));
-        self.stash.repack(|run| runs.contains_key(&run));
-        self.dead = 0;
     }
 
     /// Asks the logger to read what this run's pipe holds; [`Report::Drained`] follows, or

@@ -69,8 +69,7 @@ impl Init {
         if starts {
             listen.extend(self.kept_for(&name));
         }
-        let output = self.logger.as_ref().and_then(|logger| logger.read_end(run)).unwrap_or(-1);
-        let asides = self.asides(before);
+        let begun = Some(self.begun(run, part, &name, before));
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec)?;
         self.base.limits = self.open_files.of_children();
@@ -92,14 +91,7 @@ impl Init {
                 && (matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_))
                     || spec.particular.is_some()
                     || !spec.exec_start_post.is_empty()),
-            begun: Some(Begun {
-                run,
-                part,
-                slot: 0,
-                output,
-                unit: notes::unit(name.as_str()),
-                asides,
-            }),
+            begun,
         })?;
         let child = self.spawner.spawn(prepared)?;
         if part == Part::Start(spec.exec_start.len().saturating_sub(1)) {
@@ -176,6 +168,13 @@ impl Init {
         let number = self.helper_outputs;
         self.helper_outputs = number.saturating_sub(1);
         self.output_to(logger::aside(number, of_a_start), name, targets, spec, log)
+    }
+
+    /// What is noted of its process; pipes aside that were made since their next number was this one.
+    fn begun(&self, run: RunId, part: Part, name: &Name, before: u64) -> Begun {
+        let output = self.logger.as_ref().and_then(|logger| logger.read_end(run)).unwrap_or(-1);
+        let (unit, asides) = (notes::unit(name.as_str()), self.asides(before));
+        Begun { run, part, slot: 0, output, unit, asides }
     }
 
     /// The pipes that were made aside since their next number was this one.

@@ -176,9 +176,13 @@ pub(crate) fn rest() -> Vec<OwnedFd> {
 
 /// Numbers that are open, and that by which it was asked. None: there is no /proc.
 fn listed() -> Option<Vec<RawFd>> {
-    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
-    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-    Some(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
+    let directory = File::open("/proc/self/fd").ok()?;
+    let mut numbers = Vec::new();
+    let see = |entry: listing::Entry<'_>| {
+        numbers.extend(number_in(entry.name).and_then(|number| RawFd::try_from(number).ok()));
+    };
+    listing::list(directory.as_fd(), see).ok()?;
+    Some(numbers)
 }
 
 /// The same, to be closed elsewhere: that may wait for somebody. Where nobody can list them they are
