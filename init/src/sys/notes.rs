@@ -314,7 +314,9 @@ pub(crate) fn unheard() {
     if base.is_null() || behind == 0 || LAST.load(Ordering::SeqCst) != behind {
         return;
     }
-    // SAFETY: places of entries lie in the mapping, aligned to 64; one thread writes.
-    unsafe { base.add(notes::place(before.wrapping_add(1))).cast::<u64>().write_volatile(0) };
+    for seq in before.saturating_add(1)..=behind {
+        // SAFETY: places of entries lie in the mapping, aligned to 64; one thread writes.
+        unsafe { base.add(notes::place(seq)).cast::<u64>().write_volatile(0) };
+    }
     LAST.store(before, Ordering::SeqCst);
 }
