@@ -323,20 +323,3 @@ fn watched(registry: &Registry, path: &str) -> io::Result<UnixListener> {
     registry.register(&mut listener, Token(token::CONTROL), Interest::READABLE)?;
     Ok(listener)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_that_come_round_are_not_those_of_who_is_still_there() {
-        let last = token::RUNS - 1;
-        let taken: BTreeMap<usize, ()> =
-            [last, token::CLIENTS, token::CLIENTS + 1].map(|number| (number, ())).into();
-        let mut next = last;
-        assert_eq!(unused(&mut next, &taken), token::CLIENTS + 2);
-        assert_eq!(unused(&mut next, &taken), token::CLIENTS + 3);
-        next = last - 1;
-        assert_eq!((unused(&mut next, &taken), next), (last - 1, last));
-    }
-}

@@ -70,3 +70,15 @@ fn of_all_that_are_silent_the_one_silent_for_the_longest_gives_way() {
     assert!(!control.clients.contains_key(&(oldest + 1)));
     assert!(control.clients.contains_key(&oldest));
 }
+
+#[test]
+fn numbers_that_come_round_are_not_those_of_who_is_still_there() {
+    let last = token::RUNS - 1;
+    let taken: BTreeMap<usize, ()> =
+        [last, token::CLIENTS, token::CLIENTS + 1].map(|number| (number, ())).into();
+    let mut next = last;
+    assert_eq!(unused(&mut next, &taken), token::CLIENTS + 2);
+    assert_eq!(unused(&mut next, &taken), token::CLIENTS + 3);
+    next = last - 1;
+    assert_eq!((unused(&mut next, &taken), next), (last - 1, last));
+}
