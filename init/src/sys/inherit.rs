@@ -185,26 +185,6 @@ fn listed() -> Option<Vec<RawFd>> {
     Some(numbers)
 }
 
-/// The same, to be closed elsewhere: that may wait for somebody. Where nobody can list them they are
-/// closed here.
-pub(crate) fn rest() -> Vec<OwnedFd> {
-    let mut numbers = Vec::new();
-    let listed = File::open("/proc/self/fd").and_then(|directory| {
-        listing::list(directory.as_fd(), |entry| numbers.extend(number_in(entry.name)))?;
-        Ok(directory.as_raw_fd())
-    });
-    let Ok(listing) = listed else {
-        close_rest();
-        return Vec::new();
-    };
-    let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let numbers = numbers.into_iter().filter_map(|number| RawFd::try_from(number).ok());
-    let rest =
-        numbers.filter(|number| *number > 2 && *number != listing && !taken.contains(number));
-    // SAFETY: they are open, and nobody in this process has them.
-    rest.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::wait;
