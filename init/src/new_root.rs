@@ -238,8 +238,10 @@ mod tests {
         fs::write(elsewhere.join("kept"), "x").unwrap();
         std::os::unix::fs::symlink(&elsewhere, top.join("a/link")).unwrap();
         let work = || {
-            let own = unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS);
             let (kind, none) = (Some("tmpfs"), None::<&str>);
+            let alone = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            let own =
+                unshare(CloneFlags::CLONE_NEWNS).and_then(|()| mount(none, "/", none, alone, none));
             let mounted = own.and_then(|()| mount(kind, &far, kind, MsFlags::empty(), none));
             if mounted.is_err() {
                 return 2;
