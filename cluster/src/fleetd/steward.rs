@@ -64,7 +64,7 @@ pub struct Steward {
     /// init did not say how the units fare when it was asked last.
     blind: bool,
     /// What was given up may be at init still.
-    giving_up: bool,
+    giving_up: BTreeSet<UnitName>,
     /// Something failed and is to be tried again.
     again: bool,
     /// What init's silence was said to be: it is said once.
@@ -129,7 +129,7 @@ impl Steward {
             told_under: None,
             told_at: 0,
             blind: false,
-            giving_up: false,
+            giving_up: BTreeSet::new(),
             again: false,
             fault: String::new(),
             silent: false,

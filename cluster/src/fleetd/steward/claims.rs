@@ -238,11 +238,7 @@ impl Steward {
     /// Gives exclusive units up before their lease can have ended: unless most members of
     /// etcd say that they have no leader, for then no lease can end either.
     pub(super) async fn guard_claims(&mut self) {
-        if self.giving_up {
-            // init did not take it: it is told again, whatever becomes of the lease.
-            self.put().await;
-            self.giving_up = self.put.is_none();
-        }
+        self.give_up_again().await;
         if self.held.is_empty() {
             return;
         }
@@ -267,10 +263,32 @@ impl Steward {
         if self.is_overdue() {
             let names: Vec<String> = self.held.iter().map(ToString::to_string).collect();
             voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
-            self.held.clear();
+            self.giving_up.append(&mut self.held);
             self.put().await;
-            self.giving_up = self.put.is_none();
+            if self.put.is_some() {
+                self.giving_up.clear();
+            }
             self.again |= !planted(Mutant::GivenUpForGood);
+        }
+    }
+
+    /// init did not take it: it is told again, whatever becomes of the lease, as long as it runs
+    /// what was given up. Else nothing is put: a machine that is in no cluster begins nothing.
+    async fn give_up_again(&mut self) {
+        if self.giving_up.is_empty() {
+            return;
+        }
+        self.look().await;
+        if self.blind {
+            return;
+        }
+        let mut names = std::mem::take(&mut self.giving_up);
+        names.retain(|name| !agent::is_down(self.unit_once_wanted(name)));
+        if !names.is_empty() {
+            self.put().await;
+        }
+        if self.put.is_none() {
+            self.giving_up = names;
         }
     }
 }
