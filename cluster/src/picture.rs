@@ -16,7 +16,7 @@ use crate::record::{
 };
 use crate::requirement::Requirement;
 use crate::signature::Signature;
-use crate::transaction::{Change, Reading};
+use crate::transaction::{Change, Entry, Reading};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use crate::withheld;
@@ -72,6 +72,13 @@ pub struct Known {
     pub revision: i64,
 }
 
+/// A value that can not be read.
+#[derive(Clone, Copy, Debug)]
+struct Unread {
+    modified: i64,
+    lease: i64,
+}
+
 /// See the head of the module.
 #[derive(Clone, Debug)]
 pub struct Picture {
@@ -107,7 +114,7 @@ pub struct Picture {
     /// Values that can not be read, by key.
     pub set_aside: BTreeMap<String, RecordError>,
     /// When those were written: a write that puts one right must know.
-    unread: BTreeMap<String, i64>,
+    unread: BTreeMap<String, Unread>,
     /// The last revision that wrote the file of a unit, whichever.
     pub files_since: i64,
     /// Units that go on here though nothing is known of them any more ([`crate::withheld`]).
@@ -196,7 +203,8 @@ impl Picture {
                     }
                     Err(error) => {
                         self.set_aside.insert(entry.key.clone(), error);
-                        self.unread.insert(entry.key.clone(), entry.modified);
+                        let Entry { modified, lease, .. } = *entry;
+                        self.unread.insert(entry.key.clone(), Unread { modified, lease });
                         None
                     }
                 }
@@ -242,7 +250,12 @@ impl Picture {
 
     /// When a value that can not be read was written; `None`: there is none under that key.
     pub fn unread_since(&self, key: &str) -> Option<i64> {
-        self.unread.get(key).copied()
+        self.unread.get(key).map(|unread| unread.modified)
+    }
+
+    /// The same of one that no lease holds: nobody who is there has written it.
+    pub fn unread_and_unbound(&self, key: &str) -> Option<i64> {
+        self.unread.get(key).filter(|unread| unread.lease == 0).map(|unread| unread.modified)
     }
 
     /// What is wished for a unit; nothing said is `inactive`.

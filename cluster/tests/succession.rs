@@ -8,9 +8,11 @@
 mod led;
 
 use cluster::desired::Desired;
+use cluster::key::Subject;
 use cluster::picture::Picture;
 use cluster::record::MachineRecord;
 use cluster::registry;
+use cluster::transaction::Transaction;
 use led::{Cluster, id, name, record};
 use std::time::Duration;
 
@@ -63,4 +65,32 @@ fn a_claim_of_the_last_run_of_a_machine_is_not_taken_over() {
     assert_eq!(claim(&cluster.picture(), "second", fresh), None);
     cluster.store.revoke(lease);
     assert!(claim(&cluster.picture(), "second", fresh).is_some(), "it ended with its lease");
+}
+
+#[test]
+fn a_machines_key_that_nobody_can_read_is_its_own_again_once_no_lease_holds_it() {
+    let mut cluster = Cluster::new();
+    let first = cluster.machine("m1");
+    let own = cluster.keys.of(&Subject::Machine(id("m1")));
+    let garble = |cluster: &mut Cluster, lease: i64| {
+        let write = Transaction::default().put_bound(own.clone(), b"{".to_vec(), lease);
+        cluster.store.commit(&write).unwrap();
+    };
+    let come = |cluster: &mut Cluster, picture: &Picture| {
+        let lease = cluster.store.grant(u64::MAX);
+        let write = registry::register(picture, &id("m1"), &record("m1", "first"), lease);
+        cluster.store.commit(&write.unwrap()).is_some()
+    };
+    garble(&mut cluster, first);
+    let picture = cluster.picture();
+    assert!(!come(&mut cluster, &picture), "somebody shows life under it, whoever that is");
+    garble(&mut cluster, 0);
+    let picture = cluster.picture();
+    assert!(come(&mut cluster, &picture));
+    // Who runs knows what it was.
+    let known = cluster.picture();
+    let lease = known.machines[&id("m1")].lease;
+    garble(&mut cluster, lease);
+    let picture = known.read_anew(&cluster.store.read(cluster.keys.root()));
+    assert!(come(&mut cluster, &picture), "its own is put right");
 }

@@ -7,8 +7,10 @@
 use super::identity::Identity;
 use super::voice;
 use crate::fence;
+use crate::key::Subject;
 use crate::mirror::{Mirror, WriteFault};
 use crate::mutant::{Mutant, planted};
+use crate::picture::Kept;
 use crate::record::MachineRecord;
 use crate::registry::{self, Twin};
 use std::time::Duration;
@@ -169,15 +171,21 @@ impl Sentry {
     async fn write(&mut self, lease: i64) -> Result<i64, WriteFault<Box<Twin>>> {
         let record = self.record.borrow_and_update().clone();
         let (id, silent) = (self.identity.id.clone(), self.former.silent);
+        let key = self.key();
         self.mirror
             .write(|picture| {
                 let there = picture.machines.get(&id);
-                if there.is_some_and(|kept| kept.lease == lease && kept.record == record) {
+                let is_so = |kept: &Kept<_>| kept.lease == lease && kept.record == record;
+                if there.is_some_and(is_so) && picture.unread_since(&key).is_none() {
                     return Ok(None);
                 }
                 registry::succeed(picture, &id, &record, lease, silent).map(Some)
             })
             .await
+    }
+
+    fn key(&self) -> String {
+        self.mirror.keys().of(&Subject::Machine(self.identity.id.clone()))
     }
 
     /// A sign of life: when it was given. `None`: the lease has ended, or our key is another's.
@@ -247,7 +255,9 @@ impl Sentry {
                     let there = picture.machines.get(&self.identity.id);
                     // Somebody took the key away, or took it over.
                     let is_news = picture.revision >= since;
-                    if picture.revision > 0 && is_news && there.is_none_or(|kept| kept.lease != lease)
+                    let is_ours = there.is_some_and(|kept| kept.lease == lease)
+                        && picture.unread_since(&self.key()).is_none();
+                    if picture.revision > 0 && is_news && !is_ours
                         && self.write(lease).await.is_err()
                         && self.mirror.health().borrow().fault.is_none()
                     {

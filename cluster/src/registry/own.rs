@@ -58,7 +58,12 @@ pub fn succeed(
             return Err(Box::new(Twin { there: kept.clone(), is_of_our_disk }));
         }
     }
-    let condition = Condition::as_read(key.clone(), there.map(|kept| kept.modified));
+    // What nobody can read was somebody's, as long as a lease holds it.
+    let modified = match there {
+        Some(kept) => picture.unread_since(&key).or(Some(kept.modified)),
+        None => picture.unread_and_unbound(&key),
+    };
+    let condition = Condition::as_read(key.clone(), modified);
     Ok(Transaction::default().when(condition).put_bound(key, encode(record), lease))
 }
 
