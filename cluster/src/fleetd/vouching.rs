@@ -81,9 +81,11 @@ impl Vouching {
             (self.keep)(&news, self.trust.serials());
         }
         for (name, wanted) in goal {
-            let is_of = |kept: &crate::picture::Kept<_>| Arc::ptr_eq(&kept.record, &wanted.content);
-            if !picture.units.get(name).is_some_and(is_of) {
-                // Kept as it runs until its new file is for this machine: judged when it came.
+            let is_rolled_out =
+                picture.globals.get(name).is_some_and(|told| told.record.first.is_some());
+            let now = picture.units.get(name).map(|kept| &kept.record.hash);
+            if is_rolled_out && now != Some(&wanted.content.hash) {
+                // It goes on until its new file is for this machine: judged when it came.
                 continue;
             }
             let unsigned = self.trust.judge(name, &wanted.content).err();

@@ -180,6 +180,7 @@ impl World {
         let (ask, mirror) = (fleetd.daemon.leave.clone(), fleetd.daemon.mirror.clone());
         let leases: Vec<i64> = fleetd.daemon.leases().collect();
         self.machines[machine].leaving = true;
+        self.book.ran_when_led.retain(|ran| ran.machine != machine);
         let task = async move {
             daemon::stop_units(ask, Stops::All).await;
             daemon::let_go(&mirror, leases, FAREWELL).await;

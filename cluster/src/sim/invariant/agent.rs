@@ -152,7 +152,8 @@ fn is_about_to_hear(world: &World, machine: usize, lease: i64) -> bool {
     let calm = wrongs.into_iter().max().unwrap_or_default() + world.plan.ttl <= one.paused_until;
     let ours = world.truth.machines.get(&one.id).is_some_and(|kept| kept.lease == lease);
     let waits = world.plan.ttl / 12 * 98 / 100;
-    calm && rates.lost + rates.refused + rates.init == 0
+    // Whom it may be late for it is late for twice: it writes its key before it shows life.
+    calm && rates.lost + rates.refused + rates.late + rates.init == 0
         && ours
         && is_member(world, machine)
         && world.etcd.leases.contains_key(&lease)

@@ -7,7 +7,7 @@ use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::move_order::Move;
 use crate::picture::Picture;
-use crate::registry::Epoch;
+use crate::registry::{self, Epoch};
 use crate::sim::book::is_engines;
 use crate::sim::local_init::is_exclusive;
 use crate::sim::partial::is_withheld;
@@ -77,8 +77,12 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
             continue;
         }
         let elsewhere = world.truth.is_claimed_by_others(name, &machine.id);
+        let claim = world.truth.claim_of(name, &machine.id);
+        let instance = format!("{} {}", machine.instance, machine.boot);
+        // Of its last run, which may run it still by all that is known.
+        let earlier = claim.is_some_and(|claim| !registry::is_own_claim(claim, &instance));
         let text = content.record.file.text();
-        if is_exclusive(&text) && (elsewhere || *desired == Desired::Loaded) {
+        if is_exclusive(&text) && (elsewhere || earlier || *desired == Desired::Loaded) {
             continue;
         }
         let has = machine.init.files.get(name.as_str());
