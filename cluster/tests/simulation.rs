@@ -198,7 +198,10 @@ fn drawn_schedules_hold_and_are_the_same_when_played_again() {
 /// anew asks for its claims while it is cut off, hears of its lease meanwhile, and has to know it.
 #[test]
 fn drawn_schedules_that_once_failed_hold() {
-    for seed in [17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 300_435, 309_687, 324_438] {
+    for seed in [
+        17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 300_435, 309_687, 324_438, 400_155,
+        400_501, 405_490,
+    ] {
         holds(&plan::draw(seed));
     }
 }
