@@ -293,7 +293,7 @@ fn a_state_that_can_not_be_kept_leaves_the_one_before_until_too_much_has_happene
     let much = format!("notify STATUS={}", "x".repeat(3000));
     until("it is too old", || {
         init.sandbox.order("notified", &much);
-        said("too much has happened since").then_some(())
+        said("nobody would look after the services").then_some(())
     });
     let alive = init.main_of("notified");
     crash(&init, Signal::SIGSEGV);

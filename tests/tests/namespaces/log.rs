@@ -235,9 +235,9 @@ fn a_logger_that_is_killed_again_and_again_loses_and_doubles_nothing() {
     assert_eq!(["steps", "blocks"].map(|unit| init.status().main_pid(unit)), before);
     init.sandbox.put("stop", "");
     for (unit, word) in [("steps", "line "), ("blocks", "")] {
-        let text = until("the last line is there", || {
-            Some(stored(&init, unit)).filter(|text| text.contains(" last "))
-        });
+        until("the last line is there", || stored(&init, unit).contains(" last ").then_some(()));
+        // Now nothing is rotated any more while it is read.
+        let text = stored(&init, unit);
         let lines = text.lines().map(|line| line.splitn(3, ' ').nth(2).expect("three words"));
         let mut next = 1u64;
         for line in lines {
