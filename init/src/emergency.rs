@@ -8,21 +8,19 @@
 use crate::boot::Mode;
 use crate::boot::kernel_line::KernelLine;
 use crate::event_loop::Init;
-use crate::limit;
-use crate::spawn::{Prepared, Request};
+use crate::sys::wait::Ended;
 use crate::sys::{Pid, process, terminal};
 use crate::voice::Level;
+use crate::{limit, shutdown};
 use groundstate_units::machine::event::Shutdown;
-use groundstate_units::spec::{ExecLine, Kind, Log, Piece, Run};
+use groundstate_units::spec::Exit;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollTimeout, poll};
 use nix::sys::stat::Mode as FileMode;
-use nix::unistd::{AccessFlags, access};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// EX_SOFTWARE of sysexits(3): init can not do what it is for.
@@ -33,20 +31,22 @@ const LOGINS: [&str; 2] = ["/sbin/sulogin", "/usr/sbin/sulogin"];
 /// They ask nobody.
 const SHELLS: [&str; 3] = ["/bin/sh", "/bin/bash", "/bin/busybox"];
 const CONSOLE: &str = "/dev/console";
+/// The status of a child that has found no program to become: another will find none either.
+const NO_PROGRAM: u8 = 127;
 
-/// What is to be run on the console. The error is for people.
-fn program(is_open: bool, is_there: impl Fn(&str) -> bool) -> Result<&'static str, &'static str> {
+/// What is to be run on the console, the first that is there.
+fn programs(is_open: bool) -> Vec<&'static str> {
     let open: &[&'static str] = if is_open { &SHELLS } else { &[] };
-    let found = LOGINS.iter().chain(open).find(|path| is_there(path));
-    found.copied().ok_or(if is_open {
+    LOGINS.iter().chain(open).copied().collect()
+}
+
+/// Why there is none.
+fn why_none(is_open: bool) -> &'static str {
+    if is_open {
         "there is none"
     } else {
         "there is no sulogin; groundstate.shell=open on the kernel's command line asks for no password"
-    })
-}
-
-fn is_executable(path: &str) -> bool {
-    access(path, AccessFlags::X_OK).is_ok()
+    }
 }
 
 impl Init {
@@ -68,15 +68,14 @@ impl Init {
 
     /// Starts the shell; it comes back when it ends, until another goal is set.
     pub(crate) fn emergency_shell(&mut self) {
-        let found = program(KernelLine::read().has_open_shell, is_executable);
-        let begun = found.map_err(str::to_string).and_then(|program| self.try_shell(program));
-        match begun {
+        let programs = programs(KernelLine::read().has_open_shell);
+        match begin(&programs, CONSOLE, Duration::ZERO) {
             Ok(pid) => self.shell = Some(pid),
-            Err(why) => self.say(Level::Error, format_args!("no shell on the console: {why}")),
-        }
-        // Want of memory passes, and a console may come.
-        if self.shell.is_none() && found.is_ok() {
-            self.pause_shell();
+            // Want of memory passes.
+            Err(error) => {
+                self.say(Level::Error, format_args!("no shell on the console: {error}"));
+                self.pause_shell();
+            }
         }
     }
 
@@ -86,44 +85,18 @@ impl Init {
         self.shell_again = self.shell_again.map(|_| again);
     }
 
-    fn try_shell(&mut self, program: &str) -> Result<Pid, String> {
-        let console = Rc::new(console(CONSOLE).map_err(|error| format!("{CONSOLE}: {error}"))?);
-        let word = |text: &str| vec![Piece::Literal(text.to_string())];
-        let mut words = vec![word(program)];
-        if program.ends_with("busybox") {
-            words.push(word("sh"));
-        }
-        let line = ExecLine { words, ..ExecLine::default() };
-        let run = shell(&line);
-        let prepared = Prepared::new(Request {
-            unit: "emergency-shell",
-            run: &run,
-            line: &line,
-            main_pid: None,
-            base: &self.base,
-            notify_socket: None,
-            extra: &[],
-            stdio: [console.clone(), console.clone(), console],
-            listen: Vec::new(),
-            ready: None,
-            first: true,
-            place: None,
-            take_terminal: true,
-            is_awaited: false,
-            begun: None,
-        })
-        .map_err(|failure| format!("{}: {}", failure.path, failure.errno))?;
-        let child = self.spawner.spawn(prepared);
-        child.map(|child| child.pid).map_err(|failure| format!("errno {}", failure.errno))
-    }
-
     /// A child was reaped: true if it was the shell, which then comes back.
-    pub(crate) fn shell_ended(&mut self, pid: Pid) -> bool {
+    pub(crate) fn shell_ended(&mut self, pid: Pid, exit: Exit) -> bool {
         if self.shell != Some(pid) {
             return false;
         }
         self.shell = None;
-        self.pause_shell();
+        if exit == Exit::Code(NO_PROGRAM) {
+            let why = why_none(KernelLine::read().has_open_shell);
+            self.say(Level::Error, format_args!("no shell on the console: {why}"));
+        } else {
+            self.pause_shell();
+        }
         true
     }
 }
@@ -137,42 +110,53 @@ fn console(path: &str) -> io::Result<OwnedFd> {
     Ok(console)
 }
 
+/// A child that becomes the shell. Whatever may wait (a console that hangs, a root file system that
+/// is dead), the child does.
+fn begin(programs: &[&str], console: &str, pause: Duration) -> io::Result<Pid> {
+    process::fork(&[], || {
+        rest(pause);
+        become_shell(programs, console)
+    })
+}
+
 /// The shell of an init that has nothing left but its children. It comes back when it ends.
 pub(crate) struct Shell {
-    program: &'static str,
+    programs: Vec<&'static str>,
     console: &'static str,
     /// The next one waits so long.
     pause: Duration,
     pid: Option<Pid>,
+    /// None can be had.
+    is_given_up: bool,
 }
 
 impl Shell {
-    /// On the machine's console, once [`Shell::turn`] is called. The error is for people.
-    pub(crate) fn find() -> Result<Shell, &'static str> {
-        let program = program(KernelLine::read().has_open_shell, is_executable)?;
-        Ok(Shell { program, console: CONSOLE, pause: Duration::ZERO, pid: None })
+    /// On the machine's console, once [`Shell::turn`] is called.
+    pub(crate) fn of_the_machine() -> Shell {
+        Shell::on(CONSOLE, programs(KernelLine::read().has_open_shell))
+    }
+
+    fn on(console: &'static str, programs: Vec<&'static str>) -> Shell {
+        Shell { programs, console, pause: Duration::ZERO, pid: None, is_given_up: false }
     }
 
     /// Begins it where there is none. False: it could not be begun, and is to be tried again.
     pub(crate) fn turn(&mut self) -> bool {
-        self.pid.is_some() || self.start().is_ok()
-    }
-
-    /// Whatever may wait, the child does.
-    fn start(&mut self) -> io::Result<()> {
-        let (program, path, pause) = (self.program, self.console, self.pause);
-        self.pid = Some(process::fork(&[], || {
-            rest(pause);
-            let told = become_shell(program, path);
-            told.raw_os_error().and_then(|errno| u8::try_from(errno).ok()).unwrap_or(u8::MAX)
-        })?);
-        Ok(())
+        if self.pid.is_none() && !self.is_given_up {
+            self.pid = begin(&self.programs, self.console, self.pause).ok();
+        }
+        self.pid.is_some() || self.is_given_up
     }
 
     /// A child was reaped.
-    pub(crate) fn reaped(&mut self, pid: Pid) {
-        if self.pid.take_if(|of| *of == pid).is_some() {
+    pub(crate) fn reaped(&mut self, ended: Ended) {
+        if self.pid.take_if(|of| *of == ended.pid).is_some() {
             self.pause = limit::SHELL_PAUSE;
+            if ended.exit == Exit::Code(NO_PROGRAM) {
+                self.is_given_up = true;
+                let why = why_none(self.programs.len() > LOGINS.len());
+                shutdown::console(&format!("no shell on the console: {why}"));
+            }
         }
     }
 }
@@ -184,8 +168,8 @@ fn rest(pause: Duration) {
     let _ = poll(&mut [], pause);
 }
 
-/// Why it has not.
-fn become_shell(program: &str, path: &str) -> io::Error {
+/// The status to end with where it has not: errno, or [`NO_PROGRAM`].
+fn become_shell(programs: &[&str], path: &str) -> u8 {
     let _ = nix::unistd::setsid();
     let stdio = console(path).and_then(|console| {
         terminal::make_plain(console.as_fd());
@@ -193,26 +177,33 @@ fn become_shell(program: &str, path: &str) -> io::Error {
         let _ = terminal::take(console.as_fd(), true);
         Ok([console.try_clone()?, console.try_clone()?, console])
     });
+    let status = |error: &io::Error| {
+        let errno = error.raw_os_error().and_then(|errno| u8::try_from(errno).ok());
+        errno.filter(|errno| *errno < NO_PROGRAM).unwrap_or(NO_PROGRAM - 1)
+    };
     let [input, output, errors] = match stdio {
         Ok(stdio) => stdio,
-        Err(error) => return error,
+        Err(error) => return status(&error),
     };
-    let mut command = Command::new(program);
-    command.args(program.ends_with("busybox").then_some("sh"));
-    command.env_clear().envs([("HOME", "/root"), ("PATH", PATH), ("TERM", "linux")]);
-    command.current_dir("/").stdin(input).stdout(output).stderr(errors).exec()
+    for program in programs {
+        let copies = || Ok([input.try_clone()?, output.try_clone()?, errors.try_clone()?]);
+        let [input, output, errors] = match copies() {
+            Ok(copies) => copies,
+            Err(error) => return status(&error),
+        };
+        let mut command = Command::new(program);
+        command.args(program.ends_with("busybox").then_some("sh"));
+        command.env_clear().envs([("HOME", "/root"), ("PATH", PATH), ("TERM", "linux")]);
+        let error = command.current_dir("/").stdin(input).stdout(output).stderr(errors).exec();
+        let is_missing = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+        if !is_missing.contains(&error.kind()) {
+            return status(&error);
+        }
+    }
+    NO_PROGRAM
 }
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-fn shell(line: &ExecLine) -> Run {
-    Run {
-        exec_start: vec![line.clone()],
-        log: Log::Inherit,
-        env: vec![("HOME".to_string(), "/root".to_string())],
-        ..Run::of(Kind::ForegroundSupervised)
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -225,15 +216,10 @@ mod tests {
 
     #[test]
     fn nobody_is_root_for_sitting_at_the_console() {
-        let only = |there: &'static str| move |path: &str| path == there;
-        assert_eq!(program(false, |_| true), Ok("/sbin/sulogin"));
-        assert_eq!(program(true, |_| true), Ok("/sbin/sulogin"), "the safe way where there is one");
-        assert_eq!(program(false, only("/usr/sbin/sulogin")), Ok("/usr/sbin/sulogin"));
-        for shell in SHELLS {
-            assert!(program(false, only(shell)).is_err_and(|why| why.contains("open")));
-            assert_eq!(program(true, only(shell)), Ok(shell), "so configured");
-        }
-        assert_eq!(program(true, |_| false), Err("there is none"));
+        assert_eq!(programs(false), LOGINS);
+        let open = programs(true);
+        assert_eq!((&open[..LOGINS.len()], &open[LOGINS.len()..]), (&LOGINS[..], &SHELLS[..]));
+        assert!(why_none(false).contains("open"));
     }
 
     fn read_until(terminal: &mut File, text: &str) -> String {
@@ -251,17 +237,19 @@ mod tests {
         let pty = openpty(None, None).unwrap();
         let path = ttyname(&pty.slave).unwrap().to_string_lossy().into_owned();
         let (mut terminal, console) = (File::from(pty.master), String::leak(path));
-        let mut shell = Shell { program: "/bin/sh", console, pause: Duration::ZERO, pid: None };
+        // What is not there is passed over.
+        let mut shell = Shell::on(console, vec!["/none/such", "/bin/sh"]);
         assert!(shell.turn());
         let first = shell.pid.unwrap();
         // It reads, writes, and is the terminal's session: /dev/tty is there.
         terminal.write_all(b"echo $((40 + 2))-$HOME >/dev/tty; exit 3\n").unwrap();
         read_until(&mut terminal, "42-/root");
-        assert_eq!(wait::await_end(first).unwrap(), groundstate_units::spec::Exit::Code(3));
-        shell.reaped(Pid::from_raw(first.as_raw() + 1));
+        let exit = wait::await_end(first).unwrap();
+        assert_eq!(exit, Exit::Code(3));
+        shell.reaped(Ended { pid: Pid::from_raw(first.as_raw() + 1), exit });
         assert!(shell.turn());
         assert_eq!(shell.pid, Some(first), "it was another's end");
-        shell.reaped(first);
+        shell.reaped(Ended { pid: first, exit });
         assert!(shell.turn());
         let second = shell.pid.filter(|pid| *pid != first).unwrap();
         terminal.write_all(b"echo again-$((6 * 7)); exit\n").unwrap();
@@ -271,11 +259,20 @@ mod tests {
 
     #[test]
     fn no_console_and_no_shell_end_the_child_alone() {
-        for (program, console) in [("/bin/sh", "/none/such"), ("/none/such", "/dev/null")] {
-            let mut shell = Shell { program, console, pause: Duration::ZERO, pid: None };
+        let none_is_there = Exit::Code(NO_PROGRAM);
+        for (program, console, expected) in
+            [("/bin/sh", "/none/such", Exit::Code(2)), ("/none/such", "/dev/null", none_is_there)]
+        {
+            let mut shell = Shell::on(console, vec![program]);
             assert!(shell.turn());
-            let ended = wait::await_end(shell.pid.unwrap()).unwrap();
-            assert_eq!(ended, groundstate_units::spec::Exit::Code(2), "ENOENT");
+            let pid = shell.pid.unwrap();
+            let exit = wait::await_end(pid).unwrap();
+            assert_eq!(exit, expected);
+            shell.reaped(Ended { pid, exit });
+            // A console may come; a program that is not there is asked for once.
+            assert!(shell.turn());
+            assert_eq!(shell.pid.is_none(), expected == none_is_there);
+            shell.pid.map(wait::await_end);
         }
     }
 }

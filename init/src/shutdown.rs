@@ -18,12 +18,11 @@ use crate::rest;
 use crate::sys::{notes, process, signal, wait};
 use crate::voice::Level;
 use crate::watchdog::Watchdog;
-use crate::{hand_back, unmount};
+use crate::{hand_back, signals, unmount};
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
-use nix::sys::signal::{SigSet, Signal};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::io;
@@ -355,23 +354,20 @@ pub(crate) fn park() -> ! {
 
 /// Reaps, and does nothing else, until a signal asks for the end. Signals are blocked when this is
 /// called: those of PID 1 that are not, and that nobody handles, the kernel throws away.
-pub(crate) fn reap_until_asked(shell: &mut Option<Shell>) -> Shutdown {
-    let mut awaited = SigSet::empty();
-    let all = [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGPWR];
-    all.into_iter().for_each(|signal| awaited.add(signal));
-    // Blocked already after a crash.
-    let _ = awaited.thread_block();
+pub(crate) fn reap_until_asked(mode: Mode, shell: &mut Option<Shell>) -> Shutdown {
+    let awaited = signal::Awaited::block(signals::of_an_end().chain([libc::SIGCHLD]));
     loop {
         while let Ok(Some(ended)) = wait::reap_any() {
-            shell.iter_mut().for_each(|shell| shell.reaped(ended.pid));
+            shell.iter_mut().for_each(|shell| shell.reaped(ended));
         }
         let is_settled = shell.as_mut().is_none_or(Shell::turn);
         let until = if is_settled { Duration::MAX } else { limit::SHELL_PAUSE };
-        match signal::await_one(&awaited, until) {
-            Ok(libc::SIGTERM) => return Shutdown::Halt,
-            Ok(libc::SIGINT) => return Shutdown::Reboot,
-            Ok(libc::SIGPWR) => return Shutdown::Poweroff,
-            Ok(_) => {}
+        match awaited.next(until) {
+            Ok(signal) => {
+                if let Some(how) = signals::end_by(signal, mode) {
+                    return how;
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // Not to spin.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),

@@ -37,6 +37,31 @@ pub(crate) enum Asked {
     Noted(i32),
 }
 
+impl Asked {
+    /// The end it asks for, if it asks for one.
+    fn end(self, mode: Mode) -> Option<Shutdown> {
+        let how = match self {
+            Asked::Reap | Asked::Reload | Asked::Sockets | Asked::Noted(_) => return None,
+            Asked::Halt => Shutdown::Halt,
+            Asked::Poweroff => Shutdown::Poweroff,
+            Asked::Interrupt | Asked::Reboot => Shutdown::Reboot,
+        };
+        Some(if mode == Mode::Machine { how } else { Shutdown::Exit(0) })
+    }
+}
+
+/// The signals that ask for an end.
+pub(crate) fn of_an_end() -> impl Iterator<Item = i32> {
+    let asks = |(_, asked): &(i32, Asked)| asked.end(Mode::Container).is_some();
+    MEANINGS.into_iter().filter(asks).map(|(signal, _)| signal)
+}
+
+/// The end this signal asks for.
+pub(crate) fn end_by(signal: i32, mode: Mode) -> Option<Shutdown> {
+    let (_, asked) = MEANINGS.into_iter().find(|(of, _)| *of == signal)?;
+    asked.end(mode)
+}
+
 /// SIGPIPE is not among them: it stays ignored, as the standard library leaves it. A handler
 /// that writes to a pipe nobody reads would raise it again, for ever.
 const MEANINGS: [(i32, Asked); 15] = [
@@ -122,23 +147,39 @@ impl Signals {
 impl Init {
     /// What a signal asks for.
     pub(crate) fn obey(&mut self, asked: Asked) {
-        let machine = self.mode == Mode::Machine;
-        let shutdown = match asked {
-            Asked::Reap => return,
-            Asked::Reload => return self.reload_by_signal(),
-            Asked::Sockets => return self.make_sockets(),
-            Asked::Noted(number) => {
-                return self.say(Level::Debug, format_args!("signal {number}: nothing to do"));
+        match (asked, asked.end(self.mode)) {
+            (Asked::Reload, _) => self.reload_by_signal(),
+            (Asked::Sockets, _) => self.make_sockets(),
+            (Asked::Noted(number), _) => {
+                self.say(Level::Debug, format_args!("signal {number}: nothing to do"));
             }
-            Asked::Interrupt => {
-                let how = if machine { Shutdown::Reboot } else { Shutdown::Exit(0) };
-                return self.interrupted(how);
-            }
-            Asked::Halt if machine => Shutdown::Halt,
-            Asked::Poweroff if machine => Shutdown::Poweroff,
-            Asked::Reboot if machine => Shutdown::Reboot,
-            Asked::Halt | Asked::Poweroff | Asked::Reboot => Shutdown::Exit(0),
-        };
-        self.shut_down(shutdown);
+            (Asked::Interrupt, Some(how)) => self.interrupted(how),
+            (_, Some(how)) => self.shut_down(how),
+            (_, None) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_signal_that_asks_for_an_end_says_which() {
+        let ends: Vec<(i32, Shutdown)> = of_an_end()
+            .filter_map(|signal| Some((signal, end_by(signal, Mode::Machine)?)))
+            .collect();
+        let (halt, off, anew) = (Shutdown::Halt, Shutdown::Poweroff, Shutdown::Reboot);
+        let all = [
+            (libc::SIGTERM, halt),
+            (RTMIN + 3, halt),
+            (libc::SIGINT, anew),
+            (libc::SIGPWR, off),
+            (RTMIN + 4, off),
+            (RTMIN + 5, anew),
+        ];
+        assert_eq!(ends, all);
+        assert_eq!(end_by(RTMIN + 5, Mode::Container), Some(Shutdown::Exit(0)));
+        assert_eq!((end_by(libc::SIGCHLD, Mode::Machine), end_by(7, Mode::Machine)), (None, None));
     }
 }

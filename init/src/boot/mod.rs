@@ -14,7 +14,6 @@ use crate::outer::Outer;
 use crate::sys::{fault, process, terminal};
 use crate::voice::{Level, Voice};
 use crate::{clock, shutdown};
-use groundstate_units::machine::event::Shutdown;
 use nix::fcntl::{OFlag, open};
 use nix::sys::reboot::set_cad_enabled;
 use nix::sys::stat::Mode as FileMode;
@@ -89,19 +88,10 @@ pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End 
         Mode::Supervisor => "SIGTERM ends init alone",
     };
     voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {error}"));
-    let mut shell = None;
-    if mode == Mode::Machine {
-        match Shell::find() {
-            Ok(found) => shell = Some(found),
-            Err(why) => {
-                let text = format_args!("no shell on the console: {why}");
-                voice.say(clock::now(), Level::Error, text);
-            }
-        }
-    }
+    let mut shell = (mode == Mode::Machine).then(Shell::of_the_machine);
     voice.flush();
-    let how = shutdown::reap_until_asked(&mut shell);
-    let how = if mode == Mode::Machine { how } else { Shutdown::Exit(0) };
+    // Nobody feeds a watchdog from here on: whoever has set one wants this machine to start anew.
+    let how = shutdown::reap_until_asked(mode, &mut shell);
     shutdown::End::new(how, mode, Outer::at(None), None, None)
 }
 

@@ -360,7 +360,7 @@ impl Init {
         let now = self.now;
         if !self.loader_ended(pid, exit)
             && !foreign::closer_ended(pid)
-            && !self.shell_ended(pid)
+            && !self.shell_ended(pid, exit)
             && !self.trial_ended(pid, exit)
             && !self.trigger_child_ended(pid)
             && let Some(logger) = &mut self.logger

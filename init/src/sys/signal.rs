@@ -5,7 +5,6 @@
 //! CLONE_CLEAR_SIGHAND leaves `SIG_IGN` as it is (clone(2)) and ignoring survives exec.
 
 use super::{Pid, check, check_long};
-use nix::sys::signal::SigSet;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,12 +68,32 @@ pub(crate) fn ignore(signal: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// The next of these signals, which are blocked. `WouldBlock`: none came in that time.
-pub(crate) fn await_one(signals: &SigSet, most: Duration) -> io::Result<i32> {
-    let seconds = libc::time_t::try_from(most.as_secs()).unwrap_or(libc::time_t::MAX);
-    let most = libc::timespec { tv_sec: seconds, tv_nsec: i64::from(most.subsec_nanos()) };
-    // SAFETY: the set and the time are read; nobody asks for more than the number.
-    check(unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), &raw const most) })
+/// Signals that are blocked, and taken one by one.
+pub(crate) struct Awaited(libc::sigset_t);
+
+impl Awaited {
+    /// They are blocked from now on.
+    pub(crate) fn block(signals: impl IntoIterator<Item = i32>) -> Awaited {
+        let mut set = zeroed();
+        // SAFETY: the set is valid for writing, then for reading. What is no signal is refused.
+        unsafe {
+            libc::sigemptyset(&raw mut set);
+            for signal in signals {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        }
+        Awaited(set)
+    }
+
+    /// The next one. `WouldBlock`: none came in that time.
+    pub(crate) fn next(&self, most: Duration) -> io::Result<i32> {
+        let seconds = libc::time_t::try_from(most.as_secs()).unwrap_or(libc::time_t::MAX);
+        let most = libc::timespec { tv_sec: seconds, tv_nsec: i64::from(most.subsec_nanos()) };
+        let set = &raw const self.0;
+        // SAFETY: the set and the time are read; nobody asks for more than the number.
+        check(unsafe { libc::sigtimedwait(set, std::ptr::null_mut(), &raw const most) })
+    }
 }
 
 /// Gives `signal` its default action in this process.
@@ -196,14 +215,15 @@ mod tests {
 
     #[test]
     fn a_signal_is_waited_for_and_not_for_ever() {
-        let mut set = SigSet::empty();
-        set.add(nix::sys::signal::Signal::SIGWINCH);
-        set.thread_block().unwrap();
-        let none = await_one(&set, Duration::from_millis(1)).unwrap_err();
+        let awaited = Awaited::block([libc::SIGWINCH, libc::SIGRTMIN() + 3]);
+        let none = awaited.next(Duration::from_millis(1)).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
-        nix::sys::signal::raise(nix::sys::signal::Signal::SIGWINCH).unwrap();
-        assert_eq!(await_one(&set, Duration::MAX).unwrap(), libc::SIGWINCH);
-        set.thread_unblock().unwrap();
+        for signal in [libc::SIGWINCH, libc::SIGRTMIN() + 3] {
+            // SAFETY: raise(3) takes a number; it is blocked in this thread.
+            unsafe { libc::raise(signal) };
+            assert_eq!(awaited.next(Duration::MAX).unwrap(), signal);
+        }
+        unblock_all();
     }
 
     #[test]
