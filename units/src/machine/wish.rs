@@ -205,7 +205,10 @@ impl Machine {
         let wish = Wish { goal, ..Wish::default() };
         let policy = generation.policy.clone();
         let candidate = self.consider(&generation, policy, wish);
+        // They are of the generation that comes.
+        let begun = std::mem::take(&mut self.begun_before);
         self.take(now, candidate, false, out);
+        self.begun_before = begun;
         self.ground(now);
         let dead = |name: &Name| {
             let provider = self.graph.meant(&self.generation, name).unit();
