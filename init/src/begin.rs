@@ -33,9 +33,31 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+/// What there is already where an image of init was before this one, and left no state.
+#[derive(Default)]
+pub(crate) struct Before {
+    /// Else it begins.
+    pub(crate) lineage: Option<Lineage>,
+    /// Else it is made.
+    pub(crate) tracker: Option<Tracker>,
+}
+
+impl Before {
+    /// Also why there are none.
+    fn cgroups(&mut self, mode: Mode) -> (Tracker, Option<String>) {
+        let found = self.tracker.take().map(|tracker| (tracker, None));
+        found.unwrap_or_else(|| Tracker::new(mode == Mode::Machine))
+    }
+}
+
 impl Init {
     /// Only without memory, a poll or any descriptor there is no init.
     pub(crate) fn new(options: Options, mode: Mode) -> io::Result<Init> {
+        Init::begin(options, mode, Before::default())
+    }
+
+    /// The same.
+    pub(crate) fn begin(options: Options, mode: Mode, mut before: Before) -> io::Result<Init> {
         let open_files = OpenFiles::raise();
         let mut complaints: Vec<String> =
             options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
@@ -55,8 +77,8 @@ impl Init {
             .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));
         let (record, no_record) = record(&options);
         complaints.extend(no_record);
-        let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
-        let now = clock::now();
+        let (tracker, no_cgroups) = before.cgroups(mode);
+        let (lineage, now) = (before.lineage.unwrap_or_else(Lineage::begins), clock::now());
         let mut init = Init {
             mode,
             paths,
@@ -102,7 +124,7 @@ impl Init {
             shell: None,
             shell_again: None,
             kernel_target: kernel.target,
-            lineage: Lineage::begins(),
+            lineage,
             watchdog: Watch::default(),
             options,
         };
@@ -111,7 +133,7 @@ impl Init {
         init.make_sockets();
         init.loading_at_boot(loading);
         init.start_logger_early();
-        init.arm(0);
+        init.arm(init.lineage.row);
         Ok(init)
     }
 

@@ -60,7 +60,11 @@ impl Init {
         );
         if self.mode != Mode::Machine {
             self.say(Level::Error, format_args!("{text}"));
-            return self.shut_down(Shutdown::Exit(STATUS));
+            if !self.lineage.begins_anew {
+                self.shut_down(Shutdown::Exit(STATUS));
+            }
+            // What ran before its crash runs on.
+            return;
         }
         self.say(Level::Error, format_args!("{text}: a shell on the console"));
         self.emergency_shell();

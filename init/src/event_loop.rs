@@ -176,7 +176,8 @@ impl Init {
         let more = self.more_to_reap
             || self.tracker.has_more()
             || self.triggers.has_more()
-            || self.notify.as_ref().is_some_and(Notify::has_more)
+            || (!self.lineage.found.is_before_boot()
+                && self.notify.as_ref().is_some_and(Notify::has_more))
             || self.control.as_ref().is_some_and(Control::has_more);
         let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
         signal::children_are_told(true);

@@ -197,7 +197,10 @@ pub(crate) const KEEPING_KILLED: Duration = Duration::from_secs(10);
 pub(crate) const KEEPING_AGAIN: Duration = Duration::from_secs(1);
 /// An image that has lived so long has not crashed at its beginning.
 pub(crate) const STEADY: Duration = Duration::from_millis(250);
-/// Crashes in a row at the beginning, and no more: then nothing is tried any more.
+/// The same of one that begins anew, because its state is lost: until then it has read the unit files.
+pub(crate) const STEADY_ANEW: Duration = Duration::from_secs(2);
+/// Crashes in a row at the beginning, and no more: then it begins anew, and after one more nothing is
+/// tried any more.
 pub(crate) const CRASHES_IN_A_ROW: u32 = 3;
 /// A watchdog that was refused is not tried again sooner.
 pub(crate) const WATCHDOG_AGAIN: Duration = Duration::from_millis(250);

@@ -3,6 +3,7 @@
 //! a fault ([`crate::sys::fault`]), which is armed here.
 
 use crate::clock;
+use crate::found::Found;
 use crate::journal::keeper::Keeper;
 use crate::loader::Asker;
 use crate::replay::Started;
@@ -18,6 +19,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
 
 /// The images of this init: the one before, the present one, the next.
 #[derive(Default)]
@@ -38,6 +40,10 @@ pub(crate) struct Lineage {
     pub(crate) undisturbed: bool,
     /// What the image before this one had started when it crashed.
     pub(crate) started: Started,
+    /// Its state was lost: it has begun anew beside what lives.
+    pub(crate) begins_anew: bool,
+    /// That.
+    pub(crate) found: Found,
     /// Until then a crash counts as one more of a row.
     pub(crate) steady_at: Option<Time>,
     /// Crashes in a row so far.
@@ -75,6 +81,24 @@ impl Lineage {
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
         keeper.iter().flat_map(Keeper::memory).for_each(|memory| inherit::is_new(memory.as_fd()));
         let lineage = Lineage { binary, keeper, before, crashes, row, ..Lineage::default() };
+        // Said when it is armed again.
+        let _ = lineage.arm();
+        lineage
+    }
+
+    /// The present image begins anew after one that crashed, and whose state is lost. Armed, with what
+    /// was noted: the next one may need it as well.
+    pub(crate) fn anew(noted: &[u8], (crashes, row): (u32, u32)) -> Lineage {
+        let (keeper, binary) = (Keeper::new(clock::now()).ok(), own_binary());
+        binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
+        if let Some(keeper) = &keeper {
+            let all = keeper.memory().iter().chain([keeper.notes()]);
+            all.for_each(|memory| inherit::is_new(memory.as_fd()));
+            // Without them the next one finds cgroups alone.
+            let _ = keeper.notes().write_all_at(noted, 0);
+        }
+        let begins_anew = true;
+        let lineage = Lineage { binary, keeper, crashes, row, begins_anew, ..Lineage::default() };
         // Said when it is armed again.
         let _ = lineage.arm();
         lineage

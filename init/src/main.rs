@@ -2,6 +2,7 @@
 //! ([`boot`]), the loop ([`event_loop`]), going on as another image of the program ([`upgrade`],
 //! [`resume`]), the end ([`shutdown`]).
 
+mod anew;
 mod begin;
 mod blockers;
 mod boot;
@@ -13,6 +14,7 @@ mod crash_test;
 mod emergency;
 mod event_loop;
 mod foreign;
+mod found;
 #[cfg(test)]
 mod fuzzed;
 mod hand_back;
@@ -29,6 +31,7 @@ mod notify;
 mod options;
 mod outer;
 mod paths;
+mod pipes;
 mod process;
 mod reconcile;
 mod record;
@@ -43,6 +46,7 @@ mod step;
 mod store;
 mod suspect;
 mod sys;
+mod takeover;
 mod timings;
 mod trial;
 mod trigger;

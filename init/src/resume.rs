@@ -176,7 +176,8 @@ impl Init {
         }
     }
 
-    /// Goes on after a crash, with what was kept last. The error is for people: nothing can be done.
+    /// Goes on after a crash, with what was kept last, or beside what lives where nothing is. The
+    /// error is for people: nothing can be done.
     pub(crate) fn rescue(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
         let _ = process::set_name(c"init");
         let numbers = numbers(word).map_err(io::Error::other)?;
@@ -184,15 +185,24 @@ impl Init {
             numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
         };
         let (crashes, row) = (count(3), count(4));
-        if row > limit::CRASHES_IN_A_ROW {
-            return Err(io::Error::other(format!("it has crashed {row} times in a row")));
+        let often = format!("it has crashed {row} times in a row");
+        if row > limit::CRASHES_IN_A_ROW.saturating_add(1) {
+            return Err(io::Error::other(often));
         }
-        let taken = [0, 1, 2].map(|at| inherited(&numbers, at).map(File::from));
-        let [Some(one), Some(other), Some(notes)] = taken else {
-            return Err(io::Error::other("there is no state"));
+        let [one, other, notes] = [0, 1, 2].map(|at| inherited(&numbers, at).map(File::from));
+        let noted = notes.as_ref().map(keeper::bytes_of).unwrap_or_default();
+        let anew = |why: &str| Init::begin_anew(options.clone(), mode, &noted, (crashes, row), why);
+        if row > limit::CRASHES_IN_A_ROW {
+            return anew(&often);
+        }
+        let (Some(one), Some(other), Some(notes)) = (one, other, notes) else {
+            return anew("there is no state");
         };
         let memory = [one, other];
-        let found = keeper::read(&memory, &notes).map_err(io::Error::other)?;
+        let found = match keeper::read(&memory, &notes) {
+            Ok(found) => found,
+            Err(why) => return anew(&why),
+        };
         let mut lineage = Lineage::after_crash(memory, notes, (crashes, row));
         let state = State::read(&found.state).map_err(io::Error::other).map_err(gives_way)?;
         let heeded = replay::heeded(&found.past);

@@ -97,6 +97,10 @@ impl Init {
         if keeper.due().is_none_or(|due| now < due) {
             return;
         }
+        // A crash before the units are known, or before what lives is taken up, looks what lives.
+        if self.loader.is_booting() || self.lineage.found.is_pending() {
+            return keeper.put_off(now);
+        }
         if let Some(writer) = keeper.late_writer(now) {
             // Its end is reaped.
             let _ = signal::kill(writer, 9);
@@ -168,7 +172,7 @@ impl Init {
                 self.say(Level::Warning, format_args!("the state can not be kept: {why}; {then}"));
             }
             Some(Outcome::Lost(why)) => {
-                let then = "a crash would end nothing, but nobody would look after the services";
+                let then = "after a crash init would begin anew beside what lives";
                 self.say(Level::Warning, format_args!("the state can not be kept: {why}; {then}"));
             }
             Some(Outcome::KeptAgain) => {
@@ -188,6 +192,9 @@ impl Init {
     pub(crate) fn begin_upgrade(&mut self, asker: Asker, wanted: Wanted) -> Answered {
         if self.lineage.upgrade.is_some() {
             return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
+        }
+        if self.lineage.found.is_pending() {
+            return Err(cannot("after a crash not all that lives is taken up yet"));
         }
         let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));
         let state = self.state_in_memory().map_err(fail)?;

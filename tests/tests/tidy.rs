@@ -15,7 +15,7 @@ const FN_LINES: usize = 70;
 const LONG_FILES: [(&str, usize); 1] = [("units/src/spec.rs", 420)];
 /// Functions over [`FN_LINES`], each with the lines it may have at most.
 const LONG_FNS: [(&str, &str, usize); 2] =
-    [("units/src/sim/schedule.rs", "event", 73), ("init/src/begin.rs", "new", 79)];
+    [("units/src/sim/schedule.rs", "event", 73), ("init/src/begin.rs", "begin", 79)];
 /// Where a pause is no synchronisation: after the loop has ended nothing else runs, a poll
 /// that fails must not spin, a child may wait for a file, and before anything runs a want may pass.
 const PAUSES: [&str; 8] = [

@@ -33,6 +33,11 @@ pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     }
 }
 
+/// What the name of a unit's cgroup keeps of its own.
+pub(crate) fn short(unit: &str) -> String {
+    unit.chars().take(NAME).collect()
+}
+
 /// Makes the cgroup of a run. An earlier init may have left one of that name, with something in
 /// it that can not be killed: then another name.
 pub(super) fn make_for(
@@ -42,7 +47,7 @@ pub(super) fn make_for(
     run: RunId,
 ) -> io::Result<String> {
     const NAMES: u32 = 8;
-    let unit: String = unit.chars().take(NAME).collect();
+    let unit = short(unit);
     let mut above = String::new();
     for name in slice.split('/').filter(|name| !name.is_empty()) {
         let path = format!("{above}{name}");
@@ -86,7 +91,7 @@ pub(super) fn number_of(name: &str) -> Option<Number> {
 
 /// The name of one that is made ahead.
 pub(super) fn name_ahead(unit: &str, number: u64) -> String {
-    let unit: String = unit.chars().take(NAME).collect();
+    let unit = short(unit);
     format!("{unit}.a{number}")
 }
 

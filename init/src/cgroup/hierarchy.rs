@@ -4,7 +4,7 @@
 use super::group;
 use crate::journal::carried;
 use crate::process;
-use crate::sys::launch;
+use crate::sys::{inherit, launch};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::mount::{MsFlags, mount};
@@ -13,7 +13,7 @@ use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Where a v2 hierarchy is mounted: alone, or beside v1 ones.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -87,6 +87,41 @@ impl Hierarchy {
         Ok(hierarchy)
     }
 
+    /// The one an image before this one had, by the descriptor that holds its lock: whoever has it
+    /// open has the lock too. None: there is none.
+    pub(super) fn again() -> Option<Hierarchy> {
+        let root = MOUNTS.into_iter().find(|path| is_v2(path))?;
+        let mut found: Vec<(String, RawFd)> = Vec::new();
+        for entry in std::fs::read_dir("/proc/self/fd").ok()?.flatten() {
+            let path = std::fs::read_link(entry.path())
+                .ok()
+                .and_then(|path| path.into_os_string().into_string().ok());
+            let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let is_one = |path: &String| {
+                path.rsplit_once('/')
+                    .is_some_and(|(above, name)| above.starts_with(root) && is_name(name))
+            };
+            found.extend(path.filter(is_one).zip(number));
+        }
+        // Of another above it nobody but its own init has a descriptor; the longest is ours.
+        let (path, number) = found.into_iter().max_by_key(|(path, _)| path.len())?;
+        let directory = File::from(inherit::take(number).ok()?);
+        let (above, name) = path.rsplit_once('/')?;
+        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let base = open(above, flags, Mode::empty()).ok()?;
+        directory.try_lock().ok()?;
+        inherit::is_new(base.as_fd());
+        let shown = path.strip_prefix(root)?.to_string();
+        Some(Hierarchy {
+            directory,
+            base,
+            name: name.to_string(),
+            shown,
+            path: path.clone(),
+            is_ours: true,
+        })
+    }
+
     /// A process can really be put below it: no threaded parent, no missing right on the way.
     fn probe(&self) -> Result<(), String> {
         let name = "probe";
@@ -96,6 +131,14 @@ impl Hierarchy {
         let _ = group::remove(self.as_fd(), name);
         outcome.map_err(|error| format!("no process can be put below {}: {error}", self.path))
     }
+}
+
+/// As [`claim`] gives them.
+fn is_name(name: &str) -> bool {
+    let number = name.strip_prefix("groundstate");
+    number.is_some_and(|rest| {
+        rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.parse::<u32>().is_ok())
+    })
 }
 
 fn is_v2(path: &str) -> bool {

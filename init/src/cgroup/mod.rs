@@ -5,6 +5,7 @@
 //! [`Tracker`] is the whole interface. What it is not: the reaping and the deciding. How a
 //! child gets into its cgroup is in [`crate::sys::launch`].
 
+mod again;
 mod ahead;
 mod controller;
 mod descent;
@@ -18,6 +19,8 @@ mod tracker;
 mod tracking;
 mod watches;
 
+pub(crate) use again::Left;
 pub(crate) use controller::Wish;
 pub(crate) use descent::Family;
+pub(crate) use group::short;
 pub(crate) use tracker::{Tracked, Tracker};

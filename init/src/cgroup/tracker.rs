@@ -90,7 +90,7 @@ impl Tracker {
         Tracker::with(None)
     }
 
-    fn with(hierarchy: Option<Hierarchy>) -> Tracker {
+    pub(super) fn with(hierarchy: Option<Hierarchy>) -> Tracker {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
         let inotify = hierarchy.as_ref().and_then(|_| Inotify::init(flags).ok());
         Tracker {

@@ -54,6 +54,8 @@ pub(crate) struct Keeper {
     stands: Option<u32>,
     /// It could not be kept the last time.
     has_failed: bool,
+    /// It is not to be kept yet, however much has happened.
+    is_put_off: bool,
 }
 
 /// A child that writes the state as it was when the child was forked.
@@ -115,6 +117,7 @@ impl Keeper {
             stuck: None,
             stands: None,
             has_failed: false,
+            is_put_off: false,
         })
     }
 
@@ -157,7 +160,7 @@ impl Keeper {
     pub(crate) fn due(&self) -> Option<Time> {
         match &self.writer {
             Some(writer) => Some(writer.until),
-            None if self.is_behind && notes::are_many() => Some(Time::ZERO),
+            None if self.is_behind && !self.is_put_off && notes::are_many() => Some(Time::ZERO),
             None => self.is_behind.then_some(self.rests_until),
         }
     }
@@ -194,8 +197,14 @@ impl Keeper {
         self.writer.is_some()
     }
 
+    /// What there is can not be gone back to: it is kept later, or with the next generation.
+    pub(crate) fn put_off(&mut self, now: Time) {
+        (self.is_put_off, self.rests_until) = (true, now.after(limit::KEEPING_AGAIN));
+    }
+
     /// What is written next is the state of now.
     pub(crate) fn begin(&mut self) {
+        self.is_put_off = false;
         (self.known, self.written) = (notes::last(), self.generation);
         Bell::is_being_kept();
     }
@@ -303,16 +312,21 @@ pub(crate) fn read(memory: &[File; 2], notes: &File) -> Result<Found, String> {
     let states = memory.each_ref().map(whole);
     let latest = states.into_iter().flatten().max_by_key(|(epoch, ..)| *epoch);
     let (_, known, state) = latest.ok_or("nothing whole was kept")?;
-    let mut bytes = vec![0; noted::BYTES];
-    // Nothing, or not all of it, was ever noted.
-    let length = notes.read_at(&mut bytes, 0).unwrap_or(0);
-    bytes.truncate(length);
+    let bytes = bytes_of(notes);
     let number = |at: usize| {
         let word = bytes.get(at..at.saturating_add(8)).and_then(|word| word.try_into().ok());
         word.map_or(0, u64::from_ne_bytes)
     };
     let (signal, rung) = (number(noted::FAULT), number(noted::FAULT + 8));
     Ok(Found { state, past: Past::read(&bytes, known), signal, rung })
+}
+
+/// What the file of notes holds. Less than there is room for: not all of it was ever noted.
+pub(crate) fn bytes_of(notes: &File) -> Vec<u8> {
+    let mut bytes = vec![0; noted::BYTES];
+    let length = notes.read_at(&mut bytes, 0).unwrap_or(0);
+    bytes.truncate(length);
+    bytes
 }
 
 fn whole(memory: &File) -> Option<(u64, u64, Vec<u8>)> {

@@ -8,4 +8,5 @@ pub(crate) mod carried;
 pub(crate) mod frame;
 pub(crate) mod keeper;
 pub(crate) mod notes;
+pub(crate) mod remains;
 pub(crate) mod state;

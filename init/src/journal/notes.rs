@@ -238,8 +238,18 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     number(bytes, at).map(u64::from_ne_bytes)
 }
 
+/// The signals that were not dealt with at a fault, as [`FAULT`] has them.
+pub(super) fn rung(bytes: &[u8]) -> u64 {
+    word(bytes, FAULT + 8).unwrap_or(0)
+}
+
+/// The number of the entry at the place of this one.
+pub(super) fn number_at(bytes: &[u8], seq: u64) -> Option<u64> {
+    word(bytes, place(seq))
+}
+
 /// The note that begins with this entry, where it can be understood, and how many entries it has.
-fn one(bytes: &[u8], seq: u64) -> Option<(Option<Note>, u64)> {
+pub(super) fn one(bytes: &[u8], seq: u64) -> Option<(Option<Note>, u64)> {
     let at = place(seq);
     let kind = |at: usize| {
         let number = number(bytes, at + 8).map(u16::from_ne_bytes)?;
@@ -298,7 +308,7 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
-    fn of(bytes: &[u8]) -> Hand {
+    pub(super) fn of(bytes: &[u8]) -> Hand {
         let length = number(bytes, LENGTH).map_or(0, u32::from_ne_bytes) as usize;
         let text = bytes.get(MESSAGE..MESSAGE.saturating_add(length).min(RING));
         let heard = text.filter(|_| length > 0).map(<[u8]>::to_vec);
@@ -316,7 +326,7 @@ impl Hand {
 
     /// Of their own turns: what is noted last may be of one before, which the unit whose they are was
     /// only begun in.
-    fn as_notes(&self) -> Vec<Note> {
+    pub(super) fn as_notes(&self) -> Vec<Note> {
         let heard =
             self.heard.iter().map(|(pid, text)| (*pid, What::Heard(text.clone()), self.heard_in));
         let exit = |code, status| What::Ended(crate::sys::wait::exit(code, status));
@@ -334,4 +344,4 @@ fn speaker(bytes: &[u8]) -> Option<i32> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -5,10 +5,12 @@ use super::child::Errand;
 use super::parcel::Parcel;
 use super::{Purpose, send};
 use crate::boot::Mode;
+#[cfg(debug_assertions)]
+use crate::crash_test;
 use crate::event_loop::Init;
 use crate::limit;
 use crate::paths::Paths;
-use crate::sys::Pid;
+use crate::sys::{Pid, fault};
 use crate::voice::Level;
 use groundstate_units::generation::Generation;
 use groundstate_units::graph::Provider;
@@ -52,6 +54,11 @@ impl Init {
         // One that took all its time would take it again.
         let late = self.now.since(self.booted) >= limit::LOADER;
         if late || self.loader.boots >= limit::BOOT_LOADS {
+            if self.lineage.begins_anew {
+                // Without units nobody knows whose what lives is: the next image tries again, or
+                // gives up and ends nothing.
+                fault::by_panic();
+            }
             return self.boot(Generation::default());
         }
         self.loader.boots += 1;
@@ -72,8 +79,15 @@ impl Init {
         let targets = targets.into_iter().collect();
         // Of another root's nothing is known any more.
         self.timings.keep(&generation);
+        self.meet_found(&generation);
         self.facts.push_back(Event::Boot { generation, targets });
         self.settle();
+        #[cfg(debug_assertions)]
+        {
+            crash_test::strike_in("boot", self.lineage.crashes == 0);
+            crash_test::strike_in("each boot", true);
+        }
+        self.keep_found();
         if !self.machine.wish().goal.contains(&asked) {
             let graph = self.machine.graph();
             let why = match graph.meant(self.machine.generation(), &asked) {

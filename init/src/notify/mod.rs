@@ -43,6 +43,11 @@ impl Datagram {
     pub(crate) fn again(pid: i32, bytes: &[u8]) -> Datagram {
         Datagram { pid, statements: statements(bytes), passed: Vec::new() }
     }
+
+    /// It says READY=1.
+    pub(crate) fn says_ready(&self) -> bool {
+        self.statements.contains(&Statement::Ready)
+    }
 }
 
 /// The socket.
@@ -121,6 +126,11 @@ impl Notify {
         impatiently(|| self.former = Some(former));
         self.ready = true;
         Ok(())
+    }
+
+    /// An image before this one was bound to the path: what was sent to it is heard first.
+    pub(crate) fn hear_first(&mut self, former: OwnedFd) {
+        (self.former, self.ready) = (Some(former), true);
     }
 
     /// The same socket in an init that has gone on as another image.

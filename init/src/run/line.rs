@@ -337,11 +337,13 @@ impl Init {
         spec: &Run,
         log: Log,
     ) -> std::io::Result<Rc<OwnedFd>> {
+        let found = self.found_output(name, spec);
         let null = &self.null.output;
         match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
                 let told = run_log(run, name, targets, spec, log);
-                let pipe = match self.lineage.started.output_of(run) {
+                let again = self.lineage.started.output_of(run).or(found.map(Some));
+                let pipe = match again {
                     Some(read) => logger.pipe_again(told, read).or_else(|_| null.try_clone()),
                     None => logger.pipe_for(told),
                 };

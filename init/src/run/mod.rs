@@ -69,7 +69,9 @@ impl Init {
         let running =
             Running::new(name.clone(), unit.run.clone(), spec, targets, procedure, output);
         self.runs.insert(run, running);
-        self.course(run, Procedure::begin);
+        if !self.take_found(run, name) {
+            self.course(run, Procedure::begin);
+        }
     }
 
     /// Runs of this unit that are over, and were kept for a stop that never came.

@@ -32,6 +32,10 @@ fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
 impl Init {
     /// Reads what has been said, up to a turn's worth.
     pub(crate) fn hear(&mut self) {
+        if self.lineage.found.is_before_boot() {
+            // Whose it is will be known.
+            return;
+        }
         let mut heard = Vec::new();
         for _ in 0..limit::NOTIFICATIONS_A_TURN {
             let Some(notify) = &mut self.notify else { break };

@@ -14,6 +14,7 @@
 
 mod deed;
 mod ending;
+mod found;
 mod plan;
 mod start;
 

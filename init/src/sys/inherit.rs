@@ -6,11 +6,13 @@
 
 use super::listing::{self, BYTES};
 use super::{process, raw};
+use nix::sys::socket::{SockType, UnixAddr, getsockname, getsockopt, sockopt};
 use nix::sys::stat::fstat;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Without /proc every number below this is asked.
@@ -155,6 +157,23 @@ pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     taken.insert(stand_in.as_raw_fd());
     Ok(stand_in)
+}
+
+/// The socket of datagrams that is bound to this path: taken over.
+pub(crate) fn take_socket_at(path: &str) -> Option<OwnedFd> {
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
+    let mut numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_it = |number: &RawFd| {
+        let name = getsockname::<UnixAddr>(*number);
+        name.is_ok_and(|name| name.path() == Some(Path::new(path))) && is_of_datagrams(*number)
+    };
+    take(numbers.find(is_it)?).ok()
+}
+
+fn is_of_datagrams(number: RawFd) -> bool {
+    // SAFETY: borrowed for the length of the call; one that is not open is refused.
+    let socket = unsafe { BorrowedFd::borrow_raw(number) };
+    getsockopt(&socket, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram)
 }
 
 /// Opened by this image before [`rest`] is asked for, which spares it.

@@ -12,6 +12,7 @@
 
 mod accept;
 mod account;
+mod anew;
 mod clock;
 mod command;
 mod control;

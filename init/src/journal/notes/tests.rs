@@ -12,7 +12,7 @@ fn read(bytes: &[u8], after: u64) -> Vec<Note> {
 }
 
 /// What a process of its own notes.
-fn written(work: impl FnOnce()) -> Vec<u8> {
+pub(in crate::journal) fn written(work: impl FnOnce()) -> Vec<u8> {
     let file = memfd::create(c"notes").unwrap();
     let child = process::fork_whole(|| {
         writer::begin(file.as_fd()).unwrap();

@@ -176,7 +176,7 @@ impl Procedure {
         }
     }
 
-    fn start_ended(&mut self, n: usize, exit: Exit) -> Deeds {
+    pub(super) fn start_ended(&mut self, n: usize, exit: Exit) -> Deeds {
         let well = exit == Exit::Code(0) || self.live.success_status.lists(exit);
         match self.plan.kind {
             Kind::Oneshot if well && self.plan.has(Part::Start(n + 1)) && !self.stopping => {

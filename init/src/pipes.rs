@@ -1,0 +1,49 @@
+//! The pipes services write into, found again by an init whose state is lost: a read end of each, so
+//! that nobody is left without a reader when the logger of before ends.
+
+use crate::process;
+use crate::sys::Pid;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::fd::OwnedFd;
+
+/// What the kernel calls the logger ([`crate::logger`]).
+const LOGGER: &str = "groundstate-log";
+
+/// What stands behind a descriptor in /proc, where that is a pipe.
+fn pipe_at(path: &str) -> Option<String> {
+    let link = fs::read_link(path).ok()?.to_str()?.to_string();
+    link.starts_with("pipe:").then_some(link)
+}
+
+/// All pipes a process has.
+fn pipes_of(pid: i32) -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeSet::new() };
+    entries.flatten().filter_map(|entry| pipe_at(entry.path().to_str()?)).collect()
+}
+
+/// A read end of what each child of init writes to a logger, by pid. Called before the logger's
+/// socket is closed, for then it ends. Nothing of a pipe between two of a service's own processes.
+pub(crate) fn of_services() -> Vec<(i32, OwnedFd)> {
+    let children = process::children();
+    let is_logger =
+        |pid: &&i32| process::shown(Pid::from_raw(**pid)).is_some_and(|(name, _)| name == LOGGER);
+    let read: BTreeSet<String> =
+        children.iter().filter(is_logger).flat_map(|pid| pipes_of(*pid)).collect();
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    for pid in children {
+        for number in [1, 2] {
+            let path = format!("/proc/{pid}/fd/{number}");
+            let Some(pipe) = pipe_at(&path).filter(|pipe| read.contains(pipe)) else { continue };
+            let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+            if seen.insert(pipe)
+                && let Ok(end) = open(path.as_str(), flags, Mode::empty())
+            {
+                found.push((pid, end));
+            }
+        }
+    }
+    found
+}
