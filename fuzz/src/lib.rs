@@ -28,6 +28,8 @@ pub mod share;
 pub mod unit_file;
 pub mod unit_folder;
 
+#[path = "../../init/src/anew.rs"]
+mod anew;
 #[path = "../../init/src/begin.rs"]
 mod begin;
 #[path = "../../init/src/blockers.rs"]
@@ -49,6 +51,8 @@ mod emergency;
 mod event_loop;
 #[path = "../../init/src/foreign.rs"]
 mod foreign;
+#[path = "../../init/src/found.rs"]
+mod found;
 #[path = "../../init/src/hand_back.rs"]
 mod hand_back;
 #[path = "../../init/src/history.rs"]
@@ -77,6 +81,8 @@ mod options;
 mod outer;
 #[path = "../../init/src/paths.rs"]
 mod paths;
+#[path = "../../init/src/pipes.rs"]
+mod pipes;
 #[path = "../../init/src/process.rs"]
 mod process;
 #[path = "../../init/src/reconcile.rs"]
@@ -105,6 +111,8 @@ mod store;
 mod suspect;
 #[path = "../../init/src/sys/mod.rs"]
 mod sys;
+#[path = "../../init/src/takeover.rs"]
+mod takeover;
 #[path = "../../init/src/timings.rs"]
 mod timings;
 #[path = "../../init/src/trial.rs"]

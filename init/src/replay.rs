@@ -11,7 +11,7 @@ use crate::journal::notes::{self, Begun, Note, Past, What, Wished};
 use crate::limit;
 use crate::notify::Datagram;
 use crate::process;
-use crate::run::line::run_log;
+use crate::run::output::run_log;
 use crate::run::procedure::Part;
 use crate::sys::wait::{self, Ended};
 use crate::sys::{Pid, inherit, signal};

@@ -9,6 +9,7 @@ pub(crate) mod line;
 pub(crate) mod look;
 mod main_process;
 pub(crate) mod notice;
+pub(crate) mod output;
 pub(crate) mod pid_file;
 pub(crate) mod procedure;
 mod reap;

@@ -293,15 +293,16 @@ fn a_state_that_can_not_be_kept_leaves_the_one_before_until_too_much_has_happene
     let much = format!("notify STATUS={}", "x".repeat(3000));
     until("it is too old", || {
         init.sandbox.order("notified", &much);
-        said("nobody would look after the services").then_some(())
+        said("after a crash init would begin anew").then_some(())
     });
     let alive = init.main_of("notified");
-    crash(&init, Signal::SIGSEGV);
-    until("it goes on no more", || said("can not go on").then_some(()));
-    assert!(alive.is_alive() && init.process().is_alive());
-    init.process().signal(Signal::SIGTERM);
-    assert_eq!(init.ended().code(), Some(0));
-    assert!(!alive.is_alive(), "all ends with PID 1");
+    // It comes to keep nothing before it crashes.
+    crash_when(&init, || limit_files(&init, "unlimited"), |_| true);
+    until("it begins anew", || said("begins anew, beside what lives").then_some(()));
+    has_survived(&init, 2);
+    init.when_state("notified", "running");
+    assert_eq!(init.main_of("notified"), alive);
+    init.finish_after_crash();
 }
 
 #[test]
