@@ -134,6 +134,8 @@ pub enum Mutant {
     MassStopBelieved,
     /// A fleetd begun anew has nothing to compare its first reading with.
     BegunAnewForgets,
+    /// What is to run is kept for a fleetd begun anew now and then alone.
+    KeptLate,
     /// A machine does what it is told only while somebody leads.
     EngineAwaited,
     /// What nobody has signed is run where it is to be signed.
@@ -211,6 +213,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::NeverTired,
     Mutant::MassStopBelieved,
     Mutant::BegunAnewForgets,
+    Mutant::KeptLate,
     Mutant::EngineAwaited,
     Mutant::UnsignedRuns,
     Mutant::OldSignatureRuns,
@@ -237,6 +240,7 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::LeaderlessForLong, 4_000),
     (Mutant::RingLetIn, 1_000),
     (Mutant::FollowersApart, 1_000),
+    (Mutant::GoesOnAfterLoss, 2_500),
     (Mutant::CountsUrls, 5_000),
     (Mutant::CompactionIgnored, 2_000),
     (Mutant::UnansweredIsStopped, 3_000),
@@ -249,6 +253,7 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::GivenBackCounts, 8_000),
     (Mutant::SignBeforeKey, 20_000),
     (Mutant::BegunAnewForgets, 1_000),
+    (Mutant::KeptLate, 20_000),
     (Mutant::OldSignatureRuns, 1_000),
 ];
 

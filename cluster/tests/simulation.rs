@@ -199,8 +199,8 @@ fn drawn_schedules_hold_and_are_the_same_when_played_again() {
 #[test]
 fn drawn_schedules_that_once_failed_hold() {
     for seed in [
-        17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 300_435, 309_687, 324_438, 400_155,
-        400_501, 405_490,
+        17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 149_289, 150_257, 158_119, 158_547,
+        163_302, 171_674, 194_228, 300_435, 309_687, 324_438, 400_155, 400_501, 405_490, 409_042,
     ] {
         holds(&plan::draw(seed));
     }
@@ -237,6 +237,19 @@ fn a_fleetd_begun_anew_does_not_believe_a_reading_that_has_less_in_it() {
     deeds.push((20_000, Deed::CrashFleetd { machine: 0, time }));
     deeds.push((20_100, Deed::Hide { machine: 0, what, time: Duration::from_secs(6) }));
     shows(&plan(2, deeds), Mutant::BegunAnewForgets);
+}
+
+#[test]
+fn what_was_begun_a_moment_ago_is_known_to_a_fleetd_begun_anew() {
+    let hide = |what| Deed::Hide { machine: 0, what, time: Duration::from_secs(4) };
+    let time = Duration::from_millis(200);
+    let mut deeds: Vec<(u64, Deed)> =
+        (0..3).map(|unit| (20_000, put(unit, "MachineID=m0\n"))).collect();
+    // Not long after what was kept last.
+    deeds.push((19_000, put(3, "MachineID=m0\n")));
+    deeds.push((20_400, hide(Hidden::Kinds(OF_UNITS))));
+    deeds.push((20_450, Deed::CrashFleetd { machine: 0, time }));
+    shows(&plan(2, deeds), Mutant::KeptLate);
 }
 
 #[test]

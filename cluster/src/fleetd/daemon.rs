@@ -7,6 +7,7 @@ use super::init::Init;
 use super::lead::Candidate;
 use super::meter::Meter;
 use super::presence::{Former, Presence, Sentry};
+use super::recollection::Keep;
 use super::steward::{Leave, Steward, Stops};
 use super::vouching::Vouching;
 use crate::agent::Goal;
@@ -54,6 +55,8 @@ pub struct Wiring {
     pub known: Option<Known>,
     /// What it ran by then.
     pub ran: Goal,
+    /// Where the next fleetd finds both.
+    pub keep: Keep,
 }
 
 /// See the head of the module.
@@ -93,6 +96,7 @@ impl Daemon {
             vouching,
             known,
             ran,
+            keep,
         } = wiring;
         let ran = if planted(Mutant::BegunAnewForgets) { Goal::new() } else { ran };
         let (mirror, follower) = Mirror::new(store, keys, clock);
@@ -129,7 +133,7 @@ impl Daemon {
         let (leave, asked) = mpsc::channel(1);
         let (happened, happens) = mpsc::channel(1);
         let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
-        let steward = steward.vouched_by(vouching).after(ran);
+        let steward = steward.vouched_by(vouching).after(ran).remembered_by(keep);
         tasks.push(Box::pin(steward.work(asked, happens)));
         (Daemon { mirror, record, presence, turned_away, leads, meter, happened, leave }, tasks)
     }

@@ -80,6 +80,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         vouching,
         known: recalled.known,
         ran: recalled.ran,
+        keep: recollection.keeper(),
     });
     let mirror = daemon.mirror.clone();
     let (stop_api, stopped) = watch::channel(false);
@@ -89,7 +90,6 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let seen = Seen { turned_away: daemon.turned_away.clone(), insecure, metrics };
     let passed = serve(&config, &identity, &mirror, &seen, stopped).await?;
     let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
-    let keeping = tokio::spawn(recollection.keep(mirror.clone()));
     let telling = tokio::spawn(tell_faults(mirror.clone()));
     let examining = tokio::spawn(examine(mirror.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
@@ -115,7 +115,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     };
     daemon::let_go(&mirror, leases, LAST_WORDS).await;
     listening.abort();
-    [examining, keeping, telling].iter().for_each(|task| task.abort());
+    [examining, telling].iter().for_each(|task| task.abort());
     stop_api.send_replace(true);
     Ok(if anew { End::Anew(passed) } else { End::Stopped })
 }

@@ -6,12 +6,10 @@
 use super::config::Config;
 use super::identity::Identity;
 use super::voice;
-use crate::agent::{self, Goal, Wanted};
+use crate::agent::{Goal, Wanted};
 use crate::desired::Desired;
 use crate::enabling;
-use crate::machine::MachineId;
-use crate::mirror::Mirror;
-use crate::picture::{Content, Known};
+use crate::picture::{Content, Known, Picture};
 use crate::record::UnitRecord;
 use crate::unit_name::UnitName;
 use crate::withheld;
@@ -20,7 +18,6 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The name of the file, in the folder above `units_directory`. Who removes it, and starts fleetd
 /// anew, says that whatever etcd shows is right.
@@ -28,8 +25,6 @@ pub const FILE: &str = "cluster";
 /// The file beside it, of the units: JSON, name to what [`UnitRecord`] has. It counts with the other
 /// alone.
 const RAN: &str = "ran";
-/// So often at most they are written.
-const PAUSE: Duration = Duration::from_secs(5);
 
 /// What is known of the time before this run of fleetd.
 #[derive(Clone, Debug, Default)]
@@ -41,27 +36,36 @@ pub struct Recalled {
 }
 
 impl Recalled {
-    /// What is to be recalled by that mirror's picture; `None`: that this machine is in no cluster.
-    pub fn of(mirror: &Mirror, me: &MachineId, before: &Goal) -> Option<Recalled> {
-        let picture = mirror.picture();
-        let known = Some(picture.known()?);
-        Some(Recalled { known, ran: withheld::guarded(agent::goal(&picture, me, before)) })
+    /// What is to be recalled of that goal, which follows from that picture; `None`: that this
+    /// machine is in no cluster.
+    pub fn of(picture: &Picture, goal: Goal) -> Option<Recalled> {
+        Some(Recalled { known: Some(picture.known()?), ran: withheld::guarded(goal) })
+    }
+
+    /// The same was to run.
+    pub fn ran_the_same(&self, other: &Recalled) -> bool {
+        let what = |of: &Recalled| {
+            let all = of.ran.iter().map(|(name, one)| (name.clone(), one.content.clone()));
+            all.collect::<Vec<_>>()
+        };
+        what(self) == what(other)
     }
 }
+
+/// Has it kept for a fleetd that begins anew.
+pub type Keep = Box<dyn FnMut(&Recalled) + Send>;
 
 /// See the head of the module.
 pub struct Recollection {
     folder: PathBuf,
     boot: String,
-    me: MachineId,
 }
 
 impl Recollection {
     /// Of a machine.
     pub fn of(config: &Config, identity: &Identity) -> Recollection {
         let folder = config.units_directory.parent().unwrap_or(&config.units_directory);
-        let (boot, me) = (identity.boot.clone(), identity.id.clone());
-        Recollection { folder: folder.to_path_buf(), boot, me }
+        Recollection { folder: folder.to_path_buf(), boot: identity.boot.clone() }
     }
 
     /// What was kept in this boot.
@@ -92,28 +96,20 @@ impl Recollection {
         Some(units.into_iter().map(one).collect())
     }
 
-    /// Keeps it up to date, for ever.
-    pub async fn keep(self, mirror: Mirror) {
-        let mut pictures = mirror.changes();
+    /// Writes what is to be kept, each time it is told.
+    pub fn keeper(self) -> Keep {
         let mut kept = self.recall();
         let mut fault = String::new();
-        loop {
-            pictures.borrow_and_update();
-            let next = Recalled::of(&mirror, &self.me, &kept.ran);
-            if let Some(next) = next.filter(|next| next.known != kept.known) {
-                let written = self.write(&next, kept.ran != next.ran || !fault.is_empty());
-                let said = written.err().map(|error| error.to_string()).unwrap_or_default();
-                if !said.is_empty() && said != fault {
-                    voice::error(format_args!("{}: {said}", self.folder.display()));
-                }
-                fault = said;
-                kept = next;
-                mirror.clock().sleep(PAUSE).await;
+        Box::new(move |next| {
+            let others = !kept.ran_the_same(next) || !fault.is_empty();
+            let written = self.write(next, others);
+            let said = written.err().map(|error| error.to_string()).unwrap_or_default();
+            if !said.is_empty() && said != fault {
+                voice::error(format_args!("{}: {said}", self.folder.display()));
             }
-            if pictures.changed().await.is_err() {
-                return;
-            }
-        }
+            fault = said;
+            kept = next.clone();
+        })
     }
 
     fn write(&self, recalled: &Recalled, others: bool) -> std::io::Result<()> {
@@ -149,11 +145,7 @@ mod tests {
     #[test]
     fn what_ran_is_recalled_in_the_same_boot_and_with_the_cluster_alone() {
         let folder = std::env::temp_dir().join(format!("fleet-ran.{}", std::process::id()));
-        let of = |boot: &str| Recollection {
-            folder: folder.clone(),
-            boot: boot.to_string(),
-            me: MachineId::new("m1").unwrap(),
-        };
+        let of = |boot: &str| Recollection { folder: folder.clone(), boot: boot.to_string() };
         let name = UnitName::new("a.service").unwrap();
         let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
         let content = Arc::new(Content::of(&name, file));

@@ -4,12 +4,14 @@
 //! on. Exclusive units alone are given up when their claim may have ended.
 
 mod claims;
+mod memory;
 mod report;
 
 use super::identity::Identity;
 use super::init::Init;
 use super::init_socket::InitFault;
 use super::presence::Presence;
+use super::recollection::{Keep, Recalled};
 use super::voice;
 use super::vouching::Vouching;
 use crate::agent::{self, Goal, Wanted};
@@ -81,6 +83,10 @@ pub struct Steward {
     withheld: BTreeSet<UnitName>,
     /// What the fleetd before this one ran; `None`: it is known what of that runs still.
     ran: Option<Goal>,
+    /// Keeps what the one after it is to know.
+    keep: Option<Keep>,
+    /// What was kept last, and when.
+    kept: Option<(Recalled, Duration)>,
 }
 
 /// Asks it to leave: it stops units and answers.
@@ -139,13 +145,9 @@ impl Steward {
             vouching: None,
             withheld: BTreeSet::new(),
             ran: None,
+            keep: None,
+            kept: None,
         }
-    }
-
-    /// A fleetd before it ran that.
-    #[must_use]
-    pub fn after(self, ran: Goal) -> Steward {
-        Steward { ran: Some(ran).filter(|ran| !ran.is_empty()), ..self }
     }
 
     /// It runs what this vouches for alone.
@@ -168,6 +170,7 @@ impl Steward {
                     if self.again {
                         self.reconcile().await;
                     }
+                    self.remember_now_and_then();
                 }
                 batch = news.recv() => {
                     let mut concerned = self.is_concerned(batch);
@@ -258,33 +261,18 @@ impl Steward {
         if let Some(vouching) = &mut self.vouching {
             vouching.judge(&picture, &mut self.goal);
         }
+        self.remember(&picture, self.goal.clone());
         if begun && self.claim(&picture, lease).await {
             self.put().await;
         }
         self.tell(&picture, lease).await;
     }
 
-    /// Takes over from the fleetd before: what it ran, as far as init has it still, is stopped for
-    /// no less than what this one runs. False: init has not said.
-    async fn begin(&mut self) -> bool {
-        let Some(ran) = self.ran.take() else { return true };
-        self.look().await;
-        if self.blind {
-            self.goal.clone_from(&ran);
-            self.ran = Some(ran);
-            return false;
-        }
-        let runs = |(name, one): &(UnitName, agent::Wanted)| {
-            agent::find(name, one, &self.units).is_some_and(|unit| unit.needed)
-        };
-        self.goal = ran.into_iter().filter(runs).collect();
-        true
-    }
-
     async fn put(&mut self) {
         let mut set = agent::source_set(&self.goal, &self.held);
         let same = |put: &SourceSet| put.files == set.files && put.roots == set.roots;
         if self.put.as_ref().is_some_and(same) {
+            self.giving_up.clear();
             return;
         }
         if self.revision.is_none() {
@@ -308,6 +296,7 @@ impl Steward {
                 self.complaints = wrong.map(|said| (base(&said.file), said.message)).collect();
                 set.expected = None;
                 self.put = Some(set);
+                self.giving_up.clear();
                 self.look().await;
             }
             Err(fault) => {

@@ -179,6 +179,70 @@ impl SerialsFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent;
+    use crate::desired::Desired;
+    use crate::key::{Keys, Subject};
+    use crate::machine::MachineId;
+    use crate::record::{ScheduleRecord, UnitRecord, encode};
+    use crate::signature::SigningKey;
+    use crate::transaction::{Change, Entry};
+    use crate::unit_file::UnitFile;
+    use std::collections::BTreeSet;
+
+    // Of `openssl genpkey -algorithm ed25519`, made for these tests, and what is public of it.
+    const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEJqVZE9NvkxFWZbMJO4F8sMz9MkvYVK46Qy5TU0KXMX\n-----END PRIVATE KEY-----\n";
+    const PUBLIC: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAc+bZxG+m8G8u6F3FKfGDIeduWwLGycWvFzzWffEggSg=\n-----END PUBLIC KEY-----\n";
+
+    /// A global unit gets that file, signed as of that serial or by nobody, for those machines alone.
+    fn roll_out(picture: &mut Picture, text: &str, serial: Option<u64>, to: Option<&str>) {
+        let name = UnitName::new("a.service").unwrap();
+        let options = UnitFile::parse(&format!("[Service]\nExecStart={text}\n")).unwrap();
+        let key = SigningKey::of(KEY, "c").unwrap();
+        let signature = serial.map(|serial| key.sign(&name, &options, serial));
+        let first = to.map(|to| BTreeSet::from([MachineId::new(to).unwrap()]));
+        let told = ScheduleRecord { desired: Desired::Launched, hash: options.hash(), first };
+        let revision = picture.revision + 1;
+        let keys = picture.keys().clone();
+        for (subject, value) in [
+            (Subject::Unit(name.clone()), encode(&UnitRecord { options, signature })),
+            (Subject::Global(name), encode(&told)),
+        ] {
+            let key = keys.of(&subject);
+            let entry = Entry { key, value, created: revision, modified: revision, lease: 0 };
+            picture.apply(&Change::Put(entry));
+        }
+    }
+
+    #[test]
+    fn what_goes_on_until_its_new_file_is_for_this_machine_is_not_judged_anew() {
+        let keys = Arc::new(TrustedKeys::of(PUBLIC).unwrap());
+        let trust = Trust::new("c", keys.clone(), Serials::default());
+        let mut vouching = Vouching::kept_by(trust, keys, Box::new(|_| {}));
+        let mut picture = Picture::new(Keys::under("/p"));
+        let me = MachineId::new("m1").unwrap();
+        let mut goal = Goal::new();
+        // Which file is to be here, and whether it is run.
+        let mut judged = |picture: &Picture| {
+            goal = agent::goal(picture, &me, &goal);
+            vouching.judge(picture, &mut goal);
+            let one = goal.values().next().unwrap();
+            (one.content.file.text().contains("/old"), one.refusal.is_none())
+        };
+        roll_out(&mut picture, "/old", Some(7), None);
+        assert_eq!(judged(&picture), (true, true));
+        // A newer serial of its name has been seen by now.
+        roll_out(&mut picture, "/new", Some(8), Some("m2"));
+        assert_eq!(judged(&picture), (true, true), "the old file goes on as it was judged");
+        assert_eq!(judged(&picture), (true, true), "and at every look");
+        roll_out(&mut picture, "/bad", None, Some("m2"));
+        assert_eq!(judged(&picture), (true, true), "whatever the new one is signed by");
+        roll_out(&mut picture, "/bad", None, Some("m1"));
+        assert_eq!(judged(&picture), (false, false), "what is for this machine is judged");
+        roll_out(&mut picture, "/new", Some(8), Some("m1"));
+        assert_eq!(judged(&picture), (false, true));
+        roll_out(&mut picture, "/old", Some(7), None);
+        assert_eq!(judged(&picture), (true, false), "and an old one does not come again");
+    }
 
     #[test]
     fn serials_are_kept_over_restarts_and_falls() {

@@ -81,9 +81,9 @@ impl Picture {
             let name = key.strip_prefix(&laid_over).unwrap_or_default();
             self.metadata.get(id).is_some_and(|over| over.contains_key(name))
         };
-        let mut over = self.set_aside.range(laid_over.clone()..).map(|(key, _)| key);
+        let over = self.set_aside.range(laid_over.clone()..).map(|(key, _)| key);
         !self.machines.contains_key(id) && unread(&machine)
-            || over.by_ref().take_while(|key| key.starts_with(&laid_over)).any(|key| !is_known(key))
+            || over.take_while(|key| key.starts_with(&laid_over)).any(|key| !is_known(key))
     }
 
     /// Of which nothing is known by now.

@@ -2,9 +2,9 @@
 //! the one before it.
 
 use crate::desired::Desired;
-use crate::fleetd::recollection::Recalled;
+use crate::fleetd::recollection::{Keep, Recalled};
 use crate::sim::local_init::{Phase, Run, is_exclusive};
-use crate::sim::world::World;
+use crate::sim::world::{Shared, World, lock};
 use crate::unit_name::UnitName;
 
 /// A unit that ran on a machine as it was told.
@@ -25,7 +25,9 @@ impl World {
     /// What runs as it was told, of what needs no claim.
     pub fn all_that_runs(&self) -> Vec<Ran> {
         let mut all = Vec::new();
-        for (number, machine) in self.machines.iter().enumerate() {
+        // Who is leaving stops all it has, led or not.
+        let stays = self.machines.iter().enumerate().filter(|(_, machine)| !machine.leaving);
+        for (number, machine) in stays {
             for (unit, kept) in self.truth.schedules.get(&machine.id).into_iter().flatten() {
                 let run = machine.init.runs.get(unit.as_str());
                 let run = run.filter(|run| run.phase == Phase::Up && !is_exclusive(&run.text));
@@ -47,17 +49,13 @@ impl World {
         let kept = kept.filter(|(boot, _)| *boot == self.machines[machine].boot);
         kept.map(|(_, recalled)| recalled.clone()).unwrap_or_default()
     }
+}
 
-    /// Each fleetd keeps what the next one is to find.
-    pub fn recollect(&mut self) {
-        for machine in 0..self.machines.len() {
-            let before = self.recalled(machine);
-            let one = &self.machines[machine];
-            let Some(fleetd) = &one.fleetd else { continue };
-            let next = Recalled::of(&fleetd.daemon.mirror, &one.id, &before.ran);
-            if let Some(next) = next.filter(|next| next.known != before.known) {
-                self.book.recalled.insert(machine, (one.boot, next));
-            }
-        }
-    }
+/// A fleetd keeps what the next one is to find.
+pub fn keeper(shared: &Shared, machine: usize) -> Keep {
+    let shared = shared.clone();
+    let boot = lock(&shared).machines[machine].boot;
+    Box::new(move |recalled| {
+        lock(&shared).book.recalled.insert(machine, (boot, recalled.clone()));
+    })
 }

@@ -26,8 +26,8 @@ impl World {
             Deed::PutSigned { unit, asks, by, serial, at } => {
                 let file = file(&asks, number % 3);
                 let Ok(name) = UnitName::new(UNITS[unit]) else { return };
-                self.note_signature(by, &name, file.text(), serial);
                 let signature = by.sign(&name, &file, serial);
+                self.note_signature(by, &name, file.text(), signature.as_ref());
                 self.ask(world, "PUT", unit, "launched", Some((file, signature)), at);
             }
             Deed::Wish { unit, desired, at } => self.ask(world, "PUT", unit, desired, None, at),
@@ -75,8 +75,16 @@ impl World {
             Deed::Clone { of, time } => self.clone_machine(of, time),
             Deed::QuorumLoss { time } => {
                 self.coverage.count("quorum lost");
-                self.etcd.no_quorum_until = self.etcd.no_quorum_until.max(now + time);
+                let back = self.etcd.no_quorum_until.max(now + time);
+                self.etcd.no_quorum_until = back;
                 self.plan_in(time, Event::QuorumBack);
+                // Whose lease was ended by hand a moment ago hears of that no sooner.
+                let heard = self.plan.ttl * 2;
+                let lately =
+                    |one: &&mut Machine| one.ended > Duration::ZERO && one.ended + heard > now;
+                for one in self.machines.iter_mut().filter(lately) {
+                    one.ended = one.ended.max(back);
+                }
             }
             Deed::Hide { machine, what, time } => self.hide(machine, what, time),
             other => self.harm_etcd(other),
@@ -152,6 +160,9 @@ impl World {
             one.paused_since = self.now;
         }
         one.paused_until = until.max(one.paused_until);
+        if one.paused_until.saturating_sub(one.paused_since) > self.plan.ttl / 4 {
+            one.slept_until = one.paused_until;
+        }
         self.plan_at(until, Event::Rouse(machine));
     }
 
@@ -219,9 +230,11 @@ impl World {
         for number in 0..self.machines.len() {
             let one = &mut self.machines[number];
             one.paused_until = now.min(one.paused_until);
+            one.slept_until = now.min(one.slept_until);
             one.requests_lost_until = now.min(one.requests_lost_until);
             one.answers_lost_until = now.min(one.answers_lost_until);
             one.away_until = now.min(one.away_until);
+            one.ended = now.min(one.ended);
             if one.foreign_until > now {
                 one.foreign_until = now;
                 self.each_watch(number, WatchFault::Broken);

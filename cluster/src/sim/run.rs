@@ -9,6 +9,7 @@ use crate::fleetd::init::Init;
 use crate::key::Keys;
 use crate::machine::MachineId;
 use crate::record::MachineRecord;
+use crate::sim::continuity;
 use crate::sim::coverage::Coverage;
 use crate::sim::etcd::EtcdOf;
 use crate::sim::executor::Executor;
@@ -151,7 +152,6 @@ fn happen(shared: &Shared, event: Event) {
         Event::Tick => {
             world.note_members();
             world.note_partial();
-            world.recollect();
             world.note_signed();
             // Where all has stood still for long it is enough to look now and then.
             if world.book.stirred + STILL > world.now || world.now.as_secs().is_multiple_of(RARELY)
@@ -239,6 +239,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         vouching: signer::vouching(shared, number),
         known: recalled.known,
         ran: recalled.ran,
+        keep: continuity::keeper(shared, number),
     });
     let api = ApiState::new(daemon.mirror.clone(), Settings::default());
     // init tells a new listener at once.

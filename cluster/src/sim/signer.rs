@@ -3,6 +3,7 @@
 //! held the pen.
 
 use crate::fleetd::vouching::Vouching;
+use crate::picture::Content;
 use crate::signature::{Signature, SigningKey, TrustedKeys};
 use crate::sim::world::{Shared, World, lock};
 use crate::trust::{Serials, Trust};
@@ -50,8 +51,8 @@ impl Signer {
 /// What was signed, and seen of it.
 #[derive(Default)]
 pub struct Signed {
-    /// Serials of the files that who may has signed: by name and text, all of them.
-    pub good: BTreeMap<(UnitName, String), Vec<u64>>,
+    /// Signatures by who may: of a name and a text, all of them.
+    good: BTreeMap<(UnitName, String), Vec<Signature>>,
     /// The newest of each name that a machine has run, or has surely seen.
     pub seen: BTreeMap<(usize, UnitName), u64>,
     /// What machines keep over a restart of fleetd.
@@ -61,13 +62,23 @@ pub struct Signed {
 impl Signed {
     /// The newest by which that file is good.
     pub fn newest(&self, name: &UnitName, text: &str) -> Option<u64> {
-        self.good.get(&(name.clone(), text.to_string()))?.iter().max().copied()
+        self.of(name, text).iter().map(|one| one.serial).max()
+    }
+
+    fn of(&self, name: &UnitName, text: &str) -> &[Signature] {
+        self.good.get(&(name.clone(), text.to_string())).map_or(&[], Vec::as_slice)
+    }
+
+    /// It is by who may. (A stranger's has the same serial at times.)
+    fn is_good(&self, name: &UnitName, content: &Content) -> bool {
+        let signature = content.signature.as_ref();
+        signature.is_some_and(|one| self.of(name, &content.file.text()).contains(one))
     }
 
     /// The newest of that name, whatever was signed.
     fn newest_of(&self, name: &UnitName) -> Option<u64> {
         let own = self.good.iter().filter(|((signed, _), _)| signed == name);
-        own.flat_map(|(_, serials)| serials).max().copied()
+        own.flat_map(|(_, signatures)| signatures).map(|one| one.serial).max()
     }
 }
 
@@ -81,11 +92,12 @@ impl World {
         by: Signer,
         name: &UnitName,
         text: String,
-        serial: u64,
+        signature: Option<&Signature>,
     ) {
         self.coverage.count(if by == Signer::Ours { "unit signed" } else { "unit ill signed" });
-        if by == Signer::Ours {
-            self.book.signed.good.entry((name.clone(), text)).or_default().push(serial);
+        if let Some(signature) = signature.filter(|_| by == Signer::Ours) {
+            let good = self.book.signed.good.entry((name.clone(), text)).or_default();
+            good.push(signature.clone());
         }
     }
 
@@ -95,9 +107,8 @@ impl World {
             return false;
         };
         let serial = content.signature.as_ref().map(|signature| signature.serial);
-        let good = self.book.signed.good.get(&(name.clone(), content.file.text()));
-        let own = good.is_some_and(|good| good.iter().any(|one| Some(*one) == serial));
-        own && serial == self.book.signed.newest_of(name)
+        let signed = &self.book.signed;
+        signed.is_good(name, content) && serial == signed.newest_of(name)
     }
 
     /// Machines have seen what has stood for long.
@@ -109,8 +120,8 @@ impl World {
         let serials: Vec<(UnitName, u64)> = units
             .filter_map(|(name, kept)| {
                 let serial = kept.record.signature.as_ref()?.serial;
-                let good = self.book.signed.good.get(&(name.clone(), kept.record.file.text()))?;
-                good.contains(&serial).then(|| (name.clone(), serial))
+                let good = self.book.signed.is_good(name, &kept.record);
+                good.then(|| (name.clone(), serial))
             })
             .collect();
         for machine in 0..self.machines.len() {
@@ -129,9 +140,9 @@ impl World {
         for (file, text) in files {
             let Ok(name) = UnitName::new(file) else { continue };
             let Some(newest) = self.book.signed.newest(&name, text) else { continue };
-            let good = self.book.signed.good.get(&(name.clone(), text.clone()));
             // Which of them it was is not known, where it was signed more than once.
-            let least = good.and_then(|good| good.iter().min().copied()).unwrap_or(newest);
+            let good = self.book.signed.of(&name, text).iter();
+            let least = good.map(|one| one.serial).min().unwrap_or(newest);
             let seen = self.book.signed.seen.entry((machine, name)).or_default();
             *seen = (*seen).max(least);
         }

@@ -95,6 +95,8 @@ pub struct Machine {
     pub paused_since: Duration,
     /// Until then.
     pub paused_until: Duration,
+    /// When it last went on after having stood still for a good part of a lease.
+    pub slept_until: Duration,
     /// fleetd is down.
     pub down_until: Duration,
     /// What it asks does not come to etcd.
@@ -130,6 +132,7 @@ impl Machine {
             off_until: Duration::ZERO,
             paused_since: Duration::ZERO,
             paused_until: Duration::ZERO,
+            slept_until: Duration::ZERO,
             down_until: Duration::ZERO,
             requests_lost_until: Duration::ZERO,
             answers_lost_until: Duration::ZERO,

@@ -167,7 +167,8 @@ impl Steward {
         let clock = self.mirror.clock().clone();
         let age = self.proof.map_or(Duration::MAX, |at| clock.since(at));
         let left = fence::patience(self.ttl).saturating_sub(age);
-        let bounded = !self.held.is_empty();
+        let runs_on = !self.giving_up.is_empty() && !self.is_overdue();
+        let bounded = !self.held.is_empty() || runs_on;
         async move {
             if !bounded {
                 return call.await;
@@ -265,9 +266,6 @@ impl Steward {
             voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
             self.giving_up.append(&mut self.held);
             self.put().await;
-            if self.put.is_some() {
-                self.giving_up.clear();
-            }
             self.again |= !planted(Mutant::GivenUpForGood);
         }
     }
@@ -284,11 +282,16 @@ impl Steward {
         }
         let mut names = std::mem::take(&mut self.giving_up);
         names.retain(|name| !agent::is_down(self.unit_once_wanted(name)));
-        if !names.is_empty() {
-            self.put().await;
+        if names.is_empty() {
+            return;
         }
-        if self.put.is_none() {
-            self.giving_up = names;
+        self.giving_up = names;
+        self.take_proof();
+        if self.is_overdue() {
+            self.put().await;
+        } else {
+            // The lease lived all the while: what it holds is looked at anew before anything is put.
+            self.again = true;
         }
     }
 }

@@ -123,9 +123,7 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
         && world.plan.rates.lost == 0
         && world.plan.rates.refused == 0;
     // Who has stood still does not know that the lease did not end before the quorum was lost.
-    let stood_still = one.paused_until.saturating_sub(one.paused_since) > world.plan.ttl / 4;
-    let since = if stood_still { lost.max(one.paused_until) } else { lost };
-    let long = world.now >= since + world.plan.ttl;
+    let long = world.now >= lost.max(one.slept_until) + world.plan.ttl;
     // After a pause its first sign of life may be lost, or init's answer; it does not wait for more.
     let rates = &world.plan.rates;
     let lossy = rates.lost + rates.refused + rates.late + rates.init > 0;

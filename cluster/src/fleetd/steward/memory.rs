@@ -1,0 +1,74 @@
+//! What a fleetd that begins anew knows of the one before it: what was to run here, kept before init
+//! is told of it, and the revision that follows from. How it is kept is
+//! [`crate::fleetd::recollection`]'s.
+
+use super::Steward;
+use crate::agent::{self, Goal};
+use crate::fleetd::recollection::{Keep, Recalled};
+use crate::mutant::{Mutant, planted};
+use crate::picture::Picture;
+use crate::unit_name::UnitName;
+use std::time::Duration;
+
+/// Where nothing but the revision is new it is kept that often.
+const PAUSE: Duration = Duration::from_secs(5);
+
+impl Steward {
+    /// A fleetd before it ran that.
+    #[must_use]
+    pub fn after(self, ran: Goal) -> Steward {
+        Steward { ran: Some(ran).filter(|ran| !ran.is_empty()), ..self }
+    }
+
+    /// A fleetd after it is told by this what it runs.
+    #[must_use]
+    pub fn remembered_by(self, keep: Keep) -> Steward {
+        Steward { keep: Some(keep), ..self }
+    }
+
+    /// Takes over from the fleetd before: what it ran, as far as init has it still, is stopped for
+    /// no less than what this one runs. False: init has not said.
+    pub(super) async fn begin(&mut self) -> bool {
+        let Some(ran) = self.ran.take() else { return true };
+        self.look().await;
+        if self.blind {
+            self.goal.clone_from(&ran);
+            self.ran = Some(ran);
+            return false;
+        }
+        let runs = |(name, one): &(UnitName, agent::Wanted)| {
+            agent::find(name, one, &self.units).is_some_and(|unit| unit.needed)
+        };
+        self.goal = ran.into_iter().filter(runs).collect();
+        true
+    }
+
+    /// A unit that runs and is not kept would be no measure of what a reading has too little of. So
+    /// whatever is new is kept at once: readings that have more or less in them are of one revision.
+    pub(super) fn remember(&mut self, picture: &Picture, goal: Goal) {
+        let (Some(keep), Some(next)) = (&mut self.keep, Recalled::of(picture, goal)) else {
+            return;
+        };
+        let now = self.mirror.clock().now();
+        let is_kept = self.kept.as_ref().is_some_and(|(kept, at)| {
+            let lately = now.saturating_sub(*at) < PAUSE;
+            let same = kept.ran_the_same(&next) || planted(Mutant::KeptLate);
+            same && (kept.known == next.known || lately)
+        });
+        if !is_kept {
+            keep(&next);
+            self.kept = Some((next, now));
+        }
+    }
+
+    /// What concerns other machines alone moves the revision on.
+    pub(super) fn remember_now_and_then(&mut self) {
+        let clock = self.mirror.clock();
+        if self.kept.as_ref().is_none_or(|(_, at)| clock.since(*at) < PAUSE) {
+            return;
+        }
+        let picture = self.mirror.picture();
+        let goal = agent::goal(&picture, &self.me, &self.goal);
+        self.remember(&picture, goal);
+    }
+}
