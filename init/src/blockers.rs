@@ -8,6 +8,7 @@ use crate::process;
 use crate::run::table::{Main, Running};
 use crate::sys::Pid;
 use crate::voice::Level;
+use groundstate_units::reaction::Reaction;
 
 impl Init {
     /// When it is time, as long as units are waited for.
@@ -20,7 +21,12 @@ impl Init {
         self.ending.tell_at = Some(at.max(self.now).after(limit::BLOCKERS));
         let waited = self.ending.begun.map_or(0, |begun| self.now.since(begun).as_secs());
         let all: Vec<String> = self.runs.iter().map(|(_, running)| blocker(running)).collect();
-        let key = if self.mode == Mode::Machine { "Ctrl-Alt-Del" } else { "SIGINT" };
+        let reactions = &self.machine.generation().settings.reactions;
+        let key = match (self.mode, &reactions.ctrl_alt_del) {
+            (Mode::Machine, Reaction::Nothing) => "`initctl poweroff --force`",
+            (Mode::Machine, Reaction::End(_) | Reaction::Goal(_)) => "Ctrl-Alt-Del",
+            (Mode::Container | Mode::Supervisor, _) => "SIGINT",
+        };
         for text in all.iter().take(limit::BLOCKERS_NAMED) {
             self.say(
                 Level::Warning,

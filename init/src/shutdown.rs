@@ -21,6 +21,7 @@ use crate::watchdog::Watchdog;
 use crate::{hand_back, signals, unmount};
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
+use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::{Deserialize, Serialize};
@@ -90,14 +91,25 @@ impl Ending {
 const KILL: u8 = 9;
 
 impl Init {
-    /// Init whose end is to be that of nobody's target goes on for ever: that is said.
-    pub(crate) fn mind_exit_with(&mut self, generation: &Generation) {
-        let Some(name) = &generation.settings.exit_with else { return };
-        let target = generation.find_target(name.as_str()).and_then(|id| generation.target(id));
-        let provided = target.is_some_and(|target| !target.candidates.is_empty());
-        if !provided && generation.find_unit(name.as_str()).is_none() {
+    /// Settings that name nobody's target are told: init whose end is to be that of one goes on for
+    /// ever, and a key does nothing.
+    pub(crate) fn mind_targets(&mut self, generation: &Generation) {
+        let settings = &generation.settings;
+        let is_missing = |name: &Name| {
+            let target = generation.find_target(name.as_str()).and_then(|id| generation.target(id));
+            target.is_none_or(|target| target.candidates.is_empty())
+                && generation.find_unit(name.as_str()).is_none()
+        };
+        if let Some(name) = settings.exit_with.as_ref().filter(|name| is_missing(name)) {
             let what = "nobody provides it, so nothing ends init by itself";
             self.say(Level::Warning, format_args!("exit-with {name}: {what}"));
+        }
+        if self.mode != Mode::Machine {
+            return;
+        }
+        for (setting, name) in settings.reactions.goals().filter(|(_, name)| is_missing(name)) {
+            let what = "nobody provides it, so the key does nothing";
+            self.say(Level::Warning, format_args!("{setting} {name}: {what}"));
         }
     }
 

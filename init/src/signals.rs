@@ -7,7 +7,8 @@ use crate::insistence::ask_again;
 use crate::sys::bell::{self, Bell};
 use crate::sys::fault::FAULTS;
 use crate::voice::Level;
-use groundstate_units::machine::event::Shutdown;
+use groundstate_units::machine::event::{Event, Goal, Shutdown};
+use groundstate_units::reaction::{Reaction, Reactions};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use std::io;
@@ -29,7 +30,11 @@ pub(crate) enum Asked {
     Halt,
     /// SIGINT: Ctrl-Alt-Del, or Ctrl-C.
     Interrupt,
-    /// SIGPWR, RTMIN+4.
+    /// SIGPWR: the power key, or the power supply.
+    PowerKey,
+    /// SIGWINCH: Alt-Up at a machine's console; elsewhere a terminal has another size.
+    KeyboardRequest,
+    /// RTMIN+4.
     Poweroff,
     /// RTMIN+5.
     Reboot,
@@ -38,12 +43,24 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// The end it asks for, if it asks for one.
+    /// What it is called, and what it is to do, if it is one of the keys of a machine.
+    fn key(self, reactions: &Reactions) -> Option<(&'static str, &Reaction)> {
+        match self {
+            Asked::Interrupt => Some(("Ctrl-Alt-Del", &reactions.ctrl_alt_del)),
+            Asked::PowerKey => Some(("the power key", &reactions.power_key)),
+            Asked::KeyboardRequest => Some(("Alt-Up", &reactions.keyboard_request)),
+            Asked::Reap | Asked::Reload | Asked::Sockets | Asked::Noted(_) => None,
+            Asked::Halt | Asked::Poweroff | Asked::Reboot => None,
+        }
+    }
+
+    /// The end it asks for where no settings say otherwise, if it asks for one.
     fn end(self, mode: Mode) -> Option<Shutdown> {
         let how = match self {
-            Asked::Reap | Asked::Reload | Asked::Sockets | Asked::Noted(_) => return None,
+            Asked::Reap | Asked::Reload | Asked::Sockets => return None,
+            Asked::KeyboardRequest | Asked::Noted(_) => return None,
             Asked::Halt => Shutdown::Halt,
-            Asked::Poweroff => Shutdown::Poweroff,
+            Asked::PowerKey | Asked::Poweroff => Shutdown::Poweroff,
             Asked::Interrupt | Asked::Reboot => Shutdown::Reboot,
         };
         Some(if mode == Mode::Machine { how } else { Shutdown::Exit(0) })
@@ -71,12 +88,12 @@ const MEANINGS: [(i32, Asked); 15] = [
     (libc::SIGTERM, Asked::Halt),
     (RTMIN + 3, Asked::Halt),
     (libc::SIGINT, Asked::Interrupt),
-    (libc::SIGPWR, Asked::Poweroff),
+    (libc::SIGPWR, Asked::PowerKey),
     (RTMIN + 4, Asked::Poweroff),
     (RTMIN + 5, Asked::Reboot),
     (libc::SIGUSR2, Asked::Noted(libc::SIGUSR2)),
     (libc::SIGALRM, Asked::Noted(libc::SIGALRM)),
-    (libc::SIGWINCH, Asked::Noted(libc::SIGWINCH)),
+    (libc::SIGWINCH, Asked::KeyboardRequest),
     (libc::SIGQUIT, Asked::Noted(libc::SIGQUIT)),
     (libc::SIGTSTP, Asked::Noted(libc::SIGTSTP)),
     (libc::SIGVTALRM, Asked::Noted(libc::SIGVTALRM)),
@@ -147,6 +164,12 @@ impl Signals {
 impl Init {
     /// What a signal asks for.
     pub(crate) fn obey(&mut self, asked: Asked) {
+        // Before any settings are there, the defaults hold.
+        let key = asked.key(&self.machine.generation().settings.reactions);
+        if let Some((key, reaction)) = key.filter(|_| self.mode == Mode::Machine) {
+            let reaction = reaction.clone();
+            return self.react(asked, key, reaction);
+        }
         match (asked, asked.end(self.mode)) {
             (Asked::Reload, _) => self.reload_by_signal(),
             (Asked::Sockets, _) => self.make_sockets(),
@@ -156,6 +179,25 @@ impl Init {
             (Asked::Interrupt, Some(how)) => self.interrupted(how),
             (_, Some(how)) => self.shut_down(how),
             (_, None) => {}
+        }
+    }
+
+    fn react(&mut self, asked: Asked, key: &str, reaction: Reaction) {
+        let hastens = asked == Asked::Interrupt && self.ending.is_under_way();
+        match reaction {
+            Reaction::Nothing => {
+                self.say(Level::Info, format_args!("{key}: nothing is to be done"));
+            }
+            // Whatever it was to do before.
+            Reaction::End(_) | Reaction::Goal(_) if hastens => self.interrupted(Shutdown::Reboot),
+            Reaction::End(how) => self.shut_down(how),
+            Reaction::Goal(goal) => {
+                self.say(Level::Info, format_args!("{key}: the goal is to be {goal}"));
+                let wish = Event::SetGoal(Goal { targets: vec![goal], ..Goal::default() });
+                if let Err(refusal) = self.wish(wish) {
+                    self.say(Level::Error, format_args!("{key}: {}", refusal.message));
+                }
+            }
         }
     }
 }

@@ -43,6 +43,9 @@ pub fn system(sandbox: &Sandbox, end: &str) -> PathBuf {
         .status();
     assert!(made.expect("contrib/image runs").success());
     fs::copy(program("GROUNDSTATE_DAEMON", "daemon"), root.join("bin/daemon")).unwrap();
+    for program in ["sbin/init", "bin/initctl", "bin/daemon"] {
+        bring_libraries(&root, program);
+    }
     let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
     write("check", &format!("{CHECK}{end}\n"));
     let unit = |name: &str, text: &str| {
@@ -64,6 +67,17 @@ pub fn system(sandbox: &Sandbox, end: &str) -> PathBuf {
     unit("multi-user", "type: virtual\nwaits-for: web, loopback");
     unit("test", "type: virtual\nwaits-for: multi-user, probe");
     root
+}
+
+/// Programs that are not static, as cargo builds them for a quick look, find what they need.
+fn bring_libraries(root: &Path, program: &str) {
+    let listed = Command::new("ldd").arg(root.join(program)).output().expect("ldd runs");
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    for library in text.split_whitespace().filter(|word| word.starts_with('/')) {
+        let to = root.join(library.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(library, to).unwrap();
+    }
 }
 
 /// The newest cloud kernel that is installed.
@@ -101,12 +115,23 @@ fn start(sandbox: &Sandbox, words: &[String]) -> Child {
 impl Machine {
     /// Switches it on, with these options of qemu and this kernel command line.
     pub fn boot(sandbox: Sandbox, disk: &[&str], command_line: &str) -> Machine {
+        Machine::boot_beside(sandbox, &[], disk, command_line)
+    }
+
+    /// The same with serial lines before the one that is read here.
+    pub fn boot_beside(
+        sandbox: Sandbox,
+        before: &[&str],
+        disk: &[&str],
+        command_line: &str,
+    ) -> Machine {
         let line = format!("console=ttyS0 quiet panic=-1 groundstate.target=test {command_line}");
         let (line_end, log) = (sandbox.at("serial"), sandbox.at("console"));
         let serial = format!("socket,id=serial,path={line_end},server=on,wait=off,logfile={log}");
         let monitor = format!("unix:{},server,nowait", sandbox.at("monitor"));
         let kernel = kernel();
         let mut words = vec!["-accel", "tcg", "-m", "384", "-smp", "1", "-display", "none"];
+        words.extend(before);
         words.extend([
             "-no-reboot",
             "-nic",

@@ -23,6 +23,7 @@ pub mod name;
 #[cfg(feature = "sim")]
 pub mod oracle;
 pub mod policy;
+pub mod reaction;
 #[cfg(feature = "sim")]
 pub mod scenario;
 pub mod settings;

@@ -114,7 +114,8 @@ fn around(files: &dyn Files) -> Surroundings {
 /// Targets that are asked for from outside the unit files.
 fn wanted(options: &Options, settings: &Settings, policy: &Policy) -> Vec<String> {
     let goals = [&settings.default_target, &settings.emergency_target];
-    let names = goals.into_iter().chain(&settings.exit_with).chain(&options.wanted);
+    let keys = settings.reactions.goals().map(|(_, goal)| goal);
+    let names = goals.into_iter().chain(&settings.exit_with).chain(keys).chain(&options.wanted);
     names.chain(&policy.enable).map(Name::to_string).collect()
 }
 
@@ -159,6 +160,7 @@ impl Loader<'_> {
         }
         let mut extra = vec![&settings.default_target, &settings.emergency_target];
         extra.extend(&settings.exit_with);
+        extra.extend(settings.reactions.goals().map(|(_, goal)| goal));
         extra.extend(roots.iter().flat_map(|(_, roots)| roots));
         let mut generation = assemble(drafts, extra);
         roots.sort();

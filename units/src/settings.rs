@@ -2,6 +2,7 @@
 //! inside the generation; PID 1 never sees the file.
 
 use crate::name::Name;
+use crate::reaction::Reactions;
 use crate::spec::Restart;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -75,6 +76,10 @@ pub struct Settings {
     pub exit_with: Option<Name>,
     /// What `wanted-by` means where the policy says nothing: true is enabled.
     pub enabled_by_default: bool,
+    /// What the keys of a machine do. [`crate::wire`] writes them behind all else, where they are
+    /// not the default: what was encoded without them is read as ever.
+    #[serde(skip)]
+    pub reactions: Reactions,
 }
 
 impl Default for Settings {
@@ -106,6 +111,7 @@ impl Default for Settings {
             echo: None,
             exit_with: None,
             enabled_by_default: true,
+            reactions: Reactions::default(),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::key;
 use crate::key_table::RESTARTS;
 use crate::limit;
 use crate::name::Name;
+use crate::reaction::Reaction;
 use crate::settings::{Echo, Settings};
 use crate::spec::Restart;
 use crate::value;
@@ -60,6 +61,9 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("failure-verdict", "a whole number, 1 or more", "3", "The default of the unit key."),
     setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed."),
     setting("watchdog", "a duration", "none", "On a machine: init feeds `/dev/watchdog` from its loop, and the hardware starts the machine anew once init is stuck for so long. It goes on through the end, too."),
+    setting("ctrl-alt-del", "reboot, poweroff, halt, none, or a target", "reboot", "On a machine: what Ctrl-Alt-Del does. A target becomes the goal, as by `initctl set-target`. In a container and as a supervisor SIGINT, which is what the kernel sends for it, ends everything."),
+    setting("power-key", "reboot, poweroff, halt, none, or a target", "poweroff", "On a machine: what SIGPWR does, which whoever listens to the power key or to the power supply sends to PID 1."),
+    setting("keyboard-request", "reboot, poweroff, halt, none, or a target", "none", "On a machine: what Alt-Up at a console does, of which the kernel tells PID 1 by SIGWINCH."),
     setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "Where unit files are; a file in an earlier one hides that of the same name in a later one. The runtime directory's `units` stands behind the first."),
     setting("import-dirs", "a list of absolute paths, or `systemd`", "none", "Directories of other init systems whose unit files are taken too, behind the unit directories; `systemd` means systemd's own five. A unit from there is wanted by what links in .wants and .requires directories say, and by its [Install] section only once `initctl enable` names it; one of systemd's own units is never taken. None by default, because what a package has left enabled would otherwise start beside the native unit that replaces it."),
     setting("log-dir", "an absolute path", "/var/log/groundstate", "Where the logger writes."),
@@ -145,6 +149,11 @@ fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
         "watchdog" => {
             settings.watchdog = field.value(found, deadline);
         }
+        "ctrl-alt-del" => put(&mut settings.reactions.ctrl_alt_del, reaction(field, found)),
+        "power-key" => put(&mut settings.reactions.power_key, reaction(field, found)),
+        "keyboard-request" => {
+            put(&mut settings.reactions.keyboard_request, reaction(field, found));
+        }
         "unit-dirs" => settings.unit_dirs = paths(field, found),
         "import-dirs" => {
             let systemd = field.node.scalar().is_some_and(|scalar| scalar.text == "systemd");
@@ -179,6 +188,10 @@ fn put<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
+}
+
+fn reaction(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Reaction> {
+    field.name(found).map(Reaction::from)
 }
 
 fn deadline(text: &str) -> Result<std::time::Duration, value::Mistake> {
@@ -270,6 +283,7 @@ fn uid_node(node: &Node) -> Option<&Node> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::event::Shutdown;
     use std::time::Duration;
 
     fn settings(text: &str) -> (Settings, Vec<Diagnostic>) {
@@ -281,7 +295,8 @@ mod tests {
         let text = "default-target: server\nemergency-target: rescue\nmax-starting: 4\n\
             start-timeout: none\nstop-timeout: 5s\nrestart: always\nrestart-delay: 1\n\
             restart-delay-max: 2min\nrestart-reset: 3min\nfailure-verdict: 1\n\
-            shutdown-deadline: 30s\nwatchdog: 20s\nimport-dirs: systemd\nunit-dirs: [/a, /b]\nlog-dir: /l\nstate-dir: /s\nlog-size: 1M\nlog-keep: 0\n\
+            shutdown-deadline: 30s\nwatchdog: 20s\nctrl-alt-del: none\npower-key: rescue\n\
+            keyboard-request: halt\nimport-dirs: systemd\nunit-dirs: [/a, /b]\nlog-dir: /l\nstate-dir: /s\nlog-size: 1M\nlog-keep: 0\n\
             log-dir-after: var\nlog-readers: staff\nsources:\n  fleet: {uid: 7}\nenv: {A: b}\n\
             env-pass: '*'\necho: raw\nexit-with: job\ndefault-policy: disable\nx-mine: 1\n";
         let (settings, found) = settings(text);
@@ -299,6 +314,27 @@ mod tests {
         let same = |word: &str| now.contains(word) && then.contains(word);
         assert!(!same("max_starting: 0") && !same("log_keep: 4") && !same("exit_with: None"));
         assert_eq!(SETTINGS.len(), text.matches('\n').count() - 2);
+    }
+
+    #[test]
+    fn a_key_of_the_machine_ends_it_or_sets_a_goal_or_does_nothing() {
+        let default = Settings::default().reactions;
+        assert_eq!(default.ctrl_alt_del, Reaction::End(Shutdown::Reboot));
+        assert_eq!(default.power_key, Reaction::End(Shutdown::Poweroff));
+        assert_eq!(default.keyboard_request, Reaction::Nothing);
+        let text = "ctrl-alt-del: none\npower-key: rescue\nkeyboard-request: poweroff\n";
+        let (settings, found) = settings(text);
+        assert_eq!(found, Vec::new());
+        assert_eq!(settings.reactions.ctrl_alt_del, Reaction::Nothing);
+        assert_eq!(settings.reactions.keyboard_request, Reaction::End(Shutdown::Poweroff));
+        let goals = settings.reactions.goals().map(|(setting, goal)| (setting, goal.as_str()));
+        assert_eq!(goals.collect::<Vec<_>>(), [("power-key", "rescue")]);
+        let (settings, found) = self::settings("ctrl-alt-del: ../x\npower-key: [a, b]\n");
+        assert_eq!((settings.reactions, found.len()), (default, 2));
+        let told = |key: &str| SETTINGS.iter().find(|it| it.name == key).unwrap().words;
+        for key in ["ctrl-alt-del", "power-key", "keyboard-request"] {
+            assert_eq!(told(key), "reboot, poweroff, halt, none, or a target");
+        }
     }
 
     #[test]

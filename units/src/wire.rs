@@ -7,6 +7,7 @@
 
 use crate::generation::{Generation, TargetId, Unit};
 use crate::limit;
+use crate::reaction::Reactions;
 use crate::spec::{Kind, Run};
 use crate::trigger::Trigger;
 use std::fmt;
@@ -41,7 +42,10 @@ impl fmt::Display for WireError {
 impl Generation {
     /// As bytes; empty when it is larger than can be decoded.
     pub fn encode(&self) -> Vec<u8> {
-        let encoded = postcard::to_extend(self, MAGIC.to_vec()).unwrap_or_default();
+        let mut encoded = postcard::to_extend(self, MAGIC.to_vec()).unwrap_or_default();
+        if self.settings.reactions != Reactions::default() && !encoded.is_empty() {
+            encoded = postcard::to_extend(&self.settings.reactions, encoded).unwrap_or_default();
+        }
         if encoded.len() > limit::GENERATION { Vec::new() } else { encoded }
     }
 
@@ -54,10 +58,15 @@ impl Generation {
             return Err(WireError::TooLarge);
         }
         let body = bytes.strip_prefix(&MAGIC).ok_or(WireError::Magic)?;
-        let (generation, rest) =
+        let (mut generation, rest) =
             postcard::take_from_bytes::<Generation>(body).map_err(|_| WireError::Form)?;
         if !rest.is_empty() {
-            return Err(WireError::Form);
+            let (reactions, rest) =
+                postcard::take_from_bytes::<Reactions>(rest).map_err(|_| WireError::Form)?;
+            if !rest.is_empty() {
+                return Err(WireError::Form);
+            }
+            generation.settings.reactions = reactions;
         }
         generation.prove()?;
         Ok(generation)
@@ -171,6 +180,7 @@ mod tests {
     use crate::diagnostic::Place;
     use crate::generation::UnitId;
     use crate::name::Name;
+    use crate::reaction::Reaction;
     use crate::settings::Settings;
     use crate::spec::{DependencyKind, ExecLine, Piece};
 
@@ -209,6 +219,21 @@ mod tests {
         let generation = generation();
         assert_eq!(Generation::decode(&generation.encode()), Ok(generation));
         assert_eq!(Run::decode(&run().encode()), Some(run()));
+    }
+
+    #[test]
+    fn what_keys_do_comes_along_and_takes_no_place_where_nothing_was_said() {
+        let mut generation = generation();
+        let before = generation.encode();
+        generation.settings.reactions.ctrl_alt_del = Reaction::Goal(name("rescue"));
+        let bytes = generation.encode();
+        assert!(bytes.starts_with(&before) && bytes.len() > before.len());
+        assert_eq!(Generation::decode(&bytes), Ok(generation));
+        for end in before.len() + 1..bytes.len() {
+            assert_eq!(Generation::decode(&bytes[..end]), Err(WireError::Form));
+        }
+        let longer = [bytes, vec![0]].concat();
+        assert_eq!(Generation::decode(&longer), Err(WireError::Form));
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn machine() -> Vec<String> {
     if let Ok(console) = open("/dev/tty0", how, FileMode::empty()) {
         let signal = u8::try_from(libc::SIGWINCH).unwrap_or(28);
         note(
-            "Ctrl-Alt-Up is not listened to",
+            "Alt-Up is not listened to",
             terminal::accept_keyboard_request(console.as_fd(), signal),
         );
     }

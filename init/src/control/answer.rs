@@ -349,7 +349,7 @@ impl Init {
         let outcome = plan.and_then(|plan| self.wish(event).map(|()| plan).map_err(refused));
         match &outcome {
             Ok(_) => {
-                self.settle_in(&generation.settings);
+                self.settle_with(&generation);
                 self.timings.keep(&generation);
                 let (number, units) = (generation.number, generation.units.len());
                 self.say(Level::Info, format_args!("generation {number}: {units} units"));

@@ -69,8 +69,7 @@ impl Init {
     /// The first generation: the logger, and the goal.
     pub(super) fn boot(&mut self, generation: Generation) {
         let generation = Arc::new(generation);
-        self.settle_in(&generation.settings);
-        self.mind_exit_with(&generation);
+        self.settle_with(&generation);
         let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
         let asked = match &targets {
             Some(target) => target.clone(),

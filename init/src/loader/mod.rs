@@ -28,6 +28,7 @@ use crate::sys::{Pid, process};
 use crate::voice::Level;
 use child::{Errand, Part};
 use groundstate_units::diagnostic::{Diagnostic, Severity};
+use groundstate_units::generation::Generation;
 use groundstate_units::name::Name;
 use groundstate_units::settings::{Echo, Settings};
 use groundstate_units::spec::Exit;
@@ -290,6 +291,12 @@ impl Init {
             let (at, fact) = (&diagnostic.at, &diagnostic.message);
             self.say(level, format_args!("{at}: {}: {fact}", diagnostic.severity));
         }
+    }
+
+    /// The settings of a generation that is taken; what they name and nobody provides is told.
+    pub(crate) fn settle_with(&mut self, generation: &Generation) {
+        self.settle_in(&generation.settings);
+        self.mind_targets(generation);
     }
 
     /// What the settings say about init itself.

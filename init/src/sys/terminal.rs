@@ -5,10 +5,10 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// linux/kd.h: the signal for Ctrl-Alt-Up goes to the caller.
+/// linux/kd.h: the signal for Alt-Up goes to the caller.
 const KDSIGACCEPT: libc::c_ulong = 0x4B4E;
 
-/// Ctrl-Alt-Up on the virtual console `console` sends `signal` to this process.
+/// Alt-Up on the virtual console `console` sends `signal` to this process.
 pub(crate) fn accept_keyboard_request(console: BorrowedFd<'_>, signal: u8) -> io::Result<()> {
     // SAFETY: KDSIGACCEPT takes a number (ioctl_console(2)).
     let result =
