@@ -39,6 +39,14 @@ impl Connection {
         self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
     }
 
+    /// Whether anybody answers, by then.
+    pub(crate) fn ping(&mut self, limit: Duration) -> Result<(), Trouble> {
+        self.patience(Some(limit));
+        self.tell(Verb::Ping {})?;
+        let answer: Option<Box<RawValue>> = self.next()?;
+        answer.map(drop).ok_or_else(|| self.broken("closed the connection without an answer"))
+    }
+
     /// The same, with a descriptor in the message of the request.
     pub(crate) fn ask_with(
         &mut self,

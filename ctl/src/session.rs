@@ -16,7 +16,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Who asks with force does not wait longer for an answer.
+const SOON: Duration = Duration::from_secs(5);
 
 /// What every verb is given.
 pub(crate) struct Session {
@@ -99,6 +102,18 @@ impl Session {
             Err(Trouble::Failed(Exit::NoInit, _)) => Ok(None),
             Err(other) => Err(other),
         }
+    }
+
+    /// There is an init that answers soon.
+    pub(crate) fn is_answered(&self) -> bool {
+        let answered = self.connect().and_then(|mut connection| connection.ping(SOON));
+        // Not allowed, or not understood, is an answer.
+        !matches!(answered, Err(Trouble::Failed(Exit::NoInit | Exit::TimedOut, _)))
+    }
+
+    /// Root means the init of this machine, or of its container.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        geteuid().is_root() && self.socket == control_socket(&self.places.runtime_dir)
     }
 
     /// An answer: itself as JSON, or what `text` makes of it.

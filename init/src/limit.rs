@@ -202,6 +202,13 @@ pub(crate) const STEADY_ANEW: Duration = Duration::from_secs(2);
 /// Crashes in a row at the beginning, and no more: then it begins anew, and after one more nothing is
 /// tried any more.
 pub(crate) const CRASHES_IN_A_ROW: u32 = 3;
+/// One that crashes as often as it counts, each time as late as it counts, has given up by then: what
+/// runs runs on, and a machine's console has its shell.
+pub(crate) const GIVEN_UP: Duration = Duration::from_secs(5);
+const _: () = {
+    let rows = STEADY.as_millis() * (CRASHES_IN_A_ROW as u128);
+    assert!(rows + STEADY_ANEW.as_millis() < GIVEN_UP.as_millis());
+};
 /// A watchdog that was refused is not tried again sooner.
 pub(crate) const WATCHDOG_AGAIN: Duration = Duration::from_millis(250);
 /// Numbers an image has for pipes aside before those of the next one begin.

@@ -65,3 +65,13 @@ fn without_a_password_to_ask_for_there_is_no_shell_and_its_key_ends_the_machine(
     machine.three_fingers();
     machine.goes_off();
 }
+
+#[test]
+fn an_init_that_can_not_go_on_is_asked_by_a_signal_where_its_socket_is_dead() {
+    let mut machine = crashing("groundstate.shell=open");
+    machine.says("PROBE given up");
+    machine.says("/ # ");
+    machine.types("initctl poweroff --force --yes");
+    machine.goes_off();
+    machine.says("reboot: Power down");
+}

@@ -4,7 +4,11 @@ use crate::arguments::{ExitWith, Power, SwitchRoot, Upgrade};
 use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
 use groundstate_units::control::request::Verb;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::reboot::{RebootMode, reboot as reboot_now};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::io::{Read, Write, stderr, stdin};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -58,6 +62,9 @@ fn whole(path: &Path) -> Result<String, Trouble> {
 
 /// `last`: what comes when everything is stopped, on a machine.
 fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, Trouble> {
+    if asked.force > 0 && !session.is_answered() {
+        return without_init(session, asked, &verb);
+    }
     // The end must not hang on a word for it.
     let mode = session.init().ok().flatten().map(|init| init.mode).unwrap_or_default();
     let doing = &format!("everything is stopped, then {}", last_deed(&verb, &mode, last));
@@ -70,6 +77,30 @@ fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, 
         session.ask(Verb::Hasten { at_once: asked.force > 1 })?;
     }
     session.show(&value, || format!("{doing}\n"))?;
+    Ok(Exit::Done)
+}
+
+/// Nobody answers at the socket: PID 1 is asked by a signal, or, by `--force` twice over, nobody is.
+/// So it is where init has crashed and does nothing but reap.
+fn without_init(session: &Session, asked: Power, verb: &Verb) -> Result<Exit, Trouble> {
+    let (signal, mode) = match verb {
+        Verb::Poweroff {} => (Signal::SIGPWR, RebootMode::RB_POWER_OFF),
+        Verb::Reboot {} => (Signal::SIGINT, RebootMode::RB_AUTOBOOT),
+        Verb::Halt {} => (Signal::SIGTERM, RebootMode::RB_HALT_SYSTEM),
+        _ => return session.ask(Verb::Ping {}).map(|_| Exit::Bad),
+    };
+    if !session.is_of_this_machine() {
+        // Another init was meant: PID 1 is not to end in its stead.
+        return session.ask(Verb::Ping {}).map(|_| Exit::Bad);
+    }
+    let done = if asked.force > 1 {
+        reboot_now(mode).map(|never| match never {})
+    } else {
+        kill(Pid::from_raw(1), signal)
+    };
+    let fault = |errno: Errno| Trouble::file("PID 1", &errno.into());
+    done.map_err(fault)?;
+    session.remark(&format!("nobody answers at {}: PID 1 was sent {signal}", session.socket));
     Ok(Exit::Done)
 }
 

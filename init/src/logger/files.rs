@@ -74,7 +74,8 @@ impl Files {
         match job {
             Job::Lines(lines) => self.write(&lines),
             Job::Lost(unit, lost) => {
-                self.trouble(&unit, lost, "the log file could not be written in time", None);
+                // That the disk stood still was told then.
+                self.lose(&unit, lost, "the log file could not be written in time", None);
             }
             Job::Settings(settings) => {
                 if settings.log_dir != self.settings.log_dir {
@@ -158,6 +159,10 @@ impl Files {
         if self.troubles.is_empty() {
             (self.tell)(unit, why);
         }
+        self.lose(unit, lost, why, rest);
+    }
+
+    fn lose(&mut self, unit: &Name, lost: u64, why: &str, rest: Option<Instant>) {
         if self.troubles.len() >= limit::UNITS && !self.troubles.contains_key(unit) {
             self.troubles.pop_first();
         }

@@ -18,6 +18,9 @@ use std::time::Instant;
 /// Whose file can not be written, and why.
 type Trouble = (Name, String);
 
+/// What is said of a disk that neither writes nor refuses.
+const STANDS_STILL: &str = "their disk has not answered for a while";
+
 /// All ways out.
 #[derive(Debug)]
 pub(crate) struct Out {
@@ -31,6 +34,8 @@ pub(crate) struct Out {
     syslog: Option<Lane<Arc<Lines>>>,
     /// Lines each way lacks because it stood still; told once it moves.
     dropped: BTreeMap<Way, u64>,
+    /// The lane of files stands still, which has been told.
+    files_stand_still: bool,
     /// What the lane of files can not do.
     told: (SyncSender<Trouble>, Receiver<Trouble>),
 }
@@ -48,6 +53,7 @@ impl Out {
             kernel: None,
             syslog: None,
             dropped: BTreeMap::new(),
+            files_stand_still: false,
             told: mpsc::sync_channel(1),
         }
     }
@@ -104,10 +110,16 @@ impl Out {
         }
         self.start_files();
         let Some(lane) = &mut self.files else { return };
-        if lane.room(now) == Room::Stuck {
+        let stands_still = lane.room(now) == Room::Stuck;
+        if stands_still {
+            if !std::mem::replace(&mut self.files_stand_still, true) {
+                // One that is not heard yet says enough.
+                let _ = self.told.0.try_send((lines.unit.clone(), STANDS_STILL.to_string()));
+            }
             *lost += lines.count();
             return;
         }
+        self.files_stand_still = false;
         if *lost > 0 {
             lane.push(Job::Lost(lines.unit.clone(), std::mem::take(lost)), 0);
         }
