@@ -1,5 +1,5 @@
-//! Two hundred services of all types, a third of them on their way up, down or to their next try, and
-//! crashes of init of five kinds among them: while messages are under way, lines are being written,
+//! More than two hundred services of all types, half of them on their way up, down or to their next
+//! try, and crashes of init of five kinds among them, or upgrades: while messages are under way, lines are being written,
 //! callers are connected and a process has just ended. Nobody notices. How a crash is made:
 //! [`crate::crash`]; crashes at each system call: [`crate::sweep`].
 
@@ -33,7 +33,7 @@ const UNITS: [(&str, usize, &str, &str); 10] = [
     ("group", 20, "type: virtual", "running"),
     (
         "starting",
-        27,
+        80,
         "type: foreground-notified\nstart-timeout: 10h\nexec-start: DAEMON --notify --ready-on-order --control DIR/NAME",
         "starting",
     ),
@@ -62,6 +62,15 @@ const LEAVING: usize = 4;
 const SPEAKERS: usize = 3;
 /// Open files init may have more than before the first crash.
 const SPARE_FILES: usize = 5;
+
+/// What happens to init in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// It crashes, each time in another way.
+    Crash,
+    /// It goes on as another image, asked to.
+    Upgrade,
+}
 
 /// An init with all of that.
 #[derive(Debug)]
@@ -149,8 +158,8 @@ impl Storm {
         words.iter().filter(|word| word.starts_with("start")).count()
     }
 
-    /// One crash; gives how long init did not answer.
-    pub fn round(&mut self) -> Duration {
+    /// One crash or upgrade; gives how long init did not answer.
+    pub fn round(&mut self, blow: Blow) -> Duration {
         let (init, number) = (&self.init, self.rounds);
         let fired = init.sandbox.trace("job.trace").len();
         until("the last crash is some time ago", || {
@@ -167,10 +176,22 @@ impl Storm {
         }
         init.sandbox.order(&format!("leaving{}.stop", number % LEAVING), &format!("say {said}"));
         victim.signal(Signal::SIGKILL);
-        crash(init, FAULTS[number % FAULTS.len()]);
-        let crashed = Instant::now();
-        until("it has survived", || (crashes(init) == survived + 1).then_some(()));
-        let gap = crashed.elapsed();
+        let gap = match blow {
+            Blow::Crash => {
+                crash(init, FAULTS[number % FAULTS.len()]);
+                let crashed = Instant::now();
+                until("it has survived", || (crashes(init) == survived + 1).then_some(()));
+                crashed.elapsed()
+            }
+            Blow::Upgrade => {
+                let asked = Instant::now();
+                // The new image answers.
+                init.tell("upgrade", &json!({}));
+                let gap = asked.elapsed();
+                assert_eq!(crashes(init), survived, "round {number}: an upgrade is no crash");
+                gap
+            }
+        };
         let status = init.when("what was said is heard, and who ended is replaced", |s| {
             let heard = |at: &usize| s.unit(&format!("notified{at}"))["status"] == said.as_str();
             speakers.iter().all(heard)

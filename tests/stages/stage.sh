@@ -2,6 +2,9 @@
 WORK=tests/.work
 RESULTS=$WORK/results.tsv
 AGAIN=$WORK/again
+# Tests that found nothing to test with, each with why; see src/not_run.rs.
+NOT_RUN=$WORK/not-run
+export GROUNDSTATE_NOT_RUN=$PWD/$NOT_RUN
 HOST=$(rustc -vV | sed -n 's/^host: //p')
 STATIC=target/$HOST/release
 STAND_IN=target/$HOST/test-fast/daemon
@@ -17,6 +20,10 @@ ok() { # NAME
 fail() { # NAME [WHY]
   printf '%s\tFAIL\n' "$1" >>"$RESULTS"
   echo "FAIL $1${2:+: $2}"
+}
+not_run() { # NAME: neither passed nor failed, and shows nothing
+  printf '%s\tnot run\n' "$1" >>"$RESULTS"
+  echo "not run $1"
 }
 failures() { grep -c $'\tFAIL$' "$RESULTS"; }
 
@@ -51,7 +58,10 @@ cargo_tests() { # LABEL ARGUMENT…
         program=${line##* }
         program=doc::${program#groundstate_}
         ;;
-      "test "*" ... ok") name=${line#test } && ok "$program::${name% ... ok}" ;;
+      "test "*" ... ok")
+        name=${line#test } && name=$program::${name% ... ok}
+        if grep -qF "$name"$'\t' "$NOT_RUN" 2>/dev/null; then not_run "$name"; else ok "$name"; fi
+        ;;
       "test "*" ... FAILED") name=${line#test } && fail "$program::${name% ... FAILED}" ;;
       "test "*" ... ignored"*) name=${line#test } && fail "$program::${name% ... ignored*}" ignored ;;
     esac

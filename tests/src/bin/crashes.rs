@@ -1,12 +1,14 @@
 //! `tests/soak crashes`: crashes of a real init, after each system call of the same few events
-//! ([`groundstate_tests::sweep`]), or beside two hundred services ([`groundstate_tests::storm`]).
+//! ([`groundstate_tests::sweep`]), or beside two hundred services
+//! ([`groundstate_tests::storm`]), and as many upgrades beside those.
 //!
-//! `crashes calls|crowd [ROUNDS [FIRST]]` (default 1000, from the first) prints a line for each that
+//! `crashes calls|crowd|upgrades [ROUNDS [FIRST]]` (default 1000, from the first) prints a line for each that
 //! fails, then the gap in which init did not answer, then `N passed, N failed`.
 #![allow(clippy::print_stdout, reason = "a program of the tests")]
 
 #[cfg(target_arch = "x86_64")]
 mod kinds {
+    pub(crate) use groundstate_tests::storm::Blow;
     use groundstate_tests::storm::Storm;
     use groundstate_tests::sweep;
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,8 +54,8 @@ mod kinds {
         rounds(numbers, sweep::begin, round, drop)
     }
 
-    pub(crate) fn crowd(numbers: impl Iterator<Item = usize>) -> Counted {
-        rounds(numbers, Storm::begin, |storm: &mut Storm, _| storm.round(), Storm::end)
+    pub(crate) fn crowd(numbers: impl Iterator<Item = usize>, blow: Blow) -> Counted {
+        rounds(numbers, Storm::begin, |storm: &mut Storm, _| storm.round(blow), Storm::end)
     }
 }
 
@@ -64,9 +66,10 @@ fn main() -> std::process::ExitCode {
     let numbers = (number(3).unwrap_or(0)..).take(number(2).unwrap_or(1000));
     let (mut gaps, failed) = match word(1).as_deref() {
         Some("calls") => kinds::calls(numbers),
-        Some("crowd") => kinds::crowd(numbers),
+        Some("crowd") => kinds::crowd(numbers, kinds::Blow::Crash),
+        Some("upgrades") => kinds::crowd(numbers, kinds::Blow::Upgrade),
         _ => {
-            println!("crashes calls|crowd [ROUNDS [FIRST]]");
+            println!("crashes calls|crowd|upgrades [ROUNDS [FIRST]]");
             return std::process::ExitCode::from(64);
         }
     };

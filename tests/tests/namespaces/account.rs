@@ -43,7 +43,7 @@ fn a_passwd_that_never_answers_holds_up_nobody() {
     let init = Boot::new(files).start("web");
     init.when_system("running");
     let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        eprintln!("no fuse here: nothing was tested");
+        groundstate_tests::not_run!("no FUSE here");
         return init.finish();
     };
     cover(&init);
@@ -87,7 +87,7 @@ fn a_boot_goes_on_without_a_loader_that_can_not_even_be_killed() {
     let waits = format!("read word <{go}; exec \"$@\"");
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", &waits, "sh"]).launch("web");
     let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        eprintln!("no fuse here: nothing was tested");
+        groundstate_tests::not_run!("no FUSE here");
         return init.sandbox.order("go", "go");
     };
     cover(&init);

@@ -134,7 +134,7 @@ fn a_start_that_is_skipped_or_fails_after_it_does_not_stay() {
 #[test]
 fn what_stands_before_a_program_changes_what_is_made_of_it() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     script(&files, "id", "id -u >DIR/$1; grep CapBnd /proc/self/status >>DIR/$1");
@@ -245,7 +245,7 @@ fn looked_up(kind: ConditionKind, files: &Sandbox) -> String {
 #[test]
 fn every_condition_lets_start_what_it_holds_for_and_skips_the_rest() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.put("init.yaml", "default-target: all\nenv-pass: []\n");

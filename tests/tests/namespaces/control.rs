@@ -33,7 +33,7 @@ fn as_nobody(init: &Init, words: &[&str]) -> (i32, Value) {
 #[test]
 fn another_user_may_look_and_not_touch() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = one_unit();
     let before = init.status();
@@ -60,7 +60,7 @@ fn another_user_may_look_and_not_touch() {
 #[test]
 fn root_of_another_user_namespace_is_not_root() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = one_unit();
     let output = Command::new("setpriv")

@@ -7,7 +7,7 @@ use groundstate_tests::crash::{Call, FAULTS, crash, crash_when, is_kept};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
-use groundstate_tests::storm::Storm;
+use groundstate_tests::storm::{Blow, Storm};
 #[cfg(target_arch = "x86_64")]
 use groundstate_tests::sweep;
 use nix::sys::signal::Signal;
@@ -363,7 +363,7 @@ fn a_crash_at_any_system_call_of_a_script_changes_nothing_of_its_end() {
 fn crashes_among_two_hundred_services_are_noticed_by_nobody() {
     let mut storm = Storm::begin();
     for _ in 0..10 {
-        storm.round();
+        storm.round(Blow::Crash);
     }
     storm.end();
 }

@@ -91,7 +91,7 @@ impl Held {
 #[test]
 fn a_crowd_of_strangers_locks_neither_root_nor_each_other_out() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = one_unit();
     let crowd: Vec<Held> = (0..20).map(|n| Held::new(&init, 20_000 + n, 20)).collect();
@@ -120,7 +120,7 @@ fn a_crowd_of_strangers_locks_neither_root_nor_each_other_out() {
 #[test]
 fn silent_callers_keep_nobody_out() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = one_unit();
     let files = || init.process().files().len();

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 #[test]
 fn directories_are_made_with_owner_and_mode_and_named_to_the_process() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.unit(
@@ -59,7 +59,7 @@ fn directories_are_made_with_owner_and_mode_and_named_to_the_process() {
 #[test]
 fn a_runtime_directory_is_kept_for_as_long_as_its_unit_says() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     for keep in ["no", "restart", "yes"] {
@@ -99,7 +99,7 @@ fn a_runtime_directory_is_kept_for_as_long_as_its_unit_says() {
 #[test]
 fn no_directory_is_made_through_what_a_service_has_planted() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     // The canary is below /run, where the service's own directory is; the racer swaps that with a

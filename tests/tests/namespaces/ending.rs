@@ -98,7 +98,7 @@ fn end_all(init: &Init, units: &[&str]) {
 #[test]
 fn a_stop_signals_those_whom_its_mode_names() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     script(

@@ -220,7 +220,7 @@ fn stuck() -> (Init, Option<Silent>) {
 fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
     let (init, silent) = stuck();
     let Some(silent) = silent else {
-        eprintln!("no fuse here: nothing was tested");
+        groundstate_tests::not_run!("no FUSE here");
         return init.finish();
     };
     init.tell("set-target", &json!({"targets": ["stuck"]}));
@@ -246,7 +246,7 @@ fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
 #[test]
 fn a_pid_that_comes_again_is_not_mistaken() {
     let Some(files) = few_pids() else {
-        eprintln!("the highest pid is the whole machine's here: nothing was tested");
+        groundstate_tests::not_run!("the highest pid is the whole machine's here");
         return;
     };
     files.unit("canary", "exec-start: DAEMON --trace DIR/canary --ignore TERM --ignore HUP");
@@ -288,7 +288,7 @@ fn few_pids() -> Option<Sandbox> {
 #[test]
 fn a_fork_bomb_is_ended_by_its_stop() {
     let Some(files) = few_pids() else {
-        eprintln!("the highest pid is the whole machine's here: nothing was tested");
+        groundstate_tests::not_run!("the highest pid is the whole machine's here");
         return;
     };
     files.unit("bomb", "stop-timeout: 500ms\nexec-start: /bin/sh -c 'b() { b & b & wait; }; b'");

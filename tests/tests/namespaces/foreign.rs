@@ -37,7 +37,7 @@ fn init_does_not_wait_for_a_file_system_whose_file_it_was_passed() {
     let init = Boot::new(files).start("all");
     init.when_system("running");
     let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        eprintln!("no fuse here: nothing was tested");
+        groundstate_tests::not_run!("no FUSE here");
         return init.finish();
     };
     // Each of the two waits for its own close, and so does whoever closes what init was passed.
@@ -79,7 +79,7 @@ fn many_such_files_at_once_hold_nothing_open_in_init() {
     let init = Boot::new(files).start("all");
     init.when_system("running");
     let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        eprintln!("no fuse here: nothing was tested");
+        groundstate_tests::not_run!("no FUSE here");
         return init.finish();
     };
     let file = init.sandbox.at("silent/file");
@@ -112,7 +112,7 @@ fn such_a_file_that_was_passed_as_init_crashed_does_not_make_it_wait() {
     init.expect_crashes();
     init.when_system("running");
     let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        eprintln!("no fuse here: nothing was tested");
+        groundstate_tests::not_run!("no FUSE here");
         return init.finish();
     };
     let before = init.main_of("few");
@@ -204,7 +204,7 @@ fn what_init_was_passed_as_it_crashed_does_not_make_it_wait_either() {
     init.expect_crashes();
     init.when_system("running");
     let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        eprintln!("no fuse here: nothing was tested");
+        groundstate_tests::not_run!("no FUSE here");
         return init.finish();
     };
     let file = init.sandbox.at("silent/file");

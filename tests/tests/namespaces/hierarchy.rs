@@ -42,7 +42,7 @@ impl Drop for Options {
 #[test]
 fn whatever_cgroups_there_are_a_unit_is_started_healed_and_stopped_as_a_whole() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let top = "umount -R -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup";
     let own = "mkdir -p /sys/fs/cgroup/of-a-test && echo $$ >/sys/fs/cgroup/of-a-test/cgroup.procs";
@@ -112,7 +112,7 @@ fn top(dir: &str) -> PathBuf {
 #[test]
 fn who_moves_out_of_its_cgroup_is_stopped_all_the_same() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.unit("probe", "exec-start: DAEMON");
@@ -187,7 +187,7 @@ impl Drop for Little {
 fn where_memory_runs_out_for_all_of_it_the_kernel_takes_a_unit_and_not_init() {
     let files = Sandbox::new();
     let Some(little) = Little::new(&files) else {
-        eprintln!("no memory controller of ours here: nothing was tested");
+        groundstate_tests::not_run!("no memory controller of ours here");
         return;
     };
     files.unit("hog", "restart: never\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do sleep 0.05; done; exec tail /dev/zero'");

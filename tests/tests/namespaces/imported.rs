@@ -58,7 +58,7 @@ ExecStart=/bin/sh -c 'read line; echo \"$$line\" ${GREEN}; echo wrong >&2; exec 
 #[test]
 fn an_imported_service_finds_itself_in_what_its_file_says() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.put("init.yaml", "env-pass: []\n").put("vars", "FROM_FILE=yes\n").put("in", "asked\n");
@@ -115,7 +115,7 @@ fn io_class(process: Process) -> String {
 #[test]
 fn each_limit_of_an_imported_service_is_the_kernels() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     // As systemd writes it, as proc(5) names it, and what is then there. Raising the two for
     // priorities takes a right that not every container has: those are in the virtual machine's.
@@ -151,7 +151,7 @@ fn each_limit_of_an_imported_service_is_the_kernels() {
 #[test]
 fn an_imported_service_has_its_directories() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     let mut text = "[Service]\nUser=nobody\nRuntimeDirectoryPreserve=yes\n".to_owned();
@@ -221,7 +221,7 @@ fn the_commands_of_an_imported_service_run_in_their_order() {
 #[test]
 fn with_permissions_for_the_start_only_the_commands_around_it_are_roots() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     systemd(

@@ -122,7 +122,7 @@ fn null_means_no_output_at_all() {
 #[test]
 fn a_full_disk_under_the_logs_is_said_and_what_is_lost_is_counted() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.unit("loud", "exec-start: /bin/sh -c 'seq 5000; exec DAEMON'");
@@ -148,7 +148,7 @@ fn a_full_disk_under_the_logs_is_said_and_what_is_lost_is_counted() {
 #[test]
 fn a_kernel_log_that_takes_nothing_holds_nobody_up() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     for (calls, error) in
         [("openat", "EPERM"), ("write", "ENOSPC"), ("write", "EAGAIN"), ("write", "EPERM")]

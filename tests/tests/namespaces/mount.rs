@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 #[test]
 fn mounts_and_swaps_are_what_their_programs_are_told() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     let place = |name: &str| files.at(name);

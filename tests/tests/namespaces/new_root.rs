@@ -39,7 +39,7 @@ fn other_root(init: &Init, program: &str) -> Result<Value, Value> {
 #[test]
 fn another_root_is_gone_on_in_with_what_runs_and_is_the_same_there() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let mut init = Boot::new(two_roots()).start("first");
     init.when_system("running");
@@ -75,7 +75,7 @@ fn another_root_is_gone_on_in_with_what_runs_and_is_the_same_there() {
 #[test]
 fn a_root_that_can_not_be_gone_on_in_is_refused_and_nothing_changes() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = Boot::new(two_roots()).start("first");
     init.when_system("running");

@@ -73,7 +73,7 @@ fn variables_are_passed_on_read_anew_and_taken_away() {
 #[test]
 fn a_unit_begins_where_its_file_says() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     fs::create_dir(files.path("jail")).unwrap();
@@ -101,7 +101,7 @@ fn a_unit_begins_where_its_file_says() {
 #[test]
 fn rights_are_cut_down_and_handed_on_as_asked() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     script(&files, "bits", "setpriv --dump; exec sleep 1000");
@@ -139,7 +139,7 @@ fn rights_are_cut_down_and_handed_on_as_asked() {
 #[test]
 fn a_unit_is_scheduled_as_it_asks() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.unit("meek", "nice: 7\noom-score-adjust: 321\nio-class: idle\ncpu-policy: batch\ncpu-affinity: 0\nexec-start: /bin/sleep 1000");
@@ -214,7 +214,7 @@ fn descriptors_lead_to_files_as_they_are_told_to() {
 #[test]
 fn an_output_file_is_not_opened_through_what_the_user_has_planted() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     fs::create_dir(files.path("theirs")).unwrap();
@@ -246,7 +246,7 @@ fn an_output_file_is_not_opened_through_what_the_user_has_planted() {
 #[test]
 fn a_getty_has_its_terminal_to_itself() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     let pty = nix::pty::openpty(None, None).unwrap();
@@ -311,7 +311,7 @@ fn utmp(init: &Init) -> Option<(i16, String)> {
 #[test]
 fn lines_for_the_systems_log_bear_the_units_tag() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     let socket = std::os::unix::net::UnixDatagram::bind(files.path("log.sock")).unwrap();

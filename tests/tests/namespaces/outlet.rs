@@ -42,7 +42,7 @@ fn a_socket_that_is_passed_may_be_all_three_descriptors() {
 #[test]
 fn output_may_go_to_the_console_and_to_the_kernels_log() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     let pty = nix::pty::openpty(None, None).unwrap();
@@ -86,7 +86,7 @@ const LINES: usize = 200_000;
 #[test]
 fn a_console_nobody_reads_is_waited_for_by_those_who_say_so_and_by_no_other() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     let pty = nix::pty::openpty(None, None).unwrap();

@@ -78,7 +78,7 @@ fn a_stale_pid_file_is_not_the_new_run() {
 #[test]
 fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     std::fs::create_dir(files.path("theirs")).unwrap();
@@ -145,14 +145,14 @@ fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
     let init = Boot::new(files).start("base");
     init.when_system("running");
     let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        eprintln!("no fuse here: nothing was tested");
+        groundstate_tests::not_run!("no FUSE here");
         return init.finish();
     };
     init.tell("want", &json!({"target": "disk"}));
     let disk = init
         .when("it is mounted, or can not be", |s| matches!(s.state("disk"), "exited" | "failed"));
     if disk.state("disk") == "failed" {
-        eprintln!("no overlay here: nothing was tested");
+        groundstate_tests::not_run!("no overlay here");
         drop(silent);
         return init.finish();
     }
@@ -176,7 +176,7 @@ fn a_disk_that_hangs_as_the_main_process_ends_delays_what_follows_alone() {
     let init = Boot::new(files).start("all");
     let main = init.when_state("old", "running").main_pid("old").expect("it was named");
     let Some(silent) = Silent::new(init.process(), &init.sandbox.path("disk")) else {
-        eprintln!("no fuse here: nothing was tested");
+        groundstate_tests::not_run!("no FUSE here");
         return init.finish();
     };
     init.main_of("old").signal(nix::sys::signal::Signal::SIGKILL);

@@ -94,7 +94,7 @@ fn a_directory_full_of_nonsense_is_read_past() {
 #[test]
 fn without_an_inode_left_init_boots_and_reloads() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");

@@ -58,7 +58,7 @@ fn what_the_unit_file_asks_for_is_what_it_gets() {
 #[test]
 fn a_user_is_all_of_that_user() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.unit("someone", "user: nobody\nexec-start: /bin/sleep 1000");

@@ -147,7 +147,7 @@ fn an_imported_unit_keeps_foes_apart_and_calls_for_help() {
 #[test]
 fn what_needs_a_path_is_started_once_it_is_mounted() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     let place = files.at("mnt");

@@ -56,7 +56,7 @@ fn seen(init: &Init, unit: &str, key: &str) -> String {
 #[test]
 fn each_restriction_is_felt_from_inside_and_only_where_it_is_asked_for() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     fs::create_dir(files.path("jail")).unwrap();
@@ -199,7 +199,7 @@ fn ran(init: &Init, unit: &str) -> bool {
 #[test]
 fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.unit("base", "exec-start: DAEMON");

@@ -24,7 +24,7 @@ pub(crate) fn supervises(init: &Init) {
 #[test]
 fn whatever_is_missing_around_it_init_supervises() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     for taking in [
         "mount -o remount,hidepid=2 /proc",
@@ -100,7 +100,7 @@ impl Drop for Small {
 #[test]
 fn a_full_disk_under_init_and_its_logs_stops_nobody() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = pair();
     files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");

@@ -91,7 +91,7 @@ fn listens(name: &str) -> String {
 #[test]
 fn a_service_finds_each_option_its_socket_units_ask_for() {
     if !is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     files.put("look", LOOK);

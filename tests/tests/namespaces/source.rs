@@ -184,7 +184,7 @@ fn a_put_with_a_broken_file_is_done_and_warns_of_it() {
 #[test]
 fn the_owner_of_a_source_puts_that_one_and_no_other() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = Boot::new(files()).start("base");
     let db = db(&init);

@@ -84,7 +84,7 @@ fn what_is_good_starts_whatever_lies_beside_it() {
 #[test]
 fn a_user_that_is_none_runs_nothing() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = Sandbox::new();
     let users = [

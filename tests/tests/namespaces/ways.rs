@@ -41,7 +41,7 @@ fn a_plain_supervisor_adopts_and_stops_everything() {
 #[test]
 fn another_user_can_run_it_for_themselves() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let files = pair();
     for name in ["run", "log", "."] {
@@ -157,7 +157,7 @@ fn without_proc_it_supervises() {
 #[test]
 fn a_proc_of_another_pid_namespace_is_not_believed() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let told = "the /proc here is of another pid namespace";
     for (from_the_start, cgroups) in [(true, true), (false, true), (false, false)] {
@@ -213,7 +213,7 @@ fn without_cgroups_it_supervises() {
 #[test]
 fn without_privileges_it_supervises() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = Boot::new(pair())
         .through(&["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"])

@@ -1,0 +1,33 @@
+//! `tests/soak restarts`: a storm of restarts (`groundstate_tests::flapping`) on a real init.
+//!
+//! `flapping [UNITS [ROUNDS]]` (default 1000, 10: a hundred thousand restarts) prints what was seen,
+//! then `N passed, N failed`.
+#![allow(clippy::print_stdout, reason = "a program of the tests")]
+
+use groundstate_tests::flapping::{Size, storm};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let number = |at: usize, otherwise: usize| {
+        std::env::args().nth(at).and_then(|word| word.parse().ok()).unwrap_or(otherwise)
+    };
+    let size = Size { units: number(1, 1000), rounds: number(2, 10) };
+    let verdict = std::panic::catch_unwind(|| {
+        let seen = storm(size);
+        println!("{seen}");
+        seen.verdict()
+    });
+    let failed = match verdict {
+        Ok(Ok(())) => false,
+        Ok(Err(why)) => {
+            println!("FAIL {why}");
+            true
+        }
+        Err(_) => {
+            println!("FAIL it came to no end");
+            true
+        }
+    };
+    println!("{} passed, {} failed", u8::from(!failed), u8::from(failed));
+    ExitCode::from(u8::from(failed))
+}

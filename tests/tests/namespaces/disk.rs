@@ -1,0 +1,157 @@
+//! A log disk that does not answer (frozen, as fsfreeze(8) does it), and a logger that is not there:
+//! what happens to those who speak, and what is said of it.
+
+use super::log::logger;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::{Tracer, injected};
+use nix::mount::{MntFlags, umount2};
+use serde_json::json;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A small ext4 on a loop device; thawed and gone with the value.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// None: there are no loop devices to be had here.
+    fn new(image: &Path, path: &Path) -> Option<Disk> {
+        File::create(image).unwrap().set_len(32 << 20).unwrap();
+        let made =
+            Command::new("/sbin/mke2fs").args(["-q", "-t", "ext4", "-F"]).arg(image).status();
+        assert!(made.expect("mke2fs runs").success());
+        std::fs::create_dir_all(path).unwrap();
+        let mounted = Command::new("mount").args(["-o", "loop"]).args([image, path]).status();
+        mounted.expect("mount runs").success().then(|| Disk(path.to_owned()))
+    }
+
+    fn fsfreeze(&self, how: &str) {
+        let done = Command::new("/sbin/fsfreeze").arg(how).arg(&self.0).output();
+        let done = done.expect("fsfreeze runs");
+        // Thawed twice is no harm.
+        assert!(done.status.success() || how == "--unfreeze", "{how}: {done:?}");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.fsfreeze("--unfreeze");
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}
+
+fn last_line(init: &Init, unit: &str) -> String {
+    let output = init.initctl(&["logs", unit, "-n", "1"]).stdout;
+    String::from_utf8_lossy(&output).trim_end().to_owned()
+}
+
+#[test]
+fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
+    let files = Sandbox::new();
+    files.put("init.yaml", "echo: no\n");
+    files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
+    files.unit("calm", "exec-start: DAEMON --name calm --control DIR/calm");
+    files.unit("all", "type: virtual\nwaits-for: loud, calm");
+    let (image, log) = (files.path("image"), files.path("log"));
+    let Some(disk) = Disk::new(&image, &log) else {
+        return groundstate_tests::not_run!("there are no loop devices");
+    };
+    let init = Boot::new(files).start("all");
+    let before = init.when_system("running");
+    let file = || std::fs::read_to_string(log.join("loud.log")).unwrap_or_default();
+    init.sandbox.order("loud", "say before");
+    until("it is written", || file().contains("before").then_some(()));
+    disk.fsfreeze("--freeze");
+    let troubles = || init.output().matches("log files are not written").count();
+    for round in 0..3 {
+        // Far more than a pipe and what the logger holds for a disk.
+        init.sandbox.order("loud", "lines 60000");
+        init.sandbox.order("loud", &format!("say through {round}"));
+        // It has written all it had to write, and the tail has the last of it.
+        until("the service is through", || {
+            last_line(&init, "loud").ends_with(&format!("through {round}")).then_some(())
+        });
+        init.check();
+    }
+    until("it is said", || (troubles() > 0).then_some(()));
+    init.sandbox.order("calm", "say a word");
+    until("others are heard", || last_line(&init, "calm").ends_with("a word").then_some(()));
+    init.tell("restart", &json!({"targets": ["calm"]}));
+    init.when("it is started anew as ever", |s| {
+        s.state("calm") == "running" && s.main_pid("calm") != before.main_pid("calm")
+    });
+    assert_eq!(init.status().main_pid("loud"), before.main_pid("loud"));
+    assert_eq!(troubles(), 1, "one message, not one for each line:\n{}", init.output());
+    disk.fsfreeze("--unfreeze");
+    let mut said = 0;
+    until("what is missing is noted in the file", || {
+        said += 1;
+        init.sandbox.order("loud", &format!("say again {said}"));
+        file().contains(" lines lost: ").then_some(())
+    });
+    until("it is written again", || file().contains("again").then_some(()));
+    assert_eq!(troubles(), 1, "{}", init.output());
+    drop(init.finish_and_keep());
+    drop(disk);
+}
+
+#[test]
+fn a_logger_that_can_not_be_begun_is_missed_by_no_service() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
+    files.unit("late", "exec-start: DAEMON --name late --say-err late --control DIR/late");
+    let init = Boot::new(files).start("web");
+    let before = init.when_system("running");
+    // Services are made by clone3(2): this is init's own children alone.
+    let inject = ["-e", "trace=clone,fork", "-e", "inject=clone,fork:error=EAGAIN"];
+    let first = logger(&init);
+    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &inject);
+    first.end();
+    until("it could not be begun", || (injected(&tracer.lines()) >= 3).then_some(()));
+    init.sandbox.order("web", "say nobody hears");
+    init.tell("want", &json!({"target": "late"}));
+    init.when_state("late", "running");
+    init.check();
+    assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
+    let failed = injected(&tracer.detach());
+    for (unit, said) in [("web", "nobody hears"), ("late", "late")] {
+        until("what was said meanwhile is there", || {
+            last_line(&init, unit).ends_with(said).then_some(())
+        });
+    }
+    let told = init.output().lines().filter(|line| line.contains("logger")).count();
+    assert!(told <= failed + 1, "a line for each try at most:\n{}", init.output());
+    init.finish();
+}
+
+#[test]
+fn a_logger_that_dies_at_each_line_hurts_no_service_and_loses_none() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
+    files.unit("late", "exec-start: DAEMON --name late --control DIR/late");
+    let init = Boot::new(files).start("web");
+    let before = init.when_system("running");
+    // Each of its children is killed as it takes its first bytes; only loggers do so.
+    let inject = ["-f", "-e", "trace=tee", "-e", "inject=tee:signal=SIGKILL"];
+    let first = logger(&init);
+    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &inject);
+    first.end();
+    init.sandbox.order("web", "lines 10");
+    let deaths = || tracer.lines().iter().filter(|line| line.contains("tee(")).count();
+    until("some have died of it", || (deaths() >= 6).then_some(()));
+    init.tell("want", &json!({"target": "late"}));
+    init.when_state("late", "running");
+    init.check();
+    assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
+    tracer.detach();
+    init.sandbox.order("web", "say the end");
+    until("the last line is there", || last_line(&init, "web").ends_with("the end").then_some(()));
+    let all = init.initctl(&["logs", "web", "-n", "100"]).stdout;
+    let all = String::from_utf8_lossy(&all).into_owned();
+    for number in 1..=10 {
+        assert_eq!(all.matches(&format!("web line {number}\n")).count(), 1, "{all}");
+    }
+    init.finish();
+}

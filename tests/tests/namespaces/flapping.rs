@@ -1,0 +1,52 @@
+//! Units that crash without end: how much they may cost, and how slow they become.
+
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::flapping::{Size, busy, storm};
+use groundstate_tests::sandbox::Sandbox;
+use std::time::{Duration, Instant};
+
+#[test]
+fn ten_thousand_restarts_hurt_nobody_else_and_leave_nothing_behind() {
+    let seen = storm(Size { units: 500, rounds: 2 });
+    assert!(seen.starts >= 10_000, "{seen}");
+    assert_eq!(seen.verdict(), Ok(()), "{seen}");
+}
+
+#[test]
+fn a_unit_that_crashes_is_tried_slower_and_slower_until_its_longest_delay_and_costs_next_to_nothing()
+ {
+    let files = Sandbox::new();
+    let delays = "restart-delay: 100ms\nrestart-delay-max: 800ms";
+    files.unit("storm", &format!("{delays}\nexec-start: DAEMON --exit 1 --trace DIR/trace"));
+    files.unit("calm", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: calm\nwants: storm");
+    let init = Boot::new(files).start("all");
+    let calm = init.when_state("calm", "running").main_pid("calm");
+    // Init is asked nothing meanwhile: what it does is for the unit.
+    let starts = || init.sandbox.trace("trace").iter().filter(|w| w.starts_with("start")).count();
+    until("the longest delay is reached", || (starts() >= 6).then_some(()));
+    let (begin, before, at) = (Instant::now(), busy(init.process()), starts());
+    until("some more", || (starts() >= at + 5).then_some(()));
+    let (took, used) = (begin.elapsed(), busy(init.process()).saturating_sub(before));
+    // A hundredth, and the two ticks that a count of ticks may be wrong by.
+    assert!(used <= took / 100 + Duration::from_millis(20), "{used:?} of {took:?}");
+    let events = init.initctl_json_lines(&["events"]);
+    let mut pauses: Vec<u64> = Vec::new();
+    let mut ended = None;
+    for event in events.iter().filter(|event| event["unit"] == "storm") {
+        let at = event["mono-us"].as_u64().expect("a time");
+        if event["to"] == "starting" {
+            pauses.extend(ended.take().map(|end| at - end));
+        } else if event["to"] != "running" {
+            // What it is called afterwards depends on how often it was so.
+            ended.get_or_insert(at);
+        }
+    }
+    assert!(pauses.len() >= 8, "{events:?}");
+    for (pause, least) in pauses.iter().zip([100, 200, 400, 800].iter().chain([800; 64].iter())) {
+        assert!(*pause >= least * 1000, "{pauses:?} µs: each at least {least} ms here");
+    }
+    assert_eq!(init.status().main_pid("calm"), calm);
+    init.finish();
+}
