@@ -4,7 +4,7 @@
 //! off, or come twice. A seed is a schedule for ever.
 //!
 //! [`plan`] draws the cluster and what happens to it, [`swarm`] makes some of it harder, [`story`] and [`sequel`] tell stories, [`run`] plays it, [`executor`] polls
-//! the tasks, [`world`] holds everything they touch ([`etcd`], [`watch`], [`partial`], [`local_init`], [`deed`], [`client`], [`signer`]),
+//! the tasks, [`world`] holds everything they touch ([`etcd`], [`watch`], [`partial`], [`garbled`], [`local_init`], [`deed`], [`client`], [`signer`]),
 //! [`rules`] says once more, naively, what may be where, [`invariant`] judges, [`book`] keeps
 //! what it judges by ([`continuity`] some of it), [`coverage`] counts what happened, [`shrink`] makes a failing schedule
 //! small. That it finds something is shown by [`crate::mutant`]. The program is
@@ -20,6 +20,7 @@ pub mod coverage;
 pub mod deed;
 pub mod etcd;
 pub mod executor;
+pub mod garbled;
 pub mod invariant;
 pub mod local_init;
 pub mod members;

@@ -285,3 +285,21 @@ fn what_nobody_has_signed_or_long_ago_does_not_run_where_it_is_to_be_signed() {
     deeds.insert(2, (20_000, Deed::Destroy { unit: 0, at: 0 }));
     shows(&Plan { signed: true, ..plan(2, deeds) }, Mutant::SerialsForgotten);
 }
+
+/// Two of the four, the wish and the global unit, stop where a whole reading takes them for absent.
+#[test]
+fn values_that_nobody_can_read_for_a_while_stop_and_move_nothing() {
+    let time = Duration::from_secs(9);
+    for kind in ["place/", "schedule/", "desired/", "global/"] {
+        let asks = if kind == "global/" { "Global=true\n" } else { "MachineID=m0\n" };
+        let deeds = vec![
+            (2_000, put(0, asks)),
+            (20_000, Deed::Garble { kind, which: 0, time }),
+            // Who reads all anew while it stands there, who leads among them, and who begins anew.
+            (22_000, Deed::BreakWatches { machine: 0 }),
+            (22_000, Deed::BreakWatches { machine: 1 }),
+            (24_000, Deed::CrashFleetd { machine: 0, time: Duration::from_millis(300) }),
+        ];
+        holds(&plan(2, deeds));
+    }
+}

@@ -12,7 +12,7 @@ use crate::sim::local_init::is_exclusive;
 use crate::sim::rules;
 use crate::sim::signer::Signed;
 use crate::sim::world::World;
-use crate::transaction::{Change, Operation, Transaction};
+use crate::transaction::{Change, Entry, Operation, Transaction};
 use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -61,6 +61,8 @@ pub struct Book {
     pub ran_when_led: Vec<Ran>,
     /// What fleetd has kept of itself on a machine, in that boot of it.
     pub recalled: BTreeMap<usize, (u64, Recalled)>,
+    /// Values that somebody wrote over, as they were.
+    pub garbled: Vec<Entry>,
     /// Machines that may see less than there is.
     pub sees_part: BTreeSet<usize>,
     /// Places written so far.

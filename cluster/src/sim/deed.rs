@@ -87,6 +87,7 @@ impl World {
                 }
             }
             Deed::Hide { machine, what, time } => self.hide(machine, what, time),
+            Deed::Garble { kind, which, time } => self.garble(kind, which, time),
             other => self.harm_etcd(other),
         }
     }
@@ -249,6 +250,7 @@ impl World {
                 self.plan_in(Duration::ZERO, Event::Rouse(number));
             }
         }
+        self.ungarble_all();
         if self.etcd.no_quorum_until > now {
             self.etcd.no_quorum_until = now;
             self.quorum_back();

@@ -25,6 +25,9 @@ const LEASE_LATE: u64 = 500;
 /// Leases of the other cluster begin here: etcd's are drawn at random.
 const FOREIGN_LEASES: i64 = 1_000_000;
 
+/// No record of ours.
+pub(super) const GARBAGE: &[u8] = b"{";
+
 /// See the head of the module.
 pub struct Etcd {
     /// Ours.
@@ -292,7 +295,7 @@ impl World {
     }
 
     /// Something new is in the store.
-    fn landed(&mut self, transaction: Option<&Transaction>) {
+    pub(super) fn landed(&mut self, transaction: Option<&Transaction>) {
         let last = self.etcd.store.changes_since(self.truth.revision).unwrap_or_default();
         let changes: Vec<Change> = last.into_iter().map(|(_, change)| change).collect();
         self.take_in(transaction, &changes);

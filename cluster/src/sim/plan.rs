@@ -70,6 +70,8 @@ pub enum Deed {
     Foreign { machine: usize, time: Duration },
     /// A unit is created as `Put` does, signed by somebody.
     PutSigned { unit: usize, asks: String, by: Signer, serial: u64, at: usize },
+    /// The value of a key of that kind can not be read: `which` of them, counted round.
+    Garble { kind: &'static str, which: usize, time: Duration },
     /// Its readings have less in them than there is.
     Hide { machine: usize, what: Hidden, time: Duration },
 }

@@ -147,6 +147,7 @@ fn happen(shared: &Shared, event: Event) {
         Event::LeaseDue(lease) => world.lease_due(lease),
         Event::Init(machine, step) => world.init_steps(machine, step),
         Event::QuorumBack => world.quorum_back(),
+        Event::Readable(number) => world.ungarble(number),
         Event::Heal => world.heal(),
         Event::Gone(machine) => world.gone(machine),
         Event::Tick => {

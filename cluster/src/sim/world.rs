@@ -53,6 +53,8 @@ pub enum Event {
     Gone(usize),
     /// etcd may have a leader again.
     QuorumBack,
+    /// What nobody could read is put right.
+    Readable(usize),
     /// All faults end.
     Heal,
     /// Once a second.

@@ -132,7 +132,9 @@ pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
 /// daemon has answered it does not take back.
 pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
     let asked = match moment {
-        Moment::Landed { changes, .. } => return metadata_is_asked_for(world, changes),
+        Moment::Landed { changes, transaction: Some(_), .. } => {
+            return metadata_is_asked_for(world, changes);
+        }
         Moment::Answered(asked) => asked,
         _ => return Ok(()),
     };
