@@ -10,6 +10,7 @@ use crate::native_unit;
 use crate::picture::{Content, Picture};
 use crate::placement::Seat;
 use crate::record::StateRecord;
+use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::{Cause, UnitStatus};
 use groundstate_units::control::shown::Shown;
@@ -48,11 +49,52 @@ struct Shape {
 impl Shape {
     fn of(name: &UnitName, wanted: &Wanted) -> Shape {
         match native_unit::text(&wanted.content.file) {
-            Some(text) => Shape { file: native_file(name), target: name.stem().to_string(), text },
+            Some(text) => {
+                Shape { file: native_file(name), target: target(name, wanted).to_string(), text }
+            }
             None => {
                 let text = wanted.content.file.text();
                 Shape { file: name.to_string(), target: name.to_string(), text }
             }
+        }
+    }
+}
+
+/// What init calls it.
+fn target<'n>(name: &'n UnitName, wanted: &Wanted) -> &'n str {
+    if native_unit::is_one(&wanted.content.file) { name.stem() } else { name.as_str() }
+}
+
+/// Begins why a unit is not run whose name at init another one has.
+const NAMESAKE: &str = "to this machine's init it has the same name as ";
+
+/// Of units that have one name at init one is run: the one that was run `before`, or else the first
+/// by its name. Of the others it is told.
+pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
+    for one in goal.values_mut() {
+        let is_old = |said: &String| said.starts_with(NAMESAKE);
+        one.refusal = one.refusal.take().filter(|said| !is_old(said));
+    }
+    let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
+    let mut all: Vec<(bool, &UnitName, &str)> = runs
+        .map(|(name, one)| {
+            let (own, was) = (target(name, one), before.get(name));
+            let was = was.filter(|was| was.refusal.is_none());
+            (was.is_none_or(|was| target(name, was) != own), name, own)
+        })
+        .collect();
+    all.sort();
+    let mut holders: BTreeMap<&str, &UnitName> = BTreeMap::new();
+    let mut refused: Vec<(UnitName, UnitName)> = Vec::new();
+    for (_, name, own) in all {
+        let holder = *holders.entry(own).or_insert(name);
+        if holder != name {
+            refused.push((name.clone(), holder.clone()));
+        }
+    }
+    for (name, holder) in refused {
+        if let Some(one) = goal.get_mut(&name) {
+            one.refusal = Some(format!("{NAMESAKE}{holder}, which is here too"));
         }
     }
 }
@@ -67,7 +109,7 @@ pub fn find<'a, T>(
     wanted: &Wanted,
     all: &'a BTreeMap<String, T>,
 ) -> Option<&'a T> {
-    all.get(&Shape::of(name, wanted).target)
+    all.get(target(name, wanted))
 }
 
 /// What was said of its file.
@@ -92,6 +134,7 @@ pub type Goal = BTreeMap<UnitName, Wanted>;
 pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
     let mut goal = Goal::new();
     let mut seat = Seat { machine: picture.machine(me).unwrap_or_default(), ..Seat::default() };
+    let obscured = picture.is_obscured(me);
     for (name, told) in picture.schedules.get(me).into_iter().flatten() {
         let told = &told.record;
         if told.desired == Desired::Inactive {
@@ -116,9 +159,13 @@ pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
             Some((name.clone(), wanted(picture, name, desired, hash, before)?))
         })
         .collect();
-    seat.globals = seat.choose_globals(globals.iter().map(|(name, one)| (name, &one.content.asks)));
+    let asks = |(name, one): (&UnitName, &Wanted)| {
+        (name.clone(), asks_of_us(one, obscured && before.contains_key(name)))
+    };
+    let asked: Vec<(UnitName, Arc<Requirement>)> = globals.iter().map(asks).collect();
+    seat.globals = seat.choose_globals(asked.iter().map(|(name, asks)| (name, asks)));
     goal.extend(globals.into_iter().filter(|(name, _)| seat.globals.contains_key(name)));
-    goal.extend(orphans(picture, me, seat, before));
+    goal.extend(orphans(picture, me, seat, obscured, before));
     for name in &picture.withheld {
         if let (None, Some(one)) = (goal.get(name), before.get(name)) {
             goal.insert(name.clone(), one.clone());
@@ -127,9 +174,25 @@ pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
     goal
 }
 
+/// What a unit asks of this machine. Where nobody can read what the machine says of itself, what is
+/// here is taken to fit, as the engine takes it.
+fn asks_of_us(one: &Wanted, unread: bool) -> Arc<Requirement> {
+    let asks = &one.content.asks;
+    match unread && !asks.metadata.is_empty() {
+        true => Arc::new(Requirement { metadata: BTreeMap::new(), ..(**asks).clone() }),
+        false => asks.clone(),
+    }
+}
+
 /// What ran here and is on no machine now: the cluster took this one for gone, and nobody else
 /// could have it. It goes on as long as it may be put here again.
-fn orphans(picture: &Picture, me: &MachineId, mut seat: Seat, before: &Goal) -> Goal {
+fn orphans(
+    picture: &Picture,
+    me: &MachineId,
+    mut seat: Seat,
+    obscured: bool,
+    before: &Goal,
+) -> Goal {
     if planted(Mutant::NowhereIsStopped) {
         return Goal::new();
     }
@@ -144,7 +207,8 @@ fn orphans(picture: &Picture, me: &MachineId, mut seat: Seat, before: &Goal) -> 
     seat.scheduled.extend(kept.iter().map(asks));
     let refused = |seat: &Seat, kept: &Goal| {
         let mut all = kept.iter();
-        let one = all.find(|(name, one)| seat.takes(me, name, &one.content.asks).is_err());
+        let fits = |name: &UnitName, one| seat.takes(me, name, &asks_of_us(one, obscured)).is_ok();
+        let one = all.find(|(name, one)| !fits(name, one));
         one.map(|(name, _)| name.clone())
     };
     while let Some(name) = refused(&seat, &kept) {

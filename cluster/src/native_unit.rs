@@ -70,6 +70,12 @@ pub fn read(place: &str, text: &str) -> Result<UnitFile, String> {
     Ok(file)
 }
 
+/// It was a native one.
+pub fn is_one(file: &UnitFile) -> bool {
+    let mut lines = file.values(SECTION, LINE).peekable();
+    lines.peek().is_some() && lines.all(|line| serde_json::from_str::<String>(line).is_ok())
+}
+
 /// The text, of a unit that was a native one.
 pub fn text(file: &UnitFile) -> Option<String> {
     let lines = file.values(SECTION, LINE).map(|line| serde_json::from_str::<String>(line).ok());

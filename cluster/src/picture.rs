@@ -258,6 +258,15 @@ impl Picture {
         self.unread.get(key).filter(|unread| unread.lease == 0).map(|unread| unread.modified)
     }
 
+    /// When the key of who leads was written, if no lease holds it: nobody leads by it, and it does
+    /// not end by itself.
+    pub fn leads_nobody_since(&self) -> Option<i64> {
+        match self.unread.get(&self.keys.of(&Subject::Leader)) {
+            Some(unread) => (unread.lease == 0).then_some(unread.modified),
+            None => self.leader.as_ref().filter(|kept| kept.lease == 0).map(|kept| kept.modified),
+        }
+    }
+
     /// What is wished for a unit; nothing said is `inactive`.
     pub fn desired_of(&self, name: &UnitName) -> Desired {
         self.desired.get(name).map_or(Desired::Inactive, |kept| kept.record.desired)

@@ -233,13 +233,21 @@ pub fn found(keys: &Keys, epoch: Epoch, id: String) -> Transaction {
 
 /// Takes the lead, when nobody has it.
 pub fn lead(keys: &Keys, machine: &MachineId, lease: i64) -> Transaction {
+    lead_after(keys, machine, lease, None)
+}
+
+/// The same where its key stands since that revision, and nobody leads by it
+/// ([`Picture::leads_nobody_since`]).
+pub fn lead_after(
+    keys: &Keys,
+    machine: &MachineId,
+    lease: i64,
+    nobody_since: Option<i64>,
+) -> Transaction {
     let key = keys.of(&Subject::Leader);
     let record = Leader { machine: machine.clone() };
-    Transaction::default().when(Condition::Absent(key.clone())).put_bound(
-        key,
-        encode(&record),
-        lease,
-    )
+    let condition = Condition::as_read(key.clone(), nobody_since);
+    Transaction::default().when(condition).put_bound(key, encode(&record), lease)
 }
 
 /// A new epoch of the same leader: what it sent before and nobody knows of can not land

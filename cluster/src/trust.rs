@@ -118,9 +118,11 @@ impl Trust {
         news
     }
 
+    /// Somebody answers for it, whether anew or long ago.
+    ///
     /// # Errors
     /// Why it is not run here.
-    pub fn judge(&mut self, name: &UnitName, content: &Arc<Content>) -> Result<(), String> {
+    pub fn vouch_for(&mut self, name: &UnitName, content: &Arc<Content>) -> Result<u64, String> {
         let Some(signature) = &content.signature else {
             return Err("it is not signed, and this machine runs signed units alone".to_string());
         };
@@ -131,7 +133,13 @@ impl Trust {
                     .to_string(),
             );
         }
-        let (serial, least) = (signature.serial, self.serials.least(name));
+        Ok(signature.serial)
+    }
+
+    /// # Errors
+    /// Why it is not run here.
+    pub fn judge(&mut self, name: &UnitName, content: &Arc<Content>) -> Result<(), String> {
+        let (serial, least) = (self.vouch_for(name, content)?, self.serials.least(name));
         if serial < least && !planted(Mutant::OldSignatureRuns) {
             return Err(format!(
                 "its signature is an old one: {serial}, where {least} was seen already"

@@ -3,7 +3,7 @@
 //! who was destroyed is told by the watch. Such units are withheld from being stopped until
 //! something is told of them. Pure; who reads and watches is [`crate::mirror`].
 
-use crate::agent::{self, Goal};
+use crate::agent::{self, Goal, Wanted};
 use crate::desired::Desired;
 use crate::key::{Keys, Subject};
 use crate::machine::MachineId;
@@ -24,9 +24,10 @@ pub const WITHHELD: &str = "etcd has nothing of it any more, nor of many others 
     counts";
 
 /// What is not stopped without a word. What is exclusive runs under a claim, and is not kept
-/// without one.
+/// without one; what is refused does not run.
 pub fn guarded(mut goal: Goal) -> Goal {
-    goal.retain(|_, one| one.desired == Desired::Launched && !one.content.asks.exclusive);
+    let runs = |one: &Wanted| one.desired == Desired::Launched && one.refusal.is_none();
+    goal.retain(|_, one| runs(one) && !one.content.asks.exclusive);
     goal
 }
 

@@ -9,7 +9,7 @@ use cluster::memory_store::MemoryStore;
 use cluster::move_order::{Cause, Move};
 use cluster::native_unit;
 use cluster::picture::Picture;
-use cluster::record::MachineRecord;
+use cluster::record::{MachineRecord, StateRecord};
 use cluster::registry::{self, Epoch};
 use cluster::transaction::Transaction;
 use cluster::unit_file::UnitFile;
@@ -267,4 +267,116 @@ fn a_global_file_that_is_not_for_this_machine_yet_leaves_what_runs_there() {
     cluster.commit(&spread);
     assert_eq!(runs(&cluster, "m2", &before), file(2));
     assert!(registry::spread(&cluster.picture(), &own, None).is_none(), "there is nothing to do");
+}
+
+impl Cluster {
+    /// What nobody here can read stands under that key.
+    fn garble(&mut self, subject: Subject) {
+        let key = self.keys.of(&subject);
+        self.commit(&Transaction::default().put(key, br#"{"v":2,"other":1}"#.to_vec()));
+    }
+
+    fn say(&mut self, own: &str, reached: Desired) {
+        let words = String::new;
+        let (hash, load, active, sub) = (words(), words(), words(), words());
+        let state = StateRecord { hash, load, active, sub, reached, reason: None };
+        let lease = self.store.grant(u64::MAX);
+        let said = registry::publish(&self.keys, &id("m1"), &name(own), Some(&state), None, lease);
+        self.commit(&said);
+    }
+}
+
+#[test]
+fn a_machine_whose_metadata_nobody_can_read_keeps_what_it_has() {
+    let mut cluster = Cluster::new();
+    let lay = |cluster: &mut Cluster, value: &str| {
+        let value = Some(value.to_string());
+        let set = registry::set_metadata(&cluster.picture(), &id("m1"), "role", value);
+        cluster.commit(&set);
+    };
+    lay(&mut cluster, "web");
+    cluster.launch("g.service", "Global=true\nMachineMetadata=role=web");
+    cluster.launch("n.service", "MachineMetadata=role=web");
+    cluster.put_on("n.service", Some("m1"));
+    let before = cluster.goal(&Goal::new());
+    assert_eq!(before.len(), 2);
+    cluster.put_on("n.service", None);
+    cluster.garble(Subject::metadata(&id("m1"), "role").unwrap());
+    cluster.launch("h.service", "Global=true\nMachineMetadata=role=web");
+    // Read by a fleetd that begins anew and knows what ran.
+    let kept = cluster.goal(&before);
+    assert_eq!(kept.keys().map(UnitName::as_str).collect::<Vec<_>>(), ["g.service", "n.service"]);
+    cluster.launch("x.service", "Conflicts=g.service");
+    cluster.put_on("x.service", Some("m1"));
+    assert!(!cluster.goal(&before).contains_key("g.service"), "all else counts");
+    let key = cluster.keys.of(&Subject::metadata(&id("m1"), "role").unwrap());
+    cluster.commit(&Transaction::default().delete(key));
+    lay(&mut cluster, "db");
+    assert!(!cluster.goal(&before).contains_key("n.service"), "what can be read counts");
+}
+
+#[test]
+fn a_unit_whose_wish_nobody_can_read_goes_on_as_it_was() {
+    let wish = |own: &str| Subject::Desired(name(own));
+    for (own, asks, told) in [
+        ("a.service", "", Subject::Schedule(id("m1"), name("a.service"))),
+        ("g.service", "Global=true", Subject::Global(name("g.service"))),
+    ] {
+        for reached in [None, Some(Desired::Inactive), Some(Desired::Loaded)] {
+            let mut cluster = Cluster::new();
+            cluster.launch(own, asks);
+            if asks.is_empty() {
+                cluster.put_on(own, Some("m1"));
+            }
+            let before = cluster.goal(&Goal::new());
+            reached.iter().for_each(|reached| cluster.say(own, *reached));
+            cluster.garble(wish(own));
+            cluster.garble(told.clone());
+            let expected = if reached == Some(Desired::Loaded) { reached } else { None };
+            let now = cluster.goal(&before).get(own).map(|one| one.desired);
+            assert_eq!(now, expected.or(Some(Desired::Launched)), "{own} {reached:?}");
+        }
+    }
+}
+
+#[test]
+fn of_two_units_that_are_one_to_init_one_runs_and_of_the_other_it_is_told() {
+    let mut cluster = Cluster::new();
+    let native = |text: &str| native_unit::read("web.yaml", text).unwrap();
+    let service = native("unit: web\nexec-start: /bin/serve\n");
+    let timer = native("unit: web\ntype: timer\nactivates: x\n");
+    let odd = native("unit: z.service\nexec-start: /bin/serve\n");
+    let plain = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let mut put = |own: &str, file: &UnitFile| {
+        let write = registry::create(&cluster.picture(), &name(own), file, Desired::Launched);
+        cluster.commit(&write);
+        cluster.put_on(own, Some("m1"));
+    };
+    put("web.timer", &timer);
+    put("z.service.service", &odd);
+    put("z.service", &plain);
+    let mut first = cluster.goal(&Goal::new());
+    agent::part_namesakes(&mut first, &Goal::new());
+    let write =
+        registry::create(&cluster.picture(), &name("web.service"), &service, Desired::Launched);
+    cluster.commit(&write);
+    cluster.put_on("web.service", Some("m1"));
+    let parted = |cluster: &Cluster, before: &Goal| {
+        let mut goal = cluster.goal(before);
+        agent::part_namesakes(&mut goal, before);
+        let set = agent::source_set(&goal, &BTreeSet::new());
+        assert_eq!(set.files.len(), 2, "{:?}", set.files);
+        (goal, set.files["web.yaml"].contains("timer"))
+    };
+    let (goal, timer_runs) = parted(&cluster, &first);
+    assert!(timer_runs, "what runs is not displaced");
+    let why = |goal: &Goal, own: &str| goal[own].refusal.clone().unwrap_or_default();
+    assert!(why(&goal, "web.service").contains("web.timer"), "{goal:?}");
+    assert!(why(&goal, "z.service.service").contains("z.service,"), "{goal:?}");
+    let (_, timer_runs) = parted(&cluster, &Goal::new());
+    assert!(!timer_runs, "where nothing ran the first of them does");
+    cluster.put_on("web.timer", None);
+    cluster.put_on("web.timer", Some("m2"));
+    let (goal, timer_runs) = parted(&cluster, &goal);
+    assert!(!timer_runs && why(&goal, "web.service").is_empty(), "it has the name by now");
 }

@@ -9,7 +9,9 @@
 
 mod stand;
 
+use cluster::api::logs::Logs;
 use cluster::api::server::Settings;
+use cluster::machine::MachineId;
 use stand::{Plan, Stand};
 
 const SLEEP: &str = r#"[{"name":"ExecStart","section":"Service","value":"/bin/sleep 1000"}]"#;
@@ -109,6 +111,14 @@ fn a_put_does_what_the_matrix_says() {
     assert_eq!(refused.fault(), (400, "cannot activate template \"t@.service\"".to_string()));
     assert_eq!(put("t@.service", Some(OTHER), Some("launched")), 400);
     assert_eq!(put("t@1.service", None, Some("launched")), 409);
+    // A wish, and which machines take the file: one after the other.
+    let global = r#"[{"section":"X-Fleet","name":"Global","value":"true"}]"#;
+    assert_eq!(put("g.service", Some(global), Some("loaded")), 201);
+    let both = |desired: &str| format!(r#"{{"desiredState":"{desired}","machines":["m9"]}}"#);
+    assert_eq!(stand.put("g.service", &both("launched")).status, 400);
+    assert_eq!(state("g.service")["desiredState"], "loaded");
+    assert_eq!(stand.put("g.service", &both("loaded")).status, 204);
+    assert_eq!(state("g.service")["machines"], serde_json::json!(["m9"]));
     // Gone.
     assert_eq!(stand.ask("DELETE", "/fleet/v1/units/a.service", None).status, 204);
     assert_eq!(stand.ask("DELETE", "/fleet/v1/units/a.service", None).status, 404);
@@ -321,4 +331,23 @@ fn what_is_too_large_is_turned_away() {
     let _ = std::io::Write::write_all(&mut stream, long.as_bytes());
     let reply = stand::Reply::read(&mut stream);
     assert!(reply.is_none_or(|reply| (400..500).contains(&reply.status)));
+}
+
+#[test]
+fn logs_of_a_machine_that_can_be_none_are_not_those_of_another() {
+    let logs = Logs {
+        machine: MachineId::new("m1").unwrap(),
+        socket: "/nonexistent/logger.sock".into(),
+        tls: None,
+    };
+    let settings = Settings { logs: Some(logs), ..Settings::default() };
+    let stand = Stand::new(Plan { settings, ..Plan::of(&["m1"]) });
+    assert_eq!(stand.put("a.service", &body(Some(SLEEP), Some("launched"))).status, 201);
+    stand.until("it is there", |stand| {
+        stand.get("/fleet/v1/units/a.service").json()["machineID"] == "m1"
+    });
+    let logs = |query: &str| stand.get(&format!("/fleet/v1/logs/a.service{query}")).status;
+    // The logger of m1 is asked, and is not there.
+    assert_eq!([logs(""), logs("?machineID="), logs("?machineID=m1")], [503, 503, 503]);
+    assert_eq!([logs("?machineID=a%2Fb"), logs("?machineID=000")], [400, 400]);
 }

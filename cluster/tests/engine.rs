@@ -305,8 +305,8 @@ fn a_proof_says_anew_why_a_unit_is_nowhere() {
     assert_eq!(cluster.run(&mut engine, epoch), 0, "nothing new, nothing written");
 }
 
-/// A unit on m1 of two machines, of which that key can not be read any more.
-fn obscured(subject: &Subject) -> (Cluster, Engine, Epoch) {
+/// A unit on m1 of two machines, of which those keys can not be read any more.
+fn obscured(subjects: &[Subject]) -> (Cluster, Engine, Epoch) {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
     cluster.machine("m2");
@@ -314,10 +314,12 @@ fn obscured(subject: &Subject) -> (Cluster, Engine, Epoch) {
     let mut engine = cluster.engine(Duration::ZERO);
     cluster.submit("a.service", PLAIN, Desired::Launched);
     cluster.run(&mut engine, epoch);
-    let (key, value) = (cluster.keys.of(subject), b"{\"v\":2,\"other\":1}".to_vec());
-    let lease = if matches!(subject, Subject::Machine(_)) { lease } else { 0 };
-    let write = Transaction::default().put_bound(key, value, lease);
-    cluster.store.commit(&write).unwrap();
+    for subject in subjects {
+        let (key, value) = (cluster.keys.of(subject), b"{\"v\":2,\"other\":1}".to_vec());
+        let lease = if matches!(subject, Subject::Machine(_)) { lease } else { 0 };
+        let write = Transaction::default().put_bound(key, value, lease);
+        cluster.store.commit(&write).unwrap();
+    }
     cluster.run(&mut engine, epoch);
     (cluster, engine, epoch)
 }
@@ -325,20 +327,26 @@ fn obscured(subject: &Subject) -> (Cluster, Engine, Epoch) {
 #[test]
 fn a_value_that_can_not_be_read_hurts_nothing_else() {
     let own = name("a.service");
-    let subjects = [
-        Subject::Desired(own.clone()),
-        Subject::Place(own.clone()),
-        Subject::Machine(id("m1")),
-        Subject::Unit(own.clone()),
-        Subject::Schedule(id("m1"), own.clone()),
+    let (wish, place) = (Subject::Desired(own.clone()), Subject::Place(own.clone()));
+    let told = Subject::Schedule(id("m1"), own.clone());
+    let together = [
+        vec![wish.clone()],
+        vec![place.clone()],
+        vec![Subject::Machine(id("m1"))],
+        vec![Subject::Unit(own.clone())],
+        vec![told.clone()],
+        // As another wish writes them.
+        vec![wish.clone(), told.clone()],
+        vec![place.clone(), told.clone()],
+        vec![wish, place, told],
     ];
-    for subject in subjects {
+    for subject in together {
         let (mut cluster, mut engine, epoch) = obscured(&subject);
         let before = cluster.store.revision();
         let reading = cluster.store.read(cluster.keys.root());
         engine.prove(&reading, cluster.now);
         assert_eq!(cluster.run(&mut engine, epoch), 0, "{subject:?}: what it said before stays");
-        assert_eq!(engine.picture().set_aside.len(), 1, "{subject:?} is told");
+        assert_eq!(engine.picture().set_aside.len(), subject.len(), "{subject:?} is told");
         assert!(engine.picture().is_told(&id("m1"), &own), "{subject:?}");
         let mut next = cluster.engine(Duration::ZERO);
         assert_eq!(cluster.run(&mut next, epoch), 0, "{subject:?}: who leads next moves nothing");
@@ -353,7 +361,7 @@ fn a_value_that_can_not_be_read_hurts_nothing_else() {
 fn what_a_machine_was_told_is_put_right_when_somebody_has_changed_it() {
     let own = name("a.service");
     let told = |machine: &str| Subject::Schedule(id(machine), own.clone());
-    let (mut cluster, mut engine, epoch) = obscured(&Subject::Why(name("other.service")));
+    let (mut cluster, mut engine, epoch) = obscured(&[Subject::Why(name("other.service"))]);
     let key = |cluster: &Cluster, subject| cluster.keys.of(&subject);
     let record = cluster.store.get(&key(&cluster, told("m1"))).unwrap().value.clone();
     let write = Transaction::default()

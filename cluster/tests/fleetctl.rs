@@ -9,6 +9,7 @@
 
 mod stand;
 
+use cluster::unit_file::UnitFile;
 use stand::{Plan, Stand, stderr, stdout};
 
 const HELLO: &str = "[Unit]\nDescription=Hello\n\n[Service]\nExecStart=/bin/sleep 1000\n";
@@ -313,6 +314,43 @@ fn a_global_unit_is_rolled_out_machine_by_machine() {
 }
 
 #[test]
+fn a_rollout_that_was_left_in_the_middle_goes_on() {
+    let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2", "m3"]) });
+    let everywhere = format!("{HELLO}\n[X-Fleet]\nGlobal=true\n");
+    let machines = || stand.get("/fleet/v1/units/all.service").json()["machines"].clone();
+    let hashes = || -> std::collections::BTreeSet<String> {
+        let list = ["list-units", "--fields=hash", "--no-legend", "--full"];
+        stdout(&stand.fleetctl(&list)).lines().map(str::to_string).collect()
+    };
+    for (number, words) in [
+        ("2000", ["rollout", "all.service"].as_slice()),
+        ("3000", ["start", "--replace", "all.service"].as_slice()),
+    ] {
+        write(&stand, "all.service", &everywhere.replace("1000", &format!("{number}0")));
+        assert_eq!(code(&stand.fleetctl(&["start", "--replace", "all"])), 0);
+        let new = everywhere.replace("1000", number);
+        write(&stand, "all.service", &new);
+        let file = UnitFile::parse(&new).unwrap();
+        // As far as a rollout came whose client went away.
+        let half = serde_json::json!({
+            "options": file.options, "desiredState": "launched", "machines": ["m1"],
+        });
+        assert_eq!(stand.put("all.service", &half.to_string()).status, 201);
+        stand.until("one has the new file, two the old one", |_| hashes().len() == 2);
+        let rolled = stand.fleetctl(words);
+        assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
+        let told = stdout(&rolled);
+        let one_by_one = "Replacing all.service on m2\nReplacing all.service on m3\nRolled out";
+        assert_eq!(told.contains(one_by_one), words[0] == "rollout", "{told}");
+        assert!(!told.contains("othing to do"), "{told}");
+        assert!(machines().is_null(), "it is over");
+        stand.until("all have it", |_| hashes() == [file.hash()].into());
+    }
+    let again = stand.fleetctl(&["rollout", "all.service"]);
+    assert!(stdout(&again).starts_with("Nothing to do"), "{}", stdout(&again));
+}
+
+#[test]
 fn json_is_what_the_api_says() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
@@ -380,4 +418,42 @@ fn a_tunnel_is_the_systems_ssh() {
         .output()
         .unwrap();
     assert_eq!(stdout(&there), "foo\n", "{}", stderr(&there));
+}
+
+#[test]
+fn what_was_asked_of_a_server_that_is_silent_is_not_asked_again() {
+    use std::io::{Read, Write};
+    let folder = stand::folder();
+    let socket = folder.join("silent.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = asked.clone();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            loop {
+                let mut head = [0; 4096];
+                let read = stream.read(&mut head).unwrap_or(0);
+                let head = String::from_utf8_lossy(&head[..read]).into_owned();
+                heard.lock().unwrap().extend(head.lines().next().map(str::to_string));
+                if !head.starts_with("GET") {
+                    break;
+                }
+                let body = r#"{"machines":[{"id":"m1"}]}"#;
+                let kept = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length";
+                write!(stream, "{kept}: {}\r\n\r\n{body}", body.len()).unwrap();
+            }
+            // It stays open, and says nothing.
+            open.push(stream);
+        }
+    });
+    let endpoint = format!("unix://{}", socket.display());
+    let words = ["--request-timeout=1", "drain", "m1"];
+    let drained = stand::fleetctl(&folder, &endpoint, &words);
+    assert_eq!(code(&drained), 1);
+    assert!(stderr(&drained).contains("no answer in time"), "{}", stderr(&drained));
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.iter().filter(|line| line.starts_with("PUT")).count(), 1, "{asked:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -137,7 +137,8 @@ fn whereabouts(
     if !picture.units.contains_key(name) {
         return Err(Answer::refusal(404, "unit does not exist"));
     }
-    let asked = request.filter("machineID").and_then(|id| MachineId::new(&id).ok());
+    let asked = request.filter("machineID").map(|id| MachineId::new(&id)).transpose();
+    let asked = asked.map_err(|error| Answer::refusal(400, error.to_string()))?;
     let states = picture.states.get(name);
     let here = states.is_some_and(|on| on.contains_key(&logs.machine));
     let machine = asked

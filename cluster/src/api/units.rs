@@ -194,9 +194,11 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     let anew = wish.signature.filter(|new| !file.options.is_empty() && Some(new) != known);
     let wished = (!told).then(|| registry::set_desired(picture, &name, desired)).flatten();
     let signed = anew.and_then(|signature| registry::sign(picture, &name, &signature));
-    // Of the wish that stands: another one is written first, and the machines are named again.
-    let spread = wish.machines.as_ref().filter(|_| wished.is_none());
-    let spread = spread.and_then(|_| registry::spread(picture, &name, first));
+    if wished.is_some() && wish.machines.is_some() {
+        let words = "another desiredState and machines are to be wished one after the other";
+        return Err(bad(words.to_string()));
+    }
+    let spread = wish.machines.as_ref().and_then(|_| registry::spread(picture, &name, first));
     let all = [wished, signed, spread].into_iter().flatten().reduce(Transaction::and);
     Ok(match all {
         Some(all) => Outcome::Write(all, Answer::empty(204)),

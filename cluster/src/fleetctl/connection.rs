@@ -73,6 +73,13 @@ pub(super) struct Connection {
     sender: Option<SendRequest<Full<Bytes>>>,
 }
 
+/// Why there was no answer.
+struct Unanswered {
+    trouble: Trouble,
+    /// The connection ended; else it may come still.
+    broken: bool,
+}
+
 /// What was answered.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
@@ -144,14 +151,15 @@ impl Connection {
         if self.debug {
             super::session::warn(&format!("DEBUG {method} {path}"));
         }
-        // A kept connection may have been let go by the server just now: then once anew.
+        // A kept connection may have been let go by the server just now: then once anew. One that
+        // is silent has not been: what was asked there may be done.
         let kept = self.sender.is_some();
         match self.send_once(method, path, body.clone()).await {
-            Err(_) if kept => {
+            Err(Unanswered { broken: true, .. }) if kept => {
                 self.sender = None;
-                self.send_once(method, path, body).await
+                self.send_once(method, path, body).await.map_err(|why| why.trouble)
             }
-            result => result,
+            result => result.map_err(|why| why.trouble),
         }
     }
 
@@ -160,12 +168,14 @@ impl Connection {
         method: &str,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> Result<Response<Incoming>, Trouble> {
+    ) -> Result<Response<Incoming>, Unanswered> {
+        let late = |trouble| Unanswered { trouble, broken: false };
+        let broken = |trouble| Unanswered { trouble, broken: true };
         let mut sender = match self.sender.take() {
             Some(sender) => sender,
             None => match timeout(self.patience, self.open()).await {
-                Ok(opened) => opened?,
-                Err(_) => return Err(self.lost(&"no answer in time")),
+                Ok(opened) => opened.map_err(broken)?,
+                Err(_) => return Err(late(self.lost(&"no answer in time"))),
             },
         };
         let mut request = Request::builder()
@@ -178,17 +188,17 @@ impl Connection {
         }
         let request = request
             .body(Full::from(body.unwrap_or_default()))
-            .map_err(|error| Trouble::new(format!("{path}: {error}")))?;
+            .map_err(|error| late(Trouble::new(format!("{path}: {error}"))))?;
         if let Err(error) = sender.ready().await {
-            return Err(self.lost(&error));
+            return Err(broken(self.lost(&error)));
         }
         match timeout(self.patience, sender.send_request(request)).await {
             Ok(Ok(response)) => {
                 self.sender = Some(sender);
                 Ok(response)
             }
-            Ok(Err(error)) => Err(self.lost(&error)),
-            Err(_) => Err(self.lost(&"no answer in time")),
+            Ok(Err(error)) => Err(broken(self.lost(&error))),
+            Err(_) => Err(late(self.lost(&"no answer in time"))),
         }
     }
 

@@ -99,7 +99,7 @@ async fn replaced(
         }
         return Ok(false);
     }
-    if same && session.client.signs.is_none() {
+    if same && there.machines.is_none() && session.client.signs.is_none() {
         say(&format!("Found same Unit({name}) in Registry, nothing to do"));
         return Ok(false);
     }
@@ -110,6 +110,14 @@ async fn replaced(
         )));
     }
     check(name, &file)?;
+    if same && there.machines.is_some() {
+        // A rollout was left in the middle of it.
+        session.client.spread(name.as_str(), &[]).await?;
+        say(&format!("Unit {name} is replaced on all machines"));
+    }
+    if same && session.client.signs.is_none() {
+        return Ok(false);
+    }
     session.client.create(name.as_str(), &file.options, None).await?;
     Ok(true)
 }

@@ -30,6 +30,14 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
         [unit] if is_global(unit) && unit.desired_state == "launched" => on(session, unit).await?,
         _ => Vec::new(),
     };
+    let has_it = |unit: &Unit| hash_of(unit) == file.hash();
+    if let [unit] = targets.as_slice()
+        && has_it(unit)
+    {
+        // Which file was there before nobody knows any more.
+        go_on(session, what, &file, unit, &running).await?;
+        return Ok(0);
+    }
     if let (Some(unit), false) = (targets.first(), running.is_empty()) {
         let rolled = machine_by_machine(session, what, &file, unit, &running).await;
         return match rolled {
@@ -61,6 +69,10 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
     Ok(0)
 }
 
+fn hash_of(unit: &Unit) -> String {
+    UnitFile { options: unit.options.clone() }.hash()
+}
+
 fn patience(what: &Rollout) -> Duration {
     Duration::try_from_secs_f64(what.timeout).unwrap_or(Duration::from_secs(60))
 }
@@ -82,28 +94,54 @@ async fn machine_by_machine(
     unit: &Unit,
     running: &[String],
 ) -> Result<(), Trouble> {
-    let mut done: Vec<String> = Vec::new();
-    for batch in running.chunks(what.batch.max(1)) {
-        let is_first = done.is_empty();
+    let mut rest = running.chunks(what.batch.max(1));
+    let first = rest.next().unwrap_or_default();
+    say(&format!("Replacing {} on {}", unit.name, first.join(" ")));
+    let desired = unit.desired_state.parse().ok();
+    session.client.create_on(first, &unit.name, &file.options, desired).await?;
+    wait(session, &unit.name, &file.hash(), patience(what), Some(first)).await?;
+    spread_to(session, what, file, unit, first.to_vec(), rest).await
+}
+
+/// A rollout that was left in the middle: who has the new file keeps it, the others take it.
+async fn go_on(
+    session: &mut Session,
+    what: &Rollout,
+    file: &UnitFile,
+    unit: &Unit,
+    running: &[String],
+) -> Result<(), Trouble> {
+    let named = unit.machines.as_deref().unwrap_or_default();
+    let have = |machine: &String| named.contains(machine);
+    let (done, left): (Vec<String>, Vec<String>) = running.iter().cloned().partition(have);
+    spread_to(session, what, file, unit, done, left.chunks(what.batch.max(1))).await
+}
+
+/// After those that are `done` these take it, and in the end whoever came meanwhile.
+async fn spread_to(
+    session: &mut Session,
+    what: &Rollout,
+    file: &UnitFile,
+    unit: &Unit,
+    mut done: Vec<String>,
+    batches: std::slice::Chunks<'_, String>,
+) -> Result<(), Trouble> {
+    for batch in batches {
         done.extend_from_slice(batch);
         say(&format!("Replacing {} on {}", unit.name, batch.join(" ")));
-        match is_first {
-            true => {
-                let desired = unit.desired_state.parse().ok();
-                session.client.create_on(&done, &unit.name, &file.options, desired).await?;
-            }
-            false => session.client.spread(&unit.name, &done).await?,
-        }
+        session.client.spread(&unit.name, &done).await?;
         wait(session, &unit.name, &file.hash(), patience(what), Some(&done)).await?;
     }
-    // Who came meanwhile, too.
     session.client.spread(&unit.name, &[]).await?;
-    wait(session, &unit.name, &file.hash(), patience(what), None).await?;
+    if !done.is_empty() {
+        wait(session, &unit.name, &file.hash(), patience(what), None).await?;
+    }
     say(&format!("Rolled out {} on {} machines", unit.name, done.len()));
     Ok(())
 }
 
-/// Units whose file is another; a template stands for its instances and comes last.
+/// Units whose file is another, or not on all machines yet; a template stands for its instances and
+/// comes last.
 async fn targets(
     session: &mut Session,
     name: &UnitName,
@@ -115,7 +153,7 @@ async fn targets(
         let instance = own.and_then(|own| own.template()).is_some_and(|of| of == *name);
         unit.name == name.as_str() || (name.is_template() && instance)
     };
-    let differs = |unit: &Unit| UnitFile { options: unit.options.clone() }.hash() != file.hash();
+    let differs = |unit: &Unit| hash_of(unit) != file.hash() || unit.machines.is_some();
     let found: Vec<Unit> = units.into_iter().filter(is_one).collect();
     if found.is_empty() {
         return Err(Trouble::new(format!("Unit {name} does not exist: start it first")));

@@ -82,7 +82,7 @@ impl Candidate {
             }
             let own = self.presence.borrow().lease;
             let free = |now: &Arc<Picture>| {
-                now.revision > 0 && (now.leader.is_none() || is_half_won(now, &self.machine, own))
+                now.revision > 0 && (!is_led(now) || is_half_won(now, &self.machine, own))
             };
             if pictures.wait_for(free).await.is_err() {
                 return;
@@ -128,12 +128,12 @@ impl Candidate {
         drop(picture);
         let before = u32::try_from(before).unwrap_or(u32::MAX);
         let wait = STEP.saturating_mul(before).min(LONGEST_WAIT);
-        let led = pictures.wait_for(|picture| picture.leader.is_some());
+        let led = pictures.wait_for(|picture| is_led(picture));
         if self.mirror.clock().within(wait, led).await.is_some() {
             return Some(false);
         }
         let made = self.leader_key().await.ok()?;
-        made.is_none_or(|made| Some(made.lease) == own).then_some(true)
+        made.is_none_or(|made| made.lease == 0 || Some(made.lease) == own).then_some(true)
     }
 
     async fn leader_key(&self) -> Result<Option<Entry>, Fault> {
@@ -149,7 +149,12 @@ impl Candidate {
         let store = self.mirror.store().clone();
         let keys = self.mirror.keys().clone();
         let Some(own) = self.presence.borrow().lease else { return Ok(()) };
-        let lead = registry::lead(&keys, &self.machine, own);
+        let nobody_since = self.mirror.picture().leads_nobody_since();
+        if nobody_since.is_some() {
+            let key = keys.of(&Subject::Leader);
+            voice::error(format_args!("engine: no lease holds {key}: it is taken for nobody's"));
+        }
+        let lead = registry::lead_after(&keys, &self.machine, own, nobody_since);
         match store.commit(&lead).await {
             // The key as it is now tells.
             Ok(_) | Err(Fault::Unknown(_)) => {}
@@ -199,6 +204,11 @@ impl Candidate {
         };
         term.lead(self.interval * PROOF).await
     }
+}
+
+/// Somebody leads, or will have led when a lease ends.
+fn is_led(picture: &Picture) -> bool {
+    picture.leader.is_some() && picture.leads_nobody_since().is_none()
 }
 
 /// It was elected, and has not asked for the lease to lead by.
@@ -322,7 +332,10 @@ impl Term {
     }
 
     fn check(&self) -> Result<(), Over> {
-        let leader = self.engine.picture().leader.as_ref();
+        let picture = self.engine.picture();
+        // What nobody can read is not what it wrote, and no write of its epoch lands any more.
+        let key = self.mirror.keys().of(&Subject::Leader);
+        let leader = picture.leader.as_ref().filter(|_| picture.unread_since(&key).is_none());
         if leader.is_some_and(|kept| kept.lease == self.lease) { Ok(()) } else { Err(Over::Lost) }
     }
 

@@ -6,9 +6,10 @@
 use super::config::Config;
 use super::identity::Identity;
 use super::voice;
-use crate::agent::{Goal, Wanted};
+use crate::agent::{self, Goal, Wanted};
 use crate::desired::Desired;
 use crate::enabling;
+use crate::machine::MachineId;
 use crate::picture::{Content, Known, Picture};
 use crate::record::UnitRecord;
 use crate::unit_name::UnitName;
@@ -40,6 +41,14 @@ impl Recalled {
     /// machine is in no cluster.
     pub fn of(picture: &Picture, goal: Goal) -> Option<Recalled> {
         Some(Recalled { known: Some(picture.known()?), ran: withheld::guarded(goal) })
+    }
+
+    /// The same by a later picture, of a goal that nothing was done for since: what is told anew was
+    /// not judged, and does not run here.
+    pub fn later(picture: &Picture, me: &MachineId, goal: &Goal) -> Option<Recalled> {
+        let now = agent::goal(picture, me, goal);
+        let stays = goal.iter().filter(|(name, _)| now.contains_key(*name));
+        Recalled::of(picture, stays.map(|(name, one)| (name.clone(), one.clone())).collect())
     }
 
     /// The same was to run.

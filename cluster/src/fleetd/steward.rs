@@ -256,12 +256,14 @@ impl Steward {
         }
         self.hold_under(lease);
         let begun = self.begin().await;
-        self.goal = agent::goal(&picture, &self.me, &self.goal);
+        let next = agent::goal(&picture, &self.me, &self.goal);
+        let before = std::mem::replace(&mut self.goal, next);
         self.say_withheld(&picture);
         if let Some(vouching) = &mut self.vouching {
             vouching.judge(&picture, &mut self.goal);
         }
-        self.remember(&picture, self.goal.clone());
+        agent::part_namesakes(&mut self.goal, &before);
+        self.remember(Recalled::of(&picture, self.goal.clone()));
         if begun && self.claim(&picture, lease).await {
             self.put().await;
         }

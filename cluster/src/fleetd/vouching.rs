@@ -85,7 +85,11 @@ impl Vouching {
                 picture.globals.get(name).is_some_and(|told| told.record.first.is_some());
             let now = picture.units.get(name).map(|kept| &kept.record.hash);
             if is_rolled_out && now != Some(&wanted.content.hash) {
-                // It goes on until its new file is for this machine: judged when it came.
+                // It goes on until its new file is for this machine. How old its signature is was
+                // judged when it came; that it has one is looked at still.
+                if wanted.refusal.is_none() && !planted(Mutant::UnsignedRuns) {
+                    wanted.refusal = self.trust.vouch_for(name, &wanted.content).err();
+                }
                 continue;
             }
             let unsigned = self.trust.judge(name, &wanted.content).err();
@@ -181,9 +185,11 @@ mod tests {
     use super::*;
     use crate::agent;
     use crate::desired::Desired;
+    use crate::fleetd::recollection::Recalled;
     use crate::key::{Keys, Subject};
     use crate::machine::MachineId;
-    use crate::record::{ScheduleRecord, UnitRecord, encode};
+    use crate::picture::Kept;
+    use crate::record::{ClusterRecord, ScheduleRecord, UnitRecord, encode};
     use crate::signature::SigningKey;
     use crate::transaction::{Change, Entry};
     use crate::unit_file::UnitFile;
@@ -192,6 +198,14 @@ mod tests {
     // Of `openssl genpkey -algorithm ed25519`, made for these tests, and what is public of it.
     const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEJqVZE9NvkxFWZbMJO4F8sMz9MkvYVK46Qy5TU0KXMX\n-----END PRIVATE KEY-----\n";
     const PUBLIC: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAc+bZxG+m8G8u6F3FKfGDIeduWwLGycWvFzzWffEggSg=\n-----END PUBLIC KEY-----\n";
+
+    const ANOTHER: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA3OklpE9cy3KY3YbIeK1duITXrcDkmzogsEQjZtqZoJY=\n-----END PUBLIC KEY-----\n";
+
+    fn trusting(key: &[u8]) -> Vouching {
+        let keys = Arc::new(TrustedKeys::of(key).unwrap());
+        let trust = Trust::new("c", keys.clone(), Serials::default());
+        Vouching::kept_by(trust, keys, Box::new(|_| {}))
+    }
 
     /// A global unit gets that file, signed as of that serial or by nobody, for those machines alone.
     fn roll_out(picture: &mut Picture, text: &str, serial: Option<u64>, to: Option<&str>) {
@@ -215,9 +229,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_until_its_new_file_is_for_this_machine_is_not_judged_anew() {
-        let keys = Arc::new(TrustedKeys::of(PUBLIC).unwrap());
-        let trust = Trust::new("c", keys.clone(), Serials::default());
-        let mut vouching = Vouching::kept_by(trust, keys, Box::new(|_| {}));
+        let mut vouching = trusting(PUBLIC);
         let mut picture = Picture::new(Keys::under("/p"));
         let me = MachineId::new("m1").unwrap();
         let mut goal = Goal::new();
@@ -242,6 +254,49 @@ mod tests {
         assert_eq!(judged(&picture), (false, true));
         roll_out(&mut picture, "/old", Some(7), None);
         assert_eq!(judged(&picture), (true, false), "and an old one does not come again");
+    }
+
+    #[test]
+    fn what_nobody_signed_does_not_run_by_way_of_a_rollout_and_a_fleetd_begun_anew() {
+        let mut vouching = trusting(PUBLIC);
+        let mut picture = Picture::new(Keys::under("/p"));
+        let record = ClusterRecord { id: "c".to_string() };
+        picture.cluster = Some(Kept { record, created: 1, modified: 1, lease: 0 });
+        let me = MachineId::new("m1").unwrap();
+        roll_out(&mut picture, "/good", Some(7), None);
+        let mut goal = agent::goal(&picture, &me, &Goal::new());
+        vouching.judge(&picture, &mut goal);
+        let text = |goal: &Goal| goal.values().next().unwrap().content.file.text();
+        let is_run = |goal: &Goal| goal.values().next().unwrap().refusal.is_none();
+        // For some time the machine can do nothing of what it is told.
+        for (text, to) in [("/evil", None), ("/other", Some("nobody"))] {
+            roll_out(&mut picture, text, None, to);
+            goal = Recalled::later(&picture, &me, &goal).unwrap().ran;
+        }
+        assert!(text(&goal).contains("/good"), "what is kept is what ran: {}", text(&goal));
+        let mut begun_anew = trusting(PUBLIC);
+        let mut next = agent::goal(&picture, &me, &goal);
+        begun_anew.judge(&picture, &mut next);
+        assert!(text(&next).contains("/good") && is_run(&next));
+        // Whatever is found there, it is run by a signature of its own.
+        let mut evil = Picture::new(Keys::under("/p"));
+        roll_out(&mut evil, "/evil", None, None);
+        let mut next = agent::goal(&picture, &me, &agent::goal(&evil, &me, &Goal::new()));
+        begun_anew.judge(&picture, &mut next);
+        assert!(text(&next).contains("/evil") && !is_run(&next));
+        assert!(Recalled::of(&picture, next).unwrap().ran.is_empty(), "what is refused never ran");
+        let mut next = agent::goal(&picture, &me, &goal);
+        trusting(ANOTHER).judge(&picture, &mut next);
+        assert!(
+            text(&next).contains("/good") && !is_run(&next),
+            "that key does not count any more"
+        );
+        roll_out(&mut picture, "/good", Some(7), None);
+        picture.apply(&Change::Delete {
+            key: picture.keys().of(&Subject::Global(UnitName::new("a.service").unwrap())),
+            revision: picture.revision + 1,
+        });
+        assert!(Recalled::later(&picture, &me, &goal).unwrap().ran.is_empty(), "it is gone");
     }
 
     #[test]

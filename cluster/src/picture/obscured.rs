@@ -50,6 +50,7 @@ impl Picture {
             if let Subject::Desired(name) = subject {
                 let told = self.globals.get(name).or_else(|| self.told_of(name));
                 let desired = told.map(|told| told.record.desired);
+                let desired = desired.or_else(|| self.wished_as_placed(name, &obscured));
                 let stands =
                     desired.map(|desired| self.in_place_of(subject, DesiredRecord { desired }));
                 self.desired.extend(stands.map(|stands| (name.clone(), stands)));
@@ -137,6 +138,19 @@ impl Picture {
     /// What the machine of a unit was told.
     fn told_of(&self, name: &UnitName) -> Option<&Kept<ScheduleRecord>> {
         self.schedules.get(self.place_of(name)?)?.get(name)
+    }
+
+    /// A unit that has a place, or that machines are told of as a global one, is wished for, for
+    /// both end with its wish: as far as its machine says that it has come, or all the way.
+    fn wished_as_placed(&self, name: &UnitName, obscured: &[Subject]) -> Option<Desired> {
+        let place = self.place_of(name);
+        if place.is_none() && !obscured.contains(&Subject::Global(name.clone())) {
+            return None;
+        }
+        let states = self.states.get(name).into_iter().flatten();
+        let own = states.filter(|(machine, _)| place.is_none_or(|place| place == *machine));
+        let reached = own.map(|(_, kept)| kept.record.reached).max();
+        reached.filter(|reached| *reached != Desired::Inactive).or(Some(Desired::Launched))
     }
 
     /// What a machine is told of a unit as it is wished.

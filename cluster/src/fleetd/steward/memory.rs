@@ -6,7 +6,6 @@ use super::Steward;
 use crate::agent::{self, Goal};
 use crate::fleetd::recollection::{Keep, Recalled};
 use crate::mutant::{Mutant, planted};
-use crate::picture::Picture;
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
@@ -45,10 +44,8 @@ impl Steward {
 
     /// A unit that runs and is not kept would be no measure of what a reading has too little of. So
     /// whatever is new is kept at once: readings that have more or less in them are of one revision.
-    pub(super) fn remember(&mut self, picture: &Picture, goal: Goal) {
-        let (Some(keep), Some(next)) = (&mut self.keep, Recalled::of(picture, goal)) else {
-            return;
-        };
+    pub(super) fn remember(&mut self, next: Option<Recalled>) {
+        let (Some(keep), Some(next)) = (&mut self.keep, next) else { return };
         let now = self.mirror.clock().now();
         let is_kept = self.kept.as_ref().is_some_and(|(kept, at)| {
             let lately = now.saturating_sub(*at) < PAUSE;
@@ -67,8 +64,6 @@ impl Steward {
         if self.kept.as_ref().is_none_or(|(_, at)| clock.since(*at) < PAUSE) {
             return;
         }
-        let picture = self.mirror.picture();
-        let goal = agent::goal(&picture, &self.me, &self.goal);
-        self.remember(&picture, goal);
+        self.remember(Recalled::later(&self.mirror.picture(), &self.me, &self.goal));
     }
 }
