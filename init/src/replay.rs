@@ -61,7 +61,7 @@ impl Started {
                     let before = started.of.values_mut().filter(|one| one.begun.slot == begun.slot);
                     before.for_each(|one| one.begun.slot = u32::MAX);
                     let (pid, begun) = (Pid::from_raw(note.pid), begun.clone());
-                    let output = inherit::take_pipe_of(begun.output, pid);
+                    let output = inherit::take_if_same(begun.output);
                     let asides = begun.asides.iter();
                     let asides = asides
                         .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))

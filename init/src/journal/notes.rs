@@ -105,8 +105,9 @@ pub(crate) struct Begun {
     pub(crate) part: Part,
     /// The slot in which it tells how far it came.
     pub(crate) slot: u32,
-    /// The read end of its output, as long as it is in PID 1's table; -1: it is not.
-    pub(crate) output: i32,
+    /// The read end of its output, as long as it is in PID 1's table, and what tells it from another
+    /// that got its number; -1: it is not there.
+    pub(crate) output: (i32, u64),
     /// What tells its unit from another that might get the number of its run.
     pub(crate) unit: u32,
     /// Pipes of its own, beside the run's.
@@ -120,7 +121,7 @@ pub(crate) struct Aside {
     pub(crate) run: RunId,
     /// The way out.
     pub(crate) log: Log,
-    /// As [`Begun::output`], and what tells it from another that got its number.
+    /// As [`Begun::output`].
     pub(crate) end: (i32, u64),
 }
 

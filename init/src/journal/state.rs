@@ -330,7 +330,9 @@ mod tests {
 
     /// What an init of the version in its name has kept, and the delivery its units came in.
     /// They stay: a type that changes needs another version, and then files of its own.
-    const STATE: &[u8] = include_bytes!("../../golden/state-3");
+    const STATE: &[u8] = include_bytes!("../../golden/state-4");
+    /// One of the version before, which is refused.
+    const OLDER: &[u8] = include_bytes!("../../golden/state-3");
     const UNITS: &[u8] = include_bytes!("../../golden/generation-3");
 
     #[test]
@@ -352,5 +354,7 @@ mod tests {
             u8::from(is_as_it_was && all && parts.history.last() > 0)
         });
         assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
+        let why = Parts::read(OLDER).err().unwrap();
+        assert!(why.contains("version"), "{why}");
     }
 }

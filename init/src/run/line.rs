@@ -173,6 +173,7 @@ impl Init {
     /// What is noted of its process; pipes aside that were made since their next number was this one.
     fn begun(&self, run: RunId, part: Part, name: &Name, before: u64) -> Begun {
         let output = self.logger.as_ref().and_then(|logger| logger.read_end(run)).unwrap_or(-1);
+        let output = (output, inherit::identity(output));
         let (unit, asides) = (notes::unit(name.as_str()), self.asides(before));
         Begun { run, part, slot: 0, output, unit, asides }
     }

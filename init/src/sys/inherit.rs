@@ -106,19 +106,6 @@ pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
     Ok(copy)
 }
 
-/// The read end of what is that process's standard output. None: the number is of something else
-/// now, or nobody can tell.
-pub(crate) fn take_pipe_of(number: RawFd, pid: super::Pid) -> Option<OwnedFd> {
-    if number < 3 {
-        return None;
-    }
-    // SAFETY: borrowed for the length of the call; one that is not open is refused.
-    let found = fstat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
-    let theirs = std::fs::read_link(format!("/proc/{pid}/fd/1")).ok()?;
-    let is_it = theirs.to_str() == Some(&format!("pipe:[{}]", found.st_ino));
-    is_it.then(|| take(number).ok()).flatten()
-}
-
 /// What tells a descriptor from another that got its number: device and inode, and of which
 /// process a pidfd is: before Linux 6.9 all of them are one inode. 0: none is open.
 pub(crate) fn identity(number: RawFd) -> u64 {

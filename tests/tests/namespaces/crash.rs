@@ -148,6 +148,37 @@ fn what_was_started_when_init_crashed_is_started_once() {
     });
 }
 
+#[test]
+fn what_has_turned_its_output_aside_when_init_crashes_is_read_on() {
+    let files = Sandbox::new();
+    let script = "echo x >>DIR/aside.trace; exec 3>&1 >/dev/null 2>&1; while [ ! -e DIR/go ]; do sleep 0.05; done; echo after the crash >&3; exec sleep inf";
+    files.unit("aside", &format!("exec-start: /bin/sh -c '{script}'"));
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    let mut client = init.client().expect("it listens");
+    let is_aside = |call: &Call| {
+        if call.number != libc::SYS_clone3 || call.result <= 0 {
+            return false;
+        }
+        let inner = i32::try_from(call.result).unwrap_or(0);
+        until("its output is turned aside, or it is another", || {
+            let Some(process) = init.process().neighbour(inner) else { return Some(false) };
+            let output = process.link("fd/1");
+            output.is_some_and(|to| to.as_os_str() == "/dev/null").then_some(true)
+        })
+    };
+    crash_when(&init, || client.send("want", &json!({"target": "aside"})), is_aside);
+    has_survived(&init, 1);
+    init.when_state("aside", "running");
+    init.sandbox.put("go", "");
+    until("its output is read", || {
+        let log = init.initctl(&["logs", "aside", "-n", "100"]);
+        String::from_utf8_lossy(&log.stdout).contains("after the crash").then_some(())
+    });
+    assert_eq!(init.sandbox.trace("aside.trace").len(), 1, "nobody had closed its pipe");
+}
+
 /// A socket, and a service that has it from its start on.
 fn with_a_socket() -> (Init, String) {
     let files = Sandbox::new();
