@@ -27,6 +27,10 @@ mod loader;
 mod logger;
 mod mounted;
 mod new_root;
+#[cfg(test)]
+#[path = "../../tests/src/not_run.rs"]
+#[allow(unreachable_pub, reason = "what the tests of all crates share")]
+mod not_run;
 mod notify;
 mod options;
 mod outer;

@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn root_s_processes_whose_name_begins_with_an_at_sign_are_spared() {
         if !nix::unistd::geteuid().is_root() {
-            return;
+            return crate::not_run!("it takes root");
         }
         let (kept, other) = (Sleeper::named("@storage"), Sleeper::named("storage@"));
         assert!(is_spared(kept.pid()) && !is_spared(other.pid()));
