@@ -7,7 +7,7 @@ use super::init::Init;
 use super::lead::Candidate;
 use super::meter::Meter;
 use super::presence::{Former, Presence, Sentry};
-use super::recollection::Keep;
+use super::recollection::{Held, Keep};
 use super::steward::{Leave, Steward, Stops};
 use super::vouching::Vouching;
 use crate::agent::Goal;
@@ -55,6 +55,8 @@ pub struct Wiring {
     pub known: Option<Known>,
     /// What it ran by then.
     pub ran: Goal,
+    /// What of that by claims.
+    pub held: Held,
     /// Where the next fleetd finds both.
     pub keep: Keep,
 }
@@ -96,6 +98,7 @@ impl Daemon {
             vouching,
             known,
             ran,
+            held,
             keep,
         } = wiring;
         let ran = if planted(Mutant::BegunAnewForgets) { Goal::new() } else { ran };
@@ -133,7 +136,7 @@ impl Daemon {
         let (leave, asked) = mpsc::channel(1);
         let (happened, happens) = mpsc::channel(1);
         let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
-        let steward = steward.vouched_by(vouching).after(ran).remembered_by(keep);
+        let steward = steward.vouched_by(vouching).after(ran, held).remembered_by(keep);
         tasks.push(Box::pin(steward.work(asked, happens)));
         (Daemon { mirror, record, presence, turned_away, leads, meter, happened, leave }, tasks)
     }

@@ -80,6 +80,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         vouching,
         known: recalled.known,
         ran: recalled.ran,
+        held: recalled.held,
         keep: recollection.keeper(),
     });
     let mirror = daemon.mirror.clone();

@@ -13,12 +13,13 @@ use crate::machine::MachineId;
 use crate::picture::{Content, Known, Picture};
 use crate::record::UnitRecord;
 use crate::unit_name::UnitName;
-use crate::withheld;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The name of the file, in the folder above `units_directory`. Who removes it, and starts fleetd
 /// anew, says that whatever etcd shows is right.
@@ -27,20 +28,56 @@ pub const FILE: &str = "cluster";
 /// alone.
 const RAN: &str = "ran";
 
+/// The file of the claims: JSON, counts with the other two alone.
+const HELD: &str = "held";
+
+/// The claims that exclusive units run by here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Of these.
+    pub units: BTreeSet<UnitName>,
+    /// The lease they are made under.
+    pub lease: i64,
+    /// When that was proved last, by a clock that goes on for as long as the machine is up.
+    pub proof: Option<Duration>,
+}
+
 /// What is known of the time before this run of fleetd.
 #[derive(Clone, Debug, Default)]
 pub struct Recalled {
     /// The cluster.
     pub known: Option<Known>,
-    /// What was to run here, of what is not stopped without a word.
+    /// What was to be here, and was not refused.
     pub ran: Goal,
+    /// What of that ran by a claim.
+    pub held: Held,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RanRecord {
+    #[serde(flatten)]
+    unit: UnitRecord,
+    #[serde(default = "launched")]
+    desired: Desired,
+}
+
+/// What an older fleetd kept.
+fn launched() -> Desired {
+    Desired::Launched
+}
+
+#[derive(Serialize, Deserialize)]
+struct HeldRecord {
+    boot: String,
+    held: Held,
 }
 
 impl Recalled {
     /// What is to be recalled of that goal, which follows from that picture; `None`: that this
     /// machine is in no cluster.
     pub fn of(picture: &Picture, goal: Goal) -> Option<Recalled> {
-        Some(Recalled { known: Some(picture.known()?), ran: withheld::guarded(goal) })
+        let ran = goal.into_iter().filter(|(_, one)| one.refusal.is_none()).collect();
+        Some(Recalled { known: Some(picture.known()?), ran, held: Held::default() })
     }
 
     /// The same by a later picture, of a goal that nothing was done for since: what is told anew was
@@ -54,8 +91,10 @@ impl Recalled {
     /// The same was to run.
     pub fn ran_the_same(&self, other: &Recalled) -> bool {
         let what = |of: &Recalled| {
-            let all = of.ran.iter().map(|(name, one)| (name.clone(), one.content.clone()));
-            all.collect::<Vec<_>>()
+            let one = |(name, one): (&UnitName, &Wanted)| {
+                (name.clone(), one.desired, one.content.clone())
+            };
+            of.ran.iter().map(one).collect::<Vec<_>>()
         };
         what(self) == what(other)
     }
@@ -81,7 +120,14 @@ impl Recollection {
     pub fn recall(&self) -> Recalled {
         let known = self.known();
         let ran = known.as_ref().and_then(|_| self.ran()).unwrap_or_default();
-        Recalled { known, ran }
+        let held = known.as_ref().and_then(|_| self.held()).unwrap_or_default();
+        Recalled { known, ran, held }
+    }
+
+    fn held(&self) -> Option<Held> {
+        let text = std::fs::read(self.folder.join(HELD)).ok()?;
+        let record: HeldRecord = serde_json::from_slice(&text).ok()?;
+        (record.boot == self.boot).then_some(record.held)
     }
 
     fn known(&self) -> Option<Known> {
@@ -95,12 +141,12 @@ impl Recollection {
     /// Whether it runs still is init's to say.
     fn ran(&self) -> Option<Goal> {
         let text = std::fs::read(self.folder.join(RAN)).ok()?;
-        let units: BTreeMap<UnitName, UnitRecord> = serde_json::from_slice(&text).ok()?;
-        let one = |(name, record): (UnitName, UnitRecord)| {
-            let content = Content::of(&name, record.options).signed(record.signature);
+        let units: BTreeMap<UnitName, RanRecord> = serde_json::from_slice(&text).ok()?;
+        let one = |(name, RanRecord { unit, desired }): (UnitName, RanRecord)| {
+            let content = Content::of(&name, unit.options).signed(unit.signature);
             let refusal = enabling::refusal(&name, &content.file);
             let content = Arc::new(content);
-            (name, Wanted { content, desired: Desired::Launched, refusal })
+            (name, Wanted { content, desired, refusal })
         };
         Some(units.into_iter().map(one).collect())
     }
@@ -111,7 +157,8 @@ impl Recollection {
         let mut fault = String::new();
         Box::new(move |next| {
             let others = !kept.ran_the_same(next) || !fault.is_empty();
-            let written = self.write(next, others);
+            let claims = kept.held != next.held || !fault.is_empty();
+            let written = self.write(next, others, claims);
             let said = written.err().map(|error| error.to_string()).unwrap_or_default();
             if !said.is_empty() && said != fault {
                 voice::error(format_args!("{}: {said}", self.folder.display()));
@@ -121,15 +168,20 @@ impl Recollection {
         })
     }
 
-    fn write(&self, recalled: &Recalled, others: bool) -> std::io::Result<()> {
+    fn write(&self, recalled: &Recalled, others: bool, claims: bool) -> std::io::Result<()> {
         std::fs::create_dir_all(&self.folder)?;
         if others {
             let record = |(name, one): (&UnitName, &Wanted)| {
                 let Content { file, signature, .. } = &*one.content;
-                (name.clone(), UnitRecord { options: file.clone(), signature: signature.clone() })
+                let unit = UnitRecord { options: file.clone(), signature: signature.clone() };
+                (name.clone(), RanRecord { unit, desired: one.desired })
             };
-            let units: BTreeMap<UnitName, UnitRecord> = recalled.ran.iter().map(record).collect();
+            let units: BTreeMap<UnitName, RanRecord> = recalled.ran.iter().map(record).collect();
             self.replace(RAN, &serde_json::to_vec(&units)?)?;
+        }
+        if claims {
+            let record = HeldRecord { boot: self.boot.clone(), held: recalled.held.clone() };
+            self.replace(HELD, &serde_json::to_vec(&record)?)?;
         }
         let Some(known) = &recalled.known else { return Ok(()) };
         let line = format!("{} {} {}\n", self.boot, known.revision, known.cluster);
@@ -160,11 +212,21 @@ mod tests {
         let content = Arc::new(Content::of(&name, file));
         let one = Wanted { content, desired: Desired::Launched, refusal: None };
         let known = Some(Known { cluster: "c".to_string(), revision: 7 });
-        let recalled = Recalled { known, ran: Goal::from([(name, one)]) };
-        of("now").write(&recalled, true).unwrap();
+        let held = Held {
+            units: BTreeSet::from([name.clone()]),
+            lease: i64::MAX,
+            proof: Some(Duration::from_millis(12_345)),
+        };
+        let idle = Wanted { desired: Desired::Loaded, ..one.clone() };
+        let ran = Goal::from([(name, one), (UnitName::new("b.service").unwrap(), idle)]);
+        let recalled = Recalled { known, ran, held };
+        of("now").write(&recalled, true, true).unwrap();
         let found = of("now").recall();
         assert_eq!((&found.known, &found.ran), (&recalled.known, &recalled.ran));
-        assert!(of("later").recall().ran.is_empty(), "of another boot nothing runs any more");
+        assert_eq!(found.held, recalled.held);
+        let later = of("later").recall();
+        assert!(later.ran.is_empty(), "of another boot nothing runs any more");
+        assert_eq!(later.held, Held::default());
         std::fs::remove_file(folder.join(FILE)).unwrap();
         assert!(of("now").recall().ran.is_empty(), "who removes that file believes etcd");
         std::fs::remove_dir_all(&folder).unwrap();

@@ -184,6 +184,7 @@ impl Steward {
                 Ok(()) = self.presence.changed() => {
                     let now = *self.presence.borrow_and_update();
                     self.take_proof();
+                    self.remember_claims();
                     if now.lease.is_some() && now.lease != self.told_under {
                         self.reconcile().await;
                     }
@@ -283,6 +284,7 @@ impl Steward {
                 Err(fault) => return self.failed(&fault),
             }
         }
+        self.remember_claims();
         set.expected = self.revision;
         match self.of_init(self.init.put(&set)).await {
             Ok(put) => {
@@ -351,6 +353,8 @@ impl Steward {
         if stops == Stops::Exclusive && self.held.is_empty() {
             return;
         }
+        // A fleetd that never came to its cluster has what the one before it had.
+        self.begin().await;
         let leaving = std::mem::take(&mut self.held);
         self.goal.retain(|name, _| left.contains(name));
         let clock = self.mirror.clock().clone();

@@ -240,6 +240,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         vouching: signer::vouching(shared, number),
         known: recalled.known,
         ran: recalled.ran,
+        held: recalled.held,
         keep: continuity::keeper(shared, number),
     });
     let api = ApiState::new(daemon.mirror.clone(), Settings::default());

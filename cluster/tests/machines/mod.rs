@@ -170,6 +170,7 @@ fn wiring(
         vouching: None,
         known: None,
         ran: Default::default(),
+        held: Default::default(),
         keep: Box::new(|_| {}),
     }
 }

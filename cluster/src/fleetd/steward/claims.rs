@@ -265,7 +265,9 @@ impl Steward {
             let names: Vec<String> = self.held.iter().map(ToString::to_string).collect();
             voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
             self.giving_up.append(&mut self.held);
-            self.put().await;
+            if self.begin().await {
+                self.put().await;
+            }
             self.again |= !planted(Mutant::GivenUpForGood);
         }
     }
@@ -288,7 +290,9 @@ impl Steward {
         self.giving_up = names;
         self.take_proof();
         if self.is_overdue() {
-            self.put().await;
+            if self.begin().await {
+                self.put().await;
+            }
         } else {
             // The lease lived all the while: what it holds is looked at anew before anything is put.
             self.again = true;

@@ -4,19 +4,31 @@
 
 use super::Steward;
 use crate::agent::{self, Goal};
-use crate::fleetd::recollection::{Keep, Recalled};
+use crate::desired::Desired;
+use crate::fleetd::recollection::{Held, Keep, Recalled};
 use crate::mutant::{Mutant, planted};
 use crate::unit_name::UnitName;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Where nothing but the revision is new it is kept that often.
 const PAUSE: Duration = Duration::from_secs(5);
 
 impl Steward {
-    /// A fleetd before it ran that.
+    /// A fleetd before it ran that, some of it by claims: what those are worth is guarded from now
+    /// on, whether etcd answers or not.
     #[must_use]
-    pub fn after(self, ran: Goal) -> Steward {
-        Steward { ran: Some(ran).filter(|ran| !ran.is_empty()), ..self }
+    pub fn after(self, ran: Goal, held: Held) -> Steward {
+        let claimed = held.units.into_iter().filter(|name| ran.contains_key(name));
+        let claimed: BTreeSet<UnitName> = claimed.collect();
+        let some = !claimed.is_empty();
+        Steward {
+            held_under: Some(held.lease).filter(|_| some),
+            proof: held.proof.filter(|_| some),
+            held: claimed,
+            ran: Some(ran).filter(|ran| !ran.is_empty()),
+            ..self
+        }
     }
 
     /// A fleetd after it is told by this what it runs.
@@ -36,7 +48,8 @@ impl Steward {
             return false;
         }
         let runs = |(name, one): &(UnitName, agent::Wanted)| {
-            agent::find(name, one, &self.units).is_some_and(|unit| unit.needed)
+            let unit = agent::find(name, one, &self.units);
+            unit.is_some_and(|unit| unit.needed || one.desired != Desired::Launched)
         };
         self.goal = ran.into_iter().filter(runs).collect();
         true
@@ -45,12 +58,14 @@ impl Steward {
     /// A unit that runs and is not kept would be no measure of what a reading has too little of. So
     /// whatever is new is kept at once: readings that have more or less in them are of one revision.
     pub(super) fn remember(&mut self, next: Option<Recalled>) {
+        let held = self.what_is_held();
         let (Some(keep), Some(next)) = (&mut self.keep, next) else { return };
+        let next = Recalled { held, ..next };
         let now = self.mirror.clock().now();
         let is_kept = self.kept.as_ref().is_some_and(|(kept, at)| {
             let lately = now.saturating_sub(*at) < PAUSE;
             let same = kept.ran_the_same(&next) || planted(Mutant::KeptLate);
-            same && (kept.known == next.known || lately)
+            same && kept.held == next.held && (kept.known == next.known || lately)
         });
         if !is_kept {
             keep(&next);
@@ -58,8 +73,27 @@ impl Steward {
         }
     }
 
+    fn what_is_held(&self) -> Held {
+        match self.held_under.filter(|_| !self.held.is_empty()) {
+            Some(lease) => Held { units: self.held.clone(), lease, proof: self.proof },
+            None => Held::default(),
+        }
+    }
+
+    /// A claim is known of before what it is for begins.
+    pub(super) fn remember_claims(&mut self) {
+        let held = self.what_is_held();
+        if let (Some(keep), Some((kept, _))) = (&mut self.keep, &mut self.kept)
+            && kept.held != held
+        {
+            kept.held = held;
+            keep(kept);
+        }
+    }
+
     /// What concerns other machines alone moves the revision on.
     pub(super) fn remember_now_and_then(&mut self) {
+        self.remember_claims();
         let clock = self.mirror.clock();
         if self.kept.as_ref().is_none_or(|(_, at)| clock.since(*at) < PAUSE) {
             return;

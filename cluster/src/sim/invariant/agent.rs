@@ -45,9 +45,14 @@ pub(super) fn c05_globals(world: &World, moment: &Moment<'_>) -> Verdict {
 /// etcd is that revision.
 pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
-        Moment::Put { machine, .. } => {
+        Moment::Put { machine, added, .. } => {
             let one = &world.machines[*machine];
             let Some(fleetd) = one.fleetd.as_ref().filter(|_| !one.leaving) else { return Ok(()) };
+            // Before it has heard anything it gives up what the one before it had claimed.
+            let heard = fleetd.daemon.mirror.health().borrow().last_contact.is_some();
+            if !heard && added.is_empty() {
+                return Ok(());
+            }
             let seen = fleetd.daemon.mirror.picture().revision;
             let acted = world.book.acted.get(machine).copied().unwrap_or_default();
             let acts = seen >= acted;
@@ -112,7 +117,11 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     // A twin whose own lease is over knows nothing of the one that holds the claim now.
     let its_own = sign.is_some();
     // What was heard while the word was on its way to init came too late.
-    let sign = sign.unwrap_or_default().known_at(world.now.saturating_sub(WAY_TO_INIT));
+    let sign = sign.unwrap_or_default();
+    let known = sign.known_at(world.now.saturating_sub(WAY_TO_INIT));
+    // What a fleetd heard in its last moment was not kept for the one that was begun anew.
+    let anew = one.down_until + world.plan.ttl > world.now;
+    let sign = if anew { sign.before.min(known) } else { known };
     let silent = world.now.saturating_sub(sign) >= patience;
     let quorum = world.now >= world.etcd.no_quorum_until;
     // Of another etcd's members it hears nothing about ours.
