@@ -3,69 +3,77 @@
 //! ended for its state being lost, and nothing is started beside itself.
 //!
 //! What lives is told by its cgroup, and where there are none by the notes that are left
-//! ([`crate::journal::remains`]). For the machine it is a start like any other, with the number
-//! the run had; the processes are there already ([`crate::takeover`]). Scripts of the goal that had been
-//! run are not run again. What is needed by nobody any more, for what was wished is lost too, is
-//! wished for.
-//!
-//! Until all that lives is taken up no state is kept: a crash meanwhile looks again.
+//! ([`crate::journal::remains`]); sockets of units are told by their addresses, scripts that are done
+//! by what is written of them ([`crate::journal::done`]). With the boot the machine begins all of it
+//! at once ([`groundstate_units::machine::there`]), with the numbers it had; the processes are there
+//! already ([`crate::takeover`]). After that nothing is left of it all: no state is kept before, so
+//! that a crash meanwhile looks again.
 
 use crate::begin::Before;
 use crate::boot::Mode;
 use crate::cgroup::Tracker;
 use crate::event_loop::Init;
 use crate::foreign;
+use crate::foreign::Foreign;
 use crate::found::{Found, Stage, asked_end};
-use crate::journal::notes::{self, What};
+use crate::journal::notes;
 use crate::journal::remains::Remains;
 use crate::limit;
 use crate::lineage::Lineage;
 use crate::options::Options;
 use crate::paths::Paths;
 use crate::pipes;
-use crate::replay::Started;
+use crate::run::pid_file::{self, By};
 use crate::sys::bell::Bell;
-use crate::sys::{inherit, notes as writer};
+use crate::sys::{Pid, inherit, notes as writer, wait};
+use crate::trigger::again;
 use crate::voice::Level;
-use groundstate_units::generation::{Generation, UnitId};
-use groundstate_units::machine::event::Event;
+use groundstate_units::control::place;
+use groundstate_units::generation::Generation;
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
+use groundstate_units::spec::{Kind, Run};
+use groundstate_units::trigger::Trigger;
+use nix::sys::socket::{UnixAddr, getsockname};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 
 impl Init {
-    /// Begins anew after a crash, beside what lives. `notes` are those that are left; `why` is why
-    /// there is no going on. The error is for people.
+    /// Begins anew after a crash, beside what lives. `noted`: the notes that are left; `given`: what
+    /// init was given of open files; `why` is why there is no going on. The error is for people.
     pub(crate) fn begin_anew(
         options: Options,
         mode: Mode,
-        notes: &[u8],
-        crashed: (u32, u32),
+        noted: &[u8],
+        crashed: Crashed,
         why: &str,
     ) -> io::Result<Init> {
-        let remains = Remains::read(notes);
-        let lineage = Lineage::anew(notes, crashed);
+        let remains = Remains::read(noted);
+        let lineage = Lineage::anew(noted, crashed);
         let end = asked_end(&remains);
-        let opened = |note: &&notes::Note| matches!(note.what, What::Opened(_));
-        let opened: Vec<notes::Note> = remains.past.notes.iter().filter(opened).cloned().collect();
-        let started = Started::among(&opened);
         let (paths, _) = Paths::find(&options);
-        let told = paths.runtime_dir.map(|dir| format!("{dir}/notify.sock"));
+        let told = paths.runtime_dir.as_ref().map(|dir| format!("{dir}/notify.sock"));
         let told = told.and_then(|path| inherit::take_socket_at(&path));
         let outputs = pipes::of_services();
         outputs.iter().for_each(|(_, pipe)| inherit::is_new(pipe.as_fd()));
         let tracker = Tracker::again();
-        foreign::close_rest();
+        let own = paths
+            .runtime_dir
+            .as_deref()
+            .map(|dir| [place::control_socket(dir), place::log_socket(dir)]);
+        let own = own.unwrap_or_default();
+        let sockets = foreign::close_rest_but(|fd| again::may_listen(fd) && !is_bound_to(fd, &own));
         let cgroups = tracker.as_ref().map(Tracker::left).unwrap_or_default();
         let stage = Stage::BeforeBoot;
-        let found = Found { remains, cgroups, outputs, end, stage, ..Found::default() };
+        let found = Found { remains, cgroups, outputs, sockets, end, stage, ..Found::default() };
         if let Some(keeper) = &lineage.keeper {
             // Said when it is armed again, if it can not be.
             let _ = writer::go_on(keeper.notes().as_fd(), &found.remains.past, 0);
         }
         let rung = found.remains.rung;
-        let lineage = Some(Lineage { started, found, ..lineage });
+        let lineage = Some(Lineage { found, ..lineage });
         let mut init = Init::begin(options, mode, Before { lineage, tracker })?;
         Bell::ring_again(rung);
         if let (Some(notify), Some(told)) = (&mut init.notify, told) {
@@ -83,63 +91,100 @@ impl Init {
         if !self.lineage.found.is_before_boot() {
             return;
         }
-        let (highest, runs) = self.lineage.found.meet(generation);
-        self.machine.found_alive(highest, runs);
+        // What lives no more, and was not seen to end, is not there.
+        let is_there = |pid: &i32| wait::is_child(Pid::from_raw(*pid));
+        self.lineage.found.remains.alive.retain(|pid, _| is_there(pid));
+        let daemons = self.daemons(generation);
+        let found = &mut self.lineage.found;
+        for unit in generation.units.iter().filter(|unit| unit.kind == Kind::Socket) {
+            if let Some(Trigger::Socket(socket)) = Trigger::decode(&unit.run)
+                && let Some(fds) = again::claim(&socket, &mut found.sockets)
+            {
+                found.opened.insert(unit.name.clone(), fds);
+            }
+        }
+        // Nobody listens to these any more. Closing may wait, and is not for init.
+        drop(Foreign::all(std::mem::take(&mut found.sockets)));
+        let (highest, there) = found.meet(generation, &daemons);
+        self.machine.found_alive(highest, there);
     }
 
-    /// After it: what lives and nobody needs is wished for, as it must have been; what is of no
-    /// unit any more is left alone.
+    /// Without cgroups: the daemons that pid files name. Each is one process's, and never that of what
+    /// is noted as begun, by whomever, or was made by this image.
+    fn daemons(&self, generation: &Generation) -> BTreeMap<Name, i32> {
+        let (mut daemons, mut named) = (BTreeMap::new(), BTreeSet::new());
+        if self.tracker.has_cgroups() {
+            return daemons;
+        }
+        let is_one = |unit: &&groundstate_units::generation::Unit| {
+            unit.kind == Kind::BackgroundPidfile && unit.fault.is_none()
+        };
+        for unit in generation.units.iter().filter(is_one) {
+            let spec = Run::decode(&unit.run);
+            let path = spec.as_ref().and_then(|spec| spec.pid_file.as_deref());
+            let Some(pid) = path.and_then(|path| pid_file::of_its_owner(path, By::Init)) else {
+                continue;
+            };
+            let of = Pid::from_raw(pid);
+            let is_known = self.lineage.found.remains.alive.contains_key(&pid) || wait::is_made(of);
+            if !is_known && wait::is_child(of) && named.insert(pid) {
+                daemons.insert(unit.name.clone(), pid);
+            }
+        }
+        daemons
+    }
+
+    /// After it: all is taken up. What is of no unit any more, or of one whose file can not be used, is
+    /// left alone.
     pub(crate) fn keep_found(&mut self) {
+        if !self.lineage.found.is_before_boot() {
+            return;
+        }
         for left in std::mem::take(&mut self.lineage.found.cgroups) {
             let text = "is of no unit now: what lives in it is left alone";
             self.say(Level::Warning, format_args!("{} {text}", left.name));
             self.tracker.leave(&left.name);
         }
-        if let Some(how) = self.lineage.found.end.take() {
-            return self.shut_down(how);
+        let end = self.lineage.found.end.take();
+        self.lineage.found.is_met();
+        let left: Vec<Name> = self.lineage.found.units.keys().cloned().collect();
+        for name in left {
+            let text = "lives, and is left alone until its file is corrected";
+            self.say(Level::Warning, format_args!("{name} {text}"));
         }
-        let names: Vec<Name> = self.lineage.found.units.keys().cloned().collect();
-        for name in names {
-            self.need_found(&name);
-        }
-        if self.lineage.found.stage == Stage::Meeting {
-            self.lineage.found.stage = Stage::Waiting;
-        }
-    }
-
-    /// A trigger had fired, or somebody had wished for it.
-    fn need_found(&mut self, name: &Name) {
-        let Some(unit) = self.machine.generation().find_unit(name.as_str()) else { return };
-        let is_needed = |init: &Init| init.machine.state(unit) != State::Disabled;
-        if is_needed(self) {
-            return;
-        }
-        let units = &self.machine.generation().units;
-        let ids = (0..).map(UnitId).zip(units);
-        let triggers = ids.filter(|(id, _)| self.machine.activates(*id) == Some(unit));
-        let mut fires: Vec<Name> = triggers.map(|(_, trigger)| trigger.name.clone()).collect();
-        // A connection had been accepted for it.
-        fires.extend(self.machine.is_place(unit).then(|| name.clone()));
-        self.facts.extend(fires.into_iter().map(Event::Fire));
-        self.settle();
-        if is_needed(self) {
-            return;
-        }
-        if let Err(refusal) = self.wish(Event::Want { target: name.clone(), until: None }) {
-            let text = "lives, and can not be taken up";
-            self.say(Level::Warning, format_args!("{name} {text}: {}", refusal.message));
-            let alive = self.lineage.found.units.remove(name);
-            if let Some(cgroup) = alive.and_then(|alive| alive.cgroup) {
-                self.tracker.leave(&cgroup);
-            }
+        self.note_all_done();
+        if let Some(how) = end {
+            self.shut_down(how);
         }
     }
 
-    /// What the first goal needs, as soon as the machine knows it.
-    pub(crate) fn note_first(&mut self) {
-        let generation = self.machine.generation();
-        let needed = (0..).zip(&generation.units);
-        let needed = needed.filter(|(id, _)| self.machine.state(UnitId(*id)) != State::Disabled);
-        self.lineage.found.first = Some(needed.map(|(_, unit)| unit.name.clone()).collect());
+    /// Writes down whether the script of this unit is done.
+    pub(crate) fn note_done(&self, name: &Name) {
+        let unit = self.machine.generation().find_unit(name.as_str());
+        let done = unit.and_then(|unit| {
+            let kind = self.machine.generation().unit(unit)?.kind;
+            let is_script = matches!(kind, Kind::Oneshot | Kind::BackgroundScripted);
+            let is_done = is_script && self.machine.state(unit) == State::Exited;
+            Some((self.machine.run(unit)?, self.machine.exit(unit)?)).filter(|_| is_done)
+        });
+        writer::done(notes::unit(name.as_str()), done);
     }
+
+    /// The same of all.
+    pub(crate) fn note_all_done(&self) {
+        self.machine.generation().units.iter().for_each(|unit| self.note_done(&unit.name));
+    }
+}
+
+/// How often it has crashed, in all and in a row, and what it was given of open files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crashed {
+    pub(crate) crashes: u32,
+    pub(crate) row: u32,
+    pub(crate) given: Option<(u64, u64)>,
+}
+
+fn is_bound_to(fd: &OwnedFd, paths: &[String]) -> bool {
+    let name = getsockname::<UnixAddr>(fd.as_raw_fd());
+    name.is_ok_and(|name| paths.iter().any(|path| name.path() == Some(Path::new(path))))
 }

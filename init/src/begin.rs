@@ -43,6 +43,11 @@ pub(crate) struct Before {
 }
 
 impl Before {
+    /// What that image was given of open files.
+    fn given(&self) -> Option<(u64, u64)> {
+        self.lineage.as_ref().and_then(|lineage| lineage.given)
+    }
+
     /// Also why there are none.
     fn cgroups(&mut self, mode: Mode) -> (Tracker, Option<String>) {
         let found = self.tracker.take().map(|tracker| (tracker, None));
@@ -58,7 +63,7 @@ impl Init {
 
     /// The same.
     pub(crate) fn begin(options: Options, mode: Mode, mut before: Before) -> io::Result<Init> {
-        let open_files = OpenFiles::raise();
+        let open_files = OpenFiles::raise(before.given());
         let mut complaints: Vec<String> =
             options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
         complaints.extend(boot::duties(mode));

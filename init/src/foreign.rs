@@ -72,6 +72,11 @@ pub(crate) fn begin() {
 /// What an image before this one had open and this one has no use for. A socket that somebody had
 /// passed to it may wait as any other, and a file of theirs.
 pub(crate) fn close_rest() {
+    close_rest_but(|_| false);
+}
+
+/// The same, but for these, which are given.
+pub(crate) fn close_rest_but(stays: impl Fn(&OwnedFd) -> bool) -> Vec<OwnedFd> {
     begin();
     let asks_nobody = |fd: &OwnedFd| {
         // One that listens is closed at once: its address may be needed again.
@@ -79,9 +84,11 @@ pub(crate) fn close_rest() {
             || (!is_socket(fd) && is_of_here(fd).unwrap_or(false))
             || listens_on_a_network(fd)
     };
-    let (at_once, others): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(asks_nobody);
+    let (staying, rest): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(stays);
+    let (at_once, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(asks_nobody);
     drop((at_once, Foreign::all(others)));
     close_left();
+    staying
 }
 
 /// No message with descriptors can wait in such a one.

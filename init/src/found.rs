@@ -1,17 +1,18 @@
 //! What an init has found whose state is lost ([`crate::anew`]): what is noted still, and whose what
-//! lives is. It decides nothing and calls no kernel.
+//! lives is. It decides nothing and calls no kernel. It is there until the boot, with which all of it
+//! is taken up; what lives of a unit whose file can not be used stays known.
 
 use crate::cgroup::{Left, short};
-use crate::journal::notes::{self, Begun, What, Wished};
+use crate::journal::notes::{self, What, Wished};
 use crate::journal::remains::Remains;
 use crate::notify::Datagram;
 use crate::run::procedure::Part;
 use crate::sys::wait::Ended;
-use groundstate_units::generation::{Generation, UnitId};
+use groundstate_units::generation::{Generation, Unit};
 use groundstate_units::machine::event::{RunId, Shutdown};
+use groundstate_units::machine::there::There;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Exit, Kind, Run};
-use groundstate_units::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
@@ -23,11 +24,14 @@ pub(crate) struct Found {
     pub(crate) cgroups: Vec<Left>,
     /// Read ends of what processes write, by pid.
     pub(crate) outputs: Vec<(i32, OwnedFd)>,
+    /// Bound sockets, and what else somebody may listen to, that are nobody's yet.
+    pub(crate) sockets: Vec<OwnedFd>,
+    /// Those of units.
+    pub(crate) opened: BTreeMap<Name, Vec<OwnedFd>>,
     /// Units of which something lives, and that were not begun yet.
     pub(crate) units: BTreeMap<Name, Alive>,
-    /// What the first goal needs and was not begun yet: scripts of these had been run. None: it is
-    /// not known yet.
-    pub(crate) first: Option<BTreeSet<Name>>,
+    /// Scripts that are done, and how they ended.
+    pub(crate) done: BTreeMap<Name, Exit>,
     /// The end that had been asked for.
     pub(crate) end: Option<Shutdown>,
     /// How far it is.
@@ -35,37 +39,29 @@ pub(crate) struct Found {
 }
 
 /// How far an init is with what it has found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// There is nothing more to be taken up; as a rule there never was.
+    /// All is taken up; as a rule there never was anything.
     #[default]
     Over,
     /// The unit files have not been read yet.
     BeforeBoot,
-    /// What lives is taken up as it is begun.
-    Meeting,
-    /// It waits for others; what it has said meanwhile was heard by nobody.
-    Waiting,
 }
 
 /// One unit's.
-#[derive(Clone)]
-pub(crate) struct Alive {
-    /// The number it has.
-    pub(crate) run: RunId,
-    /// Its cgroup, where there are any.
-    pub(crate) cgroup: Option<String>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Alive {
+    /// What is in this cgroup.
+    In(String),
+    /// Where there are none: lines of it that were begun and have not ended, or this daemon.
+    Noted(Option<i32>),
 }
 
 impl Found {
-    /// What is heard now is of processes that are nobody's yet.
+    /// What is heard now is of processes that are nobody's yet; a state that is kept now would not
+    /// know of them.
     pub(crate) fn is_before_boot(&self) -> bool {
         self.stage == Stage::BeforeBoot
-    }
-
-    /// A state that is kept now would not know of it.
-    pub(crate) fn is_pending(&self) -> bool {
-        self.is_before_boot() || !self.units.is_empty()
     }
 
     /// What one of these processes writes into.
@@ -76,88 +72,116 @@ impl Found {
 
     /// What had been begun before has ended before anybody took it up.
     pub(crate) fn ended(&mut self, ended: Ended) {
-        if self.is_pending() {
-            let (what, pid) = (What::Ended(ended.exit), ended.pid.as_raw());
-            let note = notes::Note { what, pid, at: Time::ZERO, turn: 0 };
-            self.remains.past.notes.push(note);
+        if self.is_before_boot() {
+            self.remains.has_ended(ended.pid.as_raw(), ended.exit);
         }
     }
 
-    /// Whose of these units what lives is. Gives the highest number a run ever had, as far as is
-    /// known, and the runs that are there.
-    pub(crate) fn meet(&mut self, generation: &Generation) -> (RunId, Vec<(UnitId, RunId)>) {
-        let begun = self.remains.alive();
-        let noted: BTreeMap<u32, RunId> =
-            begun.values().map(|begun| (begun.unit, begun.run)).collect();
-        let mut opened = BTreeMap::new();
-        let mut highest = 0;
-        for note in &self.remains.past.notes {
-            let run = match &note.what {
-                What::Begun(begun) => begun.run,
-                What::Opened(of) => {
-                    opened.insert(of.unit, of.run);
-                    of.run
-                }
-                What::Heard(_) | What::Ended(_) | What::Wished(_) | What::Seen(_) => continue,
-            };
-            highest = highest.max(run.0);
-        }
-        highest = self
-            .cgroups
-            .iter()
-            .filter_map(|left| left.run)
-            .map(|run| run.0)
-            .fold(highest, u64::max);
-        let mut runs = Vec::new();
-        for (number, unit) in (0..).zip(&generation.units) {
+    /// Whose of these units what lives is. `daemons`: those their pid files name, where there are no
+    /// cgroups. Gives the highest number a run ever had, as far as is known, and the units that are
+    /// there.
+    pub(crate) fn meet(
+        &mut self,
+        generation: &Generation,
+        daemons: &BTreeMap<Name, i32>,
+    ) -> (RunId, Vec<(Name, There)>) {
+        let begun = self.remains.alive.values();
+        let noted: BTreeMap<u32, RunId> = begun.map(|begun| (begun.unit, begun.run)).collect();
+        let of_cgroups = self.cgroups.iter().filter_map(|left| left.run);
+        let all = of_cgroups.map(|run| run.0).chain([self.remains.highest]);
+        let mut numbers = Numbers { highest: all.fold(0, u64::max), ..Numbers::default() };
+        let mut there = Vec::new();
+        for unit in &generation.units {
             let name = unit.name.as_str();
             let (hash, short) = (notes::unit(name), short(name));
             // Of several the latest: what an earlier one has left was spared at its end.
             let all = self.cgroups.iter().enumerate().filter(|(_, left)| left.unit == short);
-            let found = all.max_by_key(|(_, left)| left.run).map(|(at, _)| at);
-            let cgroup = found.map(|at| self.cgroups.swap_remove(at));
-            let run = match &cgroup {
-                Some(Left { run: Some(run), .. }) => Some(*run),
-                Some(_) => noted.get(&hash).copied().or_else(|| {
-                    highest = highest.saturating_add(1);
-                    Some(RunId(highest))
-                }),
-                None => noted.get(&hash).copied(),
+            let latest = all.max_by_key(|(_, left)| left.run).map(|(at, _)| at);
+            let cgroup = latest.map(|at| self.cgroups.swap_remove(at));
+            let daemon = daemons.get(&unit.name).copied();
+            let number = noted.get(&hash).copied();
+            let (alive, run) = match cgroup {
+                Some(left) => (Some(Alive::In(left.name)), left.run.or(number)),
+                None if number.is_some() || daemon.is_some() => {
+                    (Some(Alive::Noted(daemon)), number)
+                }
+                None => (None, None),
             };
-            if let Some(run) = run {
-                let cgroup = cgroup.map(|left| left.name);
-                self.units.insert(unit.name.clone(), Alive { run, cgroup });
-            }
-            runs.extend(run.or(opened.get(&hash).copied()).map(|run| (UnitId(number), run)));
+            let is_open = self.opened.contains_key(&unit.name);
+            let done = self.done_of(unit).filter(|_| alive.is_none() && !is_open);
+            let (lives, run) = match (&alive, done) {
+                (Some(_), _) => (true, run),
+                (None, Some((run, exit))) => {
+                    self.done.insert(unit.name.clone(), exit);
+                    (false, Some(run))
+                }
+                (None, None) if is_open => (false, None),
+                (None, None) => continue,
+            };
+            self.units.extend(alive.map(|alive| (unit.name.clone(), alive)));
+            there.push((unit.name.clone(), There { run: numbers.take(run), lives }));
         }
-        self.stage = Stage::Meeting;
-        (RunId(highest), runs)
+        (RunId(numbers.highest), there)
     }
 
-    /// A script of the first goal of which nothing lives had been run, and well.
-    pub(crate) fn has_done(&mut self, name: &Name, spec: &Run) -> bool {
-        let is_script = matches!(spec.kind, Kind::Oneshot | Kind::BackgroundScripted);
-        let is_first = self.first.as_mut().is_some_and(|first| first.remove(name));
-        if !is_first || !is_script {
-            return false;
+    /// Its script is done: the law is [`crate::journal::done`]'s.
+    fn done_of(&self, unit: &Unit) -> Option<(RunId, Exit)> {
+        let hash = notes::unit(unit.name.as_str());
+        if !matches!(unit.kind, Kind::Oneshot | Kind::BackgroundScripted) {
+            return None;
         }
-        let (unit, last) = (notes::unit(name.as_str()), last_line(spec));
-        let is_it = |(begun, exit): &(&Begun, Exit)| {
-            begun.unit == unit && begun.part == Part::Start(last) && *exit == Exit::Code(0)
-        };
-        // Where notes were overwritten its beginning was long ago.
-        !self.remains.is_whole || self.remains.ended().iter().any(is_it)
+        if let Some(done) = self.remains.done.get(&hash) {
+            return Some(*done);
+        }
+        let (begun, exit) = self.remains.ended.get(&hash)?;
+        let well = *exit == Exit::Code(0) || unit.live.success_status.lists(*exit);
+        let is_last = well
+            && Run::decode(&unit.run).is_some_and(|spec| {
+                let last = match spec.exec_start_post.len().checked_sub(1) {
+                    Some(post) => Part::Post(post),
+                    None => Part::Start(last_line(&spec)),
+                };
+                begun.part == last
+            });
+        is_last.then_some((begun.run, *exit))
+    }
+
+    /// The boot is over, and with it all that was found, but for what could not begin.
+    pub(crate) fn is_met(&mut self) {
+        let mut units = std::mem::take(&mut self.units);
+        // Of what has no cgroup nothing will be known.
+        units.retain(|_, alive| matches!(alive, Alive::In(_)));
+        *self = Found { units, ..Found::default() };
     }
 
     /// This process has said that it is ready, or was begun so long ago that nobody knows.
     pub(crate) fn was_ready(&self, pid: i32, run: RunId) -> bool {
-        let says = |note: &&notes::Note| match &note.what {
-            What::Heard(bytes) => note.pid == pid && Datagram::again(pid, bytes).says_ready(),
+        let says = |what: &What| match what {
+            What::Heard(bytes) => Datagram::again(pid, bytes).says_ready(),
             What::Seen(of) => *of == run,
             What::Begun(_) | What::Ended(_) | What::Wished(_) | What::Opened(_) => false,
         };
-        let is_unknown = self.stage == Stage::Waiting || !self.remains.alive().contains_key(&pid);
-        is_unknown || self.remains.past.notes.iter().any(|n| says(&n))
+        !self.remains.alive.contains_key(&pid) || self.remains.of(pid).any(says)
+    }
+}
+
+/// Each is given once, whatever is damaged.
+#[derive(Default)]
+struct Numbers {
+    highest: u64,
+    given: BTreeSet<RunId>,
+}
+
+impl Numbers {
+    /// This one, if it is nobody's; else a new one.
+    fn take(&mut self, run: Option<RunId>) -> RunId {
+        let known = run.filter(|run| run.0 > 0 && !self.given.contains(run));
+        let run = known.unwrap_or_else(|| {
+            self.highest = self.highest.saturating_add(1);
+            RunId(self.highest)
+        });
+        self.given.insert(run);
+        run
     }
 }
 

@@ -47,6 +47,11 @@ pub(crate) const LOADER_DYING: Duration = Duration::from_secs(2);
 pub(crate) const LOADERS_LEFT: usize = 8;
 /// A first load that brought nothing is done again so often.
 pub(crate) const BOOT_LOADS: u8 = 5;
+/// After these, an init that begins anew beside what lives tries again at growing intervals, the first
+/// of them this long, for as long as a loader has.
+pub(crate) const BOOT_PAUSE: Duration = Duration::from_millis(100);
+/// They grow up to this.
+pub(crate) const BOOT_PAUSE_LONGEST: Duration = Duration::from_secs(4);
 /// What init can not do without is asked for so often at once as it begins …
 pub(crate) const ASKED_AT_ONCE: u32 = 3;
 /// … and where the want may pass, again after this, and twice as long each time …

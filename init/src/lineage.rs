@@ -2,6 +2,7 @@
 //! told on its command line. Who replaces one by another is [`crate::upgrade`], and the handler of
 //! a fault ([`crate::sys::fault`]), which is armed here.
 
+use crate::anew::Crashed;
 use crate::clock;
 use crate::found::Found;
 use crate::journal::keeper::Keeper;
@@ -44,6 +45,8 @@ pub(crate) struct Lineage {
     pub(crate) begins_anew: bool,
     /// That.
     pub(crate) found: Found,
+    /// What init was given of open files, before it raised that for itself.
+    pub(crate) given: Option<(u64, u64)>,
     /// Until then a crash counts as one more of a row.
     pub(crate) steady_at: Option<Time>,
     /// Crashes in a row so far.
@@ -74,13 +77,13 @@ impl Lineage {
     pub(crate) fn after_crash(
         memory: [File; 2],
         notes: File,
-        (crashes, row): (u32, u32),
+        Crashed { crashes, row, given }: Crashed,
     ) -> Lineage {
         let keeper = Keeper::with(notes, clock::now()).ok();
         let (before, binary) = (Some(memory), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
         keeper.iter().flat_map(Keeper::memory).for_each(|memory| inherit::is_new(memory.as_fd()));
-        let lineage = Lineage { binary, keeper, before, crashes, row, ..Lineage::default() };
+        let lineage = Lineage { binary, keeper, before, crashes, row, given, ..Lineage::default() };
         // Said when it is armed again.
         let _ = lineage.arm();
         lineage
@@ -88,7 +91,7 @@ impl Lineage {
 
     /// The present image begins anew after one that crashed, and whose state is lost. Armed, with what
     /// was noted: the next one may need it as well.
-    pub(crate) fn anew(noted: &[u8], (crashes, row): (u32, u32)) -> Lineage {
+    pub(crate) fn anew(noted: &[u8], Crashed { crashes, row, given }: Crashed) -> Lineage {
         let (keeper, binary) = (Keeper::new(clock::now()).ok(), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
         if let Some(keeper) = &keeper {
@@ -98,7 +101,8 @@ impl Lineage {
             let _ = keeper.notes().write_all_at(noted, 0);
         }
         let begins_anew = true;
-        let lineage = Lineage { binary, keeper, crashes, row, begins_anew, ..Lineage::default() };
+        let lineage =
+            Lineage { binary, keeper, crashes, row, given, begins_anew, ..Lineage::default() };
         // Said when it is armed again.
         let _ = lineage.arm();
         lineage
@@ -117,7 +121,8 @@ impl Lineage {
             [one, other] = before.each_ref().map(AsRawFd::as_raw_fd);
         }
         let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
-        let word = format!("--rescue={one},{other},{notes},{crashes},{row}");
+        let given = self.given.map(|(soft, hard)| format!(",{soft},{hard}")).unwrap_or_default();
+        let word = format!("--rescue={one},{other},{notes},{crashes},{row}{given}");
         let notes = Some(keeper.notes().as_fd());
         fault::arm(binary.as_fd(), notes, arguments(word), environment())
     }

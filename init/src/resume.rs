@@ -4,6 +4,7 @@
 //! compared with what there is ([`crate::reconcile`]). No process is started, none is ended, and nothing is lost: what
 //! happened meanwhile waits in the kernel.
 
+use crate::anew::Crashed;
 use crate::boot::{Mode, kernel_line::KernelLine};
 use crate::clock;
 use crate::control::answer::{failed, now};
@@ -149,6 +150,7 @@ impl Init {
         crate::sys::signal::unblock_all();
         // Before that a crash has nothing of this image's to go back to.
         let asker = init.lineage.upgraded.take();
+        init.note_all_done();
         init.keep_here();
         init.arm(0);
         init.answer_upgrade(asker, begins.gave_way);
@@ -185,13 +187,15 @@ impl Init {
             numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
         };
         let (crashes, row) = (count(3), count(4));
+        let given = numbers.get(5).copied().zip(numbers.get(6).copied());
+        let crashed = Crashed { crashes, row, given };
         let often = format!("it has crashed {row} times in a row");
         if row > limit::CRASHES_IN_A_ROW.saturating_add(1) {
             return Err(io::Error::other(often));
         }
         let [one, other, notes] = [0, 1, 2].map(|at| inherited(&numbers, at).map(File::from));
         let noted = notes.as_ref().map(keeper::bytes_of).unwrap_or_default();
-        let anew = |why: &str| Init::begin_anew(options.clone(), mode, &noted, (crashes, row), why);
+        let anew = |why: &str| Init::begin_anew(options.clone(), mode, &noted, crashed, why);
         if row > limit::CRASHES_IN_A_ROW {
             return anew(&often);
         }
@@ -203,7 +207,7 @@ impl Init {
             Ok(found) => found,
             Err(why) => return anew(&why),
         };
-        let mut lineage = Lineage::after_crash(memory, notes, (crashes, row));
+        let mut lineage = Lineage::after_crash(memory, notes, crashed);
         let state = State::read(&found.state).map_err(io::Error::other).map_err(gives_way)?;
         let heeded = replay::heeded(&found.past);
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
@@ -233,6 +237,7 @@ impl Init {
         notes::while_quiet(|| init.go_back_to_now(heeded));
         // What it did again of the past has cleared nothing.
         init.lineage.suspects.extend(suspect);
+        init.note_all_done();
         init.keep_here();
         crate::sys::signal::unblock_all();
         Ok(init)

@@ -150,6 +150,9 @@ impl Init {
         self.timers_noted(note);
         self.connections_noted(note);
         self.prepare(note);
+        if [note.from, note.to].contains(&State::Exited) {
+            self.note_done(&note.unit);
+        }
         if note.to.is_active()
             && let Some(running) = note.run.and_then(|run| self.runs.get_mut(run))
         {

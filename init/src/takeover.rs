@@ -2,9 +2,8 @@
 //! is. Whose they are was found out before ([`crate::found`]).
 
 use crate::event_loop::Init;
-use crate::found::{Alive, Found, Stage, last_line};
+use crate::found::{Alive, last_line};
 use crate::journal::notes;
-use crate::run::pid_file::{self, By};
 use crate::run::procedure::Part;
 use crate::sys::{Pid, wait};
 use crate::voice::Level;
@@ -17,69 +16,52 @@ use std::os::fd::OwnedFd;
 impl Init {
     /// The run that is to begin is there already, or has been: true, and it goes on from there.
     pub(crate) fn take_found(&mut self, run: RunId, name: &Name) -> bool {
-        if self.lineage.found.stage < Stage::Meeting {
-            return false;
-        }
-        let Some(spec) = self.runs.get(run).and_then(|running| running.spec()) else {
-            return false;
-        };
-        if self.lineage.found.first.is_none() {
-            self.note_first();
-        }
-        let is_taken = self.take_one(run, name, &spec);
         let found = &mut self.lineage.found;
-        found.units.remove(name);
-        if let Some(first) = &mut found.first {
-            first.remove(name);
-            if first.is_empty() && found.units.is_empty() {
-                self.lineage.found = Found::default();
-            }
+        if found.units.is_empty() && found.done.is_empty() {
+            return false;
         }
-        is_taken
-    }
-
-    fn take_one(&mut self, run: RunId, name: &Name, spec: &Run) -> bool {
-        let pids = self.living_of(name, spec);
-        if pids.is_empty() {
-            let is_done = self.lineage.found.has_done(name, spec);
-            if is_done {
-                self.say(Level::Info, format_args!("{name}: it had been run before the crash"));
-                self.course(run, |procedure| procedure.found_done(last_line(spec)));
-            }
-            return is_done;
+        if let Some(exit) = found.done.remove(name) {
+            self.say(Level::Info, format_args!("{name}: it had been run before the crash"));
+            self.course(run, |procedure| procedure.found_over(exit));
+            return true;
         }
-        if let Some(Alive { run: was, cgroup: Some(cgroup) }) =
-            self.lineage.found.units.get(name).cloned()
-        {
-            if was != run {
-                // Other unit files have come meanwhile: it can not be told from another run's.
-                let text = "can not be taken up any more: it is killed";
-                self.say(Level::Warning, format_args!("{cgroup} {text}"));
-                self.tracker.kill_unknown(&cgroup);
-                return false;
+        let Some(alive) = found.units.get(name).cloned() else { return false };
+        let spec = self.runs.get(run).and_then(|running| running.spec());
+        let pids = self.living_of(name);
+        self.lineage.found.units.remove(name);
+        match (alive, spec) {
+            (alive, Some(spec)) if !pids.is_empty() => {
+                if let Alive::In(cgroup) = alive {
+                    self.tracker.take_over(run, &cgroup);
+                }
+                self.say(Level::Info, format_args!("{name}: it is there, and is taken up"));
+                self.go_on_with(run, &spec, &pids);
+                true
             }
-            self.tracker.take_over(run, &cgroup);
+            // All of it has ended meanwhile.
+            (Alive::In(cgroup), _) => {
+                self.tracker.leave(&cgroup);
+                false
+            }
+            (Alive::Noted(_), _) => false,
         }
-        self.say(Level::Info, format_args!("{name}: it is there, and is taken up"));
-        self.go_on_with(run, spec, &pids);
-        true
     }
 
     /// Processes of the unit.
-    fn living_of(&self, name: &Name, spec: &Run) -> BTreeSet<i32> {
-        match self.lineage.found.units.get(name).map(|alive| &alive.cgroup) {
-            Some(Some(cgroup)) => self.tracker.living_in(cgroup),
-            Some(None) => self.noted_of(name).into_keys().collect(),
-            None => self.by_pid_file(spec).into_iter().collect(),
+    fn living_of(&self, name: &Name) -> BTreeSet<i32> {
+        match self.lineage.found.units.get(name) {
+            Some(Alive::In(cgroup)) => self.tracker.living_in(cgroup),
+            Some(Alive::Noted(daemon)) => self.noted_of(name).into_keys().chain(*daemon).collect(),
+            None => BTreeSet::new(),
         }
     }
 
     /// What the unit that is about to begin writes into already.
-    pub(crate) fn found_output(&mut self, name: &Name, spec: &Run) -> Option<OwnedFd> {
+    pub(crate) fn found_output(&mut self, name: &Name) -> Option<OwnedFd> {
         if !self.lineage.found.units.contains_key(name) {
             return None;
         }
-        let pids = self.living_of(name, spec);
+        let pids = self.living_of(name);
         self.lineage.found.output_of(&pids)
     }
 
@@ -126,21 +108,12 @@ impl Init {
     /// Lines of the unit that were begun, and are children still.
     fn noted_of(&self, name: &Name) -> BTreeMap<i32, Part> {
         let unit = notes::unit(name.as_str());
-        let alive = self.lineage.found.remains.alive();
-        let of_it = alive.into_iter().filter(|(pid, begun)| {
+        let alive = &self.lineage.found.remains.alive;
+        let of_it = alive.iter().filter(|(pid, begun)| {
             let is_line = matches!(begun.part, Part::Condition(_) | Part::Pre(_) | Part::Start(_));
-            begun.unit == unit && is_line && wait::is_child(Pid::from_raw(*pid))
+            begun.unit == unit && is_line && wait::is_child(Pid::from_raw(**pid))
         });
-        of_it.map(|(pid, begun)| (pid, begun.part)).collect()
-    }
-
-    /// Without cgroups: the daemon that the unit's pid file names.
-    fn by_pid_file(&self, spec: &Run) -> Option<i32> {
-        let path = spec.pid_file.as_deref().filter(|_| !self.tracker.has_cgroups())?;
-        match pid_file::look(path, By::Init) {
-            pid_file::Said::Pid(pid) => wait::is_child(Pid::from_raw(pid)).then_some(pid),
-            pid_file::Said::Nothing | pid_file::Said::Wrong(_) => None,
-        }
+        of_it.map(|(pid, begun)| (*pid, begun.part)).collect()
     }
 }
 

@@ -60,7 +60,7 @@ impl Init {
     /// From now on a crash is survived: after `row` crashes in a row so far.
     pub(crate) fn arm(&mut self, row: u32) {
         self.lineage.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
-        self.lineage.row = row;
+        (self.lineage.row, self.lineage.given) = (row, self.open_files.given);
         self.arm_again();
     }
 
@@ -98,7 +98,7 @@ impl Init {
             return;
         }
         // A crash before the units are known, or before what lives is taken up, looks what lives.
-        if self.loader.is_booting() || self.lineage.found.is_pending() {
+        if self.loader.is_booting() || self.lineage.found.is_before_boot() {
             return keeper.put_off(now);
         }
         if let Some(writer) = keeper.late_writer(now) {
@@ -193,7 +193,7 @@ impl Init {
         if self.lineage.upgrade.is_some() {
             return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
         }
-        if self.lineage.found.is_pending() {
+        if self.lineage.found.is_before_boot() {
             return Err(cannot("after a crash not all that lives is taken up yet"));
         }
         let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));

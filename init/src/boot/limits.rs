@@ -12,10 +12,11 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Raises the soft limit as far as allowed, and the hard one where init may.
-    pub(crate) fn raise() -> OpenFiles {
+    /// Raises the soft limit as far as allowed, and the hard one where init may. `given`: what an image
+    /// before this one was, which has done so.
+    pub(crate) fn raise(given: Option<(u64, u64)>) -> OpenFiles {
         let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-            return OpenFiles { given: None };
+            return OpenFiles { given };
         };
         let wanted = limit::OPEN_FILES.max(soft);
         let beyond = hard.max(wanted);
@@ -23,7 +24,7 @@ impl OpenFiles {
             // Only root may raise the hard limit.
             let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
         }
-        OpenFiles { given: Some((soft, hard)) }
+        OpenFiles { given: given.or(Some((soft, hard))) }
     }
 }
 

@@ -5,7 +5,7 @@
 //! them, and [`crate::replay`], which puts them to an init that has gone back).
 //!
 //! The file: a page for the handler of a fault and for what the kernel itself writes, the
-//! [`MESSAGE`] being read, then the ring. An entry is [`ENTRY`] bytes: `seq: u64, kind: u16, length:
+//! [`MESSAGE`] being read, then the ring, then the scripts that are [`DONE`]. An entry is [`ENTRY`] bytes: `seq: u64, kind: u16, length:
 //! u16, pid: i32, at: u64, turn: u32`, then [`TEXT`] bytes; all of the machine's byte order. What is
 //! longer goes on in the next entries. An entry is there when its number is; the number is
 //! written last. Reading is total: any bytes may be there.
@@ -53,8 +53,10 @@ pub(crate) const ENTRY: usize = 64;
 pub(crate) const ENTRIES: u64 = 4096;
 /// Of those, what others say may take no more: beyond the half with which the state is kept.
 pub(crate) const HEARD: u64 = ENTRIES / 4 * 3;
+/// Scripts that are done ([`super::done`]): behind the ring, for no later note is to take their place.
+pub(crate) const DONE: usize = RING + ENTRY * ENTRIES as usize;
 /// Bytes of all.
-pub(crate) const BYTES: usize = RING + ENTRY * ENTRIES as usize;
+pub(crate) const BYTES: usize = DONE + super::done::BYTES;
 /// Bytes of text in one entry.
 pub(crate) const TEXT: usize = ENTRY - 28;
 /// Where the pid of an entry stands.

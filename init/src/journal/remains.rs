@@ -1,7 +1,9 @@
 //! All notes that are left in the ring, whatever the state knew of: for an init that has lost its state
 //! ([`crate::anew`]). What is noted, and how it is read entry by entry, is [`super::notes`]'s.
 
+use super::done;
 use super::notes::{self, Begun, ENTRIES, Hand, Note, Past, What};
+use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use std::collections::BTreeMap;
 
@@ -13,8 +15,14 @@ const HIGHEST: u64 = u64::MAX / 2;
 pub(crate) struct Remains {
     /// All of it, in order, and behind what a next image notes.
     pub(crate) past: Past,
-    /// No note was ever overwritten: what is not there never was.
-    pub(crate) is_whole: bool,
+    /// Processes that were begun and of which no end is known, by pid.
+    pub(crate) alive: BTreeMap<i32, Begun>,
+    /// By unit: the line that was begun last and has ended, and how.
+    pub(crate) ended: BTreeMap<u32, (Begun, Exit)>,
+    /// Scripts that are done, by unit ([`done`]). None of a unit of which a later run was begun.
+    pub(crate) done: BTreeMap<u32, (RunId, Exit)>,
+    /// The highest number of a run that is noted.
+    pub(crate) highest: u64,
     /// Bit n-1: signal n was not dealt with.
     pub(crate) rung: u64,
 }
@@ -34,45 +42,49 @@ impl Remains {
                 found.insert(seq, note);
             }
         }
-        let is_whole = matches!(notes::number_at(bytes, 1), Some(0 | 1));
         let rung = notes::rung(bytes);
         let hand = Hand::of(bytes);
-        let notes = found.into_values().chain(hand.as_notes()).collect();
-        Remains { past: Past { notes, known: last, last, hand, ..Past::default() }, is_whole, rung }
-    }
-
-    /// Processes that were begun and of which no end is known, by pid.
-    pub(crate) fn alive(&self) -> BTreeMap<i32, &Begun> {
-        let mut alive = BTreeMap::new();
-        for note in &self.past.notes {
+        let notes: Vec<Note> = found.into_values().chain(hand.as_notes()).collect();
+        let done = done::read(bytes.get(notes::DONE..).unwrap_or_default());
+        let highest = done.values().map(|(run, _)| run.0).fold(0, u64::max);
+        let mut remains = Remains { done, highest, rung, ..Remains::default() };
+        for note in &notes {
             match &note.what {
-                What::Begun(begun) if note.pid > 0 => drop(alive.insert(note.pid, begun)),
-                What::Ended(_) => drop(alive.remove(&note.pid)),
-                What::Begun(_)
-                | What::Heard(_)
-                | What::Wished(_)
-                | What::Seen(_)
-                | What::Opened(_) => {}
+                What::Begun(begun) => remains.begun(note.pid, begun),
+                What::Opened(opened) => remains.highest = remains.highest.max(opened.run.0),
+                What::Ended(exit) => remains.has_ended(note.pid, *exit),
+                What::Heard(_) | What::Wished(_) | What::Seen(_) => {}
             }
         }
-        alive
+        remains.past = Past { notes, known: last, last, hand, ..Past::default() };
+        remains
     }
 
-    /// Processes of which begin and end are known, in order.
-    pub(crate) fn ended(&self) -> Vec<(&Begun, Exit)> {
-        let (mut begun, mut ended) = (BTreeMap::new(), Vec::new());
-        for note in &self.past.notes {
-            match &note.what {
-                What::Begun(of) if note.pid > 0 => drop(begun.insert(note.pid, of)),
-                What::Ended(exit) => ended.extend(begun.remove(&note.pid).map(|of| (of, *exit))),
-                What::Begun(_)
-                | What::Heard(_)
-                | What::Wished(_)
-                | What::Seen(_)
-                | What::Opened(_) => {}
-            }
+    fn begun(&mut self, pid: i32, begun: &Begun) {
+        self.highest = self.highest.max(begun.run.0);
+        self.ended.remove(&begun.unit);
+        if self.done.get(&begun.unit).is_some_and(|(run, _)| *run < begun.run) {
+            self.done.remove(&begun.unit);
         }
-        ended
+        if pid > 0 {
+            self.alive.insert(pid, begun.clone());
+        }
+    }
+
+    /// This process has ended so.
+    pub(crate) fn has_ended(&mut self, pid: i32, exit: Exit) {
+        if let Some(begun) = self.alive.remove(&pid) {
+            self.ended.insert(begun.unit, (begun, exit));
+        }
+    }
+
+    /// What has been noted of this process since it was begun.
+    pub(crate) fn of(&self, pid: i32) -> impl Iterator<Item = &What> {
+        let notes = &self.past.notes;
+        let began = |note: &Note| note.pid == pid && matches!(note.what, What::Begun(_));
+        let from = notes.iter().rposition(began).unwrap_or(notes.len());
+        let is_its = move |note: &&Note| note.pid == pid || matches!(note.what, What::Seen(_));
+        notes.iter().skip(from).filter(is_its).map(|note| &note.what)
     }
 }
 
@@ -84,14 +96,14 @@ mod tests {
     use crate::sys::notes as writer;
 
     #[test]
-    fn all_that_the_ring_holds_is_read_and_whether_anything_is_missing() {
+    fn all_that_the_ring_holds_is_read() {
         let few = written(|| {
             writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
             writer::known(1);
             writer::put_text(Kind::Seen, &8u64.to_ne_bytes());
         });
         let read = Remains::read(&few);
-        assert_eq!((read.past.notes.len(), read.past.last, read.is_whole), (2, 2, true));
+        assert_eq!((read.past.notes.len(), read.past.last), (2, 2));
         let many = written(|| {
             for _ in 0..ENTRIES {
                 writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
@@ -101,10 +113,10 @@ mod tests {
         });
         let read = Remains::read(&many);
         assert_eq!(read.past.notes.len() as u64, ENTRIES);
-        assert_eq!((read.past.last, read.is_whole), (ENTRIES + 1, false));
+        assert_eq!(read.past.last, ENTRIES + 1);
         // A number that no entry there can have is no note's.
         let mut damaged = few;
-        damaged[place(2) + 6] = 1;
+        damaged[place(2)] = 9;
         let read = Remains::read(&damaged);
         assert_eq!((read.past.notes.len(), read.past.last), (1, 1));
         for length in [0, 1, place(1) + 3] {

@@ -41,8 +41,7 @@ impl Init {
     /// The same once more, in another root.
     pub(crate) fn boot_anew(&mut self) {
         self.loader.boots = 0;
-        let sent = send_first(self.poll.registry(), &self.paths, self.mode, self.targets());
-        self.loading_at_boot(sent);
+        self.first_load_again();
     }
 
     fn targets(&self) -> [Option<&Name>; 2] {
@@ -53,15 +52,41 @@ impl Init {
     pub(super) fn not_booted(&mut self) {
         // One that took all its time would take it again.
         let late = self.now.since(self.booted) >= limit::LOADER;
-        if late || self.loader.boots >= limit::BOOT_LOADS {
-            if self.lineage.begins_anew {
-                // Without units nobody knows whose what lives is: the next image tries again, or
-                // gives up and ends nothing.
+        let often = self.loader.boots >= limit::BOOT_LOADS;
+        match (self.lineage.begins_anew, late, often) {
+            (_, false, false) => {
+                self.loader.boots += 1;
+                self.first_load_again();
+            }
+            (false, _, _) => self.boot(Generation::default()),
+            // What it wants for may come, and without units nobody knows whose what lives is.
+            (true, false, true) => {
+                let waits = u32::from(self.loader.boots - limit::BOOT_LOADS);
+                let pause = limit::BOOT_PAUSE.saturating_mul(2u32.saturating_pow(waits));
+                let pause = pause.min(limit::BOOT_PAUSE_LONGEST);
+                self.loader.boots = self.loader.boots.saturating_add(1);
+                self.loader.again_at = Some(self.now.after(pause));
+            }
+            (true, true, _) => {
+                let text = "the unit files can not be had: what lives is left alone";
+                self.say(Level::Error, format_args!("{text}"));
+                self.voice.flush();
+                // The next image is to do no more than reap.
+                self.arm(limit::CRASHES_IN_A_ROW.saturating_add(1));
                 fault::by_panic();
             }
-            return self.boot(Generation::default());
         }
-        self.loader.boots += 1;
+    }
+
+    /// Its time has come.
+    pub(super) fn first_load_due(&mut self) {
+        let now = self.now;
+        if self.loader.again_at.take_if(|at| *at <= now).is_some() {
+            self.first_load_again();
+        }
+    }
+
+    fn first_load_again(&mut self) {
         let sent = send_first(self.poll.registry(), &self.paths, self.mode, self.targets());
         self.loading_at_boot(sent);
     }

@@ -65,6 +65,9 @@ pub(crate) struct Loader {
     /// First loads that brought nothing.
     #[serde(skip)]
     boots: u8,
+    /// When the next one is tried, of an init that begins anew beside what lives.
+    #[serde(skip)]
+    again_at: Option<Time>,
     /// Where the generation in force came from.
     pub(crate) origin: Origin,
 }
@@ -72,7 +75,8 @@ pub(crate) struct Loader {
 impl Loader {
     /// The first generation is not there yet.
     pub(crate) fn is_booting(&self) -> bool {
-        self.working.as_ref().is_some_and(|working| matches!(working.purpose, Purpose::Boot))
+        let boots = |working: &Working| matches!(working.purpose, Purpose::Boot);
+        self.again_at.is_some() || self.working.as_ref().is_some_and(boots)
     }
 
     /// One is at work.
@@ -80,9 +84,9 @@ impl Loader {
         self.working.is_some()
     }
 
-    /// When the one at work is killed, or given up.
+    /// When the one at work is killed, or given up; or when the next one is tried.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.working.as_ref().map(|working| working.deadline)
+        self.working.as_ref().map(|working| working.deadline).or(self.again_at)
     }
 }
 
@@ -104,6 +108,8 @@ pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<
         ] {
             let _ = nix::sys::resource::setrlimit(resource, most, most);
         }
+        #[cfg(debug_assertions)]
+        crate::crash_test::strike_in("loader", true);
         let delivery = child::run(errand);
         match wrapping.fill(&delivery) {
             Ok(()) => 0,
@@ -121,7 +127,7 @@ impl Init {
 
     /// Begins a load, or lets it wait for the one under way.
     pub(crate) fn load(&mut self, purpose: Purpose) {
-        if self.loader.working.is_some() {
+        if self.loader.working.is_some() || self.loader.again_at.is_some() {
             let rank = self.rank_of(&purpose);
             self.drop_unasked_loads();
             if let Err(purpose) = self.loader.waiting.push(rank, purpose)
@@ -191,6 +197,7 @@ impl Init {
         }
         // One that can not begin is answered at once, and no end of it brings the next one.
         while self.loader.working.is_none()
+            && self.loader.again_at.is_none()
             && let Some(next) = self.loader.waiting.pop()
         {
             self.load(next);

@@ -189,11 +189,13 @@ impl Logger {
 
     fn take_orders(&mut self) {
         let mut buffer = vec![0; limit::MESSAGE];
-        while let Ok(mut got) = sys::socket::receive(self.orders.as_fd(), &mut buffer) {
-            if got.length == 0 {
+        loop {
+            let got = sys::socket::receive(self.orders.as_fd(), &mut buffer);
+            if sys::socket::is_over(&got) {
                 self.finish.get_or_insert(Finish::Alone);
                 return;
             }
+            let Ok(mut got) = got else { break };
             let order = buffer.get(..got.length).and_then(|bytes| decode::<Order>(bytes).ok());
             match order {
                 Some(Order::Read(logs)) => {

@@ -6,7 +6,10 @@
 //! One in a process, and for PID 1 alone: children that are forked do not inherit it
 //! (MADV_DONTFORK) and forget it. All pages are there from the start.
 
+use crate::journal::done;
 use crate::journal::notes::{self, ENTRY, Kind, Past, TEXT};
+use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::Exit;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -230,6 +233,36 @@ fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     LAST.store(seq, Ordering::SeqCst);
     // SAFETY: as above.
     unsafe { base.add(notes::place(last.wrapping_add(1)) + notes::PID).cast() }
+}
+
+/// This unit's script is done, or is not. See [`crate::journal::done`].
+pub(crate) fn done(unit: u32, how: Option<(RunId, Exit)>) {
+    let base = BASE.load(Ordering::SeqCst);
+    if base.is_null() {
+        return;
+    }
+    let mut entry = how.map(|(run, exit)| done::entry(unit, run, exit));
+    let mut free = None;
+    for place in done::places(unit) {
+        let mut bytes = [0u8; done::ENTRY];
+        // SAFETY: places of entries lie in the mapping behind the ring; one thread writes.
+        unsafe {
+            let there = base.add(notes::DONE + place);
+            ptr::copy_nonoverlapping(there, bytes.as_mut_ptr(), done::ENTRY);
+            match done::unit_in(&bytes) {
+                Some(of) if of == unit => {
+                    let new = entry.take().unwrap_or([0; done::ENTRY]);
+                    ptr::copy_nonoverlapping(new.as_ptr(), there, done::ENTRY);
+                }
+                Some(_) => {}
+                None => free = free.or(Some(there)),
+            }
+        }
+    }
+    if let (Some(entry), Some(there)) = (entry, free) {
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), there, done::ENTRY) };
+    }
 }
 
 /// A wish, or what the logger has seen.

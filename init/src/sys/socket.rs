@@ -187,6 +187,13 @@ pub(crate) fn send(
     }
 }
 
+/// The other end is gone; ECONNRESET: without having read all it was told, which is said once, and
+/// never again.
+pub(crate) fn is_over(got: &io::Result<Received>) -> bool {
+    let is_reset = |error: &io::Error| error.raw_os_error() == Some(libc::ECONNRESET);
+    got.as_ref().map_or_else(is_reset, |got| got.length == 0)
+}
+
 /// Takes one message; never waits (`WouldBlock`).
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     receive_with(socket, buffer, CONTROL, 0)

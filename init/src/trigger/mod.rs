@@ -7,6 +7,7 @@
 //! unit a firing brings in, and when it may fire again, is the machine's
 //! ([`Machine::awaits`](groundstate_units::machine::Machine::awaits)).
 
+pub(crate) mod again;
 mod clock;
 mod connection;
 mod link;

@@ -61,6 +61,11 @@ impl Init {
             let fds = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
             return self.listen_at(unit, run, socket, fds);
         }
+        if let Some(fds) = self.lineage.found.opened.remove(unit) {
+            let fds: Vec<_> = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
+            note(unit, run, &fds);
+            return self.listen_at(unit, run, socket, fds);
+        }
         let ids = match socket.owner.as_ref().map(|owner| &owner.ids) {
             Some(Err(unresolved)) => {
                 let stage = if unresolved.what == "group" { Stage::Group } else { Stage::User };

@@ -13,6 +13,7 @@
 mod accept;
 mod account;
 mod anew;
+mod beside;
 mod clock;
 mod command;
 mod control;

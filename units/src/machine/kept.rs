@@ -64,14 +64,6 @@ impl Machine {
         }
     }
 
-    /// Before [`super::event::Event::Boot`], where the machine itself was lost in a crash: these runs
-    /// of units of the generation it will bring are there, as in [`Machine::begun_before`], and
-    /// `highest` is the highest number that any run ever had.
-    pub fn found_alive(&mut self, highest: RunId, runs: impl IntoIterator<Item = (UnitId, RunId)>) {
-        self.begun_before(runs);
-        self.next_run = self.next_run.max(highest.0.saturating_add(1));
-    }
-
     /// What had happened before the crash has happened again: what is begun from now on is new.
     pub fn nothing_begun_before(&mut self) {
         self.begun_before.clear();
@@ -144,12 +136,6 @@ mod tests {
         again.step(at(3), Event::Ended(web, Exit::Code(1)));
         again.step(at(60), Event::Tick);
         assert!(run(&again, "web") > run(&again, "new"), "each number once");
-        // The machine itself is lost.
-        let mut anew = Machine::new(std::time::Duration::ZERO);
-        anew.found_alive(RunId(40), [(id(&machine, "web"), RunId(30))]);
-        let targets = vec![name("web"), name("db")];
-        anew.step(at(9), Event::Boot { generation: machine.generation().clone(), targets });
-        assert_eq!((run(&anew, "web"), run(&anew, "db")), (RunId(30), RunId(41)));
         // What is not begun again by the end of it does not get the number of what is gone.
         let mut again = Machine::from_kept(&kept, machine.generation().clone()).unwrap();
         again.begun_before([(id(&again, "web"), web)]);

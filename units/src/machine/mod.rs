@@ -11,7 +11,8 @@
 //! neighbour as one-step changes of counters ([`spread`]). What is needed at all is
 //! found by one search per change of goal, policy or generation ([`need`],
 //! [`ground`]); a generation is exchanged by one flip ([`flip`]). All of it but the generation
-//! goes into bytes and comes back from them ([`kept`]).
+//! goes into bytes and comes back from them ([`kept`]); where these are lost too, it begins
+//! beside what is there ([`there`]).
 //!
 //! There is no clock, no recursion, no I/O, and nothing that depends on the order of
 //! memory: the same events give the same orders. Timers fire at [`Event::Tick`] only.
@@ -99,6 +100,7 @@ mod run;
 mod settle;
 mod shown;
 mod spread;
+pub mod there;
 mod timer;
 mod trigger;
 pub mod view;
@@ -125,6 +127,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use there::There;
 use timer::{Key, Timers};
 
 /// A unit's place: its [`UnitId`], or for an up run of a removed unit one behind them all.
@@ -161,6 +164,9 @@ pub struct Machine {
     /// Numbers that runs had before a crash, lowest first, for the next starts of their units.
     #[serde(skip)]
     begun_before: BTreeMap<Ix, BTreeSet<RunId>>,
+    /// What is there and did not begin yet ([`there`]).
+    #[serde(skip)]
+    there: BTreeMap<crate::name::Name, There>,
     timers: Timers,
 
     /// Worklist of [`spread`].
@@ -204,6 +210,7 @@ impl Machine {
             runs: BTreeMap::new(),
             next_run: 1,
             begun_before: BTreeMap::new(),
+            there: BTreeMap::new(),
             timers: Timers::default(),
             queue: Vec::new(),
             touched: Vec::new(),

@@ -202,6 +202,10 @@ pub enum Mutant {
     RunsGetOtherNumbers,
     /// §10: of the runs of a unit that were begun before a crash only the last is known after it.
     OneRunBegunBefore,
+    /// §10: what lives when the machine is lost begins when its gates are open.
+    WhatLivesWaits,
+    /// §10: what lives when the machine is lost is needed by what the boot needs alone.
+    WhatLivesIsUnwanted,
     /// §3 masks: of a unit that is one thing each name has to be masked by itself.
     NamesApart,
     /// imported wishes: what pulls a unit in waits for it too.
@@ -337,6 +341,14 @@ pub const ALL: &[(Mutant, &str)] = &[
     (
         Mutant::OneRunBegunBefore,
         "§10: of a unit's runs begun before a crash only the last is known",
+    ),
+    (
+        Mutant::WhatLivesWaits,
+        "§10: what lives when the machine is lost begins when its gates are open",
+    ),
+    (
+        Mutant::WhatLivesIsUnwanted,
+        "§10: what lives when the machine is lost is needed by what the boot needs alone",
     ),
     (
         Mutant::NamesApart,

@@ -67,25 +67,31 @@ impl Machine {
         if free {
             return { ready }.next();
         }
-        ready
-            .filter(|_| !self.planted(Mutant::InstantWaitsForSlot))
-            .find(|ix| self.unit(*ix).is_some_and(|unit| unit.kind.is_instant()))
+        let instant = |ix: Ix| self.unit(ix).is_some_and(|unit| unit.kind.is_instant());
+        let instant = |ix: Ix| instant(ix) && !self.planted(Mutant::InstantWaitsForSlot);
+        { ready }.find(|ix| instant(*ix) || self.is_there(*ix))
     }
 
     /// Starts a run.
     fn begin(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        let there = self.take_there(ix);
         let before = self.begun_before.get_mut(&ix).and_then(BTreeSet::pop_first);
+        let before = there.map(|there| there.run).or(before);
         let Some(unit) = self.unit(ix) else { return };
         let id = before.unwrap_or(RunId(self.next_run));
-        let run = Box::new(Run::new(id, unit));
+        let mut run = Box::new(Run::new(id, unit));
+        if there.is_some() {
+            run.lost = self.lost_already(ix);
+        }
         // A socket unit has no process and needs no slot, and yet is active only once it listens.
         let (name, instant) = (unit.name.clone(), unit.readiness == Readiness::Instant);
-        let limited = self.slots > 0 && unit.kind.has_process();
+        let limited = self.slots > 0 && unit.kind.has_process() && there.is_none();
         let ready_by = unit.live.start_timeout.map(|span| now.after(span));
         let repeats = self.planted(Mutant::RunIdTwice) && id.0.is_multiple_of(8);
         let is_next = before.is_none() && !repeats;
         self.next_run = self.next_run.saturating_add(u64::from(is_next));
         self.cell_mut(ix).must = false;
+        self.search_due |= there.is_some() && (run.lost.is_some() || self.may_not_be(ix));
         out.push(Action::Start { unit: UnitId(ix), name, run: id });
         if instant {
             self.set_phase(ix, Phase::Ready(run, Form::Running { ping_by: None }, now));

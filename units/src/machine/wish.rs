@@ -205,11 +205,9 @@ impl Machine {
         let wish = Wish { goal, ..Wish::default() };
         let policy = generation.policy.clone();
         let candidate = self.consider(&generation, policy, wish);
-        // They are of the generation that comes.
-        let begun = std::mem::take(&mut self.begun_before);
         self.take(now, candidate, false, out);
-        self.begun_before = begun;
         self.ground(now);
+        self.need_what_lives(now, out);
         let dead = |name: &Name| {
             let provider = self.graph.meant(&self.generation, name).unit();
             provider.is_none_or(|unit| {
@@ -320,6 +318,7 @@ impl Machine {
             self.check_conflicts(&candidate, true)?;
         }
         self.take(now, candidate, no_restart, out);
+        self.need_what_lives(now, out);
         Ok(())
     }
 

@@ -3,16 +3,22 @@
 
 use crate::control::answer;
 use crate::control::answer::System;
-use crate::generation::UnitId;
+use crate::generation::{Dependency, UnitId};
 use crate::machine::Machine;
 use crate::machine::action::Action;
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::machine::mutant::Mutant;
+use crate::machine::reason::State;
+use crate::machine::there::There;
+use crate::name::Name;
 use crate::sim::digest::Digest;
 use crate::sim::graph::Universe;
 use crate::sim::view::{Asked, Seen};
+use crate::spec::DependencyKind;
 use crate::time::Time;
 use crate::view;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A machine that has not booted.
@@ -136,10 +142,71 @@ impl Subject {
         (then != self.machine.keep()).then_some(records.len())
     }
 
+    /// What a machine does wrong that is to begin anew beside all that is up; None: nothing.
+    fn bad_beginning(&self, now: Time) -> Option<String> {
+        let (machine, generation) = (&self.machine, self.machine.generation().clone());
+        let units = || generation.unit_ids().zip(&generation.units);
+        let there = units().filter_map(|(id, unit)| {
+            let run =
+                machine.run(id).filter(|_| unit.kind.has_process() && unit.fault.is_none())?;
+            let lives = machine.state(id) != State::Exited;
+            Some((unit.name.clone(), There { run, lives }))
+        });
+        let there: BTreeMap<Name, There> = there.collect();
+        let targets = machine.wish().goal.clone();
+        if targets.is_empty() {
+            return None;
+        }
+        let mut anew = machine.as_lost();
+        let highest = there.values().map(|there| there.run).max().unwrap_or(RunId(0));
+        anew.found_alive(highest, there.clone());
+        let boot = Event::Boot { generation: generation.clone(), targets };
+        let actions = anew.step(now, boot).actions;
+        let is_calm = machine.policy() == anew.policy()
+            && machine.wish().drop.is_empty()
+            && units().all(|(id, unit)| {
+                let at_odds = |d: &Dependency| d.kind == DependencyKind::Conflicts;
+                machine.graph().broken(id).is_none() && !unit.dependencies.iter().any(at_odds)
+            });
+        for (id, unit) in units() {
+            let of_it = begun(&actions).filter(|(of, _)| *of == id);
+            let of_it: Vec<RunId> = of_it.map(|(_, run)| run).collect();
+            let name = &unit.name;
+            match there.get(name) {
+                Some(there) if there.lives && of_it != [there.run] => {
+                    return Some(format!("{name} lives as {:?}, begun are {of_it:?}", there.run));
+                }
+                None if of_it.iter().any(|run| *run <= highest) => {
+                    return Some(format!("{name} is begun as {of_it:?}, which was given before"));
+                }
+                Some(_) | None => {}
+            }
+            let was_to_be = machine.is_needed(id) && !machine.must_stop(id);
+            let lives = there.get(name).is_some_and(|there| there.lives);
+            if is_calm && lives && was_to_be && (anew.must_stop(id) || !anew.is_up(id)) {
+                return Some(format!("{name} lives, and is told to stop"));
+            }
+        }
+        if self.sound
+            && let Err(why) = anew.audit()
+        {
+            return Some(why);
+        }
+        // Nothing is left that another generation could take amiss.
+        let mut next = crate::generation::Generation::clone(&generation);
+        next.number = next.number.wrapping_add(1);
+        let generation = Arc::new(next);
+        let reload = Event::Reload { generation, no_restart: false, tolerant: true };
+        let is_order = |action: &Action| !matches!(action, Action::Note(_));
+        let actions = anew.step(now, reload).actions;
+        let order = actions.into_iter().find(is_order).filter(|_| is_calm);
+        order.map(|order| format!("the same units once more: {order:?}"))
+    }
+
     /// Asks it all it can be asked, cuts the journal at each record, then goes on with the machine that
     /// a resume would give.
     pub fn ask(&mut self, now: Time) -> Asked {
-        let bad_cut = self.bad_cut();
+        let (bad_cut, bad_beginning) = (self.bad_cut(), self.bad_beginning(now));
         let before = Digest::of(&self.machine);
         if self.acts {
             self.machine.step(now, Event::Shutdown(Shutdown::Halt));
@@ -161,7 +228,7 @@ impl Subject {
         let (after, machine) = (Digest::of(machine), self.machine.resumed());
         let resumed = machine.as_ref().map_or(0, Digest::of);
         self.machine = machine.unwrap_or_else(|| self.machine.clone());
-        Asked { before, after, resumed, bad_cut }
+        Asked { before, after, resumed, bad_cut, bad_beginning }
     }
 
     /// Its public answers.

@@ -105,7 +105,7 @@ pub struct View<'a> {
 }
 
 /// The whole of the machine, as digests, and what a crash would have made of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Asked {
     /// Before it was asked.
     pub before: u64,
@@ -115,6 +115,8 @@ pub struct Asked {
     pub resumed: u64,
     /// After which record of the journal a crash would have changed something.
     pub bad_cut: Option<usize>,
+    /// What a machine does wrong that begins anew beside all that is up.
+    pub bad_beginning: Option<String>,
 }
 
 /// What an invariant says: nothing, or what is wrong.

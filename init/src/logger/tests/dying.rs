@@ -186,3 +186,22 @@ fn of_what_is_said_outside_of_a_start_the_oldest_has_the_highest_number() {
     drop(kept);
     assert_eq!(surplus, oldest.map(RunId));
 }
+
+#[test]
+fn a_logger_ends_when_who_has_it_goes_without_having_heard_all_it_said() {
+    let mut init = Init::with_files(|_| {});
+    let _out = init.pipe(1, "web", None);
+    assert!(init.handle.drain(RunId(1), init.now()));
+    init.handle.flush(init.now());
+    let link = init.handle.link.take().unwrap();
+    // Said, and read by nobody.
+    let mut said = [nix::poll::PollFd::new(link.socket(), nix::poll::PollFlags::POLLIN)];
+    assert_eq!(nix::poll::poll(&mut said, nix::poll::PollTimeout::from(10_000u16)), Ok(1));
+    let old = link.pid;
+    drop(link);
+    let end = Instant::now() + DEADLINE;
+    while sys::wait::reap(old).unwrap().is_none() {
+        assert!(Instant::now() < end, "it goes on by itself");
+        std::thread::yield_now();
+    }
+}

@@ -39,6 +39,13 @@ impl Procedure {
         deeds
     }
 
+    /// It is a script that has ended so, long ago, and of which nothing lives.
+    pub(crate) fn found_over(&mut self, exit: Exit) -> Deeds {
+        let mut deeds = self.begun_already();
+        deeds.extend(self.told_exit(exit));
+        deeds
+    }
+
     fn begun_already(&mut self) -> Deeds {
         (self.executed_told, self.posted, self.was_ready) = (true, true, true);
         vec![Deed::Tell(Event::Executed(self.run))]

@@ -50,6 +50,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L32 told", state::l32_told),
     ("L33 prompt stop", stop::l33_prompt_stop),
     ("L34 journal cut", run::l34_journal_cut),
+    ("L35 beside what lives", run::l35_beside_what_lives),
 ];
 
 /// The names of all, those over whole schedules ([`whole`]) too.

@@ -91,7 +91,7 @@ pub fn l20_conservation(view: &View) -> Verdict {
 
 /// L19: after a resume it is the same machine.
 pub fn l19_crash_consistent(view: &View) -> Verdict {
-    match view.asked {
+    match &view.asked {
         Some(asked) if asked.after != asked.resumed => {
             Err("a resume has changed something".to_string())
         }
@@ -101,7 +101,7 @@ pub fn l19_crash_consistent(view: &View) -> Verdict {
 
 /// L21: asking changes nothing, whatever is asked.
 pub fn l21_read_only(view: &View) -> Verdict {
-    match view.asked {
+    match &view.asked {
         Some(asked) if asked.before != asked.after => {
             Err("plan, why or another question changed something".to_string())
         }
@@ -112,8 +112,18 @@ pub fn l21_read_only(view: &View) -> Verdict {
 /// L34: at whichever record the journal is cut, the machine that goes back after the crash is the one
 /// of that moment, and has begun the same runs.
 pub fn l34_journal_cut(view: &View) -> Verdict {
-    match view.asked.and_then(|asked| asked.bad_cut) {
+    match view.asked.as_ref().and_then(|asked| asked.bad_cut) {
         Some(record) => Err(format!("a crash after record {record} has changed something")),
+        None => Ok(()),
+    }
+}
+
+/// L35: where the machine is lost, one that begins anew beside what is up begins each that lives at
+/// once, whatever it waits for, once, under its number; what was needed is not stopped for it, and
+/// nothing is left for another generation to take amiss.
+pub fn l35_beside_what_lives(view: &View) -> Verdict {
+    match view.asked.as_ref().and_then(|asked| asked.bad_beginning.as_ref()) {
+        Some(why) => Err(format!("begun anew: {why}")),
         None => Ok(()),
     }
 }

@@ -40,4 +40,5 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L32", Mutant::NotedTwice),
     ("L33", Mutant::PromptStopWaits),
     ("L34", Mutant::OneRunBegunBefore),
+    ("L35", Mutant::WhatLivesWaits),
 ];

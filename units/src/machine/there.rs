@@ -1,0 +1,244 @@
+//! Units that are there before the machine knows of them: it was lost in a crash, and begins anew
+//! beside what lives.
+//!
+//! What is there begins with the boot, at once and under the number it has, whatever gates and slots
+//! say: these were open when it began. So nothing is pending: from then on it is a run like all
+//! others, and is stopped in order where the law has it stop (it conflicts, it is masked, what it
+//! depends on is nobody's). That a provider is not up does not end it: it has lost none that it saw. What
+//! lives is needed, as it must have been: its trigger has fired, or else it is wished for. What is
+//! there and does not live (a script that is done) is taken so only where it is needed.
+//!
+//! One exception: a unit whose file can not be used has nothing to go on by. It stays known by its
+//! name, over reloads, and begins so as soon as its file is corrected.
+
+use super::action::Action;
+use super::event::RunId;
+use super::mutant::Mutant;
+use super::spread::is_dead;
+use super::{Ix, Machine};
+use crate::generation::UnitId;
+use crate::graph::Edge;
+use crate::name::Name;
+use crate::spec::DependencyKind;
+use crate::time::Time;
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct There {
+    /// The number it has.
+    pub run: RunId,
+    /// Something of it lives; else its work is done.
+    pub lives: bool,
+}
+
+impl Machine {
+    /// Before [`super::event::Event::Boot`]: these units are there. `highest` is the highest number
+    /// that any run ever had.
+    pub fn found_alive(&mut self, highest: RunId, units: impl IntoIterator<Item = (Name, There)>) {
+        self.there.extend(units);
+        let all = self.there.values().map(|there| there.run).chain([highest]);
+        let highest = all.map(|run| run.0).fold(0, u64::max);
+        self.next_run = self.next_run.max(highest.saturating_add(1));
+    }
+
+    /// A new one that makes the same mistake, as the simulator has it.
+    #[cfg(feature = "sim")]
+    pub fn as_lost(&self) -> Machine {
+        Machine { mutant: self.mutant, ..Machine::new(self.shutdown_deadline) }
+    }
+
+    /// It begins, whatever keeps others from it.
+    pub(super) fn is_there(&self, ix: Ix) -> bool {
+        !self.there.is_empty()
+            && !self.planted(Mutant::WhatLivesWaits)
+            && self
+                .unit(ix)
+                .is_some_and(|unit| unit.fault.is_none() && self.there.contains_key(&unit.name))
+    }
+
+    /// It begins now.
+    pub(super) fn take_there(&mut self, ix: Ix) -> Option<There> {
+        if self.there.is_empty() {
+            return None;
+        }
+        let name = &self.generation.unit(UnitId(ix))?.name;
+        self.there.remove(name)
+    }
+
+    /// It has to stop at once.
+    pub(super) fn may_not_be(&self, ix: Ix) -> bool {
+        let (cell, edges) = (self.cell(ix), self.graph.edges(UnitId(ix)).iter());
+        let mut hard = edges.filter(|edge| edge.kind == DependencyKind::DependsOn);
+        let stops = |provider: UnitId| self.cell(provider.0).must;
+        let unwanted = !cell.needed || cell.broken || cell.conflict.is_some();
+        unwanted || hard.any(|edge| edge.provider.is_some_and(stops))
+    }
+
+    /// A depends-on target that is nobody's any more.
+    pub(super) fn lost_already(&self, ix: Ix) -> Option<Name> {
+        let mut edges = self.graph.edges(UnitId(ix)).iter();
+        let dead = |edge: &&Edge| edge.kind == DependencyKind::DependsOn && is_dead(edge);
+        let target = edges.find(dead).and_then(|edge| self.generation.target(edge.target));
+        target.map(|target| target.name.clone())
+    }
+
+    /// With the boot, and with each generation that may have corrected its file.
+    pub(super) fn need_what_lives(&mut self, now: Time, out: &mut Vec<Action>) {
+        if self.there.is_empty() {
+            return;
+        }
+        let alive = self.there.iter().filter(|(_, there)| there.lives);
+        let names: Vec<Name> = alive.map(|(name, _)| name.clone()).collect();
+        if !self.planted(Mutant::WhatLivesIsUnwanted) {
+            names.into_iter().for_each(|name| self.need_one(now, name, out));
+        }
+        let generation = self.generation.clone();
+        let mut there = std::mem::take(&mut self.there);
+        there.retain(|name, there| {
+            let unit = generation.find_unit(name.as_str());
+            let is_usable =
+                |unit: &UnitId| generation.unit(*unit).is_some_and(|unit| unit.fault.is_none());
+            let is_needed = |unit: &UnitId| self.cell(unit.0).needed && is_usable(unit);
+            unit.is_some_and(|unit| there.lives || is_needed(&unit))
+        });
+        self.there = there;
+        self.ground(now);
+    }
+
+    /// A trigger had fired, somebody was connected to it, or it had been wished for.
+    fn need_one(&mut self, now: Time, name: Name, out: &mut Vec<Action>) {
+        let Some(UnitId(ix)) = self.generation.find_unit(name.as_str()) else { return };
+        if self.cell(ix).needed {
+            return;
+        }
+        let triggers = self.triggers.iter().copied();
+        let mut holders: Vec<Ix> = triggers.filter(|t| self.activated(*t) == Some(ix)).collect();
+        holders.extend(self.is_place(UnitId(ix)).then_some(ix));
+        for holder in holders {
+            let cell = self.cell_mut(holder);
+            // What is not needed itself holds nobody.
+            cell.fired = cell.needed || holder == ix;
+        }
+        self.ground(now);
+        if !self.cell(ix).needed {
+            // Refused, it begins all the same, and is stopped in order.
+            let _ = self.want(now, name, None, out);
+            self.ground(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::action::StopReason;
+    use super::super::event::Event;
+    use super::super::tests::{at, id, name, run, service, unit};
+    use super::*;
+    use crate::assembly::{Draft, assemble};
+    use crate::generation::Generation;
+    use crate::machine::reason::State;
+    use crate::settings::Settings;
+    use crate::spec::Kind;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn set(drafts: Vec<Draft>, change: impl FnOnce(&mut Generation)) -> Arc<Generation> {
+        let mut generation = assemble(drafts, []);
+        change(&mut generation);
+        Arc::new(generation)
+    }
+
+    fn anew(generation: Arc<Generation>, there: &[(&str, u64, bool)]) -> (Machine, Vec<Action>) {
+        let mut machine = Machine::new(Duration::ZERO);
+        let of = |(unit, run, lives): &(&str, u64, bool)| {
+            (name(unit), There { run: RunId(*run), lives: *lives })
+        };
+        machine.found_alive(RunId(40), there.iter().map(of));
+        let targets = vec![name("web")];
+        let outcome = machine.step(at(9), Event::Boot { generation, targets });
+        machine.audit().unwrap();
+        (machine, outcome.actions)
+    }
+
+    fn stops(actions: &[Action]) -> Vec<(&str, &StopReason)> {
+        let mut stops = Vec::new();
+        for action in actions {
+            if let Action::Stop { name, reason, .. } = action {
+                stops.push((name.as_str(), reason));
+            }
+        }
+        stops
+    }
+
+    #[test]
+    fn what_is_there_begins_at_once_whatever_it_waits_for() {
+        let depends = [
+            (DependencyKind::DependsMs, "db"),
+            (DependencyKind::DependsOn, "disk"),
+            (DependencyKind::WaitsFor, "late"),
+        ];
+        let drafts = || {
+            let disk = unit("disk", Kind::Oneshot, &[]);
+            let late = unit("late", Kind::Oneshot, &[]);
+            vec![service("db", &[]), disk, late, service("web", &depends)]
+        };
+        let settings = Settings { max_starting: 1, ..Settings::default() };
+        let generation = set(drafts(), |set| set.settings = settings.clone());
+        let (mut machine, actions) = anew(generation, &[("web", 30, true), ("disk", 7, false)]);
+        assert_eq!((run(&machine, "web"), run(&machine, "disk")), (RunId(30), RunId(7)));
+        assert_eq!(stops(&actions), []);
+        // It takes no other's slot, and what follows has numbers of its own.
+        let started = ["db", "late"].map(|unit| machine.run(id(&machine, unit)));
+        assert_eq!(started.into_iter().flatten().collect::<Vec<_>>(), [RunId(41)]);
+        // It is no more what was found: its next run is as any other.
+        let events = [Event::Ready(RunId(30)), Event::Restart(vec![name("web")])];
+        for event in events.into_iter().chain([Event::Gone(RunId(30))]) {
+            machine.step(at(10), event);
+        }
+        assert_eq!(machine.state(id(&machine, "web")), State::Waiting);
+        machine.audit().unwrap();
+    }
+
+    #[test]
+    fn what_lives_is_wished_for_and_what_may_not_be_up_is_stopped_in_order() {
+        let drafts = vec![
+            service("web", &[]),
+            service("extra", &[]),
+            service("rival", &[(DependencyKind::Conflicts, "web")]),
+            unit("done", Kind::Oneshot, &[]),
+        ];
+        let there = [("extra", 3, true), ("rival", 4, true), ("done", 5, false), ("web", 6, true)];
+        let (machine, actions) = anew(set(drafts, |_| ()), &there);
+        assert_eq!((run(&machine, "extra"), run(&machine, "web")), (RunId(3), RunId(6)));
+        assert!(machine.wish().want.contains_key("extra"));
+        assert_eq!(
+            stops(&actions).into_iter().map(|(unit, _)| unit).collect::<Vec<_>>(),
+            ["rival"]
+        );
+        assert_eq!(machine.state(id(&machine, "rival")), State::Stopping);
+        assert_eq!(machine.state(id(&machine, "done")), State::Disabled);
+        // A script that was done once is not done for ever.
+        let mut machine = machine;
+        machine.step(at(10), Event::Want { target: name("done"), until: None });
+        assert!(run(&machine, "done") > RunId(40));
+    }
+
+    #[test]
+    fn a_flip_forgets_nothing_that_lives_and_could_not_begin() {
+        let drafts = || vec![service("a-new", &[]), service("web", &[]), service("zoo", &[])];
+        let fault = |set: &mut Generation| {
+            let at = set.units[0].at.clone();
+            let fault = crate::generation::Fault { at, message: "no yaml".to_string() };
+            let broken = set.units.iter_mut().filter(|unit| unit.name.as_str() == "zoo");
+            broken.for_each(|unit| unit.fault = Some(Box::new(fault.clone())));
+        };
+        let first = set(drafts().split_off(1), fault);
+        let (mut machine, _) = anew(first, &[("zoo", 30, true), ("web", 31, true)]);
+        assert_eq!(machine.run(id(&machine, "zoo")), None);
+        let next = set(drafts(), |set| set.number = 1);
+        let reload = Event::Reload { generation: next, no_restart: false, tolerant: true };
+        assert_eq!(stops(&machine.step(at(10), reload).actions), []);
+        assert_eq!((run(&machine, "zoo"), run(&machine, "web")), (RunId(30), RunId(31)));
+        machine.audit().unwrap();
+    }
+}
