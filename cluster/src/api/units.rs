@@ -169,13 +169,8 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
         let words = "must provide DesiredState to update existing unit";
         return Err(Answer::refusal(409, words));
     }
-    let desired = match wish.desired.as_str() {
-        "" if !makes => picture.desired_of(&name),
-        "" => Desired::Inactive,
-        word => {
-            word.parse().map_err(|error: crate::desired::DesiredError| bad(error.to_string()))?
-        }
-    };
+    let unsaid = if makes { Desired::Inactive } else { picture.desired_of(&name) };
+    let desired = said(&wish.desired).map_err(bad)?.unwrap_or(unsaid);
     if name.is_template() && desired != Desired::Inactive {
         return Err(bad(format!("cannot activate template \"{name}\"")));
     }
@@ -204,6 +199,19 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
         Some(all) => Outcome::Write(all, Answer::empty(204)),
         None => Answer::empty(204).into(),
     })
+}
+
+/// What is wished; `None`: nothing is said of that.
+///
+/// # Errors
+/// A word that is none.
+fn said(word: &str) -> Result<Option<Desired>, String> {
+    match word {
+        "" => Ok(None),
+        word => {
+            word.parse().map(Some).map_err(|error: crate::desired::DesiredError| error.to_string())
+        }
+    }
 }
 
 /// 415, unless the head says that the body is JSON.
