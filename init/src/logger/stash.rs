@@ -83,14 +83,14 @@ impl Stash {
         if ends.is_empty() {
             return;
         }
-        if !self.send(&ends) {
+        if !self.send(&ends, self.most) {
             self.table.extend(ends);
         }
     }
 
-    /// False: the kernel does not take them.
-    fn send(&mut self, ends: &[ReadEnd]) -> bool {
-        if self.held + ends.len() > self.most {
+    /// False: the kernel does not take them, or there are too many.
+    fn send(&mut self, ends: &[ReadEnd], most: usize) -> bool {
+        if self.held + ends.len() > most {
             return false;
         }
         let runs: Vec<RunId> = ends.iter().map(|end| end.run).collect();
@@ -169,6 +169,8 @@ impl Stash {
     /// Forgets the read ends of runs that are over, and packs the rest into full messages.
     pub(crate) fn repack(&mut self, alive: impl Fn(RunId) -> bool) {
         let mut left = self.messages;
+        // The copies of one message lie beside what they are of, in a full stash too.
+        let most = self.most.saturating_add(limit::FDS_A_MESSAGE);
         while left > 0 {
             let (mut packed, mut count) = (Vec::new(), 0);
             let looked = self.look_through(|ends| {
@@ -180,7 +182,7 @@ impl Stash {
                 }
                 fits
             });
-            if looked.is_err() || count == 0 || !(packed.is_empty() || self.send(&packed)) {
+            if looked.is_err() || count == 0 || !(packed.is_empty() || self.send(&packed, most)) {
                 // It is tried again when more have ended.
                 break;
             }
@@ -282,6 +284,22 @@ mod tests {
             let there: BTreeSet<RunId> = (0..10).map(RunId).collect();
             assert_eq!(stash.recount(), there);
         }
+    }
+
+    #[test]
+    fn a_full_one_is_packed_all_the_same() {
+        let mut stash = Stash::new().unwrap();
+        stash.most = 200;
+        let mut writers = Vec::new();
+        for run in 0..300 {
+            let (end, write) = end(run);
+            stash.put(vec![end]);
+            writers.push(write);
+        }
+        assert_eq!(stash.table_entries(), 2 + 100);
+        // The first and each third live.
+        stash.repack(|run| run.0.is_multiple_of(3));
+        assert_eq!((stash.len(), stash.table_entries()), (100, 2));
     }
 
     #[test]
