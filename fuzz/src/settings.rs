@@ -93,6 +93,7 @@ fn fitting(key: SettingKey, from: &mut Composed<'_>) -> &'static str {
         () if begins("names") => from.pick(&["'*'", "[PATH, HOME]"]),
         () if begins("enable") => from.pick(&["enable", "disable"]),
         () if begins("yes") => from.pick(&["yes", "no", "raw"]),
+        () if begins("reboot, ") => from.pick(&["poweroff", "none", "rescue"]),
         () if begins("one of the words") => from.pick(&["always", "never"]),
         () if key.name == "sources" => "{fleet: {uid: 0}}",
         () => from.pick(&["{A: b}", "[A=b]"]),

@@ -83,16 +83,16 @@ fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, 
 /// Nobody answers at the socket: PID 1 is asked by a signal, or, by `--force` twice over, nobody is.
 /// So it is where init has crashed and does nothing but reap.
 fn without_init(session: &Session, asked: Power, verb: &Verb) -> Result<Exit, Trouble> {
-    let (signal, mode) = match verb {
-        Verb::Poweroff {} => (Signal::SIGPWR, RebootMode::RB_POWER_OFF),
-        Verb::Reboot {} => (Signal::SIGINT, RebootMode::RB_AUTOBOOT),
-        Verb::Halt {} => (Signal::SIGTERM, RebootMode::RB_HALT_SYSTEM),
-        _ => return session.ask(Verb::Ping {}).map(|_| Exit::Bad),
-    };
-    if !session.is_of_this_machine() {
-        // Another init was meant: PID 1 is not to end in its stead.
+    let ways = [
+        (Verb::Poweroff {}, Signal::SIGPWR, RebootMode::RB_POWER_OFF),
+        (Verb::Reboot {}, Signal::SIGINT, RebootMode::RB_AUTOBOOT),
+        (Verb::Halt {}, Signal::SIGTERM, RebootMode::RB_HALT_SYSTEM),
+    ];
+    let way = ways.into_iter().find(|(of, ..)| of == verb);
+    // Where another init was meant, PID 1 is not to end in its stead.
+    let Some((_, signal, mode)) = way.filter(|_| session.is_of_this_machine()) else {
         return session.ask(Verb::Ping {}).map(|_| Exit::Bad);
-    }
+    };
     let done = if asked.force > 1 {
         reboot_now(mode).map(|never| match never {})
     } else {
