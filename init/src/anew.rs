@@ -59,6 +59,13 @@ impl Init {
         let outputs = pipes::of_services();
         outputs.iter().for_each(|(_, pipe)| inherit::is_new(pipe.as_fd()));
         let tracker = Tracker::again();
+        if tracker.is_none()
+            && let Some(pid) = remains.stranger()
+        {
+            // It would be begun beside itself.
+            let text = "without cgroups nobody knows whose it is";
+            return Err(io::Error::other(format!("{why}; process {pid} lives, and {text}")));
+        }
         let own = paths
             .runtime_dir
             .as_deref()

@@ -4,10 +4,10 @@
 use crate::process;
 use crate::sys::Pid;
 use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// What the kernel calls the logger ([`crate::logger`]).
 const LOGGER: &str = "groundstate-log";
@@ -24,6 +24,15 @@ fn pipes_of(pid: i32) -> BTreeSet<String> {
     entries.flatten().filter_map(|entry| pipe_at(entry.path().to_str()?)).collect()
 }
 
+/// Of a pipe and of nothing else: what stands there may be another by now, and opening that may wait.
+fn read_end(path: &str) -> Option<OwnedFd> {
+    let it = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
+    let kind = fstat(&it).ok()?.st_mode & libc::S_IFMT;
+    let path = format!("/proc/self/fd/{}", it.as_raw_fd());
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
+    (kind == libc::S_IFIFO).then(|| open(path.as_str(), flags, Mode::empty()).ok())?
+}
+
 /// A read end of what each child of init writes to a logger, by pid. Called before the logger's
 /// socket is closed, for then it ends. Nothing of a pipe between two of a service's own processes.
 pub(crate) fn of_services() -> Vec<(i32, OwnedFd)> {
@@ -37,9 +46,8 @@ pub(crate) fn of_services() -> Vec<(i32, OwnedFd)> {
         for number in [1, 2] {
             let path = format!("/proc/{pid}/fd/{number}");
             let Some(pipe) = pipe_at(&path).filter(|pipe| read.contains(pipe)) else { continue };
-            let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
             if seen.insert(pipe)
-                && let Ok(end) = open(path.as_str(), flags, Mode::empty())
+                && let Some(end) = read_end(&path)
             {
                 found.push((pid, end));
             }

@@ -91,19 +91,23 @@ impl Hierarchy {
     /// open has the lock too. None: there is none.
     pub(super) fn again() -> Option<Hierarchy> {
         let root = MOUNTS.into_iter().find(|path| is_v2(path))?;
+        let own = process::own_cgroup()?;
+        let own = format!("{root}{}", own.trim_end_matches('/'));
         let mut found: Vec<(String, RawFd)> = Vec::new();
         for entry in std::fs::read_dir("/proc/self/fd").ok()?.flatten() {
             let path = std::fs::read_link(entry.path())
                 .ok()
                 .and_then(|path| path.into_os_string().into_string().ok());
             let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            // In init's own cgroup, or init has stepped aside into it. Services have others open.
             let is_one = |path: &String| {
-                path.rsplit_once('/')
-                    .is_some_and(|(above, name)| above.starts_with(root) && is_name(name))
+                path.rsplit_once('/').is_some_and(|(above, name)| {
+                    is_name(name)
+                        && (above == own || own.rsplit_once('/').is_some_and(|(it, _)| it == path))
+                })
             };
             found.extend(path.filter(is_one).zip(number));
         }
-        // Of another above it nobody but its own init has a descriptor; the longest is ours.
         let (path, number) = found.into_iter().max_by_key(|(path, _)| path.len())?;
         let directory = File::from(inherit::take(number).ok()?);
         let (above, name) = path.rsplit_once('/')?;

@@ -2,7 +2,9 @@
 //! ([`crate::anew`]). What is noted, and how it is read entry by entry, is [`super::notes`]'s.
 
 use super::done;
-use super::notes::{self, Begun, ENTRIES, Hand, Note, Past, What};
+use super::notes::{self, BYTES, Begun, ENTRIES, Hand, Note, Past, What};
+use crate::process;
+use crate::sys::Pid;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use std::collections::BTreeMap;
@@ -25,6 +27,8 @@ pub(crate) struct Remains {
     pub(crate) highest: u64,
     /// Bit n-1: signal n was not dealt with.
     pub(crate) rung: u64,
+    /// Nothing was noted over what was noted before: who is not in it was not begun.
+    pub(crate) is_whole: bool,
 }
 
 impl Remains {
@@ -35,9 +39,9 @@ impl Remains {
             (seq > 0 && seq < HIGHEST && notes::place(seq) == notes::place(place)).then_some(seq)
         });
         let mut found: BTreeMap<u64, Note> = BTreeMap::new();
-        let mut last = 0;
+        let (mut first, mut last) = (u64::MAX, 0);
         for seq in numbers {
-            last = last.max(seq);
+            (first, last) = (first.min(seq), last.max(seq));
             if let Some((Some(note), _)) = notes::one(bytes, seq) {
                 found.insert(seq, note);
             }
@@ -47,7 +51,8 @@ impl Remains {
         let notes: Vec<Note> = found.into_values().chain(hand.as_notes()).collect();
         let done = done::read(bytes.get(notes::DONE..).unwrap_or_default());
         let highest = done.values().map(|(run, _)| run.0).fold(0, u64::max);
-        let mut remains = Remains { done, highest, rung, ..Remains::default() };
+        let is_whole = bytes.len() >= BYTES && (last == 0 || first == 1);
+        let mut remains = Remains { done, highest, rung, is_whole, ..Remains::default() };
         for note in &notes {
             match &note.what {
                 What::Begun(begun) => remains.begun(note.pid, begun),
@@ -78,6 +83,16 @@ impl Remains {
         }
     }
 
+    /// A child of init that is neither noted nor one of its own helpers, where some notes are lost.
+    pub(crate) fn stranger(&self) -> Option<i32> {
+        let is_known = |pid: &i32| self.is_whole || self.alive.contains_key(pid);
+        let lives = |pid: Pid| process::stat(pid).is_some_and(|stat| !stat.ended);
+        process::children().into_iter().filter(|pid| !is_known(pid)).find(|pid| {
+            let pid = Pid::from_raw(*pid);
+            lives(pid) && process::runs_another_program(pid)
+        })
+    }
+
     /// What has been noted of this process since it was begun.
     pub(crate) fn of(&self, pid: i32) -> impl Iterator<Item = &What> {
         let notes = &self.past.notes;
@@ -91,7 +106,7 @@ impl Remains {
 #[cfg(test)]
 mod tests {
     use super::super::notes::tests::written;
-    use super::super::notes::{BYTES, Kind, place};
+    use super::super::notes::{Kind, place};
     use super::*;
     use crate::sys::notes as writer;
 
@@ -103,7 +118,7 @@ mod tests {
             writer::put_text(Kind::Seen, &8u64.to_ne_bytes());
         });
         let read = Remains::read(&few);
-        assert_eq!((read.past.notes.len(), read.past.last), (2, 2));
+        assert_eq!((read.past.notes.len(), read.past.last, read.is_whole), (2, 2, true));
         let many = written(|| {
             for _ in 0..ENTRIES {
                 writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
@@ -113,7 +128,7 @@ mod tests {
         });
         let read = Remains::read(&many);
         assert_eq!(read.past.notes.len() as u64, ENTRIES);
-        assert_eq!(read.past.last, ENTRIES + 1);
+        assert_eq!((read.past.last, read.is_whole), (ENTRIES + 1, false));
         // A number that no entry there can have is no note's.
         let mut damaged = few;
         damaged[place(2)] = 9;

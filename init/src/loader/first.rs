@@ -35,12 +35,14 @@ impl Init {
     /// The first load has begun, or could not. Without a child there is an empty generation, and
     /// so the emergency.
     pub(crate) fn loading_at_boot(&mut self, sent: io::Result<(Pid, Parcel)>) {
+        self.loader.since.get_or_insert(self.now);
         self.loading(Purpose::Boot, sent);
     }
 
     /// The same once more, in another root.
     pub(crate) fn boot_anew(&mut self) {
         self.loader.boots = 0;
+        self.loader.since = None;
         self.first_load_again();
     }
 
@@ -51,9 +53,11 @@ impl Init {
     /// It brought nothing.
     pub(super) fn not_booted(&mut self) {
         // One that took all its time would take it again.
-        let late = self.now.since(self.booted) >= limit::LOADER;
+        let late = self.loader.since.is_some_and(|since| self.now.since(since) >= limit::LOADER);
         let often = self.loader.boots >= limit::BOOT_LOADS;
-        match (self.lineage.begins_anew, late, often) {
+        // Its end was asked for: it needs no units.
+        let begins_anew = self.lineage.begins_anew && self.lineage.found.end.is_none();
+        match (begins_anew, late, often) {
             (_, false, false) => {
                 self.loader.boots += 1;
                 self.first_load_again();

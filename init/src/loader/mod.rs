@@ -65,6 +65,9 @@ pub(crate) struct Loader {
     /// First loads that brought nothing.
     #[serde(skip)]
     boots: u8,
+    /// When the first of these began.
+    #[serde(skip)]
+    since: Option<Time>,
     /// When the next one is tried, of an init that begins anew beside what lives.
     #[serde(skip)]
     again_at: Option<Time>,

@@ -194,6 +194,24 @@ fn what_was_done_and_what_is_listened_to_is_known_however_long_ago_it_was() {
 }
 
 #[test]
+fn who_is_not_noted_any_more_is_not_begun_beside_itself_without_cgroups() {
+    let bare = "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
+    let files = with(&[("web", "exec-start: DAEMON --trace DIR/web.trace"), ("crowd", CROWD)]);
+    let mut init = Boot::new(files).through(&["/bin/sh", "-c", bare, "sh"]).start("all");
+    init.expect_crashes();
+    init.when("all is there", |s| s.state("web") == "running" && s.state("crowd") == "exited");
+    let web = init.main_of("web");
+    loses_its_state(&init);
+    until("it says why it does no more", || {
+        init.output().contains("nobody knows whose it is").then_some(())
+    });
+    assert!(web.is_alive() && init.process().is_alive());
+    assert_eq!(starts(&init, "web"), 1);
+    init.process().signal(Signal::SIGTERM);
+    assert_eq!(init.ended().code(), Some(0));
+}
+
+#[test]
 fn a_pid_file_gets_no_process_of_another_unit_when_nothing_else_is_known() {
     let bare = "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
     let files = with(&[
