@@ -134,6 +134,10 @@ pub enum Mutant {
     MassStopBelieved,
     /// A fleetd begun anew has nothing to compare its first reading with.
     BegunAnewForgets,
+    /// A fleetd begun anew does not know what the one before it had claimed.
+    HeldForgotten,
+    /// A lease to lead by is let go once, when its term is over, whether etcd hears it or not.
+    LetGoOnce,
     /// What is to run is kept for a fleetd begun anew now and then alone.
     KeptLate,
     /// A machine does what it is told only while somebody leads.
@@ -213,6 +217,8 @@ pub const ALL: &[Mutant] = &[
     Mutant::NeverTired,
     Mutant::MassStopBelieved,
     Mutant::BegunAnewForgets,
+    Mutant::HeldForgotten,
+    Mutant::LetGoOnce,
     Mutant::KeptLate,
     Mutant::EngineAwaited,
     Mutant::UnsignedRuns,
@@ -253,6 +259,8 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::GivenBackCounts, 8_000),
     (Mutant::SignBeforeKey, 20_000),
     (Mutant::BegunAnewForgets, 1_000),
+    (Mutant::HeldForgotten, 3_000),
+    (Mutant::LetGoOnce, 2_000),
     (Mutant::KeptLate, 20_000),
     (Mutant::OldSignatureRuns, 1_000),
 ];

@@ -199,8 +199,9 @@ fn drawn_schedules_hold_and_are_the_same_when_played_again() {
 #[test]
 fn drawn_schedules_that_once_failed_hold() {
     for seed in [
-        17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 149_289, 150_257, 158_119, 158_547,
-        163_302, 171_674, 194_228, 300_435, 309_687, 324_438, 400_155, 400_501, 405_490, 409_042,
+        17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 107_580, 132_655, 138_453, 141_848,
+        149_289, 150_257, 158_119, 158_547, 163_302, 171_674, 194_228, 300_435, 309_687, 324_438,
+        400_155, 400_501, 405_490, 409_042,
     ] {
         holds(&plan::draw(seed));
     }
@@ -250,6 +251,43 @@ fn what_was_begun_a_moment_ago_is_known_to_a_fleetd_begun_anew() {
     deeds.push((20_400, hide(Hidden::Kinds(OF_UNITS))));
     deeds.push((20_450, Deed::CrashFleetd { machine: 0, time }));
     shows(&plan(2, deeds), Mutant::KeptLate);
+}
+
+#[test]
+fn a_fleetd_begun_anew_while_it_is_cut_off_knows_its_claims() {
+    let time = Duration::from_secs(25);
+    let deeds = vec![
+        (2_000, put(0, "Exclusive=true\n")),
+        (2_500, put(1, "Exclusive=true\n")),
+        (12_000, Deed::Cut { machine: 1, requests: true, answers: true, time }),
+        (12_500, Deed::CrashFleetd { machine: 1, time: Duration::from_millis(200) }),
+    ];
+    shows(&plan(2, deeds), Mutant::HeldForgotten);
+}
+
+/// That no member has a leader is proved to one that never comes to its cluster, too.
+#[test]
+fn what_one_fleetd_after_another_learns_of_its_claims_is_kept() {
+    let crash =
+        |at, time| (at, Deed::CrashFleetd { machine: 0, time: Duration::from_millis(time) });
+    let lost = Deed::QuorumLoss { time: Duration::from_millis(7_940) };
+    let deeds = vec![
+        (1_030, put(5, "Exclusive=true\nMachineID=m1\n")),
+        (1_070, put(2, "Exclusive=true\n")),
+        (5_812, lost),
+        crash(8_303, 1_500),
+        crash(12_664, 116),
+    ];
+    holds(&plan(2, deeds));
+}
+
+/// A lease that etcd's quorum comes back to lives for its whole time again.
+#[test]
+fn who_leads_no_more_lets_its_lease_go_as_soon_as_etcd_hears_it() {
+    let interval = Duration::from_secs(2);
+    let lost = Deed::QuorumLoss { time: Duration::from_secs(15) };
+    let deeds = vec![(2_000, put(0, "")), (12_000, lost)];
+    shows(&Plan { interval, ..plan(2, deeds) }, Mutant::LetGoOnce);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::init::Init;
 use super::lead::Candidate;
 use super::meter::Meter;
 use super::presence::{Former, Presence, Sentry};
-use super::recollection::{Held, Keep};
+use super::recollection::{Held, Keep, Recalled};
 use super::steward::{Leave, Steward, Stops};
 use super::vouching::Vouching;
 use crate::agent::Goal;
@@ -71,7 +71,7 @@ pub struct Daemon {
     pub presence: watch::Receiver<Presence>,
     /// Why the cluster does not let it in, while it does not.
     pub turned_away: watch::Receiver<Option<String>>,
-    /// The lease it leads by.
+    /// The lease it leads by, or led by last.
     pub leads: watch::Receiver<Option<i64>>,
     /// How long its engine takes to decide.
     pub meter: Arc<Meter>,
@@ -102,8 +102,9 @@ impl Daemon {
             keep,
         } = wiring;
         let ran = if planted(Mutant::BegunAnewForgets) { Goal::new() } else { ran };
+        let held = if planted(Mutant::HeldForgotten) { Held::default() } else { held };
         let (mirror, follower) = Mirror::new(store, keys, clock);
-        let follower = follower.knowing(known).on(identity.id.clone()).after(ran.clone());
+        let follower = follower.knowing(known.clone()).on(identity.id.clone()).after(ran.clone());
         let (record, records) = watch::channel(record);
         let (told, presence) = watch::channel(Presence::default());
         let (leading, leads) = watch::channel(None);
@@ -136,7 +137,8 @@ impl Daemon {
         let (leave, asked) = mpsc::channel(1);
         let (happened, happens) = mpsc::channel(1);
         let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
-        let steward = steward.vouched_by(vouching).after(ran, held).remembered_by(keep);
+        let steward =
+            steward.vouched_by(vouching).after(Recalled { known, ran, held }).remembered_by(keep);
         tasks.push(Box::pin(steward.work(asked, happens)));
         (Daemon { mirror, record, presence, turned_away, leads, meter, happened, leave }, tasks)
     }

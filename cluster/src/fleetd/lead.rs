@@ -51,7 +51,7 @@ pub struct Candidate {
     pub room: usize,
     /// Who is not in the cluster does not lead it.
     pub presence: watch::Receiver<Presence>,
-    /// The lease we lead by, for who lets it go at the end.
+    /// The lease we lead by, or led by last, for who lets it go at the end.
     pub leading: watch::Sender<Option<i64>>,
     /// How long deciding takes.
     pub meter: Arc<Meter>,
@@ -80,12 +80,21 @@ impl Candidate {
             if self.presence.wait_for(|told| told.lease.is_some()).await.is_err() {
                 return;
             }
-            let own = self.presence.borrow().lease;
+            let (own, led) = (self.presence.borrow().lease, *self.leading.borrow());
+            let left = led.filter(|_| !planted(Mutant::LetGoOnce));
             let free = |now: &Arc<Picture>| {
-                now.revision > 0 && (!is_led(now) || is_half_won(now, &self.machine, own))
+                let open = !is_led(now) || is_half_won(now, &self.machine, own);
+                now.revision > 0 && (open || is_led_by(now, left))
             };
             if pictures.wait_for(free).await.is_err() {
                 return;
+            }
+            if let Some(lease) = left.filter(|_| is_led_by(&self.mirror.picture(), left)) {
+                // Nobody leads, nor can before that lease has ended, and a quorum that comes back
+                // gives it its whole time anew: it is let go until that is seen, whoever answered.
+                let _ = self.mirror.store().revoke(lease).await;
+                self.mirror.clock().sleep(AGAIN).await;
+                continue;
             }
             let first = self.comes_first(&mut pictures).await;
             if matches!(first, Some(false)) {
@@ -108,7 +117,8 @@ impl Candidate {
                 }
                 Err(Over::Fault(fault)) => voice::debug(format_args!("engine: {fault}")),
             }
-            if let Some(lease) = self.leading.send_replace(None) {
+            let over = self.leading.borrow().filter(|now| Some(*now) != led);
+            if let Some(lease) = over {
                 voice::info(format_args!("engine: leadership is over"));
                 let _ = self.mirror.store().revoke(lease).await;
             }
@@ -215,6 +225,11 @@ fn is_led(picture: &Picture) -> bool {
 fn is_half_won(picture: &Picture, machine: &MachineId, own: Option<i64>) -> bool {
     let leader = picture.leader.as_ref();
     leader.is_some_and(|kept| kept.record.machine == *machine && Some(kept.lease) == own)
+}
+
+/// By that lease of ours, under which no engine runs any more.
+fn is_led_by(picture: &Picture, left: Option<i64>) -> bool {
+    left.is_some() && picture.leader.as_ref().map(|kept| kept.lease) == left
 }
 
 struct Term {

@@ -19,6 +19,7 @@ use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::mirror::Mirror;
 use crate::mutant::{Mutant, planted};
+use crate::picture::Picture;
 use crate::transaction::Change;
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::UnitStatus;
@@ -250,8 +251,7 @@ impl Steward {
         if picture.leader.is_none() && planted(Mutant::EngineAwaited) {
             return;
         }
-        let registered = picture.machines.get(&self.me).is_some_and(|kept| kept.lease == lease);
-        if !registered && !outside {
+        if !self.is_in(&picture, lease) && !outside {
             self.again = true;
             return;
         }
@@ -269,6 +269,11 @@ impl Steward {
             self.put().await;
         }
         self.tell(&picture, lease).await;
+    }
+
+    /// The cluster knows this machine by that lease: what it is told it does.
+    fn is_in(&self, picture: &Picture, lease: i64) -> bool {
+        picture.machines.get(&self.me).is_some_and(|kept| kept.lease == lease)
     }
 
     async fn put(&mut self) {

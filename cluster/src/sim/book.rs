@@ -51,6 +51,9 @@ pub struct Book {
     pub told: BTreeMap<usize, BTreeSet<UnitName>>,
     /// When it first put any.
     pub took_over: BTreeMap<usize, Duration>,
+    /// Fleetd was begun anew there, before what the one before it had claimed was to be given up: until
+    /// when it had been down.
+    pub anew: BTreeMap<usize, Duration>,
     /// The newest revision a machine has acted on.
     pub acted: BTreeMap<usize, i64>,
     /// When a machine was last in the cluster.
@@ -276,7 +279,9 @@ impl World {
             let globals = rules::globals(&self.truth, &machine.id);
             let unwanted = |name: &UnitName| {
                 let text = machine.init.files.get(name.as_str());
-                let exclusive = text.is_some_and(|file| is_exclusive(file));
+                // What runs, or what stands under its name by now: that one begins under a claim alone.
+                let next = self.truth.units.get(name).map(|kept| kept.record.asks.exclusive);
+                let exclusive = text.is_some_and(|file| is_exclusive(file)) || next == Some(true);
                 let claimed = self.truth.claim_of(name, &machine.id).is_some();
                 let wanted = is_told(&self.truth, &machine.id, name, &globals);
                 let wanted = wanted || goes_on(self, number, name);

@@ -4,8 +4,13 @@
 use crate::desired::Desired;
 use crate::fleetd::recollection::{Keep, Recalled};
 use crate::sim::local_init::{Phase, Run, is_exclusive};
+use crate::sim::sign::Sign;
 use crate::sim::world::{Shared, World, lock};
 use crate::unit_name::UnitName;
+use std::time::Duration;
+
+/// What a fleetd heard it keeps within that time; before it was begun anew it was down at least as long.
+const KEPT: Duration = Duration::from_secs(2);
 
 /// A unit that ran on a machine as it was told.
 pub struct Ran {
@@ -41,6 +46,29 @@ impl World {
             }
         }
         all
+    }
+
+    /// A fleetd begins: in time, if none of the claims that exclusive units run by there is to be given
+    /// up yet, by what the one before it can have kept of it.
+    pub fn remember_anew(&mut self, machine: usize) {
+        let one = &self.machines[machine];
+        // Two thirds of the lease, by clocks that run apart.
+        let patience = self.plan.ttl * 2 / 3 * 98 / 100;
+        let lives = |name: &String| {
+            let unit = UnitName::new(name).ok();
+            let claim = unit.and_then(|unit| self.truth.claim_of(&unit, &one.id));
+            let sign = claim.and_then(|kept| self.etcd.signs.get(&(machine, kept.lease)));
+            let known = |sign: &Sign| sign.known_at(one.down_until.saturating_sub(KEPT));
+            sign.is_some_and(|sign| known(sign) + patience > self.now)
+        };
+        let mut exclusive = one.init.runs.iter().filter(|(_, run)| is_exclusive(&run.text));
+        // An init that does not answer is told again and again.
+        let answered = self.plan.rates.init == 0;
+        if answered && exclusive.all(|(name, _)| lives(name)) {
+            self.book.anew.insert(machine, one.down_until);
+        } else {
+            self.book.anew.remove(&machine);
+        }
     }
 
     /// What a fleetd that begins finds of the one before it.

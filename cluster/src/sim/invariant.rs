@@ -106,12 +106,13 @@ fn must(so: bool, words: impl FnOnce() -> String) -> Verdict {
 /// Machines with which nothing is wrong, and about which nothing was written lately: what
 /// they were told is done.
 fn settled(world: &World) -> impl Iterator<Item = usize> + '_ {
-    (0..world.machines.len()).filter(|number| {
-        let machine = &world.machines[*number];
-        let changed = world.book.changed.get(&machine.id).copied().unwrap_or_default();
-        let member = is_member(world, *number);
-        member && changed + LAG <= world.now && world.is_calm(*number, LAG)
-    })
+    (0..world.machines.len()).filter(|number| is_settled(world, *number, LAG))
+}
+
+/// The same of one, for that long.
+fn is_settled(world: &World, number: usize, time: Duration) -> bool {
+    let changed = world.book.changed.get(&world.machines[number].id).copied().unwrap_or_default();
+    is_member(world, number) && changed + time <= world.now && world.is_calm(number, time)
 }
 
 /// Nothing is wrong with anything, for so long that all is done.

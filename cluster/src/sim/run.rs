@@ -200,6 +200,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         let mut world = lock(shared);
         world.say(|| format!("m{number}: fleetd begins"));
         world.remember_start(number);
+        world.remember_anew(number);
         let recalled = world.recalled(number);
         if recalled.known.is_none() {
             // It believes whatever etcd it finds: that is how an operator says so.

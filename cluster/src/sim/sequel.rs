@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Of a hundred schedules without another story so many tell one of these.
 const TOLD: u32 = 40;
+/// Of a hundred of the others.
+const ANEW: u32 = 6;
 /// When the units of a story are made, in milliseconds.
 const PROLOGUE: u64 = 700;
 /// When it begins.
@@ -21,7 +23,7 @@ const END: u64 = 42_000;
 pub fn tell(plan: &mut Plan) {
     let mut chance = Chance::of(plan.seed, 5, 0);
     if !chance.percent(TOLD) {
-        return;
+        return anew(plan);
     }
     let mut sequel = Sequel { chance, plan };
     match sequel.chance.below(6) {
@@ -33,6 +35,16 @@ pub fn tell(plan: &mut Plan) {
         _ => sequel.signed(),
     }
     sequel.plan.deeds.sort_by_key(|(at, _)| *at);
+}
+
+/// To few of those to which nothing else is told, so that all others stay as they are.
+fn anew(plan: &mut Plan) {
+    let mut chance = Chance::of(plan.seed, 6, 0);
+    if chance.percent(ANEW) {
+        let mut sequel = Sequel { chance, plan };
+        sequel.begun_anew();
+        sequel.plan.deeds.sort_by_key(|(at, _)| *at);
+    }
 }
 
 struct Sequel<'p> {
@@ -131,6 +143,24 @@ impl Sequel<'_> {
                 return;
             }
         }
+    }
+
+    /// A machine on which exclusive units run is cut off for long, and its fleetd begins anew then.
+    fn begun_anew(&mut self) {
+        self.calm();
+        for unit in 0..self.plan.machines * 2 {
+            let asks = if unit % 3 == 2 { "" } else { "Exclusive=true\n" };
+            let (when, at) = (PROLOGUE + self.chance.between(0, 2_000), self.machine());
+            self.put(when, unit.min(5), asks.to_string(), at);
+        }
+        let machine = self.machine();
+        let begin = BEGIN + self.chance.between(0, 6_000);
+        let time = Duration::from_millis(END - begin);
+        self.add(begin, Deed::Cut { machine, requests: true, answers: true, time });
+        // Before what it has claimed is to be given up, which the next one has to know.
+        let time = Duration::from_millis(self.chance.between(100, 300));
+        let when = begin + self.chance.between(0, 1_200);
+        self.add(when, Deed::CrashFleetd { machine, time });
     }
 
     /// One machine alone may lead, and it is away for long. The others go on with what they have, and

@@ -3,7 +3,7 @@
 //! [`crate::fleetd::recollection`]'s.
 
 use super::Steward;
-use crate::agent::{self, Goal};
+use crate::agent;
 use crate::desired::Desired;
 use crate::fleetd::recollection::{Held, Keep, Recalled};
 use crate::mutant::{Mutant, planted};
@@ -16,9 +16,12 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 impl Steward {
     /// A fleetd before it ran that, some of it by claims: what those are worth is guarded from now
-    /// on, whether etcd answers or not.
+    /// on, whether etcd answers or not, and is kept for the one after it all the same.
     #[must_use]
-    pub fn after(self, ran: Goal, held: Held) -> Steward {
+    pub fn after(self, recalled: Recalled) -> Steward {
+        let now = self.mirror.clock().now();
+        let kept = recalled.known.is_some().then(|| (recalled.clone(), now));
+        let Recalled { ran, held, .. } = recalled;
         let claimed = held.units.into_iter().filter(|name| ran.contains_key(name));
         let claimed: BTreeSet<UnitName> = claimed.collect();
         let some = !claimed.is_empty();
@@ -27,6 +30,7 @@ impl Steward {
             proof: held.proof.filter(|_| some),
             held: claimed,
             ran: Some(ran).filter(|ran| !ran.is_empty()),
+            kept,
             ..self
         }
     }
@@ -73,9 +77,11 @@ impl Steward {
         }
     }
 
+    /// With what is being given up: init may not have taken it yet.
     fn what_is_held(&self) -> Held {
-        match self.held_under.filter(|_| !self.held.is_empty()) {
-            Some(lease) => Held { units: self.held.clone(), lease, proof: self.proof },
+        let units: BTreeSet<UnitName> = self.held.union(&self.giving_up).cloned().collect();
+        match self.held_under.filter(|_| !units.is_empty()) {
+            Some(lease) => Held { units, lease, proof: self.proof },
             None => Held::default(),
         }
     }
@@ -98,6 +104,11 @@ impl Steward {
         if self.kept.as_ref().is_none_or(|(_, at)| clock.since(*at) < PAUSE) {
             return;
         }
-        self.remember(Recalled::later(&self.mirror.picture(), &self.me, &self.goal));
+        // Who is out of the cluster does nothing of what it hears: all of it runs on, and is to run on
+        // where a fleetd begun anew gives up what is exclusive.
+        let (picture, lease) = (self.mirror.picture(), self.presence.borrow().lease);
+        if lease.is_some_and(|lease| self.is_in(&picture, lease)) {
+            self.remember(Recalled::later(&picture, &self.me, &self.goal));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! C1 and C2: what must not be on two machines at once.
 
-use super::{LAG, Moment, Verdict, must, settled};
-use crate::sim::book::is_launched;
+use super::{LAG, Moment, Verdict, is_settled, must, settled};
+use crate::sim::book::{goes_on, is_launched};
 use crate::sim::local_init::is_exclusive;
 use crate::sim::world::World;
 use crate::unit_name::UnitName;
@@ -15,17 +15,23 @@ const AFTER_A_PAUSE: Duration = Duration::from_millis(2_500);
 /// thirds, and what clocks run apart and the way to init take.
 const PROVED: u32 = 70;
 
+/// So many intervals of its engine the last lease to lead by lives on, and so much longer.
+const UNLED: (u32, Duration) = (5, Duration::from_millis(500));
+
 /// What is promised of exclusive units is promised of this machine: fleetd has run since
-/// its last sign of life, init answers it, nobody ended its lease by hand.
+/// its last sign of life, or was begun anew in time; init answers it, nobody ended its lease by hand.
 fn is_bound(world: &World, number: usize) -> bool {
     let machine = &world.machines[number];
     let lately = |at: Duration| at + world.plan.ttl * 2 > world.now;
     // What an earlier run of fleetd began is this one's to stop once the cluster has let it in.
     let took_over = world.book.took_over.get(&number);
+    let took_over = took_over.is_some_and(|at| *at + AFTER_A_PAUSE <= world.now);
+    // One that was begun anew in time knows what the one before it had claimed, let in or not.
+    let anew = world.book.anew.get(&number).copied();
+    let in_time = machine.fleetd.is_some() && anew == Some(machine.down_until);
     world.runs(number)
-        && took_over.is_some_and(|at| *at + AFTER_A_PAUSE <= world.now)
+        && (in_time || took_over && !lately(machine.down_until))
         && world.now >= machine.paused_until + AFTER_A_PAUSE
-        && !lately(machine.down_until)
         && !lately(machine.away_until)
         && !lately(machine.ended)
 }
@@ -54,7 +60,11 @@ pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
                     let Ok(unit) = UnitName::new(name) else { continue };
                     let others = world.machines.iter().filter(|one| one.id != machine.id);
                     let elsewhere = others.into_iter().any(|one| one.init.is_live(name));
-                    must(!elsewhere || is_launched(&world.truth, &machine.id, &unit), || {
+                    // What is nowhere goes on as long as nobody leads who could place it (C10).
+                    let unled = LAG + world.plan.interval * UNLED.0 + UNLED.1;
+                    let unled = goes_on(world, number, &unit) && !is_settled(world, number, unled);
+                    let may = unled || is_launched(&world.truth, &machine.id, &unit);
+                    must(!elsewhere || may, || {
                         format!("{name} lives on machine {number} still, {LAG:?} too long")
                     })?;
                 }

@@ -1,12 +1,45 @@
-//! C20: what goes on while no engine leads.
+//! C20: what goes on while no engine leads, and that whoever has the key to lead does.
 
-use super::{Moment, Verdict, must};
+use super::{LAG, Moment, Verdict, is_member, must};
 use crate::sim::world::World;
+
+/// The lease to lead by, in intervals.
+const LEASE: u32 = 5;
+
+/// A machine with which nothing is wrong shows life of the lease that it leads by, or lets it go: as
+/// long as that lives no other can lead.
+fn is_led_in_deed(world: &World) -> Verdict {
+    let (Some(number), Some(kept)) = (world.leader(), &world.truth.leader) else { return Ok(()) };
+    let Some((ttl, _)) = world.etcd.leases.get(&kept.lease).copied() else { return Ok(()) };
+    let machine = &world.machines[number];
+    let shown = world.etcd.shown.get(&kept.lease).copied().unwrap_or_default();
+    // A fleetd begun anew does not know by which lease the one before it led; and who was elected by
+    // its machine's lease alone does not lead yet.
+    let anew = machine.down_until.max(machine.off_until) > shown;
+    let elected = ttl != world.plan.interval * LEASE;
+    let twins = world.machines.iter().filter(|one| one.id == machine.id).count() > 1;
+    let unread = !world.truth.set_aside.is_empty() || world.book.sees_part.contains(&number);
+    if anew
+        || elected
+        || twins
+        || unread
+        || !is_member(world, number)
+        || !world.is_calm(number, LAG)
+    {
+        return Ok(());
+    }
+    must(shown + ttl * 2 / 3 > world.now, || {
+        format!("machine {number} has the key to lead, and shows no life of its lease")
+    })
+}
 
 /// What ran when the last engine was gone is the same run as long as nothing else is told of it.
 pub(super) fn c20_without_an_engine(world: &World, moment: &Moment<'_>) -> Verdict {
-    if !matches!(moment, Moment::Tick) || world.truth.leader.is_some() {
+    if !matches!(moment, Moment::Tick) {
         return Ok(());
+    }
+    if world.truth.leader.is_some() {
+        return is_led_in_deed(world);
     }
     for ran in &world.book.ran_when_led {
         let machine = &world.machines[ran.machine];
