@@ -227,9 +227,10 @@ fn is_half_won(picture: &Picture, machine: &MachineId, own: Option<i64>) -> bool
     leader.is_some_and(|kept| kept.record.machine == *machine && Some(kept.lease) == own)
 }
 
-/// By that lease of ours, under which no engine runs any more.
+/// By that lease of ours, under which no engine runs any more; and by no other's garbage in its place.
 fn is_led_by(picture: &Picture, left: Option<i64>) -> bool {
-    left.is_some() && picture.leader.as_ref().map(|kept| kept.lease) == left
+    let lease = picture.leader.as_ref().map(|kept| kept.lease);
+    left.is_some() && lease == left && is_led(picture)
 }
 
 struct Term {
