@@ -148,16 +148,17 @@ pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd
 
 /// The socket of datagrams that is bound to this path: taken over.
 pub(crate) fn take_socket_at(path: &str) -> Option<OwnedFd> {
-    let entries = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
-    let mut numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_it = |number: &RawFd| {
         let name = getsockname::<UnixAddr>(*number);
         name.is_ok_and(|name| name.path() == Some(Path::new(path))) && is_of_datagrams(*number)
     };
-    take(numbers.find(is_it)?).ok()
+    take(listed()?.into_iter().find(is_it)?).ok()
 }
 
 fn is_of_datagrams(number: RawFd) -> bool {
+    if number < 0 {
+        return false;
+    }
     // SAFETY: borrowed for the length of the call; one that is not open is refused.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     getsockopt(&socket, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram)
