@@ -2,6 +2,7 @@
 //! One event a step; all of it is data that can be written to a file and replayed.
 
 use crate::generation::Generation;
+use crate::machine::need::Wish;
 use crate::name::Name;
 use crate::policy::Policy;
 use crate::spec::Exit;
@@ -137,6 +138,15 @@ pub struct Goal {
     pub drop: Vec<Name>,
 }
 
+/// What a machine is at: what it was told, and no fact.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// The goal, and what was laid over it.
+    pub wish: Wish,
+    /// The end of everything has been asked for. The shell asks for it again, after the boot.
+    pub end: Option<Shutdown>,
+}
+
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
@@ -148,6 +158,9 @@ pub enum Event {
         generation: Arc<Generation>,
         /// Goal asked for on the command line; empty: the default target.
         targets: Vec<Name>,
+        /// Of a machine that was lost: it counts, and no other goal.
+        #[serde(default)]
+        before: Option<Box<Intent>>,
     },
     /// A new goal; the overlay is replaced.
     SetGoal(Goal),

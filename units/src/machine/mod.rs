@@ -74,7 +74,8 @@
 //!   exec-stop is over with its run.
 //! - *A failed assert* is an exec error (stage assert): final until retry or a new definition.
 //! - *A skipped* main unit of `exit-with` ends init with 0.
-//! - *At boot* the goal counts as broken too when a hard dependency of it can not be had.
+//! - *At boot* the goal counts as broken too when a hard dependency of it can not be had. Beside what
+//!   lives ([`there`]) no emergency takes its place.
 
 pub mod action;
 #[cfg(any(test, feature = "sim"))]
@@ -93,6 +94,7 @@ pub mod need;
 mod notice;
 mod old_order;
 mod phase;
+mod place;
 pub mod plan;
 mod prod;
 pub mod reason;
@@ -110,7 +112,7 @@ mod wish;
 #[cfg(test)]
 mod tests;
 
-use crate::generation::{Generation, Unit, UnitId};
+use crate::generation::Generation;
 use crate::graph::Graph;
 use crate::policy::Policy;
 use crate::time::Time;
@@ -120,7 +122,6 @@ use ending::Ending;
 use event::{Event, RunId};
 use mutant::Mutant;
 use need::Wish;
-use phase::Phase;
 use reason::Refusal;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -130,7 +131,7 @@ use std::time::Duration;
 use there::There;
 use timer::{Key, Timers};
 
-/// A unit's place: its [`UnitId`], or for an up run of a removed unit one behind them all.
+/// A unit's place: its [`crate::generation::UnitId`], or for an up run of a removed unit one behind them all.
 type Ix = u32;
 
 /// See the module.
@@ -167,6 +168,14 @@ pub struct Machine {
     /// What is there and did not begin yet ([`there`]).
     #[serde(skip)]
     there: BTreeMap<crate::name::Name, There>,
+    /// So is something without a name.
+    #[serde(skip)]
+    others_live: bool,
+    /// Of that: told to stop before, which was heard by all whom it concerns.
+    told_before: BTreeSet<RunId>,
+    /// Its end is about to be asked for again: nothing begins but what is there.
+    #[serde(skip)]
+    held: bool,
     timers: Timers,
 
     /// Worklist of [`spread`].
@@ -211,6 +220,9 @@ impl Machine {
             next_run: 1,
             begun_before: BTreeMap::new(),
             there: BTreeMap::new(),
+            others_live: false,
+            told_before: BTreeSet::new(),
+            held: false,
             timers: Timers::default(),
             queue: Vec::new(),
             touched: Vec::new(),
@@ -301,7 +313,9 @@ impl Machine {
             });
         }
         match event {
-            Event::Boot { generation, targets } => self.boot(now, generation, targets, out),
+            Event::Boot { generation, targets, before } => {
+                self.boot(now, generation, targets, before, out)
+            }
             Event::SetGoal(goal) => self.set_goal(now, goal, out),
             Event::Want { target, until } => self.want(now, target, until, out),
             Event::Unwant(target) => self.unwant(now, &target, out),
@@ -420,93 +434,5 @@ impl Machine {
             }
         }
         self.touched = touched;
-    }
-
-    // --- places ---------------------------------------------------------------
-
-    fn cell(&self, ix: Ix) -> &Cell {
-        self.cells.get(ix as usize).unwrap_or(&self.nobody)
-    }
-
-    fn cell_mut(&mut self, ix: Ix) -> &mut Cell {
-        match self.cells.get_mut(ix as usize) {
-            Some(cell) => cell,
-            None => &mut self.nobody,
-        }
-    }
-
-    /// The present definition; None for a removed unit.
-    fn unit(&self, ix: Ix) -> Option<&Unit> {
-        self.generation.unit(UnitId(ix))
-    }
-
-    fn all(&self) -> Vec<Ix> {
-        (0..u32::try_from(self.cells.len()).unwrap_or(u32::MAX)).collect()
-    }
-
-    fn ghost_ixs(&self) -> Vec<Ix> {
-        self.all().into_iter().skip(self.generation.units.len()).collect()
-    }
-
-    fn ghost_name(&self, ix: Ix) -> Option<&crate::name::Name> {
-        self.ghosts.get((ix as usize).checked_sub(self.generation.units.len())?)
-    }
-
-    fn name(&self, ix: Ix) -> crate::name::Name {
-        let own = self.unit(ix).map(|unit| &unit.name).or_else(|| self.ghost_name(ix));
-        let own = own.or_else(|| self.cell(ix).phase.run().map(|run| &run.definition.name));
-        own.unwrap_or(&self.generation.settings.default_target).clone()
-    }
-
-    /// Where a unit stands among all, removed ones too, in the order of names.
-    fn key(&self, ix: Ix) -> Key {
-        match self.ghost_name(ix) {
-            None => (ix, u32::MAX, ix),
-            Some(name) => {
-                let place = self.generation.units.partition_point(|unit| unit.name < *name);
-                (u32::try_from(place).unwrap_or(u32::MAX), ix, ix)
-            }
-        }
-    }
-
-    fn show_later(&mut self, ix: Ix) {
-        let cell = self.cell_mut(ix);
-        if !std::mem::replace(&mut cell.touched, true) {
-            self.touched.push(ix);
-        }
-    }
-
-    // --- phases ---------------------------------------------------------------
-
-    /// Takes a phase's deadlines, run and slot out of the books.
-    fn disarm(&mut self, ix: Ix, phase: &Phase) {
-        let key = self.key(ix);
-        self.timers.disarm(key, phase.deadlines());
-        if let Some(run) = phase.run() {
-            self.runs.remove(&run.id);
-        }
-        if phase.holds_slot() {
-            self.slots_used = self.slots_used.saturating_sub(1);
-        }
-    }
-
-    /// Enters a phase, with its deadlines, run and slot. The one before is out of the books.
-    fn put_phase(&mut self, ix: Ix, phase: Phase) {
-        let key = self.key(ix);
-        self.timers.arm(key, phase.deadlines());
-        if let Some(run) = phase.run() {
-            self.runs.insert(run.id, ix);
-        }
-        if phase.holds_slot() {
-            self.slots_used = self.slots_used.saturating_add(1);
-        }
-        self.cell_mut(ix).phase = phase;
-        self.mark(ix);
-    }
-
-    fn set_phase(&mut self, ix: Ix, phase: Phase) {
-        let before = std::mem::take(&mut self.cell_mut(ix).phase);
-        self.disarm(ix, &before);
-        self.put_phase(ix, phase);
     }
 }

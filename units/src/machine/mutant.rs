@@ -206,6 +206,20 @@ pub enum Mutant {
     WhatLivesWaits,
     /// §10: what lives when the machine is lost is needed by what the boot needs alone.
     WhatLivesIsUnwanted,
+    /// §10: what lives and has no file when the machine is lost is not known when that is back.
+    WhatIsAwayIsForgotten,
+    /// §10: what was being stopped when the machine was lost goes on running.
+    WhatEndsGoesOn,
+    /// §10: what was being stopped when the machine was lost is wished for.
+    WhatEndsIsWanted,
+    /// §10: what was being stopped when the machine was lost is heard of once more by those that restart with it.
+    WhatEndsIsHeardTwice,
+    /// §10: the goal and the overlay of a machine that is lost are forgotten.
+    WishForgotten,
+    /// §10: a machine that is lost at its end begins what it has stopped.
+    EndBegins,
+    /// §10: the emergency target takes the place of a dead goal beside what lives, too.
+    DeadGoalEndsWhatLives,
     /// §3 masks: of a unit that is one thing each name has to be masked by itself.
     NamesApart,
     /// imported wishes: what pulls a unit in waits for it too.
@@ -342,13 +356,20 @@ pub const ALL: &[(Mutant, &str)] = &[
         Mutant::OneRunBegunBefore,
         "§10: of a unit's runs begun before a crash only the last is known",
     ),
-    (
-        Mutant::WhatLivesWaits,
-        "§10: what lives when the machine is lost begins when its gates are open",
-    ),
+    (Mutant::WhatLivesWaits, "§10: what lives when the machine is lost waits for its gates"),
     (
         Mutant::WhatLivesIsUnwanted,
         "§10: what lives when the machine is lost is needed by what the boot needs alone",
+    ),
+    (Mutant::WhatIsAwayIsForgotten, "§10: what lives and has no file then is forgotten"),
+    (Mutant::WhatEndsGoesOn, "§10: what was being stopped when the machine was lost goes on"),
+    (Mutant::WhatEndsIsWanted, "§10: what was being stopped then is wished for"),
+    (Mutant::WhatEndsIsHeardTwice, "§10: what was being stopped then restarts others once more"),
+    (Mutant::WishForgotten, "§10: goal and overlay of a machine that is lost are forgotten"),
+    (Mutant::EndBegins, "§10: a machine that is lost at its end begins what it has stopped"),
+    (
+        Mutant::DeadGoalEndsWhatLives,
+        "§10: the emergency target takes the place of a dead goal beside what lives, too",
     ),
     (
         Mutant::NamesApart,

@@ -80,8 +80,9 @@ impl Machine {
         let Some(unit) = self.unit(ix) else { return };
         let id = before.unwrap_or(RunId(self.next_run));
         let mut run = Box::new(Run::new(id, unit));
-        if there.is_some() {
+        if let Some(there) = there {
             run.lost = self.lost_already(ix);
+            run.restart = there.ends && !self.planted(Mutant::WhatEndsGoesOn);
         }
         // A socket unit has no process and needs no slot, and yet is active only once it listens.
         let (name, instant) = (unit.name.clone(), unit.readiness == Readiness::Instant);
@@ -91,7 +92,9 @@ impl Machine {
         let is_next = before.is_none() && !repeats;
         self.next_run = self.next_run.saturating_add(u64::from(is_next));
         self.cell_mut(ix).must = false;
-        self.search_due |= there.is_some() && (run.lost.is_some() || self.may_not_be(ix));
+        self.told_before.extend(Some(id).filter(|_| there.is_some() && run.restart));
+        self.search_due |=
+            there.is_some() && (run.lost.is_some() || run.restart || self.may_not_be(ix));
         out.push(Action::Start { unit: UnitId(ix), name, run: id });
         if instant {
             self.set_phase(ix, Phase::Ready(run, Form::Running { ping_by: None }, now));
@@ -131,12 +134,14 @@ impl Machine {
         let definition = Arc::clone(&run.definition);
         // Nothing of a run that was skipped was ever begun: no exec-stop has anything to end.
         let nothing_left = exited && !run.alive && (skipped || !definition.has_exec_stop);
+        let told_before =
+            self.told_before.remove(&run.id) && !self.planted(Mutant::WhatEndsIsHeardTwice);
         let name = definition.name.clone();
         out.push(Action::Stop { name, run: run.id, reason, nothing_left });
         let kill = Kill::At(definition.live.stop_timeout.map(|span| now.after(span)));
         self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out: false, then }));
         self.require_stop(ix);
-        if !left_over && !self.planted(Mutant::RestartWithIgnored) {
+        if !left_over && !told_before && !self.planted(Mutant::RestartWithIgnored) {
             self.restart_with(ix);
         }
         if nothing_left {

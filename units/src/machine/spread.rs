@@ -281,7 +281,7 @@ impl Machine {
         let held =
             cell.holding > 0 && (!self.stops_promptly(ix) || self.planted(Mutant::PromptStopWaits));
         let may_stop = cell.phase.is_up() && cell.must && !cell.phase.is_told() && !held;
-        let usable = cell.needed && !cell.broken && cell.conflict.is_none();
+        let usable = cell.needed && !cell.broken && cell.conflict.is_none() && !self.held;
         let idle = matches!(cell.phase, Phase::Idle);
         let may_start = idle && ((usable && cell.closed == 0) || self.is_there(ix));
         let rank = (Reverse(cell.rank), ix);

@@ -8,6 +8,7 @@ mod second_boot;
 use super::*;
 use crate::assembly::{Draft, Edge, assemble};
 use crate::diagnostic::Place;
+use crate::generation::UnitId;
 use crate::machine::event::{Goal, Shutdown};
 use crate::machine::reason::{Reason, State};
 use crate::name::Name;
@@ -52,7 +53,8 @@ pub(super) fn service(text: &str, edges: &[(DependencyKind, &str)]) -> Draft {
 pub(super) fn boot(drafts: Vec<Draft>, target: &str) -> (Machine, Outcome) {
     let mut machine = Machine::new(Duration::from_secs(90));
     let generation = Arc::new(assemble(drafts, []));
-    let outcome = machine.step(at(0), Event::Boot { generation, targets: vec![name(target)] });
+    let outcome =
+        machine.step(at(0), Event::Boot { generation, targets: vec![name(target)], before: None });
     (machine, outcome)
 }
 
@@ -155,7 +157,7 @@ fn the_plan_of_a_boot_tells_virtual_units_after_what_they_wait_for() {
     ];
     let machine = Machine::new(Duration::from_secs(90));
     let generation = Arc::new(assemble(drafts, []));
-    let event = Event::Boot { generation, targets: vec![name("top")] };
+    let event = Event::Boot { generation, targets: vec![name("top")], before: None };
     let plan = machine.plan(at(0), event).unwrap();
     assert_eq!(strings(&plan.start), [vec!["a", "b"], vec!["mid"], vec!["top"]]);
 }
@@ -283,7 +285,7 @@ fn exit_with_ends_all_with_the_exit_status() {
     generation.settings.exit_with = Some(name("job"));
     let mut machine = Machine::new(Duration::from_secs(9));
     let targets = vec![name("job"), name("side")];
-    machine.step(at(0), Event::Boot { generation: Arc::new(generation), targets });
+    machine.step(at(0), Event::Boot { generation: Arc::new(generation), targets, before: None });
     let job = run(&machine, "job");
     machine.step(at(1), Event::Ended(job, Exit::Signal { signal: 15, core: false }));
     assert_eq!(machine.ending(), Some(Shutdown::Exit(143)));

@@ -6,10 +6,15 @@
 //! others, and is stopped in order where the law has it stop (it conflicts, it is masked, what it
 //! depends on is nobody's). That a provider is not up does not end it: it has lost none that it saw. What
 //! lives is needed, as it must have been: its trigger has fired, or else it is wished for. What is
-//! there and does not live (a script that is done) is taken so only where it is needed.
+//! there and does not live (a script that is done) is taken so only where it is needed. What was being
+//! stopped goes on to its end; those that restart with it were told before, and are not told again.
 //!
-//! One exception: a unit whose file can not be used has nothing to go on by. It stays known by its
-//! name, over reloads, and begins so as soon as its file is corrected.
+//! Nothing else is decided by what was lost: the boot has the goal, the overlay and the end that were asked
+//! for ([`super::event::Intent`]). A goal that is dead now stays beside what lives, as with a reload; where the
+//! end was asked for nothing but what is there begins.
+//!
+//! One exception: a unit whose file can not be used, or is away, has nothing to go on by. It stays known
+//! by its name, over reloads, and begins so as soon as its file is corrected, or is back.
 
 use super::action::Action;
 use super::event::RunId;
@@ -17,34 +22,53 @@ use super::mutant::Mutant;
 use super::spread::is_dead;
 use super::{Ix, Machine};
 use crate::generation::UnitId;
-use crate::graph::Edge;
+use crate::graph::{Edge, Provider};
 use crate::name::Name;
 use crate::spec::DependencyKind;
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 
 /// One of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct There {
     /// The number it has.
     pub run: RunId,
     /// Something of it lives; else its work is done.
     pub lives: bool,
+    /// It was being stopped: that goes on, and nobody needs it for its living.
+    pub ends: bool,
 }
 
 impl Machine {
-    /// Before [`super::event::Event::Boot`]: these units are there. `highest` is the highest number
-    /// that any run ever had.
+    /// Before [`super::event::Event::Boot`], and before a generation that may have a unit whose file was
+    /// away: of all that has not begun these are there, and nothing else is any more. `highest` is the
+    /// highest number that any run ever had.
     pub fn found_alive(&mut self, highest: RunId, units: impl IntoIterator<Item = (Name, There)>) {
-        self.there.extend(units);
+        self.there = units.into_iter().collect();
         let all = self.there.values().map(|there| there.run).chain([highest]);
         let highest = all.map(|run| run.0).fold(0, u64::max);
         self.next_run = self.next_run.max(highest.saturating_add(1));
+    }
+
+    /// Something else lives, whose name nobody knows.
+    pub fn others_live(&mut self) {
+        self.others_live = true;
+    }
+
+    /// The highest number of a run.
+    pub fn highest_run(&self) -> RunId {
+        RunId(self.next_run.saturating_sub(1))
     }
 
     /// A new one that makes the same mistake, as the simulator has it.
     #[cfg(feature = "sim")]
     pub fn as_lost(&self) -> Machine {
         Machine { mutant: self.mutant, ..Machine::new(self.shutdown_deadline) }
+    }
+
+    /// Something lives that the machine did not begin itself.
+    pub(super) fn something_lives(&self) -> bool {
+        self.others_live || self.there.values().any(|there| there.lives)
     }
 
     /// It begins, whatever keeps others from it.
@@ -87,7 +111,8 @@ impl Machine {
         if self.there.is_empty() {
             return;
         }
-        let alive = self.there.iter().filter(|(_, there)| there.lives);
+        let wanted = self.planted(Mutant::WhatEndsIsWanted);
+        let alive = self.there.iter().filter(|(_, there)| there.lives && (wanted || !there.ends));
         let names: Vec<Name> = alive.map(|(name, _)| name.clone()).collect();
         if !self.planted(Mutant::WhatLivesIsUnwanted) {
             names.into_iter().for_each(|name| self.need_one(now, name, out));
@@ -95,11 +120,11 @@ impl Machine {
         let generation = self.generation.clone();
         let mut there = std::mem::take(&mut self.there);
         there.retain(|name, there| {
-            let unit = generation.find_unit(name.as_str());
-            let is_usable =
-                |unit: &UnitId| generation.unit(*unit).is_some_and(|unit| unit.fault.is_none());
-            let is_needed = |unit: &UnitId| self.cell(unit.0).needed && is_usable(unit);
-            unit.is_some_and(|unit| there.lives || is_needed(&unit))
+            let Some(unit) = generation.find_unit(name.as_str()) else {
+                return there.lives && !self.planted(Mutant::WhatIsAwayIsForgotten);
+            };
+            let is_usable = generation.unit(unit).is_some_and(|unit| unit.fault.is_none());
+            there.lives || (self.cell(unit.0).needed && is_usable)
         });
         self.there = there;
         self.ground(now);
@@ -120,7 +145,9 @@ impl Machine {
             cell.fired = cell.needed || holder == ix;
         }
         self.ground(now);
-        if !self.cell(ix).needed {
+        // What the operator has dropped was on its way down.
+        let is_masked = self.graph.meant(&self.generation, &name) == Provider::Masked;
+        if !self.cell(ix).needed && !is_masked {
             // Refused, it begins all the same, and is stopped in order.
             let _ = self.want(now, name, None, out);
             self.ground(now);
@@ -131,7 +158,8 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::super::action::StopReason;
-    use super::super::event::Event;
+    use super::super::event::{Event, Intent, Shutdown};
+    use super::super::need::Wish;
     use super::super::tests::{at, id, name, run, service, unit};
     use super::*;
     use crate::assembly::{Draft, assemble};
@@ -151,11 +179,11 @@ mod tests {
     fn anew(generation: Arc<Generation>, there: &[(&str, u64, bool)]) -> (Machine, Vec<Action>) {
         let mut machine = Machine::new(Duration::ZERO);
         let of = |(unit, run, lives): &(&str, u64, bool)| {
-            (name(unit), There { run: RunId(*run), lives: *lives })
+            (name(unit), There { run: RunId(*run), lives: *lives, ends: false })
         };
         machine.found_alive(RunId(40), there.iter().map(of));
         let targets = vec![name("web")];
-        let outcome = machine.step(at(9), Event::Boot { generation, targets });
+        let outcome = machine.step(at(9), Event::Boot { generation, targets, before: None });
         machine.audit().unwrap();
         (machine, outcome.actions)
     }
@@ -224,6 +252,67 @@ mod tests {
     }
 
     #[test]
+    fn a_dead_goal_stays_beside_what_lives_and_alone_is_an_emergency() {
+        let drafts = || {
+            let all = [(DependencyKind::DependsOn, "web"), (DependencyKind::WaitsFor, "db")];
+            let (all, last) =
+                (unit("all", Kind::Virtual, &all), unit("emergency", Kind::Virtual, &[]));
+            vec![all, service("db", &[]), last, service("web", &[])]
+        };
+        let generation = set(drafts(), |set| {
+            let fault = crate::generation::Fault {
+                at: set.units[0].at.clone(),
+                message: "no yaml".to_string(),
+            };
+            let broken = set.units.iter_mut().filter(|unit| unit.name.as_str() == "web");
+            broken.for_each(|unit| unit.fault = Some(Box::new(fault.clone())));
+        });
+        let boot = |there: &[&str], end| {
+            let mut machine = Machine::new(Duration::ZERO);
+            let there = there
+                .iter()
+                .map(|unit| (name(unit), There { run: RunId(3), lives: true, ends: false }));
+            machine.found_alive(RunId(40), there);
+            let wish = Wish { goal: vec![name("all")], ..Wish::default() };
+            let before = Some(Box::new(Intent { wish, end }));
+            let boot = Event::Boot { generation: generation.clone(), targets: Vec::new(), before };
+            let actions = machine.step(at(9), boot).actions;
+            machine.audit().unwrap();
+            (machine, actions)
+        };
+        let (machine, actions) = boot(&["db"], None);
+        assert_eq!((machine.wish().goal.clone(), stops(&actions)), (vec![name("all")], vec![]));
+        assert_eq!(run(&machine, "db"), RunId(3));
+        assert!(machine.wish().want.is_empty());
+        let (machine, _) = boot(&[], None);
+        assert_eq!(machine.wish().goal, [name("emergency")]);
+        // Nothing begins where its end was asked for, and that comes.
+        let (mut machine, _) = boot(&[], Some(Shutdown::Halt));
+        assert_eq!((machine.run(id(&machine, "db")), machine.wish().goal.len()), (None, 1));
+        let over = Action::Finish(Shutdown::Halt);
+        assert!(machine.step(at(9), Event::Shutdown(Shutdown::Halt)).actions.contains(&over));
+    }
+
+    #[test]
+    fn what_was_being_stopped_is_heard_of_once() {
+        let drafts =
+            vec![service("db", &[]), service("web", &[(DependencyKind::RestartWith, "db")])];
+        let mut machine = Machine::new(Duration::ZERO);
+        let there = |unit, run, ends| (name(unit), There { run: RunId(run), lives: true, ends });
+        machine.found_alive(RunId(40), [there("db", 3, true), there("web", 4, false)]);
+        let generation = set(drafts, |_| ());
+        let boot = Event::Boot { generation, targets: vec![name("web"), name("db")], before: None };
+        let actions = machine.step(at(9), boot).actions;
+        assert_eq!(stops(&actions), [("db", &StopReason::RestartAsked)]);
+        assert_eq!(run(&machine, "web"), RunId(4));
+        // The next time it is stopped it is heard of.
+        machine.step(at(10), Event::Gone(RunId(3)));
+        let actions = machine.step(at(11), Event::Restart(vec![name("db")])).actions;
+        assert_eq!(stops(&actions).len(), 2);
+        machine.audit().unwrap();
+    }
+
+    #[test]
     fn a_flip_forgets_nothing_that_lives_and_could_not_begin() {
         let drafts = || vec![service("a-new", &[]), service("web", &[]), service("zoo", &[])];
         let fault = |set: &mut Generation| {
@@ -240,5 +329,48 @@ mod tests {
         assert_eq!(stops(&machine.step(at(10), reload).actions), []);
         assert_eq!((run(&machine, "zoo"), run(&machine, "web")), (RunId(30), RunId(31)));
         machine.audit().unwrap();
+    }
+
+    #[test]
+    fn what_has_no_file_is_known_until_that_is_back_or_it_has_ended() {
+        let drafts = || vec![service("db", &[]), service("web", &[]), service("zoo", &[])];
+        let first = set(drafts().split_off(1), |_| ());
+        let (mut machine, _) = anew(first, &[("db", 30, true), ("web", 31, true)]);
+        let again = |machine: &mut Machine, number, drafts| {
+            let generation = set(drafts, |set| set.number = number);
+            let reload = Event::Reload { generation, no_restart: false, tolerant: true };
+            machine.step(at(10), reload)
+        };
+        // A load that does not bring it either has it forgotten by nobody.
+        again(&mut machine, 1, drafts().split_off(1));
+        let mut ended = machine.clone();
+        let actions = again(&mut machine, 2, drafts()).actions;
+        assert_eq!((run(&machine, "db"), stops(&actions)), (RunId(30), vec![]));
+        assert_eq!(run(&machine, "web"), RunId(31));
+        assert!(machine.wish().want.contains_key("db"));
+        machine.audit().unwrap();
+        // All of it has ended meanwhile: nobody wishes for it, and it has a number of its own.
+        ended.found_alive(RunId(0), []);
+        again(&mut ended, 2, drafts());
+        assert!(!ended.wish().want.contains_key("db"));
+        assert_eq!(ended.run(id(&ended, "db")), None);
+        ended.step(at(11), Event::Want { target: name("db"), until: None });
+        assert!(run(&ended, "db") > RunId(40));
+    }
+
+    #[test]
+    fn beside_what_has_no_name_the_goal_stays_though_it_is_dead() {
+        let boot = |lives: bool| {
+            let mut machine = Machine::new(Duration::ZERO);
+            if lives {
+                machine.others_live();
+            }
+            let wish = Wish { goal: vec![name("all")], ..Wish::default() };
+            let before = Some(Box::new(Intent { wish, end: None }));
+            let generation = set(vec![unit("emergency", Kind::Virtual, &[])], |_| ());
+            machine.step(at(9), Event::Boot { generation, targets: Vec::new(), before });
+            machine.wish().goal.clone()
+        };
+        assert_eq!((boot(true), boot(false)), (vec![name("all")], vec![name("emergency")]));
     }
 }

@@ -5,7 +5,7 @@ use super::need::{Occasion, Wish};
 use super::phase::{Form, Phase};
 use crate::generation::{Generation, UnitId};
 use crate::graph::Graph;
-use crate::machine::event::{RunId, Shutdown};
+use crate::machine::event::{Intent, RunId, Shutdown};
 use crate::machine::reason::{Reason, State};
 use crate::name::Name;
 use crate::policy::Policy;
@@ -32,6 +32,11 @@ impl Machine {
     /// The goal and the overlay.
     pub fn wish(&self) -> &Wish {
         &self.wish
+    }
+
+    /// What it is at, for one that has to begin anew.
+    pub fn intent(&self) -> Intent {
+        Intent { wish: self.wish.clone(), end: self.ending() }
     }
 
     /// The end under way.

@@ -9,7 +9,7 @@ use crate::diagnostic::Severity;
 use crate::generation::{Generation, TargetId, UnitId};
 use crate::graph::{Fault, Graph, Provider};
 use crate::machine::action::Action;
-use crate::machine::event::Goal;
+use crate::machine::event::{Goal, Intent};
 use crate::machine::reason::Refusal;
 use crate::name::Name;
 use crate::policy::Policy;
@@ -197,17 +197,29 @@ impl Machine {
         now: Time,
         generation: Arc<Generation>,
         targets: Vec<Name>,
+        before: Option<Box<Intent>>,
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         self.booted = true;
         let default = generation.settings.default_target.clone();
         let goal = if targets.is_empty() { vec![default] } else { targets };
-        let wish = Wish { goal, ..Wish::default() };
+        let Intent { mut wish, end } = before.map(|before| *before).unwrap_or_default();
+        if wish.goal.is_empty() || self.planted(Mutant::WishForgotten) {
+            wish = Wish { goal, ..Wish::default() };
+        }
+        self.held = end.is_some() && !self.planted(Mutant::EndBegins);
         let policy = generation.policy.clone();
         let candidate = self.consider(&generation, policy, wish);
         self.take(now, candidate, false, out);
         self.ground(now);
+        self.see_whether_the_goal_is_dead(now, out);
         self.need_what_lives(now, out);
+        Ok(())
+    }
+
+    /// Then it is the emergency target. Beside what lives it stays, as with a reload: another one would
+    /// stop what was needed by it.
+    fn see_whether_the_goal_is_dead(&mut self, now: Time, out: &mut Vec<Action>) {
         let dead = |name: &Name| {
             let provider = self.graph.meant(&self.generation, name).unit();
             provider.is_none_or(|unit| {
@@ -215,17 +227,17 @@ impl Machine {
                 cell.broken || cell.bad > 0
             })
         };
-        if !self.wish.goal.iter().all(dead) {
-            return Ok(());
+        let lives = self.something_lives() && !self.planted(Mutant::DeadGoalEndsWhatLives);
+        if self.held || lives || !self.wish.goal.iter().all(dead) {
+            return;
         }
         let emergency = self.generation.settings.emergency_target.clone();
         if dead(&emergency) {
             out.push(Action::Emergency);
         } else {
             self.wish.goal = vec![emergency];
-            self.search_due = true;
+            self.ground(now);
         }
-        Ok(())
     }
 
     pub(super) fn set_goal(

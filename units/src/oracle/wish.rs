@@ -32,7 +32,7 @@ impl Oracle {
                 || it.universe.target(name).is_some_and(|t| it.graph.hidden.has(t))
         };
         let fits = match wish {
-            Event::Boot { generation, targets } => {
+            Event::Boot { generation, targets, .. } => {
                 next.boot(generation, targets);
                 *self = next;
                 return true;

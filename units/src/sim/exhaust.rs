@@ -154,7 +154,7 @@ pub fn search(world: &Sheet, depth: usize, counts: &mut Counts) -> Result<(), St
         now: Time::from_nanos(1_000_000_000),
         runs: BTreeMap::new(),
     };
-    let boot = Event::Boot { generation, targets: top(1 << (units - 1)) };
+    let boot = Event::Boot { generation, targets: top(1 << (units - 1)), before: None };
     let boot = root.after(&boot, &universe, counts)?;
     let mut seen = BTreeSet::new();
     // How each state that was met first was reached: by which event, from which other.

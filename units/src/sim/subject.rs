@@ -3,11 +3,12 @@
 
 use crate::control::answer;
 use crate::control::answer::System;
-use crate::generation::{Dependency, UnitId};
+use crate::generation::{Dependency, Generation, UnitId};
 use crate::machine::Machine;
 use crate::machine::action::Action;
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::machine::mutant::Mutant;
+use crate::machine::need::Wish;
 use crate::machine::reason::State;
 use crate::machine::there::There;
 use crate::name::Name;
@@ -66,6 +67,17 @@ fn begun(actions: &[Action]) -> impl Iterator<Item = (UnitId, RunId)> {
         | Action::Emergency
         | Action::Finish(_) => None,
     })
+}
+
+/// What of a wish is another after the machine was lost. `lives`: something did.
+fn forgotten(was: &Wish, is: &Wish, actions: &[Action], lives: bool) -> Option<String> {
+    if lives && actions.contains(&Action::Emergency) {
+        return Some("there is an emergency beside what lives".to_string());
+    }
+    let stays = |(name, until)| is.want.get(name) == Some(until);
+    let goal = !lives || is.goal == was.goal;
+    let is_whole = goal && is.drop == was.drop && was.want.iter().all(stays);
+    (!is_whole).then(|| format!("{was:?} has become {is:?}"))
 }
 
 impl Default for Subject {
@@ -142,32 +154,48 @@ impl Subject {
         (then != self.machine.keep()).then_some(records.len())
     }
 
+    /// What an init finds of it whose state is lost.
+    fn there(&self) -> BTreeMap<Name, There> {
+        let (machine, generation) = (&self.machine, self.machine.generation());
+        let units = generation.unit_ids().zip(&generation.units);
+        let there = units.filter_map(|(id, unit)| {
+            let run =
+                machine.run(id).filter(|_| unit.kind.has_process() && unit.fault.is_none())?;
+            let lives = machine.state(id) != State::Exited;
+            let ends = machine.is_told(id);
+            Some((unit.name.clone(), There { run, lives, ends }))
+        });
+        there.collect()
+    }
+
     /// What a machine does wrong that is to begin anew beside all that is up; None: nothing.
     fn bad_beginning(&self, now: Time) -> Option<String> {
         let (machine, generation) = (&self.machine, self.machine.generation().clone());
         let units = || generation.unit_ids().zip(&generation.units);
-        let there = units().filter_map(|(id, unit)| {
-            let run =
-                machine.run(id).filter(|_| unit.kind.has_process() && unit.fault.is_none())?;
-            let lives = machine.state(id) != State::Exited;
-            Some((unit.name.clone(), There { run, lives }))
-        });
-        let there: BTreeMap<Name, There> = there.collect();
-        let targets = machine.wish().goal.clone();
-        if targets.is_empty() {
+        let (there, intent) = (self.there(), machine.intent());
+        if intent.wish.goal.is_empty() {
             return None;
         }
         let mut anew = machine.as_lost();
         let highest = there.values().map(|there| there.run).max().unwrap_or(RunId(0));
         anew.found_alive(highest, there.clone());
-        let boot = Event::Boot { generation: generation.clone(), targets };
+        let (targets, before) = (Vec::new(), Some(Box::new(intent.clone())));
+        let boot = Event::Boot { generation: generation.clone(), targets, before };
         let actions = anew.step(now, boot).actions;
+        let lives = there.values().any(|there| there.lives);
+        let forgotten = forgotten(&intent.wish, anew.wish(), &actions, lives);
+        if forgotten.is_some() {
+            return forgotten;
+        }
+        if let Some(how) = intent.end {
+            anew.step(now, Event::Shutdown(how));
+        }
         let is_calm = machine.policy() == anew.policy()
-            && machine.wish().drop.is_empty()
-            && units().all(|(id, unit)| {
+            && units().all(|(_, unit)| {
                 let at_odds = |d: &Dependency| d.kind == DependencyKind::Conflicts;
-                machine.graph().broken(id).is_none() && !unit.dependencies.iter().any(at_odds)
+                !unit.dependencies.iter().any(at_odds)
             });
+        let was_wished = |name: &Name| intent.wish.want.contains_key(name);
         for (id, unit) in units() {
             let of_it = begun(&actions).filter(|(of, _)| *of == id);
             let of_it: Vec<RunId> = of_it.map(|(_, run)| run).collect();
@@ -176,10 +204,18 @@ impl Subject {
                 Some(there) if there.lives && of_it != [there.run] => {
                     return Some(format!("{name} lives as {:?}, begun are {of_it:?}", there.run));
                 }
+                None if intent.end.is_some() && !of_it.is_empty() => {
+                    return Some(format!("everything ends, and {name} is begun"));
+                }
                 None if of_it.iter().any(|run| *run <= highest) => {
                     return Some(format!("{name} is begun as {of_it:?}, which was given before"));
                 }
                 Some(_) | None => {}
+            }
+            let ends = there.get(name).is_some_and(|there| there.ends);
+            let wish = anew.wish().want.keys().any(|it| it == name && !was_wished(name));
+            if ends && (!anew.must_stop(id) || wish) {
+                return Some(format!("{name} was being stopped, and is to go on"));
             }
             let was_to_be = machine.is_needed(id) && !machine.must_stop(id);
             let lives = there.get(name).is_some_and(|there| there.lives);
@@ -193,7 +229,7 @@ impl Subject {
             return Some(why);
         }
         // Nothing is left that another generation could take amiss.
-        let mut next = crate::generation::Generation::clone(&generation);
+        let mut next = Generation::clone(&generation);
         next.number = next.number.wrapping_add(1);
         let generation = Arc::new(next);
         let reload = Event::Reload { generation, no_restart: false, tolerant: true };
@@ -203,10 +239,50 @@ impl Subject {
         order.map(|order| format!("the same units once more: {order:?}"))
     }
 
+    /// What a machine does wrong that is to begin anew while all unit files are away, and then are back;
+    /// None: nothing. What ends takes no other generation.
+    fn bad_return(&self, now: Time) -> Option<String> {
+        let (there, intent) = (self.there(), self.machine.intent());
+        if intent.wish.goal.is_empty() || intent.end.is_some() {
+            return None;
+        }
+        let generation = self.machine.generation();
+        let mut anew = self.machine.as_lost();
+        let highest = there.values().map(|there| there.run).max().unwrap_or(RunId(0));
+        anew.found_alive(highest, there.clone());
+        let settings = generation.settings.clone();
+        let none = Generation { settings, ..Generation::default() };
+        let (targets, before) = (Vec::new(), Some(Box::new(intent.clone())));
+        let boot = Event::Boot { generation: Arc::new(none), targets, before };
+        let mut actions = anew.step(now, boot).actions;
+        let lives = there.values().any(|there| there.lives);
+        let forgotten = forgotten(&intent.wish, anew.wish(), &actions, lives);
+        if forgotten.is_some() {
+            return forgotten.map(|why| format!("without files: {why}"));
+        }
+        let mut back = Generation::clone(generation);
+        back.number = back.number.wrapping_add(1);
+        let generation = Arc::new(back);
+        let reload =
+            Event::Reload { generation: generation.clone(), no_restart: false, tolerant: true };
+        actions.extend(anew.step(now, reload).actions);
+        for (id, unit) in generation.unit_ids().zip(&generation.units) {
+            let Some(there) = there.get(&unit.name).filter(|there| there.lives) else { continue };
+            let of_it = begun(&actions).filter(|(of, _)| *of == id);
+            let of_it: Vec<RunId> = of_it.map(|(_, run)| run).collect();
+            if of_it != [there.run] {
+                let (name, run) = (&unit.name, there.run);
+                return Some(format!("{name} lives as {run:?}, its file is back: {of_it:?}"));
+            }
+        }
+        anew.audit().err().filter(|_| self.sound)
+    }
+
     /// Asks it all it can be asked, cuts the journal at each record, then goes on with the machine that
     /// a resume would give.
     pub fn ask(&mut self, now: Time) -> Asked {
-        let (bad_cut, bad_beginning) = (self.bad_cut(), self.bad_beginning(now));
+        let bad_beginning = self.bad_beginning(now).or_else(|| self.bad_return(now));
+        let bad_cut = self.bad_cut();
         let before = Digest::of(&self.machine);
         if self.acts {
             self.machine.step(now, Event::Shutdown(Shutdown::Halt));

@@ -120,7 +120,8 @@ pub fn l34_journal_cut(view: &View) -> Verdict {
 
 /// L35: where the machine is lost, one that begins anew beside what is up begins each that lives at
 /// once, whatever it waits for, once, under its number; what was needed is not stopped for it, and
-/// nothing is left for another generation to take amiss.
+/// nothing is left for another generation to take amiss. So it does where all unit files are away for a
+/// while, once they are back.
 pub fn l35_beside_what_lives(view: &View) -> Verdict {
     match view.asked.as_ref().and_then(|asked| asked.bad_beginning.as_ref()) {
         Some(why) => Err(format!("begun anew: {why}")),

@@ -1,0 +1,125 @@
+//! The words of an exec line as arguments, which they become at each start: variables are replaced by
+//! what they are then.
+
+use crate::limit;
+use crate::spec::{ExecLine, Piece};
+use std::fmt;
+
+/// Why an exec line can not be turned into arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unexpanded {
+    /// It asks for `$MAINPID`, and there is no main process.
+    NoMainPid,
+    /// With its variables it is longer than [`limit::EXEC_LINE`].
+    TooLong,
+    /// There is no program.
+    Empty,
+}
+
+impl fmt::Display for Unexpanded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unexpanded::NoMainPid => "$MAINPID is asked for and there is no main process",
+            Unexpanded::TooLong => "the line with its variables is longer than 128 KiB",
+            Unexpanded::Empty => "the line has no program",
+        })
+    }
+}
+
+/// The arguments of a line, the program first. `lookup` gives the value of an
+/// environment variable; one that is unset is nothing. `main_pid` is the only source
+/// of `$MAINPID`: 0 and what would be negative as a pid_t count as none.
+///
+/// # Errors
+/// See [`Unexpanded`]. `$MAINPID` is never replaced by nothing.
+pub fn expand(
+    line: &ExecLine,
+    lookup: &dyn Fn(&str) -> Option<String>,
+    main_pid: Option<u32>,
+) -> Result<Vec<String>, Unexpanded> {
+    let main_pid = main_pid.filter(|pid| *pid > 0 && i32::try_from(*pid).is_ok());
+    let mut arguments = Vec::new();
+    let mut size = 0usize;
+    for word in &line.words {
+        if let [Piece::Split(name)] = word.as_slice() {
+            let value = lookup(name).unwrap_or_default();
+            size = size.saturating_add(value.len());
+            arguments.extend(words_of(&value));
+        } else {
+            let mut argument = String::new();
+            for piece in word {
+                match piece {
+                    Piece::Literal(text) => argument.push_str(text),
+                    Piece::Variable(name) | Piece::Split(name) => {
+                        argument.push_str(&lookup(name).unwrap_or_default());
+                    }
+                    Piece::MainPid => {
+                        let pid = main_pid.ok_or(Unexpanded::NoMainPid)?;
+                        argument.push_str(&pid.to_string());
+                    }
+                }
+                if argument.len() > limit::EXEC_LINE {
+                    return Err(Unexpanded::TooLong);
+                }
+            }
+            size = size.saturating_add(argument.len() + 1);
+            arguments.push(argument);
+        }
+        if size > limit::EXEC_LINE {
+            return Err(Unexpanded::TooLong);
+        }
+    }
+    if arguments.first().is_none_or(String::is_empty) {
+        return Err(Unexpanded::Empty);
+    }
+    Ok(arguments)
+}
+
+/// The words of a value: quotes hold a word together and are removed; one that is not closed
+/// runs to the end.
+fn words_of(value: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in value.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if matches!(c, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            None if c.is_ascii_whitespace() => words.extend(word.take()),
+            Some(_) | None => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    #[test]
+    fn quotes_in_a_value_hold_its_words_together() {
+        assert_eq!(words_of(" a 'b c' \"d e\"f '' g'"), ["a", "b c", "d ef", "", "g"]);
+        assert!(words_of("  ").is_empty());
+    }
+
+    #[test]
+    fn a_main_pid_is_never_nothing_zero_or_negative() {
+        let line = parse("/bin/kill -TERM $MAINPID").unwrap().0;
+        let lookup = |_: &str| Some("1".to_string());
+        for none in [None, Some(0), Some(1 << 31), Some(u32::MAX)] {
+            assert_eq!(expand(&line, &lookup, none), Err(Unexpanded::NoMainPid));
+        }
+    }
+
+    #[test]
+    fn variables_can_not_blow_a_line_up() {
+        let line = parse(&format!("/bin/a {}", "${A}".repeat(1000))).unwrap().0;
+        let long = |_: &str| Some("x".repeat(1024));
+        assert_eq!(expand(&line, &long, None), Err(Unexpanded::TooLong));
+    }
+}

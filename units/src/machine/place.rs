@@ -1,0 +1,98 @@
+//! The books: where each unit stands among all, those that are removed too, and which phase it is in, with the
+//! deadlines, the run and the slot that belong to it.
+
+use super::cell::Cell;
+use super::phase::Phase;
+use super::timer::Key;
+use super::{Ix, Machine};
+use crate::generation::{Unit, UnitId};
+
+impl Machine {
+    // --- places ---------------------------------------------------------------
+
+    pub(super) fn cell(&self, ix: Ix) -> &Cell {
+        self.cells.get(ix as usize).unwrap_or(&self.nobody)
+    }
+
+    pub(super) fn cell_mut(&mut self, ix: Ix) -> &mut Cell {
+        match self.cells.get_mut(ix as usize) {
+            Some(cell) => cell,
+            None => &mut self.nobody,
+        }
+    }
+
+    /// The present definition; None for a removed unit.
+    pub(super) fn unit(&self, ix: Ix) -> Option<&Unit> {
+        self.generation.unit(UnitId(ix))
+    }
+
+    pub(super) fn all(&self) -> Vec<Ix> {
+        (0..u32::try_from(self.cells.len()).unwrap_or(u32::MAX)).collect()
+    }
+
+    pub(super) fn ghost_ixs(&self) -> Vec<Ix> {
+        self.all().into_iter().skip(self.generation.units.len()).collect()
+    }
+
+    pub(super) fn ghost_name(&self, ix: Ix) -> Option<&crate::name::Name> {
+        self.ghosts.get((ix as usize).checked_sub(self.generation.units.len())?)
+    }
+
+    pub(super) fn name(&self, ix: Ix) -> crate::name::Name {
+        let own = self.unit(ix).map(|unit| &unit.name).or_else(|| self.ghost_name(ix));
+        let own = own.or_else(|| self.cell(ix).phase.run().map(|run| &run.definition.name));
+        own.unwrap_or(&self.generation.settings.default_target).clone()
+    }
+
+    /// Where a unit stands among all, removed ones too, in the order of names.
+    pub(super) fn key(&self, ix: Ix) -> Key {
+        match self.ghost_name(ix) {
+            None => (ix, u32::MAX, ix),
+            Some(name) => {
+                let place = self.generation.units.partition_point(|unit| unit.name < *name);
+                (u32::try_from(place).unwrap_or(u32::MAX), ix, ix)
+            }
+        }
+    }
+
+    pub(super) fn show_later(&mut self, ix: Ix) {
+        let cell = self.cell_mut(ix);
+        if !std::mem::replace(&mut cell.touched, true) {
+            self.touched.push(ix);
+        }
+    }
+
+    // --- phases ---------------------------------------------------------------
+
+    /// Takes a phase's deadlines, run and slot out of the books.
+    pub(super) fn disarm(&mut self, ix: Ix, phase: &Phase) {
+        let key = self.key(ix);
+        self.timers.disarm(key, phase.deadlines());
+        if let Some(run) = phase.run() {
+            self.runs.remove(&run.id);
+        }
+        if phase.holds_slot() {
+            self.slots_used = self.slots_used.saturating_sub(1);
+        }
+    }
+
+    /// Enters a phase, with its deadlines, run and slot. The one before is out of the books.
+    pub(super) fn put_phase(&mut self, ix: Ix, phase: Phase) {
+        let key = self.key(ix);
+        self.timers.arm(key, phase.deadlines());
+        if let Some(run) = phase.run() {
+            self.runs.insert(run.id, ix);
+        }
+        if phase.holds_slot() {
+            self.slots_used = self.slots_used.saturating_add(1);
+        }
+        self.cell_mut(ix).phase = phase;
+        self.mark(ix);
+    }
+
+    pub(super) fn set_phase(&mut self, ix: Ix, phase: Phase) {
+        let before = std::mem::take(&mut self.cell_mut(ix).phase);
+        self.disarm(ix, &before);
+        self.put_phase(ix, phase);
+    }
+}
