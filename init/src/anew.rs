@@ -6,23 +6,27 @@
 //! ([`crate::journal::remains`]); sockets of units are told by their addresses, scripts that are done
 //! by what is written of them ([`crate::journal::done`]). With the boot the machine begins all of it
 //! at once ([`groundstate_units::machine::there`]), with the numbers it had; the processes are there
-//! already ([`crate::takeover`]). After that nothing is left of it all: no state is kept before, so
-//! that a crash meanwhile looks again.
+//! already ([`crate::takeover`]). After that nothing is left of it all but what has no unit just then
+//! ([`crate::rest`]): no state is kept before, so that a crash meanwhile looks again.
 
 use crate::begin::Before;
 use crate::boot::Mode;
 use crate::cgroup::Tracker;
+use crate::clock;
 use crate::event_loop::Init;
 use crate::foreign;
 use crate::foreign::Foreign;
-use crate::found::{Found, Stage, asked_end};
+use crate::found::{Alive, Daemon, Found, Stage, asked_end, asked_haste};
+use crate::journal::intent::Meant;
 use crate::journal::notes;
 use crate::journal::remains::Remains;
+use crate::journal::standing::{self, Standing};
 use crate::limit;
 use crate::lineage::Lineage;
 use crate::options::Options;
 use crate::paths::Paths;
-use crate::pipes;
+use crate::pipes::Pipes;
+use crate::process;
 use crate::run::pid_file::{self, By};
 use crate::sys::bell::Bell;
 use crate::sys::{Pid, inherit, notes as writer, wait};
@@ -30,6 +34,7 @@ use crate::trigger::again;
 use crate::voice::Level;
 use groundstate_units::control::place;
 use groundstate_units::generation::Generation;
+use groundstate_units::machine::event::{Intent, RunId};
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
@@ -38,6 +43,7 @@ use nix::sys::socket::{UnixAddr, getsockname};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 impl Init {
@@ -50,22 +56,25 @@ impl Init {
         crashed: Crashed,
         why: &str,
     ) -> io::Result<Init> {
-        let remains = Remains::read(noted);
+        let mut remains = Remains::read(noted);
+        remains.tell_others();
         let lineage = Lineage::anew(noted, crashed);
-        let end = asked_end(&remains);
+        // Who was asked last, and how, is noted before the machine knows.
+        let end = asked_end(&remains).or(remains.meant.as_ref().and_then(|it| it.intent.end));
+        let haste = end.and(asked_haste(&remains));
+        let booted = remains.meant.as_ref().map(|meant| meant.booted);
         let (paths, _) = Paths::find(&options);
         let told = paths.runtime_dir.as_ref().map(|dir| format!("{dir}/notify.sock"));
         let told = told.and_then(|path| inherit::take_socket_at(&path));
-        let outputs = pipes::of_services();
-        outputs.iter().for_each(|(_, pipe)| inherit::is_new(pipe.as_fd()));
         let tracker = Tracker::again();
         if tracker.is_none()
-            && let Some(pid) = remains.stranger()
+            && let Some(unknown) = remains.unknown()
         {
             // It would be begun beside itself.
             let text = "without cgroups nobody knows whose it is";
-            return Err(io::Error::other(format!("{why}; process {pid} lives, and {text}")));
+            return Err(io::Error::other(format!("{why}; {unknown}, and {text}")));
         }
+        let pipes = Pipes::again();
         let own = paths
             .runtime_dir
             .as_deref()
@@ -74,14 +83,22 @@ impl Init {
         let sockets = foreign::close_rest_but(|fd| again::may_listen(fd) && !is_bound_to(fd, &own));
         let cgroups = tracker.as_ref().map(Tracker::left).unwrap_or_default();
         let stage = Stage::BeforeBoot;
-        let found = Found { remains, cgroups, outputs, sockets, end, stage, ..Found::default() };
+        let found =
+            Found { remains, cgroups, pipes, sockets, end, haste, stage, ..Found::default() };
         if let Some(keeper) = &lineage.keeper {
             // Said when it is armed again, if it can not be.
             let _ = writer::go_on(keeper.notes().as_fd(), &found.remains.past, 0);
+            // What is noted from now on is behind the line that was begun last.
+            let now = clock::ticks();
+            let standings = found.remains.standings.of.iter();
+            standings.for_each(|(unit, it)| _ = standing::stands(*unit, &it.seen(now)));
         }
         let rung = found.remains.rung;
+        #[cfg(debug_assertions)]
+        crate::crash_test::strike_in("each beginning", true);
         let lineage = Some(Lineage { found, ..lineage });
         let mut init = Init::begin(options, mode, Before { lineage, tracker })?;
+        init.booted = booted.map_or(init.booted, |booted| booted.min(init.booted));
         Bell::ring_again(rung);
         if let (Some(notify), Some(told)) = (&mut init.notify, told) {
             notify.hear_first(told);
@@ -98,6 +115,7 @@ impl Init {
         if !self.lineage.found.is_before_boot() {
             return;
         }
+        self.tell_of_others(generation);
         // What lives no more, and was not seen to end, is not there.
         let is_there = |pid: &i32| wait::is_child(Pid::from_raw(*pid));
         self.lineage.found.remains.alive.retain(|pid, _| is_there(pid));
@@ -112,13 +130,30 @@ impl Init {
         }
         // Nobody listens to these any more. Closing may wait, and is not for init.
         drop(Foreign::all(std::mem::take(&mut found.sockets)));
-        let (highest, there) = found.meet(generation, &daemons);
+        let living = found.remains.standings.of.values();
+        let living = living.flat_map(Standing::living).collect();
+        let (highest, there) = found.meet(generation.units.iter(), &daemons, &living, RunId(0));
         self.machine.found_alive(highest, there);
+        if found.has_nameless(&generation.units) {
+            self.machine.others_live();
+        }
+    }
+
+    fn tell_of_others(&mut self, generation: &Generation) {
+        for (pid, hash) in std::mem::take(&mut self.lineage.found.remains.others) {
+            let mut units = generation.units.iter();
+            let Some(unit) = units.find(|unit| notes::unit(unit.name.as_str()) == hash) else {
+                continue;
+            };
+            let text = "the pid of one that was begun for it: that has ended";
+            let text = format_args!("{}: another process has {pid}, {text}", unit.name);
+            self.say(Level::Warning, text);
+        }
     }
 
     /// Without cgroups: the daemons that pid files name. Each is one process's, and never that of what
-    /// is noted as begun, by whomever, or was made by this image.
-    fn daemons(&self, generation: &Generation) -> BTreeMap<Name, i32> {
+    /// is noted as begun, by whomever, or was made by this image, or has the pid of a daemon that is over.
+    fn daemons(&self, generation: &Generation) -> BTreeMap<Name, Daemon> {
         let (mut daemons, mut named) = (BTreeMap::new(), BTreeSet::new());
         if self.tracker.has_cgroups() {
             return daemons;
@@ -133,36 +168,65 @@ impl Init {
                 continue;
             };
             let of = Pid::from_raw(pid);
-            let is_known = self.lineage.found.remains.alive.contains_key(&pid) || wait::is_made(of);
-            if !is_known && wait::is_child(of) && named.insert(pid) {
-                daemons.insert(unit.name.clone(), pid);
+            let remains = &self.lineage.found.remains;
+            let is_over = remains.is_over(notes::unit(unit.name.as_str()), pid);
+            let is_known = remains.alive.contains_key(&pid) || wait::is_made(of) || is_over;
+            let began = process::stat(of).map(|stat| stat.began);
+            if let Some(began) = began.filter(|_| !is_known && wait::is_child(of))
+                && named.insert(pid)
+            {
+                daemons.insert(unit.name.clone(), Daemon { pid, began });
             }
         }
         daemons
     }
 
-    /// After it: all is taken up. What is of no unit any more, or of one whose file can not be used, is
-    /// left alone.
+    /// After it: all is taken up. What is of no unit any more, or of one whose file can not be used or is
+    /// away, is left alone.
     pub(crate) fn keep_found(&mut self) {
         if !self.lineage.found.is_before_boot() {
             return;
         }
-        for left in std::mem::take(&mut self.lineage.found.cgroups) {
+        self.keep_pipes();
+        for left in self.lineage.found.cgroups.clone() {
             let text = "is of no unit now: what lives in it is left alone";
             self.say(Level::Warning, format_args!("{} {text}", left.name));
             self.tracker.leave(&left.name);
         }
         let end = self.lineage.found.end.take();
-        self.lineage.found.is_met();
-        let left: Vec<Name> = self.lineage.found.units.keys().cloned().collect();
-        for name in left {
-            let text = "lives, and is left alone until its file is corrected";
-            self.say(Level::Warning, format_args!("{name} {text}"));
+        let haste = self.lineage.found.haste.take();
+        let generation = self.machine.generation().clone();
+        self.lineage.found.is_met(&generation.units, clock::ticks());
+        for (name, living) in self.lineage.found.units.clone() {
+            if let Alive::In(cgroup) = living.alive {
+                // Else it would be killed after another crash, for one that was begun in it.
+                self.tracker.leave(&cgroup);
+            }
+            let is_there = generation.find_unit(name.as_str()).is_some();
+            let until = if is_there { "is corrected" } else { "is there" };
+            let text = "lives, and is left alone until its file";
+            self.say(Level::Warning, format_args!("{name} {text} {until}"));
         }
         self.note_all_done();
         if let Some(how) = end {
             self.shut_down(how);
         }
+        if let Some(haste) = haste {
+            self.hasten(haste);
+        }
+    }
+
+    /// Writes down what the machine is at. As it goes back to now it was at that before, and before its boot
+    /// it is at nothing yet.
+    pub(crate) fn note_intent(&self) {
+        let is_at_it = !writer::are_put_again() && !self.lineage.found.is_before_boot();
+        let Some(keeper) = self.lineage.keeper.as_ref().filter(|_| is_at_it) else { return };
+        let intent = self.machine.intent();
+        // Who asked last says how it ends.
+        let end = intent.end.and(self.ending.asked()).or(intent.end);
+        let meant = Meant { intent: Intent { end, ..intent }, booted: self.booted };
+        // Without it the notes are asked, as far back as they go.
+        let _ = keeper.notes().write_all_at(&meant.bytes(), notes::INTENT as u64);
     }
 
     /// Writes down whether the script of this unit is done.
@@ -177,8 +241,9 @@ impl Init {
         writer::done(notes::unit(name.as_str()), done);
     }
 
-    /// The same of all.
+    /// The same of all, and what the machine is at.
     pub(crate) fn note_all_done(&self) {
+        self.note_intent();
         self.machine.generation().units.iter().for_each(|unit| self.note_done(&unit.name));
     }
 }

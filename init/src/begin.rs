@@ -6,6 +6,7 @@ use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::{self, Control};
 use crate::event_loop::{Init, Tokens, token};
+use crate::found::Found;
 use crate::history::History;
 use crate::insistence::{ask_again, insist};
 use crate::limit;
@@ -48,6 +49,15 @@ impl Before {
         self.lineage.as_ref().and_then(|lineage| lineage.given)
     }
 
+    /// That image had its first units: what a boot does alone is done, and others may have changed it since.
+    fn was_booted(&self) -> bool {
+        self.found().is_some_and(|found| found.remains.was_booted)
+    }
+
+    fn found(&self) -> Option<&Found> {
+        self.lineage.as_ref().map(|lineage| &lineage.found)
+    }
+
     /// Also why there are none.
     fn cgroups(&mut self, mode: Mode) -> (Tracker, Option<String>) {
         let found = self.tracker.take().map(|tracker| (tracker, None));
@@ -63,10 +73,10 @@ impl Init {
 
     /// The same.
     pub(crate) fn begin(options: Options, mode: Mode, mut before: Before) -> io::Result<Init> {
-        let open_files = OpenFiles::raise(before.given());
+        let (open_files, was_booted) = (OpenFiles::raise(before.given()), before.was_booted());
         let mut complaints: Vec<String> =
             options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
-        complaints.extend(boot::duties(mode));
+        complaints.extend(boot::duties(mode, was_booted));
         let reserve = File::open("/dev/null").ok();
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
@@ -75,7 +85,7 @@ impl Init {
         let poll = insist(Poll::new)?;
         // The rest is made while the loader is at work.
         let targets = [options.target.as_ref(), kernel.target.as_ref()];
-        let loading = first::send_first(poll.registry(), &paths, mode, targets);
+        let loading = first::send_first(poll.registry(), &paths, mode, targets, before.found());
         let listen = || Signals::listen(poll.registry(), token::SIGNALS);
         let (signals, deaf) = insist(listen)?;
         complaints

@@ -1,18 +1,27 @@
 //! What an init has found whose state is lost ([`crate::anew`]): what is noted still, and whose what
-//! lives is. It decides nothing and calls no kernel. It is there until the boot, with which all of it
-//! is taken up; what lives of a unit whose file can not be used stays known.
+//! lives is. It decides nothing and calls no kernel. With the boot all of it is taken up that is of a
+//! unit; what lives of one whose file can not be used, or is away, stays known until it ends, by the
+//! unit's name, or by what is left of that: each generation is asked anew whose it is
+//! ([`crate::rest`]).
 
-use crate::cgroup::{Left, short};
-use crate::journal::notes::{self, What, Wished};
+use crate::cgroup::{Left, is_cut, short};
+use crate::journal::notes::{self, Note, What, Wished};
 use crate::journal::remains::Remains;
+use crate::journal::standing::Standing;
 use crate::notify::Datagram;
+use crate::pipes::Pipes;
+use crate::process;
 use crate::run::procedure::Part;
+use crate::shutdown::Haste;
+use crate::sys::Pid;
 use crate::sys::wait::Ended;
-use groundstate_units::generation::{Generation, Unit};
-use groundstate_units::machine::event::{RunId, Shutdown};
+use groundstate_units::generation::Unit;
+use groundstate_units::machine::event::{Event, Intent, RunId, Shutdown};
 use groundstate_units::machine::there::There;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Exit, Kind, Run};
+use groundstate_units::time::Time;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
@@ -22,18 +31,22 @@ pub(crate) struct Found {
     pub(crate) remains: Remains,
     /// Cgroups that are nobody's yet.
     pub(crate) cgroups: Vec<Left>,
-    /// Read ends of what processes write, by pid.
-    pub(crate) outputs: Vec<(i32, OwnedFd)>,
+    /// Read ends of what processes write.
+    pub(crate) pipes: Pipes,
     /// Bound sockets, and what else somebody may listen to, that are nobody's yet.
     pub(crate) sockets: Vec<OwnedFd>,
     /// Those of units.
     pub(crate) opened: BTreeMap<Name, Vec<OwnedFd>>,
-    /// Units of which something lives, and that were not begun yet.
-    pub(crate) units: BTreeMap<Name, Alive>,
-    /// Scripts that are done, and how they ended.
-    pub(crate) done: BTreeMap<Name, Exit>,
+    /// Units of which something lives, and that were not begun yet; of some there is no file now.
+    pub(crate) units: BTreeMap<Name, Living>,
+    /// Scripts that are done, as which run, and how they ended.
+    pub(crate) done: BTreeMap<Name, (RunId, Exit)>,
+    /// Of what was not begun yet: processes that have said since the boot that they are ready.
+    pub(crate) ready: BTreeSet<i32>,
     /// The end that had been asked for.
     pub(crate) end: Option<Shutdown>,
+    /// How little that was to be waited for.
+    pub(crate) haste: Option<Haste>,
     /// How far it is.
     pub(crate) stage: Stage,
 }
@@ -49,12 +62,37 @@ pub(crate) enum Stage {
 }
 
 /// One unit's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Living {
+    pub(crate) alive: Alive,
+    /// How far it is, where that is written.
+    pub(crate) standing: Option<Standing>,
+    /// As the machine knows it.
+    pub(crate) there: There,
+}
+
+/// Where it lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Alive {
-    /// What is in this cgroup.
+    /// In this cgroup.
     In(String),
     /// Where there are none: lines of it that were begun and have not ended, or this daemon.
-    Noted(Option<i32>),
+    Noted(Option<Daemon>),
+}
+
+/// A process that a pid file names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Daemon {
+    pub(crate) pid: i32,
+    /// When it began, which tells it from another that got its pid.
+    pub(crate) began: u64,
+}
+
+impl Daemon {
+    /// It is that process still.
+    pub(crate) fn lives(&self) -> bool {
+        process::stat(Pid::from_raw(self.pid)).is_some_and(|stat| stat.began == self.began)
+    }
 }
 
 impl Found {
@@ -64,64 +102,164 @@ impl Found {
         self.stage == Stage::BeforeBoot
     }
 
-    /// What one of these processes writes into.
-    pub(crate) fn output_of(&mut self, pids: &BTreeSet<i32>) -> Option<OwnedFd> {
-        let at = self.outputs.iter().position(|(pid, _)| pids.contains(pid))?;
-        Some(self.outputs.swap_remove(at).1)
+    /// What the machine was at that is lost.
+    pub(crate) fn intent(&self) -> Option<Intent> {
+        let meant = self.remains.meant.as_ref().map(|meant| meant.intent.wish.clone());
+        let is_known = meant.is_some() || self.end.is_some();
+        is_known.then(|| Intent { wish: meant.unwrap_or_default(), end: self.end })
+    }
+
+    /// When this timer has fired last, before the boot of this image. Where that may not be noted any more: at
+    /// the last note, for whatever it fired at was due before.
+    pub(crate) fn fired(&self, timer: &Name) -> Option<Time> {
+        let is_its = |wish: &Wished| matches!(wish, Wished::Event(Event::Fire(of)) if of == timer);
+        let is_it = |note: &&Note| matches!(&note.what, What::Wished(wish) if is_its(wish));
+        let (remains, notes) = (&self.remains, &self.remains.past.notes);
+        let last = || Some(remains.past.end().0).filter(|_| !remains.is_whole);
+        let fired = notes.iter().rfind(is_it).map(|note| note.at).or_else(last);
+        fired.filter(|_| self.is_before_boot())
     }
 
     /// What had been begun before has ended before anybody took it up.
     pub(crate) fn ended(&mut self, ended: Ended) {
-        if self.is_before_boot() {
+        if self.is_before_boot() || self.away_has(ended.pid.as_raw()) {
             self.remains.has_ended(ended.pid.as_raw(), ended.exit);
         }
     }
 
     /// Whose of these units what lives is. `daemons`: those their pid files name, where there are no
-    /// cgroups. Gives the highest number a run ever had, as far as is known, and the units that are
-    /// there.
-    pub(crate) fn meet(
+    /// cgroups; `living`: those of what stands written that live; `highest`: the highest number a run has
+    /// had of which the machine knows. Gives that number as far as is known, and the units that are there.
+    pub(crate) fn meet<'a>(
         &mut self,
-        generation: &Generation,
-        daemons: &BTreeMap<Name, i32>,
+        units: impl Iterator<Item = &'a Unit>,
+        daemons: &BTreeMap<Name, Daemon>,
+        living: &BTreeSet<i32>,
+        highest: RunId,
     ) -> (RunId, Vec<(Name, There)>) {
         let begun = self.remains.alive.values();
-        let noted: BTreeMap<u32, RunId> = begun.map(|begun| (begun.unit, begun.run)).collect();
-        let of_cgroups = self.cgroups.iter().filter_map(|left| left.run);
-        let all = of_cgroups.map(|run| run.0).chain([self.remains.highest]);
-        let mut numbers = Numbers { highest: all.fold(0, u64::max), ..Numbers::default() };
+        let noted: BTreeMap<u64, RunId> = begun.map(|begun| (begun.unit, begun.run)).collect();
+        let mut numbers = self.numbers(highest);
+        let mut named: BTreeSet<Name> = BTreeSet::new();
         let mut there = Vec::new();
-        for unit in &generation.units {
-            let name = unit.name.as_str();
-            let (hash, short) = (notes::unit(name), short(name));
-            // Of several the latest: what an earlier one has left was spared at its end.
-            let all = self.cgroups.iter().enumerate().filter(|(_, left)| left.unit == short);
-            let latest = all.max_by_key(|(_, left)| left.run).map(|(at, _)| at);
-            let cgroup = latest.map(|at| self.cgroups.swap_remove(at));
+        for unit in units {
+            named.insert(unit.name.clone());
             let daemon = daemons.get(&unit.name).copied();
-            let number = noted.get(&hash).copied();
-            let (alive, run) = match cgroup {
-                Some(left) => (Some(Alive::In(left.name)), left.run.or(number)),
-                None if number.is_some() || daemon.is_some() => {
-                    (Some(Alive::Noted(daemon)), number)
-                }
-                None => (None, None),
-            };
+            if self.units.contains_key(&unit.name)
+                || self.is_alive(&unit.name, daemon, &noted, living, &mut numbers)
+            {
+                continue;
+            }
             let is_open = self.opened.contains_key(&unit.name);
-            let done = self.done_of(unit).filter(|_| alive.is_none() && !is_open);
-            let (lives, run) = match (&alive, done) {
-                (Some(_), _) => (true, run),
-                (None, Some((run, exit))) => {
-                    self.done.insert(unit.name.clone(), exit);
-                    (false, Some(run))
+            let run = match self.done_of(unit).filter(|_| !is_open) {
+                Some((run, exit)) => {
+                    let run = numbers.take(Some(run));
+                    self.done.insert(unit.name.clone(), (run, exit));
+                    run
                 }
-                (None, None) if is_open => (false, None),
-                (None, None) => continue,
+                None if is_open => numbers.take(None),
+                None => continue,
             };
-            self.units.extend(alive.map(|alive| (unit.name.clone(), alive)));
-            there.push((unit.name.clone(), There { run: numbers.take(run), lives }));
+            there.push((unit.name.clone(), There { run, lives: false, ends: false }));
         }
+        // Of these there is no file now.
+        let away = Some(self.names()).filter(|_| self.is_before_boot());
+        for name in away.into_iter().flatten().filter(|name| !named.contains(name)) {
+            self.is_alive(&name, None, &noted, living, &mut numbers);
+        }
+        there.extend(self.there());
         (RunId(numbers.highest), there)
+    }
+
+    /// Units of which something lives, and that were not begun yet, as the machine knows them.
+    pub(crate) fn there(&self) -> impl Iterator<Item = (Name, There)> {
+        self.units.iter().map(|(name, living)| (name.clone(), living.there))
+    }
+
+    /// Something lives of this unit that is nobody's yet: it is the unit's from now on.
+    fn is_alive(
+        &mut self,
+        name: &Name,
+        daemon: Option<Daemon>,
+        noted: &BTreeMap<u64, RunId>,
+        living: &BTreeSet<i32>,
+        numbers: &mut Numbers,
+    ) -> bool {
+        let (hash, short) = (notes::unit(name.as_str()), short(name.as_str()));
+        let standing = self.remains.standings.of.get(&hash).cloned();
+        let (alive, run) = match &standing {
+            Some(standing) => self.alive_as(standing, &short, living),
+            None if self.remains.standings.is_whole => (None, None),
+            None => self.alive_somehow(&short, daemon, noted.get(&hash).copied()),
+        };
+        let Some(alive) = alive else { return false };
+        let ends = standing.as_ref().is_some_and(|standing| standing.course.is_ending());
+        let there = There { run: numbers.take(run), lives: true, ends };
+        self.remains.standings.of.remove(&hash);
+        self.units.insert(name.clone(), Living { alive, standing, there });
+        true
+    }
+
+    /// Those that are given already are given to nobody else.
+    fn numbers(&self, highest: RunId) -> Numbers {
+        let of_cgroups = self.cgroups.iter().filter_map(|left| left.run);
+        let known = [highest.0, self.remains.highest, self.pipes.highest()];
+        let all = of_cgroups.map(|run| run.0).chain(known);
+        let given = self.units.values().map(|living| living.there.run).collect();
+        Numbers { highest: all.fold(0, u64::max), given }
+    }
+
+    /// Units of which something lives, as far as a cgroup has the whole of a name: their files may be away,
+    /// or nobody's wish makes the instance any more.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Name> + use<> {
+        let cgroups = self.cgroups.iter().filter(|left| !is_cut(&left.unit));
+        let names = cgroups.filter(|left| self.may_be_of(left, &left.unit));
+        let names = names.filter_map(|left| Name::new(&left.unit).ok());
+        names.chain(self.units.keys().cloned()).collect::<BTreeSet<_>>().into_iter()
+    }
+
+    /// What lives in it is what this unit had, and not what an earlier run of it has left.
+    fn may_be_of(&self, left: &Left, unit: &str) -> bool {
+        match self.remains.standings.of.get(&notes::unit(unit)) {
+            Some(standing) => is_of(left, standing),
+            None => !self.remains.standings.is_whole,
+        }
+    }
+
+    /// What lives of a run that is known, in its cgroup or wherever it has gone; it is there too where the
+    /// line it was at has ended since. What an earlier run has left was spared at its end.
+    fn alive_as(
+        &mut self,
+        standing: &Standing,
+        short: &str,
+        living: &BTreeSet<i32>,
+    ) -> (Option<Alive>, Option<RunId>) {
+        let is_its = |left: &Left| left.unit == short && is_of(left, standing);
+        let cgroup = self.cgroups.iter().position(is_its).map(|at| self.cgroups.swap_remove(at));
+        let lives = standing.pids().any(|pid| living.contains(&pid));
+        let goes_on = lives || standing.goes_on_alone(&self.remains.ends);
+        let alive = match cgroup {
+            Some(left) => Some(Alive::In(left.name)),
+            None => goes_on.then_some(Alive::Noted(None)),
+        };
+        let run = alive.is_some().then_some(standing.run);
+        (alive, run)
+    }
+
+    /// What lives of a unit of which nothing else is known. Of several cgroups the latest.
+    fn alive_somehow(
+        &mut self,
+        short: &str,
+        daemon: Option<Daemon>,
+        number: Option<RunId>,
+    ) -> (Option<Alive>, Option<RunId>) {
+        let all = self.cgroups.iter().enumerate().filter(|(_, left)| left.unit == short);
+        let latest = all.max_by_key(|(_, left)| left.run).map(|(at, _)| at);
+        match latest.map(|at| self.cgroups.swap_remove(at)) {
+            Some(left) => (Some(Alive::In(left.name)), left.run.or(number)),
+            None if number.is_some() || daemon.is_some() => (Some(Alive::Noted(daemon)), number),
+            None => (None, None),
+        }
     }
 
     /// Its script is done: the law is [`crate::journal::done`]'s.
@@ -133,9 +271,15 @@ impl Found {
         if let Some(done) = self.remains.done.get(&hash) {
             return Some(*done);
         }
+        let is_well = |exit: Exit| exit == Exit::Code(0) || unit.live.success_status.lists(exit);
+        // Where there was no room for that.
+        let standing = self.remains.standings.of.get(&hash).filter(|_| unit.kind == Kind::Oneshot);
+        let done = standing.and_then(|it| Some((it.run, it.course.has_ended()?)));
+        if let Some(done) = done.filter(|(_, exit)| is_well(*exit)) {
+            return Some(done);
+        }
         let (begun, exit) = self.remains.ended.get(&hash)?;
-        let well = *exit == Exit::Code(0) || unit.live.success_status.lists(*exit);
-        let is_last = well
+        let is_last = is_well(*exit)
             && Run::decode(&unit.run).is_some_and(|spec| {
                 let last = match spec.exec_start_post.len().checked_sub(1) {
                     Some(post) => Part::Post(post),
@@ -146,22 +290,27 @@ impl Found {
         is_last.then_some((begun.run, *exit))
     }
 
-    /// The boot is over, and with it all that was found, but for what could not begin.
-    pub(crate) fn is_met(&mut self) {
-        let mut units = std::mem::take(&mut self.units);
-        // Of what has no cgroup nothing will be known.
-        units.retain(|_, alive| matches!(alive, Alive::In(_)));
-        *self = Found { units, ..Found::default() };
-    }
-
-    /// This process has said that it is ready, or was begun so long ago that nobody knows.
-    pub(crate) fn was_ready(&self, pid: i32, run: RunId) -> bool {
+    /// This process has said that it is ready since that was written.
+    pub(crate) fn says_ready(&self, pid: i32, run: RunId) -> bool {
         let says = |what: &What| match what {
             What::Heard(bytes) => Datagram::again(pid, bytes).says_ready(),
             What::Seen(of) => *of == run,
             What::Begun(_) | What::Ended(_) | What::Wished(_) | What::Opened(_) => false,
         };
-        !self.remains.alive.contains_key(&pid) || self.remains.of(pid).any(says)
+        self.ready.contains(&pid) || self.remains.of(pid).any(says)
+    }
+
+    /// This process has said that it is ready, or was begun so long ago that nobody knows.
+    pub(crate) fn was_ready(&self, pid: i32, run: RunId) -> bool {
+        !self.remains.alive.contains_key(&pid) || self.says_ready(pid, run)
+    }
+}
+
+/// It was this run's.
+pub(crate) fn is_of(left: &Left, standing: &Standing) -> bool {
+    match left.ahead {
+        Some(number) => standing.ahead == Some(number),
+        None => left.run == Some(standing.run),
     }
 }
 
@@ -188,6 +337,18 @@ impl Numbers {
 /// The last line of its start.
 pub(crate) fn last_line(spec: &Run) -> usize {
     spec.exec_start.len().saturating_sub(1)
+}
+
+/// How little the end was to be waited for, at most.
+pub(crate) fn asked_haste(remains: &Remains) -> Option<Haste> {
+    let haste = |note: &Note| match &note.what {
+        What::Wished(wish) => match **wish {
+            Wished::Haste(haste) => Some(haste),
+            Wished::Event(_) | Wished::End(_) => None,
+        },
+        What::Heard(_) | What::Ended(_) | What::Begun(_) | What::Seen(_) | What::Opened(_) => None,
+    };
+    remains.past.notes.iter().filter_map(haste).max()
 }
 
 /// The end that was asked for last, if one was.

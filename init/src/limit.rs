@@ -64,6 +64,10 @@ pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
 pub(crate) const LOADER_HANDS: usize = 4;
 /// CPU seconds the loader may use.
 pub(crate) const LOADER_CPU: u64 = 60;
+/// Processes of a unit of which it is looked where they write, after a crash.
+pub(crate) const WRITERS_LOOKED_AT: usize = 1024;
+/// Pipes of nobody known that are read under one name: as many as the logger has of one.
+pub(crate) const UNKNOWN_PIPES: usize = 64;
 /// An exit of a starting run with `ready-grep` waits this long for its last lines.
 pub(crate) const LAST_LINES: Duration = Duration::from_millis(100);
 /// Bytes of a pid file that are looked at.
@@ -216,5 +220,8 @@ const _: () = {
 };
 /// A watchdog that was refused is not tried again sooner.
 pub(crate) const WATCHDOG_AGAIN: Duration = Duration::from_millis(250);
+/// Ticks ([`crate::clock::ticks`]) that a child may take to be made: one with its pid that began later is
+/// another.
+pub(crate) const BEING_BORN: u64 = 500;
 /// Numbers an image has for pipes aside before those of the next one begin.
 pub(crate) const ASIDES_OF_AN_IMAGE: u64 = 1 << 32;

@@ -3,6 +3,7 @@
 //! [`resume`]), the end ([`shutdown`]).
 
 mod anew;
+mod away;
 mod begin;
 mod blockers;
 mod boot;
@@ -11,6 +12,7 @@ mod clock;
 mod control;
 #[cfg(debug_assertions)]
 mod crash_test;
+mod drain;
 mod emergency;
 mod event_loop;
 mod foreign;

@@ -5,16 +5,13 @@
 use crate::control::client::Client;
 use crate::event_loop::Init;
 use crate::process;
-use crate::run::procedure::Part;
+use crate::run::procedure::{Part, UNKNOWN};
 use crate::sys::impatience::impatiently;
 use crate::sys::{Pid, signal, wait};
 use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::spec::Exit;
 use std::collections::BTreeSet;
 
-/// Of an end that was lost with the image that had seen it.
-const UNKNOWN: Exit = Exit::Code(255);
 const KILL: u8 = 9;
 
 impl Init {

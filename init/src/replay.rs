@@ -44,7 +44,7 @@ pub(crate) struct Started {
     /// The end of these was seen too.
     ended: BTreeSet<i32>,
     /// Sockets that were opened, by run and unit.
-    opened: BTreeMap<(RunId, u32), Vec<OwnedFd>>,
+    opened: BTreeMap<(RunId, u64), Vec<OwnedFd>>,
 }
 
 impl Started {
@@ -94,17 +94,17 @@ impl Started {
     }
 
     /// Units, as notes name them, and the runs of them of which a process or a socket is there.
-    fn runs(&self) -> BTreeSet<(u32, RunId)> {
+    fn runs(&self) -> BTreeSet<(u64, RunId)> {
         let opened = self.opened.keys().map(|(run, unit)| (*unit, *run));
         self.of.values().map(|one| (one.begun.unit, one.begun.run)).chain(opened).collect()
     }
 
-    fn take(&mut self, run: RunId, part: Part, unit: u32) -> Option<One> {
+    fn take(&mut self, run: RunId, part: Part, unit: u64) -> Option<One> {
         let is_it = self.of.get(&(run, part)).is_some_and(|one| one.begun.unit == unit);
         is_it.then(|| self.of.remove(&(run, part))).flatten()
     }
 
-    fn others_of(&mut self, unit: u32) -> Vec<One> {
+    fn others_of(&mut self, unit: u64) -> Vec<One> {
         let keys = self.of.iter().filter(|(_, one)| one.begun.unit == unit);
         let keys: Vec<_> = keys.map(|(key, _)| *key).collect();
         keys.into_iter().filter_map(|key| self.of.remove(&key)).collect()
@@ -182,7 +182,7 @@ impl Init {
             return;
         }
         let units = &self.machine.generation().units;
-        let named: BTreeMap<u32, UnitId> = units
+        let named: BTreeMap<u64, UnitId> = units
             .iter()
             .zip(0..)
             .map(|(unit, number)| (notes::unit(unit.name.as_str()), UnitId(number)))

@@ -138,6 +138,8 @@ impl Init {
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
         foreign::close_rest();
         let mut lineage = Lineage::begins();
+        // What was begun before is in the state alone.
+        crate::sys::notes::are_missing();
         (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
         let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.previous =
@@ -151,6 +153,7 @@ impl Init {
         // Before that a crash has nothing of this image's to go back to.
         let asker = init.lineage.upgraded.take();
         init.note_all_done();
+        init.stand_all();
         init.keep_here();
         init.arm(0);
         init.answer_upgrade(asker, begins.gave_way);
@@ -238,6 +241,7 @@ impl Init {
         // What it did again of the past has cleared nothing.
         init.lineage.suspects.extend(suspect);
         init.note_all_done();
+        init.stand_all();
         init.keep_here();
         crate::sys::signal::unblock_all();
         Ok(init)
@@ -269,7 +273,7 @@ impl Init {
     fn of(state: State, options: Options, mode: Mode, lineage: Lineage) -> io::Result<Init> {
         let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
         let State { loader, history, timings, triggers, ending, record, .. } = state;
-        let State { suspects, closers, .. } = state;
+        let State { suspects, closers, found, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options);
@@ -326,7 +330,7 @@ impl Init {
             options,
         };
         init.lineage.upgraded = head.upgraded;
-        init.lineage.suspects = suspects;
+        (init.lineage.suspects, init.lineage.found) = (suspects, found);
         init.settle_in(&settings);
         Ok(init)
     }

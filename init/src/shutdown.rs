@@ -9,6 +9,7 @@ use crate::boot::Mode;
 use crate::clock;
 #[cfg(debug_assertions)]
 use crate::crash_test;
+use crate::drain::Drain;
 use crate::emergency::Shell;
 use crate::event_loop::Init;
 use crate::journal::notes::{Kind, Wished};
@@ -19,9 +20,7 @@ use crate::sys::{notes, process, signal, wait};
 use crate::voice::Level;
 use crate::watchdog::Watchdog;
 use crate::{hand_back, signals, unmount};
-use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
-use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::{Deserialize, Serialize};
@@ -71,6 +70,11 @@ impl Ending {
         self.asked.is_some()
     }
 
+    /// How.
+    pub(crate) fn asked(&self) -> Option<Shutdown> {
+        self.asked
+    }
+
     /// When the wait for the logger is over, or what is waited for is to be told.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.logger_until.or(self.tell_at)
@@ -91,28 +95,6 @@ impl Ending {
 const KILL: u8 = 9;
 
 impl Init {
-    /// Settings that name nobody's target are told: init whose end is to be that of one goes on for
-    /// ever, and a key does nothing.
-    pub(crate) fn mind_targets(&mut self, generation: &Generation) {
-        let settings = &generation.settings;
-        let is_missing = |name: &Name| {
-            let target = generation.find_target(name.as_str()).and_then(|id| generation.target(id));
-            target.is_none_or(|target| target.candidates.is_empty())
-                && generation.find_unit(name.as_str()).is_none()
-        };
-        if let Some(name) = settings.exit_with.as_ref().filter(|name| is_missing(name)) {
-            let what = "nobody provides it, so nothing ends init by itself";
-            self.say(Level::Warning, format_args!("exit-with {name}: {what}"));
-        }
-        if self.mode != Mode::Machine {
-            return;
-        }
-        for (setting, name) in settings.reactions.goals().filter(|(_, name)| is_missing(name)) {
-            let what = "nobody provides it, so the key does nothing";
-            self.say(Level::Warning, format_args!("{setting} {name}: {what}"));
-        }
-    }
-
     /// Begins, or changes its mind about how: a reboot may become a poweroff.
     pub(crate) fn shut_down(&mut self, how: Shutdown) {
         self.settle();
@@ -121,9 +103,16 @@ impl Init {
         self.ending.begun.get_or_insert(self.now);
         self.ending.tell_at.get_or_insert(self.now.after(limit::BLOCKERS));
         self.outer.say("STOPPING=1\nSTATUS=stopping\n");
+        if self.lineage.found.is_before_boot() {
+            // What lives is nobody's yet: it is stopped in order once it is taken up.
+            self.lineage.found.end = Some(how);
+            let text = "the end is asked for: it comes when what lives has been taken up";
+            return self.say(Level::Info, format_args!("{text}"));
+        }
         self.say(Level::Info, format_args!("{}", name(how, self.mode)));
         self.facts.push_back(Event::Shutdown(how));
         self.settle();
+        self.note_intent();
     }
 
     /// The keys at the keyboard, or SIGINT: the first time an end; each further time, a while after
@@ -146,6 +135,11 @@ impl Init {
             return true;
         }
         note(&Wished::Haste(haste));
+        if self.mode == Mode::Supervisor && self.lineage.found.is_before_boot() {
+            // Nobody knows yet whom it is to kill.
+            self.lineage.found.haste = self.lineage.found.haste.max(Some(haste));
+            return true;
+        }
         self.ending.haste = Some((haste, self.now));
         if self.mode == Mode::Supervisor {
             // No namespace ends with init, and no kill(2) of everybody is its to send.
@@ -366,13 +360,18 @@ pub(crate) fn park() -> ! {
 
 /// Reaps, and does nothing else, until a signal asks for the end. Signals are blocked when this is
 /// called: those of PID 1 that are not, and that nobody handles, the kernel throws away.
-pub(crate) fn reap_until_asked(mode: Mode, shell: &mut Option<Shell>) -> Shutdown {
+pub(crate) fn reap_until_asked(
+    mode: Mode,
+    shell: &mut Option<Shell>,
+    drain: &mut Drain,
+) -> Shutdown {
     let awaited = signal::Awaited::block(signals::of_an_end().chain([libc::SIGCHLD]));
     loop {
         while let Ok(Some(ended)) = wait::reap_any() {
             shell.iter_mut().for_each(|shell| shell.reaped(ended));
+            drain.reaped(ended);
         }
-        let is_settled = shell.as_mut().is_none_or(Shell::turn);
+        let is_settled = drain.turn() & shell.as_mut().is_none_or(Shell::turn);
         let until = if is_settled { Duration::MAX } else { limit::SHELL_PAUSE };
         match awaited.next(until) {
             Ok(signal) => {

@@ -10,7 +10,7 @@ use crate::suspect;
 use crate::sys::{fault, notes};
 use crate::voice::Level;
 use groundstate_units::machine::action::{Action, Note, Outcome};
-use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::machine::reason::{Refusal, State};
 use groundstate_units::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,7 +43,7 @@ impl Init {
         notes::about(suspect::of(&event, subject.as_ref()));
         let wished = matches!(event, Event::Restart(_) | Event::Retry(_)).then(|| event.clone());
         let sets_goal = matches!(&event, Event::SetGoal(goal) if !goal.targets.is_empty());
-        let now = self.now;
+        let (now, was, is_wish) = (self.now, self.at(), sets_intent(&event));
         let machine = AssertUnwindSafe(&mut self.machine);
         let stepped = catch_unwind(move || {
             let machine = machine;
@@ -57,6 +57,9 @@ impl Init {
             self.say(Level::Error, format_args!("a bug in init: an event could not be dealt with"));
             return None;
         };
+        if is_wish || self.at() != was {
+            self.note_intent();
+        }
         if let (Some(record), Some(event)) = (&mut self.record, kept)
             && let Err(error) = record.write(self.now, &event, &outcome)
         {
@@ -83,6 +86,11 @@ impl Init {
         self.let_go(about);
         notes::about(0);
         refused
+    }
+
+    /// What becomes another without anybody's wish: the end, by `exit-with`, and wishes with an end.
+    fn at(&self) -> (Option<Shutdown>, usize) {
+        (self.machine.ending(), self.machine.wish().want.len())
     }
 
     /// What the event is in the event log, and the run it is about.
@@ -154,9 +162,11 @@ impl Init {
             self.note_done(&note.unit);
         }
         if note.to.is_active()
-            && let Some(running) = note.run.and_then(|run| self.runs.get_mut(run))
+            && let Some(run) = note.run
+            && let Some(running) = self.runs.get_mut(run)
         {
             running.procedure.counts_as_ready();
+            self.stand(run);
         }
         let level = match note.to {
             State::Failed => Level::Warning,
@@ -188,6 +198,12 @@ fn note_wish(event: &Event) {
     if is_small && let Ok(text) = postcard::to_allocvec(&Wished::Event(event.clone())) {
         notes::put_text(Kind::Wished, &text);
     }
+}
+
+/// What the machine is at may be another after it.
+fn sets_intent(event: &Event) -> bool {
+    let is_wish = matches!(event, Event::SetGoal(_) | Event::Want { .. } | Event::Unwant(_));
+    is_wish || matches!(event, Event::Boot { .. } | Event::Reload { .. })
 }
 
 /// The word in the event log for an event that is about init itself.

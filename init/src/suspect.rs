@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 pub(crate) type Suspects = BTreeSet<Name>;
 
 /// What tells the unit an event is about; 0: it is about none, or about many.
-pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u32 {
+pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u64 {
     let named =
         if let Event::Restart(names) | Event::Retry(names) | Event::ReloadUnit(names) = event {
             names.first()
@@ -28,7 +28,7 @@ pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u32 {
 
 impl Init {
     /// The one that was noted, if it is there still.
-    pub(crate) fn suspect(&self, noted: u32) -> Option<Name> {
+    pub(crate) fn suspect(&self, noted: u64) -> Option<Name> {
         let units = &self.machine.generation().units;
         let is_it = |name: &&Name| noted != 0 && notes::unit(name.as_str()) == noted;
         units.iter().map(|unit| &unit.name).find(is_it).cloned()

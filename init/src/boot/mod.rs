@@ -9,6 +9,7 @@ pub(crate) mod kernel_line;
 pub(crate) mod limits;
 mod mounts;
 
+use crate::drain::Drain;
 use crate::emergency::Shell;
 use crate::outer::Outer;
 use crate::sys::{fault, process, terminal};
@@ -90,8 +91,9 @@ pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End 
     voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {error}"));
     let mut shell = (mode == Mode::Machine).then(Shell::of_the_machine);
     voice.flush();
+    let mut drain = Drain::of_the_rest();
     // Nobody feeds a watchdog from here on: whoever has set one wants this machine to start anew.
-    let how = shutdown::reap_until_asked(mode, &mut shell);
+    let how = shutdown::reap_until_asked(mode, &mut shell, &mut drain);
     shutdown::End::new(how, mode, Outer::at(None), None, None)
 }
 
@@ -108,9 +110,11 @@ pub(crate) fn hush_panics(mode: Mode) {
     }));
 }
 
-/// The first duties. What could not be done comes back, a sentence each.
-pub(crate) fn duties(mode: Mode) -> Vec<String> {
+/// The first duties. What could not be done comes back, a sentence each. `was_booted`: a machine's are
+/// done, and not once more: what they set may be set otherwise by now.
+pub(crate) fn duties(mode: Mode, was_booted: bool) -> Vec<String> {
     let mut wrong = match mode {
+        Mode::Machine if was_booted => Vec::new(),
         Mode::Machine => machine(),
         Mode::Container => Vec::new(),
         Mode::Supervisor => process::become_subreaper()

@@ -6,11 +6,12 @@ use super::hierarchy::Hierarchy;
 use super::tracker::Tracker;
 use crate::sys::{Pid, inherit};
 use groundstate_units::machine::event::RunId;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 
 /// One of a run, in which something lives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Left {
     /// Below ours.
     pub(crate) name: String,
@@ -18,17 +19,19 @@ pub(crate) struct Left {
     pub(crate) unit: String,
     /// Its run; None: it was made ahead, for whichever came.
     pub(crate) run: Option<RunId>,
+    /// As this one.
+    pub(crate) ahead: Option<u64>,
 }
 
 impl Left {
     fn of(name: String) -> Option<Left> {
         let (_, last) = name.rsplit_once('/').unwrap_or(("", &name));
         let (unit, _) = last.rsplit_once('.')?;
-        let run = match group::number_of(last)? {
-            Number::Run(run) => Some(run),
-            Number::Ahead(_) => None,
+        let (run, ahead) = match group::number_of(last)? {
+            Number::Run(run) => (Some(run), None),
+            Number::Ahead(number) => (None, Some(number)),
         };
-        Some(Left { unit: unit.to_string(), run, name })
+        Some(Left { unit: unit.to_string(), run, ahead, name })
     }
 }
 
@@ -61,11 +64,20 @@ impl Tracker {
         hierarchy.map(|hierarchy| group::processes(hierarchy.as_fd(), name)).unwrap_or_default()
     }
 
+    /// The number of this run's, where it was made ahead.
+    pub(crate) fn made_ahead_for(&self, run: RunId) -> Option<u64> {
+        match group::number_of(self.runs.get(&run)?.cgroup.as_deref()?)? {
+            Number::Ahead(number) => Some(number),
+            Number::Run(_) => None,
+        }
+    }
+
     /// It is this run's from now on.
     pub(crate) fn take_over(&mut self, run: RunId, name: &str) {
         if let Some(Number::Ahead(number)) = group::number_of(name) {
             self.was_made_ahead(number, run);
         }
+        self.leftovers.remove(name);
         let tracked = self.runs.entry(run).or_default();
         (tracked.cgroup, tracked.entered) = (Some(name.into()), true);
     }
@@ -76,8 +88,11 @@ impl Tracker {
         self.families.entry(run).or_default().add(pid);
     }
 
-    /// It is nobody's: it goes as soon as nothing lives in it.
+    /// It is nobody's: it goes as soon as nothing lives in it. None that is made ahead gets its name.
     pub(crate) fn leave(&mut self, name: &str) {
+        if let Some(Number::Ahead(number)) = group::number_of(name) {
+            self.is_not_ahead(number);
+        }
         self.discard(name.into());
     }
 }

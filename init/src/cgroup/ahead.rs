@@ -80,6 +80,11 @@ impl Tracker {
     pub(super) fn was_made_ahead(&mut self, number: u64, run: RunId) {
         self.ahead.made.retain(|_, made| *made != number);
         self.ahead.taken.insert(number, run);
+        self.is_not_ahead(number);
+    }
+
+    /// It is there, and for no run that comes.
+    pub(super) fn is_not_ahead(&mut self, number: u64) {
         self.ahead.last = self.ahead.last.max(number);
     }
 

@@ -11,6 +11,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -108,12 +109,15 @@ impl Hierarchy {
             };
             found.extend(path.filter(is_one).zip(number));
         }
-        let (path, number) = found.into_iter().max_by_key(|(path, _)| path.len())?;
-        let directory = File::from(inherit::take(number).ok()?);
+        // Anybody may have it open, and have given that to init: the lock is with one alone.
+        found.sort_by_key(|(path, number)| (Reverse(path.len()), *number));
+        let (path, directory) = found.into_iter().find_map(|(path, number)| {
+            let directory = File::from(inherit::take(number).ok()?);
+            directory.try_lock().ok().map(|()| (path, directory))
+        })?;
         let (above, name) = path.rsplit_once('/')?;
         let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let base = open(above, flags, Mode::empty()).ok()?;
-        directory.try_lock().ok()?;
         inherit::is_new(base.as_fd());
         let shown = path.strip_prefix(root)?.to_string();
         Some(Hierarchy {

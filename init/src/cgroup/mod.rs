@@ -22,5 +22,5 @@ mod watches;
 pub(crate) use again::Left;
 pub(crate) use controller::Wish;
 pub(crate) use descent::Family;
-pub(crate) use group::short;
+pub(crate) use group::{is_cut, short};
 pub(crate) use tracker::{Tracked, Tracker};

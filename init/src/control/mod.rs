@@ -46,6 +46,9 @@ pub(crate) struct Control {
     pub(crate) clients: BTreeMap<usize, Client>,
     next: usize,
     ready: bool,
+    /// That nobody waits has to be said twice.
+    #[serde(skip)]
+    doubts: bool,
     /// Given up when there is no descriptor left: root can then still ask, one at a time, and
     /// others are turned away instead of being called ready by the kernel for ever.
     #[serde(with = "carried")]
@@ -73,6 +76,7 @@ impl Control {
             clients: BTreeMap::new(),
             next: token::CLIENTS,
             ready: true,
+            doubts: true,
             reserve: reserve(),
             rests_until: None,
             own_uid: nix::unistd::geteuid().as_raw(),
@@ -83,7 +87,7 @@ impl Control {
 
     /// The same sockets in an init that has gone on as another image.
     pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
-        (self.ready, self.is_ours) = (true, true);
+        (self.ready, self.doubts, self.is_ours) = (true, true, true);
         registry.register(&mut self.listener, Token(token::CONTROL), Interest::READABLE)?;
         for (number, client) in &mut self.clients {
             let interest = Interest::READABLE | Interest::WRITABLE;
@@ -101,7 +105,7 @@ impl Control {
         while self.former.len() > limit::FORMER_LISTENERS {
             impatiently(|| drop(self.former.pop_front()));
         }
-        self.ready = true;
+        (self.ready, self.doubts) = (true, true);
         Ok(())
     }
 
@@ -122,7 +126,7 @@ impl Control {
     /// The poll says this token is ready; `gone`: nobody is at the other end any more.
     pub(crate) fn ready(&mut self, token: Token, gone: bool) {
         if token.0 == token::CONTROL {
-            self.ready = true;
+            (self.ready, self.doubts) = (true, true);
         } else if let Some(client) = self.clients.get_mut(&token.0) {
             client.readable = true;
             client.dead |= gone;
@@ -161,8 +165,14 @@ impl Control {
                 return;
             }
             match self.next_connection() {
-                Ok(stream) => impatiently(|| self.admit(registry, stream, now)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.ready = false,
+                Ok(stream) => {
+                    self.doubts = true;
+                    impatiently(|| self.admit(registry, stream, now));
+                }
+                // The poll tells of each once: who was overlooked would wait for the next one.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.ready = std::mem::take(&mut self.doubts);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
                     self.shed(registry, now);

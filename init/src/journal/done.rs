@@ -7,7 +7,7 @@
 //! cases (it has failed, it was stopped, it was skipped, nobody knows) it is run as at a boot. What
 //! is not known is never shown as done.
 //!
-//! An entry is `unit: u32, check: u32, run: u64, exit: u32` and room; all of the machine's byte
+//! An entry is `unit: u64, check: u32, exit: u32, run: u64` and room; all of the machine's byte
 //! order. A unit has one of [`AROUND`] places; where all of them are others' it is not written.
 //! Reading is total: any bytes may be there.
 
@@ -26,36 +26,36 @@ pub(crate) const BYTES: usize = ENTRY * ENTRIES;
 const AROUND: usize = 8;
 
 /// Where this unit may stand.
-pub(crate) fn places(unit: u32) -> impl Iterator<Item = usize> {
+pub(crate) fn places(unit: u64) -> impl Iterator<Item = usize> {
     let first = usize::try_from(unit).unwrap_or(0);
     (0..AROUND).map(move |next| first.wrapping_add(next) % ENTRIES * ENTRY)
 }
 
 /// What is written of it.
-pub(crate) fn entry(unit: u32, run: RunId, exit: Exit) -> [u8; ENTRY] {
+pub(crate) fn entry(unit: u64, run: RunId, exit: Exit) -> [u8; ENTRY] {
     let exit = match exit {
         Exit::Code(code) => u32::from(code),
         Exit::Signal { signal, core } => 1 << 8 | u32::from(core) << 9 | u32::from(signal) << 16,
     };
     let (unit, run, exit) = (unit.to_ne_bytes(), run.0.to_ne_bytes(), exit.to_ne_bytes());
-    let check = crc(&[&unit[..], &run, &exit].concat()).to_ne_bytes();
+    let check = crc(&[&unit[..], &exit, &run].concat()).to_ne_bytes();
     let mut bytes = [0; ENTRY];
-    let fields = [&unit[..], &check, &run, &exit].concat();
+    let fields = [&unit[..], &check, &exit, &run].concat();
     bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
     bytes
 }
 
 /// The unit an entry is about; None: of none.
-pub(crate) fn unit_in(bytes: &[u8]) -> Option<u32> {
+pub(crate) fn unit_in(bytes: &[u8]) -> Option<u64> {
     read_one(bytes).map(|(unit, _)| unit)
 }
 
-fn read_one(bytes: &[u8]) -> Option<(u32, (RunId, Exit))> {
-    let (unit, rest) = bytes.split_first_chunk::<4>()?;
+fn read_one(bytes: &[u8]) -> Option<(u64, (RunId, Exit))> {
+    let (unit, rest) = bytes.split_first_chunk::<8>()?;
     let (check, rest) = rest.split_first_chunk::<4>()?;
-    let (run, rest) = rest.split_first_chunk::<8>()?;
-    let (exit, _) = rest.split_first_chunk::<4>()?;
-    if crc(&[&unit[..], run, exit].concat()) != u32::from_ne_bytes(*check) {
+    let (exit, rest) = rest.split_first_chunk::<4>()?;
+    let (run, _) = rest.split_first_chunk::<8>()?;
+    if crc(&[&unit[..], exit, run].concat()) != u32::from_ne_bytes(*check) {
         return None;
     }
     let exit = u32::from_ne_bytes(*exit);
@@ -65,11 +65,11 @@ fn read_one(bytes: &[u8]) -> Option<(u32, (RunId, Exit))> {
         _ => Exit::Signal { signal: byte(16), core: exit >> 9 & 1 != 0 },
     };
     let run = RunId(u64::from_ne_bytes(*run));
-    (run.0 > 0).then_some((u32::from_ne_bytes(*unit), (run, exit)))
+    (run.0 > 0).then_some((u64::from_ne_bytes(*unit), (run, exit)))
 }
 
 /// All of them, by unit.
-pub(crate) fn read(bytes: &[u8]) -> BTreeMap<u32, (RunId, Exit)> {
+pub(crate) fn read(bytes: &[u8]) -> BTreeMap<u64, (RunId, Exit)> {
     bytes.chunks_exact(ENTRY).take(ENTRIES).filter_map(read_one).collect()
 }
 
@@ -98,9 +98,9 @@ mod tests {
         let expected = [(7, (RunId(30), Exit::Code(3))), (9, (RunId(33), signal))];
         assert_eq!(done, expected.into_iter().collect());
         // Where there is no place it is not known, and what is damaged is not either.
-        let beside = ENTRIES as u32;
+        let beside = ENTRIES as u64;
         let mut bytes = written(|| {
-            for n in 0..=AROUND as u32 {
+            for n in 0..=AROUND as u64 {
                 writer::done(7 + n * beside, Some((RunId(1), Exit::Code(0))));
             }
         });

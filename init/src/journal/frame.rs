@@ -8,10 +8,10 @@
 use serde::Serialize;
 
 /// The last byte is the version: another one is not understood. It changes whenever a type that
-/// is kept does, and then `init/golden` gets a state of it. A variant at the end of an enum, and a
+/// is kept does, and then `init/golden/make` writes a state of it. A variant at the end of an enum, and a
 /// frame that is left out while there is nothing in it, change nothing: what was written before is
 /// read, and an older binary refuses what it does not know.
-const MAGIC: [u8; 8] = *b"gs-jrnl\x04";
+const MAGIC: [u8; 8] = *b"gs-jrnl\x05";
 /// Bytes of a whole journal.
 const MOST: usize = 1 << 30;
 
@@ -53,10 +53,12 @@ pub(crate) enum Kind {
     Suspects,
     /// Children that may wait at a close; left out when there are none.
     Closers,
+    /// What lives and has no unit just now; left out when nothing does.
+    Away,
 }
 
 impl Kind {
-    const ALL: [Kind; 17] = [
+    const ALL: [Kind; 18] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -74,6 +76,7 @@ impl Kind {
         Kind::Looks,
         Kind::Suspects,
         Kind::Closers,
+        Kind::Away,
     ];
 }
 

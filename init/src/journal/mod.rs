@@ -1,13 +1,15 @@
 //! The state of init outside of its memory: what an image of its program that ends unexpectedly,
 //! or on purpose, leaves to the next one. How the bytes lie is in [`frame`], what they are about in
 //! [`state`], how descriptors go along in [`carried`], how it is kept while init is at work in
-//! [`keeper`], what has happened since in [`notes`], which scripts are done in [`done`]. Who writes them to go on as another binary
+//! [`keeper`], what has happened since in [`notes`], which scripts are done in [`done`], how far each unit is in [`standing`], what it is all for in [`intent`]. Who writes them to go on as another binary
 //! is [`crate::upgrade`]; who reads them, [`crate::resume`].
 
 pub(crate) mod carried;
 pub(crate) mod done;
 pub(crate) mod frame;
+pub(crate) mod intent;
 pub(crate) mod keeper;
 pub(crate) mod notes;
 pub(crate) mod remains;
+pub(crate) mod standing;
 pub(crate) mod state;

@@ -5,15 +5,16 @@
 //! them, and [`crate::replay`], which puts them to an init that has gone back).
 //!
 //! The file: a page for the handler of a fault and for what the kernel itself writes, the
-//! [`MESSAGE`] being read, then the ring, then the scripts that are [`DONE`]. An entry is [`ENTRY`] bytes: `seq: u64, kind: u16, length:
+//! [`MESSAGE`] being read, then the ring, then the scripts that are [`DONE`], then each unit's
+//! [`STANDING`], then the [`INTENT`]. An entry is [`ENTRY`] bytes: `seq: u64, kind: u16, length:
 //! u16, pid: i32, at: u64, turn: u32`, then [`TEXT`] bytes; all of the machine's byte order. What is
 //! longer goes on in the next entries. An entry is there when its number is; the number is
 //! written last. Reading is total: any bytes may be there.
 
-use super::frame::crc;
 use crate::limit;
 use crate::run::procedure::Part;
 use crate::shutdown::Haste;
+use groundstate_units::assembly::hash;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::spec::{Exit, Log};
 use groundstate_units::time::Time;
@@ -29,8 +30,10 @@ pub(crate) const AT: usize = 24;
 pub(crate) const TURN: usize = 32;
 /// See [`TURN`].
 pub(crate) const HEARD_IN: usize = 36;
-/// What tells the unit whose event is in hand, as [`unit`] has it: u32; 0: none.
+/// What tells the unit whose event is in hand, as [`unit`] has it: u64; 0: none.
 pub(crate) const ABOUT: usize = 40;
+/// Not 0: not all that was begun and has ended is in the ring, and it was not noted over: u64.
+pub(crate) const MISSING: usize = 48;
 /// The siginfo_t of the child being reaped.
 pub(crate) const END: usize = 64;
 /// The mmsghdr of the message being read.
@@ -55,8 +58,12 @@ pub(crate) const ENTRIES: u64 = 4096;
 pub(crate) const HEARD: u64 = ENTRIES / 4 * 3;
 /// Scripts that are done ([`super::done`]): behind the ring, for no later note is to take their place.
 pub(crate) const DONE: usize = RING + ENTRY * ENTRIES as usize;
+/// How far each unit is ([`super::standing`]), for the same reason.
+pub(crate) const STANDING: usize = DONE + super::done::BYTES;
+/// What the machine is at ([`super::intent`]), for the same reason.
+pub(crate) const INTENT: usize = STANDING + super::standing::BYTES;
 /// Bytes of all.
-pub(crate) const BYTES: usize = DONE + super::done::BYTES;
+pub(crate) const BYTES: usize = INTENT + super::intent::BYTES;
 /// Bytes of text in one entry.
 pub(crate) const TEXT: usize = ENTRY - 28;
 /// Where the pid of an entry stands.
@@ -111,9 +118,20 @@ pub(crate) struct Begun {
     /// that got its number; -1: it is not there.
     pub(crate) output: (i32, u64),
     /// What tells its unit from another that might get the number of its run.
-    pub(crate) unit: u32,
+    pub(crate) unit: u64,
+    /// Its cgroup was made ahead, as this one.
+    pub(crate) ahead: Option<u64>,
     /// Pipes of its own, beside the run's.
     pub(crate) asides: Vec<Aside>,
+    /// Just before it was, as [`crate::clock::ticks`] has it: tells it from another that got its pid.
+    pub(crate) born: u64,
+}
+
+impl Begun {
+    /// A process with its pid that began then is it.
+    pub(crate) fn may_be(&self, began: u64) -> bool {
+        (self.born..=self.born.saturating_add(limit::BEING_BORN)).contains(&began)
+    }
 }
 
 /// The pipe of a line beside a start, or of a stream with a way out of its own.
@@ -133,7 +151,7 @@ pub(crate) struct Opened {
     /// Of which run.
     pub(crate) run: RunId,
     /// What tells its unit from another that might get the number of its run.
-    pub(crate) unit: u32,
+    pub(crate) unit: u64,
     /// Their numbers, and what tells each from another that got its number.
     pub(crate) descriptors: Vec<(i32, u64)>,
 }
@@ -168,9 +186,9 @@ pub(crate) struct Note {
     pub(crate) turn: u32,
 }
 
-/// What tells a unit from another, in a note.
-pub(crate) fn unit(name: &str) -> u32 {
-    crc(name.as_bytes())
+/// What tells a unit from another, in a note; never 0.
+pub(crate) fn unit(name: &str) -> u64 {
+    hash(name.as_bytes()).max(1)
 }
 
 /// Where the entry with this number stands.
@@ -196,7 +214,7 @@ pub(crate) struct Past {
     /// See [`TRIES`].
     pub(crate) tries: u64,
     /// See [`ABOUT`].
-    pub(crate) about: u32,
+    pub(crate) about: u64,
     /// What the kernel had handed over and nobody had noted.
     pub(crate) hand: Hand,
 }
@@ -214,7 +232,7 @@ impl Past {
         let hand = Hand::of(bytes);
         notes.extend(hand.as_notes());
         let tries = word(bytes, TRIES).unwrap_or(0);
-        let about = number(bytes, ABOUT).map_or(0, u32::from_ne_bytes);
+        let about = word(bytes, ABOUT).unwrap_or(0);
         Past { notes, known: after, last: seq.saturating_sub(1), tries, about, hand }
     }
 
@@ -244,6 +262,11 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 /// The signals that were not dealt with at a fault, as [`FAULT`] has them.
 pub(super) fn rung(bytes: &[u8]) -> u64 {
     word(bytes, FAULT + 8).unwrap_or(0)
+}
+
+/// Something found no room, or was before these.
+pub(super) fn is_missing(bytes: &[u8]) -> bool {
+    word(bytes, MISSING) != Some(0)
 }
 
 /// The number of the entry at the place of this one.

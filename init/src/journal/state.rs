@@ -2,17 +2,20 @@
 //! kernel holds goes along as a number ([`super::carried`]); what can be derived is not written.
 
 use super::frame::{self, Kind, Writer};
+use crate::away::Away;
 use crate::boot::limits::OpenFiles;
 use crate::cgroup::{Family, Tracked, Tracker};
 use crate::clock::{self, OnTheWall};
 use crate::control::Control;
 use crate::event_loop::{Init, Tokens};
 use crate::foreign::{self, Closers};
+use crate::found::Found;
 use crate::history::History;
 use crate::loader::{Asker, Loader};
 use crate::logger::{self, RunLog};
 use crate::notify::Notify;
 use crate::record::Record;
+
 use crate::run::table::{Looks, Running, Runs};
 use crate::shutdown::Ending;
 use crate::spawn::{KeptGround, Spawner};
@@ -88,6 +91,7 @@ pub(crate) struct Parts {
     looks: Looks,
     suspects: Suspects,
     closers: Closers,
+    away: Away,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -119,6 +123,8 @@ pub(crate) struct State {
     pub(crate) record: Option<Record>,
     pub(crate) suspects: Suspects,
     pub(crate) closers: Closers,
+    /// What lives and has no unit just now.
+    pub(crate) found: Found,
 }
 
 impl Init {
@@ -148,6 +154,9 @@ impl Init {
         let closers = foreign::closers();
         if !closers.is_empty() {
             whole = whole && to.put(Kind::Closers, &closers);
+        }
+        if let Some(away) = self.lineage.found.away() {
+            whole = whole && to.put(Kind::Away, &away);
         }
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
@@ -227,6 +236,7 @@ impl Parts {
             looks: if_there(&frames, Kind::Looks)?,
             suspects: if_there(&frames, Kind::Suspects)?,
             closers: if_there(&frames, Kind::Closers)?,
+            away: if_there(&frames, Kind::Away)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
@@ -255,7 +265,9 @@ impl State {
     /// Everything, put together. Descriptors are as in [`Parts::read`].
     pub(crate) fn read(bytes: &[u8]) -> Result<State, String> {
         let mut parts = Parts::read(bytes)?;
-        let (generation, machine) = parts.machine()?;
+        let (generation, mut machine) = parts.machine()?;
+        let found = Found::again(parts.away);
+        machine.found_alive(RunId(0), found.there());
         parts.runs.values_mut().for_each(|running| share(running, &generation));
         let mut runs = Runs::again(parts.runs, parts.store, parts.looks);
         let mut tracker = parts.tracker;
@@ -289,6 +301,7 @@ impl State {
             record,
             suspects: parts.suspects,
             closers: parts.closers,
+            found,
             head,
         })
     }
@@ -330,10 +343,10 @@ mod tests {
 
     /// What an init of the version in its name has kept, and the delivery its units came in.
     /// They stay: a type that changes needs another version, and then files of its own.
-    const STATE: &[u8] = include_bytes!("../../golden/state-4");
+    const STATE: &[u8] = include_bytes!("../../golden/state-5");
     /// One of the version before, which is refused.
-    const OLDER: &[u8] = include_bytes!("../../golden/state-3");
-    const UNITS: &[u8] = include_bytes!("../../golden/generation-3");
+    const OLDER: &[u8] = include_bytes!("../../golden/state-4");
+    const UNITS: &[u8] = include_bytes!("../../golden/generation-5");
 
     #[test]
     fn a_state_that_was_kept_once_is_read_for_as_long_as_its_version_is() {

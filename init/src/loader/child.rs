@@ -50,11 +50,6 @@ impl Errand<'_> {
         let (paths, wanted) = (paths.clone(), Vec::new());
         Errand { paths, previous: None, identity: false, strict, part: Part::Whole, wanted }
     }
-
-    /// The same at boot.
-    pub(crate) fn at_boot(paths: &Paths, mode: Mode, wanted: Vec<Name>) -> Errand<'static> {
-        Errand { identity: mode == Mode::Machine, wanted, ..Errand::of(paths, mode) }
-    }
 }
 
 /// All of it.

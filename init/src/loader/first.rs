@@ -8,6 +8,7 @@ use crate::boot::Mode;
 #[cfg(debug_assertions)]
 use crate::crash_test;
 use crate::event_loop::Init;
+use crate::found::Found;
 use crate::limit;
 use crate::paths::Paths;
 use crate::sys::{Pid, fault};
@@ -20,15 +21,22 @@ use mio::Registry;
 use std::io;
 use std::sync::Arc;
 
-/// Forks its loader, for a goal that may be named.
+/// Forks its loader, for what may be asked for: the goal named first, or that of a machine that was lost,
+/// and its overlay. That machine has its names, and they may have been changed since.
 pub(crate) fn send_first(
     registry: &Registry,
     paths: &Paths,
     mode: Mode,
     targets: [Option<&Name>; 2],
+    found: Option<&Found>,
 ) -> io::Result<(Pid, Parcel)> {
-    let asked = targets.into_iter().flatten().cloned().collect();
-    send(registry, &Errand::at_boot(paths, mode, asked))
+    let mut asked: Vec<Name> = targets.into_iter().flatten().cloned().collect();
+    let wish = found.and_then(Found::intent).map(|intent| intent.wish).unwrap_or_default();
+    asked.extend(wish.goal.into_iter().chain(wish.want.into_keys()));
+    // Whatever lives is to have its unit, whoever had wished for the instance.
+    asked.extend(found.into_iter().flat_map(Found::names));
+    let identity = mode == Mode::Machine && !found.is_some_and(|found| found.remains.was_booted);
+    send(registry, &Errand { identity, wanted: asked, ..Errand::of(paths, mode) })
 }
 
 impl Init {
@@ -57,6 +65,7 @@ impl Init {
         let often = self.loader.boots >= limit::BOOT_LOADS;
         // Its end was asked for: it needs no units.
         let begins_anew = self.lineage.begins_anew && self.lineage.found.end.is_none();
+        self.read_meanwhile();
         match (begins_anew, late, often) {
             (_, false, false) => {
                 self.loader.boots += 1;
@@ -91,7 +100,9 @@ impl Init {
     }
 
     fn first_load_again(&mut self) {
-        let sent = send_first(self.poll.registry(), &self.paths, self.mode, self.targets());
+        let found = Some(&self.lineage.found);
+        let (registry, paths) = (self.poll.registry(), &self.paths);
+        let sent = send_first(registry, paths, self.mode, self.targets(), found);
         self.loading_at_boot(sent);
     }
 
@@ -100,15 +111,15 @@ impl Init {
         let generation = Arc::new(generation);
         self.settle_with(&generation);
         let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
-        let asked = match &targets {
-            Some(target) => target.clone(),
-            None => generation.settings.default_target.clone(),
-        };
+        let before = self.lineage.found.intent();
+        let of_before = before.as_ref().and_then(|intent| intent.wish.goal.first());
+        let asked = of_before.or(targets.as_ref()).unwrap_or(&generation.settings.default_target);
+        let (asked, before) = (asked.clone(), before.map(Box::new));
         let targets = targets.into_iter().collect();
         // Of another root's nothing is known any more.
         self.timings.keep(&generation);
         self.meet_found(&generation);
-        self.facts.push_back(Event::Boot { generation, targets });
+        self.facts.push_back(Event::Boot { generation, targets, before });
         self.settle();
         #[cfg(debug_assertions)]
         {

@@ -15,6 +15,7 @@ mod put;
 mod queue;
 mod store;
 mod straggler;
+mod target;
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
@@ -154,6 +155,7 @@ impl Init {
         let previous = Some(self.machine.generation().clone());
         let wish = self.machine.wish();
         let mut wanted: Vec<Name> = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
+        wanted.extend(self.lineage.found.names());
         if let Purpose::Instances { wish, .. } = &purpose {
             wanted.extend(self.machine.policy().enable.iter().cloned());
             wanted.extend(self.instances_of(wish));
@@ -252,6 +254,7 @@ impl Init {
         if self.options.exit_with.is_some() {
             generation.settings.exit_with.clone_from(&self.options.exit_with);
         }
+        self.meet_again(&generation);
         match purpose {
             Purpose::Boot => {
                 self.say_diagnostics(&generation.diagnostics);

@@ -39,14 +39,19 @@ impl Handle {
         }
         for (unit, runs) in surplus {
             for run in runs {
-                self.order(&Order::Close(run));
-                self.runs.remove(&run);
-                self.untold.remove(&run);
+                self.close(run);
             }
             self.crowd.said.push(Report::Crowded(unit));
         }
         // Whoever writes there is to be told that nobody reads.
         self.repack();
+    }
+
+    /// What this holds is read, and then no more of it as this.
+    pub(crate) fn close(&mut self, run: RunId) {
+        self.order(&Order::Close(run));
+        self.runs.remove(&run);
+        self.untold.remove(&run);
     }
 
     /// Lets go of the read ends of runs that are not known any more.

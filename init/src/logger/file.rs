@@ -146,6 +146,8 @@ impl LogFile {
             let mut fits = whole_lines(rest, usize::try_from(room).unwrap_or(usize::MAX));
             if fits == 0 {
                 if self.size > 0 {
+                    // Whoever goes on after a kill finds another file, and takes nothing back.
+                    told(written, self.inode, self.size);
                     let fresh = rotate(dir, &file_name(unit), keeping.keep)
                         .and_then(|()| LogFile::open(dir, unit, keeping));
                     *self = fresh.map_err(|why| Torn { written, why })?;

@@ -37,3 +37,4 @@ mod units;
 pub(crate) use crowd::aside;
 pub(crate) use handle::Handle;
 pub(crate) use message::{Report, RunLog, Settings};
+pub(crate) use stash::look_into;

@@ -69,9 +69,9 @@ impl Init {
         if starts {
             listen.extend(self.kept_for(&name));
         }
-        let begun = Some(self.begun(run, part, &name, before));
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec)?;
+        let begun = Some(self.begun(run, part, &name, before));
         self.base.limits = self.open_files.of_children();
         let prepared = Prepared::new(Request {
             unit: name.as_str(),
@@ -165,9 +165,15 @@ impl Init {
         log: Log,
         of_a_start: bool,
     ) -> std::io::Result<Rc<OwnedFd>> {
+        let aside = self.next_aside(of_a_start);
+        self.output_to(aside, name, targets, spec, log)
+    }
+
+    /// The number of one more pipe aside.
+    pub(crate) fn next_aside(&mut self, of_a_start: bool) -> RunId {
         let number = self.helper_outputs;
         self.helper_outputs = number.saturating_sub(1);
-        self.output_to(logger::aside(number, of_a_start), name, targets, spec, log)
+        logger::aside(number, of_a_start)
     }
 
     /// What is noted of its process; pipes aside that were made since their next number was this one.
@@ -175,7 +181,8 @@ impl Init {
         let output = self.logger.as_ref().and_then(|logger| logger.read_end(run)).unwrap_or(-1);
         let output = (output, inherit::identity(output));
         let (unit, asides) = (notes::unit(name.as_str()), self.asides(before));
-        Begun { run, part, slot: 0, output, unit, asides }
+        let ahead = self.tracker.made_ahead_for(run);
+        Begun { run, part, slot: 0, output, unit, ahead, asides, born: 0 }
     }
 
     /// The pipes that were made aside since their next number was this one.
@@ -228,12 +235,18 @@ impl Init {
 
     /// A pipe whose other end becomes the program's `ready-fd`.
     fn pipe_for_ready(&mut self, run: RunId, spec: &Run) -> std::io::Result<Option<Rc<OwnedFd>>> {
-        let Some(running) = self.runs.get_mut(run) else { return Ok(None) };
         if spec.particular.as_ref().is_none_or(|p| p.ready_fd.is_none()) {
             return Ok(None);
         }
         let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        self.hear_ready_from(run, read)?;
+        Ok(Some(Rc::new(write)))
+    }
+
+    /// What is written there says that the run is ready.
+    pub(crate) fn hear_ready_from(&mut self, run: RunId, read: OwnedFd) -> std::io::Result<()> {
+        let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
         let token = self.tokens.next();
         let mut source = SourceFd(&read.as_raw_fd());
         let registry = self.poll.registry();
@@ -244,7 +257,7 @@ impl Init {
             self.runs.unwatch(before.token);
         }
         self.runs.watch(token.0, run);
-        Ok(Some(Rc::new(write)))
+        Ok(())
     }
 
     /// What a run leaves is removed by a child of init's own.

@@ -108,6 +108,16 @@ impl Init {
     /// Makes a process that init did not start the run's main process, if it belongs to
     /// the run; asked again once a descriptor holds it, for pids are used again.
     pub(crate) fn adopt(&mut self, run: RunId, pid: i32) -> Result<(), &'static str> {
+        self.adopt_if(run, pid, |init| init.tracker.whose(Pid::from_raw(pid)) == Some(run))
+    }
+
+    /// The same of one that belongs to it where this says so.
+    pub(crate) fn adopt_if(
+        &mut self,
+        run: RunId,
+        pid: i32,
+        belongs: impl Fn(&Init) -> bool,
+    ) -> Result<(), &'static str> {
         const FOREIGN: &str = "does not belong to the unit";
         if pid <= 1 || Pid::from_raw(pid) == nix::unistd::getpid() {
             return Err(FOREIGN);
@@ -116,7 +126,7 @@ impl Init {
             return Err(FOREIGN);
         }
         let pidfd = signal::pidfd(Pid::from_raw(pid)).map_err(|_| "is not there")?;
-        if self.tracker.whose(Pid::from_raw(pid)) != Some(run) {
+        if !belongs(self) {
             return Err(FOREIGN);
         }
         let token = self.tokens.next();
@@ -140,6 +150,7 @@ impl Init {
         if is_watched {
             self.runs.watch(token.0, run);
         }
+        self.stand(run);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod output;
 pub(crate) mod pid_file;
 pub(crate) mod procedure;
 mod reap;
+mod standing;
 pub(crate) mod table;
 
 use crate::event_loop::Init;
@@ -91,6 +92,7 @@ impl Init {
         while let Some(deed) = deeds.pop_front() {
             deeds.extend(self.carry(run, deed));
         }
+        self.stand(run);
         noted::about(before);
     }
 
@@ -122,7 +124,8 @@ impl Init {
     /// The run is over.
     pub(crate) fn forget_run(&mut self, run: RunId) {
         self.idle.remove(&run);
-        if self.runs.remove(run).is_some() {
+        if let Some(running) = self.runs.remove(run) {
+            self.stands_no_more(&running.name);
             self.tracker.forget(run);
             self.history.forget(run);
         }

@@ -59,6 +59,9 @@ impl Init {
     /// With whom it speaks for. None: for nobody.
     fn spoken(&mut self, datagram: Datagram) -> Option<Spoken> {
         let Some(run) = self.speaker(&datagram) else {
+            if datagram.says_ready() {
+                self.lineage.found.heard_ready(datagram.pid);
+            }
             self.unheard = self.unheard.saturating_add(1);
             return None;
         };

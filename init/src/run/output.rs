@@ -30,7 +30,8 @@ impl Init {
         spec: &Run,
         log: Log,
     ) -> std::io::Result<Rc<OwnedFd>> {
-        let found = self.found_output(name);
+        let is_read = !matches!(log, Log::Inherit | Log::Null);
+        let found = is_read.then(|| self.found_output(run, name)).flatten();
         let null = &self.null.output;
         match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {

@@ -19,6 +19,8 @@ mod plan;
 mod start;
 
 pub(crate) use deed::{Alarm, Deed, Part, Whom};
+pub(crate) use ending::UNKNOWN;
+pub(crate) use found::Course;
 
 use crate::journal::carried;
 use plan::Plan;

@@ -62,8 +62,8 @@ impl Init {
             self.hear();
             self.settle();
         }
-        self.runs.forget_ended();
         for Reaped { pid, run, part, exit, .. } in reaped {
+            self.runs.is_told(pid);
             // Perhaps by the kernel, for want of memory.
             let killed = matches!(exit, Exit::Signal { signal: 9, .. });
             if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.has_killed(run)
@@ -82,6 +82,7 @@ impl Init {
         let (run, part) = (one.run, one.part);
         match one.verdict.take() {
             Some(Verdict::Failed(failure)) => {
+                self.runs.is_told(one.pid);
                 self.course(run, |procedure| procedure.not_executed(part, failure));
                 return false;
             }
@@ -101,8 +102,8 @@ impl Init {
         }
         let verdict = started.map(|mut started| started.report.at_exit());
         let (run, part) = self.runs.disown(pid.as_raw())?;
-        self.runs.has_ended(pid.as_raw(), run, part);
         let name = self.runs.get(run)?.name.clone();
+        self.runs.has_ended(pid.as_raw(), run, part);
         Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict })
     }
 

@@ -321,19 +321,25 @@ impl Runs {
         }
     }
 
-    /// The process is reaped; what it said last counts until [`Runs::forget_ended`].
+    /// The process is reaped; what it said last counts until [`Runs::is_told`].
     pub(crate) fn has_ended(&mut self, pid: i32, run: RunId, part: Part) {
         self.ended.insert(pid, (run, part));
+    }
+
+    /// Its last words are heard, and what follows from its end comes now: its pid means nothing any more.
+    pub(crate) fn is_told(&mut self, pid: i32) {
+        self.ended.remove(&pid);
+    }
+
+    /// Those of this run that are reaped, and nothing has followed from that yet.
+    pub(crate) fn untold(&self, run: RunId) -> impl Iterator<Item = (i32, Part)> {
+        let of_it = self.ended.iter().filter(move |(_, (of, _))| *of == run);
+        of_it.map(|(pid, (_, part))| (*pid, *part))
     }
 
     /// For whom a process spoke that was reaped just now.
     pub(crate) fn last_spoke(&self, pid: i32) -> Option<(RunId, Part)> {
         self.ended.get(&pid).copied()
-    }
-
-    /// Their last words are heard: their pids mean nothing any more.
-    pub(crate) fn forget_ended(&mut self) {
-        self.ended = BTreeMap::new();
     }
 
     /// It is over.
@@ -414,6 +420,18 @@ mod tests {
         runs.watch(2, run);
         runs.remove(run);
         assert!(runs.by_token.is_empty() && runs.by_pid.is_empty());
+    }
+
+    #[test]
+    fn who_is_reaped_is_of_its_run_until_what_follows_from_that_comes() {
+        let (mut runs, run) = (Runs::default(), RunId(7));
+        runs.has_ended(41, run, Part::Post(0));
+        runs.has_ended(42, RunId(8), Part::Main);
+        runs.has_ended(43, run, Part::Main);
+        let untold = |runs: &Runs| runs.untold(run).collect::<Vec<_>>();
+        assert_eq!(untold(&runs), [(41, Part::Post(0)), (43, Part::Main)]);
+        runs.is_told(41);
+        assert_eq!(untold(&runs), [(43, Part::Main)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::prepared::{Prepared, Said, Work};
 use super::report::Report;
+use crate::clock;
 use crate::journal::notes::Begun;
 use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::Step;
@@ -202,8 +203,9 @@ impl Spawner {
         let Some(slot) = self.ground.borrow_mut().take() else {
             return Err(begin(io::Error::from_raw_os_error(libc::EAGAIN)));
         };
-        let noted =
-            prepared.begun.as_ref().map(|begun| Begun { slot: slot.number(), ..begun.clone() });
+        let (number, born) = (slot.number(), clock::ticks());
+        let noted = prepared.begun.as_ref();
+        let noted = noted.map(|begun| Begun { slot: number, born, ..begun.clone() });
         // What can not be noted is started all the same.
         descriptors.frame.note =
             noted.and_then(|begun| postcard::to_allocvec(&begun).ok()).unwrap_or_default();

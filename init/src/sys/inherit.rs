@@ -148,20 +148,23 @@ pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd
 
 /// The socket of datagrams that is bound to this path: taken over.
 pub(crate) fn take_socket_at(path: &str) -> Option<OwnedFd> {
-    let is_it = |number: &RawFd| {
-        let name = getsockname::<UnixAddr>(*number);
-        name.is_ok_and(|name| name.path() == Some(Path::new(path))) && is_of_datagrams(*number)
+    let is_it = |socket: BorrowedFd<'_>| {
+        let name = getsockname::<UnixAddr>(socket.as_raw_fd());
+        let is_of_datagrams =
+            || getsockopt(&socket, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram);
+        name.is_ok_and(|name| name.path() == Some(Path::new(path))) && is_of_datagrams()
     };
-    take(listed()?.into_iter().find(is_it)?).ok()
+    take_sockets(1, is_it).pop()
 }
 
-fn is_of_datagrams(number: RawFd) -> bool {
-    if number < 0 {
-        return false;
-    }
-    // SAFETY: borrowed for the length of the call; one that is not open is refused.
-    let socket = unsafe { BorrowedFd::borrow_raw(number) };
-    getsockopt(&socket, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram)
+/// The first of which this is so, which asks for what sockets alone have: taken over.
+pub(crate) fn take_sockets(most: usize, is_it: impl Fn(BorrowedFd<'_>) -> bool) -> Vec<OwnedFd> {
+    let is_one = |number: &RawFd| {
+        // SAFETY: borrowed for the length of the call; one that is not open is refused.
+        *number > 2 && is_it(unsafe { BorrowedFd::borrow_raw(*number) })
+    };
+    let found = listed().unwrap_or_default().into_iter().filter(is_one);
+    found.filter_map(|number| take(number).ok()).take(most).collect()
 }
 
 /// Opened by this image before [`rest`] is asked for, which spares it.

@@ -8,6 +8,7 @@
 
 use crate::journal::done;
 use crate::journal::notes::{self, ENTRY, Kind, Past, TEXT};
+use crate::journal::standing;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use std::io;
@@ -73,10 +74,15 @@ pub(crate) fn go_on(file: BorrowedFd<'_>, past: &Past, turn_now: u32) -> io::Res
 
 /// See [`notes::TRIES`].
 fn tries(count: u64) {
+    word(notes::TRIES, count);
+}
+
+/// One of the words before [`notes::END`].
+fn word(at: usize, value: u64) {
     let base = BASE.load(Ordering::SeqCst);
-    if !base.is_null() {
-        // SAFETY: within the mapping, aligned.
-        unsafe { base.add(notes::TRIES).cast::<u64>().write_volatile(count) };
+    if !base.is_null() && at < notes::END {
+        // SAFETY: within the mapping; all of them are aligned.
+        unsafe { base.add(at).cast::<u64>().write_volatile(value) };
     }
 }
 
@@ -85,6 +91,11 @@ pub(crate) fn while_quiet(work: impl FnOnce()) {
     QUIET.store(true, Ordering::Relaxed);
     work();
     QUIET.store(false, Ordering::Relaxed);
+}
+
+/// What happens now was noted before.
+pub(crate) fn are_put_again() -> bool {
+    QUIET.load(Ordering::Relaxed)
 }
 
 fn map(file: BorrowedFd<'_>, last: u64, known: u64) -> io::Result<()> {
@@ -148,14 +159,14 @@ pub(crate) fn turn(number: u64, at: u64) {
 }
 
 /// An event of this unit ([`notes::unit`]; 0: of none) is in hand. Gives which was before.
-pub(crate) fn about(unit: u32) -> u32 {
+pub(crate) fn about(unit: u64) -> u64 {
     let base = BASE.load(Ordering::SeqCst);
     if base.is_null() {
         return 0;
     }
     // SAFETY: within the mapping, aligned.
     unsafe {
-        let place = base.add(notes::ABOUT).cast::<u32>();
+        let place = base.add(notes::ABOUT).cast::<u64>();
         let before = place.read_volatile();
         place.write_volatile(unit);
         before
@@ -191,6 +202,11 @@ pub(crate) fn are_whole() -> bool {
     !BASE.load(Ordering::SeqCst).is_null() && !LOST.load(Ordering::SeqCst)
 }
 
+/// Not all that was begun and has ended is in them, and never will be: for who reads the ring alone.
+pub(crate) fn are_missing() {
+    word(notes::MISSING, 1);
+}
+
 /// One more; nothing where there is no room. Gives where its pid stands.
 fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     let base = BASE.load(Ordering::SeqCst);
@@ -199,6 +215,7 @@ fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     let fits = last.saturating_add(count).saturating_sub(kept) <= notes::ENTRIES;
     let Some(length) = length.ok().filter(|_| fits && !base.is_null()) else {
         LOST.store(true, Ordering::SeqCst);
+        are_missing();
         return ptr::null_mut();
     };
     let turn = TURN.load(Ordering::Relaxed).wrapping_add(later);
@@ -236,7 +253,7 @@ fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
 }
 
 /// This unit's script is done, or is not. See [`crate::journal::done`].
-pub(crate) fn done(unit: u32, how: Option<(RunId, Exit)>) {
+pub(crate) fn done(unit: u64, how: Option<(RunId, Exit)>) {
     let base = BASE.load(Ordering::SeqCst);
     if base.is_null() {
         return;
@@ -263,6 +280,19 @@ pub(crate) fn done(unit: u32, how: Option<(RunId, Exit)>) {
         // SAFETY: as above.
         unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), there, done::ENTRY) };
     }
+}
+
+/// Where [`crate::journal::standing`] is written, and the number of the last note. What is done again of
+/// the past says nothing there.
+pub(crate) fn with_standings(work: impl FnOnce(&mut [u8], u64)) {
+    let base = BASE.load(Ordering::SeqCst);
+    if base.is_null() || QUIET.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: it lies in the mapping, and whoever else writes there writes elsewhere; one thread.
+    let table =
+        unsafe { std::slice::from_raw_parts_mut(base.add(notes::STANDING), standing::BYTES) };
+    work(table, LAST.load(Ordering::SeqCst));
 }
 
 /// A wish, or what the logger has seen.

@@ -19,6 +19,8 @@ const ABRT: u8 = 6;
 const KILL: u8 = 9;
 /// SIGTERM, for the rest.
 const TERM: u8 = 15;
+/// Of an end that nobody has seen.
+pub(crate) const UNKNOWN: Exit = Exit::Code(255);
 
 /// How a run ended, for its exec-stop-post. systemd.exec(5), `$SERVICE_RESULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -311,7 +313,8 @@ impl Procedure {
             );
         }
         if self.headless && !self.exit_told && !self.stopping {
-            return self.told_exit(Exit::Code(0));
+            // Of a script that had not ended before nobody has seen how it did.
+            return self.told_exit(if self.is_script() { UNKNOWN } else { Exit::Code(0) });
         }
         self.nothing_left()
     }

@@ -2,7 +2,7 @@
 
 use super::{Alarm, Deed, Deeds, Part, Procedure, Step};
 use groundstate_units::machine::event::{Event, ExecFailure, Stage};
-use groundstate_units::spec::{Exit, Kind, MainPid};
+use groundstate_units::spec::{Exit, Kind};
 use std::time::Duration;
 
 /// The pause before the second ready-exec and all after it.
@@ -183,14 +183,7 @@ impl Procedure {
                 self.next(Some(Part::Start(n)))
             }
             Kind::Oneshot | Kind::BackgroundScripted if well => self.script_ended(exit),
-            Kind::BackgroundPidfile if well && !self.stopping => {
-                self.step = Step::Seeking;
-                match self.particular().map(|p| p.main_pid).unwrap_or_default() {
-                    MainPid::File => vec![Deed::SeekPidFile],
-                    MainPid::Guess => vec![Deed::GuessMain],
-                    MainPid::None => self.main_unknown(),
-                }
-            }
+            Kind::BackgroundPidfile if well && !self.stopping => self.seek(),
             Kind::ForegroundNotified
             | Kind::ForegroundSupervised
             | Kind::BackgroundPidfile
