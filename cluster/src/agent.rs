@@ -9,7 +9,7 @@ use crate::mutant::{Mutant, planted};
 use crate::native_unit;
 use crate::picture::{Content, Picture};
 use crate::placement::Seat;
-use crate::record::StateRecord;
+use crate::record::{ScheduleRecord, StateRecord, UnitRecord};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::{Cause, UnitStatus};
@@ -126,6 +126,17 @@ pub fn holds(put: &SourceSet, name: &UnitName) -> bool {
     put.files.contains_key(name.as_str()) || put.files.contains_key(&native_file(name))
 }
 
+/// What init has under its names is another one of ours: one that needs no claim, or a native unit of
+/// the same stem.
+pub fn is_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
+    let own = [name.to_string(), native_file(name)];
+    let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
+    let others = runs.filter(|(other, one)| *other != name || !one.content.asks.exclusive);
+    let shapes: Vec<Shape> = others.map(|(other, one)| Shape::of(other, one)).collect();
+    let mut files = own.iter().filter_map(|file| put.files.get_key_value(file));
+    files.all(|(file, text)| shapes.iter().any(|shape| shape.file == *file && shape.text == *text))
+}
+
 /// All of them.
 pub type Goal = BTreeMap<UnitName, Wanted>;
 
@@ -152,9 +163,12 @@ pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
         .filter_map(|(name, told)| {
             let (desired, hash) = (told.record.desired, &told.record.hash);
             let waits = told.record.first.as_ref().is_some_and(|first| !first.contains(me));
-            if let Some(one) = before.get(name).filter(|_| waits) {
-                // Its new file is not for this machine yet.
-                return Some((name.clone(), Wanted { desired, ..one.clone() }));
+            // Its new file is not for this machine yet.
+            let own = || before.get(name).map(|one| Wanted { desired, ..one.clone() });
+            if let Some(one) =
+                waits.then(|| own().or_else(|| before_it(name, &told.record))).flatten()
+            {
+                return Some((name.clone(), one));
             }
             Some((name.clone(), wanted(picture, name, desired, hash, before)?))
         })
@@ -172,6 +186,17 @@ pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
         }
     }
     goal
+}
+
+/// The file of a global unit that all had before the one that is rolled out: a machine that has none, for it
+/// was booted meanwhile, begins with that one.
+fn before_it(name: &UnitName, told: &ScheduleRecord) -> Option<Wanted> {
+    let UnitRecord { options, signature } = told.before.clone()?;
+    options.check().ok()?;
+    let content = Content::of(name, options).signed(signature);
+    let refusal = enabling::refusal(name, &content.file);
+    let desired = told.desired;
+    content.asks.global.then(|| Wanted { content: Arc::new(content), desired, refusal })
 }
 
 /// What a unit asks of this machine. Where nobody can read what the machine says of itself, what is
@@ -346,6 +371,14 @@ pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, fault: &str) ->
     };
     let reason = Some(format!("the init of this machine does not answer: {fault}"));
     StateRecord { reason, ..last.cloned().unwrap_or_else(never) }
+}
+
+/// Nothing runs any more of what was there before another one came under its name.
+pub fn has_given_way(unit: Option<&UnitStatus>) -> bool {
+    unit.is_none_or(|unit| {
+        let is_left = unit.state == State::Failed && !is_down(Some(unit));
+        !is_left && !unit.stale && unit.state != State::Stopping
+    })
 }
 
 /// Nothing of it runs (any more). What init can not kill does, though init has given it up.

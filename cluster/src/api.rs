@@ -11,6 +11,7 @@ pub mod change_stream;
 pub mod crowd;
 pub mod discovery;
 pub mod first_look;
+pub mod first_machines;
 pub mod guest;
 pub mod handshakes;
 pub mod listener;

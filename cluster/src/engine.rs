@@ -259,11 +259,13 @@ impl Engine {
             return;
         }
         let seat = self.board.seats().get(id);
-        if self.picture.is_obscured(id) {
-            // It is there: it keeps what it has, and gets nothing more.
+        let draining = self.picture.drains.contains_key(id);
+        if let Some(key) = self.picture.obscured_by(id) {
+            // It is there: it keeps what it has, unless it is drained, and gets nothing more.
             let machine = seat.map(|seat| seat.machine.clone()).unwrap_or_default();
+            let unread = Some(key.to_string());
             self.away.remove(id);
-            self.board.set_machine(id, Some(Machine { away: true, ..machine }));
+            self.board.set_machine(id, Some(Machine { away: true, draining, unread, ..machine }));
             return;
         }
         let machine = match seat {
@@ -290,8 +292,8 @@ impl Engine {
         }
         let until = now.saturating_add(patience);
         self.away.entry(id.clone()).or_insert(until);
-        let draining = self.picture.drains.contains_key(id);
-        self.board.set_machine(id, Some(Machine { away: true, draining, ..machine }));
+        let machine = Machine { away: true, draining, unread: None, ..machine };
+        self.board.set_machine(id, Some(machine));
     }
 }
 

@@ -11,6 +11,7 @@ use crate::picture::Content;
 use crate::unit_file::UnitFile;
 use groundstate_units::spec::Ending;
 use groundstate_units::value;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What is kept back for the way to init, its kill and clocks that differ.
@@ -39,6 +40,36 @@ pub fn life(ttl: Duration) -> Duration {
 /// [`patience`] by etcd's clock.
 pub fn could_be_succeeded(ttl: Duration) -> Duration {
     patience(ttl) - ttl / 50
+}
+
+/// What a claim is worth: when the lease it was made under was proved last, and for how long that was
+/// granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worth {
+    /// `None`: never.
+    pub proof: Option<Duration>,
+    /// `agent_ttl` by then.
+    pub ttl: Duration,
+}
+
+impl Worth {
+    /// Nothing was proved for longer than that part of the lease.
+    pub fn is_past(self, now: Duration, part: fn(Duration) -> Duration) -> bool {
+        self.proof.is_none_or(|at| now.saturating_sub(at) > part(self.ttl))
+    }
+
+    /// The one that is over first: nobody knows which of the two it is.
+    #[must_use]
+    pub fn or_less(self, other: Worth) -> Worth {
+        let until = |one: &Worth| one.proof.map(|at| at + patience(one.ttl));
+        std::cmp::min_by_key(self, other, until)
+    }
+
+    /// Until what it is for is to be given up.
+    pub fn left(self, now: Duration) -> Duration {
+        let age = self.proof.map_or(Duration::MAX, |at| now.saturating_sub(at));
+        patience(self.ttl).saturating_sub(age)
+    }
 }
 
 /// How long the members of etcd have to say that they have no leader.
@@ -195,6 +226,20 @@ mod tests {
         let name = UnitName::new("a@true.service").unwrap();
         let text = format!("{text}[X-Fleet]\nExclusive={exclusive}\n");
         stops_in_time(&Content::of(&name, UnitFile::parse(&text).unwrap()), TTL)
+    }
+
+    #[test]
+    fn of_two_leases_that_one_counts_that_is_to_be_given_up_first() {
+        let of = |proof: Option<u64>, ttl| Worth {
+            proof: proof.map(Duration::from_secs),
+            ttl: Duration::from_secs(ttl),
+        };
+        let (long, short) = (of(Some(0), 30), of(Some(15), 6));
+        assert_eq!((long.or_less(short), short.or_less(long)), (short, short));
+        let later = of(Some(17), 6);
+        assert_eq!((long.or_less(later), later.or_less(long)), (long, long));
+        let never = of(None, 60);
+        assert_eq!((long.or_less(never), never.or_less(long)), (never, never));
     }
 
     #[test]

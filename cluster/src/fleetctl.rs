@@ -24,7 +24,8 @@ mod table;
 mod trouble;
 mod waiting;
 
-use arguments::{Command, Line};
+use crate::{documents, fleetd};
+use arguments::{Command, Line, Program};
 use clap::CommandFactory;
 use session::Session;
 use std::process::ExitCode;
@@ -62,12 +63,19 @@ fn offline(line: &Line) -> Option<ExitCode> {
             let _ = Line::command().print_help();
         }
         Some(Command::Version) => session::say(&version()),
-        Some(Command::Completions { shell }) => {
-            let mut command = Line::command();
-            clap_complete::generate(*shell, &mut command, "fleetctl", &mut std::io::stdout());
+        Some(Command::Completions { shell, program }) => {
+            let command = match program {
+                Program::Fleetctl => Line::command(),
+                Program::Fleetd => fleetd::arguments::command(),
+            };
+            session::write(&documents::completions(*shell, command));
         }
-        Some(Command::Man) => {
-            let _ = clap_mangen::Man::new(Line::command()).render(&mut std::io::stdout());
+        Some(Command::Man { program }) => {
+            let page = match program {
+                Program::Fleetctl => documents::man(Line::command(), ""),
+                Program::Fleetd => fleetd::arguments::man(),
+            };
+            session::write(&page.unwrap_or_default());
         }
         Some(Command::Verify { .. }) => {
             session::warn("fleetctl verify is deprecated and does nothing");
@@ -100,7 +108,7 @@ fn online(line: Line) -> ExitCode {
 fn ended(result: Result<u8, Trouble>) -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
-        Err(Trouble { code, message }) => {
+        Err(Trouble { code, message, .. }) => {
             if !message.is_empty() {
                 session::warn(&message);
             }
@@ -135,6 +143,6 @@ async fn run(session: &mut Session, command: Command) -> Result<u8, Trouble> {
         | Command::Version
         | Command::Verify { .. }
         | Command::Completions { .. }
-        | Command::Man => Ok(0),
+        | Command::Man { .. } => Ok(0),
     }
 }

@@ -4,10 +4,12 @@
 //! task that goes on when etcd or init do not answer; none of them takes silence for an
 //! order. What is decided is decided in the pure parts of this crate.
 
+pub mod arguments;
 pub mod config;
 pub mod core_dump;
 pub mod daemon;
 pub mod examination;
+mod farewell;
 pub mod identity;
 pub mod init;
 pub mod init_socket;

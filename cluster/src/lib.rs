@@ -9,6 +9,7 @@ pub mod api;
 pub mod board;
 pub mod clock;
 pub mod desired;
+pub mod documents;
 pub mod enabling;
 pub mod engine;
 pub mod fence;

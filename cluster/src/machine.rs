@@ -89,6 +89,9 @@ pub struct Machine {
     pub draining: bool,
     /// It does not answer, and is still waited for: it keeps what it has and gets nothing new.
     pub away: bool,
+    /// The key by which nobody can read what it says: it keeps what it has and gets nothing new.
+    #[serde(default)]
+    pub unread: Option<String>,
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! that too much time has passed. It is never emptied because etcd does not answer: what
 //! was known stays, and [`Health`] says since when nothing new came.
 
+mod withholding;
+
 use crate::agent::{self, Goal};
 use crate::clock::Clock;
 use crate::key::{Keys, Subject};
@@ -14,7 +16,6 @@ use crate::registry;
 use crate::store::{Batch, Fault, Store};
 use crate::transaction::{Change, Entry, Reading, Transaction};
 use crate::unit_name::UnitName;
-use crate::withheld::{self, Missing};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +28,6 @@ const PULSE: Duration = Duration::from_secs(1);
 /// Where etcd has moved on and its watch has told nothing, all is read anew, that often at
 /// most: others may write there too.
 const PROOF: Duration = Duration::from_secs(30);
-/// For what was told between two readings, where the second has too little in it.
-const HISTORY: Duration = Duration::from_secs(5);
 /// Batches a listener may be behind.
 const BACKLOG: usize = 1024;
 /// How often a write is made anew.
@@ -101,6 +100,7 @@ impl Mirror {
                 news,
                 machine: None,
                 goal: Goal::new(),
+                refused: None,
             },
         )
     }
@@ -228,6 +228,8 @@ pub struct Follower {
     machine: Option<MachineId>,
     /// What was to run there by the last reading, and what went on without its word.
     goal: Goal,
+    /// What of it does not run there.
+    refused: Option<watch::Receiver<BTreeSet<UnitName>>>,
 }
 
 impl Follower {
@@ -237,9 +239,10 @@ impl Follower {
         Follower { machine: Some(machine), ..self }
     }
 
-    /// That ran on the machine before this began.
+    /// That ran on the machine before this began, some of it `withheld` from being stopped.
     #[must_use]
-    pub fn after(self, goal: Goal) -> Follower {
+    pub fn after(self, goal: Goal, withheld: BTreeSet<UnitName>) -> Follower {
+        self.picture.send_modify(|picture| Arc::make_mut(picture).withheld = withheld);
         Follower { goal, ..self }
     }
 
@@ -295,34 +298,6 @@ impl Follower {
     /// What is to be on this machine, after what was.
     fn next_goal(&self, picture: &Picture, before: &Goal) -> Goal {
         self.machine.as_ref().map_or_else(Goal::new, |me| agent::goal(picture, me, before))
-    }
-
-    /// Units of this machine that a reading has nothing of, and of which nothing was told meanwhile.
-    async fn withheld(&self, goal: &Goal, fresh: &Picture) -> Result<BTreeSet<UnitName>, Fault> {
-        let before = self.picture.borrow().clone();
-        let Some(me) = &self.machine else { return Ok(BTreeSet::new()) };
-        let mut goal = goal.clone();
-        goal.retain(|name, _| !before.withheld.contains(name));
-        let mut missing = Missing::of(goal, fresh, me);
-        let mut still = withheld::still(&before, fresh, me);
-        if !missing.are_many() || planted(Mutant::MassStopBelieved) {
-            return Ok(still);
-        }
-        let mut watch = self.store.watch(self.keys.root(), before.revision).await?;
-        let until = self.clock.now() + HISTORY;
-        while !missing.units.is_empty() {
-            let left = until.saturating_sub(self.clock.now());
-            match self.clock.within(left, watch.next()).await {
-                Some(Ok(Batch::Changes { changes, .. })) => missing.hear(&self.keys, &changes),
-                Some(Err(fault)) => return Err(fault),
-                // Nobody can tell any more, or nothing more is told.
-                Some(Ok(Batch::Compacted)) | None => break,
-            }
-        }
-        if missing.are_many() {
-            still.extend(missing.units);
-        }
-        Ok(still)
     }
 
     /// `Ok`: read anew at once.

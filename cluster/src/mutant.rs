@@ -38,6 +38,8 @@ pub enum Mutant {
     ClaimNotAwaited,
     /// A claim is given back while the unit still runs.
     ReleasedWhileUp,
+    /// A claim is given back when another file is there that needs none, before init was told of it.
+    GivenBackUntold,
     /// A machine that is cut off keeps its exclusive units.
     NeverGivesUp,
     /// That etcd has lost its quorum is taken for being cut off.
@@ -134,8 +136,12 @@ pub enum Mutant {
     MassStopBelieved,
     /// A fleetd begun anew has nothing to compare its first reading with.
     BegunAnewForgets,
+    /// A fleetd begun anew does not know what goes on here without a word of etcd.
+    WithheldForgotten,
     /// A fleetd begun anew does not know what the one before it had claimed.
     HeldForgotten,
+    /// A claim made under an earlier lease counts as proved with the present one.
+    ProvedByAnother,
     /// A lease to lead by is let go once, when its term is over, whether etcd hears it or not.
     LetGoOnce,
     /// What is to run is kept for a fleetd begun anew now and then alone.
@@ -169,6 +175,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::ClaimStolen,
     Mutant::ClaimNotAwaited,
     Mutant::ReleasedWhileUp,
+    Mutant::GivenBackUntold,
     Mutant::NeverGivesUp,
     Mutant::QuorumLossIsCutOff,
     Mutant::LeaseUnwon,
@@ -217,7 +224,9 @@ pub const ALL: &[Mutant] = &[
     Mutant::NeverTired,
     Mutant::MassStopBelieved,
     Mutant::BegunAnewForgets,
+    Mutant::WithheldForgotten,
     Mutant::HeldForgotten,
+    Mutant::ProvedByAnother,
     Mutant::LetGoOnce,
     Mutant::KeptLate,
     Mutant::EngineAwaited,
@@ -240,6 +249,7 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::ClaimStolen, 2_000),
     (Mutant::ClaimNotAwaited, 2_000),
     (Mutant::ReleasedWhileUp, 2_000),
+    (Mutant::GivenBackUntold, 6_000),
     (Mutant::NeverGivesUp, 3_000),
     (Mutant::QuorumLossIsCutOff, 3_000),
     (Mutant::LeaseUnwon, 2_000),
@@ -260,9 +270,13 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::SignBeforeKey, 20_000),
     (Mutant::BegunAnewForgets, 1_000),
     (Mutant::HeldForgotten, 3_000),
+    (Mutant::WithheldForgotten, 4_000),
+    (Mutant::ProvedByAnother, 20_000),
     (Mutant::LetGoOnce, 2_000),
     (Mutant::KeptLate, 20_000),
     (Mutant::OldSignatureRuns, 1_000),
+    (Mutant::StateNotCompared, 5_000),
+    (Mutant::ReasonByPicture, 3_000),
 ];
 
 /// Schedules within which the simulation must find it.

@@ -324,7 +324,7 @@ impl Picture {
         let record = &self.machines.get(id)?.record;
         let metadata = self.laid_over(id, record.metadata.clone());
         let draining = self.drains.contains_key(id);
-        Some(Machine { ip: record.ip.clone(), metadata, draining, away: false })
+        Some(Machine { ip: record.ip.clone(), metadata, draining, away: false, unread: None })
     }
 
     /// That metadata of a machine, with what operators laid over it.

@@ -62,6 +62,11 @@ pub enum Refusal {
     Draining,
     /// The machine does not answer.
     Away,
+    /// Nobody can read what it says.
+    Unread {
+        /// Where it says that.
+        key: String,
+    },
 }
 
 impl fmt::Display for Refusal {
@@ -88,6 +93,7 @@ impl fmt::Display for Refusal {
             Refusal::Replaced { by } => write!(f, "{by} is on it, which replaces it"),
             Refusal::Draining => f.write_str("it is being drained"),
             Refusal::Away => f.write_str("it does not answer"),
+            Refusal::Unread { key } => write!(f, "what stands in {key} can not be read"),
         }
     }
 }
@@ -115,7 +121,8 @@ impl Seat {
             return Err(Refusal::Draining);
         }
         if self.machine.away && !self.scheduled.contains_key(name) {
-            return Err(Refusal::Away);
+            let unread = self.machine.unread.clone().map(|key| Refusal::Unread { key });
+            return Err(unread.unwrap_or(Refusal::Away));
         }
         if let Some(wanted) = asks.machine_id.as_ref().filter(|wanted| *wanted != id.as_str()) {
             return Err(Refusal::MachineId { wanted: wanted.clone() });

@@ -121,12 +121,15 @@ pub struct ScheduleRecord {
     /// they have. `None`: all take it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<BTreeSet<MachineId>>,
+    /// What stood there before that, to be given back where the rollout fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<UnitRecord>,
 }
 
 impl ScheduleRecord {
     /// For whoever reads it.
     pub fn new(desired: Desired, hash: String) -> ScheduleRecord {
-        ScheduleRecord { desired, hash, first: None }
+        ScheduleRecord { desired, hash, first: None, before: None }
     }
 }
 

@@ -73,7 +73,18 @@ pub fn create_signed(
         .put(of(Subject::Desired(name.clone())), encode(&DesiredRecord { desired }));
     if asks.global && desired != Desired::Inactive && !name.is_template() {
         let hash = file.hash();
-        let record = ScheduleRecord { desired, hash, first: first.cloned() };
+        let there = picture.units.get(name).filter(|_| first.is_some()).map(|kept| &*kept.record);
+        let mut before = there.map(|there| UnitRecord {
+            options: there.file.clone(),
+            signature: there.signature.clone(),
+        });
+        if let Some(told) = picture.globals.get(name).filter(|told| told.record.before.is_some()) {
+            // What stands there not all machines have taken; this is what all had.
+            let key = of(Subject::Global(name.clone()));
+            transaction = key_as_read(picture, transaction, key, Some(told.modified));
+            before = told.record.before.clone().filter(|_| first.is_some());
+        }
+        let record = ScheduleRecord { desired, hash, first: first.cloned(), before };
         transaction = transaction.put(of(Subject::Global(name.clone())), encode(&record));
     }
     transaction
@@ -96,7 +107,8 @@ pub fn spread(
 ) -> Option<Transaction> {
     let told = picture.globals.get(name).filter(|told| told.record.first.as_ref() != first)?;
     let key = picture.keys().of(&Subject::Global(name.clone()));
-    let record = ScheduleRecord { first: first.cloned(), ..told.record.clone() };
+    let before = told.record.before.clone().filter(|_| first.is_some());
+    let record = ScheduleRecord { first: first.cloned(), before, ..told.record.clone() };
     let transaction =
         key_as_read(picture, as_read(picture, name), key.clone(), Some(told.modified));
     Some(transaction.put(key, encode(&record)))
@@ -109,13 +121,17 @@ pub fn set_desired(picture: &Picture, name: &UnitName, desired: Desired) -> Opti
     let of = |subject| keys.of(&subject);
     let content = &picture.units.get(name)?.record;
     let wish = (of(Subject::Desired(name.clone())), encode(&DesiredRecord { desired }));
-    let first = picture.globals.get(name).and_then(|told| told.record.first.clone());
-    let schedule = ScheduleRecord { desired, hash: content.hash.clone(), first };
+    let told = picture.globals.get(name).map(|told| told.record.clone());
+    let (first, before) = told.map(|told| (told.first, told.before)).unwrap_or_default();
+    let schedule = ScheduleRecord { desired, hash: content.hash.clone(), first, before };
     if desired == Desired::Inactive {
         return Some(off_the_machines(picture, name).put(wish.0, wish.1));
     }
-    let transaction = as_read(picture, name).put(wish.0, wish.1);
+    let mut transaction = as_read(picture, name).put(wish.0, wish.1);
     let told = if content.asks.global {
+        // Which machines take its file first is as it is by then: a rollout goes on meanwhile.
+        let (key, told) = (of(Subject::Global(name.clone())), picture.globals.get(name));
+        transaction = key_as_read(picture, transaction, key, told.map(|told| told.modified));
         (!name.is_template()).then(|| Subject::Global(name.clone()))
     } else {
         let machine = picture.place_of(name).cloned();

@@ -294,6 +294,27 @@ mod tests {
     }
 
     #[test]
+    fn options_by_their_former_names_say_what_their_new_ones_say() {
+        for (former, new) in [
+            ("X-ConditionMachineID=a", "MachineID=a"),
+            ("X-ConditionMachineBootID=a", "MachineID=a"),
+            ("X-ConditionMachineOf=%p.socket", "MachineOf=%p.socket"),
+            ("X-ConditionMachineMetadata=\"a=1\" \"b=2\"", "MachineMetadata=\"a=1\" \"b=2\""),
+            ("X-Conflicts=b@*.service c.*", "Conflicts=b@*.service c.*"),
+        ] {
+            let said = read(former, "a.service");
+            assert_ne!(said, Requirement::default(), "{former}");
+            assert_eq!(said, read(new, "a.service"), "{former}");
+            let file = UnitFile::parse(&format!("[X-Fleet]\n{former}\n")).unwrap();
+            assert!(unknown_keys(&file).is_empty(), "{former}");
+        }
+        let both =
+            read("X-ConditionMachineOf=a\nMachineOf=b\nX-Conflicts=c\nConflicts=d", "e.service");
+        assert_eq!(both.peers.into_iter().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(both.conflicts, ["d", "c"]);
+    }
+
+    #[test]
     fn the_last_word_on_global_counts() {
         for (text, global) in [
             ("Global=true", true),

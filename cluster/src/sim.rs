@@ -21,6 +21,7 @@ pub mod deed;
 pub mod etcd;
 pub mod executor;
 pub mod garbled;
+pub mod goings;
 pub mod invariant;
 pub mod local_init;
 pub mod members;

@@ -33,6 +33,21 @@ pub struct Unit {
     /// have; none of them: all take it. Ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<Vec<String>>,
+    /// What a rollout that is under way gives back where it fails. Ours; in a PUT it does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Before>,
+}
+
+/// A unit's file as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Before {
+    /// Its options.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<UnitOption>,
+    /// Who answered for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
 }
 
 /// Units, as many as one answer has.
@@ -207,6 +222,7 @@ mod tests {
             options: vec![UnitOption::new("Service", "ExecStart", "/bin/true")],
             signature: None,
             machines: None,
+            before: None,
         };
         assert_eq!(
             json(&unit),

@@ -178,6 +178,24 @@ fn instances_of_a_native_template_have_files_of_their_own() {
 }
 
 #[test]
+fn what_init_has_is_another_only_once_it_was_told_of_that() {
+    let own = name("a.service");
+    let told = |text: &str| {
+        let mut cluster = Cluster::new();
+        let file = native_unit::read("a.yaml", text).unwrap();
+        let write = registry::create(&cluster.picture(), &own, &file, Desired::Launched);
+        cluster.commit(&write);
+        cluster.put_on("a.service", Some("m1"));
+        let goal = cluster.goal(&Goal::new());
+        (agent::source_set(&goal, &BTreeSet::from([own.clone()])), goal)
+    };
+    let (before, first) = told("unit: a\nx-fleet:\n  Exclusive: true\n");
+    let (put, goal) = told("unit: a\n");
+    let is = |put, goal| agent::is_another(put, goal, &own);
+    assert_eq!((is(&before, &first), is(&before, &goal), is(&put, &goal)), (false, false, true));
+}
+
+#[test]
 fn what_ran_here_and_is_nowhere_goes_on_until_it_is_known_to_be_elsewhere() {
     let (mut cluster, before) = Cluster::nowhere(&[("a.service", "")]);
     let kept = cluster.goal(&before);
@@ -258,7 +276,7 @@ fn a_global_file_that_is_not_for_this_machine_yet_leaves_what_runs_there() {
     };
     assert_eq!(runs(&cluster, "m1", &before), file(2));
     assert_eq!(runs(&cluster, "m2", &before), file(1), "as it was");
-    assert_eq!(runs(&cluster, "m2", &Goal::new()), file(2), "who has nothing takes what there is");
+    assert_eq!(runs(&cluster, "m2", &Goal::new()), file(1), "who is booted has what all had");
     // Another wish names no machines anew.
     let wish = registry::set_desired(&cluster.picture(), &own, Desired::Loaded).unwrap();
     cluster.commit(&wish);

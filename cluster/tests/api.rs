@@ -119,6 +119,11 @@ fn a_put_does_what_the_matrix_says() {
     assert_eq!(state("g.service")["desiredState"], "loaded");
     assert_eq!(stand.put("g.service", &both("loaded")).status, 204);
     assert_eq!(state("g.service")["machines"], serde_json::json!(["m9"]));
+    // A file by which it is not global any more would be off all machines.
+    let local = format!(r#"{{"options":{SLEEP},"desiredState":"loaded","machines":["m9"]}}"#);
+    let told = "machines can be named for a global unit alone: by its new file it is none";
+    assert_eq!(stand.put("g.service", &local).fault(), (400, told.to_string()));
+    assert_eq!(state("g.service")["machines"], serde_json::json!(["m9"]));
     // Gone.
     assert_eq!(stand.ask("DELETE", "/fleet/v1/units/a.service", None).status, 204);
     assert_eq!(stand.ask("DELETE", "/fleet/v1/units/a.service", None).status, 404);

@@ -9,17 +9,7 @@
 
 mod stand;
 
-use stand::{Plan, Stand, stderr, stdout};
-
-const HELLO: &str = "[Unit]\nDescription=Hello\n\n[Service]\nExecStart=/bin/sleep 1000\n";
-
-fn write(stand: &Stand, name: &str, text: &str) {
-    std::fs::write(stand.folder.join(name), text).unwrap();
-}
-
-fn code(output: &std::process::Output) -> i32 {
-    output.status.code().unwrap()
-}
+use stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 
 #[test]
 fn a_unit_goes_its_whole_way() {
@@ -175,6 +165,24 @@ fn a_file_replaces_another_only_when_told() {
     assert!(stdout(&stand.fleetctl(&["cat", "a"])).contains("sleep 2000"));
     let same = stand.fleetctl(&["start", "--replace", "a"]);
     assert_eq!(stdout(&same), "Found same Unit(a.service) in Registry, nothing to do\n");
+}
+
+#[test]
+fn a_unit_that_runs_is_signed_anew_by_its_own_file_and_runs_on() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "a.service", HELLO);
+    let mut openssl = std::process::Command::new("openssl");
+    openssl.args(["genpkey", "-algorithm", "ed25519", "-out", "ann.key"]);
+    assert!(openssl.current_dir(&stand.folder).status().unwrap().success());
+    let key = ["--sign-key", "ann.key", "--cluster-name", "here"];
+    let start = |more: &[&str]| stand.fleetctl(&[&key[..], &["start", "a.service"], more].concat());
+    let serial = || stand.get("/fleet/v1/units/a.service").json()["signature"]["serial"].as_u64();
+    assert_eq!(code(&start(&[])), 0);
+    let first = serial();
+    let again = start(&["--replace", "--block-attempts=1"]);
+    assert_eq!((code(&again), stderr(&again)), (0, String::new()));
+    assert_eq!(stdout(&again), "Unit a.service is signed anew\n");
+    assert!(first.is_some() && serial() > first);
 }
 
 #[test]

@@ -24,8 +24,9 @@ use cluster::store::Store;
 use cluster::transaction::{Operation, Transaction};
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -166,8 +167,8 @@ fn a_cluster_founded_at_the_same_revision_takes_no_writes_of_ours() {
     assert!(ours.commit(&write).is_some());
 }
 
-/// Four units on a machine, and a mirror that is that machine's.
-async fn of_a_machine(store: &Store) -> (Mirror, JoinHandle<()>, Vec<UnitName>) {
+/// Units on a machine, and a mirror that is that machine's.
+async fn of_a_machine(store: &Store, count: usize) -> (Mirror, JoinHandle<()>, Vec<UnitName>) {
     let (keys, me) = (Keys::under("/f"), MachineId::new("m1").unwrap());
     let now = async || Picture::of(keys.clone(), &store.read(keys.root()).await.unwrap());
     let commit = async |write: Transaction| store.commit(&write).await.unwrap().unwrap();
@@ -184,8 +185,8 @@ async fn of_a_machine(store: &Store) -> (Mirror, JoinHandle<()>, Vec<UnitName>) 
     };
     commit(registry::register(&now().await, &me, &record, lease).unwrap()).await;
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
-    let name = |n: i32| UnitName::new(&format!("u{n}.service")).unwrap();
-    let units: Vec<UnitName> = (0..4).map(name).collect();
+    let name = |n: usize| UnitName::new(&format!("u{n:x}.service")).unwrap();
+    let units: Vec<UnitName> = (0..count).map(name).collect();
     for unit in &units {
         commit(registry::create(&now().await, unit, &file, Desired::Launched)).await;
         let (unit, to) = (unit.clone(), Some(me.clone()));
@@ -194,7 +195,7 @@ async fn of_a_machine(store: &Store) -> (Mirror, JoinHandle<()>, Vec<UnitName>) 
     }
     let (mirror, follower) = Mirror::new(store.clone(), keys.clone(), Clock::system());
     let task = tokio::spawn(follower.on(me.clone()).follow());
-    sees(&mirror, |picture| agent::goal(picture, &me, &Goal::new()).len() == 4).await;
+    sees(&mirror, |picture| agent::goal(picture, &me, &Goal::new()).len() == count).await;
     (mirror, task, units)
 }
 
@@ -210,7 +211,7 @@ async fn destroy(store: &Store, units: &[UnitName]) {
 fn many_units_that_nobody_was_seen_to_destroy_go_on_until_something_is_told_of_them() {
     on_one_thread(async {
         let store = Store::memory();
-        let (mirror, task, units) = of_a_machine(&store).await;
+        let (mirror, task, units) = of_a_machine(&store, 4).await;
         let me = MachineId::new("m1").unwrap();
         let before = agent::goal(&mirror.picture(), &me, &Goal::new());
         destroy(&store, &units).await;
@@ -241,10 +242,34 @@ fn many_units_that_nobody_was_seen_to_destroy_go_on_until_something_is_told_of_t
 }
 
 #[test]
+fn what_is_refused_is_no_measure_of_what_a_reading_has_too_little_of() {
+    on_one_thread(async {
+        let store = Store::memory();
+        let (first, task, units) = of_a_machine(&store, 16).await;
+        let me = MachineId::new("m1").unwrap();
+        let goal = agent::goal(&first.picture(), &me, &Goal::new());
+        task.abort();
+        destroy(&store, &units[..4]).await;
+        store.compact();
+        // Where all of them ran four of sixteen would be few.
+        for (refused, withheld) in [(&units[..0], &units[..0]), (&units[4..], &units[..4])] {
+            let refused = watch::channel(refused.iter().cloned().collect()).1;
+            let keys = first.keys().clone();
+            let (mirror, follower) = Mirror::new(store.clone(), keys, Clock::system());
+            let follower = follower.on(me.clone()).after(goal.clone(), BTreeSet::new());
+            let task = tokio::spawn(follower.told_of(refused).follow());
+            sees(&mirror, |picture| picture.units.len() == 12).await;
+            assert!(mirror.picture().withheld.iter().eq(withheld));
+            task.abort();
+        }
+    });
+}
+
+#[test]
 fn units_that_were_destroyed_while_the_machine_heard_nothing_are_stopped() {
     on_one_thread(async {
         let store = Store::memory();
-        let (mirror, task, units) = of_a_machine(&store).await;
+        let (mirror, task, units) = of_a_machine(&store, 4).await;
         store.set_reachable(false);
         mirror.health().wait_for(|health| health.fault.is_some()).await.unwrap();
         store.set_reachable(true);

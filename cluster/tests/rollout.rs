@@ -10,17 +10,7 @@
 mod stand;
 
 use cluster::unit_file::UnitFile;
-use stand::{Plan, Stand, stderr, stdout};
-
-const HELLO: &str = "[Unit]\nDescription=Hello\n\n[Service]\nExecStart=/bin/sleep 1000\n";
-
-fn write(stand: &Stand, name: &str, text: &str) {
-    std::fs::write(stand.folder.join(name), text).unwrap();
-}
-
-fn code(output: &std::process::Output) -> i32 {
-    output.status.code().unwrap()
-}
+use stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 
 #[test]
 fn a_rollout_goes_on_while_units_come_up_and_back_when_one_does_not() {
@@ -127,4 +117,36 @@ fn a_rollout_that_was_left_in_the_middle_goes_on() {
     }
     let again = stand.fleetctl(&["rollout", "all.service"]);
     assert!(stdout(&again).starts_with("Nothing to do"), "{}", stdout(&again));
+}
+
+#[test]
+fn a_rollout_that_goes_on_and_fails_gives_the_old_file_back() {
+    let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2", "m3"]) });
+    let everywhere = format!("{HELLO}\n[X-Fleet]\nGlobal=true\n");
+    write(&stand, "all.service", &everywhere);
+    assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
+    let bad = everywhere.replace("/bin/sleep 1000", "/bin/false");
+    write(&stand, "all.service", &bad);
+    let list = ["list-units", "--fields=active", "--no-legend"];
+    let active = |stand: &Stand| stdout(&stand.fleetctl(&list));
+    stand.until("it is on all", |stand| active(stand) == "active\n".repeat(3));
+    let options = UnitFile::parse(&bad).unwrap().options;
+    let half = serde_json::json!({
+        "options": options, "desiredState": "launched", "machines": ["m1"],
+    });
+    assert_eq!(stand.put("all.service", &half.to_string()).status, 201);
+    // A wish in the middle of it takes nothing away.
+    for wish in ["loaded", "launched"] {
+        let wish = serde_json::json!({ "desiredState": wish });
+        assert_eq!(stand.put("all.service", &wish.to_string()).status, 204);
+    }
+    stand.until("one has failed", |stand| active(stand).matches("active").count() == 2);
+    let failed = stand.fleetctl(&["rollout", "all.service"]);
+    assert_eq!(code(&failed), 1);
+    let told = stderr(&failed);
+    assert!(told.contains("failed on m1") && told.contains("has its old file again"), "{told}");
+    stand.until("the old file runs everywhere", |stand| active(stand) == "active\n".repeat(3));
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), everywhere);
+    let unit = stand.get("/fleet/v1/units/all.service").json();
+    assert!(unit["machines"].is_null() && unit["before"].is_null(), "it is over: {unit}");
 }

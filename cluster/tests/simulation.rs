@@ -199,8 +199,9 @@ fn drawn_schedules_hold_and_are_the_same_when_played_again() {
 #[test]
 fn drawn_schedules_that_once_failed_hold() {
     for seed in [
-        17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 107_580, 132_655, 138_453, 141_848,
-        149_289, 150_257, 158_119, 158_547, 163_302, 171_674, 194_228, 300_435, 309_687, 324_438,
+        17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 107_580, 108_450, 132_655, 138_453,
+        141_848, 149_289, 150_257, 158_119, 158_547, 159_218, 163_302, 169_634, 171_674, 171_676,
+        179_643, 184_666, 187_714, 194_228, 194_357, 208_503, 241_627, 300_435, 309_687, 324_438,
         400_155, 400_501, 405_490, 409_042,
     ] {
         holds(&plan::draw(seed));
@@ -340,4 +341,54 @@ fn values_that_nobody_can_read_for_a_while_stop_and_move_nothing() {
         ];
         holds(&plan(2, deeds));
     }
+}
+
+/// It comes in, and is cut off before its claim is made anew; the lease before ends first.
+#[test]
+fn a_claim_of_the_fleetd_before_is_worth_no_more_than_the_lease_it_was_made_under() {
+    let (time, down) = (Duration::from_secs(25), Duration::from_millis(1_400));
+    let deeds = vec![
+        (2_000, put(0, "")),
+        (2_500, put(1, "Exclusive=true\n")),
+        (21_000, Deed::CrashFleetd { machine: 1, time: down }),
+        (23_850, Deed::Cut { machine: 1, requests: true, answers: true, time }),
+        (23_950, Deed::Drain { of: 1, on: true, at: 0 }),
+    ];
+    let rates = Rates { refused: 40, latency: 20, ..Rates::default() };
+    // With this seed the machine is let in, and its claim refused, again and again.
+    shows(&Plan { seed: 29, rates, ..plan(2, deeds) }, Mutant::ProvedByAnother);
+}
+
+#[test]
+fn what_goes_on_without_a_word_goes_on_when_fleetd_is_begun_anew() {
+    let mut deeds: Vec<(u64, Deed)> =
+        (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
+    let time = Duration::from_secs(14);
+    deeds.push((20_000, Deed::Hide { machine: 0, what: Hidden::Kinds(OF_UNITS), time }));
+    // Of those that are left no reading would be held for too few.
+    deeds.push((28_000, Deed::Destroy { unit: 0, at: 1 }));
+    let time = Duration::from_millis(500);
+    deeds.push((30_000, Deed::CrashFleetd { machine: 0, time }));
+    shows(&plan(2, deeds), Mutant::WithheldForgotten);
+}
+
+/// It is made another, that needs no claim, and then again one that does, while the first stops still:
+/// with some of these seeds it does so for long.
+#[test]
+fn a_claim_is_given_back_when_the_exclusive_run_is_over_not_when_another_file_has_come() {
+    let plan = |seed| {
+        let deeds = vec![
+            (2_000, put(0, "Exclusive=true\nMachineID=m0\n")),
+            (20_000, put(0, "MachineID=m0\n")),
+            (20_050 + seed * 10, put(0, "Exclusive=true\nMachineID=m1\n")),
+        ];
+        Plan { seed, ..plan(2, deeds) }
+    };
+    let plans: Vec<Plan> = (1..40).map(plan).collect();
+    plans.iter().for_each(holds);
+    mutant::plant(Some(Mutant::GivenBackUntold));
+    let fails = |plan| run::run(plan, &mut Coverage::default(), false).is_err();
+    let seen = plans.iter().any(fails);
+    mutant::plant(None);
+    assert!(seen);
 }

@@ -2,6 +2,7 @@
 //! a client sees which one speaks first.
 
 use super::answer::{Answer, Outcome};
+use super::first_machines;
 use super::page::{self, Start};
 use super::request::Request;
 use super::route::View;
@@ -17,9 +18,6 @@ use crate::unit_name::UnitName;
 use crate::wire;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Machines that may be named in a PUT.
-const MOST_MACHINES: usize = 4096;
 
 /// `/units`
 pub fn list(request: &Request, view: &View<'_>) -> Answer {
@@ -67,6 +65,7 @@ pub fn entity(picture: &Picture, name: &UnitName) -> Option<wire::Unit> {
     let content = &picture.units.get(name)?.record;
     let global = content.asks.global;
     let place = picture.place_of(name).filter(|_| !global);
+    let told = picture.globals.get(name).map(|told| &told.record);
     Some(wire::Unit {
         current_state: match global {
             true => String::new(),
@@ -77,9 +76,11 @@ pub fn entity(picture: &Picture, name: &UnitName) -> Option<wire::Unit> {
         name: name.to_string(),
         options: content.file.regrouped(),
         signature: content.signature.clone(),
-        machines: picture.globals.get(name).and_then(|told| {
-            let first = told.record.first.as_ref()?;
-            Some(first.iter().map(ToString::to_string).collect())
+        machines: told
+            .and_then(|told| Some(told.first.as_ref()?.iter().map(ToString::to_string).collect())),
+        before: told.and_then(|told| told.before.as_ref()).map(|before| wire::Before {
+            options: before.options.regrouped(),
+            signature: before.signature.clone(),
         }),
     })
 }
@@ -156,15 +157,15 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
             return Err(Answer::refusal(409, words));
         }
     }
-    let file = wish.file;
+    let file = &wish.file;
     let differs = |kept: &crate::picture::Kept<_>| {
         let content: &std::sync::Arc<crate::picture::Content> = &kept.record;
         !file.options.is_empty() && content.hash != file.hash()
     };
     let makes = there.is_none_or(differs);
     if makes {
-        check_file(&name, &file, picture).map_err(bad)?;
-        check_reach(&name, &file, request)?;
+        check_file(&name, file, picture).map_err(bad)?;
+        check_reach(&name, file, request)?;
     } else if wish.desired.is_empty() && wish.signature.is_none() && wish.machines.is_none() {
         let words = "must provide DesiredState to update existing unit";
         return Err(Answer::refusal(409, words));
@@ -174,13 +175,12 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     if name.is_template() && desired != Desired::Inactive {
         return Err(bad(format!("cannot activate template \"{name}\"")));
     }
+    let new = makes.then_some((file, wish.desired.as_str()));
+    first_machines::check(&name, wish.machines.as_ref(), new, picture)?;
     let first = wish.machines.as_ref().filter(|machines| !machines.is_empty());
-    if first.is_some() && there.is_none_or(|kept| !kept.record.asks.global) {
-        return Err(bad("machines can be named for a global unit that is there alone".to_string()));
-    }
     if makes {
         let signature = wish.signature.as_ref();
-        let transaction = registry::create_signed(picture, &name, &file, signature, desired, first);
+        let transaction = registry::create_signed(picture, &name, file, signature, desired, first);
         return Ok(Outcome::Write(transaction, Answer::empty(201)));
     }
     let told = picture.desired.get(&name).is_some_and(|kept| kept.record.desired == desired);
@@ -356,19 +356,8 @@ fn read(body: &[u8]) -> Result<Wish, String> {
     let desired = text(&fields, "desiredState")?;
     let machines = match fields.get("machines") {
         None | Some(Value::Null) => None,
-        Some(Value::Array(all)) => Some(machines(all).map_err(|what| told(&what))?),
+        Some(Value::Array(all)) => Some(first_machines::read(all).map_err(|what| told(&what))?),
         Some(_) => return Err(told("machines is to be a list")),
     };
     Ok(Wish { name: text(&fields, "name")?, file, desired, signature, machines })
-}
-
-fn machines(all: &[Value]) -> Result<BTreeSet<MachineId>, String> {
-    if all.len() > MOST_MACHINES {
-        return Err(format!("machines may be {MOST_MACHINES} at most"));
-    }
-    let id = |one: &Value| {
-        let text = one.as_str().ok_or("a machine is to be a string")?;
-        MachineId::new(text).map_err(|error| error.to_string())
-    };
-    all.iter().map(id).collect()
 }

@@ -1,7 +1,8 @@
 //! `fleetd`: the daemon of the cluster on each machine. Its parts are
-//! [`cluster::fleetd`]'s; here are its command line and its configuration's files.
+//! [`cluster::fleetd`]'s; here are its beginning and end and its configuration's files.
 
 use clap::Parser;
+use cluster::fleetd::arguments::Arguments;
 use cluster::fleetd::config::{Config, DEFAULT_FILE};
 use cluster::fleetd::core_dump;
 use cluster::fleetd::life::{self, End};
@@ -11,18 +12,6 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// Runs the units that a cluster gives to this machine.
-#[derive(Parser)]
-#[command(name = "fleetd", version)]
-struct Arguments {
-    /// The configuration; without it /etc/fleet/fleet.conf, where that is
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// `version`: the version
-    #[arg(value_name = "version", value_parser = ["version"])]
-    word: Option<String>,
-}
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {

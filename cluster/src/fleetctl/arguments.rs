@@ -226,9 +226,26 @@ pub(super) enum Command {
     #[command(hide = true)]
     Verify { units: Vec<String> },
     /// Print completions for a shell
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        shell: clap_complete::Shell,
+        #[arg(default_value = "fleetctl", value_enum)]
+        program: Program,
+    },
+    /// Print the man page
     #[command(hide = true)]
-    Man,
+    Man {
+        #[arg(default_value = "fleetctl", value_enum)]
+        program: Program,
+    },
+}
+
+/// Of which something is written.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum Program {
+    /// The client
+    Fleetctl,
+    /// The daemon
+    Fleetd,
 }
 
 /// Waiting, as all that change units have it.

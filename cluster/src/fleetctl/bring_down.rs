@@ -3,7 +3,7 @@
 use super::arguments::Down;
 use super::session::{Session, is_global, say, warn};
 use super::trouble::Trouble;
-use super::waiting::{self, Patience};
+use super::waiting::{self, Outage, Patience};
 use crate::desired::Desired;
 use crate::unit_name::mangle;
 use crate::wire::Unit;
@@ -120,14 +120,13 @@ async fn wait_until_gone(
     name: &str,
     patience: Patience,
 ) -> Result<(), Trouble> {
+    if patience == Patience::None {
+        return Ok(());
+    }
     let began = Instant::now();
-    let most = match patience {
-        Patience::None => return Ok(()),
-        Patience::Attempts(attempts) => Some(waiting::ATTEMPT * attempts),
-        Patience::Endless => None,
-    };
-    while session.client.unit(name).await?.is_some() {
-        if most.is_some_and(|most| began.elapsed() >= most) {
+    let mut outage = Outage::default();
+    while outage.bridged(session.client.unit(name).await)? != Some(None) {
+        if patience.is_over(began) {
             return Err(Trouble::new(format!("timed out waiting for unit {name} to be destroyed")));
         }
         sleep(LOOK).await;

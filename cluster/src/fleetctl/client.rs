@@ -11,7 +11,6 @@ use crate::unit_name::UnitName;
 use crate::wire::{
     ErrorEntity, Machine, MachinePage, Unit, UnitPage, UnitState, UnitStatePage, Why,
 };
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 const ROOT: &str = "/fleet/v1";
@@ -26,16 +25,18 @@ pub(super) struct Client {
 }
 
 fn refusal(reply: &Reply) -> Trouble {
-    match serde_json::from_slice::<ErrorEntity>(&reply.body) {
-        Ok(entity) => {
-            let message = entity.error.message;
-            Trouble::new(format!("googleapi: Error {}: {message}", reply.status))
-        }
+    let status = reply.status;
+    let words = match serde_json::from_slice::<ErrorEntity>(&reply.body) {
+        Ok(entity) => format!("googleapi: Error {status}: {}", entity.error.message),
         Err(_) => {
             let body = String::from_utf8_lossy(&reply.body);
-            let status = reply.status;
-            Trouble::new(format!("googleapi: got HTTP response code {status} with body: {body}"))
+            format!("googleapi: got HTTP response code {status} with body: {body}")
         }
+    };
+    // etcd does not answer the server, or the server whoever stands before it.
+    match status {
+        502..=504 => Trouble::passing(words),
+        _ => Trouble::new(words),
     }
 }
 
@@ -107,11 +108,24 @@ impl Client {
         self.find(&format!("/why/{}", escape(name))).await
     }
 
-    async fn put<T: Serialize>(&mut self, path: &str, body: &T) -> Result<(), Trouble> {
-        let body = serde_json::to_vec(body)
+    async fn put(&mut self, unit: &Unit) -> Result<(), Trouble> {
+        let body = serde_json::to_vec(unit)
             .map_err(|error| Trouble::new(format!("the request can not be written: {error}")))?;
-        let reply = self.connection.ask("PUT", &format!("{ROOT}{path}"), Some(body)).await?;
-        if (200..300).contains(&reply.status) { Ok(()) } else { Err(refusal(&reply)) }
+        let path = format!("{ROOT}/units/{}", escape(&unit.name));
+        let reply = self.connection.ask("PUT", &path, Some(body)).await?;
+        if (200..300).contains(&reply.status) || self.is_done_already(&reply, unit).await? {
+            return Ok(());
+        }
+        Err(refusal(&reply))
+    }
+
+    /// A unit whose making was sent twice, and the second time refused because it is there.
+    async fn is_done_already(&mut self, reply: &Reply, unit: &Unit) -> Result<bool, Trouble> {
+        if reply.status != 409 || !reply.repeated || unit.options.is_empty() {
+            return Ok(false);
+        }
+        let hash = |unit: &Unit| UnitFile { options: unit.options.clone() }.hash();
+        Ok(self.unit(&unit.name).await?.is_some_and(|there| hash(&there) == hash(unit)))
     }
 
     /// Our key's word for a file under a name, as of now and later than what it said before: that
@@ -180,22 +194,45 @@ impl Client {
         self.put_unit(name, options, signature, desired, Some(machines.to_vec())).await
     }
 
-    /// These machines have the file of a global unit now; none: all.
-    pub(super) async fn spread(&mut self, name: &str, machines: &[String]) -> Result<(), Trouble> {
-        let (name, machines) = (name.to_string(), Some(machines.to_vec()));
-        let path = format!("/units/{}", escape(&name));
-        self.put(&path, &Unit { name, machines, ..Unit::default() }).await
+    /// These machines have that file of a global unit now; none: all. Where it has another file by now,
+    /// that is refused.
+    pub(super) async fn spread(
+        &mut self,
+        name: &str,
+        options: &[UnitOption],
+        machines: &[String],
+    ) -> Result<(), Trouble> {
+        self.put_unit(name, options, None, None, Some(machines.to_vec())).await
+    }
+
+    /// # Errors
+    /// The file that a rollout would put back could not run any more: the new one is signed later than it
+    /// was, and our key may not sign it anew.
+    pub(super) fn may_go_back(&self, old: &Unit, new_is_signed: bool) -> Result<(), Trouble> {
+        if !new_is_signed || old.signature.is_none() || self.own_serial(old).is_some() {
+            return Ok(());
+        }
+        Err(Trouble::new(format!(
+            "Unit {} is signed with another key than this one, and so could not have its file back where \
+             the new one fails: use that key, or --no-rollback",
+            old.name
+        )))
     }
 
     /// Puts a unit as the cluster has shown it before: signed anew only if it was our key that had
-    /// signed it; else what was signed stands beside it again.
-    pub(super) async fn put_back(&mut self, old: &Unit) -> Result<(), Trouble> {
+    /// signed it; else what was signed stands beside it again. `machines`: those that are to have it, where
+    /// the others have what was there before it.
+    pub(super) async fn put_back(
+        &mut self,
+        old: &Unit,
+        machines: Option<Vec<String>>,
+    ) -> Result<(), Trouble> {
         let signature = match self.own_serial(old) {
             Some(_) => self.sign(&old.name, &old.options).await?,
             None => old.signature.clone(),
         };
         let desired = old.desired_state.parse().unwrap_or_default();
-        self.put_unit(&old.name, &old.options, signature, Some(desired), None).await
+        self.put_unit(&old.name, &old.options, signature, Some(desired), machines).await
     }
 
     async fn put_unit(
@@ -214,13 +251,12 @@ impl Client {
             desired_state: desired.map(|desired| desired.to_string()).unwrap_or_default(),
             ..Unit::default()
         };
-        self.put(&format!("/units/{}", escape(name)), &unit).await
+        self.put(&unit).await
     }
 
     pub(super) async fn wish(&mut self, name: &str, desired: Desired) -> Result<(), Trouble> {
-        let unit =
-            Unit { name: name.to_string(), desired_state: desired.to_string(), ..Unit::default() };
-        self.put(&format!("/units/{}", escape(name)), &unit).await
+        let (name, desired_state) = (name.to_string(), desired.to_string());
+        self.put(&Unit { name, desired_state, ..Unit::default() }).await
     }
 
     /// False: it was not there.
@@ -228,7 +264,8 @@ impl Client {
         let path = format!("{ROOT}/units/{}", escape(name));
         let reply = self.connection.ask("DELETE", &path, None).await?;
         match reply.status {
-            404 => Ok(false),
+            // Sent twice: it was there the first time, perhaps.
+            404 => Ok(reply.repeated),
             200..300 => Ok(true),
             _ => Err(refusal(&reply)),
         }

@@ -71,6 +71,8 @@ pub(super) struct Connection {
     patience: Duration,
     debug: bool,
     sender: Option<SendRequest<Full<Bytes>>>,
+    /// What was asked last was sent twice: it may have been done the first time.
+    repeated: bool,
 }
 
 /// Why there was no answer.
@@ -85,6 +87,8 @@ struct Unanswered {
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) body: Bytes,
+    /// The request was sent twice: what is answered may be the answer to the second of them.
+    pub(super) repeated: bool,
 }
 
 impl Connection {
@@ -121,6 +125,7 @@ impl Connection {
                 .unwrap_or(Duration::from_secs(30)),
             debug: globals.debug,
             sender: None,
+            repeated: false,
         })
     }
 
@@ -132,10 +137,10 @@ impl Connection {
         body: Option<Vec<u8>>,
     ) -> Result<Reply, Trouble> {
         let response = self.send(method, path, body).await?;
-        let status = response.status().as_u16();
+        let (status, repeated) = (response.status().as_u16(), self.repeated);
         let whole = timeout(self.patience, response.into_body().collect()).await;
         match whole {
-            Ok(Ok(whole)) => Ok(Reply { status, body: whole.to_bytes() }),
+            Ok(Ok(whole)) => Ok(Reply { status, body: whole.to_bytes(), repeated }),
             Ok(Err(error)) => Err(self.lost(&error)),
             Err(_) => Err(self.lost(&"no answer in time")),
         }
@@ -154,9 +159,11 @@ impl Connection {
         // A kept connection may have been let go by the server just now: then once anew. One that
         // is silent has not been: what was asked there may be done.
         let kept = self.sender.is_some();
+        self.repeated = false;
         match self.send_once(method, path, body.clone()).await {
             Err(Unanswered { broken: true, .. }) if kept => {
                 self.sender = None;
+                self.repeated = true;
                 self.send_once(method, path, body).await.map_err(|why| why.trouble)
             }
             result => result.map_err(|why| why.trouble),
@@ -207,7 +214,7 @@ impl Connection {
             Endpoint::Unix(path) => format!("unix://{}", path.display()),
             Endpoint::Tcp { .. } => self.endpoint.host_header(),
         };
-        Trouble::new(format!("no answer from the server at {place}: {error}"))
+        Trouble::passing(format!("no answer from the server at {place}: {error}"))
     }
 
     async fn open(&self) -> Result<SendRequest<Full<Bytes>>, Trouble> {

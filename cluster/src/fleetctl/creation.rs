@@ -112,14 +112,17 @@ async fn replaced(
     check(name, &file)?;
     if same && there.machines.is_some() {
         // A rollout was left in the middle of it.
-        session.client.spread(name.as_str(), &[]).await?;
+        session.client.spread(name.as_str(), &file.options, &[]).await?;
         say(&format!("Unit {name} is replaced on all machines"));
     }
     if same && session.client.signs.is_none() {
         return Ok(false);
     }
     session.client.create(name.as_str(), &file.options, None).await?;
-    Ok(true)
+    if same {
+        say(&format!("Unit {name} is signed anew"));
+    }
+    Ok(!same)
 }
 
 /// The file at the argument's place, or its template's beside it; with the path.

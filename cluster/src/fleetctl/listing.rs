@@ -1,7 +1,7 @@
 //! list-units, list-unit-files, list-machines: tables with the columns fleetctl had.
 
 use super::arguments::{List, ListUnits};
-use super::session::{Session, is_global, legend, say_json, short, warn, write};
+use super::session::{Session, is_global, json_line, legend, say_json, short, warn, write};
 use super::table;
 use super::trouble::Trouble;
 use crate::requirement::Requirement;
@@ -62,22 +62,21 @@ pub(super) async fn units(session: &mut Session, what: &ListUnits) -> Result<u8,
     if what.watch {
         return super::live::watch_units(session, &what.list, &columns).await;
     }
-    if session.globals.json {
-        say_json(&session.client.states().await?);
-        return Ok(0);
-    }
-    let text = units_table(session, &what.list, &columns).await?;
+    let text = units_shown(session, &what.list, &columns).await?;
     write(&text);
     Ok(0)
 }
 
-/// The table of `list-units`.
-pub(super) async fn units_table(
+/// What `list-units` shows: the table, or a line of JSON.
+pub(super) async fn units_shown(
     session: &mut Session,
     list: &List,
     columns: &[String],
 ) -> Result<String, Trouble> {
     let mut states = session.client.states().await?;
+    if session.globals.json {
+        return Ok(json_line(&states));
+    }
     states.sort_by(|a, b| (&a.name, &a.machine_id).cmp(&(&b.name, &b.machine_id)));
     let mut machines: &[Machine] = &[];
     if states.iter().any(|state| !state.machine_id.is_empty()) {

@@ -91,14 +91,19 @@ pub(super) async fn watch_units(
     list: &List,
     columns: &[String],
 ) -> Result<u8, Trouble> {
-    let terminal = std::io::stdout().is_terminal();
+    let json = session.globals.json;
+    let clears = !json && std::io::stdout().is_terminal();
     let mut stream = Stream::open(session).await?;
     let mut shown = String::new();
     while stream.next().await?.is_some() {
         session.look_again();
-        let text = super::listing::units_table(session, list, columns).await?;
+        let text = super::listing::units_shown(session, list, columns).await?;
         if text != shown {
-            write(&if terminal { format!("{CLEAR}{text}") } else { format!("{text}\n") });
+            match (clears, json) {
+                (true, _) => write(&format!("{CLEAR}{text}")),
+                (false, true) => write(&text),
+                (false, false) => write(&format!("{text}\n")),
+            }
             shown = text;
         }
     }

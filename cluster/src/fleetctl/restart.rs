@@ -7,8 +7,9 @@ use super::bring_down::known;
 use super::creation;
 use super::session::{Session, is_global, warn};
 use super::trouble::Trouble;
-use super::waiting::{self, Patience};
+use super::waiting::{self, Outage, Patience};
 use crate::desired::Desired;
+use crate::wire::Unit;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -23,27 +24,47 @@ pub(super) async fn restart(session: &mut Session, what: &Down) -> Result<u8, Tr
     for argument in &what.units {
         creation::ensure(session, argument, false, "restart", patience).await?;
     }
-    let mut restarted = Vec::new();
+    let (mut restarted, mut faults) = (Vec::new(), Vec::new());
     for unit in known(session, &what.units).await? {
         let name = unit.name.clone();
         if unit.desired_state == "inactive" {
             warn(&format!("Unable to restart unit {name} in state inactive"));
             continue;
         }
-        if unit.desired_state == "launched" {
-            session.client.wish(&name, Desired::Loaded).await?;
-            if is_global(&unit) {
-                wait_for_no_active(session, &name, patience).await?;
-            } else {
-                waiting::arrive(session, &name, Desired::Loaded, patience, false).await?;
-            }
+        let down = go_down(session, &unit, patience).await;
+        // What came before is half of what is to be, and so is what was not seen.
+        let client = &mut session.client;
+        let wish = async || client.wish(&name, Desired::Launched).await;
+        match down.and(waiting::answered(patience.limit(), wish).await) {
+            Ok(()) => restarted.push(name),
+            Err(trouble) => faults.push(trouble.message),
         }
-        session.client.wish(&name, Desired::Launched).await?;
-        restarted.push(name);
     }
     let patience = if blocks { patience } else { Patience::None };
-    waiting::until(session, &restarted, Desired::Launched, patience, "start").await?;
-    Ok(0)
+    let up = waiting::until(session, &restarted, Desired::Launched, patience, "start").await;
+    faults.extend(up.err().map(|trouble| trouble.message));
+    match faults.is_empty() {
+        true => Ok(0),
+        false => Err(Trouble::new(faults.join("\n"))),
+    }
+}
+
+/// What is up is not any more; what is nowhere is not up.
+async fn go_down(session: &mut Session, unit: &Unit, patience: Patience) -> Result<(), Trouble> {
+    let is_nowhere = !is_global(unit) && unit.machine_id.is_empty();
+    if unit.desired_state != "launched" || is_nowhere {
+        return Ok(());
+    }
+    let (name, client) = (&unit.name, &mut session.client);
+    let wish = async || client.wish(name, Desired::Loaded).await;
+    waiting::answered(patience.limit(), wish).await?;
+    match is_global(unit) {
+        true => wait_for_no_active(session, name, patience).await,
+        false => {
+            let down = waiting::arrive(session, name, Desired::Loaded, patience, false).await;
+            down.map(|_| ())
+        }
+    }
 }
 
 /// No machine runs that global unit any more.
@@ -53,16 +74,16 @@ async fn wait_for_no_active(
     patience: Patience,
 ) -> Result<(), Trouble> {
     let began = Instant::now();
+    let mut outage = Outage::default();
     loop {
-        let states = session.client.states().await?;
         let up = |active: &str| ["active", "activating", "deactivating"].contains(&active);
-        let mut own = states.iter().filter(|state| state.name == name);
-        if !own.any(|state| up(&state.systemd_active_state)) {
-            return Ok(());
+        if let Some(states) = outage.bridged(session.client.states().await)? {
+            let mut own = states.iter().filter(|state| state.name == name);
+            if !own.any(|state| up(&state.systemd_active_state)) {
+                return Ok(());
+            }
         }
-        if let Patience::Attempts(attempts) = patience
-            && began.elapsed() >= waiting::ATTEMPT * attempts
-        {
+        if patience.is_over(began) {
             return Err(Trouble::new(format!("timed out waiting for unit {name} to stop")));
         }
         sleep(LOOK).await;

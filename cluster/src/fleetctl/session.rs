@@ -110,8 +110,13 @@ pub(super) fn warn(line: &str) {
 
 /// One JSON value on stdout.
 pub(super) fn say_json<T: serde::Serialize>(value: &T) {
+    write(&json_line(value));
+}
+
+/// One JSON value, and the end of its line.
+pub(super) fn json_line<T: serde::Serialize>(value: &T) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
-    write(&format!("{}\n", escaped(&text)));
+    format!("{}\n", escaped(&text))
 }
 
 /// Control characters that JSON leaves as they are stand in its strings alone.

@@ -7,12 +7,19 @@ pub(super) struct Trouble {
     pub(super) code: u8,
     /// For stderr; empty: said already.
     pub(super) message: String,
+    /// No answer, or none yet: the next one may be another.
+    pub(super) passing: bool,
 }
 
 impl Trouble {
     /// Exit code 1, as fleetctl always had it.
     pub(super) fn new(message: impl Into<String>) -> Trouble {
-        Trouble { code: 1, message: message.into() }
+        Trouble { code: 1, message: message.into(), passing: false }
+    }
+
+    /// The same of what may be gone in a moment.
+    pub(super) fn passing(message: impl Into<String>) -> Trouble {
+        Trouble { passing: true, ..Trouble::new(message) }
     }
 
     /// Exit code 1, and nothing more to say.

@@ -1,10 +1,11 @@
 //! Waiting for units to get where they were wished: looks often at first and then every
 //! 250 ms; one attempt is 2 s of that. A unit that no machine can have is not waited for
 //! without end: once the engine has said why for a whole attempt, that is the answer. Nor is
-//! one whose file its machine can not read, or that has failed there and stays so.
+//! one whose file its machine can not read, or that has failed there and stays so. Where nobody
+//! answers for a while, it is looked again: what was wished stands.
 
 use super::arguments::Waiting;
-use super::session::{Session, is_global, say};
+use super::session::{Session, is_global, say, warn};
 use super::trouble::Trouble;
 use crate::desired::Desired;
 use crate::wire::{Unit, Why};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// One attempt.
-pub(super) const ATTEMPT: Duration = Duration::from_secs(2);
+const ATTEMPT: Duration = Duration::from_secs(2);
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -25,6 +26,22 @@ pub(super) enum Patience {
     Attempts(u32),
     /// For ever.
     Endless,
+}
+
+impl Patience {
+    /// The longest that is waited.
+    pub(super) fn limit(self) -> Duration {
+        match self {
+            Patience::None => Duration::ZERO,
+            Patience::Attempts(most) => ATTEMPT.saturating_mul(most),
+            Patience::Endless => Duration::MAX,
+        }
+    }
+
+    /// What began then has been waited for long enough.
+    pub(super) fn is_over(self, began: Instant) -> bool {
+        began.elapsed() >= self.limit()
+    }
 }
 
 impl Waiting {
@@ -40,6 +57,33 @@ impl Waiting {
     }
 }
 
+/// Looks that find nobody who answers, one behind the other: told once.
+#[derive(Default)]
+pub(super) struct Outage {
+    told: bool,
+}
+
+impl Outage {
+    /// What was seen; `None`: nothing, and the next look may see it.
+    ///
+    /// # Errors
+    /// An answer that is none.
+    pub(super) fn bridged<T>(&mut self, seen: Result<T, Trouble>) -> Result<Option<T>, Trouble> {
+        match seen {
+            Err(trouble) if trouble.passing => {
+                if !std::mem::replace(&mut self.told, true) {
+                    warn(&format!("{}; waiting on", trouble.message));
+                }
+                Ok(None)
+            }
+            other => {
+                self.told = false;
+                other.map(Some)
+            }
+        }
+    }
+}
+
 /// Says of each unit when it got there. With no patience it says that the command was
 /// given, and global units are never waited for.
 pub(super) async fn until(
@@ -51,7 +95,9 @@ pub(super) async fn until(
 ) -> Result<(), Trouble> {
     let mut failed = Vec::new();
     for name in names {
-        let Some(unit) = session.client.unit(name).await? else {
+        let client = &mut session.client;
+        let unit = answered(patience.limit(), async || client.unit(name).await).await?;
+        let Some(unit) = unit else {
             failed.push(format!("unit {name} was destroyed meanwhile"));
             continue;
         };
@@ -75,6 +121,28 @@ pub(super) async fn until(
     }
 }
 
+/// Asks until somebody answers, for that long.
+///
+/// # Errors
+/// An answer that is none; after that time the one that there is.
+pub(super) async fn answered<T>(
+    limit: Duration,
+    mut ask: impl AsyncFnMut() -> Result<T, Trouble>,
+) -> Result<T, Trouble> {
+    let began = Instant::now();
+    let mut outage = Outage::default();
+    loop {
+        let answer = ask().await;
+        if began.elapsed() >= limit {
+            return answer;
+        }
+        if let Some(answer) = outage.bridged(answer)? {
+            return Ok(answer);
+        }
+        sleep(LOOK).await;
+    }
+}
+
 /// Waits for one unit. `running`: it must also be loaded and active by its init.
 pub(super) async fn arrive(
     session: &mut Session,
@@ -87,22 +155,21 @@ pub(super) async fn arrive(
     let mut look = FIRST_LOOK;
     let mut hopeless_since: Option<Instant> = None;
     let mut told = false;
+    let mut outage = Outage::default();
     loop {
-        let unit = session.client.unit(name).await?;
-        let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
-        let there = unit.current_state == wished.as_str();
-        if there && (!running || is_running(session, name).await?) {
-            return Ok(unit);
-        }
-        let windows = u32::try_from(began.elapsed().as_millis() / ATTEMPT.as_millis());
-        let windows = windows.unwrap_or(u32::MAX);
-        if matches!(patience, Patience::Attempts(most) if windows >= most) {
+        let seen = outage.bridged(look_at(session, name, wished, running).await)?;
+        let seen = match seen {
+            Some(Look::Arrived(unit)) => return Ok(*unit),
+            Some(Look::OnItsWay { hopeless }) => hopeless,
+            None => None,
+        };
+        if patience.is_over(began) {
             let why = reason(session, name).await;
             return Err(Trouble::new(format!(
                 "timed out waiting for unit {name} to report state {wished}{why}"
             )));
         }
-        match hopeless(session, &unit, wished, there).await? {
+        match seen {
             None => hopeless_since = None,
             Some(reasons) => {
                 let since = *hopeless_since.get_or_insert_with(Instant::now);
@@ -111,14 +178,39 @@ pub(super) async fn arrive(
                 }
             }
         }
-        if windows > 0 && !told && patience == Patience::Endless {
+        if began.elapsed() >= ATTEMPT && !told && patience == Patience::Endless {
             told = true;
             let why = reason(session, name).await;
-            super::session::warn(&format!("waiting for unit {name} to be {wished}{why}"));
+            warn(&format!("waiting for unit {name} to be {wished}{why}"));
         }
         sleep(look).await;
         look = (look * 2).min(LOOK);
     }
+}
+
+/// How far a unit has come.
+enum Look {
+    Arrived(Box<Unit>),
+    /// Not there yet; why it never will be, where that can be seen.
+    OnItsWay {
+        hopeless: Option<String>,
+    },
+}
+
+async fn look_at(
+    session: &mut Session,
+    name: &str,
+    wished: Desired,
+    running: bool,
+) -> Result<Look, Trouble> {
+    let unit = session.client.unit(name).await?;
+    let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
+    let there = unit.current_state == wished.as_str();
+    if there && (!running || is_running(session, name).await?) {
+        return Ok(Look::Arrived(Box::new(unit)));
+    }
+    let hopeless = hopeless(session, &unit, wished, there).await?;
+    Ok(Look::OnItsWay { hopeless })
 }
 
 /// Why waiting for it is in vain, as far as can be seen now.

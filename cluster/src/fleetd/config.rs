@@ -11,41 +11,57 @@ use std::time::Duration;
 /// Where it is looked for when nothing else is said.
 pub const DEFAULT_FILE: &str = "/etc/fleet/fleet.conf";
 
-/// Every key, with its default.
-const KEYS: [(&str, &str); 33] = [
-    ("verbosity", "0"),
-    ("etcd_servers", "http://127.0.0.1:2379,http://127.0.0.1:4001"),
-    ("etcd_username", ""),
-    ("etcd_password", ""),
-    ("etcd_keyfile", ""),
-    ("etcd_certfile", ""),
-    ("etcd_cafile", ""),
-    ("etcd_key_prefix", "/_coreos.com/fleet/"),
-    ("etcd_request_timeout", "1.0"),
-    ("engine_reconcile_interval", "2.0"),
-    ("public_ip", ""),
-    ("metadata", ""),
-    ("agent_ttl", "30s"),
-    ("units_directory", "/run/fleet/units/"),
-    ("token_limit", "100"),
-    ("disable_engine", "false"),
-    ("listen", ""),
-    ("init_socket", "/run/groundstate/control.sock"),
-    ("machine_id_file", "/etc/machine-id"),
-    ("leave_on_stop", "true"),
-    ("reschedule_grace", "0s"),
-    ("tls_cert_file", ""),
-    ("tls_key_file", ""),
-    ("tls_client_ca_file", ""),
-    ("tls_client_crl_file", ""),
-    ("api_roles_file", ""),
-    ("advertise", ""),
-    ("source", "fleet"),
-    ("log_socket", "/run/groundstate/log.sock"),
-    ("insecure_loopback", "false"),
-    ("trusted_keys_file", ""),
-    ("cluster_name", ""),
-    ("state_directory", "/var/lib/fleet/"),
+/// Every key, with its default and what it says.
+pub(super) const KEYS: [(&str, &str, &str); 33] = [
+    ("verbosity", "0", "1 or more: tell what helps to find a fault"),
+    ("etcd_servers", "http://127.0.0.1:2379,http://127.0.0.1:4001", "Members of etcd, with commas"),
+    ("etcd_username", "", "Whom to be to etcd"),
+    ("etcd_password", "", "Its password"),
+    ("etcd_keyfile", "", "The key of the certificate to show to etcd"),
+    ("etcd_certfile", "", "The certificate to show to etcd"),
+    ("etcd_cafile", "", "Who must have signed etcd's certificate"),
+    ("etcd_key_prefix", "/_coreos.com/fleet/", "All keys of the cluster stand under it"),
+    (
+        "etcd_request_timeout",
+        "1.0",
+        "Seconds until a request to etcd is given up; a third of agent_ttl at most",
+    ),
+    (
+        "engine_reconcile_interval",
+        "2.0",
+        "Seconds; a fifth of the time for which an engine leads unheard",
+    ),
+    ("public_ip", "", "Where the others reach this machine; empty: found out"),
+    ("metadata", "", "key=value, with commas: what this machine says of itself"),
+    ("agent_ttl", "30s", "How long this machine may be silent before it is taken for gone"),
+    (
+        "units_directory",
+        "/run/fleet/units/",
+        "What was made of units; its parent keeps what lasts until the next boot",
+    ),
+    ("token_limit", "100", "Items of a page of the API"),
+    ("disable_engine", "false", "This machine never leads"),
+    (
+        "listen",
+        "",
+        "Where the API listens, beside sockets that are passed: unix:///PATH, tcp://ADDRESS:PORT, with commas",
+    ),
+    ("init_socket", "/run/groundstate/control.sock", "Where the machine's init listens"),
+    ("machine_id_file", "/etc/machine-id", "Whose content is the machine's id"),
+    ("leave_on_stop", "true", "A stop of fleetd stops its units; false: the exclusive ones alone"),
+    ("reschedule_grace", "0s", "How long a silent machine keeps its units after agent_ttl"),
+    ("tls_cert_file", "", "The certificate of the API on TCP"),
+    ("tls_key_file", "", "Its key"),
+    ("tls_client_ca_file", "", "Who must have signed the certificates of clients"),
+    ("tls_client_crl_file", "", "Certificates of clients that do not count any more"),
+    ("api_roles_file", "", "What clients may, by the names in their certificates"),
+    ("advertise", "", "ADDRESS:PORT at which other machines reach the API of this one"),
+    ("source", "fleet", "The name of fleetd's units at init: a source of its init.yaml"),
+    ("log_socket", "/run/groundstate/log.sock", "Where the machine's logger listens"),
+    ("insecure_loopback", "false", "TCP without TLS on addresses of this machine alone"),
+    ("trusted_keys_file", "", "Whose signed units are run; empty: all are"),
+    ("cluster_name", "", "What signatures are for: none of another cluster counts"),
+    ("state_directory", "/var/lib/fleet/", "What outlives a boot"),
 ];
 
 /// Keys of fleet 1.0 that mean nothing here.
@@ -132,7 +148,7 @@ impl Config {
     ) -> Result<(Config, Vec<String>), Vec<String>> {
         let mut values = Values { values: BTreeMap::new(), errors: Vec::new() };
         let mut remarks = Vec::new();
-        for (key, default) in KEYS {
+        for (key, default, _) in KEYS {
             values.values.insert(key, (default.to_string(), "default".to_string()));
         }
         for (at, line) in file.map_or("", |(_, text)| text).lines().enumerate() {
@@ -160,7 +176,7 @@ impl Config {
 
 impl Values {
     fn set(&mut self, key: &str, value: &str, place: &str, remarks: &mut Vec<String>) {
-        if let Some((known, _)) = KEYS.iter().find(|(known, _)| *known == key) {
+        if let Some((known, ..)) = KEYS.iter().find(|(known, ..)| *known == key) {
             self.values.insert(known, (value.to_string(), place.to_string()));
         } else if let Some((_, why)) = WITHOUT_MEANING.iter().find(|(known, _)| *known == key) {
             remarks.push(format!("{place}: {key} is not looked at: {why}"));

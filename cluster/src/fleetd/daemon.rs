@@ -10,14 +10,13 @@ use super::presence::{Former, Presence, Sentry};
 use super::recollection::{Held, Keep, Recalled};
 use super::steward::{Leave, Steward, Stops};
 use super::vouching::Vouching;
-use crate::agent::Goal;
 use crate::clock::Clock;
 use crate::key::Keys;
 use crate::mirror::Mirror;
 use crate::mutant::{Mutant, planted};
-use crate::picture::Known;
 use crate::record::MachineRecord;
 use crate::store::Store;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,13 +50,9 @@ pub struct Wiring {
     pub room: usize,
     /// Which units are run; `None`: all.
     pub vouching: Option<Vouching>,
-    /// The cluster that this machine was in before fleetd began.
-    pub known: Option<Known>,
-    /// What it ran by then.
-    pub ran: Goal,
-    /// What of that by claims.
-    pub held: Held,
-    /// Where the next fleetd finds both.
+    /// What is known of the time before fleetd began.
+    pub recalled: Recalled,
+    /// Where the next fleetd finds the same.
     pub keep: Keep,
 }
 
@@ -96,15 +91,23 @@ impl Daemon {
             grace,
             room,
             vouching,
-            known,
-            ran,
-            held,
+            recalled,
             keep,
         } = wiring;
-        let ran = if planted(Mutant::BegunAnewForgets) { Goal::new() } else { ran };
-        let held = if planted(Mutant::HeldForgotten) { Held::default() } else { held };
+        let recalled = if planted(Mutant::BegunAnewForgets) {
+            Recalled { known: recalled.known, ..Recalled::default() }
+        } else if planted(Mutant::HeldForgotten) {
+            Recalled { held: Held::default(), ..recalled }
+        } else if planted(Mutant::WithheldForgotten) {
+            Recalled { withheld: BTreeSet::new(), ..recalled }
+        } else {
+            recalled
+        };
         let (mirror, follower) = Mirror::new(store, keys, clock);
-        let follower = follower.knowing(known.clone()).on(identity.id.clone()).after(ran.clone());
+        let Recalled { known, ran, withheld, .. } = recalled.clone();
+        let (refusing, refused) = watch::channel(BTreeSet::new());
+        let follower = follower.knowing(known).on(identity.id.clone()).after(ran, withheld);
+        let follower = follower.told_of(refused);
         let (record, records) = watch::channel(record);
         let (told, presence) = watch::channel(Presence::default());
         let (leading, leads) = watch::channel(None);
@@ -137,8 +140,8 @@ impl Daemon {
         let (leave, asked) = mpsc::channel(1);
         let (happened, happens) = mpsc::channel(1);
         let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
-        let steward =
-            steward.vouched_by(vouching).after(Recalled { known, ran, held }).remembered_by(keep);
+        let steward = steward.vouched_by(vouching).after(recalled).remembered_by(keep);
+        let steward = steward.telling(refusing);
         tasks.push(Box::pin(steward.work(asked, happens)));
         (Daemon { mirror, record, presence, turned_away, leads, meter, happened, leave }, tasks)
     }

@@ -52,6 +52,13 @@ impl InitSocket {
         InitSocket { path }
     }
 
+    /// Nobody listens there at all: there is no init, not one that is short of something.
+    pub async fn is_absent(&self) -> bool {
+        let met = UnixStream::connect(&self.path).await;
+        let kind = met.err().map(|error| error.kind());
+        matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
+    }
+
     /// One question, one answer.
     ///
     /// # Errors

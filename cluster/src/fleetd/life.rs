@@ -4,6 +4,7 @@
 use super::config::Config;
 use super::daemon::{self, Daemon, Wiring};
 use super::examination::{examine, tell_faults};
+use super::farewell::Fate;
 use super::identity::{self, Identity};
 use super::init::{self, Init};
 use super::init_socket::InitSocket;
@@ -22,8 +23,6 @@ use crate::mirror::Mirror;
 use crate::record::MachineRecord;
 use crate::store::Store;
 use crate::transaction::MOST_OPERATIONS;
-use groundstate_units::control::answer::{Status, System, Whose};
-use groundstate_units::control::request::Verb;
 use groundstate_units::name::Name;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -78,9 +77,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         grace: config.reschedule_grace,
         room: MOST_OPERATIONS,
         vouching,
-        known: recalled.known,
-        ran: recalled.ran,
-        held: recalled.held,
+        recalled,
         keep: recollection.keeper(),
     });
     let mirror = daemon.mirror.clone();
@@ -100,14 +97,14 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     if !anew {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     }
-    let for_good = !anew && !comes_back(&init).await;
-    let leases = if for_good && config.leave_on_stop {
+    let fate = if anew { Fate::BegunAnew } else { Fate::told_by(&init, LAST_WORDS).await };
+    let leases = if fate == Fate::Over && config.leave_on_stop {
         voice::info(format_args!("leaving: the units of this machine are stopped"));
         daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
         daemon.leases().collect()
     } else {
-        if for_good {
+        if fate != Fate::BegunAnew {
             daemon::stop_units(daemon.leave.clone(), Stops::Exclusive).await;
         }
         voice::info(format_args!("ending: the units of this machine go on"));
@@ -272,18 +269,4 @@ async fn tell_when_ready(mut presence: watch::Receiver<Presence>) {
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     voice::info(format_args!("ready"));
-}
-
-/// We are stopped only to be started again: init needs the unit we are the process of, and
-/// does not shut down.
-async fn comes_back(init: &InitSocket) -> bool {
-    let ask = async {
-        let pid = i32::try_from(std::process::id()).ok()?;
-        let whose: Whose = init.ask(Verb::Whose { pid }).await.ok()?;
-        let name = whose.unit?;
-        let status: Status = init.ask(Verb::Status { targets: Vec::new() }).await.ok()?;
-        let ours = status.units.iter().find(|unit| unit.unit == name)?;
-        Some(ours.needed && status.system != System::Stopping)
-    };
-    tokio::time::timeout(LAST_WORDS, ask).await.ok().flatten().unwrap_or(false)
 }

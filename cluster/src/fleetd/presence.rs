@@ -192,11 +192,12 @@ impl Sentry {
     ///
     /// # Errors
     /// Nobody knows: why not.
-    async fn show(&self, lease: i64) -> Result<Option<Duration>, String> {
+    async fn show(&self, lease: i64, since: i64) -> Result<Option<Duration>, String> {
         let clock = self.mirror.clock();
         let proof = self.presence.borrow().proof.unwrap_or_default();
         let was_long_silent = clock.since(proof) > fence::could_be_succeeded(self.ttl);
-        if was_long_silent && !planted(Mutant::SignBeforeKey) && !self.stir(lease).await? {
+        let stirs = was_long_silent && !planted(Mutant::SignBeforeKey);
+        if stirs && !self.stir(lease, since).await? {
             return Ok(None);
         }
         let began = clock.now();
@@ -206,14 +207,16 @@ impl Sentry {
 
     /// Before it shows itself again, a machine that was silent for long writes its key once more: a
     /// successor that is on its way finds another revision than the one it saw, and does not come in.
-    /// False: it has come in.
-    async fn stir(&self, lease: i64) -> Result<bool, String> {
+    /// False: it has come in. A picture older than `since` does not show the key that is there: who
+    /// stood still from when it came in has no other.
+    async fn stir(&self, lease: i64, since: i64) -> Result<bool, String> {
         let (id, record) = (&self.identity.id, self.record.borrow().clone());
-        let written = self.mirror.write(|picture| match picture.machines.get(id) {
-            Some(_) if record.disk.is_some() => {
-                registry::register(picture, id, &record, lease).map(Some)
+        let written = self.mirror.write(|picture| {
+            let may_be_there = picture.machines.contains_key(id) || picture.revision < since;
+            if !may_be_there || record.disk.is_none() {
+                return Ok(None);
             }
-            Some(_) | None => Ok(None),
+            registry::register(picture, id, &record, lease).map(Some)
         });
         match self.mirror.clock().within(self.ttl / SIGNS, written).await {
             Some(Ok(_)) => Ok(true),
@@ -235,7 +238,7 @@ impl Sentry {
             tokio::select! {
                 biased;
                 () = signs.tick() => {
-                    match self.show(lease).await {
+                    match self.show(lease, since).await {
                         Ok(Some(began)) => {
                             self.presence.send_modify(|told| told.proof = Some(began));
                             unsaid = unsaid && self.write(lease).await.is_err();
@@ -272,6 +275,7 @@ impl Sentry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::key::Keys;
     use crate::machine::MachineId;
     use crate::store::Store;
@@ -299,6 +303,38 @@ mod tests {
         mirror.changes().wait_for(told).await.unwrap();
     }
 
+    fn sentry(mirror: &Mirror, record: watch::Receiver<MachineRecord>) -> Sentry {
+        let id = MachineId::new("m1").unwrap();
+        let (boot, instance, disk) = ("boot".to_string(), "instance".to_string(), None);
+        Sentry {
+            mirror: mirror.clone(),
+            identity: Identity { id, boot, instance, disk },
+            ttl: Duration::from_secs(3),
+            record,
+            presence: watch::channel(Presence::default()).0,
+            turned_away: watch::channel(None).0,
+            former: Former::default(),
+        }
+    }
+
+    #[test]
+    fn who_was_silent_for_long_writes_its_key_again_though_its_picture_does_not_show_it_yet() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store = Store::memory();
+            // It came in and stood still at once: nothing has followed since.
+            let (mirror, _still) = Mirror::new(store.clone(), Keys::under("/f"), Clock::system());
+            let own = MachineRecord { disk: Some("disk".to_string()), ..record("1") };
+            let (_say, records) = watch::channel(own);
+            let mut sentry = sentry(&mirror, records);
+            let lease = store.grant(sentry.ttl).await.unwrap().id;
+            let since = sentry.write(lease).await.unwrap();
+            assert_eq!(sentry.stir(lease, since).await, Ok(true));
+            let there = mirror.read().await.unwrap().machines[&sentry.identity.id].clone();
+            assert!(there.modified > since, "a successor would come in by {since}: {there:?}");
+        });
+    }
+
     #[test]
     fn what_could_not_be_said_is_said_with_the_next_sign_of_life() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -306,18 +342,7 @@ mod tests {
             let store = Store::memory();
             let (mirror, _following) = Mirror::start(store.clone(), Keys::under("/f"));
             let (say, records) = watch::channel(record("1"));
-            let id = MachineId::new("m1").unwrap();
-            let (boot, instance, disk) = ("boot".to_string(), "instance".to_string(), None);
-            let sentry = Sentry {
-                mirror: mirror.clone(),
-                identity: Identity { id, boot, instance, disk },
-                ttl: Duration::from_secs(3),
-                record: records,
-                presence: watch::channel(Presence::default()).0,
-                turned_away: watch::channel(None).0,
-                former: Former::default(),
-            };
-            tokio::spawn(sentry.stand());
+            tokio::spawn(sentry(&mirror, records).stand());
             timeout(SOON, is_told(&mirror, "1")).await.unwrap();
             store.set_reachable(false);
             say.send_replace(record("2"));

@@ -9,6 +9,7 @@ use super::voice;
 use crate::agent::{self, Goal, Wanted};
 use crate::desired::Desired;
 use crate::enabling;
+use crate::fence::Worth;
 use crate::machine::MachineId;
 use crate::picture::{Content, Known, Picture};
 use crate::record::UnitRecord;
@@ -40,6 +41,12 @@ pub struct Held {
     pub lease: i64,
     /// When that was proved last, by a clock that goes on for as long as the machine is up.
     pub proof: Option<Duration>,
+    /// How long that was granted for; `None`: an older fleetd did not say.
+    #[serde(default)]
+    pub ttl: Option<Duration>,
+    /// Those that may be made under an earlier lease still, and what they are worth.
+    #[serde(default)]
+    pub earlier: BTreeMap<UnitName, Worth>,
 }
 
 /// What is known of the time before this run of fleetd.
@@ -51,6 +58,8 @@ pub struct Recalled {
     pub ran: Goal,
     /// What of that ran by a claim.
     pub held: Held,
+    /// What of it went on though etcd had no word of it.
+    pub withheld: BTreeSet<UnitName>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,6 +68,8 @@ struct RanRecord {
     unit: UnitRecord,
     #[serde(default = "launched")]
     desired: Desired,
+    #[serde(default)]
+    withheld: bool,
 }
 
 /// What an older fleetd kept.
@@ -76,8 +87,10 @@ impl Recalled {
     /// What is to be recalled of that goal, which follows from that picture; `None`: that this
     /// machine is in no cluster.
     pub fn of(picture: &Picture, goal: Goal) -> Option<Recalled> {
-        let ran = goal.into_iter().filter(|(_, one)| one.refusal.is_none()).collect();
-        Some(Recalled { known: Some(picture.known()?), ran, held: Held::default() })
+        let ran: Goal = goal.into_iter().filter(|(_, one)| one.refusal.is_none()).collect();
+        let withheld = picture.withheld.iter().filter(|name| ran.contains_key(*name)).cloned();
+        let withheld = withheld.collect();
+        Some(Recalled { known: Some(picture.known()?), ran, held: Held::default(), withheld })
     }
 
     /// The same by a later picture, of a goal that nothing was done for since: what is told anew was
@@ -88,7 +101,7 @@ impl Recalled {
         Recalled::of(picture, stays.map(|(name, one)| (name.clone(), one.clone())).collect())
     }
 
-    /// The same was to run.
+    /// The same was to run, and to go on.
     pub fn ran_the_same(&self, other: &Recalled) -> bool {
         let what = |of: &Recalled| {
             let one = |(name, one): (&UnitName, &Wanted)| {
@@ -96,7 +109,7 @@ impl Recalled {
             };
             of.ran.iter().map(one).collect::<Vec<_>>()
         };
-        what(self) == what(other)
+        what(self) == what(other) && self.withheld == other.withheld
     }
 }
 
@@ -119,9 +132,9 @@ impl Recollection {
     /// What was kept in this boot.
     pub fn recall(&self) -> Recalled {
         let known = self.known();
-        let ran = known.as_ref().and_then(|_| self.ran()).unwrap_or_default();
+        let (ran, withheld) = known.as_ref().and_then(|_| self.ran()).unwrap_or_default();
         let held = known.as_ref().and_then(|_| self.held()).unwrap_or_default();
-        Recalled { known, ran, held }
+        Recalled { known, ran, held, withheld }
     }
 
     fn held(&self) -> Option<Held> {
@@ -139,16 +152,18 @@ impl Recollection {
     }
 
     /// Whether it runs still is init's to say.
-    fn ran(&self) -> Option<Goal> {
+    fn ran(&self) -> Option<(Goal, BTreeSet<UnitName>)> {
         let text = std::fs::read(self.folder.join(RAN)).ok()?;
         let units: BTreeMap<UnitName, RanRecord> = serde_json::from_slice(&text).ok()?;
-        let one = |(name, RanRecord { unit, desired }): (UnitName, RanRecord)| {
+        let withheld = units.iter().filter(|(_, one)| one.withheld);
+        let withheld = withheld.map(|(name, _)| name.clone()).collect();
+        let one = |(name, RanRecord { unit, desired, .. }): (UnitName, RanRecord)| {
             let content = Content::of(&name, unit.options).signed(unit.signature);
             let refusal = enabling::refusal(&name, &content.file);
             let content = Arc::new(content);
             (name, Wanted { content, desired, refusal })
         };
-        Some(units.into_iter().map(one).collect())
+        Some((units.into_iter().map(one).collect(), withheld))
     }
 
     /// Writes what is to be kept, each time it is told.
@@ -174,7 +189,8 @@ impl Recollection {
             let record = |(name, one): (&UnitName, &Wanted)| {
                 let Content { file, signature, .. } = &*one.content;
                 let unit = UnitRecord { options: file.clone(), signature: signature.clone() };
-                (name.clone(), RanRecord { unit, desired: one.desired })
+                let withheld = recalled.withheld.contains(name);
+                (name.clone(), RanRecord { unit, desired: one.desired, withheld })
             };
             let units: BTreeMap<UnitName, RanRecord> = recalled.ran.iter().map(record).collect();
             self.replace(RAN, &serde_json::to_vec(&units)?)?;
@@ -216,14 +232,17 @@ mod tests {
             units: BTreeSet::from([name.clone()]),
             lease: i64::MAX,
             proof: Some(Duration::from_millis(12_345)),
+            ttl: Some(Duration::from_secs(6)),
+            earlier: BTreeMap::from([(name.clone(), Worth { proof: None, ttl: Duration::ZERO })]),
         };
         let idle = Wanted { desired: Desired::Loaded, ..one.clone() };
+        let withheld = BTreeSet::from([name.clone()]);
         let ran = Goal::from([(name, one), (UnitName::new("b.service").unwrap(), idle)]);
-        let recalled = Recalled { known, ran, held };
+        let recalled = Recalled { known, ran, held, withheld };
         of("now").write(&recalled, true, true).unwrap();
         let found = of("now").recall();
         assert_eq!((&found.known, &found.ran), (&recalled.known, &recalled.ran));
-        assert_eq!(found.held, recalled.held);
+        assert_eq!((&found.held, &found.withheld), (&recalled.held, &recalled.withheld));
         let later = of("later").recall();
         assert!(later.ran.is_empty(), "of another boot nothing runs any more");
         assert_eq!(later.held, Held::default());

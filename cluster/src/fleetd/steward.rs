@@ -4,7 +4,9 @@
 //! on. Exclusive units alone are given up when their claim may have ended.
 
 mod claims;
+mod farewell;
 mod memory;
+mod release;
 mod report;
 
 use super::identity::Identity;
@@ -14,7 +16,8 @@ use super::presence::Presence;
 use super::recollection::{Keep, Recalled};
 use super::voice;
 use super::vouching::Vouching;
-use crate::agent::{self, Goal, Wanted};
+use crate::agent::{self, Goal};
+use crate::fence::Worth;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::mirror::Mirror;
@@ -34,8 +37,6 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 const PULSE: Duration = Duration::from_millis(250);
 /// Events of init that come together are one question.
 const TOGETHER: Duration = Duration::from_millis(10);
-/// How long the units may take to stop when the machine leaves.
-const FAREWELL: Duration = Duration::from_secs(120);
 
 /// The task.
 pub struct Steward {
@@ -59,6 +60,10 @@ pub struct Steward {
     released: BTreeMap<UnitName, i64>,
     /// The lease they are claimed under.
     held_under: Option<i64>,
+    /// Those whose claim may be made under an earlier lease still, and what that is worth.
+    earlier: BTreeMap<UnitName, Worth>,
+    /// Those of them that were asked for under the present one: whether they are made anew is not known.
+    asked_anew: BTreeSet<UnitName>,
     /// What was told, and under which lease.
     told: BTreeMap<UnitName, report::Told>,
     told_under: Option<i64>,
@@ -84,6 +89,8 @@ pub struct Steward {
     withheld: BTreeSet<UnitName>,
     /// What the fleetd before this one ran; `None`: it is known what of that runs still.
     ran: Option<Goal>,
+    /// What is to run here and is not, for who judges readings by what runs.
+    refusing: watch::Sender<BTreeSet<UnitName>>,
     /// Keeps what the one after it is to know.
     keep: Option<Keep>,
     /// What was kept last, and when.
@@ -132,6 +139,8 @@ impl Steward {
             claimed: BTreeMap::new(),
             released: BTreeMap::new(),
             held_under: None,
+            earlier: BTreeMap::new(),
+            asked_anew: BTreeSet::new(),
             told: BTreeMap::new(),
             told_under: None,
             told_at: 0,
@@ -146,6 +155,7 @@ impl Steward {
             vouching: None,
             withheld: BTreeSet::new(),
             ran: None,
+            refusing: watch::channel(BTreeSet::new()).0,
             keep: None,
             kept: None,
         }
@@ -155,6 +165,12 @@ impl Steward {
     #[must_use]
     pub fn vouched_by(self, vouching: Option<Vouching>) -> Steward {
         Steward { vouching, ..self }
+    }
+
+    /// It tells there what it does not run.
+    #[must_use]
+    pub fn telling(self, refusing: watch::Sender<BTreeSet<UnitName>>) -> Steward {
+        Steward { refusing, ..self }
     }
 
     /// Until it is asked to leave. `happens`: something did, at init.
@@ -261,9 +277,11 @@ impl Steward {
         let before = std::mem::replace(&mut self.goal, next);
         self.say_withheld(&picture);
         if let Some(vouching) = &mut self.vouching {
-            vouching.judge(&picture, &mut self.goal);
+            vouching.judge(&picture, &mut self.goal, &before);
         }
         agent::part_namesakes(&mut self.goal, &before);
+        let refused = self.goal.iter().filter(|(_, one)| one.refusal.is_some());
+        self.refusing.send_replace(refused.map(|(name, _)| name.clone()).collect());
         self.remember(Recalled::of(&picture, self.goal.clone()));
         if begun && self.claim(&picture, lease).await {
             self.put().await;
@@ -347,47 +365,6 @@ impl Steward {
                 self.blind = !planted(Mutant::LooksOnce);
                 self.failed(&fault);
             }
-        }
-    }
-
-    /// Stops units, and waits until they have.
-    async fn say_farewell(&mut self, stops: Stops, happens: &mut mpsc::Receiver<()>) {
-        let stays = |wanted: &Wanted| stops == Stops::Exclusive && !wanted.content.asks.exclusive;
-        let left: BTreeSet<UnitName> =
-            self.goal.iter().filter(|(_, one)| stays(one)).map(|(name, _)| name.clone()).collect();
-        if stops == Stops::Exclusive && self.held.is_empty() {
-            return;
-        }
-        // A fleetd that never came to its cluster has what the one before it had.
-        self.begin().await;
-        let leaving = std::mem::take(&mut self.held);
-        self.goal.retain(|name, _| left.contains(name));
-        let clock = self.mirror.clock().clone();
-        let ended = clock.within(FAREWELL, async {
-            loop {
-                self.look().await;
-                if !self.ending {
-                    self.put().await;
-                }
-                let told = self.put.is_some() || self.ending;
-                let down = match stops {
-                    Stops::All => self.units.values().all(|unit| agent::is_down(Some(unit))),
-                    Stops::Exclusive => {
-                        leaving.iter().all(|name| agent::is_down(self.unit_once_wanted(name)))
-                    }
-                };
-                if told && !self.blind && down {
-                    return;
-                }
-                tokio::select! {
-                    biased;
-                    _ = happens.recv() => {}
-                    () = clock.sleep(PULSE) => {}
-                }
-            }
-        });
-        if ended.await.is_none() {
-            voice::error(format_args!("units have not stopped within {FAREWELL:?}"));
         }
     }
 }

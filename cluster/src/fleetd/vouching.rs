@@ -4,13 +4,14 @@
 
 use super::config::Config;
 use super::voice;
+use crate::agent::{Goal, Wanted};
 use crate::api::renewed::Renewed;
 use crate::enabling;
 use crate::mutant::{Mutant, planted};
+use crate::picture::Picture;
 use crate::signature::{LARGEST_FILE, TrustedKeys};
 use crate::trust::{Serials, Trust};
 use crate::unit_name::UnitName;
-use crate::{agent::Goal, picture::Picture};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -73,8 +74,9 @@ impl Vouching {
         Vouching { trust, keys: Box::new(move || keys.clone()), keep: Box::new(keep) }
     }
 
-    /// Looks at all that is signed, and says of each unit that is to be here why it is not run.
-    pub fn judge(&mut self, picture: &Picture, goal: &mut Goal) {
+    /// Looks at all that is signed, and says of each unit that is to be here why it is not run. `before`:
+    /// what was to be here.
+    pub fn judge(&mut self, picture: &Picture, goal: &mut Goal, before: &Goal) {
         self.trust.set_keys((self.keys)());
         let news = self.trust.observe(picture);
         if !news.is_empty() && !planted(Mutant::SerialsForgotten) {
@@ -83,8 +85,11 @@ impl Vouching {
         for (name, wanted) in goal {
             let is_rolled_out =
                 picture.globals.get(name).is_some_and(|told| told.record.first.is_some());
-            let now = picture.units.get(name).map(|kept| &kept.record.hash);
-            if is_rolled_out && now != Some(&wanted.content.hash) {
+            let now = picture.units.get(name).map(|kept| &kept.record);
+            let goes_on = is_rolled_out && now.is_none_or(|now| now.hash != wanted.content.hash);
+            if goes_on && self.is_too_old(name, wanted, before) {
+                wanted.content = now.unwrap_or(&wanted.content).clone();
+            } else if goes_on {
                 // It goes on until its new file is for this machine. How old its signature is was
                 // judged when it came; that it has one is looked at still.
                 if wanted.refusal.is_none() && !planted(Mutant::UnsignedRuns) {
@@ -96,6 +101,12 @@ impl Vouching {
             let unsigned = unsigned.filter(|_| !planted(Mutant::UnsignedRuns));
             wanted.refusal = unsigned.or_else(|| enabling::refusal(name, &wanted.content.file));
         }
+    }
+
+    /// What the cluster says stood there before, on a machine that has nothing of it: whoever writes to
+    /// etcd may have chosen it among all that was ever signed.
+    fn is_too_old(&mut self, name: &UnitName, wanted: &Wanted, before: &Goal) -> bool {
+        !before.contains_key(name) && self.trust.judge(name, &wanted.content).is_err()
     }
 }
 
@@ -214,7 +225,8 @@ mod tests {
         let key = SigningKey::of(KEY, "c").unwrap();
         let signature = serial.map(|serial| key.sign(&name, &options, serial));
         let first = to.map(|to| BTreeSet::from([MachineId::new(to).unwrap()]));
-        let told = ScheduleRecord { desired: Desired::Launched, hash: options.hash(), first };
+        let told =
+            ScheduleRecord { first, ..ScheduleRecord::new(Desired::Launched, options.hash()) };
         let revision = picture.revision + 1;
         let keys = picture.keys().clone();
         for (subject, value) in [
@@ -235,8 +247,9 @@ mod tests {
         let mut goal = Goal::new();
         // Which file is to be here, and whether it is run.
         let mut judged = |picture: &Picture| {
-            goal = agent::goal(picture, &me, &goal);
-            vouching.judge(picture, &mut goal);
+            let next = agent::goal(picture, &me, &goal);
+            let had = std::mem::replace(&mut goal, next);
+            vouching.judge(picture, &mut goal, &had);
             let one = goal.values().next().unwrap();
             (one.content.file.text().contains("/old"), one.refusal.is_none())
         };
@@ -265,7 +278,7 @@ mod tests {
         let me = MachineId::new("m1").unwrap();
         roll_out(&mut picture, "/good", Some(7), None);
         let mut goal = agent::goal(&picture, &me, &Goal::new());
-        vouching.judge(&picture, &mut goal);
+        vouching.judge(&picture, &mut goal, &Goal::new());
         let text = |goal: &Goal| goal.values().next().unwrap().content.file.text();
         let is_run = |goal: &Goal| goal.values().next().unwrap().refusal.is_none();
         // For some time the machine can do nothing of what it is told.
@@ -276,17 +289,17 @@ mod tests {
         assert!(text(&goal).contains("/good"), "what is kept is what ran: {}", text(&goal));
         let mut begun_anew = trusting(PUBLIC);
         let mut next = agent::goal(&picture, &me, &goal);
-        begun_anew.judge(&picture, &mut next);
+        begun_anew.judge(&picture, &mut next, &goal);
         assert!(text(&next).contains("/good") && is_run(&next));
         // Whatever is found there, it is run by a signature of its own.
         let mut evil = Picture::new(Keys::under("/p"));
         roll_out(&mut evil, "/evil", None, None);
         let mut next = agent::goal(&picture, &me, &agent::goal(&evil, &me, &Goal::new()));
-        begun_anew.judge(&picture, &mut next);
+        begun_anew.judge(&picture, &mut next, &goal);
         assert!(text(&next).contains("/evil") && !is_run(&next));
         assert!(Recalled::of(&picture, next).unwrap().ran.is_empty(), "what is refused never ran");
         let mut next = agent::goal(&picture, &me, &goal);
-        trusting(ANOTHER).judge(&picture, &mut next);
+        trusting(ANOTHER).judge(&picture, &mut next, &goal);
         assert!(
             text(&next).contains("/good") && !is_run(&next),
             "that key does not count any more"
@@ -297,6 +310,32 @@ mod tests {
             revision: picture.revision + 1,
         });
         assert!(Recalled::later(&picture, &me, &goal).unwrap().ran.is_empty(), "it is gone");
+    }
+
+    #[test]
+    fn what_stood_there_before_runs_where_nothing_runs_only_if_its_signature_is_none_of_old() {
+        let global = |text: &str| format!("{text}\n[X-Fleet]\nGlobal=true");
+        let me = MachineId::new("m1").unwrap();
+        for (serial, text) in [(Some(8), "/new"), (None, "/old")] {
+            let mut picture = Picture::new(Keys::under("/p"));
+            let record = ClusterRecord { id: "c".to_string() };
+            picture.cluster = Some(Kept { record, created: 1, modified: 1, lease: 0 });
+            roll_out(&mut picture, &global("/old"), Some(7), None);
+            let there = &picture.units.values().next().unwrap().record;
+            let (options, signature) = (there.file.clone(), there.signature.clone());
+            roll_out(&mut picture, &global("/new"), serial, Some("m2"));
+            let told = picture.globals.values_mut().next().unwrap();
+            told.record.before = Some(UnitRecord { options, signature });
+            let (mut vouching, mut before) = (trusting(PUBLIC), Goal::new());
+            for _ in 0..2 {
+                let mut goal = agent::goal(&picture, &me, &before);
+                vouching.judge(&picture, &mut goal, &before);
+                let one = goal.values().next().unwrap();
+                assert!(one.content.file.text().contains(text), "{one:?}");
+                assert_eq!(one.refusal, None);
+                before = goal;
+            }
+        }
     }
 
     #[test]

@@ -72,19 +72,25 @@ impl Picture {
 
     /// A machine is there, and what it says, or what was laid over that, can not be read.
     pub fn is_obscured(&self, id: &MachineId) -> bool {
+        self.obscured_by(id).is_some()
+    }
+
+    /// The first key by which it is.
+    pub fn obscured_by(&self, id: &MachineId) -> Option<&str> {
         if self.set_aside.is_empty() {
-            return false;
+            return None;
         }
-        let machine = Subject::Machine(id.clone());
-        let unread = |subject: &Subject| self.set_aside.contains_key(&self.keys.of(subject));
+        let machine = self.keys.of(&Subject::Machine(id.clone()));
+        let machine = self.set_aside.get_key_value(&machine).map(|(key, _)| key);
         let laid_over = self.keys.of(&Subject::Metadata(id.clone(), String::new()));
         let is_known = |key: &str| {
             let name = key.strip_prefix(&laid_over).unwrap_or_default();
             self.metadata.get(id).is_some_and(|over| over.contains_key(name))
         };
         let over = self.set_aside.range(laid_over.clone()..).map(|(key, _)| key);
-        !self.machines.contains_key(id) && unread(&machine)
-            || over.take_while(|key| key.starts_with(&laid_over)).any(|key| !is_known(key))
+        let mut over = over.take_while(|key| key.starts_with(&laid_over));
+        let machine = machine.filter(|_| !self.machines.contains_key(id));
+        machine.or_else(|| over.find(|key| !is_known(key))).map(String::as_str)
     }
 
     /// Of which nothing is known by now.

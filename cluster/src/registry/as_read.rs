@@ -83,7 +83,8 @@ pub(super) fn cause_as_read(
         Refusal::MachineId { .. }
         | Refusal::Metadata { .. }
         | Refusal::Draining
-        | Refusal::Away => None,
+        | Refusal::Away
+        | Refusal::Unread { .. } => None,
     };
     match who.filter(|who| group.iter().all(|step| step.unit != *who)) {
         Some(who) => {
@@ -151,4 +152,38 @@ pub(super) fn as_read(picture: &Picture, name: &UnitName) -> Transaction {
             Subject::Place(name.clone()),
             picture.places.get(&name).map(|kept| kept.modified),
         ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Desired;
+    use crate::key::Keys;
+    use crate::memory_store::MemoryStore;
+    use crate::registry::{create, create_signed, set_desired, spread};
+    use crate::unit_file::UnitFile;
+
+    #[test]
+    fn a_wish_that_was_decided_on_in_a_rollout_does_not_land_after_it() {
+        let (keys, mut store) = (Keys::under("/test"), MemoryStore::default());
+        let picture = |store: &MemoryStore| Picture::of(keys.clone(), &store.read(keys.root()));
+        let name = UnitName::new("all.service").unwrap();
+        let file = |text: &str| {
+            let text = format!("[Service]\nExecStart={text}\n[X-Fleet]\nGlobal=true\n");
+            UnitFile::parse(&text).unwrap()
+        };
+        let made = create(&picture(&store), &name, &file("/old"), Desired::Launched);
+        store.commit(&made).unwrap();
+        let first = [MachineId::new("m1").unwrap()].into();
+        let (new, launched) = (file("/new"), Desired::Launched);
+        let made = create_signed(&picture(&store), &name, &new, None, launched, Some(&first));
+        store.commit(&made).unwrap();
+        let amid = picture(&store);
+        store.commit(&spread(&amid, &name, None).unwrap()).unwrap();
+        assert_eq!(store.commit(&set_desired(&amid, &name, Desired::Loaded).unwrap()), None);
+        let anew = set_desired(&picture(&store), &name, Desired::Loaded).unwrap();
+        assert!(store.commit(&anew).is_some());
+        let told = &picture(&store).globals[&name].record;
+        assert_eq!((told.first.clone(), told.before.clone()), (None, None));
+    }
 }

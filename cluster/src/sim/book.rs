@@ -2,11 +2,13 @@
 //! was so, what was answered to whom, and what each init was told.
 
 use crate::desired::Desired;
+use crate::fleetd::daemon::Daemon;
 use crate::fleetd::recollection::Recalled;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::picture::Picture;
 use crate::sim::continuity::Ran;
+use crate::sim::goings::Goings;
 use crate::sim::invariant::{Moment, is_member};
 use crate::sim::local_init::is_exclusive;
 use crate::sim::rules;
@@ -33,8 +35,8 @@ pub struct Book {
     pub globals: Duration,
     /// Since when a machine is not there.
     pub gone: BTreeMap<MachineId, Duration>,
-    /// When it went, each time.
-    pub went: BTreeMap<MachineId, Vec<Duration>>,
+    /// Of machines that come and go.
+    pub goings: Goings,
     /// When a machine last had the leader's key.
     pub elected: BTreeMap<MachineId, Duration>,
     /// Since when the same engine leads.
@@ -68,6 +70,9 @@ pub struct Book {
     pub garbled: Vec<Entry>,
     /// Machines that may see less than there is.
     pub sees_part: BTreeSet<usize>,
+    /// Claims that were made anew under another lease: when, which they were made under before, and
+    /// whether that is the lease of a fleetd that was there by then.
+    pub rebound: BTreeMap<(MachineId, UnitName), (Duration, i64, bool)>,
     /// Places written so far.
     pub moves: u64,
     /// The newest revision that what was answered at a machine stands for.
@@ -84,19 +89,6 @@ impl Book {
         let shapes = self.history.get(name).map_or(&[][..], Vec::as_slice);
         let before = shapes.partition_point(|(since, _)| *since <= revision);
         before.checked_sub(1).and_then(|at| shapes.get(at)).and_then(|(_, shape)| shape.clone())
-    }
-
-    /// How long a machine that went just now keeps its units for having gone so often since then:
-    /// half a minute for each, worn off by time, four minutes at most; two of them are free, and a
-    /// third of the rest is waited for.
-    pub fn unrest(&self, id: &MachineId, since: Duration) -> Duration {
-        let minute = Duration::from_secs(60);
-        let (mut height, mut last) = (Duration::ZERO, Duration::ZERO);
-        for at in self.went.get(id).into_iter().flatten().filter(|at| **at > since) {
-            let left = height.saturating_sub(at.saturating_sub(last));
-            (height, last) = ((left + minute / 2).min(minute * 4), *at);
-        }
-        height.saturating_sub(minute * 2) / 3
     }
 
     /// The first revision from `from` to `to` at which the unit was so.
@@ -218,16 +210,7 @@ impl World {
                 everyone(self)
             }
             Subject::Machine(id) => {
-                if let Some(kept) = self.truth.machines.get(id) {
-                    self.book.said.insert(id.clone(), kept.record.metadata.clone());
-                }
-                match self.truth.machines.contains_key(id) {
-                    true => self.book.gone.remove(id),
-                    false => {
-                        self.book.went.entry(id.clone()).or_default().push(now);
-                        self.book.gone.insert(id.clone(), now)
-                    }
-                };
+                self.note_machine(id);
                 vec![id.clone()]
             }
             Subject::Why(_) => {
@@ -241,12 +224,46 @@ impl World {
                 self.book.globals = now;
                 everyone(self)
             }
-            Subject::Claim(..) => everyone(self),
+            Subject::Claim(machine, name) => {
+                self.note_rebound(before, machine, name);
+                everyone(self)
+            }
         };
         self.book.stirred = now;
         for id in concerned {
             self.book.changed.insert(id, now);
         }
+    }
+
+    fn note_machine(&mut self, id: &MachineId) {
+        match self.truth.machines.get(id) {
+            Some(kept) => {
+                self.book.said.insert(id.clone(), kept.record.metadata.clone());
+                self.book.gone.remove(id);
+                self.book.goings.has_come(id, self.truth.revision);
+            }
+            None => {
+                self.book.goings.has_gone(id, self.truth.revision, self.now);
+                self.book.gone.insert(id.clone(), self.now);
+            }
+        }
+    }
+
+    fn note_rebound(&mut self, before: &Picture, machine: &MachineId, name: &UnitName) {
+        let lease = |of: &Picture| of.claim_of(name, machine).map(|kept| kept.lease);
+        let key = (machine.clone(), name.clone());
+        let has = |own: i64| {
+            let mut there = self.machines.iter().filter(|one| one.id == *machine);
+            let lease = |daemon: &Daemon| daemon.presence.borrow().lease;
+            there.any(|one| one.fleetd.as_ref().and_then(|it| lease(&it.daemon)) == Some(own))
+        };
+        match (lease(before), lease(&self.truth)) {
+            (Some(former), Some(now)) => {
+                let asked = has(now);
+                self.book.rebound.insert(key, (self.now, former, asked))
+            }
+            _ => self.book.rebound.remove(&key),
+        };
     }
 
     fn count_move(&mut self, before: &Picture, name: &UnitName) {

@@ -10,7 +10,7 @@ use crate::unit_name::UnitName;
 use std::time::Duration;
 
 /// What a fleetd heard it keeps within that time; before it was begun anew it was down at least as long.
-const KEPT: Duration = Duration::from_secs(2);
+pub const KEPT: Duration = Duration::from_secs(2);
 
 /// A unit that ran on a machine as it was told.
 pub struct Ran {

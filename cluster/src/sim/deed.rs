@@ -6,7 +6,7 @@ use crate::fleetd::steward::Stops;
 use crate::sim::client::{About, file};
 use crate::sim::plan::{Deed, UNITS};
 use crate::sim::watch::WatchFault;
-use crate::sim::world::{Event, Fleetd, Machine, NEVER, Shared, World};
+use crate::sim::world::{Event, Fleetd, Machine, NEVER, Shared, World, lock};
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ impl World {
                 self.coverage.count("machine drained");
                 self.send_request(world, at, method, (path, String::new()), About::Drain);
             }
+            Deed::Leave { machine, time } => self.leave(world, machine, time),
             fault => self.harm(fault),
         }
     }
@@ -71,7 +72,6 @@ impl World {
                 self.coverage.count("machine crashed");
                 self.power_off(machine, time);
             }
-            Deed::Leave { machine, time } => self.leave(machine, time),
             Deed::Clone { of, time } => self.clone_machine(of, time),
             Deed::QuorumLoss { time } => {
                 self.coverage.count("quorum lost");
@@ -185,22 +185,29 @@ impl World {
         one.init = Default::default();
     }
 
-    /// As SIGTERM does: the units are stopped, the leases let go.
-    fn leave(&mut self, machine: usize, time: Duration) {
+    /// As SIGTERM does: the units are stopped, then nothing of it goes on, and its leases are let go.
+    fn leave(&mut self, world: &Shared, machine: usize, time: Duration) {
         let Some(fleetd) = &self.machines[machine].fleetd else { return };
         self.coverage.count("machine left");
-        let (ask, mirror) = (fleetd.daemon.leave.clone(), fleetd.daemon.mirror.clone());
-        let leases: Vec<i64> = fleetd.daemon.leases().collect();
+        let (ask, shared) = (fleetd.daemon.leave.clone(), world.clone());
         self.machines[machine].leaving = true;
         self.book.ran_when_led.retain(|ran| ran.machine != machine);
         let task = async move {
             daemon::stop_units(ask, Stops::All).await;
-            daemon::let_go(&mirror, leases, FAREWELL).await;
+            lock(&shared).has_stopped(machine);
         };
         self.begun.push((machine, Box::pin(task)));
         let at = self.now + time + FAREWELL * 2;
         self.machines[machine].down_until = at;
         self.plan_at(at, Event::Rouse(machine));
+    }
+
+    fn has_stopped(&mut self, machine: usize) {
+        let Some(fleetd) = &self.machines[machine].fleetd else { return };
+        let (leases, mirror) = (fleetd.daemon.leases().collect(), fleetd.daemon.mirror.clone());
+        self.ended.push(machine);
+        let task = async move { daemon::let_go(&mirror, leases, FAREWELL).await };
+        self.begun.push((machine, Box::pin(task)));
     }
 
     fn clone_machine(&mut self, of: usize, time: Duration) {

@@ -45,7 +45,7 @@ pub struct Etcd {
     flights: BTreeMap<u64, Flight>,
     pub(super) watches: BTreeMap<u64, Watched>,
     parked: Vec<u64>,
-    next: u64,
+    pub(super) next: u64,
 }
 
 struct Flight {
@@ -87,6 +87,7 @@ impl World {
     fn send(&mut self, machine: usize, call: Call) -> u64 {
         self.etcd.next += 1;
         let id = self.etcd.next;
+        self.remember_leader(machine, &call);
         let rates = self.plan.rates.clone();
         let lost = self.mishap(rates.lost);
         let mut flight =
@@ -337,28 +338,7 @@ impl Driven for EtcdOf {
         let made = self.call(Call::Read("\u{0}".to_string()));
         Box::pin(async move {
             made.await?;
-            let mut world = lock(&from.world);
-            let machine = &world.machines[from.machine];
-            let foreign = world.now < machine.foreign_until;
-            let watched = Watched {
-                machine: from.machine,
-                prefix,
-                seen: after,
-                foreign,
-                coming: Some(world.now),
-                ready: false,
-                broken: false,
-                silent: false,
-                again: None,
-                waker: None,
-            };
-            world.etcd.next += 1;
-            let id = world.etcd.next;
-            world.etcd.watches.insert(id, watched);
-            // What happened since then follows in a message of its own.
-            let way = world.latency();
-            world.plan_in(way, Event::News(id));
-            drop(world);
+            let id = lock(&from.world).begin_watch(from.machine, prefix, after);
             Ok(Box::new(Watching { world: from.world, id }) as Box<dyn DrivenWatch>)
         })
     }

@@ -10,6 +10,7 @@ mod leaderless;
 mod registry;
 mod signed;
 
+pub(in crate::sim) use engine::is_fenced;
 pub(in crate::sim) use registry::is_member;
 
 use crate::picture::Picture;

@@ -239,9 +239,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         grace: plan.grace,
         room: plan.room,
         vouching: signer::vouching(shared, number),
-        known: recalled.known,
-        ran: recalled.ran,
-        held: recalled.held,
+        recalled,
         keep: continuity::keeper(shared, number),
     });
     let api = ApiState::new(daemon.mirror.clone(), Settings::default());

@@ -43,6 +43,18 @@ fn anew(plan: &mut Plan) {
     if chance.percent(ANEW) {
         let mut sequel = Sequel { chance, plan };
         sequel.begun_anew();
+        return sequel.plan.deeds.sort_by_key(|(at, _)| *at);
+    }
+    let mut chance = Chance::of(plan.seed, 7, 0);
+    if chance.percent(ANEW) {
+        let mut sequel = Sequel { chance, plan };
+        sequel.half_way_in();
+        return sequel.plan.deeds.sort_by_key(|(at, _)| *at);
+    }
+    let mut chance = Chance::of(plan.seed, 8, 0);
+    if chance.percent(ANEW) {
+        let mut sequel = Sequel { chance, plan };
+        sequel.exchanged();
         sequel.plan.deeds.sort_by_key(|(at, _)| *at);
     }
 }
@@ -145,14 +157,54 @@ impl Sequel<'_> {
         }
     }
 
-    /// A machine on which exclusive units run is cut off for long, and its fleetd begins anew then.
-    fn begun_anew(&mut self) {
-        self.calm();
+    /// Two units for each machine, most of them exclusive.
+    fn exclusive_ones(&mut self) {
         for unit in 0..self.plan.machines * 2 {
             let asks = if unit % 3 == 2 { "" } else { "Exclusive=true\n" };
             let (when, at) = (PROLOGUE + self.chance.between(0, 2_000), self.machine());
             self.put(when, unit.min(5), asks.to_string(), at);
         }
+    }
+
+    /// A fleetd begins anew and is cut off for long while it comes in: its claims are made under the
+    /// lease before still, and whoever drains its machine has them free when that has ended.
+    fn half_way_in(&mut self) {
+        self.calm();
+        self.plan.rates.refused = 40;
+        self.exclusive_ones();
+        let machine = self.machine();
+        let begin = BEGIN + self.chance.between(0, 6_000);
+        let down = self.chance.between(1_000, 1_500);
+        let time = Duration::from_millis(down);
+        self.add(begin, Deed::CrashFleetd { machine, time });
+        let cut = begin + down + self.chance.between(50, 700);
+        let time = Duration::from_millis(END - cut);
+        self.add(cut, Deed::Cut { machine, requests: true, answers: true, time });
+        let at = (machine + 1) % self.plan.machines;
+        self.add(cut + 100, Deed::Drain { of: machine, on: true, at });
+    }
+
+    /// An exclusive unit is made one that is not, and while its first run stops one that is, elsewhere.
+    fn exchanged(&mut self) {
+        self.calm();
+        let mut begin = PROLOGUE;
+        while begin < END {
+            let (unit, machine, at) = (self.chance.below(3), self.machine(), self.machine());
+            let next = (machine + 1) % self.plan.machines;
+            let exclusive = |on: usize| format!("Exclusive=true\nMachineID=m{on}\n");
+            self.put(begin, unit, exclusive(machine), at);
+            begin += self.chance.between(3_000, 6_000);
+            self.put(begin, unit, format!("MachineID=m{machine}\n"), at);
+            begin += self.chance.between(50, 900);
+            self.put(begin, unit, exclusive(next), at);
+            begin += self.chance.between(3_000, 6_000);
+        }
+    }
+
+    /// A machine on which exclusive units run is cut off for long, and its fleetd begins anew then.
+    fn begun_anew(&mut self) {
+        self.calm();
+        self.exclusive_ones();
         let machine = self.machine();
         let begin = BEGIN + self.chance.between(0, 6_000);
         let time = Duration::from_millis(END - begin);

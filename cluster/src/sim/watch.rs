@@ -28,6 +28,33 @@ pub(super) struct Watched {
 }
 
 impl World {
+    /// A task watches from what it has read.
+    pub(super) fn begin_watch(&mut self, machine: usize, prefix: String, after: i64) -> u64 {
+        let foreign = self.now < self.machines[machine].foreign_until;
+        if !foreign {
+            self.book.goings.read_anew(self.task, after);
+        }
+        let watched = Watched {
+            machine,
+            prefix,
+            seen: after,
+            foreign,
+            coming: Some(self.now),
+            ready: false,
+            broken: false,
+            silent: false,
+            again: None,
+            waker: None,
+        };
+        self.etcd.next += 1;
+        let id = self.etcd.next;
+        self.etcd.watches.insert(id, watched);
+        // What happened since then follows in a message of its own.
+        let way = self.latency();
+        self.plan_in(way, Event::News(id));
+        id
+    }
+
     /// What a watch tells comes to its machine, or does not.
     pub fn news(&mut self, id: u64) {
         let Some(watch) = self.etcd.watches.get_mut(&id) else { return };
@@ -130,6 +157,9 @@ impl World {
             let to = again.map_or(store.revision(), |(_, to)| to);
             watch.ready = again.is_some();
             watch.seen = to.max(watch.seen);
+            if !watch.foreign {
+                self.book.goings.heard.insert(self.task, watch.seen);
+            }
             let of = |change: &Change| match change {
                 Change::Put(entry) => entry.key.starts_with(&watch.prefix),
                 Change::Delete { key, .. } => key.starts_with(&watch.prefix),

@@ -168,9 +168,7 @@ fn wiring(
         grace: Duration::ZERO,
         room: MOST_OPERATIONS,
         vouching: None,
-        known: None,
-        ran: Default::default(),
-        held: Default::default(),
+        recalled: Default::default(),
         keep: Box::new(|_| {}),
     }
 }

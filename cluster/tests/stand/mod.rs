@@ -25,6 +25,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+/// A unit that runs until it is stopped.
+pub(crate) const HELLO: &str =
+    "[Unit]\nDescription=Hello\n\n[Service]\nExecStart=/bin/sleep 1000\n";
+
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// See the head of the module.
@@ -61,6 +65,15 @@ pub(crate) fn folder() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("fleet-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
+}
+
+/// A file beside fleetctl.
+pub(crate) fn write(stand: &Stand, name: &str, text: &str) {
+    std::fs::write(stand.folder.join(name), text).unwrap();
+}
+
+pub(crate) fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
 }
 
 impl Stand {

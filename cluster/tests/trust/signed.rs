@@ -150,7 +150,7 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
     assert!(!fine && said.contains("is not signed with this key for this cluster"), "{said}");
     assert!(!node.fleetctl(&["list-unit-files"]).contains("many@2"), "{shown}");
 
-    // What a rollout puts back is signed anew only if it was theirs before.
+    // What a rollout puts back is signed anew; what was not theirs before it could not put back.
     let (own, foreign) = (file(&node, "own", ""), file(&node, "foreign", ""));
     signed(&["start", &own]);
     node.when_running(&own);
@@ -158,10 +158,12 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
     let stranger = ["--sign-key", "other.key", "--cluster-name", "here"];
     node.fleetctl(&[&stranger[..], &["start", "--no-block", &foreign]].concat());
     let theirs = record(&node, &foreign);
-    for name in [&own, &foreign] {
+    let outcomes =
+        [(&own, "has its old file again"), (&foreign, "is signed with another key than this one")];
+    for (name, outcome) in outcomes {
         node.put(name, "[Service]\nType=oneshot\nExecStart=/bin/false\n");
         let (fine, said) = node.try_fleetctl(&[&signs[..], &["rollout", name]].concat());
-        assert!(!fine && said.contains("has its old file again"), "{said}");
+        assert!(!fine && said.contains(outcome), "{said}");
     }
     node.when_running(&own);
     assert_eq!(kept(&node, &own).signature.unwrap().serial, far + 2, "later than all it said");

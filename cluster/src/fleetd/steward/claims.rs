@@ -2,8 +2,8 @@
 //! it is down, and given up while the lease that holds them can not have ended yet.
 
 use super::Steward;
-use crate::agent::{self, Wanted};
-use crate::fence;
+use crate::agent::Wanted;
+use crate::fence::{self, Worth};
 use crate::fleetd::init_socket::InitFault;
 use crate::fleetd::voice;
 use crate::mutant::{Mutant, planted};
@@ -11,8 +11,7 @@ use crate::picture::Picture;
 use crate::registry;
 use crate::store::Fault;
 use crate::unit_name::UnitName;
-use groundstate_units::control::answer::UnitStatus;
-use groundstate_units::machine::reason::State;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Steward {
@@ -23,11 +22,12 @@ impl Steward {
         self.released.retain(|name, revision| there(name) == Some(*revision));
         let answered = self.take_claims(picture, lease).await;
         let (goal, ttl) = (&self.goal, self.ttl);
-        let wanted = |name: &UnitName| {
-            let may = |one: &Wanted| one.needs_claim() && refusal(one, ttl).is_none();
-            goal.get(name).is_some_and(may)
-        };
+        let wanted = |name: &UnitName| goal.get(name).is_some_and(|one| may_run(one, ttl));
+        // As long as init has it, it is to be stopped whatever becomes of the lease.
+        self.giving_up.extend(self.held.iter().filter(|name| !wanted(name)).cloned());
         self.held.retain(wanted);
+        let guarded = |name: &UnitName| self.held.contains(name) || self.giving_up.contains(name);
+        self.earlier.retain(|name, _| guarded(name));
         self.claimed.retain(|name, _| wanted(name));
         // Those of an earlier run of the machine end with its lease.
         let is_ours = |name: &&UnitName| {
@@ -40,7 +40,9 @@ impl Steward {
         self.release(picture, &left).await;
         // A sign of life may have come while the store was asked.
         self.take_proof();
-        if !self.held.is_empty() && self.is_overdue() && !planted(Mutant::ClaimedUnproven) {
+        self.see_claims();
+        let overdue = self.held.iter().any(|name| self.is_overdue_for(name));
+        if overdue && !planted(Mutant::ClaimedUnproven) {
             // Asking took so long that the lease may end while what it holds begins: the guard
             // looks at it first.
             self.again = true;
@@ -58,7 +60,7 @@ impl Steward {
         for (name, wanted) in self.goal.clone() {
             // Asking for the one before took its time.
             self.take_proof();
-            if !wanted.needs_claim() || refusal(&wanted, self.ttl).is_some() {
+            if !may_run(&wanted, self.ttl) {
                 continue;
             }
             let ours = picture.claim_of(&name, &self.me);
@@ -67,9 +69,7 @@ impl Steward {
                 match self.is_overdue() {
                     // It was given up: held again with the next sign of life.
                     true => self.again |= !planted(Mutant::GivenUpForGood),
-                    false => {
-                        self.held.insert(name);
-                    }
+                    false => self.hold(name),
                 }
                 continue;
             }
@@ -79,7 +79,7 @@ impl Steward {
                     continue;
                 }
                 // By what is known it is not ours (any more).
-                self.held.remove(&name);
+                self.giving_up.extend(self.held.take(&name));
             }
             if self.is_overdue() && !planted(Mutant::ClaimedUnproven) {
                 // A claim is worth nothing under a lease that may have ended.
@@ -88,10 +88,11 @@ impl Steward {
             }
             let us = (&self.me, self.instance.as_str());
             let Some(claim) = registry::claim(picture, us, &name, lease) else { continue };
+            self.may_be_rebound(&name);
             match self.in_time(store.commit(&claim)).await {
                 Ok(Some(revision)) => {
                     self.claimed.insert(name.clone(), revision);
-                    self.held.insert(name);
+                    self.hold(name);
                 }
                 Ok(None) => (self.again, answered) = (true, false),
                 // The store does not answer: what is held is guarded, not waited for.
@@ -104,42 +105,28 @@ impl Steward {
         answered
     }
 
+    /// Its claim is made anew under the present lease, or is not, as long as that is not answered:
+    /// it ends with the first of the two. The next fleetd has to know that as well.
+    fn may_be_rebound(&mut self, name: &UnitName) {
+        let before = self.worth_of(name);
+        if self.earlier.contains_key(name) {
+            self.asked_anew.insert(name.clone());
+        }
+        if self.worth_of(name) != before {
+            self.remember_claims();
+        }
+    }
+
+    /// Its claim is made under the present lease.
+    fn hold(&mut self, name: UnitName) {
+        self.earlier.remove(&name);
+        self.held.insert(name);
+    }
+
     /// That claim was given back, or may still be: an older picture does not know. It is made anew
     /// before it counts again, and what is on its way then does not land any more.
     fn gave_back(&self, name: &UnitName, revision: i64) -> bool {
         self.released.get(name) == Some(&revision) && !planted(Mutant::GivenBackCounts)
-    }
-
-    /// Gives back what is not to run here, when it is down.
-    async fn release(&mut self, picture: &Picture, names: &[&UnitName]) {
-        let store = self.mirror.store().clone();
-        for name in names.iter().copied() {
-            let up = match self.goal.get(name) {
-                // How it fares is not known.
-                _ if self.blind => true,
-                // Another file under the same name: the claim is about the one before.
-                Some(one) if !one.content.asks.exclusive => self.is_stopping(name),
-                _ => {
-                    let put = self.put.as_ref();
-                    put.is_none_or(|put| agent::holds(put, name))
-                        || !agent::is_down(self.unit_once_wanted(name))
-                }
-            };
-            if up && !planted(Mutant::ReleasedWhileUp) {
-                self.again = true;
-            } else if let Some(release) = registry::release(picture, &self.me, name) {
-                if let Some(kept) = picture.claim_of(name, &self.me) {
-                    self.released.insert(name.clone(), kept.modified);
-                }
-                let landed = self.in_time(store.commit(&release)).await;
-                self.again |= !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
-                if landed.is_err() {
-                    // The store does not answer, nor will it for the next ones.
-                    self.again = true;
-                    return;
-                }
-            }
-        }
     }
 
     /// What is asked of the store while exclusive units run here keeps nobody from looking at their
@@ -165,8 +152,9 @@ impl Steward {
         late: fn(String) -> F,
     ) -> impl Future<Output = Result<T, F>> + use<T, F, C> {
         let clock = self.mirror.clock().clone();
-        let age = self.proof.map_or(Duration::MAX, |at| clock.since(at));
-        let left = fence::patience(self.ttl).saturating_sub(age);
+        let now = clock.now();
+        let left = self.held.iter().map(|name| self.worth_of(name).left(now)).min();
+        let left = left.unwrap_or_else(|| self.worth().left(now));
         let runs_on = !self.giving_up.is_empty() && !self.is_overdue();
         let bounded = !self.held.is_empty() || runs_on;
         async move {
@@ -178,15 +166,6 @@ impl Steward {
         }
     }
 
-    /// Its file is not known any more: a native one has the name without the suffix.
-    pub(super) fn unit_once_wanted(&self, name: &UnitName) -> Option<&UnitStatus> {
-        self.units.get(name.as_str()).or_else(|| self.units.get(name.stem()))
-    }
-
-    fn is_stopping(&self, name: &UnitName) -> bool {
-        self.unit_once_wanted(name).is_some_and(|unit| unit.state == State::Stopping)
-    }
-
     /// Signs of life of another lease than the one that holds the claims prove nothing.
     pub(super) fn take_proof(&mut self) {
         let now = *self.presence.borrow();
@@ -195,9 +174,16 @@ impl Steward {
         }
     }
 
-    /// Claims are made under this lease from now on.
+    /// Claims are made under this lease from now on. Until those that are there are, they may end
+    /// with the lease before.
     pub(super) fn hold_under(&mut self, lease: i64) {
         if self.held_under != Some(lease) {
+            let guarded = self.held.union(&self.giving_up);
+            self.earlier = guarded.map(|name| (name.clone(), self.worth_of(name))).collect();
+            self.asked_anew.clear();
+            if planted(Mutant::ProvedByAnother) {
+                self.earlier.clear();
+            }
             self.held_under = Some(lease);
             self.proof = None;
             self.claimed.clear();
@@ -205,19 +191,52 @@ impl Steward {
         self.take_proof();
     }
 
-    fn is_older(&self, at: Option<Duration>, than: Duration) -> bool {
-        at.is_none_or(|at| self.mirror.clock().since(at) > than)
-    }
-
+    /// What is claimed under the present lease is to be given up.
     fn is_overdue(&self) -> bool {
-        let patience = fence::patience(self.ttl);
-        self.is_older(self.proof, patience) && !planted(Mutant::NeverGivesUp)
+        self.is_worthless(self.worth())
     }
 
-    /// Where no lease can end, ours lives only if it did not end before: a machine that has stood
-    /// still for longer than its lease does not know.
-    fn may_live(&self) -> bool {
-        !self.is_older(self.proof, fence::life(self.ttl)) || planted(Mutant::LeaderlessForLong)
+    fn is_overdue_for(&self, name: &UnitName) -> bool {
+        self.is_worthless(self.worth_of(name))
+    }
+
+    fn is_worthless(&self, worth: Worth) -> bool {
+        worth.is_past(self.mirror.clock().now(), fence::patience) && !planted(Mutant::NeverGivesUp)
+    }
+
+    /// That a claim is made anew under the present lease may be seen before it is answered.
+    fn see_claims(&mut self) {
+        let (picture, me, lease) = (self.mirror.picture(), &self.me, self.held_under);
+        self.earlier.retain(|name, _| {
+            let kept = picture.claim_of(name, me);
+            kept.is_none_or(|kept| Some(kept.lease) != lease)
+        });
+    }
+
+    /// Of a claim under the present lease.
+    fn worth(&self) -> Worth {
+        Worth { proof: self.proof, ttl: self.ttl }
+    }
+
+    pub(super) fn worth_of(&self, name: &UnitName) -> Worth {
+        match self.earlier.get(name) {
+            None => self.worth(),
+            Some(earlier) if self.asked_anew.contains(name) => earlier.or_less(self.worth()),
+            Some(earlier) => *earlier,
+        }
+    }
+
+    /// No lease can end since then. Ours lives only if it did not end before: a machine that has
+    /// stood still for longer than its lease does not know.
+    fn take_for_proof(&mut self, at: Duration) {
+        let now = self.mirror.clock().now();
+        let mut own = self.worth();
+        for worth in self.earlier.values_mut().chain([&mut own]) {
+            if !worth.is_past(now, fence::life) || planted(Mutant::LeaderlessForLong) {
+                worth.proof = Some(at);
+            }
+        }
+        self.proof = own.proof;
     }
 
     /// A machine that goes on after a pause asks for its sign of life just now: for what is left of
@@ -225,7 +244,9 @@ impl Steward {
     async fn await_proof(&mut self, left: Duration) {
         let clock = self.mirror.clock().clone();
         let mut presence = self.presence.clone();
-        let (until, waits) = (clock.now() + left, !planted(Mutant::SignNotAwaited));
+        // What is claimed under an earlier lease is not worth more by it.
+        let present = self.held.iter().any(|name| !self.earlier.contains_key(name));
+        let (until, waits) = (clock.now() + left, present && !planted(Mutant::SignNotAwaited));
         self.take_proof();
         while waits && self.is_overdue() {
             let left = until.saturating_sub(clock.now());
@@ -244,27 +265,34 @@ impl Steward {
             return;
         }
         self.take_proof();
-        let silent = self.is_older(self.proof, self.ttl / 2);
-        let asked_lately = !self.is_older(self.asked_members, fence::asking(self.ttl));
+        let worths: Vec<Worth> = self.held.iter().map(|name| self.worth_of(name)).collect();
+        let now = self.mirror.clock().now();
+        let silent = worths.iter().any(|worth| worth.is_past(now, |ttl| ttl / 2));
+        let ttl = worths.iter().map(|worth| worth.ttl).min().unwrap_or(self.ttl);
+        let asked = Worth { proof: self.asked_members, ttl };
+        let asked_lately = !asked.is_past(now, fence::asking);
         if silent && !asked_lately {
             let clock = self.mirror.clock().clone();
             let began = clock.now();
             self.asked_members = Some(began);
-            let patience = fence::asking(self.ttl);
+            let patience = fence::asking(ttl);
             let asking = self.mirror.store().is_leaderless(patience * 3 / 4);
             if clock.within(patience, asking).await == Some(true)
                 && !planted(Mutant::QuorumLossIsCutOff)
-                && self.may_live()
             {
-                self.proof = Some(began);
+                self.take_for_proof(began);
             }
             self.await_proof(patience.saturating_sub(clock.since(began))).await;
         }
         self.take_proof();
-        if self.is_overdue() {
-            let names: Vec<String> = self.held.iter().map(ToString::to_string).collect();
+        self.see_claims();
+        let overdue = self.held.iter().filter(|name| self.is_overdue_for(name));
+        let mut overdue: BTreeSet<UnitName> = overdue.cloned().collect();
+        if !overdue.is_empty() {
+            let names: Vec<String> = overdue.iter().map(ToString::to_string).collect();
             voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
-            self.giving_up.append(&mut self.held);
+            self.held.retain(|name| !overdue.contains(name));
+            self.giving_up.append(&mut overdue);
             if self.begin().await {
                 self.put().await;
             }
@@ -283,21 +311,48 @@ impl Steward {
             return;
         }
         let mut names = std::mem::take(&mut self.giving_up);
-        names.retain(|name| !agent::is_down(self.unit_once_wanted(name)));
+        names.retain(|name| !self.is_down(name));
         if names.is_empty() {
             return;
         }
         self.giving_up = names;
         self.take_proof();
-        if self.is_overdue() {
-            if self.begin().await {
-                self.put().await;
-            }
-        } else {
+        let living = self.giving_up.iter().filter(|name| !self.is_overdue_for(name));
+        let living: Vec<UnitName> = living.cloned().collect();
+        if living.len() == self.giving_up.len() {
             // The lease lived all the while: what it holds is looked at anew before anything is put.
             self.again = true;
+            return;
+        }
+        // It is not stopped with the others.
+        for name in living {
+            if !self.is_ours(&name) {
+                continue;
+            }
+            self.giving_up.remove(&name);
+            self.held.insert(name);
+        }
+        if self.begin().await {
+            self.put().await;
         }
     }
+
+    /// It is to run here, and its claim is ours, by what is known.
+    fn is_ours(&self, name: &UnitName) -> bool {
+        if !self.goal.get(name).is_some_and(|one| may_run(one, self.ttl)) {
+            return false;
+        }
+        let picture = self.mirror.picture();
+        let claim = picture.claim_of(name, &self.me);
+        claim.is_some_and(|claim| {
+            registry::is_own_claim(claim, &self.instance) && !self.gave_back(name, claim.modified)
+        })
+    }
+}
+
+/// By a claim.
+fn may_run(wanted: &Wanted, ttl: Duration) -> bool {
+    wanted.needs_claim() && refusal(wanted, ttl).is_none()
 }
 
 /// Why an exclusive unit is not run here though nobody else has its claim.

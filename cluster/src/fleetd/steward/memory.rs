@@ -5,6 +5,7 @@
 use super::Steward;
 use crate::agent;
 use crate::desired::Desired;
+use crate::fence::Worth;
 use crate::fleetd::recollection::{Held, Keep, Recalled};
 use crate::mutant::{Mutant, planted};
 use crate::unit_name::UnitName;
@@ -22,12 +23,12 @@ impl Steward {
         let now = self.mirror.clock().now();
         let kept = recalled.known.is_some().then(|| (recalled.clone(), now));
         let Recalled { ran, held, .. } = recalled;
-        let claimed = held.units.into_iter().filter(|name| ran.contains_key(name));
+        let claimed = held.units.iter().filter(|name| ran.contains_key(*name)).cloned();
         let claimed: BTreeSet<UnitName> = claimed.collect();
-        let some = !claimed.is_empty();
+        let before = Worth { proof: held.proof, ttl: held.ttl.unwrap_or(self.ttl) };
+        let worth = |name: &UnitName| held.earlier.get(name).copied().unwrap_or(before);
         Steward {
-            held_under: Some(held.lease).filter(|_| some),
-            proof: held.proof.filter(|_| some),
+            earlier: claimed.iter().map(|name| (name.clone(), worth(name))).collect(),
             held: claimed,
             ran: Some(ran).filter(|ran| !ran.is_empty()),
             kept,
@@ -80,10 +81,13 @@ impl Steward {
     /// With what is being given up: init may not have taken it yet.
     fn what_is_held(&self) -> Held {
         let units: BTreeSet<UnitName> = self.held.union(&self.giving_up).cloned().collect();
-        match self.held_under.filter(|_| !units.is_empty()) {
-            Some(lease) => Held { units, lease, proof: self.proof },
-            None => Held::default(),
+        if units.is_empty() {
+            return Held::default();
         }
+        let earlier = self.earlier.keys().filter(|name| units.contains(*name));
+        let earlier = earlier.map(|name| (name.clone(), self.worth_of(name))).collect();
+        let lease = self.held_under.unwrap_or_default();
+        Held { units, lease, proof: self.proof, ttl: Some(self.ttl), earlier }
     }
 
     /// A claim is known of before what it is for begins.
@@ -100,6 +104,10 @@ impl Steward {
     /// What concerns other machines alone moves the revision on.
     pub(super) fn remember_now_and_then(&mut self) {
         self.remember_claims();
+        if self.ran.is_some() {
+            // What the one before it ran was not taken over yet.
+            return;
+        }
         let clock = self.mirror.clock();
         if self.kept.as_ref().is_none_or(|(_, at)| clock.since(*at) < PAUSE) {
             return;

@@ -102,17 +102,23 @@ impl Steward {
     }
 
     /// What was told without our hearing of it, and landed since: a word nobody knows of would
-    /// outlive its unit.
+    /// outlive its unit. A picture older than our own words is looked at again when it is newer: what
+    /// makes it so need not concern us.
     fn see_strays(&mut self, picture: &Picture) {
-        if picture.revision < self.told_at || planted(Mutant::StrayLeft) {
+        if planted(Mutant::StrayLeft) {
             return;
         }
         for (name, by) in &picture.states {
             let Some(kept) = by.get(&self.me) else { continue };
-            if !self.has_told(name, kept.modified) {
-                let stray = Told { state: None, revision: kept.modified };
-                self.told.insert(name.clone(), stray);
+            if self.has_told(name, kept.modified) {
+                continue;
             }
+            if picture.revision < self.told_at {
+                self.again = true;
+                return;
+            }
+            let stray = Told { state: None, revision: kept.modified };
+            self.told.insert(name.clone(), stray);
         }
     }
 

@@ -3,10 +3,12 @@
 use super::{Moment, Verdict, is_member, must, settled};
 use crate::desired::Desired;
 use crate::sim::book::{goes_on, is_launched};
+use crate::sim::continuity::KEPT;
 use crate::sim::local_init::{Phase, is_exclusive};
 use crate::sim::rules;
 use crate::sim::world::World;
 use crate::unit_name::UnitName;
+use crate::withheld::WITHHELD;
 use std::time::Duration;
 
 /// So long after a pause a machine may not have heard of its lease.
@@ -110,7 +112,7 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
         return false;
     }
     // What counts is the lease that the claim is made under, which may be one before the present.
-    let lease = world.truth.claim_of(name, &one.id).map(|kept| kept.lease);
+    let lease = lease_it_knows(world, machine, name);
     let sign = lease.and_then(|lease| world.etcd.signs.get(&(machine, lease))).copied();
     // Two thirds of the lease by its own clock, which may be a hundredth fast.
     let patience = world.plan.ttl * 2 / 3 * 98 / 100;
@@ -141,6 +143,28 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let stood = lossy && world.now < one.paused_until + AFTER_A_PAUSE;
     let heard = lease.is_some_and(|lease| is_about_to_hear(world, machine, lease));
     (silent || stood) && !(known && long) && !heard
+}
+
+/// The lease that a claim is made under, as its fleetd knows: that it was made anew under the present one
+/// it may not have heard, or too late.
+fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64> {
+    let one = &world.machines[machine];
+    let lease = world.truth.claim_of(name, &one.id)?.lease;
+    let Some((at, former, asked)) = world.book.rebound.get(&(one.id.clone(), name.clone())) else {
+        return Some(lease);
+    };
+    let on_its_way = Duration::from_millis(world.plan.rates.latency) + WAY_TO_INIT;
+    let picture = one.fleetd.as_ref().map(|fleetd| fleetd.daemon.mirror.picture());
+    let seen = picture.is_none_or(|picture| {
+        picture.claim_of(name, &one.id).is_some_and(|kept| kept.lease == lease)
+    });
+    // Another fleetd may have asked for that, which was gone before it was answered: what was kept is
+    // the lesser of the two, and how that lease fares this one does not hear.
+    let own = *asked && *at >= one.down_until;
+    let knows = own && seen && *at + on_its_way <= world.now;
+    // What the fleetd before it heard in time, this one was told by what was kept of it.
+    let unheard = *at + KEPT > one.down_until;
+    Some(if unheard && !knows { *former } else { lease })
 }
 
 /// It goes on after a pause that its lease has outlived, and nothing keeps etcd's answer from it:
@@ -201,7 +225,8 @@ pub(super) fn c11_guard(world: &World, moment: &Moment<'_>) -> Verdict {
     must(believed.count() == 0, || format!("another etcd stopped {dropped:?}"))
 }
 
-/// A reading that has less in it than there is stops few units, or few of those that run there.
+/// A reading that has less in it than there is stops few units, or few of those that run there; and
+/// what went on in spite of one, as its machine says still, no other stops.
 pub(super) fn c19_mass_stop(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Put { machine, dropped, .. } = moment else { return Ok(()) };
     let one = &world.machines[*machine];
@@ -211,6 +236,14 @@ pub(super) fn c19_mass_stop(world: &World, moment: &Moment<'_>) -> Verdict {
     let guarded = |name: &str| !one.init.files.get(name).is_some_and(|text| is_exclusive(text));
     let ran = one.init.roots.iter().filter(|name| guarded(name)).count();
     let uncaused = |name: &&UnitName| guarded(name.as_str()) && !has_cause(world, *machine, name);
+    let says = |name: &&UnitName| {
+        let state = world.truth.states.get(*name).and_then(|by| by.get(&one.id));
+        state.is_some_and(|kept| kept.record.reason.as_deref() == Some(WITHHELD))
+    };
+    let again = dropped.iter().filter(uncaused).find(says);
+    must(again.is_none(), || {
+        format!("{again:?} went on without a word, and is stopped on machine {machine}")
+    })?;
     let stopped = dropped.iter().filter(uncaused).count();
     must(stopped < MANY || stopped * 100 <= ran * LARGE_SHARE, || {
         format!("{dropped:?} are stopped on machine {machine}, {stopped} of {ran} without a word")

@@ -125,7 +125,7 @@ pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Landed { before, transaction: Some(transaction), .. } = moment else {
         return Ok(());
     };
-    if !fenced(transaction, world) {
+    if !is_fenced(transaction, world) {
         return Ok(());
     }
     for (name, kept) in &world.truth.places {
@@ -144,7 +144,8 @@ pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
     Ok(())
 }
 
-fn fenced(transaction: &Transaction, world: &World) -> bool {
+/// It asks who leads: an engine's.
+pub(in crate::sim) fn is_fenced(transaction: &Transaction, world: &World) -> bool {
     let leader = world.truth.keys().of(&Subject::Leader);
     transaction
         .conditions
@@ -209,7 +210,8 @@ fn is_decided(world: &World) -> bool {
     let Some(leader) = world.leader() else { return false };
     let term = world.plan.interval * TERM + PROMPT;
     let gone = world.book.gone.values().max().copied().unwrap_or_default();
-    let restless = world.book.gone.keys().map(|id| world.book.unrest(id, Duration::ZERO)).max();
+    let restless =
+        world.book.gone.keys().map(|id| world.book.goings.unrest(id, Duration::ZERO)).max();
     let grace = (world.plan.grace + restless.unwrap_or_default()) * 102 / 100 + PROMPT;
     // An engine that leads anew gives who is away a grace of its own.
     let away = world.book.gone.keys().any(|id| !world.truth.machines.contains_key(id));
@@ -245,7 +247,7 @@ fn all_are_placed(world: &World) -> Verdict {
 pub(super) fn c08_no_flapping(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
         Moment::Landed { before, transaction: Some(transaction), .. } => {
-            if !fenced(transaction, world) {
+            if !is_fenced(transaction, world) {
                 return Ok(());
             }
             before.places.iter().try_for_each(|(name, kept)| {
@@ -285,10 +287,14 @@ fn stays_or_has_cause(
     }
     // Clocks run apart by a hundredth. One that begins to lead may have missed a going.
     let counted = world.book.led_since + MOMENT;
-    let restless = world.book.unrest(from, counted).saturating_sub(ONE_GOING);
+    let restless = world.book.goings.unrest(from, counted).saturating_sub(ONE_GOING);
     let grace = (world.plan.grace + restless) * 98 / 100;
     let gone = world.book.gone.get(from).copied();
-    let over = gone.is_some_and(|since| since + grace <= world.now);
+    // What came and went while its watch had ended it can not know of: for it, it was gone all along.
+    let leads = world.leader().filter(|_| gone.is_some());
+    let seen = leads.and_then(|leads| world.book.goings.gone_as_seen_by(leads, from));
+    let seen = seen.map(|since| since.max(world.book.led_since));
+    let over = gone.into_iter().chain(seen).any(|since| since + grace <= world.now);
     // One that leads and hears nothing does not know that the machine was back for a moment.
     let deaf = world.leader().is_some_and(|leads| world.calm_since(leads) >= world.now);
     must(over || deaf, || format!("{name} is moved from {from}, where it may stay; gone: {gone:?}"))

@@ -1,0 +1,49 @@
+//! Man pages and completions of fleetctl and fleetd, made from their command lines; `contrib/man` and
+//! `contrib/completions` hold them as they are written here.
+
+use clap::Command;
+use clap_complete::Shell;
+
+/// What a shell is to know of a program.
+pub fn completions(shell: Shell, mut command: Command) -> String {
+    let name = command.get_name().to_string();
+    let mut written = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut written);
+    String::from_utf8_lossy(&written).into_owned()
+}
+
+/// A program's page of section 8, its commands included, and what is said behind them.
+///
+/// # Errors
+/// None that is known: it is written into memory.
+pub fn man(command: Command, more: &str) -> std::io::Result<String> {
+    // The same text whatever terminal it is made on, and whatever variables say there.
+    let command = command.term_width(80).mut_args(|arg| arg.hide_env_values(true));
+    let page = clap_mangen::Man::new(command.clone()).section("8");
+    let mut written = Vec::new();
+    page.render_title(&mut written)?;
+    page.render_name_section(&mut written)?;
+    page.render_synopsis_section(&mut written)?;
+    page.render_description_section(&mut written)?;
+    page.render_options_section(&mut written)?;
+    let mut text = String::from_utf8_lossy(&written).into_owned();
+    let shown: Vec<&Command> = command.get_subcommands().filter(|one| !one.is_hide_set()).collect();
+    if !shown.is_empty() {
+        text.push_str(".SH COMMANDS\n");
+    }
+    for one in shown {
+        let help = one.clone().term_width(80).render_long_help().to_string();
+        text.push_str(&format!(".SS {}\n.nf\n{}\n.fi\n", plain(one.get_name()), plain(&help)));
+    }
+    text.push_str(more);
+    Ok(text)
+}
+
+/// Text that roff takes as it stands.
+pub fn plain(text: &str) -> String {
+    let lines = text.trim_end().lines().map(|line| {
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,121 @@
+//! Whether a unit has come up with its new file: asked again until it has, or its time is over.
+
+use super::super::session::{is_global, say};
+use super::super::trouble::Trouble;
+use super::super::waiting::{Outage, told_reasons};
+use super::{Rolling, hash_of};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const LOOK: Duration = Duration::from_millis(100);
+/// A machine that is there and says nothing of a global unit for as long does not have it any more: it is
+/// drained, or another by its metadata.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// What was seen of the machines of a global unit.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Those that had the new file up.
+    pub(super) up: BTreeSet<String>,
+    /// Those that are there and say nothing of it, and since when.
+    silent: BTreeMap<String, Instant>,
+    /// Those that do not have it any more.
+    off: BTreeSet<String>,
+}
+
+impl Rolling<'_> {
+    /// Active with that file: everywhere it runs, for a global unit, or on those machines.
+    pub(super) async fn wait(
+        &mut self,
+        name: &str,
+        machines: Option<&[String]>,
+    ) -> Result<(), Trouble> {
+        let patience = self.patience();
+        let began = Instant::now();
+        let mut outage = Outage::default();
+        let mut last = String::from("no machine says anything of it");
+        while began.elapsed() < patience {
+            match outage.bridged(self.lacks(name, machines).await)? {
+                Some(None) => return Ok(()),
+                Some(Some(what)) => last = what,
+                None => {}
+            }
+            sleep(LOOK).await;
+        }
+        let seconds = patience.as_secs_f64();
+        Err(Trouble::new(format!("unit {name} is not active after {seconds} s: {last}")))
+    }
+
+    /// What is missing until it is; `None`: nothing.
+    async fn lacks(
+        &mut self,
+        name: &str,
+        machines: Option<&[String]>,
+    ) -> Result<Option<String>, Trouble> {
+        let hash = self.file.hash();
+        let client = &mut self.session.client;
+        let unit = client.unit(name).await?;
+        let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
+        if hash_of(&unit) != hash {
+            return Err(Trouble::new(format!("unit {name} has another file by now")));
+        }
+        let all = client.states().await?;
+        let here = |machine: &str| match machines {
+            Some(some) => some.iter().any(|one| one == machine),
+            None => is_global(&unit) || machine == unit.machine_id,
+        };
+        let own = all.iter().filter(|state| state.name == name && here(&state.machine_id));
+        let own: Vec<_> = own.collect();
+        let new = own.iter().filter(|state| state.hash == hash);
+        if let Some(failed) = new.clone().find(|state| state.systemd_active_state == "failed") {
+            let (id, sub) = (&failed.machine_id, &failed.systemd_sub_state);
+            return Err(Trouble::new(format!("unit {name} failed on {id} ({sub})")));
+        }
+        let up = new.filter(|state| state.systemd_active_state == "active");
+        let up: Vec<String> = up.map(|state| state.machine_id.clone()).collect();
+        let says = |id: &String| own.iter().any(|state| state.machine_id == *id);
+        let silent = machines.into_iter().flatten().filter(|id| !says(id)).cloned().collect();
+        self.seen.up.extend(up.iter().cloned());
+        if let Some(due) = self.due(name, silent).await? {
+            return Ok(Some(due));
+        }
+        // A global unit may be on no machine by now.
+        if up.len() == own.len() && (is_global(&unit) || !up.is_empty()) {
+            return Ok(None);
+        }
+        Ok(Some(match self.session.client.why(name).await? {
+            Some(why) if why.unplaceable => told_reasons(&why),
+            _ => format!("{} of {} run the new file", up.len(), own.len()),
+        }))
+    }
+
+    /// Of machines that say nothing of it one that is to, and why it does not. One that has left is not
+    /// waited for if it had the new file up: it may be the file that it fell by.
+    async fn due(&mut self, name: &str, silent: Vec<String>) -> Result<Option<String>, Trouble> {
+        self.seen.silent.retain(|id, _| silent.contains(id));
+        self.seen.off.retain(|id| silent.contains(id));
+        if silent.iter().all(|id| self.seen.off.contains(id)) {
+            return Ok(None);
+        }
+        let there = self.session.client.machines().await?;
+        let there: BTreeSet<String> = there.into_iter().map(|machine| machine.id).collect();
+        let mut due = None;
+        for id in silent {
+            let is_off = match there.contains(&id) {
+                true => {
+                    let since = self.seen.silent.entry(id.clone()).or_insert_with(Instant::now);
+                    since.elapsed() >= SILENT
+                }
+                false => self.seen.up.contains(&id),
+            };
+            if !is_off {
+                let why = if there.contains(&id) { "says nothing of it" } else { "is not there" };
+                due = Some(format!("{id} {why}"));
+            } else if self.seen.off.insert(id.clone()) {
+                say(&format!("Unit {name} is not on {id} any more"));
+            }
+        }
+        Ok(due)
+    }
+}

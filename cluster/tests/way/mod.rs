@@ -1,0 +1,100 @@
+//! A fleetctl that goes on while a test looks on, and its way to the server, on which requests are
+//! seen and answers get lost.
+#![allow(dead_code, reason = "each test file uses its own part of it")]
+
+use crate::stand::Stand;
+use std::io::{BufRead, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A way to the stand that shows each request, and loses its answer (and the connection with it) where
+/// that is said.
+pub(crate) fn by_way_of(
+    stand: &Stand,
+    mut loses: impl FnMut(&str) -> bool + Send + 'static,
+) -> String {
+    let path = stand.folder.join("way.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let target = stand.socket();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), UnixStream::connect(&target).unwrap());
+            let lost = Arc::new(AtomicBool::new(false));
+            let (back, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            let is_lost = lost.clone();
+            std::thread::spawn(move || hand_back(back, to, &is_lost));
+            let mut piece = [0; 65536];
+            while let Ok(read @ 1..) = client.read(&mut piece) {
+                let asked = String::from_utf8_lossy(&piece[..read]);
+                lost.fetch_or(loses(&asked), Ordering::SeqCst);
+                server.write_all(&piece[..read]).unwrap();
+            }
+        }
+    });
+    format!("--endpoint=unix://{}", path.display())
+}
+
+fn hand_back(mut from: UnixStream, mut to: UnixStream, lost: &AtomicBool) {
+    let mut piece = [0; 65536];
+    while let Ok(read @ 1..) = from.read(&mut piece) {
+        if lost.load(Ordering::SeqCst) || to.write_all(&piece[..read]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}
+
+/// True for the first request that begins so.
+pub(crate) fn first(begin: &'static str) -> impl FnMut(&str) -> bool {
+    let mut was = false;
+    move |asked| asked.starts_with(begin) && !std::mem::replace(&mut was, true)
+}
+
+pub(crate) fn begun(stand: &Stand, words: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_fleetctl"))
+        .args(words)
+        .env("FLEETCTL_ENDPOINT", format!("unix://{}", stand.socket().display()))
+        .current_dir(&stand.folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Reads what it says until that is said.
+pub(crate) fn hears(said: &mut impl BufRead, words: &str) {
+    let mut line = String::new();
+    while !line.contains(words) {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended without a word of {words:?}");
+    }
+}
+
+/// What another client puts there meanwhile.
+pub(crate) fn put_at(socket: &Path, name: &str, body: &str) {
+    send(socket, &format!("PUT /fleet/v1/units/{name}"), body);
+}
+
+fn send(socket: &Path, line: &str, body: &str) {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let length = body.len();
+    let head = format!("{line} HTTP/1.1\r\nHost: domain-sock\r\n");
+    let typed = format!("Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all(format!("{head}{typed}{body}").as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 20"), "{}", String::from_utf8_lossy(&answer));
+}
+
+/// What is laid over the metadata of a machine meanwhile.
+pub(crate) fn laid_over(socket: &Path, machine: &str, key: &str, value: &str) {
+    let change = serde_json::json!([
+        { "op": "add", "path": format!("/{machine}/metadata/{key}"), "value": { "value": value } },
+    ]);
+    send(socket, "PATCH /fleet/v1/machines", &change.to_string());
+}
