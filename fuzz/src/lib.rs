@@ -30,6 +30,8 @@ pub mod unit_folder;
 
 #[path = "../../init/src/anew.rs"]
 mod anew;
+#[path = "../../init/src/away.rs"]
+mod away;
 #[path = "../../init/src/begin.rs"]
 mod begin;
 #[path = "../../init/src/blockers.rs"]
@@ -45,6 +47,8 @@ mod control;
 #[cfg(debug_assertions)]
 #[path = "../../init/src/crash_test.rs"]
 mod crash_test;
+#[path = "../../init/src/drain.rs"]
+mod drain;
 #[path = "../../init/src/emergency.rs"]
 mod emergency;
 #[path = "../../init/src/event_loop.rs"]

@@ -173,7 +173,7 @@ numbers! {
     madvise SYS_madvise, memfd_create SYS_memfd_create, mkdir SYS_mkdir, mkdirat SYS_mkdirat,
     mmap SYS_mmap, mount SYS_mount, mprotect SYS_mprotect, mremap SYS_mremap, munmap SYS_munmap,
     newfstatat SYS_newfstatat, openat SYS_openat, openat2 SYS_openat2, pidfd_open SYS_pidfd_open,
-    pidfd_send_signal SYS_pidfd_send_signal, pipe2 SYS_pipe2, poll SYS_poll, prctl SYS_prctl, pread64 SYS_pread64, prlimit64 SYS_prlimit64,
+    pidfd_send_signal SYS_pidfd_send_signal, pipe2 SYS_pipe2, poll SYS_poll, prctl SYS_prctl, pread64 SYS_pread64, pwrite64 SYS_pwrite64, prlimit64 SYS_prlimit64,
     process_vm_readv SYS_process_vm_readv, read SYS_read, readlink SYS_readlink,
     readlinkat SYS_readlinkat, recvfrom SYS_recvfrom, recvmmsg SYS_recvmmsg, recvmsg SYS_recvmsg,
     rename SYS_rename, renameat SYS_renameat, renameat2 SYS_renameat2, rmdir SYS_rmdir,

@@ -1,4 +1,4 @@
-//! More than two hundred services of all types, half of them on their way up, down or to their next
+//! More than two hundred services of all types, or several times as many, half of them on their way up, down or to their next
 //! try, and crashes of init of five kinds among them, or upgrades: while messages are under way, lines are being written,
 //! callers are connected and a process has just ended. Nobody notices. How a crash is made:
 //! [`crate::crash`]; crashes at each system call: [`crate::sweep`].
@@ -76,6 +76,8 @@ pub enum Blow {
 #[derive(Debug)]
 pub struct Storm {
     init: Init,
+    /// So many times [`UNITS`].
+    times: usize,
     follower: Client,
     before: Vec<Value>,
     /// The last event told to who follows them.
@@ -84,20 +86,20 @@ pub struct Storm {
     rounds: usize,
 }
 
-fn names() -> impl Iterator<Item = (String, &'static str)> {
-    let all = |(name, count, _, state): (&'static str, usize, _, &'static str)| {
-        (0..count).map(move |number| (format!("{name}{number}"), state))
+fn names(times: usize) -> impl Iterator<Item = (String, &'static str)> {
+    let all = move |(name, count, _, state): (&'static str, usize, _, &'static str)| {
+        (0..count * times).map(move |number| (format!("{name}{number}"), state))
     };
     UNITS.into_iter().flat_map(all)
 }
 
 /// What no crash changes.
-fn fixed(status: &Status) -> Vec<Value> {
+fn fixed(status: &Status, times: usize) -> Vec<Value> {
     let of = |(name, _): (String, _)| {
         let unit = status.unit(&name);
         json!([unit["unit"], unit["state"], unit["main-pid"], unit["run"], unit["since"]])
     };
-    names().map(of).collect()
+    names(times).map(of).collect()
 }
 
 fn crashes(init: &Init) -> u64 {
@@ -109,12 +111,12 @@ fn crashes(init: &Init) -> u64 {
 }
 
 impl Storm {
-    /// All at work.
-    pub fn begin() -> Storm {
+    /// All at work, so many times that many.
+    pub fn begin(times: usize) -> Storm {
         let files = Sandbox::new();
         let (mut up, mut down) = (Vec::new(), Vec::new());
         for (name, count, text, state) in UNITS {
-            for name in (0..count).map(|number| format!("{name}{number}")) {
+            for name in (0..count * times).map(|number| format!("{name}{number}")) {
                 files.unit(&name, &text.replace("NAME", &name));
                 if state == "stopping" { &mut down } else { &mut up }.push(name);
             }
@@ -143,12 +145,14 @@ impl Storm {
         down.iter().for_each(|name| init.sandbox.order(name, "say here"));
         init.tell("unwant", &json!({"target": "down"}));
         init.when("all are where they are to be", |s| {
-            s.state("victim") == "running" && names().all(|(name, state)| s.state(&name) == state)
+            s.state("victim") == "running"
+                && names(times).all(|(name, state)| s.state(&name) == state)
         });
         let mut follower = init.client().expect("it listens");
-        follower.send("events", &json!({"follow": true, "after": 0}));
-        let (before, files) = (fixed(&init.status()), init.process().files().len());
-        let mut storm = Storm { init, follower, before, told: 0, files, rounds: 0 };
+        let told = init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
+        follower.send("events", &json!({"follow": true, "after": told}));
+        let (before, files) = (fixed(&init.status(), times), init.process().files().len());
+        let mut storm = Storm { init, times, follower, before, told, files, rounds: 0 };
         storm.follow();
         storm
     }
@@ -198,7 +202,7 @@ impl Storm {
                 && s.state("victim") == "running"
                 && init.main_of("victim") != victim
         });
-        assert_eq!(fixed(&status), self.before, "round {number}");
+        assert_eq!(fixed(&status, self.times), self.before, "round {number}");
         assert_eq!(self.starts(), begun + 1, "round {number}: the victim was started once");
         let files = || init.process().files().len();
         until("no descriptor is left behind", || {
@@ -240,10 +244,13 @@ impl Storm {
         for at in 0..LEAVING {
             let name = format!("leaving{at}");
             self.has_logged(&name, (0..self.rounds).filter(|round| round % LEAVING == at));
-            self.init.sandbox.order(&format!("{name}.stop"), "exit 0");
         }
-        let stubborn = names().filter(|(_, state)| *state == "stopping");
-        stubborn.for_each(|(name, _)| self.init.sandbox.order(&name, "exit 0"));
+        for (name, _) in names(self.times).filter(|(_, state)| *state == "stopping") {
+            if name.starts_with("leaving") {
+                self.init.sandbox.order(&format!("{name}.stop"), "exit 0");
+            }
+            self.init.sandbox.order(&name, "exit 0");
+        }
         self.init.tell("exit", &json!({}));
         assert_eq!(self.init.ended().code(), Some(0));
     }

@@ -150,6 +150,7 @@ packages_of() { # STAGE: lines "PACKAGE what-proves-it-is-there"
     core | cluster | crowd | schema) printf '%s\n' "protobuf-compiler protoc" "etcd-server etcd" "etcd-client etcdctl" \
       "chromium chromium" "openssl openssl" "iproute2 ip" "procps pkill" "hostname hostname" \
       "util-linux setpriv" "python3 python3" "openssh-server sshd" "openssh-client ssh-agent" \
+      "jq jq" \
       "libprotobuf-dev /usr/include/google/protobuf/descriptor.proto" ;;
     namespaces) printf '%s\n' "strace strace" "util-linux unshare" ;;
     container) printf '%s\n' "runc runc" "busybox-static busybox" ;;

@@ -1,6 +1,6 @@
 //! What PID 1 is made of: the crates that are linked into it and its unsafe lines. The numbers
-//! stand in the README; here they are counted again.
-#![allow(clippy::expect_used, clippy::panic, reason = "these are tests")]
+//! stand in the README; here they are counted again. `contrib/sbom` lists the crates.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "these are tests")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,8 +16,8 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent").to_owned()
 }
 
-/// The crates of `init` as cargo sees them, this far down.
-fn crates(depth: &[&str]) -> BTreeSet<String> {
+/// What `init` is linked from as cargo sees it, this far down: `name vVERSION …` each.
+fn tree(depth: &[&str]) -> Vec<String> {
     let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
     let output = Command::new(cargo)
         .args([
@@ -36,11 +36,21 @@ fn crates(depth: &[&str]) -> BTreeSet<String> {
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
-    let names = text.lines().filter_map(|line| line.split(' ').next());
-    names
-        .filter(|name| !name.is_empty() && !name.starts_with("groundstate-"))
-        .map(str::to_owned)
-        .collect()
+    text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// The names of those that are not ours.
+fn crates(depth: &[&str]) -> BTreeSet<String> {
+    let lines = tree(depth);
+    let names = lines.iter().filter_map(|line| line.split(' ').next());
+    names.filter(|name| !name.starts_with("groundstate-")).map(str::to_owned).collect()
+}
+
+/// What `contrib/sbom` prints.
+fn sbom() -> String {
+    let output = Command::new("contrib/sbom").current_dir(top()).output().expect("contrib/sbom");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 /// The files of a folder of sources.
@@ -111,6 +121,40 @@ fn pid_1_is_made_of_few_crates_and_the_readme_says_how_many() {
     let (most, most_named) = (said("crates"), said("of them named by it"));
     assert!(all.len() <= most, "{} crates, README.md says {most}: {all:?}", all.len());
     assert!(direct.len() <= most_named, "{} of them, README.md says {most_named}", direct.len());
+}
+
+#[test]
+fn the_sbom_names_exactly_what_is_linked_into_pid_1() {
+    let text = sbom();
+    assert_eq!(text, sbom(), "the same sources give the same bytes");
+    let bom: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&bom["bomFormat"], &bom["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
+    let lock = fs::read_to_string(top().join("Cargo.lock")).expect("Cargo.lock");
+    let components = bom["components"].as_array().expect("components");
+    let mut named = BTreeSet::new();
+    for part in components.iter().chain([&bom["metadata"]["component"]]) {
+        let word = |of: &serde_json::Value| of.as_str().unwrap_or_default().to_owned();
+        let (name, version) = (word(&part["name"]), word(&part["version"]));
+        assert!(!word(&part["licenses"][0]["expression"]).is_empty(), "{part}");
+        // The standard library comes with the compiler.
+        if part["type"] == "framework" {
+            let toolchain = fs::read_to_string(top().join("rust-toolchain.toml")).expect("there");
+            assert!(name == "rust-std" && toolchain.contains(&format!("\"{version}\"")), "{part}");
+            continue;
+        }
+        assert_eq!(word(&part["purl"]), format!("pkg:cargo/{name}@{version}"));
+        let package = format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n");
+        let (_, locked) = lock.split_once(&package).expect("Cargo.lock has it");
+        let locked = locked.split("[[package]]").next().unwrap_or_default();
+        match part["hashes"][0]["content"].as_str() {
+            Some(sum) => assert!(locked.contains(&format!("checksum = \"{sum}\"")), "{part}"),
+            None => assert!(!locked.contains("checksum"), "{part}"),
+        }
+        assert!(named.insert(format!("{name} v{version}")), "{name} twice");
+    }
+    let linked = tree(&["--target", "x86_64-unknown-linux-gnu"]);
+    let first_two = |line: &String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    assert_eq!(named, linked.iter().map(first_two).collect());
 }
 
 #[test]

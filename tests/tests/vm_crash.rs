@@ -24,6 +24,26 @@ done
 say given up
 "#;
 
+/// What a boot has set is set otherwise; then it crashes so once. What it says in the end is what there is.
+const CHANGED: &str = r#"
+said() { say $1 $(hostname) $(cat /proc/sys/net/unix/max_dgram_qlen); }
+said before
+hostname by-hand
+echo 77 >/proc/sys/net/unix/max_dgram_qlen
+printf '\017\013' >/none
+crashes() { initctl --json stats | sed -n 's/.*"crashes":\([0-9]*\).*/\1/p'; }
+while read number a b c d e f stack counter rest </proc/1/syscall; do
+  case $number in
+    232 | 281)
+      for file in $(ls -l /proc/1/fd | sed -n 's|.* \([0-9]*\) -> /memfd:state.*|\1|p'); do : >/proc/1/fd/$file; done
+      dd if=/none of=/proc/1/mem bs=1 seek=$((counter)) conv=notrunc 2>/dev/null && kill -USR1 1 && break
+      ;;
+  esac
+done
+until [ "$(crashes)" = 1 ] && initctl status web >/dev/null; do :; done
+said after
+"#;
+
 /// Typed at the console. What is echoed is not what is said.
 const TYPED: [&str; 4] = [
     "echo SHELL-$((40 + 2)) of $$ $PPID",
@@ -33,10 +53,15 @@ const TYPED: [&str; 4] = [
 ];
 
 fn crashing(command_line: &str) -> Machine {
+    checked(CRASHES, command_line)
+}
+
+fn checked(check: &str, command_line: &str) -> Machine {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     let say = "say() { echo \"PROBE $*\" >/dev/console; }\n";
-    fs::write(root.join("check"), format!("{say}{CRASHES}")).unwrap();
+    fs::write(root.join("check"), format!("{say}{check}")).unwrap();
+    fs::write(root.join("etc/hostname"), "of-the-disk\n").unwrap();
     let initrd = archive(&sandbox, &root);
     Machine::boot(sandbox, &["-initrd", &initrd], command_line)
 }
@@ -55,6 +80,16 @@ fn an_init_that_can_not_go_on_leaves_a_shell_and_all_that_runs() {
     let console = machine.console();
     let said = console.lines().find(|line| line.starts_with("SHELL-42 of "));
     assert!(said.is_some_and(|line| line.ends_with(" 1")), "it is PID 1's child:\n{console}");
+}
+
+#[test]
+fn what_was_set_since_the_boot_stays_when_init_begins_anew() {
+    let mut machine = checked(CHANGED, "");
+    machine.says("PROBE before of-the-disk 512");
+    machine.says("begins anew, beside what lives");
+    machine.says("PROBE after by-hand 77");
+    machine.three_fingers();
+    machine.goes_off();
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `tests/soak crashes`: crashes of a real init, after each system call of the same few events
 //! ([`groundstate_tests::sweep`]), or beside two hundred services
-//! ([`groundstate_tests::storm`]), and as many upgrades beside those.
+//! ([`groundstate_tests::storm`]), or a thousand, and as many upgrades beside those.
 //!
-//! `crashes calls|crowd|upgrades [ROUNDS [FIRST]]` (default 1000, from the first) prints a line for each that
+//! `crashes calls|crowd|thousand|upgrades [ROUNDS [FIRST]]` (default 1000, from the first) prints a line for each that
 //! fails, then the gap in which init did not answer, then `N passed, N failed`.
 #![allow(clippy::print_stdout, reason = "a program of the tests")]
 
@@ -54,8 +54,14 @@ mod kinds {
         rounds(numbers, sweep::begin, round, drop)
     }
 
-    pub(crate) fn crowd(numbers: impl Iterator<Item = usize>, blow: Blow) -> Counted {
-        rounds(numbers, Storm::begin, |storm: &mut Storm, _| storm.round(blow), Storm::end)
+    /// So many times two hundred services.
+    pub(crate) fn crowd(numbers: impl Iterator<Item = usize>, blow: Blow, times: usize) -> Counted {
+        rounds(
+            numbers,
+            || Storm::begin(times),
+            |storm: &mut Storm, _| storm.round(blow),
+            Storm::end,
+        )
     }
 }
 
@@ -66,10 +72,11 @@ fn main() -> std::process::ExitCode {
     let numbers = (number(3).unwrap_or(0)..).take(number(2).unwrap_or(1000));
     let (mut gaps, failed) = match word(1).as_deref() {
         Some("calls") => kinds::calls(numbers),
-        Some("crowd") => kinds::crowd(numbers, kinds::Blow::Crash),
-        Some("upgrades") => kinds::crowd(numbers, kinds::Blow::Upgrade),
+        Some("crowd") => kinds::crowd(numbers, kinds::Blow::Crash, 1),
+        Some("thousand") => kinds::crowd(numbers, kinds::Blow::Crash, 4),
+        Some("upgrades") => kinds::crowd(numbers, kinds::Blow::Upgrade, 1),
         _ => {
-            println!("crashes calls|crowd|upgrades [ROUNDS [FIRST]]");
+            println!("crashes calls|crowd|thousand|upgrades [ROUNDS [FIRST]]");
             return std::process::ExitCode::from(64);
         }
     };

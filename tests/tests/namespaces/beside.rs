@@ -2,6 +2,7 @@
 //! gone, its file is broken, nothing is noted of it any more, somebody names it who should not; and
 //! what was done, listened to and given before. The plain way is in [`super::anew`].
 
+use super::away::BARE;
 use super::crash::{crashes, has_survived, starts};
 use super::socket::free_port;
 use super::survival::memories_at_rest;
@@ -12,14 +13,14 @@ use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
 use nix::sys::signal::Signal;
 use serde_json::json;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 
 /// Without a row of crashes behind it.
-fn is_steady(init: &Init) {
+pub(crate) fn is_steady(init: &Init) {
     let fired = init.sandbox.trace("job.trace").len();
     until("the last crash is some time ago", || {
         (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
@@ -28,22 +29,22 @@ fn is_steady(init: &Init) {
 }
 
 /// It crashes, and nothing of its state is left.
-fn loses_its_state(init: &Init) {
+pub(crate) fn loses_its_state(init: &Init) {
     is_steady(init);
     let (mut steps, kept) = memories_at_rest(init);
     kept.iter().for_each(|(_, state)| state.set_len(0).unwrap());
     steps.crash();
 }
 
-fn begins_anew(init: &Init) {
+pub(crate) fn begins_anew(init: &Init) {
     let times = crashes(init);
     loses_its_state(init);
     has_survived(init, times + 1);
-    assert!(init.output().contains("begins anew"), "{}", init.output());
+    until("it says so", || init.output().contains("begins anew").then_some(()));
 }
 
 /// These units, beside a timer that tells how time goes.
-fn with(units: &[(&str, &str)]) -> Sandbox {
+pub(crate) fn with(units: &[(&str, &str)]) -> Sandbox {
     let files = Sandbox::new();
     files
         .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job");
@@ -82,7 +83,7 @@ fn who_waits_for_what_is_gone_is_taken_up_at_once_and_nothing_is_pending() {
     is_steady(&init);
     Fault::ALL[0].strike(&init);
     has_survived(&init, 2);
-    assert!(init.output().contains("it goes on where it was"), "{}", init.output());
+    until("it says so", || init.output().contains("it goes on where it was").then_some(()));
     // The same units once more, and such as are changed where nothing has to be begun anew.
     init.tell("reload", &json!({}));
     init.sandbox.unit(
@@ -119,6 +120,24 @@ fn what_lives_of_a_broken_file_is_left_alone_until_it_is_corrected() {
     init.finish_after_crash();
 }
 
+#[test]
+fn what_is_left_alone_is_not_killed_when_init_crashes_once_more() {
+    let mut init = Boot::new(with(&[("web", "exec-start: DAEMON")])).start("all");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    let main = init.main_of("web");
+    init.sandbox.put("units/web.yaml", "unit: web\nexec-start: [\n");
+    begins_anew(&init);
+    is_steady(&init);
+    Fault::ALL[0].strike(&init);
+    has_survived(&init, 2);
+    until("it says so", || init.output().contains("it goes on where it was").then_some(()));
+    assert!(main.is_alive(), "{}", init.output());
+    // It goes, and its cgroup with it.
+    main.signal(Signal::SIGKILL);
+    init.finish_after_crash();
+}
+
 fn answer(mut stream: impl Read + Write) -> String {
     stream.write_all(b"hello\n").expect("it takes");
     let mut answer = String::new();
@@ -127,7 +146,7 @@ fn answer(mut stream: impl Read + Write) -> String {
 }
 
 /// More children have ended since than notes are kept of.
-const CROWD: &str = "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/crowd.trace; n=0; while [ $n -lt 4300 ]; do (/bin/true &) ; n=$((n+1)); done'";
+pub(super) const CROWD: &str = "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/crowd.trace; n=0; while [ $n -lt 4300 ]; do (/bin/true &) ; n=$((n+1)); done'";
 
 #[test]
 fn what_was_done_and_what_is_listened_to_is_known_however_long_ago_it_was() {
@@ -193,14 +212,24 @@ fn what_was_done_and_what_is_listened_to_is_known_however_long_ago_it_was() {
     init.finish_after_crash();
 }
 
-#[test]
-fn who_is_not_noted_any_more_is_not_begun_beside_itself_without_cgroups() {
-    let bare = "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
-    let files = with(&[("web", "exec-start: DAEMON --trace DIR/web.trace"), ("crowd", CROWD)]);
-    let mut init = Boot::new(files).through(&["/bin/sh", "-c", bare, "sh"]).start("all");
+fn is_not_begun_beside_itself(files: Sandbox, makes_notes_go: fn(&Init)) {
+    let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
     init.expect_crashes();
-    init.when("all is there", |s| s.state("web") == "running" && s.state("crowd") == "exited");
+    init.when_system("running");
     let web = init.main_of("web");
+    makes_notes_go(&init);
+    // Its main process is known, and is its own.
+    begins_anew(&init);
+    init.when_state("web", "running");
+    assert_eq!((init.main_of("web"), starts(&init, "web")), (web, 1));
+    // Whose an orphan is is not.
+    init.sandbox.order("web", "orphan 1");
+    let is_orphan =
+        |process: &Process| process.read("comm").is_some_and(|it| it.contains("daemon"));
+    let children = || init.process().children();
+    until("it is init's", || {
+        (children().iter().filter(|it| is_orphan(it)).count() > 1).then_some(())
+    });
     loses_its_state(&init);
     until("it says why it does no more", || {
         init.output().contains("nobody knows whose it is").then_some(())
@@ -211,9 +240,70 @@ fn who_is_not_noted_any_more_is_not_begun_beside_itself_without_cgroups() {
     assert_eq!(init.ended().code(), Some(0));
 }
 
+const WEB: (&str, &str) = ("web", "exec-start: DAEMON --trace DIR/web.trace --control DIR/web");
+
+#[test]
+fn who_is_not_noted_any_more_is_not_begun_beside_itself_without_cgroups() {
+    is_not_begun_beside_itself(with(&[WEB, ("crowd", CROWD)]), |_| {});
+}
+
+#[test]
+fn who_was_begun_before_an_upgrade_is_not_begun_beside_itself_without_cgroups() {
+    is_not_begun_beside_itself(with(&[WEB]), |init| drop(init.tell("upgrade", &json!({}))));
+}
+
+/// What is noted as begun with this pid is noted with that one: so it is when the end of the first was not
+/// noted, and its pid is another's by now.
+fn is_noted_as(init: &Init, process: Process, other: Process) {
+    const RING: usize = 4096 + 8192;
+    const ENTRY: usize = 64;
+    const BEGUN: u16 = 3;
+    let init = init.process();
+    let number = init.files().into_iter().find(|(_, file)| file.contains("memfd:notes"));
+    let path = format!("/proc/{}/fd/{}", init.0, number.expect("there are notes").0);
+    let notes = File::options().read(true).write(true).open(path).unwrap();
+    let mut bytes = vec![0; usize::try_from(notes.metadata().unwrap().len()).unwrap()];
+    notes.read_exact_at(&mut bytes, 0).unwrap();
+    let pid = |process: Process| process.inner_pid().unwrap().to_ne_bytes();
+    let begun = |entry: &[u8]| entry[8..10] == BEGUN.to_ne_bytes() && entry[12..16] == pid(process);
+    let at = bytes[RING..].chunks_exact(ENTRY).position(begun).expect("it is noted");
+    notes.write_all_at(&pid(other), (RING + at * ENTRY + 12) as u64).unwrap();
+}
+
+#[test]
+fn a_process_that_has_got_the_pid_of_one_that_was_noted_is_not_taken_for_it() {
+    let files = with(&[
+        ("web", "restart: never\nexec-start: DAEMON --trace DIR/web.trace"),
+        ("other", "exec-start: DAEMON --trace DIR/other.trace"),
+    ]);
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_system("running");
+    let (web, other) = (init.main_of("web"), init.main_of("other"));
+    is_steady(&init);
+    is_noted_as(&init, other, init.process());
+    is_noted_as(&init, web, other);
+    web.signal(Signal::SIGKILL);
+    init.when_state("web", "failed");
+    begins_anew(&init);
+    init.when("one is begun, the other goes on", |s| {
+        s.state("web") == "running" && s.state("other") == "running" && starts(&init, "web") == 2
+    });
+    assert_eq!((init.main_of("other"), starts(&init, "other")), (other, 1));
+    assert_ne!(init.main_of("web"), other);
+    let told = "the pid of one that was begun for it";
+    assert!(init.output().contains(told), "{}", init.output());
+    // What becomes of one is nothing to the other.
+    init.tell("restart", &json!({"targets": ["web"]}));
+    init.when("it is begun once more", |s| {
+        s.state("web") == "running" && starts(&init, "web") == 3
+    });
+    assert_eq!((init.main_of("other"), starts(&init, "other")), (other, 1));
+    init.finish_after_crash();
+}
+
 #[test]
 fn a_pid_file_gets_no_process_of_another_unit_when_nothing_else_is_known() {
-    let bare = "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
     let files = with(&[
         ("victim", "exec-start: DAEMON --trace DIR/victim.trace --control DIR/victim"),
         (
@@ -222,7 +312,7 @@ fn a_pid_file_gets_no_process_of_another_unit_when_nothing_else_is_known() {
         ),
     ]);
     fs::create_dir(files.path("memory")).unwrap();
-    let memory = format!("mount -t tmpfs tmpfs {} && {bare}", files.at("memory"));
+    let memory = format!("mount -t tmpfs tmpfs {} && {BARE}", files.at("memory"));
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", &memory, "sh"]).start("all");
     init.expect_crashes();
     init.when("both are there", |s| s.state("victim") == "running" && s.state("evil") == "running");

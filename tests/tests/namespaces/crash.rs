@@ -392,7 +392,7 @@ fn a_crash_at_any_system_call_of_a_script_changes_nothing_of_its_end() {
 
 #[test]
 fn crashes_among_two_hundred_services_are_noticed_by_nobody() {
-    let mut storm = Storm::begin();
+    let mut storm = Storm::begin(1);
     for _ in 0..10 {
         storm.round(Blow::Crash);
     }

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A small ext4 on a loop device; thawed and gone with the value.
-struct Disk(PathBuf);
+pub(crate) struct Disk(PathBuf);
 
 impl Disk {
     /// None: there are no loop devices to be had here.
-    fn new(image: &Path, path: &Path) -> Option<Disk> {
+    pub(crate) fn new(image: &Path, path: &Path) -> Option<Disk> {
         File::create(image).unwrap().set_len(32 << 20).unwrap();
         let made =
             Command::new("/sbin/mke2fs").args(["-q", "-t", "ext4", "-F"]).arg(image).status();
@@ -27,7 +27,7 @@ impl Disk {
         mounted.expect("mount runs").success().then(|| Disk(path.to_owned()))
     }
 
-    fn fsfreeze(&self, how: &str) {
+    pub(crate) fn fsfreeze(&self, how: &str) {
         let done = Command::new("/sbin/fsfreeze").arg(how).arg(&self.0).output();
         let done = done.expect("fsfreeze runs");
         // Thawed twice is no harm.

@@ -1,6 +1,8 @@
 //! Cgroups of every kind there is, or none; a process that goes to another one; a whole init in one
 //! that gets no more memory.
 
+use super::beside::{begins_anew, with};
+use super::crash::starts;
 use super::fate::cgroup;
 use super::shortage::supervises;
 use super::ways::{after, pair};
@@ -103,7 +105,7 @@ fn a_limit_whose_controller_is_missing_fails_the_start_and_no_other() {
 }
 
 /// The cgroup of the second kind at the top.
-fn top(dir: &str) -> PathBuf {
+pub(super) fn top(dir: &str) -> PathBuf {
     let is_top =
         |dir: &&Path| dir.parent().is_none_or(|above| !above.join("cgroup.procs").exists());
     Path::new(dir).ancestors().find(is_top).expect("the top").to_owned()
@@ -212,4 +214,38 @@ fn where_memory_runs_out_for_all_of_it_the_kernel_takes_a_unit_and_not_init() {
     assert!(kills.iter().any(|text| text.lines().any(counted)), "{kills:?}");
     init.finish();
     drop(little);
+}
+
+#[test]
+fn cgroups_are_found_again_whoever_has_given_init_their_directory_too() {
+    let files = with(&[
+        ("web", "exec-start: DAEMON --trace DIR/web.trace"),
+        (
+            "giver",
+            "type: foreground-notified\nfd-store-max: 64\nexec-start: DAEMON --notify --control DIR/giver",
+        ),
+    ]);
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when("both are there", |s| s.state("web") == "running" && s.state("giver") == "running");
+    assert_eq!(init.status().0["tracking"], "cgroup2");
+    let is_ours = |path: &str| {
+        let named = path.rsplit_once('/').is_some_and(|(_, name)| name.starts_with("groundstate"));
+        named && path.contains("/cgroup/")
+    };
+    let directories = || -> Vec<(i32, String)> {
+        init.process().files().into_iter().filter(|(_, path)| is_ours(path)).collect()
+    };
+    let (own, path) = directories()[0].clone();
+    until("init has it open by a higher number too", || {
+        let order = format!("store /proc/1/fd/{own} FDSTORE=1\\nFDNAME=x");
+        init.sandbox.order("giver", &order);
+        directories().iter().any(|(number, _)| *number > own).then_some(())
+    });
+    let main = init.main_of("web");
+    begins_anew(&init);
+    init.when_state("web", "running");
+    assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1));
+    assert!(directories().iter().all(|(_, other)| *other == path), "{:?}", directories());
+    init.finish_after_crash();
 }

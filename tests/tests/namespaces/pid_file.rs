@@ -1,5 +1,6 @@
 //! Pid files: a hint that is checked. What is wrong with it is never signalled.
 
+use super::disk::Disk;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::within;
 use groundstate_tests::sandbox::Sandbox;
@@ -123,47 +124,37 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
     init.finish();
 }
 
-/// An overlay of a file system that does not answer is one of this machine all the same.
-const OVER_SILENT: &str = "mount -t tmpfs upper DIR/upper && mkdir DIR/upper/u DIR/upper/w && \
-     mount -t overlay -o lowerdir=DIR/silent,upperdir=DIR/upper/u,workdir=DIR/upper/w none DIR/disk";
-
 #[test]
 fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
     let files = Sandbox::new();
-    for dir in ["silent", "upper", "disk"] {
-        std::fs::create_dir(files.path(dir)).unwrap();
-    }
+    let (image, at) = (files.path("image"), files.path("disk"));
+    let Some(disk) = Disk::new(&image, &at) else {
+        return groundstate_tests::not_run!("there are no loop devices");
+    };
     let old = |name: &str, file: &str| {
         format!(
             "type: background-pidfile\npid-file: DIR/{file}\nrestart: never\nstart-timeout: 500ms\nexec-start: DAEMON --pid-file DIR/run/{name}.pid"
         )
     };
-    files.unit("hangs", &old("hangs", "disk/never"));
+    files.unit("hangs", &old("hangs", "disk/old.pid"));
     files.unit("other", &old("other", "run/other.pid"));
-    files.unit("disk", &format!("type: oneshot\nexec-start: /bin/sh -c '{OVER_SILENT}'"));
     files.unit("base", "exec-start: DAEMON");
+    std::fs::write(at.join("old.pid"), "1\n").unwrap();
     let init = Boot::new(files).start("base");
     init.when_system("running");
-    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        groundstate_tests::not_run!("no FUSE here");
-        return init.finish();
-    };
-    init.tell("want", &json!({"target": "disk"}));
-    let disk = init
-        .when("it is mounted, or can not be", |s| matches!(s.state("disk"), "exited" | "failed"));
-    if disk.state("disk") == "failed" {
-        groundstate_tests::not_run!("no overlay here");
-        drop(silent);
-        return init.finish();
-    }
+    disk.fsfreeze("--freeze");
     init.tell("want", &json!({"target": "hangs"}));
-    // What an earlier run has left is to be removed: whoever looks for it waits, and can not be killed.
+    // What an earlier run has left is to be removed: whoever does so waits, and can not be killed.
     init.when("it is given up", |s| s.reason("hangs") == "unkillable");
     init.tell("want", &json!({"target": "other"}));
     init.when_state("other", "running");
-    drop(silent);
+    init.check();
+    assert!(at.join("old.pid").exists());
+    disk.fsfreeze("--unfreeze");
     init.when("it may be started again", |s| s.reason("hangs") != "unkillable");
-    init.finish();
+    assert!(!at.join("old.pid").exists());
+    drop(init.finish_and_keep());
+    drop(disk);
 }
 
 #[test]

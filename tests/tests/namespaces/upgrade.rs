@@ -177,7 +177,7 @@ fn twenty_upgrades_are_noticed_by_nobody() {
 
 #[test]
 fn upgrades_among_two_hundred_services_half_of_them_on_their_way_are_noticed_by_nobody() {
-    let mut storm = Storm::begin();
+    let mut storm = Storm::begin(1);
     let mut gaps: Vec<_> = (0..10).map(|_| storm.round(Blow::Upgrade)).collect();
     storm.end();
     gaps.sort();

@@ -1,0 +1,277 @@
+//! What lives while an init begins anew and its unit has no file just then (an editor's rename, a package's
+//! upgrade, a mount that is late), or nobody's wish any more: it is taken up when the unit is there
+//! again, and is begun a second time by nothing. What has a file is in [`super::beside`].
+
+use super::beside::{begins_anew, is_steady, loses_its_state, with};
+use super::crash::{crashes, has_survived, starts};
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::Fault;
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::{Sandbox, program};
+use groundstate_tests::status::Status;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+/// No cgroups.
+pub(super) const BARE: &str =
+    "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
+
+const WEB: &str = "exec-start: DAEMON --trace DIR/web.trace --control DIR/web";
+
+fn moves(init: &Init, from: &str, to: &str) {
+    fs::rename(init.sandbox.path(from), init.sandbox.path(to)).expect("it is there");
+}
+
+fn is_no_unit(status: &Status, unit: &str) -> bool {
+    let units = status.0["units"].as_array().expect("there are units");
+    units.iter().all(|one| one["unit"] != unit)
+}
+
+/// The unit's file goes, and init begins anew.
+fn begins_without(init: &Init, unit: &str) {
+    is_steady(init);
+    moves(init, &format!("units/{unit}.yaml"), "hidden");
+    begins_anew(init);
+    init.when("it is no unit", |s| is_no_unit(s, unit));
+}
+
+/// The file is back: what lives is the unit's, and it alone.
+fn is_taken_up(init: &Init, unit: &str, main: Process) {
+    moves(init, "hidden", &format!("units/{unit}.yaml"));
+    init.tell("reload", &json!({}));
+    init.when_state(unit, "running");
+    assert_eq!((init.main_of(unit), starts(init, "web")), (main, 1), "{}", init.output());
+}
+
+/// What the machine was told is not noted any more.
+fn loses_its_wishes(init: &Init) {
+    const INTENT: u64 = 64 * 1024;
+    let process = init.process();
+    let number = process.files().into_iter().find(|(_, file)| file.contains("memfd:notes"));
+    let path = format!("/proc/{}/fd/{}", process.0, number.expect("there are notes").0);
+    let notes = File::options().write(true).open(path).unwrap();
+    let at = notes.metadata().unwrap().len() - INTENT;
+    notes.write_all_at(&[0; 64], at).unwrap();
+}
+
+fn running(files: Sandbox, wrapper: &[&str]) -> Init {
+    let mut init = Boot::new(files).through(wrapper).start("all");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    until("it has begun", || (starts(&init, "web") == 1).then_some(()));
+    init
+}
+
+#[test]
+fn a_unit_whose_file_is_away_as_init_begins_anew_is_taken_up_when_it_is_back() {
+    for wrapper in [&[][..], &["/bin/sh", "-c", BARE, "sh"]] {
+        let init = running(with(&[("web", WEB)]), wrapper);
+        let main = init.main_of("web");
+        begins_without(&init, "web");
+        // Nor is it begun, or forgotten, by a load that does not bring it.
+        init.sandbox.unit("all", "type: virtual\nwaits-for: web?, tick");
+        init.tell("reload", &json!({}));
+        is_taken_up(&init, "web", main);
+        main.signal(Signal::SIGKILL);
+        init.when("it is looked after", |s| {
+            s.state("web") == "running" && starts(&init, "web") == 2
+        });
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_for_its_cgroup_is_known_when_the_file_is_back() {
+    let long = "w".repeat(230);
+    let init =
+        running(with(&[("web", WEB), (&long, "exec-start: DAEMON --trace DIR/long.trace")]), &[]);
+    init.when_state(&long, "running");
+    let main = init.main_of(&long);
+    begins_without(&init, &long);
+    moves(&init, "hidden", &format!("units/{long}.yaml"));
+    init.tell("reload", &json!({}));
+    init.when_state(&long, "running");
+    assert_eq!((init.main_of(&long), starts(&init, "long")), (main, 1), "{}", init.output());
+    init.finish_after_crash();
+}
+
+#[test]
+fn an_instance_whose_wish_is_lost_is_taken_up_and_so_it_is_without_its_template() {
+    for is_away in [false, true] {
+        let files = with(&[("web", WEB)]);
+        files.unit("job@", "exec-start: DAEMON --trace DIR/instance.trace");
+        let init = running(files, &[]);
+        init.tell("want", &json!({"target": "job@x"}));
+        init.when_state("job@x", "running");
+        until("it has begun", || (starts(&init, "instance") == 1).then_some(()));
+        let main = init.main_of("job@x");
+        is_steady(&init);
+        loses_its_wishes(&init);
+        if is_away {
+            moves(&init, "units/job@.yaml", "hidden");
+        }
+        begins_anew(&init);
+        if is_away {
+            init.when_state("web", "running");
+            moves(&init, "hidden", "units/job@.yaml");
+            init.tell("want", &json!({"target": "job@x"}));
+        }
+        init.when_state("job@x", "running");
+        assert_eq!(
+            (init.main_of("job@x"), starts(&init, "instance")),
+            (main, 1),
+            "{}",
+            init.output()
+        );
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn who_says_by_a_descriptor_that_it_is_ready_is_heard_whenever_it_says_it() {
+    let files = with(&[("web", WEB)]);
+    for unit in ["soon", "late"] {
+        let text = "ready-fd: 7\nexec-start: /bin/sh -c 'echo start >>DIR/NAME.trace; until [ -e DIR/NAME.go ]; do sleep 0.05; done; echo up >&7 || exit 1; exec 7>&-; echo up >>DIR/NAME.trace; exec sleep 1000'";
+        files.unit(unit, &text.replace("NAME", unit));
+    }
+    files.unit("all", "type: virtual\nwaits-for: web, tick, soon, late?");
+    let init = running(files, &[]);
+    until("both have begun", || {
+        (starts(&init, "soon") == 1 && starts(&init, "late") == 1).then_some(())
+    });
+    begins_without(&init, "late");
+    init.when_state("soon", "starting");
+    init.sandbox.put("soon.go", "");
+    init.when_state("soon", "running");
+    // The other says it while it has no file.
+    init.sandbox.put("late.go", "");
+    until("it has said so", || (init.sandbox.trace("late.trace").len() == 2).then_some(()));
+    moves(&init, "hidden", "units/late.yaml");
+    init.tell("reload", &json!({}));
+    init.when_state("late", "running");
+    assert_eq!((starts(&init, "soon"), starts(&init, "late")), (1, 1), "{}", init.output());
+    init.finish_after_crash();
+}
+
+#[test]
+fn who_writes_stands_still_for_nobody_where_init_has_given_up_before_it_read_a_file() {
+    let text = "exec-start: /bin/sh -c 'while printf %0130000d 0 && echo; do echo x >>DIR/talks.trace; sleep 0.1; done'";
+    let files = with(&[("talks", text)]);
+    let there = format!("each beginning {}", files.at("now"));
+    let binary = program("GROUNDSTATE_DEBUG_INIT", "init");
+    let boot = Boot::new(files).binary(&binary).variable("GROUNDSTATE_CRASH_IN", &there);
+    let mut init = boot.unrecorded().start("all");
+    init.expect_crashes();
+    init.when_state("talks", "running");
+    let talker = init.main_of("talks");
+    is_steady(&init);
+    init.sandbox.put("now", "");
+    loses_its_state(&init);
+    until("it gives up", || init.output().contains("can not go on").then_some(()));
+    let said = init.sandbox.trace("talks.trace").len();
+    // Each time more than a pipe takes.
+    until("it goes on", || (init.sandbox.trace("talks.trace").len() > said + 1).then_some(()));
+    assert!(talker.is_alive());
+    init.process().signal(Signal::SIGTERM);
+    assert_eq!(init.ended().code(), Some(0));
+}
+
+#[test]
+fn all_unit_files_may_be_away_as_init_begins_anew() {
+    for wrapper in [&[][..], &["/bin/sh", "-c", BARE, "sh"]] {
+        let init = running(
+            with(&[
+                ("web", WEB),
+                ("done", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/done.trace'"),
+            ]),
+            wrapper,
+        );
+        init.when_state("done", "exited");
+        let main = init.main_of("web");
+        is_steady(&init);
+        moves(&init, "units", "hidden");
+        fs::create_dir(init.sandbox.path("units")).unwrap();
+        begins_anew(&init);
+        fs::remove_dir(init.sandbox.path("units")).unwrap();
+        moves(&init, "hidden", "units");
+        init.tell("reload", &json!({}));
+        init.when("all is as it was", |s| {
+            s.state("web") == "running" && s.state("done") == "exited"
+        });
+        // Nothing has taken the goal's place.
+        assert_eq!(init.status().0["goal"], json!(["all"]), "{}", init.output());
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1), "{}", init.output());
+        assert_eq!(init.sandbox.trace("done.trace").len(), 1, "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn what_has_ended_while_its_file_was_away_is_not_wished_for_when_it_is_back() {
+    let files = with(&[("web", WEB)]);
+    files.unit("extra", "exec-start: DAEMON --trace DIR/extra.trace");
+    let init = running(files, &[]);
+    init.tell("want", &json!({"target": "extra"}));
+    init.when_state("extra", "running");
+    let extra = init.main_of("extra");
+    is_steady(&init);
+    loses_its_wishes(&init);
+    begins_without(&init, "extra");
+    extra.signal(Signal::SIGKILL);
+    until("it is gone", || (!extra.is_alive()).then_some(()));
+    moves(&init, "hidden", "units/extra.yaml");
+    init.tell("reload", &json!({}));
+    init.when_state("extra", "disabled");
+    assert_eq!(init.status().0["overlay"]["want"].as_array().map_or(0, Vec::len), 0);
+    init.tell("want", &json!({"target": "extra"}));
+    init.when("it is begun", |s| s.state("extra") == "running" && starts(&init, "extra") == 2);
+    init.finish_after_crash();
+}
+
+#[test]
+fn what_is_away_is_known_over_an_upgrade_a_crash_and_another_beginning_anew() {
+    for wrapper in [&[][..], &["/bin/sh", "-c", BARE, "sh"]] {
+        let init = running(with(&[("web", WEB)]), wrapper);
+        let main = init.main_of("web");
+        begins_without(&init, "web");
+        is_steady(&init);
+        init.tell("upgrade", &json!({}));
+        is_steady(&init);
+        let times = crashes(&init);
+        Fault::ALL[0].strike(&init);
+        has_survived(&init, times + 1);
+        until("it says so", || init.output().contains("it goes on where it was").then_some(()));
+        assert!(main.is_alive(), "{}", init.output());
+        is_taken_up(&init, "web", main);
+        // The same where the state is lost after an upgrade.
+        begins_without(&init, "web");
+        is_steady(&init);
+        init.tell("upgrade", &json!({}));
+        begins_anew(&init);
+        init.when("it is no unit", |s| is_no_unit(s, "web"));
+        is_taken_up(&init, "web", main);
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn what_lives_of_a_broken_file_is_known_over_an_upgrade_and_a_crash() {
+    let init = running(with(&[("web", WEB)]), &[]);
+    let main = init.main_of("web");
+    init.sandbox.put("units/web.yaml", "unit: web\nexec-start: [\n");
+    begins_anew(&init);
+    is_steady(&init);
+    init.tell("upgrade", &json!({}));
+    is_steady(&init);
+    let times = crashes(&init);
+    Fault::ALL[0].strike(&init);
+    has_survived(&init, times + 1);
+    init.sandbox.unit("web", WEB);
+    init.tell("reload", &json!({}));
+    init.when_state("web", "running");
+    assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1), "{}", init.output());
+    init.finish_after_crash();
+}

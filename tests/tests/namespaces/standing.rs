@@ -1,0 +1,165 @@
+//! An init whose state is lost knows how far each unit was, however much was noted since: which process is
+//! the main one, wherever it has gone; which line is running; what was being stopped. The usual way
+//! is in [`super::anew`].
+
+use super::beside::{CROWD, begins_anew, is_steady, with};
+use super::crash::starts;
+use super::fate::cgroup;
+use super::hierarchy::top;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+fn traces(init: &Init, unit: &str) -> usize {
+    init.sandbox.trace(&format!("{unit}.trace")).len()
+}
+
+/// All that the unit has in its cgroup but its main process, which leads a session of its own there.
+fn other_leader(init: &Init, unit: &str) -> Process {
+    let main = init.main_of(unit);
+    let mut others = init.processes_of(unit).into_iter().filter(|process| *process != main);
+    others.next().expect("there is another")
+}
+
+#[test]
+fn main_processes_are_known_however_long_ago_they_began_and_wherever_they_are() {
+    let files = with(&[
+        (
+            "stray",
+            "exec-start: /bin/sh -c 'until [ -e DIR/go ]; do :; done; echo $$$$ >$(cat DIR/top)/cgroup.procs; exec DAEMON --trace DIR/stray.trace'",
+        ),
+        (
+            "again",
+            "kill-mode: process\nrestart-delay: 300ms\nexec-start: /bin/sh -c 'sleep 1000 & exec DAEMON --trace DIR/again.trace'",
+        ),
+        (
+            "helped",
+            "exec-start-pre: /bin/sh -c 'setsid sleep 1000 >/dev/null 2>&1 &'\nexec-start: DAEMON --trace DIR/helped.trace",
+        ),
+        ("probe", "exec-start: DAEMON --trace DIR/probe.trace"),
+    ]);
+    files.unit("crowd", CROWD);
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_system("running");
+    let dir = cgroup(init.main_of("probe"));
+    let top = dir.map_or("/nowhere".into(), |dir| top(&dir));
+    init.sandbox.put("top", top.to_str().unwrap()).put("go", "");
+    until("it has moved", || (starts(&init, "stray") == 1).then_some(()));
+    // Its second run has a cgroup that was made ahead, beside what the first has left.
+    init.main_of("again").signal(Signal::SIGKILL);
+    init.when("it is another", |s| s.state("again") == "running" && starts(&init, "again") == 2);
+    init.tell("want", &json!({"target": "crowd"}));
+    init.when_state("crowd", "exited");
+    let units = ["stray", "again", "helped", "probe"];
+    let before = units.map(|unit| init.main_of(unit));
+    let helper = other_leader(&init, "helped");
+    begins_anew(&init);
+    init.when("all are up", |s| units.iter().all(|unit| s.state(unit) == "running"));
+    assert_eq!(units.map(|unit| init.main_of(unit)), before);
+    assert_eq!(units.map(|unit| starts(&init, unit)), [1, 2, 1, 1]);
+    // What is not the main process is not taken for it; the end of that is seen.
+    helper.end();
+    before[2].signal(Signal::SIGKILL);
+    init.when("it is replaced", |s| s.state("helped") == "running" && starts(&init, "helped") == 2);
+    before[0].signal(Signal::SIGKILL);
+    init.when("it is replaced", |s| s.state("stray") == "running" && starts(&init, "stray") == 2);
+    for process in init.processes_of("again") {
+        if process != before[1] {
+            process.end();
+        }
+    }
+    is_steady(&init);
+    assert_eq!((init.main_of("again"), starts(&init, "again")), (before[1], 2));
+    init.finish_after_crash();
+}
+
+#[test]
+fn a_script_goes_on_with_the_line_it_was_at_and_nothing_is_done_before_it_is() {
+    let wait = "/bin/sh -c 'echo x >>DIR/long.trace; sleep 1000 & until [ -e DIR/go ]; do sleep 0.05; done'";
+    let files = with(&[
+        (
+            "long",
+            &format!(
+                "type: oneshot\nkill-mode: process\nexec-start:\n  - {wait}\n  - /bin/sh -c 'echo x >>DIR/second.trace'\nexec-start-post: /bin/sh -c 'echo x >>DIR/post.trace'"
+            ),
+        ),
+        (
+            "bad",
+            "type: oneshot\nrestart: never\nkill-mode: process\nexec-start: /bin/sh -c 'echo x >>DIR/bad.trace; sleep 1000 & exit 1'",
+        ),
+    ]);
+    files.unit("crowd", CROWD);
+    files.unit("next", "depends-on: long\nexec-start: DAEMON --trace DIR/next.trace");
+    files.unit("all", "type: virtual\nwaits-for: tick, bad\nwants: next");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when("they are at it", |s| s.state("long") == "starting" && s.state("bad") == "failed");
+    init.tell("want", &json!({"target": "crowd"}));
+    init.when_state("crowd", "exited");
+    begins_anew(&init);
+    init.when("all is as it was", |s| s.state("long") == "starting" && s.state("bad") == "failed");
+    assert_eq!((traces(&init, "second"), starts(&init, "next")), (0, 0));
+    init.sandbox.put("go", "");
+    init.when("it is done", |s| s.state("long") == "exited" && s.state("next") == "running");
+    let ran = ["long", "second", "post", "bad"].map(|unit| traces(&init, unit));
+    // What has failed is run again as at a boot.
+    assert_eq!(ran, [1, 1, 1, 2]);
+    init.processes_of("bad").iter().for_each(|process| process.end());
+    init.finish_after_crash();
+}
+
+#[test]
+fn what_was_being_stopped_is_stopped_to_its_end() {
+    let slowly = "/bin/sh -c 'echo x >>DIR/ends.trace; until [ -e DIR/go ]; do sleep 0.05; done; [ -z \"$$MAINPID\" ] || kill $$MAINPID'";
+    let files = with(&[
+        (
+            "mount",
+            &format!(
+                "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/mount.trace'\nexec-stop: {slowly}"
+            ),
+        ),
+        (
+            "web",
+            &format!(
+                "exec-start: DAEMON --trace DIR/web.trace\nexec-stop: {slowly}\nstop-timeout: 60s"
+            ),
+        ),
+        (
+            "gone",
+            &format!(
+                "exec-start: DAEMON --trace DIR/gone.trace\nexec-stop: {slowly}\nstop-timeout: 60s"
+            ),
+        ),
+        (
+            "left",
+            "kill-mode: process\nrestart-delay: 50s\nexec-start: /bin/sh -c 'sleep 1000 & exec DAEMON --trace DIR/left.trace'",
+        ),
+    ]);
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_system("running");
+    init.main_of("left").signal(Signal::SIGKILL);
+    init.sandbox.unit("all", "type: virtual\nwaits-for: mount, web, left, tick");
+    init.tell("reload", &json!({}));
+    init.tell("restart", &json!({"targets": ["mount", "web"]}));
+    init.when("they are being stopped", |s| {
+        ["mount", "web", "gone"].iter().all(|unit| s.state(unit) == "stopping")
+    });
+    until("their commands run", || (traces(&init, "ends") == 3).then_some(()));
+    begins_anew(&init);
+    init.when("they still are", |s| {
+        ["mount", "web", "gone"].iter().all(|unit| s.state(unit) == "stopping")
+            && s.state("left") == "running"
+    });
+    assert_eq!(traces(&init, "ends"), 3);
+    init.sandbox.put("go", "");
+    init.when("each is what it is to be", |s| {
+        s.state("mount") == "exited" && s.state("web") == "running" && s.state("gone") == "disabled"
+    });
+    let began = ["web", "gone", "left"].map(|unit| starts(&init, unit));
+    assert_eq!((traces(&init, "mount"), began), (2, [2, 1, 2]));
+    init.finish_after_crash();
+}
