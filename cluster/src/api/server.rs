@@ -182,9 +182,10 @@ impl ApiState {
                     if holds_token(request, &answer) {
                         self.pin(then.as_ref().unwrap_or(&picture));
                     }
-                    let own = |done: &Answer| is_own_doing(request, done, &answer);
-                    let ours = lost.map(|(_, done)| done).filter(own);
-                    return ours.unwrap_or(answer);
+                    let Some((_, done)) = lost else { return answer };
+                    // What is refused now may have been done before, and undone by others since.
+                    let ours = is_own_doing(request, &done, &answer);
+                    return if ours { done } else { Answer::no_registry() };
                 }
                 Outcome::Write(transaction, answer) => (transaction, answer),
             };
@@ -242,7 +243,7 @@ fn is_settled(answer: &Answer) -> bool {
 fn is_own_doing(request: &Request, done: &Answer, answer: &Answer) -> bool {
     match (request.method.as_str(), done.status, answer.status) {
         (_, _, 204) | ("DELETE", _, 404) | ("PUT", 201, 409) => true,
-        // A wish for a unit that is not there any more was perhaps never written.
+        // A wish for a unit that is not there any more: nobody knows whether it was written.
         ("PUT", _, 404 | 409) => planted(Mutant::GoneIsDone),
         _ => false,
     }
