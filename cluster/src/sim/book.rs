@@ -22,6 +22,18 @@ use std::time::Duration;
 /// A unit at a revision: what is wished for it, and its file's hash. `None`: not there.
 pub type Shape = Option<(Desired, String)>;
 
+/// A claim that was made anew under another lease.
+pub struct Rebound {
+    /// When.
+    pub at: Duration,
+    /// The lease it was made under before.
+    pub former: i64,
+    /// The new one is that of a fleetd that was there by then.
+    pub asked: bool,
+    /// A fleetd that has ended had seen it.
+    pub heard: bool,
+}
+
 /// See the head of the module.
 #[derive(Default)]
 pub struct Book {
@@ -70,9 +82,8 @@ pub struct Book {
     pub garbled: Vec<Entry>,
     /// Machines that may see less than there is.
     pub sees_part: BTreeSet<usize>,
-    /// Claims that were made anew under another lease: when, which they were made under before, and
-    /// whether that is the lease of a fleetd that was there by then.
-    pub rebound: BTreeMap<(MachineId, UnitName), (Duration, i64, bool)>,
+    /// Claims that were made anew under another lease.
+    pub rebound: BTreeMap<(MachineId, UnitName), Rebound>,
     /// Places written so far.
     pub moves: u64,
     /// The newest revision that what was answered at a machine stands for.
@@ -148,6 +159,10 @@ impl World {
         let quiet = |subject: &Subject| matches!(subject, Subject::State(..) | Subject::Why(_));
         if !subjects.iter().all(quiet) {
             self.note_unwanted();
+        }
+        if subjects.iter().any(|subject| matches!(subject, Subject::Machine(_))) {
+            // Who is in for less than a second has heard of it all the same.
+            self.note_members();
         }
         self.judge(&Moment::Landed { before: &before, changes, transaction });
         before.take(changes);
@@ -259,11 +274,25 @@ impl World {
         };
         match (lease(before), lease(&self.truth)) {
             (Some(former), Some(now)) => {
-                let asked = has(now);
-                self.book.rebound.insert(key, (self.now, former, asked))
+                let rebound = Rebound { at: self.now, former, asked: has(now), heard: false };
+                self.book.rebound.insert(key, rebound)
             }
             _ => self.book.rebound.remove(&key),
         };
+    }
+
+    /// The fleetd there ends: what it has seen of its claims the next one may know by what it kept.
+    pub(super) fn note_heard(&mut self, machine: usize) {
+        let one = &self.machines[machine];
+        let Some(fleetd) = &one.fleetd else { return };
+        let picture = fleetd.daemon.mirror.picture();
+        let lease =
+            |of: &Picture, name: &UnitName| of.claim_of(name, &one.id).map(|kept| kept.lease);
+        for ((_, name), rebound) in
+            self.book.rebound.iter_mut().filter(|((id, _), _)| *id == one.id)
+        {
+            rebound.heard |= lease(&picture, name) == lease(&self.truth, name);
+        }
     }
 
     fn count_move(&mut self, before: &Picture, name: &UnitName) {

@@ -169,6 +169,7 @@ impl World {
 
     /// fleetd ends where it stands.
     pub fn kill(&mut self, machine: usize, time: Duration) {
+        self.note_heard(machine);
         self.machines[machine].down_until = self.now + time;
         self.machines[machine].leaving = false;
         self.ended.push(machine);

@@ -150,7 +150,7 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
 fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64> {
     let one = &world.machines[machine];
     let lease = world.truth.claim_of(name, &one.id)?.lease;
-    let Some((at, former, asked)) = world.book.rebound.get(&(one.id.clone(), name.clone())) else {
+    let Some(rebound) = world.book.rebound.get(&(one.id.clone(), name.clone())) else {
         return Some(lease);
     };
     let on_its_way = Duration::from_millis(world.plan.rates.latency) + WAY_TO_INIT;
@@ -160,11 +160,11 @@ fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64>
     });
     // Another fleetd may have asked for that, which was gone before it was answered: what was kept is
     // the lesser of the two, and how that lease fares this one does not hear.
-    let own = *asked && *at >= one.down_until;
-    let knows = own && seen && *at + on_its_way <= world.now;
+    let own = rebound.asked && rebound.at >= one.down_until;
+    let knows = own && seen && rebound.at + on_its_way <= world.now;
     // What the fleetd before it heard in time, this one was told by what was kept of it.
-    let unheard = *at + KEPT > one.down_until;
-    Some(if unheard && !knows { *former } else { lease })
+    let unheard = rebound.at + KEPT > one.down_until || !rebound.heard;
+    Some(if unheard && !knows { rebound.former } else { lease })
 }
 
 /// It goes on after a pause that its lease has outlived, and nothing keeps etcd's answer from it:
