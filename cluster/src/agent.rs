@@ -358,9 +358,9 @@ fn misnamed(shape: &Shape) -> Option<String> {
     (said != *stem).then(|| format!("its file says that it is {said:?}, and not {stem:?}"))
 }
 
-/// What the others are told of a unit while init does not answer: what was told `last`, and
-/// that this may not be so any more. `fault`: how its silence shows.
-pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, fault: &str) -> StateRecord {
+/// What the others are told of a unit while init does not answer, or does not take it: what was told
+/// `last`, and `why` that may not be so any more.
+pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, why: &str) -> StateRecord {
     let never = || StateRecord {
         hash: wanted.content.hash.clone(),
         load: "not-found".to_string(),
@@ -369,8 +369,7 @@ pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, fault: &str) ->
         reached: Desired::Inactive,
         reason: None,
     };
-    let reason = Some(format!("the init of this machine does not answer: {fault}"));
-    StateRecord { reason, ..last.cloned().unwrap_or_else(never) }
+    StateRecord { reason: Some(why.to_string()), ..last.cloned().unwrap_or_else(never) }
 }
 
 /// Nothing runs any more of what was there before another one came under its name.

@@ -1,7 +1,12 @@
 //! What the API tells of a write whose answer got lost, where others wrote before it was looked
 //! for: the store is in memory and does what it is told; that of histories with a real etcd is
 //! `api_history.rs`.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it is surprised")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where it is surprised"
+)]
 
 use cluster::api::caller::Caller;
 use cluster::api::request::Request;

@@ -183,9 +183,7 @@ impl ApiState {
                         self.pin(then.as_ref().unwrap_or(&picture));
                     }
                     let Some((_, done)) = lost else { return answer };
-                    // What is refused now may have been done before, and undone by others since.
-                    let ours = is_own_doing(request, &done, &answer);
-                    return if ours { done } else { Answer::no_registry() };
+                    return after_all(request, done, &answer);
                 }
                 Outcome::Write(transaction, answer) => (transaction, answer),
             };
@@ -236,6 +234,12 @@ fn holds_token(request: &Request, answer: &Answer) -> bool {
 /// There is nothing to do (any more).
 fn is_settled(answer: &Answer) -> bool {
     matches!(answer.status, 204 | 404 | 409)
+}
+
+/// The answer now, behind a write that nobody knows of and that would have been answered so: what is
+/// refused now may have been done before, and undone by others since.
+fn after_all(request: &Request, done: Answer, now: &Answer) -> Answer {
+    if is_own_doing(request, &done, now) { done } else { Answer::no_registry() }
 }
 
 /// What is said where the same was done just before: there already, gone already. `done`: what the

@@ -46,6 +46,20 @@ impl fmt::Display for InitFault {
     }
 }
 
+impl InitFault {
+    /// What it says no to, as long as nothing else is asked: not that it has no time just now, or that
+    /// another put came before.
+    pub fn lasting(&self) -> Option<String> {
+        match self {
+            InitFault::Gone(_) => None,
+            InitFault::Refused(failure) => {
+                let passes = [Failure::BUSY, Failure::REVISION].contains(&failure.kind.as_str());
+                (!passes).then(|| failure.message.clone())
+            }
+        }
+    }
+}
+
 impl InitSocket {
     /// At this path.
     pub fn new(path: PathBuf) -> InitSocket {

@@ -38,6 +38,9 @@ const PULSE: Duration = Duration::from_millis(250);
 /// Events of init that come together are one question.
 const TOGETHER: Duration = Duration::from_millis(10);
 
+/// Of units' files.
+type Hashes = BTreeMap<UnitName, String>;
+
 /// The task.
 pub struct Steward {
     mirror: Mirror,
@@ -50,6 +53,10 @@ pub struct Steward {
     goal: Goal,
     /// What init holds, as far as we know; `None`: nothing was put by us yet.
     put: Option<SourceSet>,
+    /// The hashes of what that was made of, once init has said how it fares.
+    hashes: Hashes,
+    /// The same, until then.
+    fresh: Option<Hashes>,
     revision: Option<u64>,
     complaints: BTreeMap<String, String>,
     units: BTreeMap<String, UnitStatus>,
@@ -79,6 +86,8 @@ pub struct Steward {
     fault: String,
     /// init does not answer.
     silent: bool,
+    /// Why init does not take what is put, where that is no passing matter.
+    refused: Option<String>,
     /// init stops everything itself, and takes nothing any more.
     ending: bool,
     proof: Option<Duration>,
@@ -132,6 +141,8 @@ impl Steward {
             presence,
             goal: Goal::new(),
             put: None,
+            hashes: Hashes::new(),
+            fresh: None,
             revision: None,
             complaints: BTreeMap::new(),
             units: BTreeMap::new(),
@@ -149,6 +160,7 @@ impl Steward {
             again: false,
             fault: String::new(),
             silent: false,
+            refused: None,
             ending: false,
             proof: None,
             asked_members: None,
@@ -297,8 +309,15 @@ impl Steward {
     async fn put(&mut self) {
         let mut set = agent::source_set(&self.goal, &self.held);
         let same = |put: &SourceSet| put.files == set.files && put.roots == set.roots;
+        let hash =
+            |(name, one): (&UnitName, &agent::Wanted)| (name.clone(), one.content.hash.clone());
+        let hashes: Hashes = self.goal.iter().map(hash).collect();
         if self.put.as_ref().is_some_and(same) {
             self.giving_up.clear();
+            match &mut self.fresh {
+                Some(fresh) => *fresh = hashes,
+                None => self.hashes = hashes,
+            }
             return;
         }
         if self.revision.is_none() {
@@ -323,6 +342,8 @@ impl Steward {
                 self.complaints = wrong.map(|said| (base(&said.file), said.message)).collect();
                 set.expected = None;
                 self.put = Some(set);
+                self.fresh = Some(hashes);
+                self.refused = None;
                 self.giving_up.clear();
                 self.look().await;
             }
@@ -338,6 +359,7 @@ impl Steward {
     fn failed(&mut self, fault: &InitFault) {
         self.again = true;
         self.silent = matches!(fault, InitFault::Gone(_));
+        self.refused = fault.lasting().or(self.refused.take());
         let fault = fault.to_string();
         if self.fault != fault {
             voice::error(format_args!("{fault}"));
@@ -353,6 +375,7 @@ impl Steward {
                 self.ending = look.ending;
                 self.blind = false;
                 self.units = look.units.into_iter().flat_map(by_names).collect();
+                self.hashes = self.fresh.take().unwrap_or_else(|| std::mem::take(&mut self.hashes));
                 // init began anew and has forgotten, or never had, what we put.
                 if let (Some(revision), Some(now)) = (self.revision, look.revision)
                     && now != revision

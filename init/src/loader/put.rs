@@ -4,6 +4,7 @@
 use super::disk::Disk;
 use super::parcel::read_memory;
 use super::store::Store;
+use groundstate_units::control::answer::Failure;
 use groundstate_units::control::source_set::SourceSet;
 use groundstate_units::generation::Generation;
 use groundstate_units::limit;
@@ -33,7 +34,11 @@ pub(super) fn run(
     let at = previous.revision(name);
     if let Some(expected) = set.expected.filter(|expected| *expected != at) {
         let message = format!("source {name} is at revision {at}, not {expected}");
-        return Err(refusal("revision", message, "`initctl source list` shows what it holds"));
+        return Err(refusal(
+            Failure::REVISION,
+            message,
+            "`initctl source list` shows what it holds",
+        ));
     }
     let kept = |error: &io::Error| {
         let message = format!("source {name} can not be kept: {error}");

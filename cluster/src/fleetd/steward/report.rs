@@ -28,8 +28,10 @@ impl Steward {
     pub(super) async fn tell(&mut self, picture: &Picture, lease: i64) {
         let now = match &self.put {
             Some(put) => self.states(put),
-            None if self.silent => self.states_unseen(picture),
-            None => return,
+            None => match self.inability() {
+                Some(why) => self.states_unseen(picture, &why),
+                None => return,
+            },
         };
         if self.told_under != Some(lease) {
             self.read_told(picture);
@@ -58,6 +60,10 @@ impl Steward {
             let complaint = agent::complaint(name, wanted, &self.complaints);
             let unit = agent::find(name, wanted, &self.units);
             let mut state = agent::state(name, wanted, put, unit, complaint);
+            // What it tells of is what init had by then: who waits for another file waits on.
+            if let Some(hash) = self.hashes.get(name) {
+                state.hash.clone_from(hash);
+            }
             if let Some(refusal) = claims::refusal(wanted, self.ttl) {
                 (state.load, state.reason) = ("error".to_string(), Some(refusal));
             }
@@ -82,11 +88,20 @@ impl Steward {
         }
     }
 
-    /// As they were told last: init does not answer, and that is said.
-    fn states_unseen(&self, picture: &Picture) -> BTreeMap<UnitName, StateRecord> {
+    /// Why init has not what was put.
+    fn inability(&self) -> Option<String> {
+        let of = "the init of this machine does not";
+        if self.silent {
+            return Some(format!("{of} answer: {}", self.fault));
+        }
+        self.refused.as_ref().map(|why| format!("{of} take what is to run here: {why}"))
+    }
+
+    /// As they were told last, and why that may not be so any more.
+    fn states_unseen(&self, picture: &Picture, why: &str) -> BTreeMap<UnitName, StateRecord> {
         let state = |(name, wanted): (&UnitName, &Wanted)| {
             let known = picture.states.get(name).and_then(|by| by.get(&self.me));
-            (name.clone(), agent::state_unseen(wanted, known.map(|kept| &kept.record), &self.fault))
+            (name.clone(), agent::state_unseen(wanted, known.map(|kept| &kept.record), why))
         };
         self.goal.iter().map(state).collect()
     }

@@ -77,6 +77,9 @@ impl Failure {
     /// init is busy or out of some resource. Exit 1.
     pub const BUSY: &'static str = "busy";
 
+    /// Another put of the source came before. Exit 1.
+    pub const REVISION: &'static str = "revision";
+
     /// Without a report.
     pub fn new(kind: &str, message: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure { kind: kind.to_string(), message: message.into(), hint: hint.into(), report: None }
