@@ -2,8 +2,11 @@
 //! and roots for its init out; and what init says of them in the words fleet's users
 //! know. Pure: who asks etcd and init is [`crate::fleetd::steward`].
 
+mod shape;
+
+pub use shape::{files, holds, is_put, refusal, targets};
+
 use crate::desired::Desired;
-use crate::enabling;
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
 use crate::native_unit;
@@ -17,6 +20,7 @@ use groundstate_units::control::shown::Shown;
 use groundstate_units::control::source_set::SourceSet;
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
+use shape::{Shape, target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -38,33 +42,6 @@ impl Wanted {
     }
 }
 
-/// A unit as init is to have it. A native one has no suffix there, and an instance is made by
-/// init of the template in its own file: two of them may be of different texts.
-struct Shape {
-    file: String,
-    target: String,
-    text: String,
-}
-
-impl Shape {
-    fn of(name: &UnitName, wanted: &Wanted) -> Shape {
-        match native_unit::text(&wanted.content.file) {
-            Some(text) => {
-                Shape { file: native_file(name), target: target(name, wanted).to_string(), text }
-            }
-            None => {
-                let text = wanted.content.file.text();
-                Shape { file: name.to_string(), target: name.to_string(), text }
-            }
-        }
-    }
-}
-
-/// What init calls it.
-fn target<'n>(name: &'n UnitName, wanted: &Wanted) -> &'n str {
-    if native_unit::is_one(&wanted.content.file) { name.stem() } else { name.as_str() }
-}
-
 /// Begins why a unit is not run whose name at init another one has.
 const NAMESAKE: &str = "to this machine's init it has the same name as ";
 
@@ -76,7 +53,7 @@ pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
         one.refusal = one.refusal.take().filter(|said| !is_old(said));
     }
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
-    let mut all: Vec<(bool, &UnitName, &str)> = runs
+    let mut all: Vec<(bool, &UnitName, String)> = runs
         .map(|(name, one)| {
             let (own, was) = (target(name, one), before.get(name));
             let was = was.filter(|was| was.refusal.is_none());
@@ -84,7 +61,7 @@ pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
         })
         .collect();
     all.sort();
-    let mut holders: BTreeMap<&str, &UnitName> = BTreeMap::new();
+    let mut holders: BTreeMap<String, &UnitName> = BTreeMap::new();
     let mut refused: Vec<(UnitName, UnitName)> = Vec::new();
     for (_, name, own) in all {
         let holder = *holders.entry(own).or_insert(name);
@@ -99,17 +76,13 @@ pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
     }
 }
 
-fn native_file(name: &UnitName) -> String {
-    format!("{}.yaml", name.stem())
-}
-
 /// Which of init's is this one of ours.
 pub fn find<'a, T>(
     name: &UnitName,
     wanted: &Wanted,
     all: &'a BTreeMap<String, T>,
 ) -> Option<&'a T> {
-    all.get(target(name, wanted))
+    all.get(&target(name, wanted))
 }
 
 /// What was said of its file.
@@ -121,15 +94,10 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// Init has a file for it still, whichever kind it was.
-pub fn holds(put: &SourceSet, name: &UnitName) -> bool {
-    put.files.contains_key(name.as_str()) || put.files.contains_key(&native_file(name))
-}
-
 /// What init has under its names is another one of ours: one that needs no claim, or a native unit of
 /// the same stem.
 pub fn is_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
-    let own = [name.to_string(), native_file(name)];
+    let own = files(name);
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
     let others = runs.filter(|(other, one)| *other != name || !one.content.asks.exclusive);
     let shapes: Vec<Shape> = others.map(|(other, one)| Shape::of(other, one)).collect();
@@ -194,7 +162,7 @@ fn before_it(name: &UnitName, told: &ScheduleRecord) -> Option<Wanted> {
     let UnitRecord { options, signature } = told.before.clone()?;
     options.check().ok()?;
     let content = Content::of(name, options).signed(signature);
-    let refusal = enabling::refusal(name, &content.file);
+    let refusal = refusal(name, &content.file);
     let desired = told.desired;
     content.asks.global.then(|| Wanted { content: Arc::new(content), desired, refusal })
 }
@@ -268,7 +236,7 @@ fn wanted(
     }
     match content.filter(|content| content.hash == hash) {
         Some(content) => {
-            let refusal = enabling::refusal(name, &content.file);
+            let refusal = refusal(name, &content.file);
             Some(Wanted { content: content.clone(), desired, refusal })
         }
         None => before.get(name).cloned(),

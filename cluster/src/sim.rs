@@ -27,6 +27,7 @@ pub mod local_init;
 pub mod members;
 pub mod partial;
 pub mod plan;
+mod rebound;
 pub mod rules;
 pub mod run;
 pub mod sequel;

@@ -92,6 +92,45 @@ async fn leaves_the_rest(begins_anew: bool, refuses: bool) {
     assert!(fleetd.crash().held.units.is_empty());
 }
 
+#[test]
+fn what_init_does_not_take_keeps_nothing_from_being_given_up() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.most.send_replace(2);
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        let told = |picture: &Arc<Picture>| picture.states.len() == 4;
+        fleetd.mirror.changes().wait_for(told).await.unwrap();
+        store.set_reachable(false);
+        init.has(&["a.service", "l.service"]).await;
+        store.set_reachable(true);
+        init.most.send_replace(4);
+        init.has(&["a.service", "b.service", "l.service", "x.service"]).await;
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn what_was_moved_away_is_given_up_by_the_next_fleetd_where_init_has_not_taken_it() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.refused.send_replace(Some(0));
+        let name = UnitName::new("x.service").unwrap();
+        let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+        store.commit(&write).await.unwrap().unwrap();
+        let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
+        init.refused.subscribe().wait_for(once).await.unwrap();
+        store.set_reachable(false);
+        let recalled = fleetd.crash();
+        assert!(recalled.held.units.contains(&name) && !recalled.ran.contains_key(&name));
+        init.refused.send_replace(None);
+        let fleetd = Fleetd::begin(&store, &init, recalled);
+        init.has(&["a.service", "l.service"]).await;
+        fleetd.crash();
+    });
+}
+
 fn shows(begins_anew: bool, refuses: bool) {
     soon(is_given_up(begins_anew, refuses));
 }

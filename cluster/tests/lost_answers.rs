@@ -76,7 +76,11 @@ impl Driven for Handle {
                     losing.memory.commit(&transaction).await.map(Reply::Committed)
                 }
                 Call::Read(prefix) => losing.memory.read(&prefix).await.map(Reply::Read),
-                other => panic!("{other:?}"),
+                Call::Grant(_)
+                | Call::KeepAlive(_)
+                | Call::Remainder(_)
+                | Call::Revoke(_)
+                | Call::Leaderless => panic!("no lease is asked for"),
             }
         })
     }

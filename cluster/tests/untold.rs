@@ -22,7 +22,7 @@ impl Fleetd {
             picture.states.get(&name).and_then(|by| Some(by.get(&me)?.record.clone()))
         };
         let picture = changes.wait_for(|picture| said(picture).is_some_and(|state| so(&state)));
-        said(&*picture.await.unwrap()).unwrap()
+        said(&picture.await.unwrap()).unwrap()
     }
 }
 
@@ -39,19 +39,33 @@ fn what_init_does_not_take_is_said_of_the_units_that_wait_for_it() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = begun(&store, &init).await;
-        init.unwilling.send_replace(Some("there would be too many units"));
+        init.most.send_replace(1);
         fleetd.submit("b.service", "", Desired::Launched).await;
         let why = |state: &StateRecord| {
             state.reason.as_ref().is_some_and(|why| why.ends_with("there would be too many units"))
         };
         let waits = fleetd.says("b.service", why).await;
-        assert_eq!((waits.load.as_str(), waits.reached), ("not-found", Desired::Inactive));
+        assert_eq!((waits.active.as_str(), waits.reached), ("inactive", Desired::Inactive));
         // What it has it keeps, and that is said as before.
         assert_eq!(fleetd.says("a.service", why).await.active, "active");
-        init.unwilling.send_replace(None);
+        init.most.send_replace(2);
         for own in ["a.service", "b.service"] {
             fleetd.says(own, |state| state.reason.is_none() && state.active == "active").await;
         }
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn a_name_that_init_can_not_have_keeps_no_other_unit_from_running() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        fleetd.submit(".x.service", "", Desired::Launched).await;
+        let said = fleetd.says(".x.service", |state| state.load == "error").await;
+        assert!(said.reason.is_some_and(|why| why.contains("\".x.service\"")));
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        init.has(&["a.service", "b.service"]).await;
         fleetd.crash();
     });
 }

@@ -8,7 +8,6 @@ use super::identity::Identity;
 use super::voice;
 use crate::agent::{self, Goal, Wanted};
 use crate::desired::Desired;
-use crate::enabling;
 use crate::fence::Worth;
 use crate::machine::MachineId;
 use crate::picture::{Content, Known, Picture};
@@ -132,8 +131,10 @@ impl Recollection {
     /// What was kept in this boot.
     pub fn recall(&self) -> Recalled {
         let known = self.known();
-        let (ran, withheld) = known.as_ref().and_then(|_| self.ran()).unwrap_or_default();
-        let held = known.as_ref().and_then(|_| self.held()).unwrap_or_default();
+        let ran = known.as_ref().and_then(|_| self.ran());
+        // Without it nobody knows what is to run on while something is given up.
+        let held = ran.as_ref().and_then(|_| self.held()).unwrap_or_default();
+        let (ran, withheld) = ran.unwrap_or_default();
         Recalled { known, ran, held, withheld }
     }
 
@@ -159,7 +160,7 @@ impl Recollection {
         let withheld = withheld.map(|(name, _)| name.clone()).collect();
         let one = |(name, RanRecord { unit, desired, .. }): (UnitName, RanRecord)| {
             let content = Content::of(&name, unit.options).signed(unit.signature);
-            let refusal = enabling::refusal(&name, &content.file);
+            let refusal = agent::refusal(&name, &content.file);
             let content = Arc::new(content);
             (name, Wanted { content, desired, refusal })
         };

@@ -5,16 +5,15 @@
 
 mod claims;
 mod farewell;
+mod handover;
 mod memory;
 mod release;
 mod report;
 
 use super::identity::Identity;
 use super::init::Init;
-use super::init_socket::InitFault;
 use super::presence::Presence;
 use super::recollection::{Keep, Recalled};
-use super::voice;
 use super::vouching::Vouching;
 use crate::agent::{self, Goal};
 use crate::fence::Worth;
@@ -27,7 +26,6 @@ use crate::transaction::Change;
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::UnitStatus;
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::diagnostic::Severity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -305,96 +303,4 @@ impl Steward {
     fn is_in(&self, picture: &Picture, lease: i64) -> bool {
         picture.machines.get(&self.me).is_some_and(|kept| kept.lease == lease)
     }
-
-    async fn put(&mut self) {
-        let mut set = agent::source_set(&self.goal, &self.held);
-        let same = |put: &SourceSet| put.files == set.files && put.roots == set.roots;
-        let hash =
-            |(name, one): (&UnitName, &agent::Wanted)| (name.clone(), one.content.hash.clone());
-        let hashes: Hashes = self.goal.iter().map(hash).collect();
-        if self.put.as_ref().is_some_and(same) {
-            self.giving_up.clear();
-            match &mut self.fresh {
-                Some(fresh) => *fresh = hashes,
-                None => self.hashes = hashes,
-            }
-            return;
-        }
-        if self.revision.is_none() {
-            match self.of_init(self.init.revision()).await {
-                Ok(revision) => self.revision = revision,
-                Err(fault) => return self.failed(&fault),
-            }
-        }
-        self.remember_claims();
-        set.expected = self.revision;
-        match self.of_init(self.init.put(&set)).await {
-            Ok(put) => {
-                voice::debug(format_args!(
-                    "init has {} units, revision {}",
-                    set.files.len(),
-                    put.revision
-                ));
-                self.revision = Some(put.revision);
-                let wrong =
-                    put.diagnostics.into_iter().filter(|said| said.severity == Severity::Error);
-                let base = |file: &str| file.rsplit('/').next().unwrap_or_default().to_string();
-                self.complaints = wrong.map(|said| (base(&said.file), said.message)).collect();
-                set.expected = None;
-                self.put = Some(set);
-                self.fresh = Some(hashes);
-                self.refused = None;
-                self.giving_up.clear();
-                self.look().await;
-            }
-            Err(fault) => {
-                // Another put came before, or init began anew: what it holds is not known.
-                self.revision = None;
-                self.put = None;
-                self.failed(&fault);
-            }
-        }
-    }
-
-    fn failed(&mut self, fault: &InitFault) {
-        self.again = true;
-        self.silent = matches!(fault, InitFault::Gone(_));
-        self.refused = fault.lasting().or(self.refused.take());
-        let fault = fault.to_string();
-        if self.fault != fault {
-            voice::error(format_args!("{fault}"));
-            self.fault = fault;
-        }
-    }
-
-    async fn look(&mut self) {
-        match self.of_init(self.init.look()).await {
-            Ok(look) => {
-                self.fault.clear();
-                self.silent = false;
-                self.ending = look.ending;
-                self.blind = false;
-                self.units = look.units.into_iter().flat_map(by_names).collect();
-                self.hashes = self.fresh.take().unwrap_or_else(|| std::mem::take(&mut self.hashes));
-                // init began anew and has forgotten, or never had, what we put.
-                if let (Some(revision), Some(now)) = (self.revision, look.revision)
-                    && now != revision
-                {
-                    self.revision = None;
-                    self.put = None;
-                }
-            }
-            Err(fault) => {
-                self.blind = !planted(Mutant::LooksOnce);
-                self.failed(&fault);
-            }
-        }
-    }
-}
-
-/// A unit under each of its names.
-fn by_names(unit: UnitStatus) -> Vec<(String, UnitStatus)> {
-    let mut names = unit.provides.clone();
-    names.push(unit.unit.clone());
-    names.into_iter().map(|name| (name, unit.clone())).collect()
 }

@@ -4,9 +4,8 @@
 
 use super::config::Config;
 use super::voice;
-use crate::agent::{Goal, Wanted};
+use crate::agent::{self, Goal, Wanted};
 use crate::api::renewed::Renewed;
-use crate::enabling;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::signature::{LARGEST_FILE, TrustedKeys};
@@ -99,7 +98,7 @@ impl Vouching {
             }
             let unsigned = self.trust.judge(name, &wanted.content).err();
             let unsigned = unsigned.filter(|_| !planted(Mutant::UnsignedRuns));
-            wanted.refusal = unsigned.or_else(|| enabling::refusal(name, &wanted.content.file));
+            wanted.refusal = unsigned.or_else(|| agent::refusal(name, &wanted.content.file));
         }
     }
 

@@ -2,7 +2,6 @@
 //! was so, what was answered to whom, and what each init was told.
 
 use crate::desired::Desired;
-use crate::fleetd::daemon::Daemon;
 use crate::fleetd::recollection::Recalled;
 use crate::key::Subject;
 use crate::machine::MachineId;
@@ -11,6 +10,7 @@ use crate::sim::continuity::Ran;
 use crate::sim::goings::Goings;
 use crate::sim::invariant::{Moment, is_member};
 use crate::sim::local_init::is_exclusive;
+use crate::sim::rebound::Rebound;
 use crate::sim::rules;
 use crate::sim::signer::Signed;
 use crate::sim::world::World;
@@ -21,18 +21,6 @@ use std::time::Duration;
 
 /// A unit at a revision: what is wished for it, and its file's hash. `None`: not there.
 pub type Shape = Option<(Desired, String)>;
-
-/// A claim that was made anew under another lease.
-pub struct Rebound {
-    /// When.
-    pub at: Duration,
-    /// The lease it was made under before.
-    pub former: i64,
-    /// The new one is that of a fleetd that was there by then.
-    pub asked: bool,
-    /// A fleetd that has ended had seen it.
-    pub heard: bool,
-}
 
 /// See the head of the module.
 #[derive(Default)]
@@ -261,37 +249,6 @@ impl World {
                 self.book.goings.has_gone(id, self.truth.revision, self.now);
                 self.book.gone.insert(id.clone(), self.now);
             }
-        }
-    }
-
-    fn note_rebound(&mut self, before: &Picture, machine: &MachineId, name: &UnitName) {
-        let lease = |of: &Picture| of.claim_of(name, machine).map(|kept| kept.lease);
-        let key = (machine.clone(), name.clone());
-        let has = |own: i64| {
-            let mut there = self.machines.iter().filter(|one| one.id == *machine);
-            let lease = |daemon: &Daemon| daemon.presence.borrow().lease;
-            there.any(|one| one.fleetd.as_ref().and_then(|it| lease(&it.daemon)) == Some(own))
-        };
-        match (lease(before), lease(&self.truth)) {
-            (Some(former), Some(now)) => {
-                let rebound = Rebound { at: self.now, former, asked: has(now), heard: false };
-                self.book.rebound.insert(key, rebound)
-            }
-            _ => self.book.rebound.remove(&key),
-        };
-    }
-
-    /// The fleetd there ends: what it has seen of its claims the next one may know by what it kept.
-    pub(super) fn note_heard(&mut self, machine: usize) {
-        let one = &self.machines[machine];
-        let Some(fleetd) = &one.fleetd else { return };
-        let picture = fleetd.daemon.mirror.picture();
-        let lease =
-            |of: &Picture, name: &UnitName| of.claim_of(name, &one.id).map(|kept| kept.lease);
-        for ((_, name), rebound) in
-            self.book.rebound.iter_mut().filter(|((id, _), _)| *id == one.id)
-        {
-            rebound.heard |= lease(&picture, name) == lease(&self.truth, name);
         }
     }
 

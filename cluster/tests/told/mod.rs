@@ -37,8 +37,8 @@ pub(crate) struct Told {
     pub(crate) set: watch::Sender<(u64, SourceSet)>,
     /// How many puts were not taken, while none is.
     pub(crate) refused: watch::Sender<Option<u32>>,
-    /// It does not want what is put, for this reason.
-    pub(crate) unwilling: watch::Sender<Option<&'static str>>,
+    /// It takes no more files than that.
+    pub(crate) most: watch::Sender<usize>,
     /// How often it did not say how its units fare, while it does not.
     pub(crate) mute: watch::Sender<Option<u32>>,
 }
@@ -46,8 +46,8 @@ pub(crate) struct Told {
 impl Told {
     pub(crate) fn new() -> Arc<Told> {
         let set = watch::channel((0, SourceSet::default())).0;
-        let (refused, unwilling) = (watch::channel(None).0, watch::channel(None).0);
-        Arc::new(Told { set, refused, unwilling, mute: watch::channel(None).0 })
+        let (refused, most) = (watch::channel(None).0, watch::channel(usize::MAX).0);
+        Arc::new(Told { set, refused, most, mute: watch::channel(None).0 })
     }
 
     pub(crate) async fn has(&self, names: &[&str]) {
@@ -68,8 +68,8 @@ impl DrivenInit for Told {
             self.refused.send_modify(|refused| *refused = refused.map(|count| count + 1));
             return Box::pin(async { Err(InitFault::Gone("away".to_string())) });
         }
-        if let Some(why) = *self.unwilling.borrow() {
-            let failure = Failure::new("too-large", why, "");
+        if set.files.len() > *self.most.borrow() {
+            let failure = Failure::new("too-large", "there would be too many units", "");
             return Box::pin(async { Err(InitFault::Refused(Box::new(failure))) });
         }
         self.set.send_modify(|told| *told = (told.0 + 1, set.clone()));

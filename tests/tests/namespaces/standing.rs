@@ -11,6 +11,8 @@ use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use nix::sys::signal::Signal;
 use serde_json::json;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 fn traces(init: &Init, unit: &str) -> usize {
     init.sandbox.trace(&format!("{unit}.trace")).len()
@@ -161,5 +163,65 @@ fn what_was_being_stopped_is_stopped_to_its_end() {
     });
     let began = ["web", "gone", "left"].map(|unit| starts(&init, unit));
     assert_eq!((traces(&init, "mount"), began), (2, [2, 1, 2]));
+    init.finish_after_crash();
+}
+
+/// What is noted as begun with this pid is noted with that one: so it is when the end of the first was not
+/// noted, and its pid is another's by now.
+fn is_noted_as(init: &Init, process: Process, other: Process) {
+    const RING: usize = 4096 + 8192;
+    const ENTRY: usize = 64;
+    const BEGUN: u16 = 3;
+    let init = init.process();
+    let number = init.files().into_iter().find(|(_, file)| file.contains("memfd:notes"));
+    let path = format!("/proc/{}/fd/{}", init.0, number.expect("there are notes").0);
+    let notes = File::options().read(true).write(true).open(path).unwrap();
+    let mut bytes = vec![0; usize::try_from(notes.metadata().unwrap().len()).unwrap()];
+    notes.read_exact_at(&mut bytes, 0).unwrap();
+    let pid = |process: Process| process.inner_pid().unwrap().to_ne_bytes();
+    let begun = |entry: &[u8]| entry[8..10] == BEGUN.to_ne_bytes() && entry[12..16] == pid(process);
+    let at = bytes[RING..].chunks_exact(ENTRY).position(begun).expect("it is noted");
+    notes.write_all_at(&pid(other), (RING + at * ENTRY + 12) as u64).unwrap();
+}
+
+#[test]
+fn a_process_that_has_got_the_pid_of_one_that_was_noted_is_not_taken_for_it() {
+    let files = with(&[
+        ("web", "restart: never\nexec-start: DAEMON --trace DIR/web.trace"),
+        ("other", "exec-start: DAEMON --trace DIR/other.trace"),
+    ]);
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_system("running");
+    let other = init.main_of("other");
+    // Births are told in hundredths of a second, and of one of those two are one.
+    const STARTED: usize = 19;
+    until("it is older than what is begun from now on", || {
+        let uptime = fs::read_to_string("/proc/uptime").ok()?;
+        let now = uptime.split_whitespace().next()?.replace('.', "");
+        (now.parse::<i32>().ok()? > other.stat_field(STARTED)?).then_some(())
+    });
+    init.tell("restart", &json!({"targets": ["web"]}));
+    init.when("it is begun anew", |s| s.state("web") == "running" && starts(&init, "web") == 2);
+    let web = init.main_of("web");
+    is_steady(&init);
+    is_noted_as(&init, other, init.process());
+    is_noted_as(&init, web, other);
+    web.signal(Signal::SIGKILL);
+    init.when_state("web", "failed");
+    begins_anew(&init);
+    init.when("one is begun, the other goes on", |s| {
+        s.state("web") == "running" && s.state("other") == "running" && starts(&init, "web") == 3
+    });
+    assert_eq!((init.main_of("other"), starts(&init, "other")), (other, 1));
+    assert_ne!(init.main_of("web"), other);
+    let told = "the pid of one that was begun for it";
+    assert!(init.output().contains(told), "{}", init.output());
+    // What becomes of one is nothing to the other.
+    init.tell("restart", &json!({"targets": ["web"]}));
+    init.when("it is begun once more", |s| {
+        s.state("web") == "running" && starts(&init, "web") == 4
+    });
+    assert_eq!((init.main_of("other"), starts(&init, "other")), (other, 1));
     init.finish_after_crash();
 }

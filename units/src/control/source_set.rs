@@ -75,7 +75,7 @@ impl SourceSet {
 }
 
 /// One name in one directory (NAME_MAX of Linux), and not a hidden one.
-fn is_file_name(name: &str) -> bool {
+pub fn is_file_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 255
         && !name.starts_with('.')

@@ -31,7 +31,7 @@ pub mod unit_name;
 pub mod unit_text;
 mod word;
 
-pub use conversion::{Imported, Surroundings, convert};
+pub use conversion::{Imported, Surroundings, convert, native_name};
 pub(crate) use dependency::native_target as target_of_link;
 pub use fate::{Fate, Outcome, Score};
 pub use unit_name::{Suffix, UnitName};

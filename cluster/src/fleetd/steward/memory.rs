@@ -23,13 +23,15 @@ impl Steward {
         let now = self.mirror.clock().now();
         let kept = recalled.known.is_some().then(|| (recalled.clone(), now));
         let Recalled { ran, held, .. } = recalled;
-        let claimed = held.units.iter().filter(|name| ran.contains_key(*name)).cloned();
-        let claimed: BTreeSet<UnitName> = claimed.collect();
         let before = Worth { proof: held.proof, ttl: held.ttl.unwrap_or(self.ttl) };
         let worth = |name: &UnitName| held.earlier.get(name).copied().unwrap_or(before);
+        let earlier = held.units.iter().map(|name| (name.clone(), worth(name))).collect();
+        // What was not to run any more init may have still.
+        let (claimed, left) = held.units.into_iter().partition(|name| ran.contains_key(name));
         Steward {
-            earlier: claimed.iter().map(|name| (name.clone(), worth(name))).collect(),
+            earlier,
             held: claimed,
+            giving_up: left,
             ran: Some(ran).filter(|ran| !ran.is_empty()),
             kept,
             ..self

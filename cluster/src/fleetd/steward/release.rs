@@ -23,7 +23,6 @@ impl Steward {
                 self.again |= !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
                 if landed.is_err() {
                     // The store does not answer, nor will it for the next ones.
-                    self.again = true;
                     return;
                 }
             }
@@ -51,8 +50,10 @@ impl Steward {
         self.all_of(name, agent::is_down)
     }
 
-    /// Its file is not known any more: a native one has the name without the suffix.
+    /// Its file is not known any more: it may have had either kind. Who only answers to the name, by an
+    /// alias, is another.
     fn all_of(&self, name: &UnitName, are: fn(Option<&UnitStatus>) -> bool) -> bool {
-        [name.as_str(), name.stem()].into_iter().all(|own| are(self.units.get(own)))
+        let own = |name: &String| self.units.get(name).filter(|unit| unit.unit == *name);
+        agent::targets(name).iter().all(|name| are(own(name)))
     }
 }

@@ -64,6 +64,9 @@ impl Steward {
             if let Some(hash) = self.hashes.get(name) {
                 state.hash.clone_from(hash);
             }
+            if wanted.refusal.is_none() && !agent::is_put(put, name, wanted) {
+                state.reason = self.inability().or(state.reason);
+            }
             if let Some(refusal) = claims::refusal(wanted, self.ttl) {
                 (state.load, state.reason) = ("error".to_string(), Some(refusal));
             }

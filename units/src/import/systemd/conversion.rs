@@ -229,6 +229,6 @@ impl<'a> Conversion<'a> {
 }
 
 /// A unit's name as a native one: the backslash of escaped names can not stand in those.
-pub(super) fn native_name(name: &str) -> String {
+pub fn native_name(name: &str) -> String {
     name.replace('\\', "_")
 }

@@ -1,0 +1,54 @@
+//! Claims that are made anew under another lease, as the book has them: what a fleetd knows of that is
+//! judged by it ([`crate::sim::invariant`]).
+
+use super::world::World;
+use crate::fleetd::daemon::Daemon;
+use crate::machine::MachineId;
+use crate::picture::Picture;
+use crate::unit_name::UnitName;
+use std::time::Duration;
+
+/// A claim that was made anew under another lease.
+pub struct Rebound {
+    /// When.
+    pub at: Duration,
+    /// The lease it was made under before.
+    pub former: i64,
+    /// The new one is that of a fleetd that was there by then.
+    pub asked: bool,
+    /// A fleetd that has ended had seen it.
+    pub heard: bool,
+}
+
+impl World {
+    pub(super) fn note_rebound(&mut self, before: &Picture, machine: &MachineId, name: &UnitName) {
+        let lease = |of: &Picture| of.claim_of(name, machine).map(|kept| kept.lease);
+        let key = (machine.clone(), name.clone());
+        let has = |own: i64| {
+            let mut there = self.machines.iter().filter(|one| one.id == *machine);
+            let lease = |daemon: &Daemon| daemon.presence.borrow().lease;
+            there.any(|one| one.fleetd.as_ref().and_then(|it| lease(&it.daemon)) == Some(own))
+        };
+        match (lease(before), lease(&self.truth)) {
+            (Some(former), Some(now)) => {
+                let rebound = Rebound { at: self.now, former, asked: has(now), heard: false };
+                self.book.rebound.insert(key, rebound)
+            }
+            _ => self.book.rebound.remove(&key),
+        };
+    }
+
+    /// The fleetd there ends: what it has seen of its claims the next one may know by what it kept.
+    pub(super) fn note_heard(&mut self, machine: usize) {
+        let one = &self.machines[machine];
+        let Some(fleetd) = &one.fleetd else { return };
+        let picture = fleetd.daemon.mirror.picture();
+        let lease =
+            |of: &Picture, name: &UnitName| of.claim_of(name, &one.id).map(|kept| kept.lease);
+        for ((_, name), rebound) in
+            self.book.rebound.iter_mut().filter(|((id, _), _)| *id == one.id)
+        {
+            rebound.heard |= lease(&picture, name) == lease(&self.truth, name);
+        }
+    }
+}
