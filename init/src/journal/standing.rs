@@ -21,7 +21,7 @@ use crate::sys::{Pid, notes as writer, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes before the first place.
 const HEAD: usize = 64;
@@ -181,13 +181,28 @@ fn write_word(table: &mut [u8], at: usize, value: u64) {
 /// It has no run any more.
 pub(crate) fn stands_no_more(unit: u64) {
     writer::with_standings(|table, last| match place_of(table, unit, false) {
-        Some(at) => {
-            write_word(table, at + NEWEST, last);
-            table.get_mut(at + LENGTH..).into_iter().for_each(|to| put(to, &[0; 4]));
-        }
+        Some(at) => leave(table, at, last),
         None if word(table, LOST) != Some(0) => forget(table, last),
         None => {}
     });
+}
+
+/// Nobody else has a run: of what was done again of the past nothing was written.
+pub(crate) fn stand_alone(units: &BTreeSet<u64>) {
+    writer::with_standings(|table, last| {
+        for at in (0..ENTRIES).map(|place| HEAD + place * ENTRY) {
+            let place = table.get(at..).map(Place::of);
+            if matches!(place, Some(Place::Of(unit)) if !units.contains(&unit)) {
+                leave(table, at, last);
+            }
+        }
+    });
+}
+
+/// It is nobody's any more.
+fn leave(table: &mut [u8], at: usize, last: u64) {
+    write_word(table, at + NEWEST, last);
+    table.get_mut(at + LENGTH..).into_iter().for_each(|to| put(to, &[0; 4]));
 }
 
 fn put(to: &mut [u8], from: &[u8]) {
@@ -395,6 +410,22 @@ mod tests {
         let lines = vec![(1, Part::Ready); LINES + 1];
         let long = || _ = stands(7, &Standing { lines: lines.clone(), ..standing(1) });
         assert!(!read(&written(long)).1);
+    }
+
+    #[test]
+    fn who_has_ended_in_what_was_done_again_has_no_place_any_more() {
+        let bytes = written(|| {
+            writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
+            for (unit, run) in [(7, 1), (8, 2)] {
+                stands(unit, &standing(run));
+            }
+            writer::while_quiet(|| stands_no_more(7));
+            stand_alone(&BTreeSet::from([8, 9]));
+        });
+        assert_eq!(read(&bytes), (vec![(8, 2)], true));
+        let mut read = Standings::read(&bytes[STANDING..]);
+        read.begun(1, 40, &begun(7, 1, Part::Start(0)));
+        assert!(!read.of.contains_key(&7), "that was noted before");
     }
 
     fn begun(unit: u64, run: u64, part: Part) -> Begun {

@@ -49,6 +49,11 @@ impl Init {
 
     /// Of all: an image before this one has written nothing, or what was so then.
     pub(crate) fn stand_all(&mut self) {
+        let found = &self.lineage.found;
+        let runs = self.runs.iter().map(|(_, running)| &running.name).chain(found.units.keys());
+        let units = runs.map(|name| notes::unit(name.as_str()));
+        let units = units.chain(found.remains.standings.of.keys().copied()).collect();
+        standing::stand_alone(&units);
         let runs: Vec<RunId> = self.runs.iter().map(|(run, _)| run).collect();
         runs.into_iter().for_each(|run| self.stand(run));
         self.stand_away();

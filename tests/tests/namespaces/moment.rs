@@ -110,6 +110,32 @@ fn a_stop_that_was_just_begun_is_gone_on_with() {
     init.finish_after_crash();
 }
 
+/// It goes on where it was, and what it had noted it does again: nothing is written anew meanwhile.
+#[test]
+fn what_had_ended_as_it_crashed_is_not_taken_up_when_its_state_is_lost_later() {
+    let mut init = boot(&[("web", "exec-start: DAEMON --trace DIR/web.trace")], "tick");
+    init.expect_crashes();
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    is_steady(&init);
+    let times = crashes(&init);
+    let (mut steps, _) = memories_at_rest(&init);
+    let mut client = init.client().unwrap();
+    client.send("unwant", &json!({"target": "web"}));
+    // Its end was heard by then, and is noted.
+    steps.until(|call| [libc::SYS_rmdir, libc::SYS_unlinkat].contains(&call.number));
+    steps.crash();
+    drop(steps);
+    has_survived(&init, times + 1);
+    assert!(init.output().contains("it goes on where it was"), "{}", init.output());
+    init.when_state("web", "disabled");
+    begins_anew(&init);
+    init.when_system("running");
+    assert!(!init.output().contains("web: it is there"), "{}", init.output());
+    assert_eq!((starts(&init, "web"), init.status().state("web")), (1, "disabled"));
+    init.finish_after_crash();
+}
+
 #[test]
 fn a_line_that_has_ended_meanwhile_is_followed_by_the_next_though_nothing_lives() {
     let slowly =
