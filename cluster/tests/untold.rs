@@ -8,6 +8,7 @@ use cluster::desired::Desired;
 use cluster::fleetd::recollection::Recalled;
 use cluster::machine::MachineId;
 use cluster::record::StateRecord;
+use cluster::registry;
 use cluster::store::Store;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
@@ -52,6 +53,24 @@ fn what_init_does_not_take_is_said_of_the_units_that_wait_for_it() {
         for own in ["a.service", "b.service"] {
             fleetd.says(own, |state| state.reason.is_none() && state.active == "active").await;
         }
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn what_init_did_not_take_once_is_not_said_of_what_it_is_not_to_have() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        init.most.send_replace(1);
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        fleetd.says("b.service", |state| state.reason.is_some()).await;
+        let write =
+            registry::destroy(&fleetd.mirror.picture(), &UnitName::new("b.service").unwrap());
+        store.commit(&write.unwrap()).await.unwrap().unwrap();
+        fleetd.submit("x.service", "Exclusive=true", Desired::Loaded).await;
+        let said = fleetd.says("x.service", |_| true).await;
+        assert_eq!((said.load.as_str(), said.reason), ("loaded", None));
         fleetd.crash();
     });
 }

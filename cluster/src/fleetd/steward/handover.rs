@@ -21,6 +21,7 @@ impl Steward {
         let hashes: Hashes = self.goal.iter().map(hash).collect();
         if self.put.as_ref().is_some_and(same) {
             self.giving_up.clear();
+            self.refused = None;
             match &mut self.fresh {
                 Some(fresh) => *fresh = hashes,
                 None => self.hashes = hashes,
