@@ -98,6 +98,8 @@ mod place;
 pub mod plan;
 mod prod;
 pub mod reason;
+#[cfg(feature = "sim")]
+mod rule;
 mod run;
 mod settle;
 mod shown;

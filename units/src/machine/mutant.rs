@@ -4,6 +4,8 @@
 //! the feature `sim` only; without it [`Machine::planted`] is the constant false.
 
 use super::Machine;
+#[cfg(feature = "sim")]
+pub use super::rule::ALL;
 
 /// A rule, broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,6 +216,16 @@ pub enum Mutant {
     WhatEndsIsWanted,
     /// §10: what was being stopped when the machine was lost is heard of once more by those that restart with it.
     WhatEndsIsHeardTwice,
+    /// §10: what was to be stopped when the machine was lost, and was not told yet, is not stopped for that.
+    WhatIsDueGoesOn,
+    /// §10: what was to be stopped when the machine was lost, and was not told yet, is wished for.
+    WhatIsDueIsWanted,
+    /// §10: those that restart with what was to be stopped when the machine was lost do not hear of it.
+    WhatIsDueIsHeardByNobody,
+    /// §10: what is to be stopped when the machine was lost is told before those it waits for have begun.
+    WhatIsDueWaitsForNobody,
+    /// §10: a script that was done, and to be stopped when the machine was lost, is forgotten.
+    WhatIsDoneIsNotUndone,
     /// §10: the goal and the overlay of a machine that is lost are forgotten.
     WishForgotten,
     /// §10: a machine that is lost at its end begins what it has stopped.
@@ -249,139 +261,6 @@ impl Machine {
         self.mutant = Some(mutant);
     }
 }
-
-/// Every mutant, and the rule it breaks.
-#[cfg(feature = "sim")]
-pub const ALL: &[(Mutant, &str)] = &[
-    (Mutant::NoStopOrder, "§5 may_stop: a provider is told before its dependents are down"),
-    (Mutant::SoftStopOrderDropped, "§5 may_stop: only hard edges order stops"),
-    (Mutant::OldOrderForgotten, "§5 may_stop: the edges a run began with are forgotten"),
-    (
-        Mutant::StopDoesNotSpread,
-        "§5 must_stop: a provider that must stop does not make its dependents stop",
-    ),
-    (Mutant::GateOpenWhileStopping, "§5 must_stop: a unit in must_stop is active for gates"),
-    (Mutant::LossNotMarked, "§4 lost: a provider that leaves active loses nobody"),
-    (Mutant::LossCleared, "§4 lost: cleared by the next change of goal"),
-    (Mutant::NewProviderBinds, "§4 lost: a changed provider or an added edge binds whoever it is"),
-    (Mutant::MilestoneNotLatched, "§3 depends-ms: a lost provider stops the dependent"),
-    (Mutant::VerdictHoldsWaits, "§3 waits-for: a verdict does not open it while a retry runs"),
-    (Mutant::SkippedSatisfiesHard, "§4 skipped: satisfies depends-on too"),
-    (Mutant::OneSidedConflict, "§3 conflicts: holds for the unit that names it alone"),
-    (Mutant::ConflictBesideStopping, "§3 conflicts: a start beside a stopping unit"),
-    (Mutant::ConflictGranted, "§3 conflicts: a wish for both is granted"),
-    (Mutant::MaskedGranted, "§3 masks: a wish for a masked target is granted"),
-    (Mutant::RestartWithIgnored, "§3 restart-with: a stop marks nobody"),
-    (Mutant::RestartWithOnExit, "§3 restart-with: an exit by itself marks too"),
-    (Mutant::TargetNotHeld, "§5 may_start: a target still held does not matter"),
-    (Mutant::NeedByReferenceCounts, "§4 N: kept by counting who pulls"),
-    (Mutant::LeavingForgivesNothing, "§4 leaving N: clears nothing"),
-    (Mutant::OneSlotTooMany, "§5 max-starting: off by one"),
-    (Mutant::SlotKept, "§5 max-starting: a slot is never given back"),
-    (Mutant::InstantWaitsForSlot, "§3 virtual: waits for a slot"),
-    (Mutant::StartsByNameOnly, "§5 order of starts: by name, not by chain"),
-    (Mutant::AnyRunWillDo, "§3 run: a fact of an old run counts for the present one"),
-    (Mutant::ReadyAfterStop, "§5: READY of a run that was told to stop makes it active"),
-    (Mutant::ExpectedExitCounts, "§6: an exit in must_stop is a failure"),
-    (Mutant::StartTimeoutForgiven, "§6: a start timeout in must_stop is no failure"),
-    (Mutant::ExitZeroIsSuccess, "§6: exit 0 of a supervised unit is a success"),
-    (Mutant::SuccessStatusIgnored, "§6: success-status is not asked"),
-    (Mutant::AlwaysIsOnFailure, "§6: restart always does nothing after a success"),
-    (Mutant::AgainIsCounted, "§6: restart always after a success is counted"),
-    (Mutant::ClassesAreOnFailure, "§6: the classes of restart beside on-failure are on-failure"),
-    (Mutant::RestartListsIgnored, "§6: restart-except and restart-also are not asked"),
-    (Mutant::EverySuccessRestarts, "§6: a success is followed by a run whatever restart says"),
-    (Mutant::RunsForEver, "§6: run-timeout does nothing"),
-    (Mutant::NeverIsOnFailure, "§6: restart never is retried"),
-    (Mutant::ExecErrorRetried, "§6: an exec error is retried"),
-    (Mutant::StartTimeoutNoVerdict, "§6: a start timeout has to be counted up to its verdict"),
-    (Mutant::VerdictOneLate, "§6 verdict: off by one"),
-    (Mutant::VerdictOutlivesActive, "§4 verdict: stands when the unit is active again"),
-    (Mutant::RestartLimitIgnored, "§6: restart-limit is not asked"),
-    (Mutant::DelayConstant, "§6 delay: does not double"),
-    (Mutant::DelayOneAhead, "§6 delay: off by one"),
-    (Mutant::NoFloor, "§6 delay: no floor from the 10th failure on"),
-    (Mutant::FailuresNotAnswered, "§6 restart-reset: is not asked"),
-    (Mutant::RetryKeepsCount, "§6 retry: does not set the count to 0"),
-    (Mutant::NeverKills, "§6 stop-timeout: no KILL follows"),
-    (Mutant::HopesForEver, "§6: what outlives KILL is never called unkillable"),
-    (Mutant::ImmortalHoldsUp, "§5 may_stop: an unkillable run counts as up"),
-    (Mutant::StopTimeoutNotShown, "§6: a stop timeout of an unneeded unit is not shown"),
-    (Mutant::ExtensionShortens, "an extension of a timeout may shorten it"),
-    (Mutant::PromptStopWaits, "stop-promptly: its stop waits for its dependents all the same"),
-    (Mutant::PromptStopProlonged, "stop-promptly: its stop can be prolonged all the same"),
-    (Mutant::PingUnheard, "a watchdog's ping is not heard"),
-    (Mutant::SlowReloadFails, "§6: a reload of its own that times out ends the unit"),
-    (Mutant::FirstStartForEver, "§4 degraded: being active does not end the first start"),
-    (Mutant::FirstStartDegrades, "§4 degraded: a first start degrades"),
-    (Mutant::DegradedIgnoresMilestones, "§4 degraded: does not follow depends-ms"),
-    (Mutant::DegradedIgnoresWants, "§4 degraded: does not follow wants"),
-    (Mutant::DegradedOneStep, "§4 degraded: follows one step only"),
-    (Mutant::LostMilestoneUnseen, "§4 degraded: a lost milestone does not count"),
-    (Mutant::GoalCoincidental, "§4 coincidental: a goal is coincidental"),
-    (Mutant::MissingGoalIsWell, "§4 system: a masked goal does not count"),
-    (Mutant::WantNeverEnds, "§7 overlay: --for is not looked at"),
-    (Mutant::ReloadReplacesNothing, "§7 reload: a changed definition replaces no run"),
-    (Mutant::ReloadReplacesAll, "§7 reload: replaces runs that did not change"),
-    (Mutant::ShutdownKeepsGoal, "§5 shutdown: the goal stays"),
-    (Mutant::ShutdownTakesWishes, "§5 shutdown: wishes are granted"),
-    (Mutant::DeadlineKillsNothing, "§5 shutdown: the deadline kills nothing"),
-    (Mutant::FinishesOneEarly, "§5 shutdown: done while one is left"),
-    (Mutant::RequiresNothing, "requires-active: opens at once"),
-    (Mutant::FailurePullsNothing, "on-failure: pulls nothing in"),
-    (Mutant::AlarmLingers, "on-failure: its target stays when the unit is active again"),
-    (Mutant::SkippedIsSuccess, "on-success: skipped counts"),
-    (Mutant::ReloadsAlone, "reload-with: a reload is the unit's own"),
-    (Mutant::ReloadsOneStep, "reload-with: follows one step only"),
-    (Mutant::FiringPullsNothing, "§8: a firing pulls nothing in"),
-    (Mutant::FiringRestarts, "§8: a firing on an up unit restarts it"),
-    (Mutant::SleepingTriggerFires, "§8: a trigger that is not active fires"),
-    (Mutant::ActivationNeverEnds, "§8: a success does not end the activation"),
-    (Mutant::BesideOwnRun, "§5 may_start: a start beside what can not be killed of an earlier run"),
-    (Mutant::RefusalTaken, "§7: a want that is refused stays in the overlay"),
-    (Mutant::ConnectionPullsNothing, "§8 accept: a connection brings nobody in"),
-    (Mutant::ConnectionNeverEnds, "§8 accept: a connection outlives the run it is for"),
-    (Mutant::Moody, "§5: the order of starts follows something outside the machine"),
-    (Mutant::SuccessFollowed, "§6: a oneshot that succeeded is run again"),
-    (Mutant::GoalReplacesAll, "§5: a new goal replaces the runs that both goals need"),
-    (Mutant::RunIdTwice, "§3 run: an id is given twice"),
-    (Mutant::AskingActs, "§1 plan: what is only asked is carried out"),
-    (Mutant::NotedTwice, "a change of state is told twice"),
-    (Mutant::OneTimerATick, "of several timers due one fires"),
-    (Mutant::NoDelay, "§6 delay: the next try comes at once"),
-    (Mutant::BackoffForEver, "§6 delay: the next try never comes"),
-    (Mutant::ResumeForgetsFailures, "§10: a crash and resume forgets how often units have failed"),
-    (Mutant::RunsGetOtherNumbers, "§10: runs that were begun before a crash get other numbers"),
-    (
-        Mutant::OneRunBegunBefore,
-        "§10: of a unit's runs begun before a crash only the last is known",
-    ),
-    (Mutant::WhatLivesWaits, "§10: what lives when the machine is lost waits for its gates"),
-    (
-        Mutant::WhatLivesIsUnwanted,
-        "§10: what lives when the machine is lost is needed by what the boot needs alone",
-    ),
-    (Mutant::WhatIsAwayIsForgotten, "§10: what lives and has no file then is forgotten"),
-    (Mutant::WhatEndsGoesOn, "§10: what was being stopped when the machine was lost goes on"),
-    (Mutant::WhatEndsIsWanted, "§10: what was being stopped then is wished for"),
-    (Mutant::WhatEndsIsHeardTwice, "§10: what was being stopped then restarts others once more"),
-    (Mutant::WishForgotten, "§10: goal and overlay of a machine that is lost are forgotten"),
-    (Mutant::EndBegins, "§10: a machine that is lost at its end begins what it has stopped"),
-    (
-        Mutant::DeadGoalEndsWhatLives,
-        "§10: the emergency target takes the place of a dead goal beside what lives, too",
-    ),
-    (
-        Mutant::NamesApart,
-        "§3 masks: of a unit that is one thing each name has to be masked by itself",
-    ),
-    (Mutant::PullWaits, "imported wishes: what pulls a unit in waits for it too"),
-    (
-        Mutant::PullForgotten,
-        "imported wishes: what is installed into a unit is not pulled in by it",
-    ),
-    (Mutant::SkippedIsStopped, "§6 stopping: a skipped run is told to do its exec-stop"),
-];
 
 /// Something outside the machine, for [`Mutant::Moody`].
 #[cfg(feature = "sim")]

@@ -5,6 +5,7 @@
 use super::mutant::Mutant;
 use super::phase::{Form, Kill, Phase, Start, Stop, Then};
 use super::run::Run;
+use super::there::{Ends, There};
 use super::timer::Key;
 use super::{Ix, Machine};
 use crate::generation::UnitId;
@@ -24,6 +25,7 @@ impl Machine {
     /// See the module. Each unit is told at most once per run and started at most once per idle
     /// phase, so the loop ends; the bound only contains a mistake of ours.
     pub(super) fn settle(&mut self, now: Time, out: &mut Vec<Action>) {
+        self.begin_there(now, out);
         let mut bound = self.cells.len().saturating_mul(8).saturating_add(64);
         // Sweeps in the order of names: who becomes free behind the cursor waits for the next one.
         let mut cursor: Option<Key> = None;
@@ -73,7 +75,7 @@ impl Machine {
     }
 
     /// Starts a run.
-    fn begin(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+    pub(super) fn begin(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
         let there = self.take_there(ix);
         let before = self.begun_before.get_mut(&ix).and_then(BTreeSet::pop_first);
         let before = there.map(|there| there.run).or(before);
@@ -82,7 +84,15 @@ impl Machine {
         let mut run = Box::new(Run::new(id, unit));
         if let Some(there) = there {
             run.lost = self.lost_already(ix);
-            run.restart = there.ends && !self.planted(Mutant::WhatEndsGoesOn);
+            run.restart = match there.ends {
+                Ends::No => false,
+                Ends::Told => !self.planted(Mutant::WhatEndsGoesOn),
+                // Whom nobody needs has to stop for that alone, and may be needed again before.
+                Ends::Due => self.cell(ix).needed && !self.planted(Mutant::WhatIsDueGoesOn),
+            };
+            if there.ends != Ends::No {
+                run.order = self.order_past_lost(ix);
+            }
         }
         // A socket unit has no process and needs no slot, and yet is active only once it listens.
         let (name, instant) = (unit.name.clone(), unit.readiness == Readiness::Instant);
@@ -92,7 +102,10 @@ impl Machine {
         let is_next = before.is_none() && !repeats;
         self.next_run = self.next_run.saturating_add(u64::from(is_next));
         self.cell_mut(ix).must = false;
-        self.told_before.extend(Some(id).filter(|_| there.is_some() && run.restart));
+        let heard = self.planted(Mutant::WhatIsDueIsHeardByNobody);
+        let was_told =
+            |there: There| there.ends == Ends::Told || (heard && there.ends == Ends::Due);
+        self.told_before.extend(Some(id).filter(|_| there.is_some_and(was_told)));
         self.search_due |=
             there.is_some() && (run.lost.is_some() || run.restart || self.may_not_be(ix));
         out.push(Action::Start { unit: UnitId(ix), name, run: id });

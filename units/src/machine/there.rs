@@ -7,7 +7,10 @@
 //! depends on is nobody's). That a provider is not up does not end it: it has lost none that it saw. What
 //! lives is needed, as it must have been: its trigger has fired, or else it is wished for. What is
 //! there and does not live (a script that is done) is taken so only where it is needed. What was being
-//! stopped goes on to its end; those that restart with it were told before, and are not told again.
+//! stopped goes on to its end; those that restart with it were told before, and are not told again. What
+//! was to be stopped and waited for the end of another is so still: nobody wishes for it, and nobody
+//! is told to stop before all that is there has begun. Where something lives whose file can not be used,
+//! or is away, nobody knows for what it waited: then it goes on, wished for.
 //!
 //! Nothing else is decided by what was lost: the boot has the goal, the overlay and the end that were asked
 //! for ([`super::event::Intent`]). A goal that is dead now stays beside what lives, as with a reload; where the
@@ -27,6 +30,8 @@ use crate::name::Name;
 use crate::spec::DependencyKind;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,8 +40,19 @@ pub struct There {
     pub run: RunId,
     /// Something of it lives; else its work is done.
     pub lives: bool,
-    /// It was being stopped: that goes on, and nobody needs it for its living.
-    pub ends: bool,
+    /// Where it had been decided that it ends that stays so, and nobody needs it for its living.
+    pub ends: Ends,
+}
+
+/// What had been decided about its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Ends {
+    /// Nothing.
+    No,
+    /// It was being stopped.
+    Told,
+    /// It was to be stopped, and was not told yet: others were to be down first.
+    Due,
 }
 
 impl Machine {
@@ -89,6 +105,26 @@ impl Machine {
         self.there.remove(name)
     }
 
+    /// All that is there, in the order of starts: who is to wait for the end of another knows of it then.
+    pub(super) fn begin_there(&mut self, now: Time, out: &mut Vec<Action>) {
+        if self.there.is_empty() || self.planted(Mutant::WhatIsDueWaitsForNobody) {
+            return;
+        }
+        self.propagate();
+        let units = self.there.keys().filter_map(|name| self.generation.find_unit(name.as_str()));
+        let ranks = units.map(|unit| (Reverse(self.cell(unit.0).rank), unit.0));
+        let ready: BTreeSet<_> = ranks.filter(|rank| self.may_start.contains(rank)).collect();
+        ready.into_iter().for_each(|(_, ix)| self.begin(now, ix, out));
+    }
+
+    /// It is to be stopped, and was not told; or was, and nobody needs it.
+    pub fn is_due(&self, run: RunId) -> bool {
+        self.unit_of(run).is_some_and(|ix| {
+            let cell = self.cell(ix);
+            cell.must && !(cell.phase.is_told() && cell.needed)
+        })
+    }
+
     /// It has to stop at once.
     pub(super) fn may_not_be(&self, ix: Ix) -> bool {
         let (cell, edges) = (self.cell(ix), self.graph.edges(UnitId(ix)).iter());
@@ -111,23 +147,50 @@ impl Machine {
         if self.there.is_empty() {
             return;
         }
-        let wanted = self.planted(Mutant::WhatEndsIsWanted);
-        let alive = self.there.iter().filter(|(_, there)| there.lives && (wanted || !there.ends));
-        let names: Vec<Name> = alive.map(|(name, _)| name.clone()).collect();
+        let spared = self.spare_the_due();
+        let (told, due) = (Mutant::WhatEndsIsWanted, Mutant::WhatIsDueIsWanted);
+        let (told, due) = (self.planted(told), self.planted(due));
+        let is_wanted = |there: &There| match there.ends {
+            Ends::No => there.lives,
+            Ends::Told => there.lives && told,
+            Ends::Due => there.lives && due,
+        };
+        let alive = self.there.iter().filter(|(_, there)| is_wanted(there));
+        let names: BTreeSet<Name> = alive.map(|(name, _)| name.clone()).chain(spared).collect();
         if !self.planted(Mutant::WhatLivesIsUnwanted) {
             names.into_iter().for_each(|name| self.need_one(now, name, out));
         }
         let generation = self.generation.clone();
+        let undone = self.planted(Mutant::WhatIsDoneIsNotUndone);
         let mut there = std::mem::take(&mut self.there);
         there.retain(|name, there| {
             let Some(unit) = generation.find_unit(name.as_str()) else {
                 return there.lives && !self.planted(Mutant::WhatIsAwayIsForgotten);
             };
             let is_usable = generation.unit(unit).is_some_and(|unit| unit.fault.is_none());
-            there.lives || (self.cell(unit.0).needed && is_usable)
+            let is_to_end = there.ends != Ends::No && !undone;
+            there.lives || ((self.cell(unit.0).needed || is_to_end) && is_usable)
         });
         self.there = there;
         self.ground(now);
+    }
+
+    /// What lives without a usable file begins only later, and could need any of those that wait for
+    /// their stop: none of them is to be stopped any more. Scripts that are done are none the less.
+    fn spare_the_due(&mut self) -> Vec<Name> {
+        let usable = |name: &Name| {
+            let unit = self.generation.find_unit(name.as_str());
+            unit.and_then(|unit| self.generation.unit(unit)).is_some_and(|it| it.fault.is_none())
+        };
+        if !self.there.iter().any(|(name, there)| there.lives && !usable(name)) {
+            return Vec::new();
+        }
+        let due = self.there.iter_mut().filter(|(_, there)| there.ends == Ends::Due);
+        let spared = due.map(|(name, there)| {
+            there.ends = Ends::No;
+            name.clone()
+        });
+        spared.collect()
     }
 
     /// A trigger had fired, somebody was connected to it, or it had been wished for.
@@ -179,7 +242,7 @@ mod tests {
     fn anew(generation: Arc<Generation>, there: &[(&str, u64, bool)]) -> (Machine, Vec<Action>) {
         let mut machine = Machine::new(Duration::ZERO);
         let of = |(unit, run, lives): &(&str, u64, bool)| {
-            (name(unit), There { run: RunId(*run), lives: *lives, ends: false })
+            (name(unit), There { run: RunId(*run), lives: *lives, ends: Ends::No })
         };
         machine.found_alive(RunId(40), there.iter().map(of));
         let targets = vec![name("web")];
@@ -271,7 +334,7 @@ mod tests {
             let mut machine = Machine::new(Duration::ZERO);
             let there = there
                 .iter()
-                .map(|unit| (name(unit), There { run: RunId(3), lives: true, ends: false }));
+                .map(|unit| (name(unit), There { run: RunId(3), lives: true, ends: Ends::No }));
             machine.found_alive(RunId(40), there);
             let wish = Wish { goal: vec![name("all")], ..Wish::default() };
             let before = Some(Box::new(Intent { wish, end }));
@@ -299,7 +362,7 @@ mod tests {
             vec![service("db", &[]), service("web", &[(DependencyKind::RestartWith, "db")])];
         let mut machine = Machine::new(Duration::ZERO);
         let there = |unit, run, ends| (name(unit), There { run: RunId(run), lives: true, ends });
-        machine.found_alive(RunId(40), [there("db", 3, true), there("web", 4, false)]);
+        machine.found_alive(RunId(40), [there("db", 3, Ends::Told), there("web", 4, Ends::No)]);
         let generation = set(drafts, |_| ());
         let boot = Event::Boot { generation, targets: vec![name("web"), name("db")], before: None };
         let actions = machine.step(at(9), boot).actions;
@@ -309,6 +372,115 @@ mod tests {
         machine.step(at(10), Event::Gone(RunId(3)));
         let actions = machine.step(at(11), Event::Restart(vec![name("db")])).actions;
         assert_eq!(stops(&actions).len(), 2);
+        machine.audit().unwrap();
+    }
+
+    /// `web` needs `db`, and is being stopped; `db` waits for that.
+    fn beside_a_slow_stop(targets: &[&str]) -> (Machine, Vec<Action>) {
+        let drafts = vec![
+            service("db", &[]),
+            service("last", &[(DependencyKind::RestartWith, "db")]),
+            service("web", &[(DependencyKind::DependsOn, "db")]),
+        ];
+        let mut machine = Machine::new(Duration::ZERO);
+        let there = |unit, run, ends| (name(unit), There { run: RunId(run), lives: true, ends });
+        let all = [("db", 3, Ends::Due), ("web", 4, Ends::Told), ("last", 5, Ends::No)];
+        machine.found_alive(RunId(40), all.map(|(unit, run, ends)| there(unit, run, ends)));
+        let targets = targets.iter().map(|target| name(target)).collect();
+        let boot = Event::Boot { generation: set(drafts, |_| ()), targets, before: None };
+        let actions = machine.step(at(9), boot).actions;
+        machine.audit().unwrap();
+        (machine, actions)
+    }
+
+    fn stopped(actions: &[Action]) -> Vec<&str> {
+        stops(actions).into_iter().map(|(unit, _)| unit).collect()
+    }
+
+    #[test]
+    fn what_waited_to_be_stopped_is_stopped_in_its_turn_and_wished_for_by_nobody() {
+        let (mut machine, actions) = beside_a_slow_stop(&["last"]);
+        assert_eq!(stopped(&actions), ["web"]);
+        assert!(!machine.wish().want.contains_key("db") && machine.is_due(RunId(3)));
+        assert_eq!(machine.state(id(&machine, "db")), State::Stopping);
+        let actions = machine.step(at(10), Event::Gone(RunId(4))).actions;
+        // It was not told before, and is heard of.
+        assert_eq!(stopped(&actions), ["db", "last"]);
+        machine.step(at(11), Event::Gone(RunId(3)));
+        assert_eq!(machine.state(id(&machine, "db")), State::Disabled);
+        machine.audit().unwrap();
+    }
+
+    #[test]
+    fn what_waited_to_be_stopped_and_is_needed_begins_anew_after_it() {
+        let (mut machine, actions) = beside_a_slow_stop(&["web"]);
+        assert_eq!((stopped(&actions), run(&machine, "db")), (vec!["web"], RunId(3)));
+        for gone in [4, 3] {
+            machine.step(at(10), Event::Gone(RunId(gone)));
+        }
+        assert!(run(&machine, "db") > RunId(40));
+        machine.audit().unwrap();
+    }
+
+    #[test]
+    fn what_waited_to_be_stopped_for_nobody_needed_it_and_is_needed_again_goes_on() {
+        let (mut machine, _) = beside_a_slow_stop(&["last"]);
+        machine.step(at(10), Event::Want { target: name("db"), until: None });
+        assert_eq!(stopped(&machine.step(at(11), Event::Gone(RunId(4))).actions), [""; 0]);
+        assert_eq!((run(&machine, "db"), run(&machine, "last")), (RunId(3), RunId(5)));
+        machine.audit().unwrap();
+    }
+
+    /// `web` needs `all`, a virtual unit, and that needs `mount`. What lives, and is to end so.
+    fn past_a_virtual(there: &[(&str, u64, Ends)], with_web: bool) -> (Machine, Vec<Action>) {
+        let mut drafts = vec![
+            unit("all", Kind::Virtual, &[(DependencyKind::DependsOn, "mount")]),
+            unit("mount", Kind::Oneshot, &[]),
+            service("other", &[]),
+            service("web", &[(DependencyKind::DependsOn, "all")]),
+        ];
+        drafts.truncate(if with_web { 4 } else { 3 });
+        let mut machine = Machine::new(Duration::ZERO);
+        let of = |(unit, run, ends): &(&str, u64, Ends)| {
+            (name(unit), There { run: RunId(*run), lives: *unit != "mount", ends: *ends })
+        };
+        machine.found_alive(RunId(40), there.iter().map(of));
+        let targets = vec![name("other")];
+        let boot = Event::Boot { generation: set(drafts, |_| ()), targets, before: None };
+        let actions = machine.step(at(9), boot).actions;
+        machine.audit().unwrap();
+        (machine, actions)
+    }
+
+    #[test]
+    fn what_has_no_process_between_two_that_end_keeps_their_order() {
+        let there = [("mount", 3, Ends::Due), ("web", 4, Ends::Told)];
+        let (mut machine, actions) = past_a_virtual(&there, true);
+        assert_eq!(stopped(&actions), ["web"]);
+        let actions = machine.step(at(10), Event::Gone(RunId(4))).actions;
+        assert_eq!(stopped(&actions), ["mount"]);
+        machine.audit().unwrap();
+    }
+
+    #[test]
+    fn beside_what_lives_without_a_file_nothing_that_waited_to_be_stopped_is() {
+        let there = [("mount", 3, Ends::Due), ("other", 5, Ends::Due), ("web", 4, Ends::No)];
+        let (machine, actions) = past_a_virtual(&there, false);
+        assert_eq!(stopped(&actions), [""; 0]);
+        assert_eq!((run(&machine, "mount"), run(&machine, "other")), (RunId(3), RunId(5)));
+        assert!(machine.wish().want.contains_key("mount"));
+    }
+
+    #[test]
+    fn a_script_that_was_done_and_was_to_be_undone_is() {
+        let drafts = vec![unit("mount", Kind::Oneshot, &[]), service("web", &[])];
+        let mut machine = Machine::new(Duration::ZERO);
+        let there = There { run: RunId(3), lives: false, ends: Ends::Due };
+        machine.found_alive(RunId(40), [(name("mount"), there)]);
+        let targets = vec![name("web")];
+        let boot = Event::Boot { generation: set(drafts, |_| ()), targets, before: None };
+        let actions = machine.step(at(9), boot).actions;
+        assert_eq!((stopped(&actions), run(&machine, "mount")), (vec!["mount"], RunId(3)));
         machine.audit().unwrap();
     }
 

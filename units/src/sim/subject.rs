@@ -8,10 +8,10 @@ use crate::machine::Machine;
 use crate::machine::action::Action;
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::machine::mutant::Mutant;
-use crate::machine::need::Wish;
 use crate::machine::reason::State;
-use crate::machine::there::There;
+use crate::machine::there::{Ends, There};
 use crate::name::Name;
+use crate::sim::beginning::{begun, follows_due, forgotten, out_of_turn};
 use crate::sim::digest::Digest;
 use crate::sim::graph::Universe;
 use crate::sim::view::{Asked, Seen};
@@ -55,30 +55,6 @@ enum Record {
 const KEPT_AFTER: usize = 24;
 /// So far what nobody has noted shifts the numbers of runs.
 const SHIFT: u64 = 3;
-
-/// The runs that these orders begin.
-fn begun(actions: &[Action]) -> impl Iterator<Item = (UnitId, RunId)> {
-    actions.iter().filter_map(|action| match action {
-        Action::Start { unit, run, .. } => Some((*unit, *run)),
-        Action::Stop { .. }
-        | Action::Kill { .. }
-        | Action::ReloadUnit { .. }
-        | Action::Note(_)
-        | Action::Emergency
-        | Action::Finish(_) => None,
-    })
-}
-
-/// What of a wish is another after the machine was lost. `lives`: something did.
-fn forgotten(was: &Wish, is: &Wish, actions: &[Action], lives: bool) -> Option<String> {
-    if lives && actions.contains(&Action::Emergency) {
-        return Some("there is an emergency beside what lives".to_string());
-    }
-    let stays = |(name, until)| is.want.get(name) == Some(until);
-    let goal = !lives || is.goal == was.goal;
-    let is_whole = goal && is.drop == was.drop && was.want.iter().all(stays);
-    (!is_whole).then(|| format!("{was:?} has become {is:?}"))
-}
 
 impl Default for Subject {
     fn default() -> Subject {
@@ -161,8 +137,12 @@ impl Subject {
         let there = units.filter_map(|(id, unit)| {
             let run =
                 machine.run(id).filter(|_| unit.kind.has_process() && unit.fault.is_none())?;
-            let lives = machine.state(id) != State::Exited;
-            let ends = machine.is_told(id);
+            let lives = machine.state(id) != State::Exited && machine.exit(id).is_none();
+            let ends = match (machine.is_told(id), machine.is_due(run)) {
+                (true, _) => Ends::Told,
+                (false, true) => Ends::Due,
+                (false, false) => Ends::No,
+            };
             Some((unit.name.clone(), There { run, lives, ends }))
         });
         there.collect()
@@ -195,7 +175,7 @@ impl Subject {
                 let at_odds = |d: &Dependency| d.kind == DependencyKind::Conflicts;
                 !unit.dependencies.iter().any(at_odds)
             });
-        let was_wished = |name: &Name| intent.wish.want.contains_key(name);
+        let (wished, follows) = (&intent.wish.want, follows_due(machine, &there));
         for (id, unit) in units() {
             let of_it = begun(&actions).filter(|(of, _)| *of == id);
             let of_it: Vec<RunId> = of_it.map(|(_, run)| run).collect();
@@ -212,20 +192,21 @@ impl Subject {
                 }
                 Some(_) | None => {}
             }
-            let ends = there.get(name).is_some_and(|there| there.ends);
-            let wish = anew.wish().want.keys().any(|it| it == name && !was_wished(name));
-            if ends && (!anew.must_stop(id) || wish) {
-                return Some(format!("{name} was being stopped, and is to go on"));
+            let wish = anew.wish().want.keys().any(|it| it == name && !wished.contains_key(name));
+            if let Some(there) = there.get(name).filter(|there| there.ends != Ends::No)
+                && (!anew.must_stop(id) || anew.run(id) != Some(there.run) || wish)
+            {
+                return Some(format!("{name} ends ({:?}), and is to go on", there.ends));
             }
             let was_to_be = machine.is_needed(id) && !machine.must_stop(id);
             let lives = there.get(name).is_some_and(|there| there.lives);
-            if is_calm && lives && was_to_be && (anew.must_stop(id) || !anew.is_up(id)) {
+            let stays = lives && was_to_be && !follows.contains(&id);
+            if is_calm && stays && (anew.must_stop(id) || !anew.is_up(id)) {
                 return Some(format!("{name} lives, and is told to stop"));
             }
         }
-        if self.sound
-            && let Err(why) = anew.audit()
-        {
+        let audit = || anew.audit().err().filter(|_| self.sound);
+        if let Some(why) = out_of_turn(&anew, &there, &actions).or_else(audit) {
             return Some(why);
         }
         // Nothing is left that another generation could take amiss.
