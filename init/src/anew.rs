@@ -35,7 +35,6 @@ use crate::voice::Level;
 use groundstate_units::control::place;
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::{Intent, RunId};
-use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
 use groundstate_units::trigger::Trigger;
@@ -207,6 +206,8 @@ impl Init {
             let text = "lives, and is left alone until its file";
             self.say(Level::Warning, format_args!("{name} {text} {until}"));
         }
+        // Whoever ends next has not left them to init.
+        wait::made_before(self.lineage.found.children());
         self.note_all_done();
         if let Some(how) = end {
             self.shut_down(how);
@@ -218,7 +219,7 @@ impl Init {
 
     /// Writes down what the machine is at. As it goes back to now it was at that before, and before its boot
     /// it is at nothing yet.
-    pub(crate) fn note_intent(&self) {
+    pub(crate) fn note_intent(&mut self) {
         let is_at_it = !writer::are_put_again() && !self.lineage.found.is_before_boot();
         let Some(keeper) = self.lineage.keeper.as_ref().filter(|_| is_at_it) else { return };
         let intent = self.machine.intent();
@@ -226,7 +227,14 @@ impl Init {
         let end = intent.end.and(self.ending.asked()).or(intent.end);
         let meant = Meant { intent: Intent { end, ..intent }, booted: self.booted };
         // Without it the notes are asked, as far back as they go.
-        let _ = keeper.notes().write_all_at(&meant.bytes(), notes::INTENT as u64);
+        let (bytes, is_whole) = meant.bytes();
+        let _ = keeper.notes().write_all_at(&bytes, notes::INTENT as u64);
+        let was_whole = !std::mem::replace(&mut self.lineage.is_meant_in_part, !is_whole);
+        if was_whole && !is_whole {
+            let text = "there is no room to write down all of the overlay";
+            let then = "after a crash over which the state is lost a part of it is forgotten";
+            self.say(Level::Warning, format_args!("{text}: {then}"));
+        }
     }
 
     /// Writes down whether the script of this unit is done.
@@ -235,14 +243,13 @@ impl Init {
         let done = unit.and_then(|unit| {
             let kind = self.machine.generation().unit(unit)?.kind;
             let is_script = matches!(kind, Kind::Oneshot | Kind::BackgroundScripted);
-            let is_done = is_script && self.machine.state(unit) == State::Exited;
-            Some((self.machine.run(unit)?, self.machine.exit(unit)?)).filter(|_| is_done)
+            Some((self.machine.run(unit)?, self.machine.exit(unit)?)).filter(|_| is_script)
         });
         writer::done(notes::unit(name.as_str()), done);
     }
 
     /// The same of all, and what the machine is at.
-    pub(crate) fn note_all_done(&self) {
+    pub(crate) fn note_all_done(&mut self) {
         self.note_intent();
         self.machine.generation().units.iter().for_each(|unit| self.note_done(&unit.name));
     }

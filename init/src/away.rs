@@ -6,9 +6,10 @@
 use crate::cgroup::{Left, is_cut, short};
 use crate::clock;
 use crate::event_loop::Init;
-use crate::found::{Found, Living, is_of};
+use crate::found::{Alive, Daemon, Found, Living, is_of};
 use crate::journal::notes::{self, Begun};
 use crate::journal::standing::{self, Standing, Standings};
+use crate::pipes::{Ends, Pipes};
 use crate::process;
 use crate::sys::{Pid, wait};
 use groundstate_units::generation::{Generation, Unit};
@@ -98,6 +99,19 @@ impl Found {
         self.pipes.keep_own(&known);
     }
 
+    /// Children of init among what nobody has taken.
+    pub(crate) fn children(&self) -> BTreeSet<i32> {
+        let of_units = self.units.values().filter_map(|living| living.standing.as_ref());
+        let all = of_units.chain(self.remains.standings.of.values());
+        let daemons = self.units.values().filter_map(|living| match living.alive {
+            Alive::Noted(daemon) => daemon.filter(Daemon::lives).map(|daemon| daemon.pid),
+            Alive::In(_) => None,
+        });
+        let pids = all.flat_map(Standing::living).chain(daemons);
+        let begun = self.remains.alive.keys().copied();
+        pids.chain(begun).filter(|pid| wait::is_child(Pid::from_raw(*pid))).collect()
+    }
+
     /// Nobody has taken it, and it may be asked for.
     pub(crate) fn away_has(&self, pid: i32) -> bool {
         let of_units = self.units.values().filter_map(|living| living.standing.as_ref());
@@ -139,9 +153,9 @@ impl Found {
     }
 
     /// As an image before this one had it.
-    pub(crate) fn again(away: Away) -> Found {
+    pub(crate) fn again(away: Away, ends: Ends) -> Found {
         let Away { units, cgroups, standings, begun, done, ready } = away;
-        let mut found = Found { units, cgroups, ready, ..Found::default() };
+        let mut found = Found { units, cgroups, ready, pipes: Pipes::of(ends), ..Found::default() };
         (found.remains.standings, found.remains.alive) = (standings, begun);
         found.remains.done = done;
         found

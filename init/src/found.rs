@@ -17,7 +17,7 @@ use crate::sys::Pid;
 use crate::sys::wait::Ended;
 use groundstate_units::generation::Unit;
 use groundstate_units::machine::event::{Event, Intent, RunId, Shutdown};
-use groundstate_units::machine::there::There;
+use groundstate_units::machine::there::{Ends, There};
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Exit, Kind, Run};
 use groundstate_units::time::Time;
@@ -160,7 +160,9 @@ impl Found {
                 None if is_open => numbers.take(None),
                 None => continue,
             };
-            there.push((unit.name.clone(), There { run, lives: false, ends: false }));
+            let standing = self.remains.standings.of.get(&notes::unit(unit.name.as_str()));
+            let ends = standing.filter(|it| it.run == run).map_or(Ends::No, |it| it.course.ends());
+            there.push((unit.name.clone(), There { run, lives: false, ends }));
         }
         // Of these there is no file now.
         let away = Some(self.names()).filter(|_| self.is_before_boot());
@@ -189,11 +191,11 @@ impl Found {
         let standing = self.remains.standings.of.get(&hash).cloned();
         let (alive, run) = match &standing {
             Some(standing) => self.alive_as(standing, &short, living),
-            None if self.remains.standings.is_whole => (None, None),
+            None if self.has_no_run(hash) => (None, None),
             None => self.alive_somehow(&short, daemon, noted.get(&hash).copied()),
         };
         let Some(alive) = alive else { return false };
-        let ends = standing.as_ref().is_some_and(|standing| standing.course.is_ending());
+        let ends = standing.as_ref().map_or(Ends::No, |standing| standing.course.ends());
         let there = There { run: numbers.take(run), lives: true, ends };
         self.remains.standings.of.remove(&hash);
         self.units.insert(name.clone(), Living { alive, standing, there });
@@ -222,8 +224,13 @@ impl Found {
     fn may_be_of(&self, left: &Left, unit: &str) -> bool {
         match self.remains.standings.of.get(&notes::unit(unit)) {
             Some(standing) => is_of(left, standing),
-            None => !self.remains.standings.is_whole,
+            None => !self.has_no_run(notes::unit(unit)),
         }
+    }
+
+    /// What lives of this unit, if anything does, was spared at the end of an earlier run.
+    fn has_no_run(&self, unit: u64) -> bool {
+        self.remains.standings.is_whole || self.remains.standings.is_over(unit)
     }
 
     /// What lives of a run that is known, in its cgroup or wherever it has gone; it is there too where the
@@ -272,8 +279,9 @@ impl Found {
             return Some(*done);
         }
         let is_well = |exit: Exit| exit == Exit::Code(0) || unit.live.success_status.lists(exit);
-        // Where there was no room for that.
-        let standing = self.remains.standings.of.get(&hash).filter(|_| unit.kind == Kind::Oneshot);
+        // Where there was no room for that; what the other kind has left is of no account where that ends too.
+        let is_known = |it: &&Standing| unit.kind == Kind::Oneshot || it.course.ends() == Ends::Due;
+        let standing = self.remains.standings.of.get(&hash).filter(is_known);
         let done = standing.and_then(|it| Some((it.run, it.course.has_ended()?)));
         if let Some(done) = done.filter(|(_, exit)| is_well(*exit)) {
             return Some(done);

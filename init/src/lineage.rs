@@ -55,6 +55,8 @@ pub(crate) struct Lineage {
     pub(crate) before: Option<[File; 2]>,
     /// Units whose event was in hand as an image crashed.
     pub(crate) suspects: Suspects,
+    /// Not all of what the machine is at has found room where that outlives the state.
+    pub(crate) is_meant_in_part: bool,
     /// A binary that is being tried.
     pub(crate) upgrade: Option<Upgrade>,
     /// Who asked for the upgrade that is about to be, or has just been.

@@ -6,6 +6,7 @@
 //! is told by the number of its run, and by who writes there.
 
 use crate::event_loop::Init;
+use crate::journal::carried;
 use crate::journal::standing::Standing;
 use crate::limit;
 use crate::logger::{self, RunLog};
@@ -19,6 +20,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 use nix::sys::stat::fstat;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -27,8 +29,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 const RUNS: u64 = u64::MAX / 2;
 
 /// A read end.
-#[derive(Debug)]
-struct End {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct End {
+    #[serde(with = "carried")]
     fd: OwnedFd,
     /// As it lay in the stash; None: it was in the table, and may be no service's.
     run: Option<RunId>,
@@ -36,11 +39,13 @@ struct End {
     aside: Option<RunId>,
 }
 
+/// By inode.
+pub(crate) type Ends = BTreeMap<u64, End>;
+
 /// What is nobody's yet.
 #[derive(Debug, Default)]
 pub(crate) struct Pipes {
-    /// By inode.
-    ends: BTreeMap<u64, End>,
+    ends: Ends,
     /// Where they lie as well.
     stashes: Vec<OwnedFd>,
     /// There was no room for all that lies there.
@@ -178,6 +183,16 @@ impl Pipes {
         let pids = pids.iter().take(limit::WRITERS_LOOKED_AT);
         let mut inodes = pids.filter_map(|pid| pipe_at(&format!("/proc/{pid}/fd/{number}")));
         inodes.find_map(|inode| self.take_own(inode))
+    }
+
+    /// Those whose unit has no file just then, to go along with the state.
+    pub(crate) fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
+    /// As an image before this one had them.
+    pub(crate) fn of(ends: Ends) -> Pipes {
+        Pipes { ends, ..Pipes::default() }
     }
 
     /// Of what was in the table these alone are of use to anybody.

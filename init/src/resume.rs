@@ -160,6 +160,8 @@ impl Init {
         if begins.in_root {
             init.begin_in_new_root(old_root);
         }
+        // Those that waited for the image before to go: there may be none at work that ends.
+        init.next_load();
         Ok(init)
     }
 
@@ -244,6 +246,7 @@ impl Init {
         init.stand_all();
         init.keep_here();
         crate::sys::signal::unblock_all();
+        init.next_load();
         Ok(init)
     }
 

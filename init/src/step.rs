@@ -57,9 +57,6 @@ impl Init {
             self.say(Level::Error, format_args!("a bug in init: an event could not be dealt with"));
             return None;
         };
-        if is_wish || self.at() != was {
-            self.note_intent();
-        }
         if let (Some(record), Some(event)) = (&mut self.record, kept)
             && let Err(error) = record.write(self.now, &event, &outcome)
         {
@@ -76,6 +73,11 @@ impl Init {
             self.shell_again = None;
         }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
+        // Before the wish that it follows from is known for good: by that it may be needed no more.
+        self.stand_due(&notes);
+        if is_wish || self.at() != was {
+            self.note_intent();
+        }
         history::cause_first(&mut notes, subject.as_ref());
         self.timings.add(self.now, &notes);
         let occasion = occasion.filter(|_| refused.is_none());
@@ -115,8 +117,10 @@ impl Init {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Start { unit, name, run } => self.start_run(unit, &name, run),
-            Action::Stop { run, reason, nothing_left, .. } => {
+            Action::Stop { name, run, reason, nothing_left } => {
                 self.stop_run(run, &reason, nothing_left);
+                // Until then a script was done.
+                self.note_done(&name);
             }
             Action::Kill { run, .. } => {
                 self.kill_trigger(run);

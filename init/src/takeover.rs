@@ -22,6 +22,9 @@ impl Init {
         }
         if let Some((_, exit)) = found.done.remove(name).filter(|(of, _)| *of == run) {
             self.say(Level::Info, format_args!("{name}: it had been run before the crash"));
+            if let Some(running) = self.runs.get_mut(run) {
+                (running.begun, running.output, running.spec) = (true, None, None);
+            }
             self.course(run, |procedure| procedure.found_over(exit));
             return true;
         }
@@ -84,7 +87,6 @@ impl Init {
             // Nobody hears what the helper of another image has to say.
             match living.contains(&pid) && wait::is_child(of) && part != Part::Look {
                 true => {
-                    wait::made_before([pid]);
                     let child = self.spawner.take_up(of, u32::MAX, name.as_str());
                     self.keep(run, part, spec, child);
                 }
@@ -96,7 +98,11 @@ impl Init {
         let has_start = is_part(|part| matches!(part, Part::Start(_)));
         if !is_line && living.contains(&standing.main) {
             // It may have left its cgroup since it was named.
-            let _ = self.adopt_if(run, standing.main, |_| true);
+            let is_adopted = self.adopt_if(run, standing.main, |_| true).is_ok();
+            let main = Pid::from_raw(standing.main);
+            if is_adopted && !self.tracker.has_cgroups() && wait::is_child(main) {
+                self.tracker.was_left(run, main);
+            }
         }
         let Some(running) = self.runs.get_mut(run) else { return };
         let has_main = running.main.is_some();
@@ -150,7 +156,6 @@ impl Init {
             return self.go_on_without_main(run, pids);
         };
         let was_ready = self.lineage.found.was_ready(pid, run);
-        wait::made_before([pid]);
         let child = self.spawner.take_up(Pid::from_raw(pid), u32::MAX, name.as_str());
         self.keep(run, part, spec, child);
         let starts = part == Part::Start(last_line(spec));

@@ -55,10 +55,12 @@ pub(crate) enum Kind {
     Closers,
     /// What lives and has no unit just now; left out when nothing does.
     Away,
+    /// Where those of them say that they are ready; left out when none has to.
+    Ends,
 }
 
 impl Kind {
-    const ALL: [Kind; 18] = [
+    const ALL: [Kind; 19] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -77,6 +79,7 @@ impl Kind {
         Kind::Suspects,
         Kind::Closers,
         Kind::Away,
+        Kind::Ends,
     ];
 }
 

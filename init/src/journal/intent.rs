@@ -27,16 +27,21 @@ pub(crate) struct Meant {
 }
 
 impl Meant {
-    /// As bytes. An overlay that finds no room is left out: what lives of it is wished for all the same.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    /// As bytes, and whether that is all of it. Of an overlay that finds no room what is wished for is left
+    /// out first: what lives of that is wished for all the same, but what is dropped would begin.
+    pub(crate) fn bytes(&self) -> (Vec<u8>, bool) {
         let Meant { intent, booted } = self;
+        let with = |wish: Wish| Meant { intent: Intent { wish, end: intent.end }, booted: *booted };
         let goal = Wish { goal: intent.wish.goal.clone(), ..Wish::default() };
-        let short = Meant { intent: Intent { wish: goal, end: intent.end }, booted: *booted };
-        let texts = [self, &short].map(|meant| postcard::to_allocvec(meant).unwrap_or_default());
-        let text = texts.into_iter().find(|text| text.len() <= BYTES - HEAD).unwrap_or_default();
+        let unwanted = with(Wish { drop: intent.wish.drop.clone(), ..goal.clone() });
+        let goal = with(goal);
+        let texts = [self, &unwanted, &goal].into_iter();
+        let mut texts = texts.map(|meant| postcard::to_allocvec(meant).unwrap_or_default());
+        let found = texts.by_ref().enumerate().find(|(_, text)| text.len() <= BYTES - HEAD);
+        let (left_out, text) = found.unwrap_or((1, Vec::new()));
         let length = u32::try_from(text.len()).unwrap_or(0).to_ne_bytes();
         let rest = [&length[..], &text].concat();
-        [&crc(&rest).to_ne_bytes()[..], &rest].concat()
+        ([&crc(&rest).to_ne_bytes()[..], &rest].concat(), left_out == 0)
     }
 
     /// None: it is not there, or damaged.
@@ -73,7 +78,8 @@ mod tests {
     #[test]
     fn what_the_machine_is_at_is_read_as_it_was_written_or_not_at_all() {
         for wishes in [0, 3, 200] {
-            let mut bytes = meant(wishes).bytes();
+            let (mut bytes, is_whole) = meant(wishes).bytes();
+            assert!(is_whole);
             bytes.resize(BYTES, 0);
             assert_eq!(Meant::read(&bytes), Some(meant(wishes)));
             for at in [0, 4, 8, 12] {
@@ -83,15 +89,21 @@ mod tests {
             }
             assert_eq!(Meant::read(&bytes[..20]), None);
         }
-        // Without the overlay, where that is too long.
-        let bytes = meant(1000).bytes();
-        assert!(bytes.len() < 100);
-        let short = Meant::read(&bytes).unwrap();
-        assert_eq!(
-            (short.intent.wish.goal, short.intent.end),
-            (vec![name("rescue")], Some(Shutdown::Reboot))
-        );
-        assert!(short.intent.wish.want.is_empty());
+        // Without what is wished for, where that is too long, and then without what is dropped.
+        let mut long = meant(1000);
+        for drops in [1, 1000] {
+            let text = |n| name(&format!("{}-{n}", "b".repeat(200)));
+            long.intent.wish.drop = (0..drops).map(text).collect();
+            let (bytes, is_whole) = long.bytes();
+            assert!(!is_whole && bytes.len() < 1000);
+            let short = Meant::read(&bytes).unwrap();
+            assert_eq!(
+                (short.intent.wish.goal, short.intent.end),
+                (vec![name("rescue")], Some(Shutdown::Reboot))
+            );
+            assert!(short.intent.wish.want.is_empty());
+            assert_eq!(short.intent.wish.drop.len(), drops % 1000);
+        }
         assert_eq!(Meant::read(&[0; BYTES]), None);
         assert_eq!(Meant::read(&[255; BYTES]), None);
     }

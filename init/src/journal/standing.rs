@@ -102,6 +102,18 @@ impl Standing {
         self.course.is_to_go_on() || self.lines.iter().any(has_ended)
     }
 
+    /// The same with as many lines as there is room for: what its course hangs on comes first, and a reload
+    /// last, for of these there may be any number at once.
+    fn shortened(&self) -> Standing {
+        let mut lines = self.lines.clone();
+        lines.sort_by_key(|(pid, part)| {
+            let is_awaited = *pid == self.main || self.course.line() == Some(*part);
+            (!is_awaited, matches!(part, Part::Reload(_)))
+        });
+        lines.truncate(LINES);
+        Standing { lines, ..self.clone() }
+    }
+
     /// One more line was begun since.
     fn goes_on(&mut self, pid: i32, begun: &Begun) {
         let line = (pid, begun.part);
@@ -128,8 +140,10 @@ fn places(unit: u64) -> impl Iterator<Item = usize> {
 fn entry(unit: u64, newest: u64, standing: &Standing) -> Option<[u8; ENTRY]> {
     let mut bytes = [0; ENTRY];
     let (head, body) = bytes.split_first_chunk_mut::<BEFORE>()?;
-    let length = (standing.lines.len() <= LINES)
-        .then(|| postcard::to_slice(standing, body).ok().map(|written| written.len()))??;
+    let length = match standing.lines.len() <= LINES {
+        true => postcard::to_slice(standing, body).ok()?.len(),
+        false => postcard::to_slice(&standing.shortened(), body).ok()?.len(),
+    };
     let length = u32::try_from(length).ok()?.to_ne_bytes();
     let fields = [&[0; 4][..], &length, &unit.to_ne_bytes(), &newest.to_ne_bytes()];
     put(head, &fields.concat());
@@ -316,6 +330,11 @@ impl Standings {
         standings
     }
 
+    /// Its own place says that it has no run any more, whatever is not known of others.
+    pub(crate) fn is_over(&self, unit: u64) -> bool {
+        !self.of.contains_key(&unit) && self.newest.contains_key(&unit)
+    }
+
     /// This was noted.
     pub(crate) fn begun(&mut self, seq: u64, pid: i32, begun: &Begun) {
         let newest = self.newest.get(&begun.unit).copied().unwrap_or(self.forgotten);
@@ -349,6 +368,7 @@ mod tests {
     use super::super::notes::tests::written;
     use super::super::notes::{ENTRIES as NOTES, Kind, STANDING};
     use super::*;
+    use groundstate_units::machine::there::Ends;
 
     fn standing(run: u64) -> Standing {
         let lines = vec![(1 << 22, Part::Start(usize::from(u16::MAX))); LINES];
@@ -407,9 +427,24 @@ mod tests {
         let (of, is_whole) = read(&all(around));
         assert_eq!((of.len(), is_whole), (AROUND, true));
         assert!(!read(&all(around + 1)).1);
-        let lines = vec![(1, Part::Ready); LINES + 1];
-        let long = || _ = stands(7, &Standing { lines: lines.clone(), ..standing(1) });
-        assert!(!read(&written(long)).1);
+    }
+
+    #[test]
+    fn of_many_lines_those_stand_that_its_course_hangs_on() {
+        let mut long = standing(3);
+        long.lines = (1..).zip([Part::Reload(0); LINES * 2]).collect();
+        long.lines.extend([(50, Part::Post(0)), (60, Part::Stop(0)), (70, Part::Start(0))]);
+        (long.main, long.at) = (70, 9);
+        long.course.goes_on(Part::Stop(0));
+        let bytes = written(|| {
+            stands(7, &standing(2));
+            assert!(stands(7, &long));
+        });
+        let read = Standings::read(&bytes[STANDING..]);
+        let it = &read.of[&7];
+        assert!(read.is_whole && it.lines.len() == LINES);
+        let first = [(60, Part::Stop(0)), (70, Part::Start(0)), (50, Part::Post(0))];
+        assert_eq!((it.run, it.main, &it.lines[..3]), (RunId(3), 70, &first[..]));
     }
 
     #[test]
@@ -426,6 +461,23 @@ mod tests {
         let mut read = Standings::read(&bytes[STANDING..]);
         read.begun(1, 40, &begun(7, 1, Part::Start(0)));
         assert!(!read.of.contains_key(&7), "that was noted before");
+    }
+
+    #[test]
+    fn who_stands_nowhere_by_its_own_place_is_over_though_others_are_not_known() {
+        let bytes = written(|| {
+            seen();
+            stands(7, &standing(1));
+            stands_no_more(7);
+            are_lost();
+        });
+        let mut read = Standings::read(&bytes[STANDING..]);
+        assert_eq!((read.is_whole, read.is_over(7), read.is_over(8)), (false, true, false));
+        // It has been begun anew since.
+        read.begun(1, 40, &begun(7, 2, Part::Start(0)));
+        assert!(read.is_over(7), "that was noted before");
+        read.begun(2, 40, &begun(7, 2, Part::Start(0)));
+        assert!(!read.is_over(7));
     }
 
     fn begun(unit: u64, run: u64, part: Part) -> Begun {
@@ -455,7 +507,13 @@ mod tests {
             let standing = told(&bytes, 7, &[(seq, begun.clone()), (seq, begun)]).unwrap();
             assert!(standing.at == u64::MAX || standing.at <= clock::ticks());
             let course = standing.course;
-            (standing.run.0, standing.ahead, standing.lines, course.line(), course.is_ending())
+            (
+                standing.run.0,
+                standing.ahead,
+                standing.lines,
+                course.line(),
+                course.ends() == Ends::Told,
+            )
         };
         let part = Part::Pre(0);
         assert_eq!(told(1, begun(7, 3, part)), (3, None, Vec::new(), None, false));
@@ -529,6 +587,20 @@ mod tests {
             stands_no_more(other);
         });
         assert_eq!(read(&bytes), (vec![(one, 1)], true));
+    }
+
+    #[test]
+    fn what_was_decided_about_an_end_stands_as_it_did_when_it_was_told_or_not_at_all() {
+        let bytes = [false, true].map(|told| postcard::to_allocvec(&told).unwrap());
+        assert_eq!([Ends::No, Ends::Told].map(|ends| postcard::to_allocvec(&ends).unwrap()), bytes);
+        let mut due = Standing { lines: Vec::new(), ..standing(3) };
+        due.course.is_due();
+        let bytes = written(|| _ = stands(7, &due));
+        let read = Standings::read(&bytes[STANDING..]).of.remove(&7).unwrap();
+        assert_eq!((read.course.ends(), read.course.is_to_go_on()), (Ends::Due, false));
+        // Its exec-stop was begun since.
+        let told = told(&bytes, 7, &[(9, begun(7, 3, Part::Stop(0)))]).unwrap();
+        assert_eq!(told.course.ends(), Ends::Told);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::history::History;
 use crate::loader::{Asker, Loader};
 use crate::logger::{self, RunLog};
 use crate::notify::Notify;
+use crate::pipes::Ends;
 use crate::record::Record;
 
 use crate::run::table::{Looks, Running, Runs};
@@ -92,6 +93,7 @@ pub(crate) struct Parts {
     suspects: Suspects,
     closers: Closers,
     away: Away,
+    ends: Ends,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -157,6 +159,8 @@ impl Init {
         }
         if let Some(away) = self.lineage.found.away() {
             whole = whole && to.put(Kind::Away, &away);
+            let ends = self.lineage.found.pipes.ends();
+            whole = whole && (ends.is_empty() || to.put(Kind::Ends, ends));
         }
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
@@ -237,6 +241,7 @@ impl Parts {
             suspects: if_there(&frames, Kind::Suspects)?,
             closers: if_there(&frames, Kind::Closers)?,
             away: if_there(&frames, Kind::Away)?,
+            ends: if_there(&frames, Kind::Ends)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
@@ -266,7 +271,7 @@ impl State {
     pub(crate) fn read(bytes: &[u8]) -> Result<State, String> {
         let mut parts = Parts::read(bytes)?;
         let (generation, mut machine) = parts.machine()?;
-        let found = Found::again(parts.away);
+        let found = Found::again(parts.away, parts.ends);
         machine.found_alive(RunId(0), found.there());
         parts.runs.values_mut().for_each(|running| share(running, &generation));
         let mut runs = Runs::again(parts.runs, parts.store, parts.looks);

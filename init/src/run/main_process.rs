@@ -6,7 +6,7 @@ use super::procedure::{Deed, Whom};
 use super::table::Main;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
-use crate::sys::{Pid, signal};
+use crate::sys::{Pid, signal, wait};
 use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
@@ -66,9 +66,7 @@ impl Init {
         self.tracker.kill(run);
         let Some(running) = self.runs.get(run) else { return };
         // Those that are still on their way into the cgroup.
-        for (pid, _) in &running.lines {
-            let _ = signal::kill(Pid::from_raw(*pid), KILL);
-        }
+        running.lines.iter().for_each(|(pid, _)| kill_made(Pid::from_raw(*pid)));
         if let Some(Main::Other { pidfd, .. }) = &running.main {
             let _ = signal::pidfd_kill(pidfd.as_fd(), KILL);
         }
@@ -77,9 +75,7 @@ impl Init {
     /// The main process and the lines under way; what they have left lives on.
     pub(super) fn kill_lines(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
-        for (pid, _) in &running.lines {
-            let _ = signal::kill(Pid::from_raw(*pid), KILL);
-        }
+        running.lines.iter().for_each(|(pid, _)| kill_made(Pid::from_raw(*pid)));
         if let Some(Main::Other { pidfd, .. }) = &running.main {
             let _ = signal::pidfd_kill(pidfd.as_fd(), KILL);
         }
@@ -167,5 +163,48 @@ impl Init {
         if !ours && self.runs.disown(pid).is_some() {
             self.main_has_ended(run, Exit::Code(0));
         }
+    }
+}
+
+/// A line that has ended may be in the table until all that follows from it is known: its pid may be
+/// somebody else's by then.
+fn kill_made(pid: Pid) {
+    if wait::is_made(pid) {
+        let _ = signal::kill(pid, KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spawn::Spawner;
+    use crate::sys::process;
+    use groundstate_units::spec::Exit;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_pid_that_is_no_childs_of_our_making_any_more_is_not_killed() {
+        let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        kill_made(Pid::from_raw(i32::try_from(other.id()).unwrap()));
+        drop(other.stdin.take());
+        assert!(other.wait().unwrap().success());
+        let made = process::fork(&[], || {
+            loop {
+                nix::unistd::pause();
+            }
+        });
+        kill_made(made.as_ref().copied().unwrap());
+        let ended = wait::await_end(made.unwrap()).unwrap();
+        assert_eq!(ended, Exit::Signal { signal: KILL, core: false });
+    }
+    #[test]
+    fn a_child_of_the_image_before_that_is_taken_up_is_killed() {
+        let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(other.id()).unwrap());
+        let child = Spawner::new().unwrap().take_up(pid, u32::MAX, "x");
+        kill_made(child.pid);
+        drop(other.stdin.take());
+        assert!(!other.wait().unwrap().success());
+        wait::reaped_before(pid);
     }
 }

@@ -206,7 +206,34 @@ impl Init {
         }
         if let Some(running) = self.runs.get_mut(run) {
             running.search = None;
+            // One that was being stopped already says nothing more: its end is the end of that.
+            if !nothing_left && !running.procedure.is_told_to_stop() {
+                unsay_end(&mut self.facts, run);
+            }
         }
         self.course(run, |procedure| procedure.stop(reason, nothing_left));
+    }
+}
+
+/// That it has ended, or that nothing of a script is left, was not heard yet as it was decided to stop it.
+/// Heard now, it would be the end of the stop, beside which the next run could begin; the stop tells its
+/// own end, and with the last that is told of a run the run is forgotten.
+fn unsay_end(facts: &mut VecDeque<Event>, run: RunId) {
+    facts.retain(|event| !matches!(event, Event::Ended(of, _) | Event::Gone(of) if *of == run));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::spec::Exit;
+
+    #[test]
+    fn an_end_that_was_not_heard_before_the_stop_is_not_the_end_of_that() {
+        let ended = |run| Event::Ended(RunId(run), Exit::Code(0));
+        let (gone, executed) = (|run| Event::Gone(RunId(run)), Event::Executed(RunId(7)));
+        let mut facts: VecDeque<Event> =
+            [gone(7), ended(7), executed.clone(), ended(8), gone(8)].into();
+        unsay_end(&mut facts, RunId(7));
+        assert_eq!(facts, [executed, ended(8), gone(8)]);
     }
 }

@@ -7,7 +7,9 @@ use crate::journal::standing::{self, Standing};
 use crate::pipes;
 use crate::run::procedure::Part;
 use crate::voice::Level;
+use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 
 impl Init {
@@ -23,13 +25,17 @@ impl Init {
                 lines.push((pid, part));
             }
         }
+        let mut course = running.procedure.standing();
+        if self.machine.is_due(run) {
+            course.is_due();
+        }
         let it = Standing {
             run,
             at: clock::ticks(),
             ahead: self.tracker.made_ahead_for(run),
             main,
             lines,
-            course: running.procedure.standing(),
+            course,
             ready: running.ready_pipe.as_ref().and_then(|ready| pipes::inode(&ready.pipe)),
         };
         if !standing::stands(notes::unit(running.name.as_str()), &it) {
@@ -38,6 +44,12 @@ impl Init {
             let then = "after a crash over which the state is lost less is known of them";
             self.say(Level::Warning, format_args!("{name}: {text}: {then}"));
         }
+    }
+
+    /// What is to be stopped from now on, or is not any more, whoever it waits for.
+    pub(crate) fn stand_due(&mut self, notes: &[Note]) {
+        let is_due = |note: &&Note| [note.from, note.to].contains(&State::Stopping);
+        notes.iter().filter(is_due).filter_map(|note| note.run).for_each(|run| self.stand(run));
     }
 
     /// The unit has no run any more.

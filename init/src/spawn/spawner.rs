@@ -8,7 +8,7 @@ use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::Step;
 use crate::sys::launch::Shared;
 use crate::sys::orders::Frame;
-use crate::sys::{Pid, inherit, launch, process, signal};
+use crate::sys::{Pid, inherit, launch, process, signal, wait};
 use groundstate_units::machine::event::ExecFailure;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
@@ -159,8 +159,12 @@ impl Spawner {
     }
 
     /// A child that an image before this one had cloned, and that has become its program, or has
-    /// ended. What its slot says is believed where it is its own still.
+    /// ended. What its slot says is believed where it is its own still. While it is not reaped it is of
+    /// our making, as it was the other image's: else nothing would kill it by its pid.
     pub(crate) fn take_up(&mut self, pid: Pid, slot: u32, unit: &str) -> Child {
+        if wait::is_child(pid) {
+            wait::made_before([pid.as_raw()]);
+        }
         let slot = self.ground.borrow_mut().board.take_up(slot);
         let (ground, said) = (slot.map(|_| self.ground.clone()), Said::of(unit));
         let slot = slot.unwrap_or(SlotId::NONE);

@@ -81,7 +81,9 @@ impl Procedure {
                 | StopReason::RunTimeout
                 | StopReason::Watchdog
         );
-        deeds.extend(match self.was_ready && !broken {
+        // Its stop was a part of its start, and is over with that, heard or not.
+        let is_undone = self.plan.kind == Kind::Oneshot && !self.plan.remain && self.exit_told;
+        deeds.extend(match self.was_ready && !broken && !is_undone {
             true => self.stop_lines(),
             false => self.stop_by_signal(),
         });

@@ -4,6 +4,7 @@
 
 use super::{Deed, Deeds, Part, Procedure, Step};
 use groundstate_units::machine::event::Event;
+use groundstate_units::machine::there::Ends;
 use groundstate_units::spec::{Exit, Kind, MainPid};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub(crate) struct Course {
     posted: bool,
     executed: bool,
     exit_told: bool,
-    stopping: bool,
+    ends: Ends,
     closing: bool,
     abandoned: bool,
     exit: Option<Exit>,
@@ -36,7 +37,7 @@ impl Default for Course {
             posted: false,
             executed: false,
             exit_told: false,
-            stopping: false,
+            ends: Ends::No,
             closing: false,
             abandoned: false,
             exit: None,
@@ -46,14 +47,25 @@ impl Default for Course {
 }
 
 impl Course {
-    /// It was being stopped, or what it left was being ended.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.stopping
+    /// What had been decided about its end; told: it was being stopped, or what it left was being ended.
+    pub(crate) fn ends(&self) -> Ends {
+        self.ends
+    }
+
+    /// It is to be stopped, whether it was told or not.
+    pub(crate) fn is_due(&mut self) {
+        if self.ends == Ends::No {
+            self.ends = Ends::Due;
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.ends == Ends::Told
     }
 
     /// There is more to do for it, whatever lives: its end is not over.
     pub(crate) fn is_to_go_on(&self) -> bool {
-        self.stopping || self.closing || matches!(self.step, Step::Draining(_))
+        self.is_stopping() || self.closing || matches!(self.step, Step::Draining(_))
     }
 
     /// It has ended by itself, so.
@@ -126,11 +138,13 @@ impl Course {
     fn is_ended(&mut self) {
         let is_script = self.executed && !self.main_alive && !self.exit_told;
         let was_at_it = matches!(self.step, Step::Line(Part::Start(_) | Part::Post(_)));
-        if is_script && was_at_it && !self.stopping {
+        if is_script && was_at_it && !self.is_stopping() {
             (self.closing, self.was_ready) = (true, true);
             self.exit = self.exit.or(Some(Exit::Code(0)));
         }
-        self.stopping |= !self.closing;
+        if !self.closing {
+            self.ends = Ends::Told;
+        }
     }
 }
 
@@ -147,7 +161,7 @@ impl Procedure {
             posted: self.posted,
             executed: self.executed_told,
             exit_told: self.exit_told,
-            stopping: self.stopping || unbegun,
+            ends: if self.stopping || unbegun { Ends::Told } else { Ends::No },
             closing: self.closing,
             abandoned: self.abandoned,
             exit: self.exit,
@@ -161,7 +175,7 @@ impl Procedure {
         self.main_alive = course.main_alive && has_main;
         (self.headless, self.posted) = (course.headless, course.posted);
         self.was_ready = course.was_ready;
-        (self.exit_told, self.stopping) = (course.exit_told, course.stopping);
+        (self.exit_told, self.stopping) = (course.exit_told, course.is_stopping());
         (self.closing, self.abandoned) = (course.closing, course.abandoned);
         (self.exit, self.last) = (course.exit, course.last);
         self.ended = course.exit.filter(|_| course.exit_told);

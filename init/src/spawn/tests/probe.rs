@@ -15,9 +15,22 @@ fn sleeping(way: Way, run: &Run, shape: impl FnOnce(&mut Request<'_>)) -> Runnin
     running
 }
 
+/// What it was begun with: nothing, for the moment in which it has given up the image before and
+/// its own is not yet laid out.
+fn environment(pid: Pid) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
+        if !text.is_empty() || Instant::now() > deadline {
+            return text;
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// What is open once the program's loader has closed what it opened itself.
 fn descriptors(pid: Pid) -> Vec<String> {
-    let deadline = Instant::now() + Duration::from_secs(2);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
         let mut open: Vec<_> =
@@ -55,10 +68,9 @@ fn a_program_begins_with_nothing_of_pid_1() {
         }
         let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
         assert_eq!(cwd.to_str(), Some("/"));
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
         let path = super::super::environment::PATH;
         let expected = format!("GROUNDSTATE_UNIT=under-test\0PATH={path}\0");
-        assert_eq!(String::from_utf8(environment).unwrap(), expected);
+        assert_eq!(environment(pid), expected);
     }
 }
 
