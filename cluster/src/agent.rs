@@ -4,12 +4,11 @@
 
 mod shape;
 
-pub use shape::{files, holds, is_put, refusal, targets};
+pub use shape::{files, holds, is_of, is_put, keeps_what_runs, refusal, targets};
 
 use crate::desired::Desired;
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
-use crate::native_unit;
 use crate::picture::{Content, Picture};
 use crate::placement::Seat;
 use crate::record::{ScheduleRecord, StateRecord, UnitRecord};
@@ -20,7 +19,7 @@ use groundstate_units::control::shown::Shown;
 use groundstate_units::control::source_set::SourceSet;
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
-use shape::{Shape, target};
+use shape::{Shape, names, target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -45,28 +44,34 @@ impl Wanted {
 /// Begins why a unit is not run whose name at init another one has.
 const NAMESAKE: &str = "to this machine's init it has the same name as ";
 
-/// Of units that have one name at init one is run: the one that was run `before`, or else the first
-/// by its name. Of the others it is told.
+/// Of units that have one name at init, be it an alias, one is run: the one that was run `before`, or
+/// else the first by its name. Of the others it is told: with both of them init would take neither.
 pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
     for one in goal.values_mut() {
         let is_old = |said: &String| said.starts_with(NAMESAKE);
         one.refusal = one.refusal.take().filter(|said| !is_old(said));
     }
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
-    let mut all: Vec<(bool, &UnitName, String)> = runs
+    let mut all: Vec<(u8, &UnitName, BTreeSet<String>)> = runs
         .map(|(name, one)| {
-            let (own, was) = (target(name, one), before.get(name));
-            let was = was.filter(|was| was.refusal.is_none());
-            (was.is_none_or(|was| target(name, was) != own), name, own)
+            let was = before.get(name).filter(|was| was.refusal.is_none());
+            let own = names(name, one);
+            let turn = match was {
+                Some(was) if own.is_subset(&names(name, was)) => 0,
+                // It may have taken the name of another one that runs; not of one that does not.
+                Some(was) if target(name, one) == target(name, was) => 1,
+                _ => 2,
+            };
+            (turn, name, own)
         })
         .collect();
     all.sort();
     let mut holders: BTreeMap<String, &UnitName> = BTreeMap::new();
     let mut refused: Vec<(UnitName, UnitName)> = Vec::new();
     for (_, name, own) in all {
-        let holder = *holders.entry(own).or_insert(name);
-        if holder != name {
-            refused.push((name.clone(), holder.clone()));
+        match own.iter().find_map(|one| holders.get(one)) {
+            Some(holder) => refused.push((name.clone(), (*holder).clone())),
+            None => holders.extend(own.into_iter().map(|one| (one, name))),
         }
     }
     for (name, holder) in refused {
@@ -74,6 +79,11 @@ pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
             one.refusal = Some(format!("{NAMESAKE}{holder}, which is here too"));
         }
     }
+}
+
+/// What init calls it.
+pub fn called(name: &UnitName, wanted: &Wanted) -> String {
+    target(name, wanted)
 }
 
 /// Which of init's is this one of ours.
@@ -103,6 +113,13 @@ pub fn is_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let shapes: Vec<Shape> = others.map(|(other, one)| Shape::of(other, one)).collect();
     let mut files = own.iter().filter_map(|file| put.files.get_key_value(file));
     files.all(|(file, text)| shapes.iter().any(|shape| shape.file == *file && shape.text == *text))
+}
+
+/// Another one of ours is what init calls by one of its names now.
+pub fn has_heir(goal: &Goal, name: &UnitName) -> bool {
+    let own = targets(name);
+    let runs = goal.iter().filter(|(other, one)| *other != name && one.refusal.is_none());
+    runs.into_iter().any(|(other, one)| own.contains(&target(other, one)))
 }
 
 /// All of them.
@@ -289,7 +306,9 @@ pub fn state(
         reached,
         reason,
     };
-    if let Some(refusal) = &wanted.refusal {
+    // What is refused by now may run on where init takes nothing new.
+    let is_own = put.files.get(&shape.file) == Some(&shape.text);
+    if let Some(refusal) = wanted.refusal.as_ref().filter(|_| !is_own) {
         return words("error", "inactive", "dead", Some(refusal.clone()));
     }
     if !is_there && wanted.desired == Desired::Loaded && is_down(unit) {
@@ -300,9 +319,14 @@ pub fn state(
         };
     }
     if !is_there {
-        let reason =
-            "another machine, or an earlier run of this one, has claimed it still".to_string();
-        return words("loaded", "inactive", "dead", Some(reason));
+        let reason = match wanted.content.asks.exclusive {
+            true => "another machine, or an earlier run of this one, has claimed it still",
+            false => {
+                "init is not told of it yet: what runs under its name by a claim is stopped first, \
+                 or a claim is waited for"
+            }
+        };
+        return words("loaded", "inactive", "dead", Some(reason.to_string()));
     }
     match (unit, complaint) {
         (Some(unit), complaint) => {
@@ -311,19 +335,19 @@ pub fn state(
                 matches!(unit.reason.as_ref().map(|why| &why.cause), Some(Cause::Config { .. }));
             let said = unit.reason.as_ref().map(|reason| reason.text.clone());
             let reason = said.filter(|_| config || !unit.state.is_active());
+            let reason = wanted.refusal.clone().or(reason);
             words(shown.load, shown.active, shown.sub, reason.or(complaint.map(str::to_string)))
         }
         (None, Some(complaint)) => words("error", "inactive", "dead", Some(complaint.to_string())),
-        (None, None) => words("not-found", "inactive", "dead", misnamed(&shape)),
+        (None, None) => words("not-found", "inactive", "dead", misnamed(wanted, &shape.target)),
     }
 }
 
 /// Why init has no such unit, of a native file that says that it is another one.
-fn misnamed(shape: &Shape) -> Option<String> {
-    let says = |key| native_unit::scalar(&shape.text, key);
-    let said = says("unit").or_else(|| says("name")).filter(|_| shape.file.ends_with(".yaml"))?;
-    let stem = &shape.target;
-    (said != *stem).then(|| format!("its file says that it is {said:?}, and not {stem:?}"))
+fn misnamed(wanted: &Wanted, stem: &str) -> Option<String> {
+    let native = wanted.content.native()?;
+    let said = native.scalar("unit").or_else(|| native.scalar("name"))?;
+    (said != stem).then(|| format!("its file says that it is {said:?}, and not {stem:?}"))
 }
 
 /// What the others are told of a unit while init does not answer, or does not take it: what was told
@@ -348,11 +372,18 @@ pub fn has_given_way(unit: Option<&UnitStatus>) -> bool {
     })
 }
 
-/// Nothing of it runs (any more). What init can not kill does, though init has given it up.
+/// Nothing of it runs, nor does init begin it (again) by itself.
+pub fn is_out(unit: Option<&UnitStatus>) -> bool {
+    is_down(unit) && unit.is_none_or(|unit| !unit.needed)
+}
+
+/// Nothing of it runs (any more). What init can not kill does, though init has given it up: its run
+/// goes on, and of one whose file is gone no more is said than that.
 pub fn is_down(unit: Option<&UnitStatus>) -> bool {
     unit.is_none_or(|unit| {
         let cause = unit.reason.as_ref().map(|reason| &reason.cause);
-        let is_left = matches!(cause, Some(Cause::Unkillable { .. }));
+        let is_ghost = unit.stale && unit.run.is_some() && unit.state == State::Failed;
+        let is_left = is_ghost || matches!(cause, Some(Cause::Unkillable { .. }));
         !is_left && matches!(unit.state, State::Disabled | State::Failed | State::Waiting)
     })
 }

@@ -16,6 +16,7 @@ pub mod guest;
 pub mod handshakes;
 pub mod listener;
 pub mod logs;
+mod lost;
 pub mod machines;
 pub mod metrics;
 pub mod page;

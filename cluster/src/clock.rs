@@ -75,6 +75,11 @@ impl Clock {
     pub fn every(&self, period: Duration) -> Pulse {
         Pulse { clock: self.clone(), period, next: self.now() }
     }
+
+    /// Rings when it is told.
+    pub fn alarm(&self) -> Alarm {
+        Alarm { clock: self.clone(), at: None, sleep: None }
+    }
 }
 
 /// See [`Clock::every`].
@@ -99,6 +104,37 @@ impl Pulse {
     /// That long from now.
     pub fn reset_after(&mut self, time: Duration) {
         self.next = self.clock.now().saturating_add(time);
+    }
+}
+
+/// Rings at a moment that may be moved, once for each.
+pub struct Alarm {
+    clock: Clock,
+    at: Option<Duration>,
+    /// Kept while it is waited for again and again: it is ready with the first look after its moment,
+    /// before what came ready later.
+    sleep: Option<Sleep>,
+}
+
+impl Alarm {
+    /// The next one; `None`: it does not ring.
+    pub fn set(&mut self, at: Option<Duration>) {
+        if self.at != at {
+            self.at = at;
+            self.sleep = at.map(|at| self.clock.sleep_until(at));
+        }
+    }
+
+    /// At its moment, or at once where that is past. Dropped before it rang, it is still to ring.
+    pub async fn rings(&mut self) {
+        let (Some(at), Some(sleep)) = (self.at, &mut self.sleep) else {
+            return std::future::pending().await;
+        };
+        // What the runtime has not heard of yet the clock shows already.
+        if self.clock.now() < at {
+            sleep.await;
+        }
+        self.sleep = None;
     }
 }
 
@@ -150,5 +186,32 @@ mod tests {
         for past in [Duration::ZERO, System.now()] {
             System.sleep_until(past).await;
         }
+    }
+
+    /// True where it rings without being waited for.
+    fn rings_at_once(alarm: &mut Alarm) -> bool {
+        let mut rings = std::pin::pin!(alarm.rings());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        rings.as_mut().poll(&mut context).is_ready()
+    }
+
+    #[tokio::test]
+    async fn an_alarm_whose_moment_is_past_comes_before_all_else_and_rings_once() {
+        let clock = Clock::system();
+        let mut alarm = clock.alarm();
+        assert!(!rings_at_once(&mut alarm), "it was not told when");
+        let past = clock.now();
+        for at in [past, past + Duration::from_nanos(1)] {
+            alarm.set(Some(at));
+            assert!(rings_at_once(&mut alarm));
+            alarm.set(Some(at));
+            assert!(!rings_at_once(&mut alarm), "a second time");
+        }
+        alarm.set(Some(clock.now() + Duration::from_secs(1000)));
+        assert!(!rings_at_once(&mut alarm));
+        alarm.set(Some(clock.now() + Duration::from_millis(1)));
+        alarm.rings().await;
+        alarm.set(None);
+        assert!(!rings_at_once(&mut alarm));
     }
 }

@@ -6,7 +6,7 @@
 //! drift by less than a hundredth. The same times tell when a machine that was booted anew may
 //! succeed its last run ([`crate::store::Remainder`]).
 
-use crate::native_unit;
+use crate::native_unit::Native;
 use crate::picture::Content;
 use crate::unit_file::UnitFile;
 use groundstate_units::spec::Ending;
@@ -42,6 +42,18 @@ pub fn could_be_succeeded(ttl: Duration) -> Duration {
     patience(ttl) - ttl / 50
 }
 
+/// How long what a machine that was silent for long writes, and the sign of life behind it, may take
+/// without its writing once more.
+pub fn stirring(ttl: Duration) -> Duration {
+    settling(ttl) - ttl / 50
+}
+
+/// How long a key has to be as it is before its machine is looked at for signs of life: by then one that
+/// wrote it has shown itself, or makes sure once more that the key is its own.
+pub fn settling(ttl: Duration) -> Duration {
+    ttl / 4
+}
+
 /// What a claim is worth: when the lease it was made under was proved last, and for how long that was
 /// granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,16 +77,29 @@ impl Worth {
         std::cmp::min_by_key(self, other, until)
     }
 
-    /// Until what it is for is to be given up.
-    pub fn left(self, now: Duration) -> Duration {
+    /// Until that part of the lease is over.
+    pub fn left(self, now: Duration, part: fn(Duration) -> Duration) -> Duration {
         let age = self.proof.map_or(Duration::MAX, |at| now.saturating_sub(at));
-        patience(self.ttl).saturating_sub(age)
+        part(self.ttl).saturating_sub(age)
+    }
+
+    /// The first moment at which what it is for is to be given up.
+    pub fn end(self) -> Duration {
+        let past = |at: Duration| at + patience(self.ttl) + Duration::from_nanos(1);
+        self.proof.map_or(Duration::ZERO, past)
     }
 }
 
 /// How long the members of etcd have to say that they have no leader.
 pub fn asking(ttl: Duration) -> Duration {
     ttl / 12
+}
+
+/// The same before what these hold is given up: no longer than until the first of their leases may have
+/// ended by any clock, whatever is said then.
+pub fn asking_for(worths: &[Worth], now: Duration) -> Duration {
+    let each = worths.iter().map(|worth| asking(worth.ttl).min(worth.left(now, life)));
+    each.min().unwrap_or_default()
 }
 
 /// What is left, from when they are given up, for their stop.
@@ -85,7 +110,7 @@ pub fn longest_stop(ttl: Duration) -> Duration {
 /// # Errors
 /// Its stop may outlast the lease, or leave something of it behind: why it is not run.
 pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
-    let said = Said { file: &content.file, native: native_unit::text(&content.file) };
+    let said = Said { file: &content.file, native: content.native() };
     let longest = longest_stop(ttl);
     let because = |why: String| format!("it is exclusive, and {why}");
     said.is_a_service().map_err(because)?;
@@ -107,8 +132,8 @@ pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
 /// What a file of either kind says of its stop.
 struct Said<'a> {
     file: &'a UnitFile,
-    /// Its text, of a native unit.
-    native: Option<String>,
+    /// The same, of a native unit.
+    native: Option<&'a Native>,
 }
 
 /// What a stop may take; or, in words, why that is not known.
@@ -118,8 +143,8 @@ impl Said<'_> {
     /// A key by the name it has in this kind of file, and all that is said of it, in any section:
     /// which one counts is another's to know.
     fn all(&self, native: &'static str, option: &'static str) -> (&'static str, Vec<String>) {
-        if let Some(text) = &self.native {
-            return (native, native_unit::scalar(text, native).into_iter().collect());
+        if let Some(own) = self.native {
+            return (native, own.scalar(native).into_iter().collect());
         }
         let own = self.file.options.iter().filter(|one| one.name == option);
         (option, own.map(|one| one.value.clone()).filter(|value| !value.is_empty()).collect())
@@ -150,7 +175,7 @@ impl Said<'_> {
     /// Nobody who depends on it puts its stop off. The importer sees to that of a service itself,
     /// where it reads that it is exclusive: it knows no quotes, and no specifiers there.
     fn is_prompt(&self) -> Result<(), String> {
-        let Some(text) = &self.native else {
+        let Some(native) = self.native else {
             let said = self.file.values("X-Fleet", "Exclusive").last();
             let plain =
                 said.is_some_and(|word| value::boolean(&word.to_ascii_lowercase()) == Ok(true));
@@ -159,7 +184,7 @@ impl Said<'_> {
                 false => Err("its machine reads `Exclusive=true` written just so".to_string()),
             };
         };
-        match native_unit::scalar(text, PROMPTLY).map(|word| value::boolean(&word)) {
+        match native.scalar(PROMPTLY).map(|word| value::boolean(&word)) {
             Some(Ok(true)) => Ok(()),
             _ => Err(format!(
                 "what depends on it may put its stop off: say `{PROMPTLY}: yes` in its file"
@@ -174,9 +199,9 @@ impl Said<'_> {
         let more = if killed { Duration::ZERO } else { Ending::FINAL_PATIENCE };
         let (key, of_watchdog) = self.all("abort-timeout", "TimeoutAbortSec");
         let of_watchdog = of_watchdog.iter().map(|word| (key, span(word)));
-        let (key, stop) = match &self.native {
-            Some(text) => {
-                let said = native_unit::scalar(text, "stop-timeout");
+        let (key, stop) = match self.native {
+            Some(native) => {
+                let said = native.scalar("stop-timeout");
                 ("stop-timeout", said.map_or(Err(AS_ITS_MACHINE_HAS_IT), |word| span(&word)))
             }
             None => {
@@ -214,6 +239,7 @@ fn span(text: &str) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native_unit;
     use crate::unit_name::UnitName;
 
     const TTL: Duration = Duration::from_secs(30);
@@ -254,6 +280,19 @@ mod tests {
         }
         let told = judged("[Timer]\nOnBootSec=5\n").unwrap_err();
         assert!(told.contains("only a service can be"), "{told}");
+    }
+
+    #[test]
+    fn nobody_is_asked_for_longer_than_the_lease_lives() {
+        let now = Duration::from_secs(100);
+        let of = |age| Worth { proof: Some(now - Duration::from_millis(age)), ttl: TTL };
+        for (age, asked) in [(20_000, 2_500), (26_900, 2_500), (28_400, 1_000), (29_400, 0)] {
+            assert_eq!(asking_for(&[of(age)], now), Duration::from_millis(asked), "{age}");
+            assert_eq!(asking_for(&[of(1_000), of(age)], now), Duration::from_millis(asked));
+        }
+        let young = of(5_000);
+        assert!(!young.is_past(young.end() - Duration::from_nanos(1), patience));
+        assert!(young.is_past(young.end(), patience));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod creation;
 mod inspection;
 mod listing;
 mod live;
+mod progress;
 mod remote;
 mod restart;
 mod rollout;
@@ -106,6 +107,7 @@ fn online(line: Line) -> ExitCode {
 }
 
 fn ended(result: Result<u8, Trouble>) -> ExitCode {
+    progress::clear();
     match result {
         Ok(code) => ExitCode::from(code),
         Err(Trouble { code, message, .. }) => {
@@ -124,7 +126,10 @@ async fn run(session: &mut Session, command: Command) -> Result<u8, Trouble> {
         Command::Start(what) => bring_up::start(session, &what).await,
         Command::Stop(what) => bring_down::stop(session, &what).await,
         Command::Unload(what) => bring_down::unload(session, &what).await,
-        Command::Destroy(what) => bring_down::destroy(session, &what).await,
+        Command::Destroy(what) => {
+            let destroyed = bring_down::destroy(session, &what);
+            progress::beside(&what.units.join(" "), "waiting to be gone", destroyed).await
+        }
         Command::Restart(what) => restart::restart(session, &what).await,
         Command::Status { units, ssh } => remote::status(session, &units, &ssh).await,
         Command::Journal(what) => remote::journal(session, &what).await,

@@ -100,8 +100,6 @@ pub enum Mutant {
     ForeignBelieved,
     /// A unit that is wished and on no machine is stopped where it runs.
     NowhereIsStopped,
-    /// A fleetd begun anew stops what it could not claim again at once.
-    UnansweredIsStopped,
     /// A state that landed unheard of stays.
     StrayLeft,
     /// Why a unit is nowhere is said once.
@@ -122,6 +120,8 @@ pub enum Mutant {
     GoneIsDone,
     /// A machine that goes on after a pause does not wait for its sign of life.
     SignNotAwaited,
+    /// A machine that goes on after its lease may have ended asks for it before it gives anything up.
+    EndedLeaseAsked,
     /// A claim that could not be given back is kept.
     ReleasedOnce,
     /// A claim is made, or what it is for begun, under a lease that may have ended.
@@ -206,7 +206,6 @@ pub const ALL: &[Mutant] = &[
     Mutant::LooksOnce,
     Mutant::ForeignBelieved,
     Mutant::NowhereIsStopped,
-    Mutant::UnansweredIsStopped,
     Mutant::StrayLeft,
     Mutant::ReasonsGrowOld,
     Mutant::AwayIsUnknown,
@@ -217,6 +216,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::DeafForEver,
     Mutant::GoneIsDone,
     Mutant::SignNotAwaited,
+    Mutant::EndedLeaseAsked,
     Mutant::ReleasedOnce,
     Mutant::ClaimedUnproven,
     Mutant::GivenBackCounts,
@@ -259,19 +259,19 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::GoesOnAfterLoss, 2_500),
     (Mutant::CountsUrls, 5_000),
     (Mutant::CompactionIgnored, 2_000),
-    (Mutant::UnansweredIsStopped, 3_000),
     (Mutant::GivenUpForGood, 2_000),
     (Mutant::LostReasonUntold, 1_000),
     (Mutant::SpinsOnDeadline, 1_000),
     (Mutant::SignNotAwaited, 3_000),
+    (Mutant::EndedLeaseAsked, 4_500),
     (Mutant::ReleasedOnce, 4_000),
-    (Mutant::ClaimedUnproven, 7_000),
+    (Mutant::ClaimedUnproven, 60_000),
     (Mutant::GivenBackCounts, 8_000),
-    (Mutant::SignBeforeKey, 20_000),
+    (Mutant::SignBeforeKey, 60_000),
     (Mutant::BegunAnewForgets, 1_000),
     (Mutant::HeldForgotten, 3_000),
     (Mutant::WithheldForgotten, 4_000),
-    (Mutant::ProvedByAnother, 20_000),
+    (Mutant::ProvedByAnother, 60_000),
     (Mutant::LetGoOnce, 2_000),
     (Mutant::KeptLate, 20_000),
     (Mutant::OldSignatureRuns, 1_000),

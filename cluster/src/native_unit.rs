@@ -7,6 +7,7 @@
 use crate::requirement;
 use crate::unit_file::{UnitFile, UnitOption};
 use groundstate_units::yaml::{self, Limits, Node};
+use std::sync::OnceLock;
 
 /// The section that holds the text.
 pub const SECTION: &str = "X-Native";
@@ -34,11 +35,53 @@ pub fn suffix(text: &str) -> &'static str {
     found.copied().unwrap_or("service")
 }
 
-/// What a key of the text says, where it has it.
-pub fn scalar(text: &str, key: &str) -> Option<String> {
-    let documents = documents("", text).unwrap_or_default();
-    documents.first()?.get(key)?.scalar().map(|word| word.text.clone())
+/// A native unit as it was read.
+#[derive(Clone, Debug)]
+pub struct Native {
+    /// Byte for byte.
+    pub text: String,
+    /// `None`: it is no YAML.
+    root: Option<Node>,
 }
+
+impl Native {
+    /// `None`: it was none.
+    pub fn of(file: &UnitFile) -> Option<Native> {
+        let text = text(file)?;
+        let root = documents("", &text).unwrap_or_default().into_iter().next();
+        Some(Native { text, root })
+    }
+
+    /// What a key of it says, where it has it.
+    pub fn scalar(&self, key: &str) -> Option<String> {
+        self.root.as_ref()?.get(key)?.scalar().map(|word| word.text.clone())
+    }
+
+    /// The words of a key of it: of a list, or the one that stands there.
+    pub fn words(&self, key: &str) -> Vec<String> {
+        self.root.as_ref().and_then(|root| values(root.get(key)?)).unwrap_or_default()
+    }
+}
+
+/// A native unit that is read when it is asked for first. It follows from the file that it is kept
+/// beside, and is no difference between two of them.
+#[derive(Clone, Debug, Default)]
+pub struct Once(OnceLock<Option<Box<Native>>>);
+
+impl Once {
+    /// Of that file, each time.
+    pub fn of(&self, file: &UnitFile) -> Option<&Native> {
+        self.0.get_or_init(|| Native::of(file).map(Box::new)).as_deref()
+    }
+}
+
+impl PartialEq for Once {
+    fn eq(&self, _: &Once) -> bool {
+        true
+    }
+}
+
+impl Eq for Once {}
 
 /// # Errors
 /// What is wrong with the text or its `x-fleet:`, a line each.

@@ -10,6 +10,7 @@ use crate::desired::Desired;
 use crate::key::{Keys, Subject};
 use crate::machine::{Machine, MachineId};
 use crate::mutant::{Mutant, planted};
+use crate::native_unit::{self, Native};
 use crate::record::{
     ClaimRecord, ClusterRecord, DesiredRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord,
     RecordError, ScheduleRecord, StateRecord, WhyRecord,
@@ -47,13 +48,20 @@ pub struct Content {
     pub asks: Arc<Requirement>,
     /// Who answers for it, where somebody does.
     pub signature: Option<Signature>,
+    native: native_unit::Once,
 }
 
 impl Content {
     /// Of a file under that name.
     pub fn of(name: &UnitName, file: UnitFile) -> Content {
         let asks = Arc::new(Requirement::of(&file, Some(name)));
-        Content { hash: file.hash(), asks, file, signature: None }
+        let native = native_unit::Once::default();
+        Content { hash: file.hash(), asks, file, signature: None, native }
+    }
+
+    /// What it was, of a native unit: read once, however often it is looked at.
+    pub fn native(&self) -> Option<&Native> {
+        self.native.of(&self.file)
     }
 
     /// With that signature.

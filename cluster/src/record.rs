@@ -145,6 +145,14 @@ pub struct WhyRecord {
 impl WhyRecord {
     /// Machines it names; a cluster of a thousand need not be spelled out for each unit.
     pub const MACHINES: usize = 32;
+
+    /// How many more of so many there are than are named, in words behind a sentence.
+    pub fn beyond(count: usize) -> String {
+        match count.checked_sub(WhyRecord::MACHINES) {
+            None | Some(0) => String::new(),
+            Some(more) => format!(" ({} of them are named, and {more} more)", WhyRecord::MACHINES),
+        }
+    }
 }
 
 /// `machine/ID`

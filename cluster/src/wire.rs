@@ -33,6 +33,13 @@ pub struct Unit {
     /// have; none of them: all take it. Ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<Vec<String>>,
+    /// In a PUT: the hash of the file that is to stand there still; where it does not, nothing is written
+    /// (412). Ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<String>,
+    /// The same of what is wished for it. Ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead_of_state: Option<String>,
     /// What a rollout that is under way gives back where it fails. Ours; in a PUT it does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Before>,
@@ -152,6 +159,8 @@ pub struct MachinePage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Why {
+    /// The revision of the store that made it: one that is made anew has another. 0: not known.
+    pub created: i64,
     /// How far its machine has come.
     pub current_state: String,
     /// What is wished.
@@ -222,6 +231,8 @@ mod tests {
             options: vec![UnitOption::new("Service", "ExecStart", "/bin/true")],
             signature: None,
             machines: None,
+            instead_of: None,
+            instead_of_state: None,
             before: None,
         };
         assert_eq!(

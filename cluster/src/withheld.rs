@@ -54,17 +54,17 @@ impl Missing {
     pub fn are_many(&self) -> bool {
         self.units.len() >= LEAST && self.units.len() * 100 > self.ran * SHARE
     }
+}
 
-    /// Takes note of what was told since.
-    pub fn hear(&mut self, keys: &Keys, changes: &[Change]) {
-        for change in changes {
-            let key = match change {
-                Change::Put(entry) => &entry.key,
-                Change::Delete { key, .. } => key,
-            };
-            if let Some(subject) = keys.subject(key) {
-                hear_of(&mut self.units, &subject);
-            }
+/// Takes out the units of which something was told.
+pub fn hear(units: &mut BTreeSet<UnitName>, keys: &Keys, changes: &[Change]) {
+    for change in changes {
+        let key = match change {
+            Change::Put(entry) => &entry.key,
+            Change::Delete { key, .. } => key,
+        };
+        if let Some(subject) = keys.subject(key) {
+            hear_of(units, &subject);
         }
     }
 }

@@ -1,102 +1,21 @@
 //! What a machine is to have, from what the cluster holds and what it had before.
 #![allow(clippy::unwrap_used, reason = "a test ends where it is surprised")]
 
+mod placed;
+
 use cluster::agent::{self, Goal};
 use cluster::desired::Desired;
-use cluster::key::{Keys, Subject};
-use cluster::machine::MachineId;
-use cluster::memory_store::MemoryStore;
-use cluster::move_order::{Cause, Move};
+use cluster::key::Subject;
 use cluster::native_unit;
-use cluster::picture::Picture;
-use cluster::record::{MachineRecord, StateRecord};
-use cluster::registry::{self, Epoch};
+use cluster::record::StateRecord;
+use cluster::registry;
 use cluster::transaction::Transaction;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 use cluster::withheld::Missing;
-use std::collections::{BTreeMap, BTreeSet};
-
-fn name(text: &str) -> UnitName {
-    UnitName::new(text).unwrap()
-}
-
-fn id(text: &str) -> MachineId {
-    MachineId::new(text).unwrap()
-}
-
-/// Two machines, `m1` and `m2`; the first leads.
-struct Cluster {
-    keys: Keys,
-    store: MemoryStore,
-    epoch: Epoch,
-}
-
-impl Cluster {
-    fn new() -> Cluster {
-        let (keys, mut store) = (Keys::under("/test"), MemoryStore::default());
-        let lease = store.grant(u64::MAX);
-        let lead = registry::lead(&keys, &id("m1"), lease);
-        let epoch = Epoch(store.commit(&lead).unwrap());
-        let mut cluster = Cluster { keys, store, epoch };
-        for own in ["m1", "m2"] {
-            let record = MachineRecord {
-                ip: String::new(),
-                metadata: BTreeMap::new(),
-                boot: own.to_string(),
-                instance: own.to_string(),
-                disk: None,
-                version: "1".to_string(),
-                listen: None,
-            };
-            let lease = cluster.store.grant(u64::MAX);
-            let there = registry::register(&cluster.picture(), &id(own), &record, lease);
-            cluster.commit(&there.unwrap());
-        }
-        cluster
-    }
-
-    fn picture(&self) -> Picture {
-        Picture::of(self.keys.clone(), &self.store.read(self.keys.root()))
-    }
-
-    fn commit(&mut self, transaction: &Transaction) {
-        assert!(self.store.commit(transaction).is_some());
-    }
-
-    fn launch(&mut self, own: &str, asks: &str) {
-        let text = format!("[Service]\nExecStart=/bin/true\n\n[X-Fleet]\n{asks}\n");
-        let file = UnitFile::parse(&text).unwrap();
-        let write = registry::create(&self.picture(), &name(own), &file, Desired::Launched);
-        self.commit(&write);
-    }
-
-    fn put_on(&mut self, own: &str, machine: Option<&str>) {
-        let picture = self.picture();
-        let from = picture.place_of(&name(own)).cloned();
-        let step = Move { unit: name(own), from, to: machine.map(id), cause: Cause::Unplaced };
-        self.commit(&registry::carry_out(&picture, self.epoch, &[step]).unwrap());
-    }
-
-    fn goal(&self, before: &Goal) -> Goal {
-        agent::goal(&self.picture(), &id("m1"), before)
-    }
-
-    /// What `m1` had of these, that are nowhere since.
-    fn nowhere(units: &[(&str, &str)]) -> (Cluster, Goal) {
-        let mut cluster = Cluster::new();
-        for (own, asks) in units {
-            cluster.launch(own, asks);
-            cluster.put_on(own, Some("m1"));
-        }
-        let before = cluster.goal(&Goal::new());
-        assert_eq!(before.len(), units.len());
-        for (own, _) in units {
-            cluster.put_on(own, None);
-        }
-        (cluster, before)
-    }
-}
+use groundstate_units::control::source_set::SourceSet;
+use placed::{Cluster, id, name};
+use std::collections::BTreeSet;
 
 /// Four units on `m1`; whether so many are missing after that.
 fn are_withheld(asks: &str, fact: impl Fn(&mut Cluster, &str)) -> usize {
@@ -358,43 +277,14 @@ fn a_unit_whose_wish_nobody_can_read_goes_on_as_it_was() {
 }
 
 #[test]
-fn of_two_units_that_are_one_to_init_one_runs_and_of_the_other_it_is_told() {
-    let mut cluster = Cluster::new();
-    let native = |text: &str| native_unit::read("web.yaml", text).unwrap();
-    let service = native("unit: web\nexec-start: /bin/serve\n");
-    let timer = native("unit: web\ntype: timer\nactivates: x\n");
-    let odd = native("unit: z.service\nexec-start: /bin/serve\n");
-    let plain = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
-    let mut put = |own: &str, file: &UnitFile| {
-        let write = registry::create(&cluster.picture(), &name(own), file, Desired::Launched);
-        cluster.commit(&write);
-        cluster.put_on(own, Some("m1"));
-    };
-    put("web.timer", &timer);
-    put("z.service.service", &odd);
-    put("z.service", &plain);
-    let mut first = cluster.goal(&Goal::new());
-    agent::part_namesakes(&mut first, &Goal::new());
-    let write =
-        registry::create(&cluster.picture(), &name("web.service"), &service, Desired::Launched);
-    cluster.commit(&write);
-    cluster.put_on("web.service", Some("m1"));
-    let parted = |cluster: &Cluster, before: &Goal| {
-        let mut goal = cluster.goal(before);
-        agent::part_namesakes(&mut goal, before);
-        let set = agent::source_set(&goal, &BTreeSet::new());
-        assert_eq!(set.files.len(), 2, "{:?}", set.files);
-        (goal, set.files["web.yaml"].contains("timer"))
-    };
-    let (goal, timer_runs) = parted(&cluster, &first);
-    assert!(timer_runs, "what runs is not displaced");
-    let why = |goal: &Goal, own: &str| goal[own].refusal.clone().unwrap_or_default();
-    assert!(why(&goal, "web.service").contains("web.timer"), "{goal:?}");
-    assert!(why(&goal, "z.service.service").contains("z.service,"), "{goal:?}");
-    let (_, timer_runs) = parted(&cluster, &Goal::new());
-    assert!(!timer_runs, "where nothing ran the first of them does");
-    cluster.put_on("web.timer", None);
-    cluster.put_on("web.timer", Some("m2"));
-    let (goal, timer_runs) = parted(&cluster, &goal);
-    assert!(!timer_runs && why(&goal, "web.service").is_empty(), "it has the name by now");
+fn only_what_is_exclusive_is_said_to_wait_for_a_claim_of_its_own() {
+    for (asks, told) in [("", "runs under its name by a claim"), ("Exclusive=true", "claimed it")] {
+        let mut cluster = Cluster::new();
+        cluster.launch("a.service", asks);
+        cluster.put_on("a.service", Some("m1"));
+        let goal = cluster.goal(&Goal::new());
+        let name = name("a.service");
+        let said = agent::state(&name, &goal[&name], &SourceSet::default(), None, None);
+        assert!(said.reason.is_some_and(|why| why.contains(told)), "{asks}");
+    }
 }

@@ -10,8 +10,9 @@
 mod stand;
 
 use cluster::api::logs::Logs;
-use cluster::api::server::Settings;
+use cluster::api::server::{LARGEST_BODY, Settings};
 use cluster::machine::MachineId;
+use cluster::unit_file::UnitFile;
 use stand::{Plan, Stand};
 
 const SLEEP: &str = r#"[{"name":"ExecStart","section":"Service","value":"/bin/sleep 1000"}]"#;
@@ -73,6 +74,11 @@ fn every_path_and_method_has_its_answer() {
     }
     let moved = stand.get("/fleet//v1/units/../units");
     assert_eq!((moved.status, moved.headers["location"].as_str()), (301, "/fleet/v1/units"));
+    let moved = stand.get("//fleet/v1/state?alt=json&unitName=a%22");
+    let place = "/fleet/v1/state?alt=json&unitName=a%22";
+    assert_eq!((moved.status, moved.headers["location"].as_str()), (301, place));
+    let link = "<a href=\"/fleet/v1/state?alt=json&amp;unitName=a%22\">Moved Permanently</a>.\n\n";
+    assert_eq!(moved.body, link);
     let head = "HEAD /fleet/v1/units HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     assert_eq!(stand.send(head.as_bytes()).status, 405);
     let described = stand.get("/v1-alpha/discovery");
@@ -104,6 +110,26 @@ fn a_put_does_what_the_matrix_says() {
     assert_eq!(put("a.service", Some(OTHER), None), 201);
     assert_eq!(state("a.service")["desiredState"], "inactive");
     assert_eq!(state("a.service")["options"][0]["value"], "/bin/sleep 2000");
+    // What it is to be instead of is not there.
+    let instead = |name: &str, hash: &str| {
+        let body = format!(r#"{{"options":{SLEEP},"desiredState":"loaded","insteadOf":"{hash}"}}"#);
+        stand.put(name, &body).status
+    };
+    let hash = UnitFile { options: serde_json::from_str(OTHER).unwrap() }.hash();
+    assert_eq!((instead("a.service", "other"), instead("gone.service", &hash)), (412, 412));
+    assert_eq!(state("a.service")["options"][0]["value"], "/bin/sleep 2000");
+    assert_eq!((instead("a.service", &hash), instead("a.service", &hash)), (201, 412));
+    // And what is wished for it.
+    let while_wished = |wished: &str| {
+        let body = format!(
+            r#"{{"options":{OTHER},"desiredState":"{wished}","insteadOfState":"{wished}"}}"#
+        );
+        stand.put("a.service", &body).status
+    };
+    assert_eq!(while_wished("launched"), 412);
+    assert_eq!(state("a.service")["desiredState"], "loaded");
+    assert_eq!((while_wished("loaded"), while_wished("inactive")), (201, 412));
+    assert_eq!(state("a.service")["desiredState"], "loaded");
     // A template never runs.
     assert_eq!(put("t@.service", Some(SLEEP), Some("launched")), 400);
     assert_eq!(put("t@.service", Some(SLEEP), Some("inactive")), 201);
@@ -220,6 +246,19 @@ fn a_unit_that_is_too_large_is_refused_before_anything_is_made_of_it() {
     assert_eq!(put(4096, &one, "b").status, 201);
 }
 
+/// fleet's own client writes `&`, `<` and `>` so.
+#[test]
+fn the_largest_unit_fits_into_a_body_however_it_is_escaped() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let value = r"\u0026".repeat(2000);
+    let option = format!(r#"{{"name":"A","section":"Service","value":"{value}"}}"#);
+    let body = format!("{{\"options\":[{}]}}", vec![option; 130].join(","));
+    assert!(body.len() > 1024 * 1024 && body.len() < LARGEST_BODY, "{}", body.len());
+    assert_eq!(stand.put("a.service", &body).status, 201);
+    let file = &stand.get("/fleet/v1/units/a.service").json()["options"];
+    assert_eq!(file[129]["value"], "&".repeat(2000));
+}
+
 #[test]
 fn an_option_can_not_bring_in_another_and_unknown_fields_do_not_count() {
     let stand = Stand::new(Plan::of(&["m1"]));
@@ -325,7 +364,7 @@ fn states_are_filtered_before_they_are_cut() {
 #[test]
 fn what_is_too_large_is_turned_away() {
     let stand = Stand::new(Plan::of(&[]));
-    let size = cluster::api::server::LARGEST_BODY + 1;
+    let size = LARGEST_BODY + 1;
     let head = format!(
         "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
          Content-Length: {size}\r\n\r\n"

@@ -130,6 +130,8 @@ fn stored() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
         Just("state/m1/a.service"),
         Just("schedule/m1/a.service"),
         Just("global/a.service"),
+        Just("claim/m1/a.service"),
+        Just("cluster"),
         Just("leader"),
         Just("unit/..."),
         Just("x/y")
@@ -147,8 +149,13 @@ fn stored() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
     prop::collection::vec((key.prop_map(|key| format!("/test/v3/{key}")), value), 0..12)
 }
 
+/// `CASES` of them, or so many.
+fn cases(few: u32) -> u32 {
+    std::env::var("CASES").ok().and_then(|all| all.parse().ok()).unwrap_or(few)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(cases(2_000)))]
 
     #[test]
     fn any_request_is_answered(stored in stored(), requests in prop::collection::vec(request(), 1..12)) {
@@ -171,12 +178,12 @@ proptest! {
 #[test]
 fn any_bytes_on_the_socket_leave_the_server_answering() {
     let stand = Stand::new(Plan::of(&["m1"]));
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut runner = proptest::test_runner::TestRunner::default();
     let bytes = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..200),
         "(GET|PUT) /[ -~]{0,30} HTTP/1\\.1\r\n([A-Za-z-]{1,16}: [ -~]{0,20}\r\n){0,3}\r\n[ -~]{0,20}".prop_map(String::into_bytes),
     ];
-    for _ in 0..150 {
+    for _ in 0..cases(500).min(20_000) {
         let bytes = bytes.new_tree(&mut runner).unwrap().current();
         let mut stream = stand.connect();
         let _ = stream.write_all(&bytes);

@@ -20,9 +20,11 @@ use cluster::key::Keys;
 use cluster::mirror::Mirror;
 use cluster::store::{EtcdConfig, Store};
 use history::{Deed, Operation, Outcome, holds};
-use member::{Etcd, run, when_there};
+use member::{Etcd, PATIENCE, run, when_there};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Instant;
+use tokio::time::timeout;
 use wire::{Fault, Wire};
 
 const CLIENTS: u64 = 4;
@@ -123,7 +125,7 @@ async fn client(
 }
 
 async fn api(endpoint: String, etcd: &Etcd) -> ApiState {
-    let config = EtcdConfig { endpoints: vec![endpoint], ..etcd.config() };
+    let config = EtcdConfig { endpoints: vec![endpoint], ..etcd.impatient() };
     let (mirror, _) = Mirror::start(Store::etcd(config).unwrap(), Keys::under("/fleet"));
     mirror.health().wait_for(|health| health.fault.is_none()).await.unwrap();
     ApiState::new(mirror, Settings::default())
@@ -187,6 +189,59 @@ fn it_could_be_so_too_while_its_wire_fails() {
 #[test]
 fn what_several_daemons_answer_to_changes_could_be_asked_one_by_one() {
     rounds(12, 2, false, &[]);
+}
+
+/// What is asked where etcd says nothing is answered in time: 503, and when to come again. A GET
+/// `may_be_known`: by what was known a moment ago.
+async fn is_told(api: &ApiState, deed: Deed, may_be_known: bool) {
+    let answer = timeout(PATIENCE, api.answer(&request("a.service", deed))).await;
+    let answer = answer.unwrap_or_else(|_| panic!("{deed:?} hangs"));
+    if may_be_known && deed == Deed::Get && answer.status == 200 {
+        return;
+    }
+    assert_eq!(answer.status, 503, "{deed:?}");
+    assert!(answer.retry_after.is_some_and(|after| (1..=5).contains(&after)), "{answer:?}");
+}
+
+/// The unit is there. A busy disk may hold etcd up for longer than these requests wait.
+async fn made(api: &ApiState) {
+    let asked = Instant::now();
+    loop {
+        let answer = api.answer(&request("a.service", Deed::Put(1, 0))).await;
+        if matches!(answer.status, 201 | 204) {
+            return;
+        }
+        assert!(answer.status == 503 && asked.elapsed() < PATIENCE, "{answer:?}");
+    }
+}
+
+#[test]
+fn an_etcd_that_says_nothing_keeps_nobody_waiting() {
+    run(async {
+        let etcd = Etcd::start();
+        when_there(&Store::etcd(etcd.config()).unwrap()).await;
+        let wire = Wire::open(vec![("127.0.0.1:0".parse().unwrap(), etcd.address())], None);
+        let api = api(format!("http://{}", wire.addresses[0]), &etcd).await;
+        made(&api).await;
+        for hold in [Fault::HoldsAll, Fault::HoldsAnswers] {
+            wire.set(hold);
+            // Before it is known, and after.
+            for known in [false, true] {
+                let told = |deed| is_told(&api, deed, !known);
+                let changes = [Deed::Put(2, 1), Deed::Wish(2), Deed::Delete];
+                let [put, wish, delete] = changes.map(told);
+                tokio::join!(put, wish, delete, told(Deed::Get));
+                let fault = |health: &cluster::mirror::Health| health.fault.is_some();
+                timeout(PATIENCE, api.mirror().health().wait_for(fault)).await.unwrap().unwrap();
+                assert!(!api.is_healthy());
+            }
+            assert!(wire.bitten() > 0);
+            wire.set(Fault::None);
+            let well = |health: &cluster::mirror::Health| health.fault.is_none();
+            timeout(PATIENCE, api.mirror().health().wait_for(well)).await.unwrap().unwrap();
+            made(&api).await;
+        }
+    });
 }
 
 #[test]

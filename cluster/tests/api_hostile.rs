@@ -14,13 +14,17 @@ use cluster::api::change_stream::STREAMS_OF_ONE;
 use cluster::api::crowd::MOST_OF_ONE;
 use cluster::api::listener::{HEAD_TIME, Security};
 use cluster::api::server::{BODY_TIME, LARGEST_BODY};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use stand::{Plan, Reply, Stand};
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 const PUT: &str =
     "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+/// Bytes that are in memory for other tests, too, and far less than any of these bodies would be.
+const MOST_GROWN: usize = 32 * 1024 * 1024;
 const GOOD: &str = r#"{"options":[{"section":"Service","name":"ExecStart","value":"/bin/a"}]}"#;
 
 /// What comes back; `None`: it was let go without a word.
@@ -41,6 +45,7 @@ fn refused(stand: &Stand, what: &str, bytes: &[u8]) {
 #[test]
 fn who_lies_about_a_body_is_turned_away() {
     let stand = Stand::new(Plan::of(&["m1"]));
+    let before = memory();
     let length = GOOD.len();
     let lies = [
         ("a length below zero", format!("{PUT}Content-Length: -1\r\n\r\n{GOOD}")),
@@ -71,12 +76,16 @@ fn who_lies_about_a_body_is_turned_away() {
     let bomb = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &[0; 4096]].concat();
     let head = format!("{PUT}Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
     refused(&stand, "gzip", &[head.as_bytes(), &bomb].concat());
+    let huge = format!("{PUT}Content-Length: {}\r\n\r\n{GOOD}", 1 << 30);
+    assert_eq!(reply(&stand, huge.as_bytes()).map(|reply| reply.status), Some(413));
     let half = format!("{PUT}Content-Length: {length}\r\n\r\n{}", &GOOD[..20]);
     let mut stream = stand.connect();
     stream.write_all(half.as_bytes()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert!(Reply::read(&mut stream).is_none_or(|reply| reply.status == 400));
     assert_eq!(stand.get("/fleet/v1/units").body, "{}", "half a body makes nothing");
+    let grown = memory().saturating_sub(before);
+    assert!(grown < MOST_GROWN, "{grown} bytes are kept of them");
 }
 
 #[test]
@@ -127,7 +136,7 @@ fn a_body_without_end_ends_at_the_limit() {
     let reply = Reply::read(&mut stream);
     assert!(reply.is_none_or(|reply| reply.status == 413));
     let grown = memory().saturating_sub(before);
-    assert!(grown < 32 * 1024 * 1024, "{grown} bytes are kept of it");
+    assert!(grown < MOST_GROWN, "{grown} bytes are kept of it");
     assert_eq!(stand.get("/healthz").status, 200);
 }
 
@@ -202,6 +211,57 @@ fn a_crowd_of_one_user_has_an_end_and_is_gone_with_its_connections() {
     });
 }
 
+/// Connections that somebody holds: a hundredth of ten thousand, at leisure a tenth.
+fn many() -> usize {
+    let many = if std::env::var_os("GROUNDSTATE_ALL").is_some() { 1_000 } else { 100 };
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard.min(8_192), hard).unwrap();
+    many
+}
+
+/// What is answered to somebody who comes over the network.
+fn from_afar(stand: &Stand, line: &str, body: &str) -> Reply {
+    let mut stream = TcpStream::connect(stand.tcp.unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let length = body.len();
+    let head = "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    write!(stream, "{line} HTTP/1.1\r\n{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
+    Reply::read(&mut stream).unwrap()
+}
+
+#[test]
+fn a_crowd_that_drips_keeps_no_unit_from_running() {
+    let security = Security { insecure_loopback_only: true, ..Security::default() };
+    let stand = Stand::new(Plan { security: Some(security), ..Plan::of(&["m1"]) });
+    let begins = [
+        "GET /fleet/v1/units HTTP/1.1\r\nX-Slow: ".to_string(),
+        format!("{PUT}Content-Length: 1000\r\n\r\n"),
+        // Never read.
+        "GET /fleet/v1/discovery HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100),
+    ];
+    let connect = |number: usize| {
+        let mut stream = UnixStream::connect(stand.socket()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // Beyond what one user may hold it is let go at once.
+        let _ = stream.write(begins[number % begins.len()].as_bytes());
+        stream
+    };
+    let crowd: Vec<UnixStream> = (0..many()).map(connect).collect();
+    for number in 0..10 {
+        let path = format!("/fleet/v1/units/u{number}.service");
+        let wish = GOOD.replacen('{', r#"{"desiredState":"launched","#, 1);
+        assert_eq!(from_afar(&stand, &format!("PUT {path}"), &wish).status, 201);
+        // The engine has placed it, and its machine says so.
+        stand.until("it runs", |stand| {
+            from_afar(stand, &format!("GET {path}"), "").json()["currentState"] == "launched"
+        });
+    }
+    let is_held = |mut stream: &UnixStream| {
+        stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    assert!(crowd.iter().any(is_held), "nobody was there any more");
+}
+
 #[test]
 fn streams_of_one_user_leave_places_for_others() {
     let security = Security { insecure_loopback_only: true, ..Security::default() };
@@ -219,7 +279,7 @@ fn streams_of_one_user_leave_places_for_others() {
     assert_eq!(refused.fault(), (503, "too many streams of changes".to_string()));
     assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
     assert_eq!(stand.get("/fleet/v1/units").status, 200, "all else is answered");
-    let mut other = std::net::TcpStream::connect(stand.tcp.unwrap()).unwrap();
+    let mut other = TcpStream::connect(stand.tcp.unwrap()).unwrap();
     other.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     other.write_all(ask).unwrap();
     assert_eq!(Reply::read(&mut other).map(|reply| reply.status), Some(200), "another side");

@@ -19,12 +19,39 @@ use cluster::store::{Batch, EtcdConfig, Fault, Store};
 use cluster::transaction::{Condition, Transaction};
 use member::{Etcd, PATIENCE, ROOT, folder, run, when_there};
 use nix::sys::signal::Signal;
+use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, SockaddrIn6};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 async fn put(store: &Store, key: &str) -> i64 {
     let write = Transaction::default().put(format!("{ROOT}{key}"), b"x".to_vec());
     store.commit(&write).await.unwrap().unwrap()
+}
+
+/// An address of version 6 that swallows what is sent there: more wait to be accepted than may.
+struct Blackhole {
+    url: String,
+    _socket: OwnedFd,
+    _waiting: Vec<TcpStream>,
+}
+
+impl Blackhole {
+    fn open() -> Blackhole {
+        let (kind, flags) = (SockType::Stream, SockFlag::SOCK_CLOEXEC);
+        let socket = socket::socket(AddressFamily::Inet6, kind, flags, None).unwrap();
+        let any = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0);
+        socket::bind(socket.as_raw_fd(), &SockaddrIn6::from(any)).unwrap();
+        socket::listen(&socket, Backlog::new(1).unwrap()).unwrap();
+        let at: SockaddrIn6 = socket::getsockname(socket.as_raw_fd()).unwrap();
+        let at = SocketAddr::from(SocketAddrV6::from(at));
+        let connect = || TcpStream::connect_timeout(&at, Duration::from_millis(300)).ok();
+        let waiting: Vec<TcpStream> = std::iter::from_fn(connect).take(16).collect();
+        assert!(waiting.len() < 16, "it takes whoever comes");
+        Blackhole { url: format!("http://{at}"), _socket: socket, _waiting: waiting }
+    }
 }
 
 #[test]
@@ -32,14 +59,17 @@ fn a_member_that_does_not_answer_is_left_for_the_next() {
     run(async {
         let etcd = Etcd::start();
         when_there(&Store::etcd(etcd.config()).unwrap()).await;
+        let black = Blackhole::open();
         // Takes connections, and says nothing on them.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mute = format!("http://{}", silent.local_addr().unwrap());
         let closed = "http://127.0.0.1:1".to_string();
         let nameless = "http://no-such-host.invalid:2379".to_string();
-        for dead in [mute, closed, nameless] {
+        for dead in [mute, closed, nameless, black.url.clone()] {
             let endpoints = vec![dead.clone(), etcd.url.clone()];
-            let store = Store::etcd(EtcdConfig { endpoints, ..etcd.config() }).unwrap();
+            let request_timeout = Duration::from_secs(3);
+            let config = EtcdConfig { endpoints, request_timeout, ..etcd.config() };
+            let store = Store::etcd(config).unwrap();
             let first = store.turn();
             assert!(matches!(store.read(ROOT).await, Err(Fault::Unavailable(_))), "{dead}");
             assert_ne!(store.turn(), first, "{dead}");
@@ -109,7 +139,8 @@ fn a_leader_that_was_deposed_and_has_not_heard_of_it_keeps_no_lease_alive() {
             assert!(Instant::now() < end, "none of them leads");
             tokio::task::yield_now().await;
         };
-        let store = Store::etcd(members[leader].config()).unwrap();
+        // Less than it takes the others to choose another.
+        let store = Store::etcd(members[leader].impatient()).unwrap();
         when_there(&store).await;
         let lease = store.grant(Duration::from_secs(120)).await.unwrap();
         assert_eq!(store.keep_alive(lease.id).await, Ok(true));
@@ -130,7 +161,7 @@ fn a_leader_that_was_deposed_and_has_not_heard_of_it_keeps_no_lease_alive() {
 #[test]
 fn a_user_needs_the_password() {
     run(async {
-        let etcd = Etcd::start();
+        let etcd = Etcd::of(folder(), "http", &["--bcrypt-cost", "4"]);
         when_there(&Store::etcd(etcd.config()).unwrap()).await;
         let mut client = etcd.client().await;
         client.user_add("root", "secret", None).await.unwrap();
@@ -155,7 +186,7 @@ fn a_user_needs_the_password() {
 #[test]
 fn what_an_etcd_lets_others_do_is_found_out() {
     run(async {
-        let etcd = Etcd::of(folder(), "http", &["--max-txn-ops", "64"]);
+        let etcd = Etcd::of(folder(), "http", &["--max-txn-ops", "64", "--bcrypt-cost", "4"]);
         let open = Store::etcd(etcd.config()).unwrap();
         when_there(&open).await;
         let standing = open.standing().await.unwrap().unwrap();
@@ -273,5 +304,43 @@ fn certificates_are_renewed_under_a_client_that_runs() {
         etcd.again();
         when_there(&store).await;
         assert!(mirror.reached(put(&store, "b").await, PATIENCE).await, "the watch is back too");
+    });
+}
+
+#[test]
+fn certificates_that_have_ended_are_renewed_under_a_client_that_runs() {
+    run(async {
+        let folder = folder();
+        authorities(&folder, &[("server", "ca"), ("client", "ca"), ("fresh", "ca")]);
+        let past = "-startdate 20200101000000Z -enddate 20200201000000Z";
+        issue(&folder, "ended", &Issued { dates: past, ..Issued::GOOD });
+        let (mut etcd, own) = secured(&folder);
+        let of = |name: &str| Some(folder.join(name));
+        let other =
+            EtcdConfig { cert_file: of("fresh.crt"), key_file: of("fresh.key"), ..own.clone() };
+        let (store, other) = (Store::etcd(own).unwrap(), Store::etcd(other).unwrap());
+        when_there(&store).await;
+        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
+        assert!(mirror.reached(put(&store, "a").await, PATIENCE).await);
+        for side in ["server", "client"] {
+            let known = mirror.picture().revision;
+            show(&folder, "ended", side);
+            // What is open stays open; with a member that is begun anew all of it ends.
+            etcd.kill();
+            etcd.again();
+            if side == "client" {
+                when_there(&other).await;
+            }
+            let ended = |health: &cluster::mirror::Health| {
+                let why = health.fault.as_ref().map(ToString::to_string).unwrap_or_default();
+                if side == "server" { why.contains("expired") } else { !why.is_empty() }
+            };
+            timeout(PATIENCE, mirror.health().wait_for(ended)).await.unwrap().unwrap();
+            assert!(matches!(store.read(ROOT).await, Err(Fault::Unavailable(_))), "{side}");
+            assert_eq!(mirror.picture().revision, known, "what was known stays");
+            show(&folder, "fresh", side);
+            when_there(&store).await;
+            assert!(mirror.reached(put(&store, side).await, PATIENCE).await, "{side}");
+        }
     });
 }

@@ -109,25 +109,11 @@ fn variables_of_former_names_count() {
     }
     let refused = call(&unix, &[("FLEETCTL_EXPERIMENTAL_API", "false")]);
     assert!(stderr(&refused).contains("the driver etcd is gone"), "{}", stderr(&refused));
-    assert_eq!(code(&call(&unix, &[("FLEETCTL_EXPERIMENTAL_API", "true")])), 0);
-}
-
-#[test]
-fn what_is_inactive_is_neither_stopped_nor_restarted() {
-    let stand = Stand::new(Plan::of(&["m1"]));
-    write(&stand, "ssd.service", &format!("{HELLO}[X-Fleet]\nMachineMetadata=disk=ssd\n"));
-    write(&stand, "new.service", HELLO);
-    assert_eq!(code(&stand.fleetctl(&["start", "--no-block", "ssd"])), 0);
-    let stopped = stand.fleetctl(&["stop", "ssd"]);
-    let words = "Unable to stop unit ssd.service in state inactive\n";
-    assert_eq!((code(&stopped), stderr(&stopped)), (1, words.to_string()));
-    assert_eq!(code(&stand.fleetctl(&["unload", "ssd"])), 0, "the wish can be taken back");
-    // A file that is not in the cluster is put there, and that is all.
-    let restarted = stand.fleetctl(&["restart", "new"]);
-    let words = "Unable to restart unit new.service in state inactive\n";
-    assert_eq!((code(&restarted), stderr(&restarted)), (0, words.to_string()));
-    assert_eq!(stdout(&restarted), "Unit new.service inactive\n");
-    assert_eq!(stdout(&stand.fleetctl(&["cat", "new"])), HELLO);
+    for yes in ["true", "1", "t"] {
+        let variables =
+            [("FLEETCTL_EXPERIMENTAL_API", yes), ("FLEETCTL_STRICT_HOST_KEY_CHECKING", "0")];
+        assert_eq!(code(&call(&unix, &variables)), 0, "{yes}");
+    }
 }
 
 #[test]
@@ -144,6 +130,23 @@ fn instances_come_from_templates() {
     assert_eq!(code(&stand.fleetctl(&["start", "hello@3"])), 0);
     let list = stdout(&stand.fleetctl(&["list-units", "--no-legend", "--fields", "unit"]));
     assert_eq!(list, "hello@1.service\nhello@2.service\nhello@3.service\n");
+    // The template that is there comes before its file.
+    write(&stand, "hello@.service", &HELLO.replace("1000", "2000"));
+    let started = stand.fleetctl(&["start", "hello@4"]);
+    let words = "WARNING: Unit hello@.service in registry differs from local unit file hello@.service. \
+                 Add --replace to override.\n";
+    assert_eq!((code(&started), stderr(&started)), (0, words.to_string()));
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "hello@4"])), HELLO);
+}
+
+#[test]
+fn of_two_descriptions_the_first_is_shown() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let twice = HELLO.replace("[Service]", "[Unit]\nDescription=Again\n[Service]");
+    write(&stand, "a.service", &twice);
+    assert_eq!(code(&stand.fleetctl(&["submit", "a"])), 0);
+    let list = stand.fleetctl(&["list-unit-files", "--fields=desc", "--no-legend"]);
+    assert_eq!(stdout(&list), "Hello\n");
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn mistakes_have_codes_and_words() {
         (&["list-units", "--bogus"], 2, "--bogus"),
         (&["start"], 0, "No units given"),
         (&["stop", "none"], 0, "Units not found in registry"),
-        (&["destroy", "none"], 0, ""),
+        (&["destroy", "none", "neither"], 0, "Units not found in registry"),
         (&["restart"], 0, "No units given"),
         (&["restart", "none"], 1, "unable to find Unit(none.service) in Registry or on filesystem"),
         (&["submit", "none"], 1, "unable to find Unit(none.service) in Registry or on filesystem"),
@@ -356,4 +359,18 @@ fn what_was_asked_of_a_server_that_is_silent_is_not_asked_again() {
     let asked = asked.lock().unwrap();
     assert_eq!(asked.iter().filter(|line| line.starts_with("PUT")).count(), 1, "{asked:?}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn each_request_is_shown_with_its_time_to_who_asks_for_it() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let before = jiff::Timestamp::now();
+    let output = stand.fleetctl(&["--debug", "list-machines"]);
+    let told = stderr(&output);
+    let (time, line) = told.split_once(' ').unwrap();
+    assert_eq!(line, "DEBUG GET /fleet/v1/machines\n");
+    let time: jiff::Timestamp = time.parse().unwrap();
+    let slack = jiff::SignedDuration::from_millis(1);
+    assert!(time >= before - slack && time <= jiff::Timestamp::now(), "{told}");
+    assert_eq!(stderr(&stand.fleetctl(&["list-machines"])), "");
 }

@@ -114,11 +114,18 @@ async fn api(store: Store) -> ApiState {
 /// What `asked` is answered on a unit that is there, where the answer to its write is lost, and
 /// what is there then.
 fn told(asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
+    told_of(true, asked, done, between)
+}
+
+/// The same on one that may not be `there`.
+fn told_of(there: bool, asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let memory = Store::memory();
         let beside = api(memory.clone()).await;
-        assert_eq!(beside.answer(&request("PUT", FILE)).await.status, 201);
+        if there {
+            assert_eq!(beside.answer(&request("PUT", FILE)).await.status, 201);
+        }
         let armed = AtomicBool::new(false);
         let losing = Arc::new(Losing { memory, beside: beside.clone(), armed, done, between });
         let api = api(Store::driven(Arc::new(Handle(losing.clone())))).await;
@@ -146,6 +153,15 @@ fn what_was_done_or_lost_is_done_once() {
         assert_eq!(told(("PUT", OTHER), done, None), (201, "inactive".to_string()));
         assert_eq!(told(("DELETE", ""), done, None), (204, "gone".to_string()));
     }
+}
+
+#[test]
+fn what_was_made_and_destroyed_by_others_since_is_not_made_anew() {
+    for done in [true, false] {
+        assert_eq!(told_of(false, ("PUT", OTHER), done, None), (201, "inactive".to_string()));
+    }
+    let gone = Some(("DELETE", ""));
+    assert_eq!(told_of(false, ("PUT", OTHER), true, gone), (503, "gone".to_string()));
 }
 
 #[test]

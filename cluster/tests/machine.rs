@@ -56,7 +56,10 @@ fn a_unit_lives_on_a_machine_whatever_ends_around_it() {
     until("hello runs again", || node.pid("hello").filter(|now| *now != pid));
     node.fleetctl(&["destroy", "hello.service"]);
     until("hello is gone", || node.pid("hello").is_none().then_some(()));
-    assert_eq!(node.fleetctl(&["list-units", "--no-legend"]).trim(), "");
+    until("and its state", || {
+        let listed = node.fleetctl(&["list-units", "--no-legend"]);
+        listed.trim().is_empty().then_some(())
+    });
 
     let native = node.command("web");
     node.put(
@@ -67,6 +70,46 @@ fn a_unit_lives_on_a_machine_whatever_ends_around_it() {
     until("a native unit runs", || node.pid("web"));
     node.fleetctl(&["destroy", "web.yaml"]);
     until("it is gone", || node.pid("web").is_none().then_some(()));
+}
+
+#[test]
+fn what_init_keeps_beside_a_newer_file_is_told_by_the_file_it_was_begun_by() {
+    let node = Node::new();
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    let native = node.command("web");
+    let file = |sleeps: &str, line: &str| {
+        let native = native.replace("100000", sleeps);
+        format!("unit: web\nexec-start: {native}\n{line}\nx-fleet: {{Global: true}}\n")
+    };
+    let hash = || {
+        let words = ["list-units", "--no-legend", "--full", "--fields=hash,sub"];
+        node.fleetctl(&words).trim().to_string()
+    };
+    node.put("web.yaml", &file("100000", ""));
+    node.fleetctl(&["start", "web.yaml"]);
+    let pid = until("it runs", || node.pid("web"));
+    node.when_running("web.service");
+    let old = hash();
+    for (sleeps, line) in [("200000", "on-change: keep"), ("300000", "essential: yes")] {
+        node.put("web.yaml", &file(sleeps, line));
+        let words = ["rollout", "--no-rollback", "--timeout=1", "web.yaml"];
+        let (fine, told) = node.try_fleetctl(&words);
+        assert!(!fine && told.contains("0 of 1 run the new file"), "{told}");
+        until("it is said to be older", || {
+            node.get("/fleet/v1/why/web.service").contains("an older file").then_some(())
+        });
+        assert_eq!((hash(), node.pid("web")), (old.clone(), Some(pid)));
+    }
+    node.initctl(&["restart", "web"]);
+    until("its state is that of the new one", || {
+        let now = hash();
+        (now != old && now.ends_with("running")).then_some(())
+    });
+    assert!(!node.get("/fleet/v1/why/web.service").contains("an older file"));
+    assert_ne!(node.pid("web"), Some(pid));
 }
 
 #[test]

@@ -10,10 +10,12 @@
 mod original;
 mod stand;
 
+use cluster::api::server::Settings;
 use original::Original;
 use stand::{Plan, Stand};
 
 const SLEEP: &str = r#"[{"name":"ExecStart","section":"Service","value":"/bin/sleep 1000"}]"#;
+const GLOBAL: &str = r#"{"name":"Global","section":"X-Fleet","value":"true"}"#;
 const UNIT: &str = "hello@1.service";
 
 #[test]
@@ -82,4 +84,52 @@ fn every_command_of_the_original_comes_to_its_end() {
     fleetctl.destroy(UNIT);
     assert_eq!(fleetctl.get("units").body, "{}");
     assert_eq!(fleetctl.get("state").body, "{}");
+}
+
+#[test]
+fn the_original_goes_on_with_what_is_there() {
+    let stand = Stand::new(Plan::of(&["m1", "m2"]));
+    let mut fleetctl = Original::at(&stand.socket());
+    fleetctl.submit("hello@.service", SLEEP);
+    fleetctl.submit_instance(UNIT, "hello@.service");
+    assert_eq!(fleetctl.submit_again(UNIT).to_string(), SLEEP);
+    fleetctl.start(UNIT);
+    fleetctl.start_again(UNIT);
+    let other = SLEEP.replace("1000", "2000");
+    fleetctl.replace(UNIT, &other);
+    let there = fleetctl.look_at(UNIT);
+    assert_eq!((there["options"].to_string(), &there["machineID"]), (other, &"m1".into()));
+    assert_eq!(fleetctl.submit_again("hello@.service").to_string(), SLEEP, "its template stays");
+    let options = format!("{},{GLOBAL}]", SLEEP.trim_end_matches(']'));
+    fleetctl.start_global("all.service", &options);
+    stand.until("it is on both machines", |stand| {
+        let states = stand.get("/fleet/v1/state?unitName=all.service").json();
+        states["states"].as_array().is_some_and(|states| states.len() == 2)
+    });
+    assert_eq!(fleetctl.look_at("all.service")["machineID"], serde_json::Value::Null);
+    for unit in [UNIT, "hello@.service", "all.service"] {
+        fleetctl.destroy_and_go(unit);
+        assert_eq!(fleetctl.unit(unit).status, 404, "it is gone when that is answered");
+    }
+}
+
+#[test]
+fn lists_of_several_pages_come_whole_to_the_original() {
+    let settings = Settings { token_limit: 2, ..Settings::default() };
+    let stand = Stand::new(Plan { settings, ..Plan::of(&["m1", "m2", "m3"]) });
+    let mut fleetctl = Original::at(&stand.socket());
+    let names: Vec<String> = (1..=5).map(|n| format!("hello@{n}.service")).collect();
+    for name in &names {
+        fleetctl.submit(name, SLEEP);
+        fleetctl.start(name);
+    }
+    let named = |key: &str, (items, pages): (Vec<serde_json::Value>, usize)| {
+        let names = items.iter().map(|item| item[key].as_str().unwrap().to_string());
+        (names.collect::<Vec<_>>(), pages)
+    };
+    assert_eq!(named("name", fleetctl.list("units")), (names.clone(), 3));
+    assert_eq!(named("name", fleetctl.list("state")), (names.clone(), 3));
+    let machines = ["m1", "m2", "m3"].map(str::to_string).to_vec();
+    assert_eq!(named("id", fleetctl.list("machines")), (machines, 2));
+    assert!(fleetctl.stop(&names[4]), "it is found on the last page");
 }

@@ -142,8 +142,13 @@ fn check(board: &Board) {
     }
 }
 
+/// `CASES` of them, or so many.
+fn cases(few: u32) -> u32 {
+    std::env::var("CASES").ok().and_then(|all| all.parse().ok()).unwrap_or(few)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(1_500), ..ProptestConfig::default() })]
 
     #[test]
     fn every_wanted_unit_is_where_it_may_be_or_can_be_nowhere(

@@ -7,9 +7,11 @@
     reason = "a test ends where it is surprised"
 )]
 
+mod rolled;
 mod stand;
 
 use cluster::unit_file::UnitFile;
+use rolled::{bad, everywhere, three};
 use stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 
 #[test]
@@ -40,8 +42,8 @@ fn a_rollout_goes_on_while_units_come_up_and_back_when_one_does_not() {
 
 #[test]
 fn a_global_unit_is_rolled_out_machine_by_machine() {
-    let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2", "m3"]) });
-    let everywhere = format!("{HELLO}\n[X-Fleet]\nGlobal=true\n");
+    let stand = three();
+    let everywhere = everywhere();
     write(&stand, "all.service", &everywhere);
     assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
     let hashes = |stand: &Stand| -> Vec<String> {
@@ -52,7 +54,7 @@ fn a_global_unit_is_rolled_out_machine_by_machine() {
     stand.until("it is on all", |stand| hashes(stand).len() == 3);
     let old = hashes(&stand);
     // The first machine it does not come up on ends it.
-    write(&stand, "all.service", &everywhere.replace("/bin/sleep 1000", "/bin/false"));
+    write(&stand, "all.service", &bad(&everywhere));
     let failed = stand.fleetctl(&["rollout", "--no-rollback", "all.service"]);
     assert_eq!(code(&failed), 1);
     let told = (stdout(&failed), stderr(&failed));
@@ -84,8 +86,8 @@ fn a_global_unit_is_rolled_out_machine_by_machine() {
 
 #[test]
 fn a_rollout_that_was_left_in_the_middle_goes_on() {
-    let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2", "m3"]) });
-    let everywhere = format!("{HELLO}\n[X-Fleet]\nGlobal=true\n");
+    let stand = three();
+    let everywhere = everywhere();
     let machines = || stand.get("/fleet/v1/units/all.service").json()["machines"].clone();
     let hashes = || -> std::collections::BTreeSet<String> {
         let list = ["list-units", "--fields=hash", "--no-legend", "--full"];
@@ -121,11 +123,11 @@ fn a_rollout_that_was_left_in_the_middle_goes_on() {
 
 #[test]
 fn a_rollout_that_goes_on_and_fails_gives_the_old_file_back() {
-    let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2", "m3"]) });
-    let everywhere = format!("{HELLO}\n[X-Fleet]\nGlobal=true\n");
+    let stand = three();
+    let everywhere = everywhere();
     write(&stand, "all.service", &everywhere);
     assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
-    let bad = everywhere.replace("/bin/sleep 1000", "/bin/false");
+    let bad = bad(&everywhere);
     write(&stand, "all.service", &bad);
     let list = ["list-units", "--fields=active", "--no-legend"];
     let active = |stand: &Stand| stdout(&stand.fleetctl(&list));

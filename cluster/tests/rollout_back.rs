@@ -6,28 +6,20 @@
     reason = "a test ends where it is surprised"
 )]
 
+mod rolled;
 mod stand;
 mod way;
 
 use cluster::unit_file::UnitFile;
-use stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
+use rolled::{bad, bad_for, everywhere, hashes, running, three};
+use stand::{HELLO, Stand, code, stderr, stdout, write};
 use std::io::BufReader;
 use std::process::Command;
 use way::{begun, by_way_of, hears, put_at};
 
-fn everywhere() -> String {
-    format!("{HELLO}\n[X-Fleet]\nGlobal=true\n")
-}
-
-/// Of each machine the hash of the file it has.
-fn hashes(stand: &Stand) -> Vec<String> {
-    let list = ["list-units", "--fields=machine,hash", "--no-legend", "--full"];
-    stdout(&stand.fleetctl(&list)).lines().map(str::to_string).collect()
-}
-
 /// Three machines that have it, and which file.
-fn running(words: &[&str]) -> (Stand, Vec<String>) {
-    let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2", "m3"]) });
+fn all_have_it(words: &[&str]) -> (Stand, Vec<String>) {
+    let stand = three();
     write(&stand, "all.service", &everywhere());
     for name in ["ann.key", "bob.key"].iter().filter(|_| !words.is_empty()) {
         let mut openssl = Command::new("openssl");
@@ -42,8 +34,8 @@ fn running(words: &[&str]) -> (Stand, Vec<String>) {
 
 /// A rollout that was left when the first machine did not come up.
 fn left_in_the_middle() -> (Stand, Vec<String>) {
-    let (stand, old) = running(&[]);
-    write(&stand, "all.service", &everywhere().replace("/bin/sleep 1000", "/bin/false"));
+    let (stand, old) = all_have_it(&[]);
+    write(&stand, "all.service", &bad(&everywhere()));
     assert_eq!(code(&stand.fleetctl(&["rollout", "--no-rollback", "all.service"])), 1);
     assert_eq!(hashes(&stand)[1..], old[1..]);
     (stand, old)
@@ -53,7 +45,7 @@ fn left_in_the_middle() -> (Stand, Vec<String>) {
 fn machines_that_a_rollout_never_came_to_keep_what_they_had_when_it_goes_back() {
     let (stand, old) = left_in_the_middle();
     let (middle, cat) = (hashes(&stand), stdout(&stand.fleetctl(&["cat", "all"])));
-    write(&stand, "all.service", &everywhere().replace("/bin/sleep 1000", "/bin/false # 2"));
+    write(&stand, "all.service", &bad(&everywhere()).replace("/bin/false", "/bin/false # 2"));
     let failed = stand.fleetctl(&["rollout", "all.service"]);
     assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
     stand.until("the first has what it had", |stand| hashes(stand) == middle);
@@ -62,6 +54,39 @@ fn machines_that_a_rollout_never_came_to_keep_what_they_had_when_it_goes_back() 
     write(&stand, "all.service", &cat);
     assert_eq!(code(&stand.fleetctl(&["rollout", "all.service"])), 1);
     stand.until("all have what they had", |stand| hashes(stand) == old);
+}
+
+/// The one that goes back has come to more machines than the one that was left in the middle.
+#[test]
+fn machines_that_only_the_second_rollout_came_to_have_what_they_had_before_it() {
+    let (stand, old) = left_in_the_middle();
+    let middle = hashes(&stand);
+    write(&stand, "all.service", &bad_for(&everywhere(), "all.service", "m3"));
+    let failed = stand.fleetctl(&["rollout", "all.service"]);
+    assert!(stderr(&failed).contains("failed on m3"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
+    stand.until("all have what they had", |stand| hashes(stand) == middle);
+    let unit = stand.get("/fleet/v1/units/all.service").json();
+    assert_eq!(unit["machines"], serde_json::json!(["m1"]));
+    // What all had is known still.
+    assert!(unit["before"]["options"].to_string().contains("/bin/sleep 1000"), "{unit}");
+    assert_eq!(middle[1..], old[1..]);
+}
+
+#[test]
+fn an_instance_that_was_in_the_middle_is_there_again_where_the_rollout_fails_at_another() {
+    let stand = running("web@.service", &everywhere(), &["web@1", "web@2"], 6);
+    let file = UnitFile::parse(&everywhere().replace("1000", "3000")).unwrap();
+    let half = serde_json::json!({
+        "options": file.options, "desiredState": "launched", "machines": ["m1"],
+    });
+    assert_eq!(stand.put("web@1.service", &half.to_string()).status, 201);
+    stand.until("the first has it", |stand| hashes(stand)[0].ends_with(&file.hash()));
+    let middle = hashes(&stand);
+    write(&stand, "web@.service", &bad_for(&everywhere(), "web@2.service", "m3"));
+    let failed = stand.fleetctl(&["rollout", "web@.service"]);
+    assert!(stderr(&failed).contains("web@2.service failed on m3"), "{}", stderr(&failed));
+    stand.until("all have what they had", |stand| hashes(stand) == middle);
 }
 
 #[test]
@@ -75,7 +100,7 @@ fn a_rollout_that_goes_on_looks_first_at_those_that_have_the_file() {
 
 #[test]
 fn a_file_by_which_a_unit_is_not_global_any_more_is_not_rolled_out() {
-    let (stand, old) = running(&[]);
+    let (stand, old) = all_have_it(&[]);
     write(&stand, "all.service", &HELLO.replace("1000", "2000"));
     let refused = stand.fleetctl(&["rollout", "all.service"]);
     assert_eq!(code(&refused), 1);
@@ -85,7 +110,7 @@ fn a_file_by_which_a_unit_is_not_global_any_more_is_not_rolled_out() {
 
 #[test]
 fn what_somebody_else_put_in_the_middle_of_a_rollout_stays() {
-    let (stand, _) = running(&[]);
+    let (stand, _) = all_have_it(&[]);
     let other = UnitFile::parse(&everywhere().replace("1000", "3000")).unwrap();
     let put = serde_json::json!({ "options": other.options, "desiredState": "launched" });
     let (socket, mut is_put) = (stand.socket(), false);
@@ -111,7 +136,7 @@ fn what_somebody_else_put_in_the_middle_of_a_rollout_stays() {
 #[test]
 fn what_could_not_go_back_is_not_rolled_out() {
     let signs = |key: &'static str| ["--sign-key", key, "--cluster-name", "here"];
-    let (stand, old) = running(&signs("bob.key"));
+    let (stand, old) = all_have_it(&signs("bob.key"));
     write(&stand, "all.service", &everywhere().replace("1000", "2000"));
     let rollout = |flags: &[&str]| {
         stand.fleetctl(&[&signs("ann.key")[..], &["rollout", "all.service"], flags].concat())
@@ -121,7 +146,7 @@ fn what_could_not_go_back_is_not_rolled_out() {
     assert!(stderr(&refused).contains("signed with another key"), "{}", stderr(&refused));
     assert_eq!(hashes(&stand), old);
     // Left in the middle, it stays there where the key is not at hand that signed what stood before it.
-    write(&stand, "all.service", &everywhere().replace("/bin/sleep 1000", "/bin/false"));
+    write(&stand, "all.service", &bad(&everywhere()));
     assert_eq!(code(&rollout(&["--no-rollback"])), 1);
     let middle = hashes(&stand);
     assert_eq!(middle[1..], old[1..]);
@@ -137,7 +162,7 @@ fn what_could_not_go_back_is_not_rolled_out() {
 
 #[test]
 fn a_moment_without_etcd_does_not_turn_a_rollout_round() {
-    let (stand, old) = running(&[]);
+    let (stand, old) = all_have_it(&[]);
     let (store, mut is_away) = (stand.store.clone(), false);
     let way = by_way_of(&stand, move |asked| {
         if asked.contains(r#""machines":["m1","m2"]"#) && !is_away {

@@ -1,47 +1,18 @@
 //! Schedules in which fleetd once did wrong, made small. Each is played as it was found; the
 //! program `simulate-cluster` plays thousands of others.
 
+mod played;
+
 use cluster::key::Keys;
-use cluster::mutant::{self, Mutant};
+use cluster::mutant::Mutant;
 use cluster::sim::coverage::Coverage;
 use cluster::sim::partial::{Hidden, OF_UNITS};
 use cluster::sim::plan::{self, Deed, Plan, Rates};
 use cluster::sim::run;
 use cluster::sim::signer::Signer;
 use cluster::sim::world::World;
-use cluster::transaction::MOST_OPERATIONS;
+use played::{holds, one_shows, plan, put, shows};
 use std::time::Duration;
-
-fn plan(machines: usize, deeds: Vec<(u64, Deed)>) -> Plan {
-    let deeds = deeds.into_iter().map(|(at, deed)| (Duration::from_millis(at), deed)).collect();
-    Plan {
-        seed: 1,
-        machines,
-        engines: machines,
-        signed: false,
-        drift: vec![0; machines],
-        ttl: Duration::from_secs(9),
-        interval: Duration::from_secs(1),
-        grace: Duration::ZERO,
-        room: MOST_OPERATIONS,
-        rates: Rates { latency: 20, ..Rates::default() },
-        deeds,
-        heal: Duration::from_secs(45),
-    }
-}
-
-fn put(unit: usize, asks: &str) -> Deed {
-    Deed::Put { unit, asks: asks.to_string(), desired: "launched", at: 0 }
-}
-
-fn holds(plan: &Plan) {
-    let played = run::run(plan, &mut Coverage::default(), true);
-    let failure = played.err().map(|failure| {
-        let log = failure.log.join("\n");
-        format!("{log}\n{}: {}", failure.what, failure.detail)
-    });
-    assert_eq!(failure, None);
-}
 
 #[test]
 fn a_claim_is_given_back_when_the_unit_is_down_not_when_its_file_is_gone() {
@@ -70,8 +41,12 @@ fn a_claim_that_is_not_seen_yet_is_held() {
 
 #[test]
 fn an_exclusive_unit_outlives_a_pause_that_its_lease_outlives() {
-    let pause = Deed::Pause { machine: None, time: Duration::from_millis(7_900) };
-    holds(&plan(4, vec![(2_000, put(3, "Exclusive=true\n")), (30_000, pause)]));
+    let asks = "Exclusive=true\nMachineID=m1\n";
+    let plan = |tenths: u64| {
+        let pause = Deed::Pause { machine: Some(1), time: Duration::from_millis(tenths * 100) };
+        plan(2, vec![(2_000, put(3, asks)), (30_000, pause)])
+    };
+    one_shows((60..80).map(plan), Mutant::SignNotAwaited);
 }
 
 #[test]
@@ -128,16 +103,9 @@ fn a_machine_that_slept_beyond_its_lease_gives_up_what_is_exclusive_though_etcd_
     let pause = Deed::Pause { machine: None, time: Duration::from_secs(16) };
     let lost = Deed::QuorumLoss { time: Duration::from_secs(9) };
     let deeds = vec![(2_000, put(2, "Exclusive=true\n")), (10_000, pause), (21_000, lost)];
-    holds(&plan(3, deeds));
-}
-
-/// What holds without that mistake, and does not with it.
-fn shows(plan: &Plan, mutant: Mutant) {
-    holds(plan);
-    mutant::plant(Some(mutant));
-    let played = run::run(plan, &mut Coverage::default(), false);
-    mutant::plant(None);
-    assert!(played.is_err(), "{mutant:?} is not seen");
+    for mutant in [Mutant::EndedLeaseAsked, Mutant::LeaderlessForLong] {
+        shows(&plan(3, deeds.clone()), mutant);
+    }
 }
 
 #[test]
@@ -202,7 +170,7 @@ fn drawn_schedules_that_once_failed_hold() {
         17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 107_580, 108_450, 132_655, 138_453,
         141_848, 149_289, 150_257, 158_119, 158_547, 159_218, 163_302, 169_634, 171_674, 171_676,
         179_643, 184_666, 187_714, 194_228, 194_357, 208_503, 241_627, 300_435, 309_687, 324_438,
-        400_155, 400_501, 405_490, 409_042,
+        400_155, 400_501, 405_490, 409_042, 492_251, 1_021_063, 2_038_097,
     ] {
         holds(&plan::draw(seed));
     }
@@ -355,8 +323,9 @@ fn a_claim_of_the_fleetd_before_is_worth_no_more_than_the_lease_it_was_made_unde
         (23_950, Deed::Drain { of: 1, on: true, at: 0 }),
     ];
     let rates = Rates { refused: 40, latency: 20, ..Rates::default() };
-    // With this seed the machine is let in, and its claim refused, again and again.
-    shows(&Plan { seed: 29, rates, ..plan(2, deeds) }, Mutant::ProvedByAnother);
+    // With some of these seeds the machine is let in, and its claim refused, again and again.
+    let drawn = |seed| Plan { seed, rates: rates.clone(), ..plan(2, deeds.clone()) };
+    (1..100).for_each(|seed| holds(&drawn(seed)));
 }
 
 #[test]
@@ -384,11 +353,5 @@ fn a_claim_is_given_back_when_the_exclusive_run_is_over_not_when_another_file_ha
         ];
         Plan { seed, ..plan(2, deeds) }
     };
-    let plans: Vec<Plan> = (1..40).map(plan).collect();
-    plans.iter().for_each(holds);
-    mutant::plant(Some(Mutant::GivenBackUntold));
-    let fails = |plan| run::run(plan, &mut Coverage::default(), false).is_err();
-    let seen = plans.iter().any(fails);
-    mutant::plant(None);
-    assert!(seen);
+    one_shows((1..40).map(plan), Mutant::GivenBackUntold);
 }

@@ -10,9 +10,12 @@
 mod stand;
 mod way;
 
+use cluster::unit_file::UnitFile;
 use stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
-use std::io::{BufRead, BufReader};
-use way::{begun, by_way_of, first, hears};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use way::{begun, by_way_of, first, hears, put_at};
 
 #[test]
 fn a_unit_whose_making_was_answered_to_nobody_is_made() {
@@ -117,4 +120,61 @@ fn what_is_watched_in_json_comes_in_json() {
     while next()[0]["systemdActiveState"] != "inactive" {}
     watches.kill().unwrap();
     watches.wait().unwrap();
+}
+
+/// Until a server is heard to say that etcd does not answer.
+fn is_without_etcd(socket: &Path) {
+    let mut answer = [0; 12];
+    while answer != *b"HTTP/1.1 503" {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.write_all(b"GET /fleet/v1/state HTTP/1.1\r\nHost: domain-sock\r\n\r\n").unwrap();
+        stream.read_exact(&mut answer).unwrap();
+    }
+}
+
+#[test]
+fn what_is_watched_is_watched_beyond_a_moment_without_etcd() {
+    for path in ["GET /fleet/v1/events", "GET /fleet/v1/state"] {
+        let stand = Stand::new(Plan::of(&["m1"]));
+        write(&stand, "a.service", HELLO);
+        assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
+        let (store, socket, mut asked_first) = (stand.store.clone(), stand.socket(), first(path));
+        let way = by_way_of(&stand, move |asked| {
+            if asked_first(asked) {
+                store.set_reachable(false);
+                is_without_etcd(&socket);
+            }
+            false
+        });
+        let mut watches = begun(&stand, &[&way, "--json", "list-units", "--watch"]);
+        hears(&mut BufReader::new(watches.stderr.as_mut().unwrap()), "waiting on");
+        stand.store.set_reachable(true);
+        hears(&mut BufReader::new(watches.stdout.as_mut().unwrap()), "\"active\"");
+        watches.kill().unwrap();
+        watches.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_is_made_anew_as_it_is_destroyed_is_not_waited_for() {
+    for number in ["1000", "2000"] {
+        let stand = Stand::new(Plan::of(&["m1"]));
+        write(&stand, "a.service", HELLO);
+        assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
+        let options = UnitFile::parse(&HELLO.replace("1000", number)).unwrap().options;
+        let put = serde_json::json!({ "options": options, "desiredState": "loaded" });
+        let (socket, mut is_gone, mut is_done) = (stand.socket(), false, false);
+        let way = by_way_of(&stand, move |asked| {
+            if is_gone && !std::mem::replace(&mut is_done, true) {
+                put_at(&socket, "a.service", &put.to_string());
+            }
+            is_gone |= asked.starts_with("DELETE");
+            false
+        });
+        let destroyed = stand.fleetctl(&[&way, "destroy", "--block-attempts=5", "a.service"]);
+        assert_eq!((code(&destroyed), stderr(&destroyed)), (0, String::new()));
+        let told = stdout(&destroyed);
+        assert_eq!(told, "Destroyed a.service; another one has its name by now\n");
+        assert_eq!(wishes(&stand), "a.service\tloaded\n");
+    }
 }

@@ -23,7 +23,7 @@ _fleetd() {
 
     case "${cmd}" in
         fleetd)
-            opts="-h -V --config --help --version version"
+            opts="-h -V --config --insecure-loopback-only --help --version version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

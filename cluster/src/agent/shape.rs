@@ -3,12 +3,19 @@
 
 use super::Wanted;
 use crate::enabling;
-use crate::native_unit;
+use crate::native_unit::{self, Native};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
+use groundstate_units::control::answer::UnitStatus;
 use groundstate_units::control::source_set::{SourceSet, is_file_name};
 use groundstate_units::import::systemd;
 use groundstate_units::name::Name;
+use groundstate_units::specifier::{self, Facts};
+use groundstate_units::value;
+use std::collections::BTreeSet;
+
+/// The key of a native unit with its other names.
+const PROVIDES: &str = "provides";
 
 /// A unit as init is to have it. A native one has no suffix there, and an instance is made by
 /// init of the template in its own file: two of them may be of different texts.
@@ -20,8 +27,11 @@ pub(super) struct Shape {
 
 impl Shape {
     pub(super) fn of(name: &UnitName, wanted: &Wanted) -> Shape {
-        match native_unit::text(&wanted.content.file) {
-            Some(text) => Shape { file: native_file(name), target: target(name, wanted), text },
+        match wanted.content.native() {
+            Some(Native { text, .. }) => {
+                let text = text.clone();
+                Shape { file: native_file(name), target: target(name, wanted), text }
+            }
             None => {
                 let text = wanted.content.file.text();
                 Shape { file: name.to_string(), target: target(name, wanted), text }
@@ -32,12 +42,71 @@ impl Shape {
 
 /// What init calls it.
 pub(super) fn target(name: &UnitName, wanted: &Wanted) -> String {
-    target_of(name, &wanted.content.file)
+    of_its_kind(targets(name), wanted.content.native().is_some())
 }
 
-fn target_of(name: &UnitName, file: &UnitFile) -> String {
-    let [imported, native] = targets(name);
-    if native_unit::is_one(file) { native } else { imported }
+fn of_its_kind([imported, native]: [String; 2], is_native: bool) -> String {
+    if is_native { native } else { imported }
+}
+
+/// All that init knows it by: what it calls it, its aliases, and of a service all of them without the
+/// suffix.
+pub(super) fn names(name: &UnitName, wanted: &Wanted) -> BTreeSet<String> {
+    let file = &wanted.content.file;
+    if let Some(native) = wanted.content.native() {
+        let others = native.words(PROVIDES);
+        let others = others.iter().flat_map(|word| word.split(',')).map(str::trim);
+        let others = others.filter_map(|word| expanded(word, name));
+        return others.chain([target(name, wanted)]).collect();
+    }
+    let behind = |word: &str| word.rsplit_once('.').map(|(_, suffix)| suffix.to_string());
+    let suffix = behind(name.as_str());
+    // An empty one takes those before it back.
+    let given: Vec<&str> = file.values("Install", "Alias").collect();
+    let given = given.rsplit(|value| value.is_empty()).next().unwrap_or_default();
+    let aliases = given.iter().flat_map(|value| value.split_whitespace());
+    let aliases = aliases.filter_map(|word| expanded(word.trim_matches(['"', '\'']), name));
+    let aliases = aliases.filter(|word| behind(word) == suffix).map(|word| {
+        // `b@.service` is what each instance of `a@.service` is called too.
+        word.replacen("@.", &format!("@{}.", name.instance().unwrap_or_default()), 1)
+    });
+    let is_short = matches!(suffix.as_deref(), Some("service" | "target"));
+    let mut names = BTreeSet::new();
+    for word in aliases.chain([name.to_string()]) {
+        if let Some((stem, _)) = word.rsplit_once('.').filter(|_| is_short) {
+            names.insert(systemd::native_name(stem));
+        }
+        names.insert(systemd::native_name(&word));
+    }
+    names
+}
+
+/// With what its specifiers say of the unit's name: instances of one file have names of their own by them.
+/// What they say of the machine is the same for all units there, and stays as it is written. `None`: no
+/// word, or none for init either.
+fn expanded(word: &str, name: &UnitName) -> Option<String> {
+    let stays = |letter: char| Some(format!("%{letter}"));
+    let fields = [
+        ("ID", 'o'),
+        ("VERSION_ID", 'w'),
+        ("BUILD_ID", 'B'),
+        ("VARIANT_ID", 'W'),
+        ("IMAGE_ID", 'M'),
+        ("IMAGE_VERSION", 'A'),
+    ];
+    let facts = || Facts {
+        machine_id: stays('m'),
+        boot_id: stays('b'),
+        host: stays('H'),
+        kernel: stays('v'),
+        architecture: stays('a'),
+        os: fields.map(|(field, letter)| (field.to_string(), format!("%{letter}"))).to_vec(),
+    };
+    if !word.contains('%') {
+        return Some(word.to_string()).filter(|word| !word.is_empty());
+    }
+    let name = systemd::unit_name::UnitName::of(name.as_str());
+    specifier::expand(word, &name, &facts()).ok().filter(|word| !word.is_empty())
 }
 
 /// What init calls it, as a unit of fleet's kind and as a native one.
@@ -54,12 +123,21 @@ pub fn files(name: &UnitName) -> [String; 2] {
 /// file that init does not take would keep it from taking all others.)
 pub fn refusal(name: &UnitName, file: &UnitFile) -> Option<String> {
     let unable = || {
-        let [imported, native] = files(name);
-        let own = if native_unit::is_one(file) { native } else { imported };
-        let is_fine = is_file_name(&own) && Name::new(&target_of(name, file)).is_ok();
+        let is_native = native_unit::is_one(file);
+        let own = of_its_kind(files(name), is_native);
+        let target = of_its_kind(targets(name), is_native);
+        let is_fine = is_file_name(&own) && Name::new(&target).is_ok();
         (!is_fine).then(|| format!("init can have no unit with the name {own:?}"))
     };
     enabling::refusal(name, file).or_else(unable)
+}
+
+/// Where this file comes to init, what runs of the one before it runs on.
+pub fn keeps_what_runs(wanted: &Wanted) -> bool {
+    let Some(native) = wanted.content.native() else { return false };
+    let says = |key| native.scalar(key);
+    let essential = says("essential").is_some_and(|word| value::boolean(&word) == Ok(true));
+    essential || says("on-change").is_some_and(|word| word == "keep")
 }
 
 fn native_file(name: &UnitName) -> String {
@@ -70,6 +148,13 @@ fn native_file(name: &UnitName) -> String {
 pub fn is_put(put: &SourceSet, name: &UnitName, wanted: &Wanted) -> bool {
     let shape = Shape::of(name, wanted);
     put.files.get(&shape.file) == Some(&shape.text)
+}
+
+/// That unit of init's is this one, by its own name and from the kind of file that it has.
+pub fn is_of(name: &UnitName, wanted: &Wanted, unit: &UnitStatus) -> bool {
+    let shape = Shape::of(name, wanted);
+    let file = unit.file.rsplit('/').next().unwrap_or_default();
+    unit.unit == shape.target && file == shape.file
 }
 
 /// Init has a file for it still, whichever kind it was.

@@ -74,9 +74,11 @@ impl Answer {
         Answer { retry_after: Some(1), ..Answer::refusal(503, NO_REGISTRY) }
     }
 
-    /// 301 to another path.
+    /// 301 to another path, of a server's own making: escapes and slashes.
     pub fn moved(location: String) -> Answer {
-        let body = b"<a href=\"#\">Moved Permanently</a>.\n".to_vec();
+        let shown = location.replace('&', "&amp;").replace('"', "&#34;").replace('\'', "&#39;");
+        let shown = shown.replace('<', "&lt;").replace('>', "&gt;");
+        let body = format!("<a href=\"{shown}\">Moved Permanently</a>.\n\n").into_bytes();
         Answer {
             status: 301,
             location: Some(location),

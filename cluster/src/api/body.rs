@@ -10,7 +10,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Bytes a body may have: the largest unit, escaped.
+/// Bytes a body may have: the largest unit, by a client that writes six bytes for one (fleet's own has
+/// `\u0026` for `&`), is one and a half MiB, and what names its options comes on top.
 pub const LARGEST_BODY: usize = 2 * 1024 * 1024;
 /// Until a body has come.
 pub const BODY_TIME: Duration = Duration::from_secs(10);

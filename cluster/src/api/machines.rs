@@ -2,7 +2,7 @@
 //! `/drain`, which empties one.
 
 use super::answer::{Answer, Outcome};
-use super::page;
+use super::page::List;
 use super::request::Request;
 use super::route::View;
 use super::units::first_value;
@@ -62,13 +62,14 @@ fn patched() -> Answer {
 }
 
 fn list(request: &Request, view: &View<'_>) -> Answer {
-    let start = match page::start(&request.values("nextPageToken"), view.limit) {
+    let pages = view.pages(List::Machines);
+    let start = match pages.start(&request.values("nextPageToken")) {
         Ok(start) => start,
         Err(words) => return Answer::refusal(400, words),
     };
     let picture = view.of(&start);
     let items = picture.machines.keys().map(|id| (id.to_string(), id));
-    let cut = page::cut(items, &start, picture.revision, view.limit);
+    let cut = pages.cut(items, &start, picture.revision);
     let machines = cut.items.into_iter().filter_map(|id| entity(picture, id)).collect();
     Answer::json(&wire::MachinePage { machines, next_page_token: cut.next })
 }

@@ -1,14 +1,28 @@
-//! Lists in pages. A token is opaque to clients: it carries the list's revision and the
-//! last name of the page before, so that the pages of one list come from one snapshot,
-//! and, once that is forgotten, go on behind that name and skip nothing that stayed. It
+//! Lists in pages. A token is opaque to clients: it carries which list it is of, the list's
+//! revision and the last name of the page before, so that the pages of one list come from one
+//! snapshot, and, once that is forgotten, go on behind that name and skip nothing that stayed. It
 //! begins as a token of fleet 1.0 does (limit and page, 16 bits each), so that the same
 //! faults have the same words; a token of those four bytes alone is answered by counting.
 
 /// Items on a page, unless `token_limit` says otherwise.
 pub const LIMIT: u16 = 100;
+/// What is said of a token that is none of this list.
+const INVALID: &str = "invalid value of nextPageToken query parameter";
 const HEAD: usize = 4;
 const REVISION: usize = 8;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Which list. Its number stands in a token where one of the form before had the first letter of a name,
+/// which none of these is: who changes the form takes others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// `/units`
+    Units = 1,
+    /// `/state`
+    States = 2,
+    /// `/machines`
+    Machines = 3,
+}
 
 /// Where a page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,69 +51,81 @@ pub struct Page<T> {
     pub next: String,
 }
 
-/// # Errors
-/// What the client is told of its token, in fleet's words.
-pub fn start(tokens: &[String], limit: u16) -> Result<Start, String> {
-    let token = match tokens {
-        [] => return Ok(Start::First),
-        [token] => token,
-        _ => return Err("too many values for page token".to_string()),
-    };
-    let bytes = decode(token)?;
-    let two = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-    if bytes.is_empty() {
-        return Err("EOF".to_string());
-    }
-    let (Some(told), Some(page)) = (two(0), two(2)) else {
-        return Err("unexpected EOF".to_string());
-    };
-    if told != limit {
-        return Err(format!("token limit must be {limit}"));
-    }
-    if page == 0 {
-        return Err("token page must be greater than zero".to_string());
-    }
-    let rest = bytes.get(HEAD..).unwrap_or_default();
-    let Some((revision, last)) = rest.split_first_chunk::<REVISION>() else {
-        return Ok(Start::Counted(page));
-    };
-    match String::from_utf8(last.to_vec()) {
-        Ok(last) => Ok(Start::Behind { revision: i64::from_le_bytes(*revision), page, last }),
-        Err(_) => Err("invalid value of nextPageToken query parameter".to_string()),
-    }
+/// A list as it is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages {
+    /// Which.
+    pub list: List,
+    /// Items on a page.
+    pub limit: u16,
 }
 
-/// Cuts a page out of items in the order of their keys.
-pub fn cut<T>(
-    items: impl Iterator<Item = (String, T)>,
-    start: &Start,
-    revision: i64,
-    limit: u16,
-) -> Page<T> {
-    let most = usize::from(limit);
-    let (behind, counted, page) = match start {
-        Start::First => (None, 0, 0),
-        Start::Counted(page) => (None, most * usize::from(*page), *page),
-        Start::Behind { page, last, .. } => (Some(last), 0, *page),
-    };
-    let rest = items.filter(|(key, _)| behind.is_none_or(|last| key > last)).skip(counted);
-    let mut taken: Vec<(String, T)> = rest.take(most + 1).collect();
-    let more = taken.len() > most;
-    taken.truncate(most);
-    let next = match taken.last().filter(|_| more) {
-        Some((last, _)) => token(limit, page.saturating_add(1), revision, last),
-        None => String::new(),
-    };
-    Page { items: taken.into_iter().map(|(_, item)| item).collect(), next }
-}
+impl Pages {
+    /// # Errors
+    /// What the client is told of its token, in fleet's words.
+    pub fn start(self, tokens: &[String]) -> Result<Start, String> {
+        let token = match tokens {
+            [] => return Ok(Start::First),
+            [token] => token,
+            _ => return Err("too many values for page token".to_string()),
+        };
+        let bytes = decode(token)?;
+        let two = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+        if bytes.is_empty() {
+            return Err("EOF".to_string());
+        }
+        let (Some(told), Some(page)) = (two(0), two(2)) else {
+            return Err("unexpected EOF".to_string());
+        };
+        if told != self.limit {
+            return Err(format!("token limit must be {}", self.limit));
+        }
+        if page == 0 {
+            return Err("token page must be greater than zero".to_string());
+        }
+        let rest = bytes.get(HEAD..).unwrap_or_default();
+        let Some((revision, rest)) = rest.split_first_chunk::<REVISION>() else {
+            return Ok(Start::Counted(page));
+        };
+        let of_this = |(list, _): &(&u8, &[u8])| **list == self.list as u8;
+        let (_, last) = rest.split_first().filter(of_this).ok_or(INVALID)?;
+        let last = String::from_utf8(last.to_vec()).map_err(|_| INVALID)?;
+        Ok(Start::Behind { revision: i64::from_le_bytes(*revision), page, last })
+    }
 
-fn token(limit: u16, page: u16, revision: i64, last: &str) -> String {
-    let mut bytes = Vec::with_capacity(HEAD + REVISION + last.len());
-    bytes.extend(limit.to_le_bytes());
-    bytes.extend(page.to_le_bytes());
-    bytes.extend(revision.to_le_bytes());
-    bytes.extend(last.as_bytes());
-    encode(&bytes)
+    /// Cuts a page out of items in the order of their keys.
+    pub fn cut<T>(
+        self,
+        items: impl Iterator<Item = (String, T)>,
+        start: &Start,
+        revision: i64,
+    ) -> Page<T> {
+        let most = usize::from(self.limit);
+        let (behind, counted, page) = match start {
+            Start::First => (None, 0, 0),
+            Start::Counted(page) => (None, most * usize::from(*page), *page),
+            Start::Behind { page, last, .. } => (Some(last), 0, *page),
+        };
+        let rest = items.filter(|(key, _)| behind.is_none_or(|last| key > last)).skip(counted);
+        let mut taken: Vec<(String, T)> = rest.take(most + 1).collect();
+        let more = taken.len() > most;
+        taken.truncate(most);
+        let next = match taken.last().filter(|_| more) {
+            Some((last, _)) => self.token(page.saturating_add(1), revision, last),
+            None => String::new(),
+        };
+        Page { items: taken.into_iter().map(|(_, item)| item).collect(), next }
+    }
+
+    fn token(self, page: u16, revision: i64, last: &str) -> String {
+        let mut bytes = Vec::with_capacity(HEAD + REVISION + 1 + last.len());
+        bytes.extend(self.limit.to_le_bytes());
+        bytes.extend(page.to_le_bytes());
+        bytes.extend(revision.to_le_bytes());
+        bytes.push(self.list as u8);
+        bytes.extend(last.as_bytes());
+        encode(&bytes)
+    }
 }
 
 /// Base64 with the alphabet for URLs, padded.
@@ -143,11 +169,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn units(limit: u16) -> Pages {
+        Pages { list: List::Units, limit }
+    }
+
     #[test]
     fn faults_of_a_token_have_the_known_words() {
         let told = |tokens: &[&str]| {
             let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
-            start(&tokens, 100).map_err(|words| words.to_string())
+            units(100).start(&tokens)
         };
         assert_eq!(told(&[]), Ok(Start::First));
         assert_eq!(told(&["ZAABAA=="]), Ok(Start::Counted(1)));
@@ -180,14 +210,14 @@ mod tests {
             let items = || (0..total).map(|n| (format!("{n:05}"), n));
             let (mut seen, mut from, mut pages) = (Vec::new(), Start::First, 0);
             loop {
-                let page = cut(items(), &from, 7, 60);
+                let page = units(60).cut(items(), &from, 7);
                 assert!(!page.items.is_empty() || total == 0);
                 seen.extend(page.items);
                 pages += 1;
                 if page.next.is_empty() {
                     break;
                 }
-                from = start(&[page.next], 60).unwrap();
+                from = units(60).start(&[page.next]).unwrap();
                 assert!(matches!(from, Start::Behind { revision: 7, .. }));
             }
             assert_eq!(seen, (0..total).collect::<Vec<_>>());
@@ -199,7 +229,7 @@ mod tests {
     fn a_page_behind_the_end_is_empty() {
         let items = (0..5).map(|n| (n.to_string(), n));
         assert_eq!(
-            cut(items, &Start::Counted(9), 1, 100),
+            units(100).cut(items, &Start::Counted(9), 1),
             Page { items: vec![], next: String::new() }
         );
     }
@@ -207,7 +237,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_token_is_a_start_or_a_fault(token in ".{0,60}") {
-            let _ = start(&[token], 100);
+            let _ = units(100).start(&[token]);
         }
 
         #[test]

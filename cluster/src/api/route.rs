@@ -3,6 +3,7 @@
 
 use super::answer::{Answer, Outcome};
 use super::caller::{Deed, Role};
+use super::page::{List, Pages};
 use super::request::{Request, cleaned, unescape};
 use super::{discovery, machines, states, units, why};
 use crate::picture::Picture;
@@ -21,6 +22,13 @@ pub struct View<'p> {
     pub limit: u16,
     /// Others than the cluster's own may write to its etcd.
     pub insecure: bool,
+}
+
+impl View<'_> {
+    /// That list as it is cut here.
+    pub fn pages(&self, list: List) -> Pages {
+        Pages { list, limit: self.limit }
+    }
 }
 
 /// What a path is about.
@@ -56,6 +64,29 @@ pub enum Resource {
     Page,
     /// Nothing we know.
     Unknown,
+}
+
+impl Resource {
+    /// One that is answered in pages.
+    pub fn list(&self) -> Option<List> {
+        match self {
+            Resource::Units => Some(List::Units),
+            Resource::States => Some(List::States),
+            Resource::Machines => Some(List::Machines),
+            Resource::Root
+            | Resource::Unit(_)
+            | Resource::State(_)
+            | Resource::Discovery
+            | Resource::Why(_)
+            | Resource::Drain(_)
+            | Resource::Events
+            | Resource::Logs(_)
+            | Resource::Metrics
+            | Resource::Health
+            | Resource::Page
+            | Resource::Unknown => None,
+        }
+    }
 }
 
 /// What a path is about; the path is clean.
@@ -98,7 +129,10 @@ pub fn resource(path: &str) -> Resource {
 /// [`Resource::Metrics`], [`Resource::Health`] and [`Resource::Page`] are the shell's:
 /// their answers come from elsewhere than the picture.
 pub fn decide(request: &Request, view: &View<'_>) -> Outcome {
-    if let Some(path) = cleaned(&request.path) {
+    if let Some(mut path) = cleaned(&request.path) {
+        if !request.query.is_empty() {
+            path = format!("{path}?{}", request.query);
+        }
         return Answer::moved(path).into();
     }
     let resource = resource(&request.path);

@@ -2,15 +2,16 @@
 //! decision, writes what was decided, answers. Which sockets it stands behind is
 //! [`super::listener`]'s.
 
-use super::answer::{Answer, Outcome};
+use super::answer::{Answer, NO_REGISTRY, Outcome};
 use super::body;
 pub use super::body::{BODY_TIME, LARGEST_BODY};
 use super::caller::Caller;
 use super::change_stream::{self, Places};
 use super::crowd::Side;
 use super::first_look::{self, FirstLook};
+use super::lost::Lost;
 use super::metrics::{self, Counters};
-use super::page::{self, Start};
+use super::page::{Pages, Start};
 use super::request::Request;
 use super::route::{self, Resource, View};
 use super::seen::Seen;
@@ -21,7 +22,6 @@ use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::registry;
 use crate::store::Fault;
-use crate::transaction::Transaction;
 use crate::wire;
 use axum::body::Body;
 use axum::extract::State;
@@ -97,14 +97,15 @@ impl ApiState {
 
     /// What is answered while the cluster can not be spoken for.
     fn absence(&self) -> Option<Answer> {
-        let why = self.inner.settings.turned_away.as_ref().and_then(|why| why.borrow().clone());
-        match why {
-            Some(why) => {
-                let told = format!("this machine is not let into the cluster: {why}");
-                Some(Answer { retry_after: Some(5), ..Answer::refusal(503, told) })
-            }
-            None => (!self.is_healthy()).then(Answer::no_registry),
-        }
+        self.turned_away().or_else(|| (!self.is_healthy()).then(Answer::no_registry))
+    }
+
+    /// What is answered while the cluster does not let this machine in.
+    fn turned_away(&self) -> Option<Answer> {
+        let why = self.inner.settings.turned_away.as_ref()?.borrow().clone()?;
+        // As of any that can not speak for the cluster, and then why.
+        let told = format!("{NO_REGISTRY}: this machine is not let into the cluster: {why}");
+        Some(Answer { retry_after: Some(5), ..Answer::refusal(503, told) })
     }
 
     /// The cluster.
@@ -113,8 +114,11 @@ impl ApiState {
     }
 
     fn pinned(&self, request: &Request) -> Option<Arc<Picture>> {
-        let tokens = request.values("nextPageToken");
-        let start = page::start(&tokens, self.inner.settings.token_limit).ok()?;
+        let pages = Pages {
+            list: route::resource(&request.path).list()?,
+            limit: self.inner.settings.token_limit,
+        };
+        let start = pages.start(&request.values("nextPageToken")).ok()?;
         let Start::Behind { revision, .. } = start else { return None };
         let pins = self.inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
         pins.iter().find(|(_, picture)| picture.revision == revision).map(|(_, kept)| kept.clone())
@@ -156,8 +160,7 @@ impl ApiState {
         };
         // Given away before each wait: a picture that somebody holds is copied when it changes.
         let mut next = Some(latest);
-        // A write that nobody knows of, and what would have been answered.
-        let mut lost: Option<(Transaction, Answer)> = None;
+        let mut lost: Option<Lost> = None;
         let mut proved = request.method == "GET" || planted(Mutant::OldPictureAnswers);
         let clock = self.inner.mirror.clock();
         let began = clock.now();
@@ -182,14 +185,14 @@ impl ApiState {
                     if holds_token(request, &answer) {
                         self.pin(then.as_ref().unwrap_or(&picture));
                     }
-                    let Some((_, done)) = lost else { return answer };
-                    return after_all(request, done, &answer);
+                    let Some(lost) = lost else { return answer };
+                    return lost.after_all(request, &answer);
                 }
                 Outcome::Write(transaction, answer) => (transaction, answer),
             };
-            if lost.as_ref().is_some_and(|(lost, _)| *lost != transaction) {
-                // It was done and changed by others since, or it was not: doing it again might
-                // be doing it twice.
+            let decided_on = picture.revision;
+            let again = |lost: &Lost| lost.may_be_repeated(&transaction, decided_on);
+            if lost.as_ref().is_some_and(|lost| !again(lost)) {
                 return Answer::no_registry();
             }
             let bound = registry::of_this_cluster(&picture, transaction.clone());
@@ -202,7 +205,9 @@ impl ApiState {
                     }
                     return answer;
                 }
-                Err(Fault::Unknown(_)) => lost = Some((transaction, answer)),
+                Err(Fault::Unknown(_)) => {
+                    lost = Lost::first(lost, transaction, answer, decided_on);
+                }
                 Err(fault) if fault.is_denied() => return Answer::not_ours_to_write(),
                 Err(Fault::Refused(why)) => return Answer::refusal(400, why),
                 Ok(None) | Err(Fault::Unavailable(_)) => {}
@@ -224,33 +229,13 @@ fn holds_token(request: &Request, answer: &Answer) -> bool {
     request.method == "GET"
         && answer.status == 200
         && answer.body.len() > key.len()
-        && matches!(
-            route::resource(&request.path),
-            Resource::Units | Resource::States | Resource::Machines
-        )
+        && route::resource(&request.path).list().is_some()
         && answer.body.windows(key.len()).any(|part| part == key)
 }
 
 /// There is nothing to do (any more).
 fn is_settled(answer: &Answer) -> bool {
-    matches!(answer.status, 204 | 404 | 409)
-}
-
-/// The answer now, behind a write that nobody knows of and that would have been answered so: what is
-/// refused now may have been done before, and undone by others since.
-fn after_all(request: &Request, done: Answer, now: &Answer) -> Answer {
-    if is_own_doing(request, &done, now) { done } else { Answer::no_registry() }
-}
-
-/// What is said where the same was done just before: there already, gone already. `done`: what the
-/// write that nobody knows of would have been answered.
-fn is_own_doing(request: &Request, done: &Answer, answer: &Answer) -> bool {
-    match (request.method.as_str(), done.status, answer.status) {
-        (_, _, 204) | ("DELETE", _, 404) | ("PUT", 201, 409) => true,
-        // A wish for a unit that is not there any more: nobody knows whether it was written.
-        ("PUT", _, 404 | 409) => planted(Mutant::GoneIsDone),
-        _ => false,
-    }
+    matches!(answer.status, 204 | 404 | 409 | 412)
 }
 
 /// The API, for one kind of caller; [`super::listener`] says who calls by an extension.
@@ -328,6 +313,11 @@ async fn special(
     if request.method != "GET" {
         let words = "only GET supported against this resource";
         return Some(into_response(Answer::refusal(405, words)));
+    }
+    // What its units wrote is asked for where etcd is away, too, but not of a machine of another's id.
+    let of_cluster = matches!(resource, Resource::Events | Resource::Logs(_));
+    if let Some(answer) = state.turned_away().filter(|_| of_cluster) {
+        return Some(into_response(answer));
     }
     Some(match resource {
         Resource::Events if !state.is_healthy() => into_response(Answer::no_registry()),

@@ -1,7 +1,7 @@
 //! `/state`: what units are doing, as their machines say.
 
 use super::answer::Answer;
-use super::page;
+use super::page::List;
 use super::request::Request;
 use super::route::View;
 use crate::machine::MachineId;
@@ -17,7 +17,8 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
     if request.method != "GET" {
         return Answer::refusal(405, ONLY_GET);
     }
-    let start = match page::start(&request.values("nextPageToken"), view.limit) {
+    let pages = view.pages(List::States);
+    let start = match pages.start(&request.values("nextPageToken")) {
         Ok(start) => start,
         Err(words) => return Answer::refusal(400, words),
     };
@@ -36,9 +37,11 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
     let items = all
         .filter(|(name, id, _)| wanted(name, id))
         .map(|(name, id, record)| (format!("{name}\0{id}"), (name, id, record)));
-    let cut = page::cut(items, &start, picture.revision, view.limit);
-    let states = cut.items.into_iter().map(|(name, id, record)| entity(name, id, record)).collect();
-    let insecure = view.insecure;
+    let cut = pages.cut(items, &start, picture.revision);
+    let states: Vec<_> =
+        cut.items.into_iter().map(|(name, id, record)| entity(name, id, record)).collect();
+    // fleet's own clients know an empty page by its being empty.
+    let insecure = view.insecure && !states.is_empty();
     Answer::json(&wire::UnitStatePage { insecure, states, next_page_token: cut.next })
 }
 

@@ -3,7 +3,7 @@
 
 use super::answer::{Answer, Outcome};
 use super::first_machines;
-use super::page::{self, Start};
+use super::page::{List, Start};
 use super::request::Request;
 use super::route::View;
 use crate::desired::Desired;
@@ -24,14 +24,15 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
     if request.method != "GET" {
         return Answer::refusal(405, "only GET supported against this resource");
     }
-    let start = match page::start(&request.values("nextPageToken"), view.limit) {
+    let pages = view.pages(List::Units);
+    let start = match pages.start(&request.values("nextPageToken")) {
         Ok(start) => start,
         Err(words) => return Answer::refusal(400, words),
     };
     let picture = view.of(&start);
     let seen = picture.units.keys().filter(|name| request.caller.sees_unit(name));
     let items = seen.map(|name| (name.to_string(), name));
-    let cut = page::cut(items, &start, picture.revision, view.limit);
+    let cut = pages.cut(items, &start, picture.revision);
     let units = cut.items.into_iter().filter_map(|name| entity(picture, name)).collect();
     Answer::json(&wire::UnitPage { units, next_page_token: cut.next })
 }
@@ -76,6 +77,8 @@ pub fn entity(picture: &Picture, name: &UnitName) -> Option<wire::Unit> {
         name: name.to_string(),
         options: content.file.regrouped(),
         signature: content.signature.clone(),
+        instead_of: None,
+        instead_of_state: None,
         machines: told
             .and_then(|told| Some(told.first.as_ref()?.iter().map(ToString::to_string).collect())),
         before: told.and_then(|told| told.before.as_ref()).map(|before| wire::Before {
@@ -125,6 +128,10 @@ struct Wish {
     signature: Option<Signature>,
     /// Which machines take the file first; empty: all take it.
     machines: Option<BTreeSet<MachineId>>,
+    /// The hash of the file that is to stand there; empty: whichever does.
+    instead_of: String,
+    /// What is to be wished for it; empty: whatever is.
+    instead_of_state: String,
 }
 
 fn put(request: &Request, name: &str, picture: &Picture) -> Outcome {
@@ -148,6 +155,7 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
     }
     let name = UnitName::new(in_url).map_err(|error| bad(error.to_string()))?;
     let there = picture.units.get(&name);
+    check_instead(&wish, there.map(|kept| kept.record.hash.as_str()), picture.desired_of(&name))?;
     if there.is_none() {
         if wish.file.options.is_empty() {
             let words = "unit does not exist and options field empty";
@@ -199,6 +207,18 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
         Some(all) => Outcome::Write(all, Answer::empty(204)),
         None => Answer::empty(204).into(),
     })
+}
+
+/// # Errors
+/// What it is to be instead of is not there.
+fn check_instead(wish: &Wish, there: Option<&str>, wished: Desired) -> Result<(), Answer> {
+    if !wish.instead_of.is_empty() && there != Some(&wish.instead_of) {
+        return Err(Answer::refusal(412, "the unit has another file by now, or is gone"));
+    }
+    match wish.instead_of_state.is_empty() || wish.instead_of_state == wished.as_str() {
+        true => Ok(()),
+        false => Err(Answer::refusal(412, format!("the unit is wished {wished} by now"))),
+    }
 }
 
 /// What is wished; `None`: nothing is said of that.
@@ -317,10 +337,18 @@ pub fn wished(body: &[u8]) -> Option<Desired> {
     read(body).ok()?.desired.parse().ok()
 }
 
+type Fields = serde_json::Map<String, Value>;
+
+/// As Go reads JSON, on which clients may count: the case of a key's letters does not matter.
+fn field<'f>(fields: &'f Fields, key: &str) -> Option<&'f Value> {
+    let alike = || fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
+    fields.get(key).or_else(|| alike().map(|(_, value)| value))
+}
+
 fn read(body: &[u8]) -> Result<Wish, String> {
     let value = first_value(body)?;
     let told = |what: &str| format!("unable to decode body: {what}");
-    let text = |object: &serde_json::Map<String, Value>, key: &str| match object.get(key) {
+    let text = |object: &Fields, key: &str| match field(object, key) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
         Some(_) => Err(told(&format!("{key} is to be a string"))),
@@ -333,7 +361,7 @@ fn read(body: &[u8]) -> Result<Wish, String> {
         }
     };
     let mut file = UnitFile::default();
-    match fields.get("options") {
+    match field(&fields, "options") {
         None | Some(Value::Null) => {}
         Some(Value::Array(all)) => {
             // One more than a unit may have is refused as well as all of them.
@@ -345,7 +373,7 @@ fn read(body: &[u8]) -> Result<Wish, String> {
         }
         Some(_) => return Err(told("options is to be a list")),
     }
-    let signature: Option<Signature> = match fields.get("signature") {
+    let signature: Option<Signature> = match field(&fields, "signature") {
         None | Some(Value::Null) => None,
         Some(value) => serde_json::from_value(value.clone())
             .map_err(|error| told(&format!("signature: {error}")))?,
@@ -354,10 +382,12 @@ fn read(body: &[u8]) -> Result<Wish, String> {
         return Err(told("the value of a signature is to be 128 digits of hex"));
     }
     let desired = text(&fields, "desiredState")?;
-    let machines = match fields.get("machines") {
+    let machines = match field(&fields, "machines") {
         None | Some(Value::Null) => None,
         Some(Value::Array(all)) => Some(first_machines::read(all).map_err(|what| told(&what))?),
         Some(_) => return Err(told("machines is to be a list")),
     };
-    Ok(Wish { name: text(&fields, "name")?, file, desired, signature, machines })
+    let (name, instead_of) = (text(&fields, "name")?, text(&fields, "insteadOf")?);
+    let instead_of_state = text(&fields, "insteadOfState")?;
+    Ok(Wish { name, file, desired, signature, machines, instead_of, instead_of_state })
 }

@@ -43,6 +43,7 @@ pub fn entity(picture: &Picture, name: &UnitName) -> wire::Why {
     let global = picture.units.get(name).is_some_and(|kept| kept.record.asks.global);
     let place = picture.place_of(name);
     let mut why = wire::Why {
+        created: picture.units.get(name).map_or(0, |kept| kept.created),
         current_state: picture.reached_by(name).to_string(),
         desired_state: desired.to_string(),
         machine_id: place.map(ToString::to_string).unwrap_or_default(),
@@ -54,9 +55,12 @@ pub fn entity(picture: &Picture, name: &UnitName) -> wire::Why {
     } else if desired == Desired::Inactive {
         "it is not wished on any machine (desired state inactive)".to_string()
     } else if global {
-        why.machines = global_refusals(picture, name);
+        let refusals = global_refusals(picture, name);
+        let beyond = WhyRecord::beyond(refusals.len());
+        why.machines = refusals.into_iter().take(WhyRecord::MACHINES).collect();
         let states = picture.states.get(name).map_or(0, |on| on.len());
-        format!("it is global: {states} of {} machines run it", picture.machines.len())
+        let beyond = beyond.replace("of them", "that have a reason");
+        format!("it is global: {states} of {} machines run it{beyond}", picture.machines.len())
     } else if let Some(id) = place {
         let reason = picture.states.get(name).and_then(|on| on.get(id));
         match reason.and_then(|kept| kept.record.reason.clone()) {
@@ -98,5 +102,5 @@ fn global_refusals(
         Some((id.to_string(), kept.record.reason.clone()?))
     };
     let said = on.into_iter().flatten().filter_map(says);
-    said.chain(told).take(WhyRecord::MACHINES).collect()
+    said.chain(told).collect()
 }

@@ -1,7 +1,6 @@
 //! `fleetd`: the daemon of the cluster on each machine. Its parts are
 //! [`cluster::fleetd`]'s; here are its beginning and end and its configuration's files.
 
-use clap::Parser;
 use cluster::fleetd::arguments::Arguments;
 use cluster::fleetd::config::{Config, DEFAULT_FILE};
 use cluster::fleetd::core_dump;
@@ -14,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::read(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
@@ -23,7 +22,7 @@ fn main() -> ExitCode {
     };
     if arguments.word.is_some() {
         use std::io::Write;
-        let _ = writeln!(std::io::stdout(), "fleetd {}", env!("CARGO_PKG_VERSION"));
+        let _ = writeln!(std::io::stdout(), "fleetd version v{}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
     if let Err(why) = core_dump::forbid() {
@@ -31,7 +30,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let read = || match read(arguments.config.as_ref()) {
-        Ok((config, remarks)) => {
+        Ok((mut config, remarks)) => {
+            config.insecure_loopback |= arguments.insecure_loopback_only;
             remarks.iter().for_each(|remark| voice::error(format_args!("{remark}")));
             Some(config)
         }

@@ -102,7 +102,8 @@ pub(super) struct Globals {
         action = clap::ArgAction::Set,
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "true"
+        default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new()
     )]
     pub(super) strict_host_key_checking: bool,
     /// Sign what is put into the cluster, with the key of this file (openssl genpkey -algorithm ed25519)
@@ -146,7 +147,8 @@ pub(super) struct Former {
         env = "FLEETCTL_EXPERIMENTAL_API",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "true"
+        default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new()
     )]
     experimental_api: Option<bool>,
 }
@@ -175,7 +177,7 @@ pub(super) enum Command {
     /// Remove units from the cluster
     #[command(alias = "d")]
     Destroy(Down),
-    /// Move everything off a machine and give it nothing new
+    /// Move everything off a machine but what is global, and give it nothing new
     Drain(Machines),
     /// Show what changes, as it changes
     Events,

@@ -40,9 +40,10 @@ pub(super) fn name_of(argument: &str) -> String {
 }
 
 pub(super) async fn stop(session: &mut Session, what: &Down) -> Result<u8, Trouble> {
+    let known = known(session, &what.units).await?;
     let mut stopping = Vec::new();
-    for unit in known(session, &what.units).await? {
-        if !is_global(&unit) {
+    for unit in &known {
+        if !is_global(unit) {
             if unit.current_state == "inactive" {
                 let name = &unit.name;
                 return Err(Trouble::new(format!("Unable to stop unit {name} in state inactive")));
@@ -50,64 +51,62 @@ pub(super) async fn stop(session: &mut Session, what: &Down) -> Result<u8, Troub
             if unit.desired_state == "loaded" && unit.current_state == "loaded" {
                 continue;
             }
-        } else if unit.desired_state != "launched" {
-            continue;
         }
-        session.client.wish(&unit.name, Desired::Loaded).await?;
-        stopping.push(unit.name);
+        if !is_global(unit) || unit.desired_state == "launched" {
+            session.client.wish(&unit.name, Desired::Loaded).await?;
+        }
+        stopping.push(unit);
     }
-    finish(session, what, &stopping, Desired::Loaded, "stop", "stopped").await
+    finish(session, what, &stopping, Desired::Loaded, "stop").await?;
+    Ok(told(&known, &stopping, "stopped"))
 }
 
 pub(super) async fn unload(session: &mut Session, what: &Down) -> Result<u8, Trouble> {
+    let known = known(session, &what.units).await?;
     let mut unloading = Vec::new();
-    for unit in known(session, &what.units).await? {
-        if unit.desired_state != "inactive" {
-            session.client.wish(&unit.name, Desired::Inactive).await?;
-            unloading.push(unit.name);
-        }
+    for unit in known.iter().filter(|unit| unit.desired_state != "inactive") {
+        session.client.wish(&unit.name, Desired::Inactive).await?;
+        unloading.push(unit);
     }
-    finish(session, what, &unloading, Desired::Inactive, "unload", "unloaded").await
+    finish(session, what, &unloading, Desired::Inactive, "unload").await?;
+    Ok(told(&known, &unloading, "unloaded"))
 }
 
 async fn finish(
     session: &mut Session,
     what: &Down,
-    names: &[String],
+    units: &[&Unit],
     wished: Desired,
     command: &str,
-    done: &str,
-) -> Result<u8, Trouble> {
-    if names.is_empty() {
-        return Ok(0);
+) -> Result<(), Trouble> {
+    let names: Vec<String> = units.iter().map(|unit| unit.name.clone()).collect();
+    waiting::until(session, &names, wished, what.waiting.patience(), command).await
+}
+
+/// fleet's last words, which name no global unit: nobody has waited for those.
+fn told(known: &[Unit], changed: &[&Unit], done: &str) -> u8 {
+    if !known.is_empty() {
+        let names = changed.iter().filter(|unit| !is_global(unit)).map(|unit| unit.name.as_str());
+        warn(&format!("Successfully {done} units [{}].", names.collect::<Vec<_>>().join(" ")));
     }
-    waiting::until(session, names, wished, what.waiting.patience(), command).await?;
-    if !what.waiting.no_block {
-        warn(&format!("Successfully {done} units [{}].", names.join(" ")));
-    }
-    Ok(0)
+    0
 }
 
 pub(super) async fn destroy(session: &mut Session, what: &Down) -> Result<u8, Trouble> {
     if what.units.is_empty() {
         warn("No units given");
     }
-    let mut faults = Vec::new();
+    let (mut faults, mut absent) = (Vec::new(), 0);
     for argument in &what.units {
         let name = name_of(argument);
-        match session.client.destroy(&name).await {
-            Ok(there) => {
-                let gone = match there {
-                    true => wait_until_gone(session, &name, what.waiting.patience()).await,
-                    false => Ok(()),
-                };
-                match gone {
-                    Ok(()) => say(&format!("Destroyed {name}")),
-                    Err(trouble) => faults.push(trouble.message),
-                }
-            }
-            Err(trouble) => faults.push(format!("Error destroying units: {}", trouble.message)),
+        match destroy_one(session, &name, what.waiting.patience()).await {
+            Ok(Some(after)) => say(&format!("Destroyed {name}{after}")),
+            Ok(None) => absent += 1,
+            Err(trouble) => faults.push(trouble.message),
         }
+    }
+    if absent > 0 && absent == what.units.len() {
+        warn("Units not found in registry");
     }
     match faults.is_empty() {
         true => Ok(0),
@@ -115,21 +114,56 @@ pub(super) async fn destroy(session: &mut Session, what: &Down) -> Result<u8, Tr
     }
 }
 
-async fn wait_until_gone(
+/// What is to be said behind that it was; `None`: there was none.
+async fn destroy_one(
     session: &mut Session,
     name: &str,
     patience: Patience,
-) -> Result<(), Trouble> {
-    if patience == Patience::None {
-        return Ok(());
+) -> Result<Option<&'static str>, Trouble> {
+    let created = match patience {
+        Patience::None => 0,
+        // Whether it is there at all is asked by what destroys it.
+        Patience::Attempts(_) | Patience::Endless => {
+            created(session, name).await.ok().flatten().unwrap_or_default()
+        }
+    };
+    let told = |trouble: Trouble| format!("Error destroying units: {}", trouble.message);
+    let there =
+        session.client.destroy(name).await.map_err(|trouble| Trouble::new(told(trouble)))?;
+    if !there || patience == Patience::None {
+        return Ok(there.then_some(""));
     }
+    wait_until_gone(session, name, created, patience).await.map(Some)
+}
+
+/// The revision that made the unit of that name, 0 where the server does not know; `None`: there is none.
+async fn created(session: &mut Session, name: &str) -> Result<Option<i64>, Trouble> {
+    Ok(session.client.why(name).await?.map(|why| why.created))
+}
+
+/// Until it is not there, or another is that was made since.
+async fn wait_until_gone(
+    session: &mut Session,
+    name: &str,
+    destroyed: i64,
+    patience: Patience,
+) -> Result<&'static str, Trouble> {
     let began = Instant::now();
     let mut outage = Outage::default();
-    while outage.bridged(session.client.unit(name).await)? != Some(None) {
+    loop {
+        match outage.bridged(session.client.unit(name).await)? {
+            Some(None) => return Ok(""),
+            Some(Some(_)) if destroyed > 0 => {
+                let now = outage.bridged(created(session, name).await)?.flatten();
+                if now.is_some_and(|now| now > destroyed) {
+                    return Ok("; another one has its name by now");
+                }
+            }
+            Some(Some(_)) | None => {}
+        }
         if patience.is_over(began) {
             return Err(Trouble::new(format!("timed out waiting for unit {name} to be destroyed")));
         }
         sleep(LOOK).await;
     }
-    Ok(())
 }

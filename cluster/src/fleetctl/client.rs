@@ -35,9 +35,39 @@ fn refusal(reply: &Reply) -> Trouble {
     };
     // etcd does not answer the server, or the server whoever stands before it.
     match status {
-        502..=504 => Trouble::passing(words),
+        502..=504 => Trouble { later: reply.later, ..Trouble::passing(words) },
         _ => Trouble::new(words),
     }
+}
+
+/// Of its file.
+pub(super) fn hash_of(unit: &Unit) -> String {
+    UnitFile { options: unit.options.clone() }.hash()
+}
+
+/// What a PUT of a file says.
+fn put_unit(
+    name: &str,
+    options: &[UnitOption],
+    signature: Option<Signature>,
+    desired: Option<Desired>,
+    machines: Option<Vec<String>>,
+) -> Unit {
+    Unit {
+        name: name.to_string(),
+        options: options.to_vec(),
+        signature,
+        machines,
+        desired_state: desired.map(|desired| desired.to_string()).unwrap_or_default(),
+        ..Unit::default()
+    }
+}
+
+/// The same in the place of that file alone, and while that is wished: who stops a unit between a look at
+/// it and this is not overruled. A server that knows nothing of it takes the wish that is sent with it.
+fn instead_of(hash: String, wished: &str, unit: Unit) -> Unit {
+    let state = Some(wished.to_string()).filter(|wished| !wished.is_empty());
+    Unit { instead_of: Some(hash), instead_of_state: state, ..unit }
 }
 
 fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, Trouble> {
@@ -108,11 +138,35 @@ impl Client {
         self.find(&format!("/why/{}", escape(name))).await
     }
 
-    async fn put(&mut self, unit: &Unit) -> Result<(), Trouble> {
+    async fn ask_put(&mut self, unit: &Unit) -> Result<Reply, Trouble> {
         let body = serde_json::to_vec(unit)
             .map_err(|error| Trouble::new(format!("the request can not be written: {error}")))?;
         let path = format!("{ROOT}/units/{}", escape(&unit.name));
-        let reply = self.connection.ask("PUT", &path, Some(body)).await?;
+        self.connection.ask("PUT", &path, Some(body)).await
+    }
+
+    /// Only where what it is instead of is there still. False: that is not, and neither is this by our
+    /// doing. `lost`: this was asked before and may have been done, for the answer got lost; else another
+    /// has put the same there.
+    async fn put_instead(&mut self, unit: &Unit, lost: &mut bool) -> Result<bool, Trouble> {
+        let was_lost = std::mem::replace(lost, true);
+        let reply = self.ask_put(unit).await?;
+        match reply.status {
+            200..300 => Ok(true),
+            412 => {
+                *lost = was_lost || reply.repeated;
+                Ok(*lost && self.is_there(unit).await?)
+            }
+            _ => Err(refusal(&reply)),
+        }
+    }
+
+    async fn is_there(&mut self, unit: &Unit) -> Result<bool, Trouble> {
+        Ok(self.unit(&unit.name).await?.is_some_and(|there| hash_of(&there) == hash_of(unit)))
+    }
+
+    async fn put(&mut self, unit: &Unit) -> Result<(), Trouble> {
+        let reply = self.ask_put(unit).await?;
         if (200..300).contains(&reply.status) || self.is_done_already(&reply, unit).await? {
             return Ok(());
         }
@@ -124,8 +178,7 @@ impl Client {
         if reply.status != 409 || !reply.repeated || unit.options.is_empty() {
             return Ok(false);
         }
-        let hash = |unit: &Unit| UnitFile { options: unit.options.clone() }.hash();
-        Ok(self.unit(&unit.name).await?.is_some_and(|there| hash(&there) == hash(unit)))
+        self.is_there(unit).await
     }
 
     /// Our key's word for a file under a name, as of now and later than what it said before: that
@@ -179,19 +232,26 @@ impl Client {
         desired: Option<Desired>,
     ) -> Result<(), Trouble> {
         let signature = self.sign(name, options).await?;
-        self.put_unit(name, options, signature, desired, None).await
+        let unit = put_unit(name, options, signature, desired, None);
+        self.put(&unit).await
     }
 
-    /// The same of a global unit, whose file these machines take first.
-    pub(super) async fn create_on(
+    /// That file in the place of the one that a unit has been seen to have, on these machines first, where
+    /// it is a global one; signed as what we make is. False: it has another by now, though it be the same,
+    /// or is gone, or something else is wished for it. `lost`: as of `put_instead`.
+    pub(super) async fn replace(
         &mut self,
-        machines: &[String],
-        name: &str,
+        old: &Unit,
         options: &[UnitOption],
-        desired: Option<Desired>,
-    ) -> Result<(), Trouble> {
-        let signature = self.sign(name, options).await?;
-        self.put_unit(name, options, signature, desired, Some(machines.to_vec())).await
+        first: Option<&[String]>,
+        lost: &mut bool,
+    ) -> Result<bool, Trouble> {
+        let signature = self.sign(&old.name, options).await?;
+        // By now: where this is asked again somebody may have stopped it meanwhile.
+        let Some(now) = self.unit(&old.name).await? else { return Ok(false) };
+        let desired = Some(now.desired_state.parse().unwrap_or_default());
+        let unit = put_unit(&old.name, options, signature, desired, first.map(<[_]>::to_vec));
+        self.put_instead(&instead_of(hash_of(old), &now.desired_state, unit), lost).await
     }
 
     /// These machines have that file of a global unit now; none: all. Where it has another file by now,
@@ -202,7 +262,8 @@ impl Client {
         options: &[UnitOption],
         machines: &[String],
     ) -> Result<(), Trouble> {
-        self.put_unit(name, options, None, None, Some(machines.to_vec())).await
+        let unit = put_unit(name, options, None, None, Some(machines.to_vec()));
+        self.put(&unit).await
     }
 
     /// # Errors
@@ -221,37 +282,22 @@ impl Client {
 
     /// Puts a unit as the cluster has shown it before: signed anew only if it was our key that had
     /// signed it; else what was signed stands beside it again. `machines`: those that are to have it, where
-    /// the others have what was there before it.
+    /// the others have what was there before it. False: the file with the hash `new` is not there any more,
+    /// or something else is wished.
     pub(super) async fn put_back(
         &mut self,
         old: &Unit,
         machines: Option<Vec<String>>,
-    ) -> Result<(), Trouble> {
+        new: &str,
+    ) -> Result<bool, Trouble> {
         let signature = match self.own_serial(old) {
             Some(_) => self.sign(&old.name, &old.options).await?,
             None => old.signature.clone(),
         };
         let desired = old.desired_state.parse().unwrap_or_default();
-        self.put_unit(&old.name, &old.options, signature, Some(desired), machines).await
-    }
-
-    async fn put_unit(
-        &mut self,
-        name: &str,
-        options: &[UnitOption],
-        signature: Option<Signature>,
-        desired: Option<Desired>,
-        machines: Option<Vec<String>>,
-    ) -> Result<(), Trouble> {
-        let unit = Unit {
-            name: name.to_string(),
-            options: options.to_vec(),
-            signature,
-            machines,
-            desired_state: desired.map(|desired| desired.to_string()).unwrap_or_default(),
-            ..Unit::default()
-        };
-        self.put(&unit).await
+        let unit = put_unit(&old.name, &old.options, signature, Some(desired), machines);
+        let unit = instead_of(new.to_string(), &old.desired_state, unit);
+        self.put_instead(&unit, &mut false).await
     }
 
     pub(super) async fn wish(&mut self, name: &str, desired: Desired) -> Result<(), Trouble> {

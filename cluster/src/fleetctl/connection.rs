@@ -89,6 +89,14 @@ pub(super) struct Reply {
     pub(super) body: Bytes,
     /// The request was sent twice: what is answered may be the answer to the second of them.
     pub(super) repeated: bool,
+    /// When it may be answered otherwise, as the server says.
+    pub(super) later: Option<Duration>,
+}
+
+/// What the head of an answer says of that.
+pub(super) fn later<B>(response: &Response<B>) -> Option<Duration> {
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 impl Connection {
@@ -138,9 +146,10 @@ impl Connection {
     ) -> Result<Reply, Trouble> {
         let response = self.send(method, path, body).await?;
         let (status, repeated) = (response.status().as_u16(), self.repeated);
+        let later = later(&response);
         let whole = timeout(self.patience, response.into_body().collect()).await;
         match whole {
-            Ok(Ok(whole)) => Ok(Reply { status, body: whole.to_bytes(), repeated }),
+            Ok(Ok(whole)) => Ok(Reply { status, body: whole.to_bytes(), repeated, later }),
             Ok(Err(error)) => Err(self.lost(&error)),
             Err(_) => Err(self.lost(&"no answer in time")),
         }
@@ -154,7 +163,8 @@ impl Connection {
         body: Option<Vec<u8>>,
     ) -> Result<Response<Incoming>, Trouble> {
         if self.debug {
-            super::session::warn(&format!("DEBUG {method} {path}"));
+            let now = jiff::Timestamp::now();
+            super::session::warn(&format!("{now:.3} DEBUG {method} {path}"));
         }
         // A kept connection may have been let go by the server just now: then once anew. One that
         // is silent has not been: what was asked there may be done.

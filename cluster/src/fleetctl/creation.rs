@@ -1,5 +1,5 @@
 //! From an argument to a unit in the cluster: one that is there already, a file, an
-//! instance of a template that is there, or of a template's file; in this order.
+//! instance of a template that is there, or of a template's file; in this order, which is fleet's.
 
 use super::session::{Session, say, warn};
 use super::trouble::Trouble;
@@ -39,7 +39,7 @@ pub(super) async fn ensure(
         }
         return Ok(name.to_string());
     }
-    let file = match from_disk(argument, &name)? {
+    let file = match from_disk(argument, &name, Whose::Own)? {
         Some((_, file)) => file,
         None => from_template(session, argument, &name).await?,
     };
@@ -86,16 +86,16 @@ async fn replaced(
     replace: bool,
     command: &str,
 ) -> Result<bool, Trouble> {
-    let Some((path, file)) = from_disk(argument, name)? else { return Ok(false) };
+    let local = match from_disk(argument, name, Whose::Own)? {
+        None => from_disk(argument, name, Whose::Template)?,
+        own => own,
+    };
+    let Some((path, file)) = local else { return Ok(false) };
     let stored = UnitFile { options: there.options.clone() };
     let same = stored.hash() == file.hash();
     if !replace {
         if !same {
-            warn(&format!(
-                "WARNING: Unit {name} in registry differs from local unit file {}. Add --replace \
-                 to override.",
-                path.display()
-            ));
+            warn(&differs(name, &path));
         }
         return Ok(false);
     }
@@ -125,18 +125,36 @@ async fn replaced(
     Ok(!same)
 }
 
-/// The file at the argument's place, or its template's beside it; with the path.
-fn from_disk(argument: &str, name: &UnitName) -> Result<Option<(PathBuf, UnitFile)>, Trouble> {
+fn differs(name: &UnitName, local: &Path) -> String {
+    format!(
+        "WARNING: Unit {name} in registry differs from local unit file {}. Add --replace to override.",
+        local.display()
+    )
+}
+
+/// Whose file is looked for.
+#[derive(Clone, Copy, PartialEq)]
+enum Whose {
+    Own,
+    Template,
+}
+
+/// The file at the argument's place, or that of its template beside it; with the path.
+fn from_disk(
+    argument: &str,
+    name: &UnitName,
+    whose: Whose,
+) -> Result<Option<(PathBuf, UnitFile)>, Trouble> {
     let given = Path::new(argument);
     let folder = given.parent().unwrap_or(Path::new(""));
     let base = given.file_name().and_then(|base| base.to_str()).unwrap_or_default();
-    let mut candidates = vec![folder.join(name.as_str())];
-    if native_unit::stem(base).is_some() {
-        candidates.insert(0, given.to_path_buf());
-    }
-    if let Some(template) = name.template() {
-        candidates.push(folder.join(template.as_str()));
-    }
+    let candidates = match whose {
+        Whose::Own if native_unit::stem(base).is_some() => {
+            vec![given.to_path_buf(), folder.join(name.as_str())]
+        }
+        Whose::Own => vec![folder.join(name.as_str())],
+        Whose::Template => name.template().iter().map(|name| folder.join(name.as_str())).collect(),
+    };
     for path in candidates {
         if path.is_file() {
             let file = read(&path)?;
@@ -170,18 +188,27 @@ async fn from_template(
              ({argument})"
         )));
     };
-    match session.client.unit(template.as_str()).await? {
-        Some(unit) => {
-            session.client.may_sign(&unit).map_err(|trouble| {
-                Trouble::new(format!("Error creating units: {}", trouble.message))
-            })?;
-            Ok(UnitFile { options: unit.options })
-        }
-        None => Err(Trouble::new(format!(
-            "Error creating units: unable to find template Unit({template}) in Registry or on \
-             filesystem"
-        ))),
+    let local = from_disk(argument, name, Whose::Template);
+    let Some(unit) = session.client.unit(template.as_str()).await? else {
+        return local?.map(|(_, file)| file).ok_or_else(|| {
+            Trouble::new(format!(
+                "Error creating units: unable to find template Unit({template}) in Registry or on \
+                 filesystem"
+            ))
+        });
+    };
+    session
+        .client
+        .may_sign(&unit)
+        .map_err(|trouble| Trouble::new(format!("Error creating units: {}", trouble.message)))?;
+    let file = UnitFile { options: unit.options };
+    // One that can not be read is not the one that counts.
+    if let Ok(Some((path, local))) = local
+        && local.hash() != file.hash()
+    {
+        warn(&differs(&template, &path));
     }
+    Ok(file)
 }
 
 /// The server's own rules, before it is asked.

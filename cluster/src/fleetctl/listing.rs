@@ -121,7 +121,7 @@ pub(super) async fn unit_files(session: &mut Session, what: &List) -> Result<u8,
         "reason" => dash(reason),
         _ => {
             let file = UnitFile { options: unit.options.clone() };
-            let description = file.values("Unit", "Description").last().map(str::to_string);
+            let description = file.values("Unit", "Description").next().map(str::to_string);
             dash(&description.unwrap_or_default())
         }
     };

@@ -2,17 +2,24 @@
 
 use super::arguments::{List, Logs};
 use super::bring_down::name_of;
+use super::connection::{self, Connection};
 use super::session::{Session, say, warn, write};
 use super::trouble::Trouble;
+use super::waiting::Outage;
 use crate::api::request::escape;
 use crate::wire::{ErrorEntity, Event};
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
+use std::convert::Infallible;
 use std::io::IsTerminal;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// Bytes an event may have before it is no event.
 const LARGEST_EVENT: usize = 16 * 1024 * 1024;
+/// Until the server is asked again, where it does not say when.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Puts the cursor up and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
@@ -25,7 +32,7 @@ struct Stream {
 impl Stream {
     async fn open(session: &mut Session) -> Result<Stream, Trouble> {
         // A connection of its own: the stream never gives it back.
-        let mut connection = super::connection::Connection::new(&session.globals)?;
+        let mut connection = Connection::new(&session.globals)?;
         let response = connection.send("GET", "/fleet/v1/events", None).await?;
         if response.status() != 200 {
             return Err(refusal(response).await);
@@ -47,7 +54,9 @@ impl Stream {
             }
             match self.response.body_mut().frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(Trouble::new(format!("the stream ended: {error}"))),
+                Some(Err(error)) => {
+                    return Err(Trouble::passing(format!("the stream ended: {error}")));
+                }
                 Some(Ok(frame)) => self.held.extend(frame.data_ref().into_iter().flatten()),
             }
             if self.held.len() > LARGEST_EVENT {
@@ -58,11 +67,15 @@ impl Stream {
 }
 
 async fn refusal(response: Response<Incoming>) -> Trouble {
-    let status = response.status().as_u16();
+    let (status, later) = (response.status().as_u16(), connection::later(&response));
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     let entity = body.ok().and_then(|body| serde_json::from_slice::<ErrorEntity>(&body).ok());
     let message = entity.map(|entity| entity.error.message).unwrap_or_default();
-    Trouble::new(format!("googleapi: Error {status}: {message}"))
+    let words = format!("googleapi: Error {status}: {message}");
+    match status {
+        502..=504 => Trouble { later, ..Trouble::passing(words) },
+        _ => Trouble::new(words),
+    }
 }
 
 pub(super) async fn events(session: &mut Session) -> Result<u8, Trouble> {
@@ -86,28 +99,50 @@ fn line(event: &Event) -> String {
     format!("{} {}", event.revision, said.join(" "))
 }
 
+/// Goes on where nobody answers for a while: what is shown then stays.
 pub(super) async fn watch_units(
     session: &mut Session,
     list: &List,
     columns: &[String],
 ) -> Result<u8, Trouble> {
+    let mut outage = Outage::default();
+    let mut shown = None;
+    loop {
+        let Err(trouble) = show_changes(session, list, columns, &mut shown, &mut outage).await;
+        // Who never answered may be none at all.
+        if shown.is_none() && trouble.later.is_none() {
+            return Err(trouble);
+        }
+        let later = trouble.later.unwrap_or(AGAIN);
+        outage.bridged::<()>(Err(trouble))?;
+        sleep(later).await;
+    }
+}
+
+async fn show_changes(
+    session: &mut Session,
+    list: &List,
+    columns: &[String],
+    shown: &mut Option<String>,
+    outage: &mut Outage,
+) -> Result<Infallible, Trouble> {
     let json = session.globals.json;
     let clears = !json && std::io::stdout().is_terminal();
     let mut stream = Stream::open(session).await?;
-    let mut shown = String::new();
     while stream.next().await?.is_some() {
         session.look_again();
         let text = super::listing::units_shown(session, list, columns).await?;
-        if text != shown {
+        *outage = Outage::default();
+        if shown.as_ref() != Some(&text) {
             match (clears, json) {
                 (true, _) => write(&format!("{CLEAR}{text}")),
                 (false, true) => write(&text),
                 (false, false) => write(&format!("{text}\n")),
             }
-            shown = text;
+            *shown = Some(text);
         }
     }
-    Err(Trouble::new("the server has ended the stream"))
+    Err(Trouble::passing("the server has ended the stream"))
 }
 
 pub(super) async fn logs(session: &mut Session, what: &Logs) -> Result<u8, Trouble> {
@@ -123,7 +158,7 @@ pub(super) async fn logs(session: &mut Session, what: &Logs) -> Result<u8, Troub
     if let Some(id) = &machine {
         path.push_str(&format!("&machineID={}", escape(id)));
     }
-    let mut connection = super::connection::Connection::new(&session.globals)?;
+    let mut connection = Connection::new(&session.globals)?;
     let mut response = connection.send("GET", &path, None).await?;
     match response.status().as_u16() {
         200 => {

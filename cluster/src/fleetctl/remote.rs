@@ -81,7 +81,10 @@ pub(super) async fn status(
             if at > 0 || turn > 0 {
                 say("");
             }
-            let words = ["systemctl", "status", "-l", "--", &name];
+            let mut words = vec!["systemctl", "status", "-l", &name];
+            if name.starts_with('-') {
+                words.insert(3, "--");
+            }
             code = run_on(session, id, &words, port.ssh_port).await?;
         }
         if code != 0 {

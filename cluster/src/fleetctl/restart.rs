@@ -5,6 +5,7 @@
 use super::arguments::Down;
 use super::bring_down::known;
 use super::creation;
+use super::progress;
 use super::session::{Session, is_global, warn};
 use super::trouble::Trouble;
 use super::waiting::{self, Outage, Patience};
@@ -78,10 +79,12 @@ async fn wait_for_no_active(
     loop {
         let up = |active: &str| ["active", "activating", "deactivating"].contains(&active);
         if let Some(states) = outage.bridged(session.client.states().await)? {
-            let mut own = states.iter().filter(|state| state.name == name);
-            if !own.any(|state| up(&state.systemd_active_state)) {
+            let own = states.iter().filter(|state| state.name == name);
+            let count = own.filter(|state| up(&state.systemd_active_state)).count();
+            if count == 0 {
                 return Ok(());
             }
+            progress::show(name, &format!("waiting to be stopped, up on {count}"), began);
         }
         if patience.is_over(began) {
             return Err(Trouble::new(format!("timed out waiting for unit {name} to stop")));

@@ -3,28 +3,37 @@
 //! that does not come up ends it, and what was replaced gets its old file back.
 
 mod arrival;
+mod going_back;
 
 use super::arguments::Rollout;
-use super::client::Client;
+use super::client::hash_of;
 use super::creation::{check, name_of, read};
-use super::session::{Session, is_global, say, warn};
+use super::session::{Session, is_global, say};
 use super::trouble::Trouble;
 use super::waiting::answered;
 use crate::requirement::Requirement;
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
-use crate::wire::{Before, Unit};
-use arrival::Seen;
-use std::collections::BTreeSet;
+use crate::wire::Unit;
+use arrival::{Arrival, Seen};
+use going_back::as_before;
 use std::time::Duration;
+
+/// A unit that has the new file, or may have.
+struct Done {
+    /// What goes back where it fails, as it was.
+    old: Unit,
+    /// The revision that made what has the new file: who makes it anew makes another, though it be of the
+    /// same file. `None`: not known.
+    made: Option<i64>,
+}
 
 /// A file on its way to the units that are to have it.
 struct Rolling<'r> {
     session: &'r mut Session,
     what: &'r Rollout,
     file: UnitFile,
-    /// What goes back where it fails, as it was.
-    done: Vec<Unit>,
+    done: Vec<Done>,
     /// Of the global unit that is under way.
     seen: Seen,
 }
@@ -49,10 +58,6 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
     rolling.ended(rolled).await
 }
 
-fn hash_of(unit: &Unit) -> String {
-    UnitFile { options: unit.options.clone() }.hash()
-}
-
 /// # Errors
 /// Nobody knows what is wished for it.
 fn readable(unit: &Unit) -> Result<(), Trouble> {
@@ -61,12 +66,6 @@ fn readable(unit: &Unit) -> Result<(), Trouble> {
     }
     let name = &unit.name;
     Err(Trouble::new(format!("what is wished for {name} can not be read: wish it anew")))
-}
-
-/// As it was before the rollout that is under way; `None`: nobody has kept that.
-fn as_before(unit: &Unit) -> Option<Unit> {
-    let Before { options, signature } = unit.before.clone()?;
-    Some(Unit { options, signature, machines: None, before: None, ..unit.clone() })
 }
 
 /// # Errors
@@ -83,32 +82,15 @@ fn vouch(
                 let old = as_before(unit).unwrap_or_default();
                 session.client.may_go_back(&old, unit.signature.is_some())?;
             }
-            false => session.client.may_go_back(unit, session.client.signs.is_some())?,
+            false => {
+                // In the middle of another rollout it has two files.
+                for old in std::iter::once(unit.clone()).chain(as_before(unit)) {
+                    session.client.may_go_back(&old, session.client.signs.is_some())?;
+                }
+            }
         }
     }
     Ok(())
-}
-
-/// Its old file, where the new one of that hash stands; whoever never took part keeps what it has. False:
-/// it has it already.
-async fn give_back(client: &mut Client, old: &Unit, new: &str) -> Result<bool, Trouble> {
-    let there = client.unit(&old.name).await?;
-    let there = there.ok_or_else(|| Trouble::new("it was destroyed"))?;
-    if hash_of(&there) == hash_of(old) {
-        return Ok(false);
-    }
-    if hash_of(&there) != new {
-        return Err(Trouble::new("another file was put there meanwhile, and stays"));
-    }
-    let machines = old.machines.iter().flatten().chain(there.machines.iter().flatten());
-    let machines: BTreeSet<String> = machines.cloned().collect();
-    let all_have_it = old.machines.is_none() || there.machines.is_none();
-    let machines = (!all_have_it).then(|| machines.into_iter().collect());
-    // What was wished meanwhile stands: it is the file that goes back.
-    let desired_state =
-        if there.desired_state.is_empty() { &old.desired_state } else { &there.desired_state };
-    let old = Unit { desired_state: desired_state.clone(), ..old.clone() };
-    client.put_back(&old, machines).await.map(|()| true)
 }
 
 impl Rolling<'_> {
@@ -136,14 +118,16 @@ impl Rolling<'_> {
             let mut launched = Vec::new();
             for unit in batch {
                 let Some(now) = self.as_it_is(unit).await? else { continue };
-                self.done.push(now.clone());
                 say(&format!("Replacing {}", unit.name));
-                self.replace(&now, None).await?;
-                launched.extend((now.desired_state == "launched").then_some(now.name));
+                if let Some(now) = self.replace(now, None).await? {
+                    launched.extend((now.desired_state == "launched").then_some(now.name));
+                }
             }
             for name in launched {
-                self.wait(&name, None).await?;
-                say(&format!("Unit {name} runs the new file"));
+                self.seen = Seen::default();
+                if self.wait(&name, None).await? == Arrival::Up {
+                    say(&format!("Unit {name} runs the new file"));
+                }
             }
         }
         say(&format!("Rolled out {} units", self.done.len()));
@@ -183,29 +167,30 @@ impl Rolling<'_> {
                 _ => Vec::new(),
             };
             if hash_of(&unit) == self.file.hash() {
-                self.done.extend(as_before(&unit));
+                if let Some(old) = as_before(&unit) {
+                    self.done.push(Done { old, made: None });
+                    self.note_who_made_it(&unit.name).await?;
+                }
                 self.go_on(&unit, &running).await?;
-                continue;
-            }
-            self.done.push(unit.clone());
-            if running.is_empty() {
-                self.replace(&unit, None).await?;
+            } else if !running.is_empty() {
+                self.machine_by_machine(unit, &running).await?;
+            } else if let Some(unit) = self.replace(unit, None).await? {
                 say(&format!("Replaced {}, which runs nowhere", unit.name));
-            } else {
-                self.machine_by_machine(&unit, &running).await?;
             }
         }
         Ok(())
     }
 
     /// A global unit: some machines take its file, the others keep theirs until those have it up.
-    async fn machine_by_machine(&mut self, unit: &Unit, running: &[String]) -> Result<(), Trouble> {
+    async fn machine_by_machine(&mut self, unit: Unit, running: &[String]) -> Result<(), Trouble> {
         let mut rest = running.chunks(self.batch());
         let first = rest.next().unwrap_or_default();
         say(&format!("Replacing {} on {}", unit.name, first.join(" ")));
-        self.replace(unit, Some(first)).await?;
-        self.wait(&unit.name, Some(first)).await?;
-        self.spread_to(unit, first.to_vec(), rest).await
+        let Some(unit) = self.replace(unit, Some(first)).await? else { return Ok(()) };
+        match self.wait(&unit.name, Some(first)).await? {
+            Arrival::Gone => Ok(()),
+            Arrival::Up | Arrival::Unwished => self.spread_to(&unit, first.to_vec(), rest).await,
+        }
     }
 
     /// A rollout that was left in the middle: who has the new file keeps it, the others take it.
@@ -213,8 +198,8 @@ impl Rolling<'_> {
         let named = unit.machines.as_deref().unwrap_or_default();
         let have = |machine: &String| named.contains(machine);
         let (done, left): (Vec<String>, Vec<String>) = running.iter().cloned().partition(have);
-        if !done.is_empty() {
-            self.wait(&unit.name, Some(&done)).await?;
+        if !done.is_empty() && self.wait(&unit.name, Some(&done)).await? == Arrival::Gone {
+            return Ok(());
         }
         self.spread_to(unit, done, left.chunks(self.batch())).await
     }
@@ -235,59 +220,80 @@ impl Rolling<'_> {
             }
             say(&format!("Replacing {} on {}", unit.name, batch.join(" ")));
             done.extend(batch);
-            self.spread(&unit.name, &done).await?;
-            self.wait(&unit.name, Some(&done)).await?;
+            if !self.spread(&unit.name, &done).await? || self.is_gone(unit, Some(&done)).await? {
+                return Ok(());
+            }
         }
-        if !done.is_empty() {
-            // What was there before is kept until all that was told of it is up.
-            self.wait(&unit.name, Some(&done)).await?;
+        // What was there before is kept until all that was told of it is up.
+        if !done.is_empty() && self.is_gone(unit, Some(&done)).await? {
+            return Ok(());
         }
-        self.spread(&unit.name, &[]).await?;
-        if !done.is_empty() {
-            self.wait(&unit.name, None).await?;
+        if !self.spread(&unit.name, &[]).await?
+            || !done.is_empty() && self.is_gone(unit, None).await?
+        {
+            return Ok(());
         }
         say(&format!("Rolled out {} on {} machines", unit.name, self.seen.up.len()));
         Ok(())
     }
 
+    /// Waits as [`Rolling::wait`] does. True: there is nothing to wait for any more.
+    async fn is_gone(&mut self, unit: &Unit, on: Option<&[String]>) -> Result<bool, Trouble> {
+        Ok(self.wait(&unit.name, on).await? == Arrival::Gone)
+    }
+
     /// It has the new file, on those machines first; where nobody answers it is asked again, for the
-    /// same file is not put twice.
-    async fn replace(&mut self, unit: &Unit, first: Option<&[String]>) -> Result<(), Trouble> {
-        let desired = Some(unit.desired_state.parse().unwrap_or_default());
-        let (limit, client, options) =
-            (self.patience(), &mut self.session.client, &self.file.options);
-        let put = async || match first {
-            Some(first) => client.create_on(first, &unit.name, options, desired).await,
-            None => client.create(&unit.name, options, desired).await,
-        };
-        answered(limit, put).await
-    }
-
-    async fn spread(&mut self, name: &str, machines: &[String]) -> Result<(), Trouble> {
-        let (limit, client, options) =
-            (self.patience(), &mut self.session.client, &self.file.options);
-        answered(limit, async || client.spread(name, options, machines).await).await
-    }
-
-    /// What is said in the end; where it failed, what is done has its old file again.
-    async fn ended(&mut self, rolled: Result<(), Trouble>) -> Result<u8, Trouble> {
-        let Err(trouble) = rolled else { return Ok(0) };
-        warn(&trouble.message);
-        if self.what.no_rollback {
-            return Err(Trouble::said());
+    /// same file is not put twice. It is answered as it was by then; `None`: it was destroyed before, or
+    /// was given that file by another.
+    async fn replace(
+        &mut self,
+        mut unit: Unit,
+        first: Option<&[String]>,
+    ) -> Result<Option<Unit>, Trouble> {
+        let (limit, mut lost) = (self.patience(), false);
+        loop {
+            self.done.push(Done { old: unit.clone(), made: None });
+            let (client, options) = (&mut self.session.client, &self.file.options);
+            let put = async || client.replace(&unit, options, first, &mut lost).await;
+            if answered(limit, put).await? {
+                self.note_who_made_it(&unit.name).await?;
+                return Ok(Some(unit));
+            }
+            self.done.pop();
+            let Some(now) = self.as_it_is(&unit).await? else { return Ok(None) };
+            unit = now;
         }
-        let (limit, hash) = (self.patience(), self.file.hash());
-        for old in self.done.iter().rev() {
-            let client = &mut self.session.client;
-            let back = answered(limit, async || give_back(client, old, &hash).await).await;
-            match back {
-                Ok(true) => warn(&format!("Unit {} has its old file again", old.name)),
-                // The server refused the new file: the old one is still there.
-                Ok(false) => {}
-                Err(again) => warn(&format!("Unit {}: {}", old.name, again.message)),
+    }
+
+    /// Of the last that has the new file.
+    async fn note_who_made_it(&mut self, name: &str) -> Result<(), Trouble> {
+        let (limit, client) = (self.patience(), &mut self.session.client);
+        let why = answered(limit, async || client.why(name).await).await?;
+        if let Some(last) = self.done.last_mut() {
+            last.made = why.map(|why| why.created);
+        }
+        Ok(())
+    }
+
+    /// False: it was destroyed meanwhile.
+    async fn spread(&mut self, name: &str, machines: &[String]) -> Result<bool, Trouble> {
+        let (limit, client, options) =
+            (self.patience(), &mut self.session.client, &self.file.options);
+        let spread = answered(limit, async || client.spread(name, options, machines).await).await;
+        let Err(trouble) = spread else { return Ok(true) };
+        match answered(limit, async || client.unit(name).await).await? {
+            Some(_) => Err(trouble),
+            None => {
+                self.leave_out(name);
+                Ok(false)
             }
         }
-        Err(Trouble::said())
+    }
+
+    /// What was destroyed does not go back.
+    fn leave_out(&mut self, name: &str) {
+        say(&format!("Unit {name} was destroyed meanwhile"));
+        self.done.retain(|done| done.old.name != name);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::arguments::Globals;
 use super::client::Client;
 use super::connection::Connection;
+use super::progress;
 use super::table::plain;
 use super::trouble::Trouble;
 use crate::signature::SigningKey;
@@ -91,6 +92,7 @@ fn cleaned(lines: &str) -> String {
 
 /// A line on stdout, or several. Who closed it does not want to hear more.
 pub(super) fn say(line: &str) {
+    progress::clear();
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{}", cleaned(line));
     let _ = out.flush();
@@ -98,6 +100,7 @@ pub(super) fn say(line: &str) {
 
 /// Text on stdout, as it is.
 pub(super) fn write(text: &str) {
+    progress::clear();
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes());
     let _ = out.flush();
@@ -105,6 +108,7 @@ pub(super) fn write(text: &str) {
 
 /// A line on stderr, or several.
 pub(super) fn warn(line: &str) {
+    progress::clear();
     let _ = writeln!(std::io::stderr().lock(), "{}", cleaned(line));
 }
 

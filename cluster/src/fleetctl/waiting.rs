@@ -5,10 +5,11 @@
 //! answers for a while, it is looked again: what was wished stands.
 
 use super::arguments::Waiting;
-use super::session::{Session, is_global, say, warn};
+use super::progress;
+use super::session::{Session, is_global, say, short, warn};
 use super::trouble::Trouble;
 use crate::desired::Desired;
-use crate::wire::{Unit, Why};
+use crate::wire::{Unit, UnitState, Why};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -160,8 +161,14 @@ pub(super) async fn arrive(
         let seen = outage.bridged(look_at(session, name, wished, running).await)?;
         let seen = match seen {
             Some(Look::Arrived(unit)) => return Ok(*unit),
-            Some(Look::OnItsWay { hopeless }) => hopeless,
-            None => None,
+            Some(Look::OnItsWay { hopeless, is }) => {
+                progress::show(name, &format!("{is}, waiting to be {wished}"), began);
+                hopeless
+            }
+            None => {
+                progress::show(name, &format!("nobody answers, waiting to be {wished}"), began);
+                None
+            }
         };
         if patience.is_over(began) {
             let why = reason(session, name).await;
@@ -194,6 +201,8 @@ enum Look {
     /// Not there yet; why it never will be, where that can be seen.
     OnItsWay {
         hopeless: Option<String>,
+        /// What it is meanwhile.
+        is: String,
     },
 }
 
@@ -206,11 +215,23 @@ async fn look_at(
     let unit = session.client.unit(name).await?;
     let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
     let there = unit.current_state == wished.as_str();
-    if there && (!running || is_running(session, name).await?) {
+    let state = if there && running { session.client.state(name).await? } else { None };
+    if there && (!running || state.as_ref().is_some_and(is_running)) {
         return Ok(Look::Arrived(Box::new(unit)));
     }
     let hopeless = hopeless(session, &unit, wished, there).await?;
-    Ok(Look::OnItsWay { hopeless })
+    Ok(Look::OnItsWay { hopeless, is: told_state(&unit, state.as_ref()) })
+}
+
+/// `launched on 01234567... (activating auto-restart)`, as far as it is known.
+fn told_state(unit: &Unit, state: Option<&UnitState>) -> String {
+    let on = match unit.machine_id.as_str() {
+        "" => String::new(),
+        id => format!(" on {}", short(id)),
+    };
+    let doing =
+        state.map(|state| format!(" ({} {})", state.systemd_active_state, state.systemd_sub_state));
+    format!("{}{on}{}", unit.current_state, doing.unwrap_or_default())
 }
 
 /// Why waiting for it is in vain, as far as can be seen now.
@@ -237,11 +258,8 @@ async fn hopeless(
     Ok(Some(format!("has failed: {}", why.map(|why| told_reasons(&why)).unwrap_or_default())))
 }
 
-async fn is_running(session: &mut Session, name: &str) -> Result<bool, Trouble> {
-    let state = session.client.state(name).await?;
-    Ok(state.is_some_and(|state| {
-        state.systemd_active_state == "active" && state.systemd_load_state == "loaded"
-    }))
+fn is_running(state: &UnitState) -> bool {
+    state.systemd_active_state == "active" && state.systemd_load_state == "loaded"
 }
 
 /// `: …`, where something is known.

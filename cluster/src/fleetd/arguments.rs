@@ -3,18 +3,40 @@
 use super::config;
 use crate::documents;
 use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Runs the units that a cluster gives to this machine.
 #[derive(Debug, Parser)]
-#[command(name = "fleetd", version)]
+#[command(name = "fleetd", version = concat!("version v", env!("CARGO_PKG_VERSION")))]
 pub struct Arguments {
     /// The configuration; without it /etc/fleet/fleet.conf, where that is
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// TCP without TLS on addresses of this machine alone, as the key insecure_loopback
+    #[arg(long)]
+    pub insecure_loopback_only: bool,
     /// `version`: the version
     #[arg(value_name = "version", value_parser = ["version"])]
     pub word: Option<String>,
+}
+
+impl Arguments {
+    /// Reads them; fleet took its flags with one dash too.
+    ///
+    /// # Errors
+    /// One that is none, or what was asked for instead of a run.
+    pub fn read(words: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
+        let twice = |word: OsString| match word.to_str() {
+            Some(text)
+                if text == "-version" || text == "-config" || text.starts_with("-config=") =>
+            {
+                format!("-{text}").into()
+            }
+            _ => word,
+        };
+        Arguments::try_parse_from(words.map(twice))
+    }
 }
 
 /// All of it, for who writes of it.
@@ -40,4 +62,27 @@ pub fn man() -> std::io::Result<String> {
         keys.push_str(&format!(".TP\n\\fB{key}\\fR{default}\n{meaning}\n"));
     }
     documents::man(command(), &keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_may_have_one_dash_as_in_fleet() {
+        let read = |words: &[&str]| {
+            let words = std::iter::once(&"fleetd").chain(words).map(OsString::from);
+            Arguments::read(words).map_err(|error| error.to_string())
+        };
+        for words in [&["-config", "/f"][..], &["-config=/f"], &["--config=/f"]] {
+            assert_eq!(read(words).unwrap().config, Some(PathBuf::from("/f")), "{words:?}");
+        }
+        let version = concat!("fleetd version v", env!("CARGO_PKG_VERSION"), "\n");
+        for word in ["-version", "--version"] {
+            assert_eq!(read(&[word]).unwrap_err(), version);
+        }
+        assert!(read(&["version"]).unwrap().word.is_some());
+        assert!(read(&["--insecure-loopback-only"]).unwrap().insecure_loopback_only);
+        assert!(read(&["-x"]).is_err() && read(&["other"]).is_err());
+    }
 }

@@ -55,7 +55,11 @@ pub(super) const KEYS: [(&str, &str, &str); 33] = [
     ("tls_client_ca_file", "", "Who must have signed the certificates of clients"),
     ("tls_client_crl_file", "", "Certificates of clients that do not count any more"),
     ("api_roles_file", "", "What clients may, by the names in their certificates"),
-    ("advertise", "", "ADDRESS:PORT at which other machines reach the API of this one"),
+    (
+        "advertise",
+        "",
+        "ADDRESS:PORT at which other machines reach the API of this one; empty: that of the first tcp:// in listen, where it has TLS",
+    ),
     ("source", "fleet", "The name of fleetd's units at init: a source of its init.yaml"),
     ("log_socket", "/run/groundstate/log.sock", "Where the machine's logger listens"),
     ("insecure_loopback", "false", "TCP without TLS on addresses of this machine alone"),
@@ -168,14 +172,15 @@ impl Config {
                 values.set(&key.to_lowercase(), value, name, &mut remarks);
             }
         }
-        let config = values.config();
-        values.relate(&config);
+        let mut config = values.config();
+        remarks.extend(values.relate(&mut config));
         if values.errors.is_empty() { Ok((config, remarks)) } else { Err(values.errors) }
     }
 }
 
 impl Values {
     fn set(&mut self, key: &str, value: &str, place: &str, remarks: &mut Vec<String>) {
+        let key = if key == "insecure_loopback_only" { "insecure_loopback" } else { key };
         if let Some((known, ..)) = KEYS.iter().find(|(known, ..)| *known == key) {
             self.values.insert(known, (value.to_string(), place.to_string()));
         } else if let Some((_, why)) = WITHOUT_MEANING.iter().find(|(known, _)| *known == key) {
@@ -221,15 +226,17 @@ impl Values {
 
     /// A third of the lease is left when exclusive units are given up: one answer is not waited
     /// for longer than that.
-    fn relate(&mut self, config: &Config) {
+    fn relate(&self, config: &mut Config) -> Option<String> {
         let (timeout, ttl) = (config.etcd.request_timeout, config.agent_ttl);
-        if timeout * 3 > ttl && !ttl.is_zero() {
-            let place = self.values.get("etcd_request_timeout").map_or("", |(_, place)| place);
-            self.errors.push(format!(
-                "{place}: etcd_request_timeout: {timeout:?} is more than a third of agent_ttl \
-                 ({ttl:?}): a machine would be taken for gone while it waits for one answer"
-            ));
+        if timeout <= ttl / 3 || ttl.is_zero() {
+            return None;
         }
+        config.etcd.request_timeout = ttl / 3;
+        let place = self.values.get("etcd_request_timeout").map_or("", |(_, place)| place);
+        Some(format!(
+            "{place}: etcd_request_timeout: {timeout:?} is more than a third of agent_ttl ({ttl:?}), \
+             which is taken: a machine would be taken for gone while it waits for one answer"
+        ))
     }
 
     fn trusted_keys_file(&mut self) -> Option<PathBuf> {
@@ -414,10 +421,14 @@ mod tests {
     #[test]
     fn an_answer_of_etcd_is_not_waited_for_until_the_lease_has_ended() {
         let read = |text: &str| Config::read(Some(("f.conf", text)), &BTreeMap::new());
-        assert!(read("agent_ttl=3s\netcd_request_timeout=1\n").is_ok());
-        let errors = read("agent_ttl=3s\netcd_request_timeout=1.1\n").unwrap_err();
-        assert_eq!(errors.len(), 1, "{errors:?}");
-        assert!(errors[0].starts_with("f.conf:2: etcd_request_timeout: 1.1s"), "{errors:?}");
+        let (_, remarks) = read("agent_ttl=3s\netcd_request_timeout=1\n").unwrap();
+        assert!(remarks.is_empty(), "{remarks:?}");
+        let (config, remarks) = read("agent_ttl=3s\netcd_request_timeout=1.1\n").unwrap();
+        assert_eq!(config.etcd.request_timeout, Duration::from_secs(1));
+        assert_eq!(remarks.len(), 1, "{remarks:?}");
+        assert!(remarks[0].starts_with("f.conf:2: etcd_request_timeout: 1.1s"), "{remarks:?}");
+        let (config, _) = read("agent_ttl=2s\n").unwrap();
+        assert_eq!(config.etcd.request_timeout, Duration::from_secs(2) / 3);
     }
 
     #[test]

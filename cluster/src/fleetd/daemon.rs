@@ -141,24 +141,23 @@ impl Daemon {
         let (happened, happens) = mpsc::channel(1);
         let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
         let steward = steward.vouched_by(vouching).after(recalled).remembered_by(keep);
-        let steward = steward.telling(refusing);
+        let steward = steward.telling(refusing).counted_by(meter.clone());
         tasks.push(Box::pin(steward.work(asked, happens)));
         (Daemon { mirror, record, presence, turned_away, leads, meter, happened, leave }, tasks)
     }
 
-    /// The leases it holds now.
-    pub fn leases(&self) -> impl Iterator<Item = i64> + use<> {
-        let leases = [self.presence.borrow().lease, *self.leads.borrow()];
-        leases.into_iter().flatten()
+    /// The leases that it lets go when it leaves: its machine's is not one of them where units may
+    /// run on, for nobody is to begin them elsewhere before that has ended by itself.
+    pub fn leases(&self, down: bool) -> impl Iterator<Item = i64> + use<> {
+        let own = self.presence.borrow().lease.filter(|_| down);
+        own.into_iter().chain(*self.leads.borrow())
     }
 }
 
-/// Has units stopped, and waits until they are.
-pub async fn stop_units(leave: mpsc::Sender<Leave>, stops: Stops) {
+/// Has units stopped, and waits until they are. False: they may run on.
+pub async fn stop_units(leave: mpsc::Sender<Leave>, stops: Stops) -> bool {
     let (done, left) = oneshot::channel();
-    if leave.send(Leave { stops, done }).await.is_ok() {
-        let _ = left.await;
-    }
+    leave.send(Leave { stops, done }).await.is_ok() && left.await == Ok(true)
 }
 
 /// Lets leases go, so that nobody waits for their end. What does not answer in time is left.

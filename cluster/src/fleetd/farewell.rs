@@ -9,6 +9,8 @@ use tokio::time::{sleep, timeout};
 
 /// Between two questions that were not answered.
 const AGAIN: Duration = Duration::from_millis(100);
+/// So often nobody listened: one that begins anew is back by then.
+const ABSENT: u32 = 10;
 
 /// What becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,16 +28,20 @@ impl Fate {
     pub(super) async fn told_by(init: &InitSocket, within: Duration) -> Fate {
         let mut untold = Fate::Unknown;
         let asking = async {
-            loop {
+            let mut absent = 0;
+            while absent < ABSENT {
                 untold = Fate::Unknown;
                 if let Ok(fate) = ask(init).await {
                     return fate;
                 }
-                if init.is_absent().await {
+                let is_absent = init.is_absent().await;
+                absent = if is_absent { absent + 1 } else { 0 };
+                if is_absent {
                     untold = Fate::Over;
                 }
                 sleep(AGAIN).await;
             }
+            Fate::Over
         };
         let told = timeout(within, asking).await;
         told.unwrap_or(untold)

@@ -4,11 +4,12 @@
 
 use super::config::Config;
 use super::voice;
+use crate::api::listener::{self, Place};
 use crate::machine::MachineId;
 use crate::record::MachineRecord;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -68,13 +69,13 @@ impl Identity {
             given => given.to_string(),
         };
         MachineRecord {
+            listen: config.advertise.clone().or_else(|| reached_at(config, &ip)),
             ip,
             metadata: config.metadata.clone(),
             boot: self.boot.clone(),
             instance: self.instance.clone(),
             disk: self.disk.clone(),
             version: env!("CARGO_PKG_VERSION").to_string(),
-            listen: config.advertise.clone(),
         }
     }
 
@@ -87,6 +88,22 @@ impl Identity {
             is_news
         });
     }
+}
+
+/// Where others reach the API, by what it listens on: with TLS alone, and not at an address that each
+/// machine has for itself.
+fn reached_at(config: &Config, ip: &str) -> Option<String> {
+    config.tls_cert_file.as_ref()?;
+    let reached = |place| match place {
+        Place::Tcp(at) if at.ip().is_loopback() || at.port() == 0 => None,
+        Place::Tcp(at) if at.ip().is_unspecified() => {
+            Some(SocketAddr::new(ip.parse().ok()?, at.port()))
+        }
+        Place::Tcp(at) => Some(at),
+        Place::Unix(_) => None,
+    };
+    let places = listener::places(&config.listen).ok()?;
+    places.into_iter().find_map(reached).map(|at| at.to_string())
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -173,6 +190,49 @@ mod tests {
         identity.tell(&at("192.0.2.2"), &told);
         assert!(heard.has_changed().unwrap());
         assert_eq!(heard.borrow_and_update().ip, "192.0.2.2");
+    }
+
+    #[test]
+    fn others_are_told_of_the_address_that_is_listened_on_with_tls() {
+        let id = MachineId::new("m1").unwrap();
+        let identity =
+            Identity { id, boot: "b".to_string(), instance: "i".to_string(), disk: None };
+        let told = |text: &str| {
+            let text = format!("public_ip=192.0.2.1\n{text}");
+            let config = Config::read(Some(("fleet.conf", &text)), &BTreeMap::new()).unwrap().0;
+            identity.record(&config).listen
+        };
+        let tls = "tls_cert_file=/c\ntls_key_file=/k\ntls_client_ca_file=/a\n";
+        for (listen, reached) in [
+            ("unix:///run/fleet.sock", None),
+            ("tcp://127.0.0.1:4002", None),
+            ("tcp://192.0.2.9:4002", Some("192.0.2.9:4002")),
+            ("unix:///run/fleet.sock,tcp://[::1]:1,tcp://0.0.0.0:4002", Some("192.0.2.1:4002")),
+            ("tcp://[::]:4002\nadvertise=node:9", Some("node:9")),
+        ] {
+            assert_eq!(told(&format!("{tls}listen={listen}\n")).as_deref(), reached, "{listen}");
+        }
+        assert_eq!(told("listen=tcp://192.0.2.9:4002\n"), None, "who asks there is not let in");
+    }
+
+    #[test]
+    fn the_id_of_a_machine_is_the_one_its_host_has_for_it() {
+        let read = |text: &str| Config::read(Some(("f.conf", text)), &BTreeMap::new()).unwrap().0;
+        assert_eq!(read("").machine_id_file, Path::new("/etc/machine-id"));
+        let folder = std::env::temp_dir().join(format!("fleet-id.{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let config = |id: &str| {
+            std::fs::write(folder.join("machine-id"), id).unwrap();
+            let at = folder.display();
+            read(&format!(
+                "machine_id_file={at}/machine-id\nunits_directory={at}/units\nstate_directory={at}\n"
+            ))
+        };
+        let id = "0123456789abcdef0123456789abcdef";
+        let identity = Identity::of(&config(&format!("{id}\n"))).unwrap();
+        assert_eq!(identity.id.to_string(), id);
+        assert!(Identity::of(&config("\n")).unwrap_err().contains("machine-id"));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub trait DrivenInit: Send + Sync {
     fn put(&self, set: &SourceSet) -> Answered<Put>;
     /// How it fares.
     fn look(&self) -> Answered<Look>;
+    /// There is none.
+    fn is_absent(&self) -> bool {
+        false
+    }
 }
 
 /// One init and our source there; clones are the same.
@@ -87,6 +91,14 @@ impl Init {
         }
     }
 
+    /// There is none at all.
+    pub async fn is_absent(&self) -> bool {
+        match &self.kind {
+            Kind::Socket(socket, _) => socket.is_absent().await,
+            Kind::Driven(driven) => driven.is_absent(),
+        }
+    }
+
     /// How our units fare.
     ///
     /// # Errors
@@ -97,6 +109,10 @@ impl Init {
             Kind::Driven(driven) => return driven.look().await,
         };
         let status = socket.ask::<Status>(Verb::Status { targets: Vec::new() }).await?;
+        // Before its first load it knows of nothing, whatever lives.
+        if status.generation == 0 {
+            return Err(InitFault::Gone("init is still reading its unit files".to_string()));
+        }
         // A run whose file is gone belongs to no source any more, and is not over for that.
         let ours = |unit: &UnitStatus| {
             unit.source.as_deref() == Some(source.as_str())
@@ -130,5 +146,41 @@ pub async fn listen(init: InitSocket, happened: mpsc::Sender<()>) {
             return;
         }
         tokio::time::sleep(AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that can not go on has failed")]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    /// What an init tells that has so many sets of units behind it.
+    async fn told(generation: u32) -> Result<Look, InitFault> {
+        let name = format!("look-{}-{generation}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        let overlay = serde_json::json!({ "with": [], "without": [] });
+        let status = serde_json::json!({
+            "generation": generation, "overlay": overlay, "system": "starting", "units": [],
+        });
+        let answer = serde_json::json!({ "v": 1, "id": 1, "ok": status });
+        let says = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let _ = BufReader::new(&stream).read_line(&mut String::new());
+            let _ = writeln!(&stream, "{answer}");
+        });
+        let init = Init::at(InitSocket::new(path.clone()), Name::new("fleet").unwrap());
+        let look = init.look().await;
+        says.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        look
+    }
+
+    #[tokio::test]
+    async fn an_init_that_has_not_read_its_units_yet_says_nothing_of_what_runs() {
+        assert!(matches!(told(0).await, Err(InitFault::Gone(_))));
+        assert!(told(1).await.unwrap().units.is_empty());
     }
 }

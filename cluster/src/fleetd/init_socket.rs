@@ -19,8 +19,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// For an answer that needs no waiting.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// For an answer, whichever.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where init is asked.
 #[derive(Clone, Debug)]

@@ -78,7 +78,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         room: MOST_OPERATIONS,
         vouching,
         recalled,
-        keep: recollection.keeper(),
+        keep: recollection.clone().keeper(),
     });
     let mirror = daemon.mirror.clone();
     let (stop_api, stopped) = watch::channel(false);
@@ -100,9 +100,12 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let fate = if anew { Fate::BegunAnew } else { Fate::told_by(&init, LAST_WORDS).await };
     let leases = if fate == Fate::Over && config.leave_on_stop {
         voice::info(format_args!("leaving: the units of this machine are stopped"));
-        daemon::stop_units(daemon.leave.clone(), Stops::All).await;
+        let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
-        daemon.leases().collect()
+        if down {
+            recollection.forget();
+        }
+        daemon.leases(down).collect()
     } else {
         if fate != Fate::BegunAnew {
             daemon::stop_units(daemon.leave.clone(), Stops::Exclusive).await;

@@ -1,5 +1,6 @@
 //! How long the engine of this machine takes to decide what follows from a change, counted as
-//! Prometheus wants it, and what came of its decisions, by the names that fleet 1.0 had for that.
+//! Prometheus wants it, and what came of its decisions, by the names that fleet 1.0 had for that; and
+//! how often its agent looks at what it was told.
 //! What it decides is [`crate::engine`]'s, when it is asked [`super::lead`]'s.
 
 use crate::engine::Task;
@@ -25,6 +26,8 @@ pub struct Meter {
     machine_away: AtomicU64,
     run: AtomicU64,
     schedule: AtomicU64,
+    /// How often the machine looked at all it was told.
+    agent: AtomicU64,
 }
 
 /// Units put on a machine, and taken off one.
@@ -70,6 +73,16 @@ impl Meter {
         count.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The machine looks at all that it was told.
+    pub fn reconciles(&self) {
+        add(&self.agent, 1);
+    }
+
+    /// How often it did.
+    pub fn reconciled(&self) -> u64 {
+        self.agent.load(Ordering::Relaxed)
     }
 
     /// The machine was elected just now.
@@ -133,6 +146,8 @@ impl Meter {
         let sum = Duration::from_micros(self.micros.load(Ordering::Relaxed)).as_secs_f64();
         let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {all}");
         let _ = writeln!(text, "{name}_sum {sum}\n{name}_count {all}");
+        let count = "fleet_agent_reconcile_count_total";
+        let _ = writeln!(text, "# TYPE {count} counter\n{count} {}", self.reconciled());
         text + &self.former_text(leads, all)
     }
 

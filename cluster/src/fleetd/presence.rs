@@ -58,6 +58,8 @@ pub struct Former {
     silent: Option<i64>,
     /// Before then it can not be, as it was seen last.
     not_before: Duration,
+    /// The revision of its key, and when that was seen first.
+    seen: Option<(i64, Duration)>,
 }
 
 impl Sentry {
@@ -131,13 +133,18 @@ impl Sentry {
     /// It has been silent for so long that it is our last run, and not a machine that lives.
     async fn is_over(&mut self, twin: &Twin) -> bool {
         let now = self.mirror.clock().now();
-        if now < self.former.not_before {
+        let key = twin.there.modified;
+        let seen = self.former.seen.filter(|(modified, _)| *modified == key);
+        let (_, since) = *self.former.seen.insert(seen.unwrap_or((key, now)));
+        // Who has just written it anew may be about to show itself, by its own `agent_ttl`.
+        let stirs = |ttl| now.saturating_sub(since) < fence::settling(ttl);
+        if now < self.former.not_before || stirs(self.ttl) {
             return false;
         }
         match self.mirror.store().remainder(twin.there.lease).await {
             Ok(Some(left)) => {
                 self.former.not_before = now + left.missing();
-                left.is_silent()
+                left.is_silent() && !stirs(left.granted)
             }
             // Its key goes with it.
             Ok(None) => false,
@@ -197,12 +204,18 @@ impl Sentry {
         let proof = self.presence.borrow().proof.unwrap_or_default();
         let was_long_silent = clock.since(proof) > fence::could_be_succeeded(self.ttl);
         let stirs = was_long_silent && !planted(Mutant::SignBeforeKey);
+        let asked = clock.now();
         if stirs && !self.stir(lease, since).await? {
             return Ok(None);
         }
         let began = clock.now();
         let alive = self.mirror.store().keep_alive(lease).await;
-        alive.map(|alive| alive.then_some(began)).map_err(|fault| fault.to_string())
+        let alive = alive.map_err(|fault| fault.to_string())?;
+        // Where that took long, a successor may have waited for it and found it silent all the same. It
+        // has not come in where the key is still ours to write, and sees from then on that we live.
+        let late = stirs && clock.since(asked) > fence::stirring(self.ttl);
+        let stays = !alive || !late || self.stir(lease, since).await?;
+        Ok((alive && stays).then_some(began))
     }
 
     /// Before it shows itself again, a machine that was silent for long writes its key once more: a
@@ -278,8 +291,10 @@ mod tests {
     use crate::clock::Clock;
     use crate::key::Keys;
     use crate::machine::MachineId;
-    use crate::store::Store;
+    use crate::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
+    use crate::store::{Remainder, Store};
     use std::collections::BTreeMap;
+    use std::sync::Arc;
     use tokio::time::timeout;
 
     const SOON: Duration = Duration::from_secs(10);
@@ -332,6 +347,50 @@ mod tests {
             assert_eq!(sentry.stir(lease, since).await, Ok(true));
             let there = mirror.read().await.unwrap().machines[&sentry.identity.id].clone();
             assert!(there.modified > since, "a successor would come in by {since}: {there:?}");
+        });
+    }
+
+    /// A store of which only what is left of a lease is asked, and the time that a test says it is.
+    struct Stopped(Duration);
+
+    impl crate::clock::Time for Stopped {
+        fn now(&self) -> Duration {
+            self.0
+        }
+
+        fn sleep_until(&self, _: Duration) -> crate::clock::Sleep {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    impl Driven for Stopped {
+        fn call(&self, _: Call) -> Answered<'static, Reply> {
+            let (granted, left) = (Duration::from_secs(30), Duration::from_secs(5));
+            Box::pin(async move { Ok(Reply::Left(Some(Remainder { granted, left }))) })
+        }
+
+        fn watch(&self, _: &str, _: i64) -> Answered<'static, Box<dyn DrivenWatch>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn who_wrote_its_key_anew_has_the_time_to_show_itself_that_its_own_lease_gives() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (_say, records) = watch::channel(record("1"));
+            let (lease, created, modified) = (1, 7, 7);
+            let there = Kept { record: record("1"), created, modified, lease };
+            let twin = Twin { there, is_of_our_disk: true };
+            for (seconds, is_over) in [(2, false), (7, false), (8, true)] {
+                let now = Arc::new(Stopped(Duration::from_secs(100 + seconds)));
+                let (store, clock) = (Store::driven(now.clone()), Clock::of(now));
+                let (mirror, _still) = Mirror::new(store, Keys::under("/f"), clock);
+                let mut sentry = sentry(&mirror, records.clone());
+                sentry.ttl = Duration::from_secs(6);
+                sentry.former.seen = Some((modified, Duration::from_secs(100)));
+                assert_eq!(sentry.is_over(&twin).await, is_over, "after {seconds} s");
+            }
         });
     }
 

@@ -59,6 +59,8 @@ pub struct Recalled {
     pub held: Held,
     /// What of it went on though etcd had no word of it.
     pub withheld: BTreeSet<UnitName>,
+    /// The hashes of the files by which what of it runs was begun, where that are others than it has.
+    pub running: BTreeMap<UnitName, String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,6 +71,8 @@ struct RanRecord {
     desired: Desired,
     #[serde(default)]
     withheld: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    running: Option<String>,
 }
 
 /// What an older fleetd kept.
@@ -89,7 +93,7 @@ impl Recalled {
         let ran: Goal = goal.into_iter().filter(|(_, one)| one.refusal.is_none()).collect();
         let withheld = picture.withheld.iter().filter(|name| ran.contains_key(*name)).cloned();
         let withheld = withheld.collect();
-        Some(Recalled { known: Some(picture.known()?), ran, held: Held::default(), withheld })
+        Some(Recalled { known: Some(picture.known()?), ran, withheld, ..Recalled::default() })
     }
 
     /// The same by a later picture, of a goal that nothing was done for since: what is told anew was
@@ -100,7 +104,7 @@ impl Recalled {
         Recalled::of(picture, stays.map(|(name, one)| (name.clone(), one.clone())).collect())
     }
 
-    /// The same was to run, and to go on.
+    /// The same was to run, and to go on, and was begun by the same files.
     pub fn ran_the_same(&self, other: &Recalled) -> bool {
         let what = |of: &Recalled| {
             let one = |(name, one): (&UnitName, &Wanted)| {
@@ -108,7 +112,9 @@ impl Recalled {
             };
             of.ran.iter().map(one).collect::<Vec<_>>()
         };
-        what(self) == what(other) && self.withheld == other.withheld
+        what(self) == what(other)
+            && self.withheld == other.withheld
+            && self.running == other.running
     }
 }
 
@@ -116,6 +122,7 @@ impl Recalled {
 pub type Keep = Box<dyn FnMut(&Recalled) + Send>;
 
 /// See the head of the module.
+#[derive(Clone)]
 pub struct Recollection {
     folder: PathBuf,
     boot: String,
@@ -128,14 +135,17 @@ impl Recollection {
         Recollection { folder: folder.to_path_buf(), boot: identity.boot.clone() }
     }
 
-    /// What was kept in this boot.
+    /// What was kept in this boot. Of a cluster of which nothing ran here nothing is held to: any other
+    /// may follow it.
     pub fn recall(&self) -> Recalled {
         let known = self.known();
         let ran = known.as_ref().and_then(|_| self.ran());
+        if ran.as_ref().is_some_and(|ran| ran.ran.is_empty()) {
+            return Recalled::default();
+        }
         // Without it nobody knows what is to run on while something is given up.
         let held = ran.as_ref().and_then(|_| self.held()).unwrap_or_default();
-        let (ran, withheld) = ran.unwrap_or_default();
-        Recalled { known, ran, held, withheld }
+        Recalled { known, held, ..ran.unwrap_or_default() }
     }
 
     fn held(&self) -> Option<Held> {
@@ -153,18 +163,33 @@ impl Recollection {
     }
 
     /// Whether it runs still is init's to say.
-    fn ran(&self) -> Option<(Goal, BTreeSet<UnitName>)> {
+    fn ran(&self) -> Option<Recalled> {
         let text = std::fs::read(self.folder.join(RAN)).ok()?;
         let units: BTreeMap<UnitName, RanRecord> = serde_json::from_slice(&text).ok()?;
-        let withheld = units.iter().filter(|(_, one)| one.withheld);
-        let withheld = withheld.map(|(name, _)| name.clone()).collect();
-        let one = |(name, RanRecord { unit, desired, .. }): (UnitName, RanRecord)| {
+        let mut all = Recalled::default();
+        for (name, RanRecord { unit, desired, withheld, running }) in units {
             let content = Content::of(&name, unit.options).signed(unit.signature);
             let refusal = agent::refusal(&name, &content.file);
             let content = Arc::new(content);
-            (name, Wanted { content, desired, refusal })
-        };
-        Some((units.into_iter().map(one).collect(), withheld))
+            if withheld {
+                all.withheld.insert(name.clone());
+            }
+            all.running.extend(running.map(|hash| (name.clone(), hash)));
+            all.ran.insert(name, Wanted { content, desired, refusal });
+        }
+        Some(all)
+    }
+
+    /// Nothing of it runs any more, and the machine has left its cluster.
+    pub fn forget(&self) {
+        for name in [FILE, RAN, HELD] {
+            let removed = std::fs::remove_file(self.folder.join(name));
+            if let Err(error) = removed
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                voice::error(format_args!("{}: {error}", self.folder.join(name).display()));
+            }
+        }
     }
 
     /// Writes what is to be kept, each time it is told.
@@ -191,7 +216,8 @@ impl Recollection {
                 let Content { file, signature, .. } = &*one.content;
                 let unit = UnitRecord { options: file.clone(), signature: signature.clone() };
                 let withheld = recalled.withheld.contains(name);
-                (name.clone(), RanRecord { unit, desired: one.desired, withheld })
+                let running = recalled.running.get(name).cloned();
+                (name.clone(), RanRecord { unit, desired: one.desired, withheld, running })
             };
             let units: BTreeMap<UnitName, RanRecord> = recalled.ran.iter().map(record).collect();
             self.replace(RAN, &serde_json::to_vec(&units)?)?;
@@ -238,17 +264,26 @@ mod tests {
         };
         let idle = Wanted { desired: Desired::Loaded, ..one.clone() };
         let withheld = BTreeSet::from([name.clone()]);
+        let running = BTreeMap::from([(name.clone(), "0a".to_string())]);
         let ran = Goal::from([(name, one), (UnitName::new("b.service").unwrap(), idle)]);
-        let recalled = Recalled { known, ran, held, withheld };
+        let recalled = Recalled { known, ran, held, withheld, running };
         of("now").write(&recalled, true, true).unwrap();
         let found = of("now").recall();
         assert_eq!((&found.known, &found.ran), (&recalled.known, &recalled.ran));
         assert_eq!((&found.held, &found.withheld), (&recalled.held, &recalled.withheld));
+        assert_eq!(found.running, recalled.running);
         let later = of("later").recall();
         assert!(later.ran.is_empty(), "of another boot nothing runs any more");
         assert_eq!(later.held, Held::default());
         std::fs::remove_file(folder.join(FILE)).unwrap();
         assert!(of("now").recall().ran.is_empty(), "who removes that file believes etcd");
+        of("now").write(&recalled, true, true).unwrap();
+        of("now").forget();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "it has left for good");
+        of("now").forget();
+        let idle = Recalled { known: recalled.known, ..Recalled::default() };
+        of("now").write(&idle, true, true).unwrap();
+        assert!(of("now").recall().known.is_none(), "there is nothing that another could stop");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -9,9 +9,11 @@ mod handover;
 mod memory;
 mod release;
 mod report;
+mod silence;
 
 use super::identity::Identity;
 use super::init::Init;
+use super::meter::Meter;
 use super::presence::Presence;
 use super::recollection::{Keep, Recalled};
 use super::vouching::Vouching;
@@ -51,10 +53,14 @@ pub struct Steward {
     goal: Goal,
     /// What init holds, as far as we know; `None`: nothing was put by us yet.
     put: Option<SourceSet>,
+    /// What it held by the last that was known, where that is not known any more.
+    had: Option<SourceSet>,
     /// The hashes of what that was made of, once init has said how it fares.
     hashes: Hashes,
     /// The same, until then.
     fresh: Option<Hashes>,
+    /// Of what runs: a process may be older than the file that init has by now.
+    running: Hashes,
     revision: Option<u64>,
     complaints: BTreeMap<String, String>,
     units: BTreeMap<String, UnitStatus>,
@@ -80,14 +86,23 @@ pub struct Steward {
     giving_up: BTreeSet<UnitName>,
     /// Something failed and is to be tried again.
     again: bool,
+    /// The same of what etcd did not do, or holds by a lease of ours that may be over: as long as nothing is
+    /// heard of that, nothing comes of trying.
+    etcd_failed: bool,
     /// What init's silence was said to be: it is said once.
     fault: String,
-    /// init does not answer.
-    silent: bool,
+    /// init does not answer, since then.
+    silent: Option<Duration>,
+    /// When it was asked last.
+    asked_init: Duration,
     /// Why init does not take what is put, where that is no passing matter.
     refused: Option<String>,
+    /// What that was said of, which is not put again all the time.
+    put_off: Option<handover::PutOff>,
     /// init stops everything itself, and takes nothing any more.
     ending: bool,
+    /// init had nothing of ours when it was asked last.
+    has_none: bool,
     proof: Option<Duration>,
     asked_members: Option<Duration>,
     /// `None`: everything is run.
@@ -102,14 +117,16 @@ pub struct Steward {
     keep: Option<Keep>,
     /// What was kept last, and when.
     kept: Option<(Recalled, Duration)>,
+    /// Counts how often it looks at all it was told.
+    meter: Arc<Meter>,
 }
 
 /// Asks it to leave: it stops units and answers.
 pub struct Leave {
     /// Which.
     pub stops: Stops,
-    /// When they are down, or can not be waited for any longer.
-    pub done: oneshot::Sender<()>,
+    /// When they are down, or can not be waited for any longer: false.
+    pub done: oneshot::Sender<bool>,
 }
 
 /// What does not outlive fleetd.
@@ -139,8 +156,10 @@ impl Steward {
             presence,
             goal: Goal::new(),
             put: None,
+            had: None,
             hashes: Hashes::new(),
             fresh: None,
+            running: Hashes::new(),
             revision: None,
             complaints: BTreeMap::new(),
             units: BTreeMap::new(),
@@ -156,10 +175,14 @@ impl Steward {
             blind: false,
             giving_up: BTreeSet::new(),
             again: false,
+            etcd_failed: false,
             fault: String::new(),
-            silent: false,
+            silent: None,
+            asked_init: Duration::ZERO,
             refused: None,
+            put_off: None,
             ending: false,
+            has_none: false,
             proof: None,
             asked_members: None,
             vouching: None,
@@ -168,6 +191,7 @@ impl Steward {
             refusing: watch::channel(BTreeSet::new()).0,
             keep: None,
             kept: None,
+            meter: Arc::default(),
         }
     }
 
@@ -183,18 +207,28 @@ impl Steward {
         Steward { refusing, ..self }
     }
 
+    /// Its looks at all it was told are counted there.
+    #[must_use]
+    pub fn counted_by(self, meter: Arc<Meter>) -> Steward {
+        Steward { meter, ..self }
+    }
+
     /// Until it is asked to leave. `happens`: something did, at init.
     pub async fn work(mut self, mut leave: mpsc::Receiver<Leave>, mut happens: mpsc::Receiver<()>) {
         let mut news = self.mirror.news();
         let clock = self.mirror.clock().clone();
-        let mut pulse = clock.every(PULSE);
+        let (mut pulse, mut alarm) = (clock.every(PULSE), clock.alarm());
         loop {
+            alarm.set(self.due());
             tokio::select! {
-                // What guards exclusive units comes before all else.
+                // What guards exclusive units comes before all else: where a machine goes on that has
+                // stood still, whatever else waits by then.
                 biased;
+                () = alarm.rings() => self.guard_claims().await,
                 () = pulse.tick() => {
                     self.guard_claims().await;
-                    if self.again {
+                    self.hear_init().await;
+                    if self.is_to_go_on() {
                         self.reconcile().await;
                     }
                     self.remember_now_and_then();
@@ -223,12 +257,18 @@ impl Steward {
                     self.reconcile().await;
                 }
                 Some(leave) = leave.recv() => {
-                    self.say_farewell(leave.stops, &mut happens).await;
-                    let _ = leave.done.send(());
+                    let down = self.say_farewell(leave.stops, &mut happens).await;
+                    let _ = leave.done.send(down);
                     return;
                 }
             }
         }
+    }
+
+    /// There is something to be tried again.
+    fn is_to_go_on(&mut self) -> bool {
+        self.take_proof();
+        self.again || self.is_put_again() || self.etcd_failed && !self.is_overdue()
     }
 
     fn is_concerned(&self, batch: Result<Arc<Vec<Change>>, broadcast::error::RecvError>) -> bool {
@@ -250,6 +290,8 @@ impl Steward {
                 Some(Subject::Global(_)) => true,
                 // A newer one of any name is remembered, wherever it is to run.
                 Some(Subject::Unit(_)) if self.vouching.is_some() => true,
+                // Another one may wait for the end of ours.
+                Some(Subject::Claim(machine, _)) if machine == self.me => true,
                 Some(
                     Subject::Claim(_, name)
                     | Subject::Unit(name)
@@ -267,7 +309,8 @@ impl Steward {
 
     /// All that follows from what is known now.
     async fn reconcile(&mut self) {
-        self.again = false;
+        self.meter.reconciles();
+        (self.again, self.etcd_failed) = (false, false);
         if self.blind {
             self.look().await;
         }

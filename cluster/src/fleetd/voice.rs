@@ -38,6 +38,7 @@ fn write(level: &str, text: Arguments<'_>) {
     if SILENT.load(Ordering::Relaxed) {
         return;
     }
-    // Nobody is left to be told when stderr is gone.
-    let _ = writeln!(std::io::stderr().lock(), "{level} {text}");
+    // At once, so that nobody else's words come between. Nobody is left to be told when stderr is
+    // gone.
+    let _ = std::io::stderr().lock().write_all(format!("{level} {text}\n").as_bytes());
 }

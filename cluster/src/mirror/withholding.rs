@@ -22,7 +22,8 @@ impl Follower {
         Follower { refused: Some(refused), ..self }
     }
 
-    /// Units of this machine that a reading has nothing of, and of which nothing was told meanwhile.
+    /// Units of this machine that a reading has nothing of, and of which nothing was told meanwhile; those
+    /// that were withheld before, too: it may have been told while nobody listened.
     pub(super) async fn withheld(
         &self,
         goal: &Goal,
@@ -37,14 +38,22 @@ impl Follower {
         let mut missing = Missing::of(goal, fresh, me);
         let mut still = withheld::still(&before, fresh, me);
         if !missing.are_many() || planted(Mutant::MassStopBelieved) {
+            missing.units.clear();
+        }
+        if missing.units.is_empty() && still.is_empty() {
             return Ok(still);
         }
         let mut watch = self.store.watch(self.keys.root(), before.revision).await?;
         let until = self.clock.now() + HISTORY;
-        while !missing.units.is_empty() {
+        let mut heard = before.revision;
+        while heard < fresh.revision && !(missing.units.is_empty() && still.is_empty()) {
             let left = until.saturating_sub(self.clock.now());
             match self.clock.within(left, watch.next()).await {
-                Some(Ok(Batch::Changes { changes, .. })) => missing.hear(&self.keys, &changes),
+                Some(Ok(Batch::Changes { revision, changes })) => {
+                    heard = heard.max(revision);
+                    withheld::hear(&mut missing.units, &self.keys, &changes);
+                    withheld::hear(&mut still, &self.keys, &changes);
+                }
                 Some(Err(fault)) => return Err(fault),
                 // Nobody can tell any more, or nothing more is told.
                 Some(Ok(Batch::Compacted)) | None => break,

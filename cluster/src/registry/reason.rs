@@ -22,7 +22,7 @@ pub fn explain(
     let keys = picture.keys();
     let text = match refusals.len() {
         0 => "there is no machine in the cluster".to_string(),
-        n => format!("none of the {n} machines can have it"),
+        n => format!("none of the {n} machines can have it{}", WhyRecord::beyond(n)),
     };
     let told = refusals.iter().take(WhyRecord::MACHINES);
     let machines = told.map(|(id, refusal)| (id.clone(), refusal.to_string())).collect();

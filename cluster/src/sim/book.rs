@@ -33,6 +33,8 @@ pub struct Book {
     pub stirred: Duration,
     /// When a global unit was.
     pub globals: Duration,
+    /// When the schedule of a machine was, before what lands just now.
+    pub told_machine: BTreeMap<MachineId, Duration>,
     /// Since when a machine is not there.
     pub gone: BTreeMap<MachineId, Duration>,
     /// Of machines that come and go.
@@ -153,6 +155,11 @@ impl World {
             self.note_members();
         }
         self.judge(&Moment::Landed { before: &before, changes, transaction });
+        for subject in subjects {
+            if let Subject::Schedule(machine, _) = subject {
+                self.book.told_machine.insert(machine, self.now);
+            }
+        }
         before.take(changes);
         before.revision = self.truth.revision;
         self.before = before;
@@ -353,15 +360,16 @@ impl World {
 /// nothing speaks against its being there: it is not to be stopped. A fleetd that began after the
 /// unit was put does not know which file runs there, and is not asked for that much.
 pub fn goes_on(world: &World, machine: usize, name: &UnitName) -> bool {
-    let one = &world.machines[machine];
     let known = world.book.told.get(&machine).is_some_and(|told| told.contains(name));
-    known
-        && rules::may_go_on(&world.truth, &one.id, name)
-        && world
-            .truth
-            .units
-            .get(name)
-            .is_some_and(|kept| one.init.files.get(name.as_str()) == Some(&kept.record.file.text()))
+    known && may_go_on(world, machine, name)
+}
+
+/// The same whether its fleetd knows it or not.
+pub fn may_go_on(world: &World, machine: usize, name: &UnitName) -> bool {
+    let one = &world.machines[machine];
+    let text = world.truth.units.get(name).map(|kept| kept.record.file.text());
+    rules::may_go_on(&world.truth, &one.id, name)
+        && text.is_some_and(|text| one.init.files.get(name.as_str()) == Some(&text))
 }
 
 /// The transaction puts a unit somewhere, or says why it is nowhere: only an engine may.

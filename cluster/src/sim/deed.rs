@@ -4,6 +4,7 @@
 use crate::fleetd::daemon;
 use crate::fleetd::steward::Stops;
 use crate::sim::client::{About, file};
+use crate::sim::invariant::AFTER_A_LEASE;
 use crate::sim::plan::{Deed, UNITS};
 use crate::sim::watch::WatchFault;
 use crate::sim::world::{Event, Fleetd, Machine, NEVER, Shared, World, lock};
@@ -165,6 +166,7 @@ impl World {
             one.slept_until = one.paused_until;
         }
         self.plan_at(until, Event::Rouse(machine));
+        self.plan_at(until + AFTER_A_LEASE, Event::Fenced);
     }
 
     /// fleetd ends where it stands.
@@ -194,8 +196,8 @@ impl World {
         self.machines[machine].leaving = true;
         self.book.ran_when_led.retain(|ran| ran.machine != machine);
         let task = async move {
-            daemon::stop_units(ask, Stops::All).await;
-            lock(&shared).has_stopped(machine);
+            let down = daemon::stop_units(ask, Stops::All).await;
+            lock(&shared).has_stopped(machine, down);
         };
         self.begun.push((machine, Box::pin(task)));
         let at = self.now + time + FAREWELL * 2;
@@ -203,9 +205,9 @@ impl World {
         self.plan_at(at, Event::Rouse(machine));
     }
 
-    fn has_stopped(&mut self, machine: usize) {
+    fn has_stopped(&mut self, machine: usize, down: bool) {
         let Some(fleetd) = &self.machines[machine].fleetd else { return };
-        let (leases, mirror) = (fleetd.daemon.leases().collect(), fleetd.daemon.mirror.clone());
+        let (leases, mirror) = (fleetd.daemon.leases(down).collect(), fleetd.daemon.mirror.clone());
         self.ended.push(machine);
         let task = async move { daemon::let_go(&mirror, leases, FAREWELL).await };
         self.begun.push((machine, Box::pin(task)));

@@ -55,6 +55,8 @@ struct Flight {
     /// Nobody will hear of it.
     lost: bool,
     reply: Option<Result<Reply, Fault>>,
+    /// By another cluster.
+    foreign: bool,
     waker: Option<Waker>,
 }
 
@@ -90,8 +92,9 @@ impl World {
         self.remember_leader(machine, &call);
         let rates = self.plan.rates.clone();
         let lost = self.mishap(rates.lost);
+        let until = self.now + PATIENCE;
         let mut flight =
-            Flight { machine, call, until: self.now + PATIENCE, lost, reply: None, waker: None };
+            Flight { machine, call, until, lost, reply: None, foreign: false, waker: None };
         let mut arrival = Some(self.now + self.latency());
         if self.now < self.machines[machine].requests_lost_until {
             arrival = None;
@@ -143,9 +146,10 @@ impl World {
         if self.now > flight.until && matches!(call, Call::Commit(_)) {
             self.coverage.count("write arrived late");
         }
+        let foreign = self.now < self.machines[machine].foreign_until;
         let reply = match call {
             Call::Leaderless if leaderless => members(OURS, &MEMBERS.map(|one| (one, 0))),
-            _ if self.now < self.machines[machine].foreign_until => self.foreign(&call),
+            _ if foreign => self.foreign(&call),
             _ => {
                 if let Call::Grant(ttl) = call {
                     self.judge(&Moment::Asked { machine, ttl });
@@ -163,6 +167,7 @@ impl World {
             return;
         }
         flight.reply = Some(Ok(reply));
+        flight.foreign = foreign;
         let back = self.latency();
         self.plan_in(back, Event::Answer(id));
     }
@@ -355,6 +360,7 @@ impl Future for Waiting {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut world = lock(&self.world);
         let now = world.now;
+        let root = world.truth.keys().root().to_string();
         let Some(flight) = world.etcd.flights.get_mut(&self.id) else {
             return Poll::Ready(Err(Fault::Unavailable("nothing is on its way".to_string())));
         };
@@ -362,6 +368,14 @@ impl Future for Waiting {
         if refused || (flight.until.is_zero() && flight.reply.is_some()) {
             let late = Err(unanswered(&flight.call));
             let reply = flight.reply.take().unwrap_or(late);
+            let of_all = |call: &Call| matches!(call, Call::Read(prefix) if *prefix == root);
+            if let Ok(Reply::Read(reading)) = &reply
+                && of_all(&flight.call)
+                && !flight.foreign
+            {
+                let (task, revision) = (world.task, reading.revision);
+                world.book.goings.read_anew(task, revision);
+            }
             world.etcd.flights.remove(&self.id);
             return Poll::Ready(reply);
         }

@@ -10,6 +10,8 @@ mod leaderless;
 mod registry;
 mod signed;
 
+pub use exclusive::AFTER_A_LEASE;
+
 pub(in crate::sim) use engine::is_fenced;
 pub(in crate::sim) use registry::is_member;
 

@@ -1,6 +1,7 @@
 //! Claims that are made anew under another lease, as the book has them: what a fleetd knows of that is
 //! judged by it ([`crate::sim::invariant`]).
 
+use super::continuity::KEPT;
 use super::world::World;
 use crate::fleetd::daemon::Daemon;
 use crate::machine::MachineId;
@@ -16,7 +17,7 @@ pub struct Rebound {
     pub former: i64,
     /// The new one is that of a fleetd that was there by then.
     pub asked: bool,
-    /// A fleetd that has ended had seen it.
+    /// A fleetd that has ended had seen it, and had the time to keep that.
     pub heard: bool,
 }
 
@@ -43,12 +44,15 @@ impl World {
         let one = &self.machines[machine];
         let Some(fleetd) = &one.fleetd else { return };
         let picture = fleetd.daemon.mirror.picture();
+        let now = self.now;
         let lease =
             |of: &Picture, name: &UnitName| of.claim_of(name, &one.id).map(|kept| kept.lease);
         for ((_, name), rebound) in
             self.book.rebound.iter_mut().filter(|((id, _), _)| *id == one.id)
         {
-            rebound.heard |= lease(&picture, name) == lease(&self.truth, name);
+            // While it asks for one thing after another it keeps nothing.
+            let in_time = rebound.at + KEPT <= now;
+            rebound.heard |= in_time && lease(&picture, name) == lease(&self.truth, name);
         }
     }
 }

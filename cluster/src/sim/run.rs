@@ -148,6 +148,7 @@ fn happen(shared: &Shared, event: Event) {
         Event::Init(machine, step) => world.init_steps(machine, step),
         Event::QuorumBack => world.quorum_back(),
         Event::Readable(number) => world.ungarble(number),
+        Event::Fenced => world.judge(&Moment::Live),
         Event::Heal => world.heal(),
         Event::Gone(machine) => world.gone(machine),
         Event::Tick => {

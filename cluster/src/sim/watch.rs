@@ -158,7 +158,8 @@ impl World {
             watch.ready = again.is_some();
             watch.seen = to.max(watch.seen);
             if !watch.foreign {
-                self.book.goings.heard.insert(self.task, watch.seen);
+                let seen = watch.seen;
+                self.book.goings.has_heard(self.task, seen);
             }
             let of = |change: &Change| match change {
                 Change::Put(entry) => entry.key.starts_with(&watch.prefix),

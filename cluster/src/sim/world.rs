@@ -49,6 +49,8 @@ pub enum Event {
     Init(usize, u64),
     /// Something about a machine may be over: it is looked at.
     Rouse(usize),
+    /// What a machine lost while it stood still it has given up by now.
+    Fenced,
     /// A twin is switched off.
     Gone(usize),
     /// etcd may have a leader again.

@@ -294,7 +294,7 @@ impl Node {
 
     pub(crate) fn command(&self, unit: &str) -> String {
         let folder = self.folder.display();
-        let write = format!("echo $$$$ >{folder}/{unit}.pid; echo >>{folder}/{unit}.begins");
+        let write = format!("echo >>{folder}/{unit}.begins; echo $$$$ >{folder}/{unit}.pid");
         format!("/bin/sh -c '{write}; exec sleep 100000'")
     }
 }

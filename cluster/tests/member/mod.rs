@@ -113,12 +113,18 @@ impl Etcd {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
+    /// For who takes no answer for a fault of the test: a busy disk may hold etcd up for seconds.
     pub(crate) fn config(&self) -> EtcdConfig {
         EtcdConfig {
             endpoints: vec![self.url.clone()],
-            request_timeout: Duration::from_secs(1),
+            request_timeout: Duration::from_secs(10),
             ..EtcdConfig::default()
         }
+    }
+
+    /// For a test in which etcd does not answer.
+    pub(crate) fn impatient(&self) -> EtcdConfig {
+        EtcdConfig { request_timeout: Duration::from_secs(1), ..self.config() }
     }
 
     /// etcd's own client, for what a store does not do.

@@ -13,10 +13,14 @@
     reason = "a test that can not go on has failed, and says so"
 )]
 
+#[path = "../authority/mod.rs"]
+#[allow(dead_code, reason = "wrong certificates are looked at elsewhere")]
+mod authority;
 #[path = "../browser/mod.rs"]
 mod browser;
 mod case;
 mod stand;
+mod terminal;
 mod tour;
 #[path = "../wire/mod.rs"]
 mod wire;

@@ -3,6 +3,7 @@
 
 use crate::stand::Cluster;
 use crate::stand::program::{PATIENCE, within};
+use crate::terminal::Terminal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -20,12 +21,13 @@ struct Tour {
     cluster: Cluster,
     /// Which node the commands are given on.
     at: u8,
+    terminal: Terminal,
 }
 
 pub(crate) fn run(one: bool) -> ExitCode {
     println!("booting {} …", if one { "one node with an etcd" } else { "three nodes" });
     let cluster = Cluster::boot(if one { 1 } else { 3 }, "");
-    let mut tour = Tour { cluster, at: 1 };
+    let mut tour = Tour { cluster, at: 1, terminal: Terminal::default() };
     let outcome = if one { tour.one() } else { tour.three() };
     tour.cluster.pass();
     match outcome {
@@ -42,16 +44,18 @@ pub(crate) fn run(one: bool) -> ExitCode {
 
 impl Tour {
     fn three(&mut self) -> Result<(), Difference> {
-        say("Three machines, each with init as PID 1, a member of etcd and fleetd.");
+        self.say("Three machines, each with init as PID 1, a member of etcd and fleetd.");
         self.fleetctl(&["list-machines"]);
         self.machines(3)?;
 
-        say("A unit goes to the machine with the fewest; its file is systemd's.");
+        self.say("A unit goes to the machine with the fewest; its file is systemd's.");
         self.file("hello.service", HELLO);
         self.fleetctl(&["start", "hello.service"]);
         self.active(&[("hello.service", 1)])?;
 
-        say("Instances of a template, each on a machine of its own; a global unit is everywhere.");
+        self.say(
+            "Instances of a template, each on a machine of its own; a global unit is everywhere.",
+        );
         self.file("apache@.service", &unit("[X-Fleet]\nConflicts=apache@*.service\n"));
         self.file("discovery.service", &unit("[X-Fleet]\nMachineOf=apache@1.service\n"));
         self.file("monitor.service", &unit("[X-Fleet]\nGlobal=true\n"));
@@ -73,7 +77,8 @@ impl Tour {
         let on_it = |name: &&str| name.starts_with("apache") && before[*name] == [lost];
         let waits = all.iter().map(|(name, _)| *name).find(on_it).unwrap_or("");
         self.at = 1 + lost % 3;
-        say(&format!("The power of n{lost} fails: hello.service and {waits} were there."));
+        self.terminal.clear();
+        self.say(&format!("The power of n{lost} fails: hello.service and {waits} were there."));
         self.cluster.kill_node(lost);
         self.machines(2)?;
         self.waits(waits)?;
@@ -84,7 +89,7 @@ impl Tour {
         let rest = rest.map(|(name, on)| (*name, if *on == 3 { 2 } else { *on }));
         let moved = self.active(&rest.collect::<Vec<_>>())?;
         self.fleetctl(&["list-units"]);
-        say("hello.service has moved; the other waits, for it may not be beside its like.");
+        self.say("hello.service has moved; the other waits, for it may not be beside its like.");
         same(
             "hello.service is where it was",
             &json!(moved["hello.service"][0] == lost),
@@ -92,8 +97,11 @@ impl Tour {
         )?;
         self.why_moved("hello.service");
         self.fleetctl(&["why", waits]);
+        self.picture();
 
-        say(&format!("n{lost} comes back: what had no place has one, and nothing else moves."));
+        self.say(&format!(
+            "n{lost} comes back: what had no place has one, and nothing else moves."
+        ));
         self.cluster.boot_node(lost);
         self.machines(3)?;
         let after = self.active(all)?;
@@ -106,7 +114,7 @@ impl Tour {
     }
 
     fn emptied(&self, lost: u8, waits: &str, all: Places<'_>) -> Result<(), Difference> {
-        say("A machine is emptied by its operator, and may have units again.");
+        self.say("A machine is emptied by its operator, and may have units again.");
         let id = crate::stand::node::id(lost);
         self.fleetctl(&["drain", &id]);
         self.waits(waits)?;
@@ -127,13 +135,13 @@ impl Tour {
     }
 
     fn one(&mut self) -> Result<(), Difference> {
-        say("One machine: etcd and fleetd are two of its units.");
+        self.say("One machine: etcd and fleetd are two of its units.");
         self.fleetctl(&["list-machines"]);
         self.machines(1)?;
-        println!("n1# initctl status");
-        print!("{}", indented(&self.cluster.node(1).initctl(&["status"])));
+        self.terminal.say("n1# initctl status");
+        self.terminal.say(&indented(&self.cluster.node(1).initctl(&["status"])));
 
-        say("A unit file of systemd's, and a native one.");
+        self.say("A unit file of systemd's, and a native one.");
         self.file("hello.service", HELLO);
         self.file(
             "web.yaml",
@@ -143,7 +151,7 @@ impl Tour {
         self.active(&[("hello.service", 1), ("web.service", 1)])?;
         self.fleetctl(&["list-units"]);
 
-        say("What no machine can have is not waited for: the reason is told.");
+        self.say("What no machine can have is not waited for: the reason is told.");
         self.file("ssd.service", &unit("[X-Fleet]\nMachineMetadata=disk=ssd\n"));
         self.fleetctl(&["start", "ssd.service"]);
         self.waits("ssd.service")?;
@@ -152,16 +160,28 @@ impl Tour {
         Ok(())
     }
 
+    fn say(&self, text: &str) {
+        self.terminal.say(&format!("\n== {text}\n"));
+    }
+
+    /// For the README: where a picture of what was said since is to be kept.
+    fn picture(&self) {
+        if let Some(file) = std::env::var_os("PICTURE_OF_THE_TERMINAL") {
+            let picture = self.terminal.picture(&self.cluster.folder.join("browser"));
+            std::fs::write(file, picture).unwrap();
+        }
+    }
+
     fn file(&self, name: &str, text: &str) {
-        println!("n{}# cat {name}\n{}", self.at, indented(text));
+        self.terminal.say(&format!("n{}# cat {name}\n{}", self.at, indented(text)));
         self.cluster.file(name, text);
     }
 
     /// Shows a command and what it says.
     fn fleetctl(&self, words: &[&str]) {
-        println!("n{}# fleetctl {}", self.at, words.join(" "));
+        self.terminal.say(&format!("n{}# fleetctl {}", self.at, words.join(" ")));
         let (_, out, err) = self.cluster.node(self.at).try_fleetctl(words);
-        println!("{}", indented(&format!("{out}{err}")));
+        self.terminal.say(&indented(&format!("{out}{err}")));
     }
 
     /// What the engine that leads said as it moved a unit.
@@ -172,7 +192,8 @@ impl Tour {
                 line.contains(&format!("engine: {unit}")) && line.contains("went away")
             };
             if let Some(line) = log.lines().rfind(told) {
-                println!("n{number}# initctl logs fleetd | tail -n 1\n{}", indented(line));
+                let asked = format!("n{number}# initctl logs fleetd | tail -n 1");
+                self.terminal.say(&format!("{asked}\n{}", indented(line)));
             }
         }
     }
@@ -219,10 +240,6 @@ impl Tour {
 
 fn unit(fleet: &str) -> String {
     format!("[Service]\nExecStart=/bin/sleep 100000\n\n{fleet}")
-}
-
-fn say(text: &str) {
-    println!("\n== {text}\n");
 }
 
 fn indented(text: &str) -> String {

@@ -48,12 +48,16 @@ impl Original {
     }
 
     fn ask(&mut self, method: &str, path: &str, body: Option<&str>) -> Told {
+        self.ask_with(method, path, "alt=json", body)
+    }
+
+    fn ask_with(&mut self, method: &str, path: &str, query: &str, body: Option<&str>) -> Told {
         self.asked.push(format!("{method} {path}{}", body.unwrap_or_default().trim_end()));
         let length = |body: &str| {
             format!("Content-Length: {}\r\nContent-Type: application/json\r\n", body.len())
         };
         let request = format!(
-            "{method} /fleet/v1/{path}?alt=json HTTP/1.1\r\nHost: domain-sock\r\n\
+            "{method} /fleet/v1/{path}?{query} HTTP/1.1\r\nHost: domain-sock\r\n\
              User-Agent: google-api-go-client/0.5\r\n{}Accept-Encoding: gzip\r\n\r\n{}",
             body.map(length).unwrap_or_default(),
             body.unwrap_or_default()
@@ -111,11 +115,28 @@ impl Original {
         panic!("it waits for {what} for ever: {:?}", self.asked);
     }
 
+    /// A list with all its pages, and how many those are.
+    pub(crate) fn list(&mut self, what: &str) -> (Vec<Value>, usize) {
+        let (mut all, mut pages) = (Vec::new(), 1);
+        let mut page = self.get(what).json();
+        loop {
+            // The key is the resource's name, and left out with nothing in it.
+            let items = if what == "state" { &page["states"] } else { &page[what] };
+            all.extend(items.as_array().into_iter().flatten().cloned());
+            let token = page["nextPageToken"].as_str().unwrap_or_default().to_string();
+            if token.is_empty() {
+                return (all, pages);
+            }
+            let query = format!("alt=json&nextPageToken={}", token.replace('=', "%3D"));
+            let told = self.ask_with("GET", what, &query, None);
+            assert_eq!(told.status, 200, "{}", told.body);
+            (page, pages) = (told.json(), pages + 1);
+        }
+    }
+
     /// Of all units, by name; the rest of what findUnits looks at.
     fn find(&mut self, unit: &str) -> Option<Value> {
-        let page = self.get("units").json();
-        let found = page["units"].as_array()?.iter().find(|one| one["name"] == unit);
-        found.cloned()
+        self.list("units").0.into_iter().find(|one| one["name"] == unit)
     }
 
     /// `fleetctl submit UNIT`, of a file that is not there yet.
@@ -123,6 +144,58 @@ impl Original {
         assert_eq!(self.unit(unit).status, 404);
         assert_eq!(self.create(unit, options).status, 201);
         self.wait(unit, "inactive");
+    }
+
+    /// `fleetctl submit UNIT` of one that is there: it looks whether the file is the same.
+    pub(crate) fn submit_again(&mut self, unit: &str) -> Value {
+        let there = self.unit(unit);
+        assert_eq!(there.status, 200);
+        there.json()["options"].clone()
+    }
+
+    /// `fleetctl submit UNIT` of an instance without a file: it takes its template's.
+    pub(crate) fn submit_instance(&mut self, unit: &str, template: &str) {
+        assert_eq!(self.unit(unit).status, 404);
+        let there = self.unit(template);
+        assert_eq!(there.status, 200);
+        let options = there.json()["options"].to_string();
+        assert_eq!(self.create(unit, &options).status, 201);
+        self.wait(unit, "inactive");
+    }
+
+    /// `fleetctl start --replace UNIT` with another file, which it has from the disk.
+    pub(crate) fn replace(&mut self, unit: &str, options: &str) {
+        assert_ne!(self.submit_again(unit).to_string(), options);
+        assert_eq!(self.create(unit, options).status, 201);
+        self.wait(unit, "inactive");
+        assert_eq!(self.unit(unit).status, 200);
+        assert_eq!(self.wish(unit, "launched").status, 204);
+        self.arrive(unit);
+    }
+
+    /// `fleetctl start UNIT` of one that is launched: nothing is left to do.
+    pub(crate) fn start_again(&mut self, unit: &str) {
+        assert_eq!(self.unit(unit).status, 200);
+        assert_eq!(self.unit(unit).json()["currentState"], "launched");
+    }
+
+    /// `fleetctl start UNIT` of a global unit that is not there: of one without a state it looks
+    /// at what is wished, and waits for no machine.
+    pub(crate) fn start_global(&mut self, unit: &str, options: &str) {
+        assert_eq!(self.unit(unit).status, 404);
+        assert_eq!(self.create(unit, options).status, 201);
+        self.looks("it to be wished inactive", |own| {
+            own.unit(unit).json()["desiredState"] == "inactive"
+        });
+        assert_eq!(self.unit(unit).json()["currentState"], Value::Null);
+        assert_eq!(self.wish(unit, "launched").status, 204);
+    }
+
+    /// What `cat UNIT`, and `status` and `journal` before they go to its machine, ask for.
+    pub(crate) fn look_at(&mut self, unit: &str) -> Value {
+        let told = self.unit(unit);
+        assert_eq!(told.status, 200);
+        told.json()
     }
 
     /// `fleetctl load UNIT` of one that was submitted.
@@ -139,6 +212,11 @@ impl Original {
         assert_eq!(self.unit(unit).status, 200);
         assert_eq!(self.unit(unit).status, 200);
         assert_eq!(self.wish(unit, "launched").status, 204);
+        self.arrive(unit);
+    }
+
+    /// Launched, and then active.
+    fn arrive(&mut self, unit: &str) {
         self.wait(unit, "launched");
         self.get("machines");
         let path = format!("state/{}", escaped(unit));
@@ -185,6 +263,14 @@ impl Original {
             self.wait(unit, "launched");
         }
         self.get("machines");
+    }
+
+    /// `fleetctl destroy UNIT`: this one does not wait.
+    pub(crate) fn destroy_and_go(&mut self, unit: &str) {
+        self.find(unit).unwrap();
+        let path = format!("units/{}", escaped(unit));
+        let told = self.ask("DELETE", &path, None);
+        assert_eq!((told.status, told.body.as_str()), (204, ""));
     }
 
     /// `fleetctl destroy --no-block UNIT`: of its two ways the one that waits.

@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     pub(crate) listen: BTreeMap<&'static str, String>,
     pub(crate) settings: Settings,
     pub(crate) security: Option<Security>,
-    /// Units that fail wherever they start: those whose file says so.
+    /// Units that fail: those whose file says so, wherever they start, or of one unit on one machine.
     pub(crate) failing: bool,
 }
 
@@ -344,7 +344,8 @@ fn told(picture: &Picture, id: &MachineId, failing: bool) -> BTreeMap<UnitName, 
             return (name.clone(), said.record.clone());
         }
         let text = picture.units.get(name).map(|kept| kept.record.file.text()).unwrap_or_default();
-        let bad = failing && text.contains("/bin/false");
+        let here = text.contains(&format!("/bin/fails/{name}/{id}"));
+        let bad = failing && (here || text.contains("/bin/false"));
         let (active, sub) = match kept.record.desired {
             Desired::Launched if bad => ("failed", "failed"),
             Desired::Launched => ("active", "running"),

@@ -8,6 +8,7 @@ use cluster::fleetd::daemon::{Daemon, Wiring};
 use cluster::fleetd::identity::Identity;
 use cluster::fleetd::init::{Answered, DrivenInit, Init, Look};
 use cluster::fleetd::init_socket::InitFault;
+use cluster::fleetd::meter::Meter;
 use cluster::fleetd::recollection::Recalled;
 use cluster::fleetd::steward::Leave;
 use cluster::key::Keys;
@@ -19,7 +20,7 @@ use cluster::store::Store;
 use cluster::transaction::MOST_OPERATIONS;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
-use groundstate_units::control::answer::{Failure, Put};
+use groundstate_units::control::answer::{Failure, Put, UnitStatus};
 use groundstate_units::control::source_set::SourceSet;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -39,15 +40,53 @@ pub(crate) struct Told {
     pub(crate) refused: watch::Sender<Option<u32>>,
     /// It takes no more files than that.
     pub(crate) most: watch::Sender<usize>,
+    /// How often it said no, for what it was told is too much.
+    pub(crate) noes: watch::Sender<u32>,
+    /// It takes nothing of ours at all: its own file does not name us.
+    pub(crate) knows_us: watch::Sender<bool>,
+    /// How often it was asked for what it has of ours, while it never says.
+    pub(crate) deaf: watch::Sender<Option<u32>>,
     /// How often it did not say how its units fare, while it does not.
     pub(crate) mute: watch::Sender<Option<u32>>,
+    /// What it says of units, whatever it has of them.
+    pub(crate) says: watch::Sender<Vec<serde_json::Value>>,
+    /// How often it was asked what they do.
+    pub(crate) looks: watch::Sender<u64>,
+    /// What runs there runs as an older file has it.
+    pub(crate) stale: watch::Sender<bool>,
+    /// Who asks how its units fare waits for ever.
+    pub(crate) hangs: watch::Sender<bool>,
+    /// There is none that could be mute.
+    pub(crate) absent: watch::Sender<bool>,
 }
 
 impl Told {
     pub(crate) fn new() -> Arc<Told> {
         let set = watch::channel((0, SourceSet::default())).0;
         let (refused, most) = (watch::channel(None).0, watch::channel(usize::MAX).0);
-        Arc::new(Told { set, refused, most, mute: watch::channel(None).0 })
+        let (noes, stale) = (watch::channel(0).0, watch::channel(false).0);
+        let (says, looks) = (watch::channel(Vec::new()).0, watch::channel(0).0);
+        Arc::new(Told {
+            set,
+            refused,
+            most,
+            noes,
+            knows_us: watch::channel(true).0,
+            deaf: watch::channel(None).0,
+            mute: watch::channel(None).0,
+            says,
+            looks,
+            stale,
+            hangs: watch::channel(false).0,
+            absent: watch::channel(false).0,
+        })
+    }
+
+    /// That often from now on.
+    pub(crate) async fn is_asked(&self, times: u64) {
+        let mut looks = self.looks.subscribe();
+        let now = *looks.borrow();
+        looks.wait_for(|count| *count >= now + times).await.unwrap();
     }
 
     pub(crate) async fn has(&self, names: &[&str]) {
@@ -57,7 +96,21 @@ impl Told {
 }
 
 impl DrivenInit for Told {
+    fn is_absent(&self) -> bool {
+        *self.absent.borrow()
+    }
+
     fn revision(&self) -> Answered<Option<u64>> {
+        if *self.hangs.borrow() {
+            return Box::pin(std::future::pending());
+        }
+        if self.deaf.borrow().is_some() {
+            self.deaf.send_modify(|deaf| *deaf = deaf.map(|count| count + 1));
+            return Box::pin(std::future::pending());
+        }
+        if self.mute.borrow().is_some() {
+            return Box::pin(async { Err(InitFault::Gone("away".to_string())) });
+        }
         let revision = self.set.borrow().0;
         Box::pin(async move { Ok((revision > 0).then_some(revision)) })
     }
@@ -68,7 +121,13 @@ impl DrivenInit for Told {
             self.refused.send_modify(|refused| *refused = refused.map(|count| count + 1));
             return Box::pin(async { Err(InitFault::Gone("away".to_string())) });
         }
+        if !*self.knows_us.borrow() {
+            self.noes.send_modify(|noes| *noes += 1);
+            let failure = Failure::new("unknown-source", "there is no such source", "");
+            return Box::pin(async { Err(InitFault::Refused(Box::new(failure))) });
+        }
         if set.files.len() > *self.most.borrow() {
+            self.noes.send_modify(|noes| *noes += 1);
             let failure = Failure::new("too-large", "there would be too many units", "");
             return Box::pin(async { Err(InitFault::Refused(Box::new(failure))) });
         }
@@ -81,11 +140,16 @@ impl DrivenInit for Told {
     }
 
     fn look(&self) -> Answered<Look> {
+        self.looks.send_modify(|count| *count += 1);
+        if *self.hangs.borrow() {
+            return Box::pin(std::future::pending());
+        }
         if self.mute.borrow().is_some() {
             self.mute.send_modify(|count| *count = count.map(|count| count + 1));
             return Box::pin(async { Err(InitFault::Gone("away".to_string())) });
         }
         let told = self.set.borrow();
+        let stale = *self.stale.borrow();
         let roots: Vec<&str> = told.1.roots.iter().map(|root| root.as_str()).collect();
         let unit = |file: &String| {
             let name = file.strip_suffix(".yaml").unwrap_or(file);
@@ -93,11 +157,16 @@ impl DrivenInit for Told {
             let state = if needed { "running" } else { "disabled" };
             serde_json::from_value(serde_json::json!({
                 "unit": name, "type": "foreground-supervised", "state": state,
-                "needed": needed, "file": file,
+                "needed": needed, "file": file, "stale": stale,
             }))
             .unwrap()
         };
-        let units = told.1.files.keys().map(unit).collect();
+        let said = self.says.borrow();
+        let said = said.iter().map(|one| serde_json::from_value(one.clone()).unwrap());
+        let said: Vec<UnitStatus> = said.collect();
+        let is_told = |unit: &UnitStatus| said.iter().all(|one| one.unit != unit.unit);
+        let mut units: Vec<UnitStatus> = told.1.files.keys().map(unit).filter(is_told).collect();
+        units.extend(said);
         let revision = (told.0 > 0).then_some(told.0);
         Box::pin(async move { Ok(Look { units, revision, ending: false }) })
     }
@@ -108,7 +177,10 @@ pub(crate) struct Fleetd {
     pub(crate) mirror: Mirror,
     pub(crate) tasks: Vec<JoinHandle<()>>,
     pub(crate) leave: mpsc::Sender<Leave>,
+    /// Something happened at init.
+    pub(crate) happened: mpsc::Sender<()>,
     pub(crate) kept: Arc<Mutex<Recalled>>,
+    pub(crate) meter: Arc<Meter>,
 }
 
 impl Fleetd {
@@ -122,6 +194,17 @@ impl Fleetd {
         recalled: Recalled,
         ttl: Duration,
     ) -> Fleetd {
+        Fleetd::begin_as("m1", store, init, recalled, (ttl, Clock::system()))
+    }
+
+    /// The one of that machine, with its `agent_ttl` and its clock.
+    pub(crate) fn begin_as(
+        own: &str,
+        store: &Store,
+        init: &Arc<Told>,
+        recalled: Recalled,
+        (ttl, clock): (Duration, Clock),
+    ) -> Fleetd {
         let word = String::from;
         let record = MachineRecord {
             ip: String::new(),
@@ -134,11 +217,11 @@ impl Fleetd {
         };
         let kept = Arc::new(Mutex::new(recalled.clone()));
         let keeps = kept.clone();
-        let id = MachineId::new("m1").unwrap();
+        let id = MachineId::new(own).unwrap();
         let (daemon, tasks) = Daemon::new(Wiring {
             store: store.clone(),
             keys: Keys::under("/f"),
-            clock: Clock::system(),
+            clock,
             identity: Identity { id, boot: word("boot"), instance: word("one"), disk: None },
             record,
             init: Init::driven(init.clone()),
@@ -151,13 +234,14 @@ impl Fleetd {
             keep: Box::new(move |recalled| *keeps.lock().unwrap() = recalled.clone()),
         });
         let (mirror, leave) = (daemon.mirror.clone(), daemon.leave.clone());
+        let (meter, happened) = (daemon.meter.clone(), daemon.happened.clone());
         let mut tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
         // The handle is there as long as it runs.
         tasks.push(tokio::spawn(async move {
             let _daemon = daemon;
             std::future::pending().await
         }));
-        Fleetd { mirror, tasks, leave, kept }
+        Fleetd { mirror, tasks, leave, happened, kept, meter }
     }
 
     pub(crate) fn crash(self) -> Recalled {

@@ -33,7 +33,8 @@ fn an_etcd_that_shows_another_world_stops_nothing_until_somebody_says_so() {
         node.when_running(&file);
     }
     let pids = || names.map(|name| node.pid(name));
-    let before = pids();
+    let before =
+        until("they have begun", || Some(pids()).filter(|all| all.iter().all(Option::is_some)));
 
     let no_cluster = "etcd shows no cluster where cluster";
     holds(&node, &mut fleetd, "etcd_key_prefix=/another/\n", no_cluster);

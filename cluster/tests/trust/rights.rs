@@ -120,7 +120,7 @@ fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
         leading.fleetctl(&["start", &file]);
         leading.when_running(&file);
     }
-    let pids = [other.pid("one"), other.pid("only")];
+    let pids = ["one", "only"].map(|name| Some(until("it has begun", || other.pid(name))));
     // And changes nothing that is not its own, though its API is asked.
     other.put("evil.service", "[Service]\nExecStart=/bin/sleep 1\n");
     let (fine, said) = other.try_fleetctl(&["start", "evil.service"]);

@@ -96,9 +96,11 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
     node.put("bad.service", &format!("[Service]\n{odd}ExecStart=/no/such {OF_A_UNIT}x\n"));
     node.fleetctl(&["start", "--no-block", "open.service", "bad.service"]);
     node.when_running("open.service");
-    let pid = node.pid("open").unwrap();
-    let of_unit = std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
-    assert!(of_unit.contains(OF_A_UNIT) && of_unit.contains(OF_A_FILE), "the unit has them");
+    let pid = until("it has begun", || node.pid("open"));
+    until("the unit has them", || {
+        let of_unit = std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
+        (of_unit.contains(OF_A_UNIT) && of_unit.contains(OF_A_FILE)).then_some(())
+    });
 
     // A configuration that can not be used, one after the other.
     let registered = || node.log("fleetd").matches("all else stays as it was").count();

@@ -69,7 +69,7 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
     let good = file(&node, "good", "");
     signed(&["start", &good]);
     node.when_running(&good);
-    let pid = node.pid("good");
+    let pid = Some(until("it has begun", || node.pid("good")));
     let unsigned = file(&node, "unsigned", "\n[X-Fleet]\nGlobal=true\n");
     node.fleetctl(&["start", "--no-block", &unsigned]);
     refused(&node, &unsigned, "it is not signed");

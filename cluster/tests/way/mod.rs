@@ -8,34 +8,39 @@ use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A way to the stand that shows each request, and loses its answer (and the connection with it) where
 /// that is said.
-pub(crate) fn by_way_of(
-    stand: &Stand,
-    mut loses: impl FnMut(&str) -> bool + Send + 'static,
-) -> String {
+pub(crate) fn by_way_of(stand: &Stand, loses: impl FnMut(&str) -> bool + Send + 'static) -> String {
     let path = stand.folder.join("way.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    let target = stand.socket();
+    let (target, loses) = (stand.socket(), Arc::new(Mutex::new(loses)));
     std::thread::spawn(move || {
         for client in listener.incoming() {
-            let (mut client, mut server) = (client.unwrap(), UnixStream::connect(&target).unwrap());
-            let lost = Arc::new(AtomicBool::new(false));
-            let (back, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            let is_lost = lost.clone();
-            std::thread::spawn(move || hand_back(back, to, &is_lost));
-            let mut piece = [0; 65536];
-            while let Ok(read @ 1..) = client.read(&mut piece) {
-                let asked = String::from_utf8_lossy(&piece[..read]);
-                lost.fetch_or(loses(&asked), Ordering::SeqCst);
-                server.write_all(&piece[..read]).unwrap();
-            }
+            let (client, server) = (client.unwrap(), UnixStream::connect(&target).unwrap());
+            let loses = loses.clone();
+            std::thread::spawn(move || {
+                let loses = |asked: &str| (*loses.lock().unwrap())(asked);
+                hand_on(client, server, loses);
+            });
         }
     });
     format!("--endpoint=unix://{}", path.display())
+}
+
+fn hand_on(mut client: UnixStream, mut server: UnixStream, loses: impl Fn(&str) -> bool) {
+    let lost = Arc::new(AtomicBool::new(false));
+    let (back, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+    let is_lost = lost.clone();
+    std::thread::spawn(move || hand_back(back, to, &is_lost));
+    let mut piece = [0; 65536];
+    while let Ok(read @ 1..) = client.read(&mut piece) {
+        let asked = String::from_utf8_lossy(&piece[..read]);
+        lost.fetch_or(loses(&asked), Ordering::SeqCst);
+        server.write_all(&piece[..read]).unwrap();
+    }
 }
 
 fn hand_back(mut from: UnixStream, mut to: UnixStream, lost: &AtomicBool) {

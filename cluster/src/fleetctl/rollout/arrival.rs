@@ -1,9 +1,11 @@
 //! Whether a unit has come up with its new file: asked again until it has, or its time is over.
 
+use super::super::client::hash_of;
 use super::super::session::{is_global, say};
 use super::super::trouble::Trouble;
 use super::super::waiting::{Outage, told_reasons};
-use super::{Rolling, hash_of};
+use super::Rolling;
+use crate::wire::Unit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -13,9 +15,29 @@ const LOOK: Duration = Duration::from_millis(100);
 /// drained, or another by its metadata.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// What was seen of the machines of a global unit.
+/// How waiting for a unit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// It is active.
+    Up,
+    /// It is not to be, by now: another has stopped it.
+    Unwished,
+    /// Another has destroyed it.
+    Gone,
+}
+
+/// How far it is.
+enum Look {
+    There(Arrival),
+    /// What is missing until it is active.
+    Lacks(String),
+}
+
+/// What was seen of the unit that is waited for, and of the machines of a global one.
 #[derive(Default)]
 pub(super) struct Seen {
+    /// That it is not to run any more was said.
+    unwished: bool,
     /// Those that had the new file up.
     pub(super) up: BTreeSet<String>,
     /// Those that are there and say nothing of it, and since when.
@@ -25,20 +47,21 @@ pub(super) struct Seen {
 }
 
 impl Rolling<'_> {
-    /// Active with that file: everywhere it runs, for a global unit, or on those machines.
+    /// Active with that file: everywhere it runs, for a global unit, or on those machines. What others wish
+    /// or destroy meanwhile is no failure of it, and is said.
     pub(super) async fn wait(
         &mut self,
         name: &str,
         machines: Option<&[String]>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Arrival, Trouble> {
         let patience = self.patience();
         let began = Instant::now();
         let mut outage = Outage::default();
         let mut last = String::from("no machine says anything of it");
         while began.elapsed() < patience {
-            match outage.bridged(self.lacks(name, machines).await)? {
-                Some(None) => return Ok(()),
-                Some(Some(what)) => last = what,
+            match outage.bridged(self.look_at(name, machines).await)? {
+                Some(Look::There(arrival)) => return Ok(self.arrived(name, arrival)),
+                Some(Look::Lacks(what)) => last = what,
                 None => {}
             }
             sleep(LOOK).await;
@@ -47,19 +70,26 @@ impl Rolling<'_> {
         Err(Trouble::new(format!("unit {name} is not active after {seconds} s: {last}")))
     }
 
-    /// What is missing until it is; `None`: nothing.
-    async fn lacks(
-        &mut self,
-        name: &str,
-        machines: Option<&[String]>,
-    ) -> Result<Option<String>, Trouble> {
-        let hash = self.file.hash();
-        let client = &mut self.session.client;
-        let unit = client.unit(name).await?;
-        let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
-        if hash_of(&unit) != hash {
-            return Err(Trouble::new(format!("unit {name} has another file by now")));
+    fn arrived(&mut self, name: &str, arrival: Arrival) -> Arrival {
+        match arrival {
+            Arrival::Up => {}
+            Arrival::Unwished => {
+                if !std::mem::replace(&mut self.seen.unwished, true) {
+                    say(&format!("Unit {name} is not to run any more, and is not waited for"));
+                }
+            }
+            Arrival::Gone => self.leave_out(name),
         }
+        arrival
+    }
+
+    async fn look_at(&mut self, name: &str, machines: Option<&[String]>) -> Result<Look, Trouble> {
+        let hash = self.file.hash();
+        let unit = match self.as_wished(name).await? {
+            Ok(unit) => unit,
+            Err(arrival) => return Ok(Look::There(arrival)),
+        };
+        let client = &mut self.session.client;
         let all = client.states().await?;
         let here = |machine: &str| match machines {
             Some(some) => some.iter().any(|one| one == machine),
@@ -69,6 +99,10 @@ impl Rolling<'_> {
         let own: Vec<_> = own.collect();
         let new = own.iter().filter(|state| state.hash == hash);
         if let Some(failed) = new.clone().find(|state| state.systemd_active_state == "failed") {
+            // It may have failed in being stopped.
+            if let Err(arrival) = self.as_wished(name).await? {
+                return Ok(Look::There(arrival));
+            }
             let (id, sub) = (&failed.machine_id, &failed.systemd_sub_state);
             return Err(Trouble::new(format!("unit {name} failed on {id} ({sub})")));
         }
@@ -78,16 +112,30 @@ impl Rolling<'_> {
         let silent = machines.into_iter().flatten().filter(|id| !says(id)).cloned().collect();
         self.seen.up.extend(up.iter().cloned());
         if let Some(due) = self.due(name, silent).await? {
-            return Ok(Some(due));
+            return Ok(Look::Lacks(due));
         }
         // A global unit may be on no machine by now.
         if up.len() == own.len() && (is_global(&unit) || !up.is_empty()) {
-            return Ok(None);
+            return Ok(Look::There(Arrival::Up));
         }
-        Ok(Some(match self.session.client.why(name).await? {
+        Ok(Look::Lacks(match self.session.client.why(name).await? {
             Some(why) if why.unplaceable => told_reasons(&why),
             _ => format!("{} of {} run the new file", up.len(), own.len()),
         }))
+    }
+
+    /// The unit, as long as it is to run; else what became of it.
+    ///
+    /// # Errors
+    /// It has another file.
+    async fn as_wished(&mut self, name: &str) -> Result<Result<Unit, Arrival>, Trouble> {
+        let Some(unit) = self.session.client.unit(name).await? else {
+            return Ok(Err(Arrival::Gone));
+        };
+        if hash_of(&unit) != self.file.hash() {
+            return Err(Trouble::new(format!("unit {name} has another file by now")));
+        }
+        Ok(if unit.desired_state == "launched" { Ok(unit) } else { Err(Arrival::Unwished) })
     }
 
     /// Of machines that say nothing of it one that is to, and why it does not. One that has left is not

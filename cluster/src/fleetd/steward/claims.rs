@@ -2,9 +2,8 @@
 //! it is down, and given up while the lease that holds them can not have ended yet.
 
 use super::Steward;
-use crate::agent::Wanted;
+use crate::agent::{self, Wanted};
 use crate::fence::{self, Worth};
-use crate::fleetd::init_socket::InitFault;
 use crate::fleetd::voice;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
@@ -41,6 +40,8 @@ impl Steward {
         // A sign of life may have come while the store was asked.
         self.take_proof();
         self.see_claims();
+        // What follows may take long, and what was learnt is worth more to a fleetd after this one.
+        self.remember_claims();
         let overdue = self.held.iter().any(|name| self.is_overdue_for(name));
         if overdue && !planted(Mutant::ClaimedUnproven) {
             // Asking took so long that the lease may end while what it holds begins: the guard
@@ -48,9 +49,9 @@ impl Steward {
             self.again = true;
             return false;
         }
-        // A fleetd that begins anew finds claims of the one before it, and what they are for may
-        // run: it is not stopped because an answer was lost.
-        answered || !open || self.is_overdue() || planted(Mutant::UnansweredIsStopped)
+        // Who knows nothing of the fleetd before it, for what was kept is lost, finds its claims all the
+        // same, and what they are for may run: it is not stopped because an answer was lost.
+        answered || !open || self.is_overdue()
     }
 
     /// False: not all that was asked was answered and so.
@@ -68,7 +69,7 @@ impl Steward {
             if ours.is_some_and(|kept| kept.lease == lease) {
                 match self.is_overdue() {
                     // It was given up: held again with the next sign of life.
-                    true => self.again |= !planted(Mutant::GivenUpForGood),
+                    true => self.etcd_failed |= !planted(Mutant::GivenUpForGood),
                     false => self.hold(name),
                 }
                 continue;
@@ -83,7 +84,7 @@ impl Steward {
             }
             if self.is_overdue() && !planted(Mutant::ClaimedUnproven) {
                 // A claim is worth nothing under a lease that may have ended.
-                self.again = true;
+                self.etcd_failed = true;
                 continue;
             }
             let us = (&self.me, self.instance.as_str());
@@ -94,10 +95,10 @@ impl Steward {
                     self.claimed.insert(name.clone(), revision);
                     self.hold(name);
                 }
-                Ok(None) => (self.again, answered) = (true, false),
+                Ok(None) => (self.etcd_failed, answered) = (true, false),
                 // The store does not answer: what is held is guarded, not waited for.
                 Err(_) => {
-                    (self.again, answered) = (true, false);
+                    (self.etcd_failed, answered) = (true, false);
                     break;
                 }
             }
@@ -138,29 +139,20 @@ impl Steward {
         self.until_due(call, Fault::Unknown)
     }
 
-    /// The same of init.
-    pub(super) fn of_init<T, C: Future<Output = Result<T, InitFault>>>(
-        &self,
-        call: C,
-    ) -> impl Future<Output = Result<T, InitFault>> + use<T, C> {
-        self.until_due(call, InitFault::Gone)
-    }
-
-    fn until_due<T, F, C: Future<Output = Result<T, F>>>(
+    /// The same of whatever is asked.
+    pub(super) fn until_due<T, F, C: Future<Output = Result<T, F>>>(
         &self,
         call: C,
         late: fn(String) -> F,
     ) -> impl Future<Output = Result<T, F>> + use<T, F, C> {
         let clock = self.mirror.clock().clone();
         let now = clock.now();
-        let left = self.held.iter().map(|name| self.worth_of(name).left(now)).min();
-        let left = left.unwrap_or_else(|| self.worth().left(now));
-        let runs_on = !self.giving_up.is_empty() && !self.is_overdue();
-        let bounded = !self.held.is_empty() || runs_on;
+        // What is overdue is not to be saved by hurry.
+        let giving_up = self.giving_up.iter().filter(|name| !self.is_overdue_for(name));
+        let guarded = self.held.iter().chain(giving_up);
+        let left = guarded.map(|name| self.worth_of(name).left(now, fence::patience)).min();
         async move {
-            if !bounded {
-                return call.await;
-            }
+            let Some(left) = left else { return call.await };
             let late = || late("no answer before claims are to be looked at".to_string());
             clock.within(left, call).await.unwrap_or_else(|| Err(late()))
         }
@@ -192,7 +184,7 @@ impl Steward {
     }
 
     /// What is claimed under the present lease is to be given up.
-    fn is_overdue(&self) -> bool {
+    pub(super) fn is_overdue(&self) -> bool {
         self.is_worthless(self.worth())
     }
 
@@ -257,47 +249,71 @@ impl Steward {
         }
     }
 
+    /// When the first of what is held is to be given up, unless a sign of life comes before.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.held.iter().map(|name| self.worth_of(name).end()).min()
+    }
+
     /// Gives exclusive units up before their lease can have ended: unless most members of
     /// etcd say that they have no leader, for then no lease can end either.
     pub(super) async fn guard_claims(&mut self) {
+        // Who has stood still for so long, another may have what it runs: nobody is asked first.
+        if !asks_in_vain() {
+            self.give_up_after(fence::life).await;
+        }
         self.give_up_again().await;
         if self.held.is_empty() {
             return;
         }
         self.take_proof();
+        self.ask_for_leases().await;
+        self.give_up_after(fence::patience).await;
+    }
+
+    /// Where nothing was heard of a lease for long, it may live all the same: the members are asked
+    /// for a leader, and a sign of life that is on its way is waited for.
+    async fn ask_for_leases(&mut self) {
         let worths: Vec<Worth> = self.held.iter().map(|name| self.worth_of(name)).collect();
-        let now = self.mirror.clock().now();
-        let silent = worths.iter().any(|worth| worth.is_past(now, |ttl| ttl / 2));
+        let clock = self.mirror.clock().clone();
+        let began = clock.now();
+        let silent = worths.iter().any(|worth| worth.is_past(began, |ttl| ttl / 2));
         let ttl = worths.iter().map(|worth| worth.ttl).min().unwrap_or(self.ttl);
         let asked = Worth { proof: self.asked_members, ttl };
-        let asked_lately = !asked.is_past(now, fence::asking);
-        if silent && !asked_lately {
-            let clock = self.mirror.clock().clone();
-            let began = clock.now();
-            self.asked_members = Some(began);
-            let patience = fence::asking(ttl);
-            let asking = self.mirror.store().is_leaderless(patience * 3 / 4);
-            if clock.within(patience, asking).await == Some(true)
-                && !planted(Mutant::QuorumLossIsCutOff)
-            {
-                self.take_for_proof(began);
-            }
-            self.await_proof(patience.saturating_sub(clock.since(began))).await;
+        if !silent || !asked.is_past(began, fence::asking) {
+            return;
         }
+        self.asked_members = Some(began);
+        let patience = match asks_in_vain() {
+            true => fence::asking(ttl),
+            false => fence::asking_for(&worths, began),
+        };
+        let asking = self.mirror.store().is_leaderless(patience * 3 / 4);
+        if clock.within(patience, asking).await == Some(true)
+            && !planted(Mutant::QuorumLossIsCutOff)
+        {
+            self.take_for_proof(began);
+        }
+        self.await_proof(patience.saturating_sub(clock.since(began))).await;
+    }
+
+    /// Those whose lease was not proved for longer than that part of it.
+    async fn give_up_after(&mut self, part: fn(Duration) -> Duration) {
         self.take_proof();
         self.see_claims();
-        let overdue = self.held.iter().filter(|name| self.is_overdue_for(name));
-        let mut overdue: BTreeSet<UnitName> = overdue.cloned().collect();
-        if !overdue.is_empty() {
-            let names: Vec<String> = overdue.iter().map(ToString::to_string).collect();
-            voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
-            self.held.retain(|name| !overdue.contains(name));
-            self.giving_up.append(&mut overdue);
-            if self.begin().await {
-                self.put().await;
-            }
-            self.again |= !planted(Mutant::GivenUpForGood);
+        let now = self.mirror.clock().now();
+        let is_over = |name: &&UnitName| self.worth_of(name).is_past(now, part);
+        let mut over: BTreeSet<UnitName> = self.held.iter().filter(is_over).cloned().collect();
+        if over.is_empty() || planted(Mutant::NeverGivesUp) {
+            return;
         }
+        let names: Vec<String> = over.iter().map(ToString::to_string).collect();
+        voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
+        self.held.retain(|name| !over.contains(name));
+        self.giving_up.append(&mut over);
+        if self.begin().await {
+            self.put().await;
+        }
+        self.again |= !planted(Mutant::GivenUpForGood);
     }
 
     /// init did not take it: it is told again, whatever becomes of the lease, as long as it runs
@@ -311,7 +327,8 @@ impl Steward {
             return;
         }
         let mut names = std::mem::take(&mut self.giving_up);
-        names.retain(|name| !self.is_down(name));
+        // What waits for its next try, or is needed for another reason, may run again.
+        names.retain(|name| !self.all_of(name, agent::is_out));
         if names.is_empty() {
             return;
         }
@@ -348,6 +365,11 @@ impl Steward {
             registry::is_own_claim(claim, &self.instance) && !self.gave_back(name, claim.modified)
         })
     }
+}
+
+/// For a lease that may have ended.
+fn asks_in_vain() -> bool {
+    planted(Mutant::EndedLeaseAsked) || planted(Mutant::LeaderlessForLong)
 }
 
 /// By a claim.

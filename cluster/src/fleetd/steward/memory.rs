@@ -2,8 +2,8 @@
 //! is told of it, and the revision that follows from. How it is kept is
 //! [`crate::fleetd::recollection`]'s.
 
-use super::Steward;
-use crate::agent;
+use super::{Hashes, Steward};
+use crate::agent::{self, Goal};
 use crate::desired::Desired;
 use crate::fence::Worth;
 use crate::fleetd::recollection::{Held, Keep, Recalled};
@@ -22,7 +22,10 @@ impl Steward {
     pub fn after(self, recalled: Recalled) -> Steward {
         let now = self.mirror.clock().now();
         let kept = recalled.known.is_some().then(|| (recalled.clone(), now));
-        let Recalled { ran, held, .. } = recalled;
+        let Recalled { ran, held, running: older, .. } = recalled;
+        let own = ran.iter().map(|(name, one)| (name.clone(), one.content.hash.clone()));
+        let mut running: Hashes = own.collect();
+        running.extend(older);
         let before = Worth { proof: held.proof, ttl: held.ttl.unwrap_or(self.ttl) };
         let worth = |name: &UnitName| held.earlier.get(name).copied().unwrap_or(before);
         let earlier = held.units.iter().map(|name| (name.clone(), worth(name))).collect();
@@ -32,6 +35,7 @@ impl Steward {
             earlier,
             held: claimed,
             giving_up: left,
+            running,
             ran: Some(ran).filter(|ran| !ran.is_empty()),
             kept,
             ..self
@@ -47,8 +51,11 @@ impl Steward {
     /// Takes over from the fleetd before: what it ran, as far as init has it still, is stopped for
     /// no less than what this one runs. False: init has not said.
     pub(super) async fn begin(&mut self) -> bool {
-        let Some(ran) = self.ran.take() else { return true };
+        if self.ran.is_none() {
+            return true;
+        }
         self.look().await;
+        let Some(ran) = self.ran.take() else { return true };
         if self.blind {
             self.goal.clone_from(&ran);
             self.ran = Some(ran);
@@ -59,15 +66,18 @@ impl Steward {
             unit.is_some_and(|unit| unit.needed || one.desired != Desired::Launched)
         };
         self.goal = ran.into_iter().filter(runs).collect();
+        let guarded = self.held.union(&self.giving_up).cloned().collect();
+        self.had = Some(agent::source_set(&self.goal, &guarded));
         true
     }
 
     /// A unit that runs and is not kept would be no measure of what a reading has too little of. So
     /// whatever is new is kept at once: readings that have more or less in them are of one revision.
     pub(super) fn remember(&mut self, next: Option<Recalled>) {
-        let held = self.what_is_held();
-        let (Some(keep), Some(next)) = (&mut self.keep, next) else { return };
-        let next = Recalled { held, ..next };
+        let Some(next) = next else { return };
+        let (held, running) = (self.what_is_held(), self.begun_by_older(&next.ran));
+        let Some(keep) = &mut self.keep else { return };
+        let next = Recalled { held, running, ..next };
         let now = self.mirror.clock().now();
         let is_kept = self.kept.as_ref().is_some_and(|(kept, at)| {
             let lately = now.saturating_sub(*at) < PAUSE;
@@ -78,6 +88,15 @@ impl Steward {
             keep(&next);
             self.kept = Some((next, now));
         }
+    }
+
+    /// What of that runs, or may still, as another file has it than the one that is to be here.
+    fn begun_by_older(&self, ran: &Goal) -> Hashes {
+        let is_older = |(name, hash): &(&UnitName, &String)| {
+            ran.get(*name).is_some_and(|one| one.content.hash != **hash)
+        };
+        let older = self.running.iter().filter(is_older);
+        older.map(|(name, hash)| (name.clone(), hash.clone())).collect()
     }
 
     /// With what is being given up: init may not have taken it yet.

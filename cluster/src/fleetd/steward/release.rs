@@ -7,8 +7,61 @@ use crate::picture::Picture;
 use crate::registry;
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::UnitStatus;
+use groundstate_units::control::source_set::SourceSet;
+use std::collections::BTreeSet;
 
 impl Steward {
+    /// What init is to have by now. A process that runs by a claim would run on without one where init
+    /// keeps it beside a file that asks for none, be it another unit's of the same name there: it is
+    /// stopped before init gets that.
+    pub(super) fn set(&self) -> SourceSet {
+        let guarded = self.guarded();
+        let put = self.put.as_ref();
+        let waits = |(name, one): (&UnitName, &Wanted)| {
+            !one.content.asks.exclusive
+                && one.refusal.is_none()
+                && guarded.contains(&agent::called(name, one))
+                && agent::keeps_what_runs(one)
+                && !put.is_some_and(|put| agent::is_put(put, name, one))
+        };
+        if !self.goal.iter().any(waits) {
+            return agent::source_set(&self.goal, &self.held);
+        }
+        let mut goal = self.goal.clone();
+        goal.retain(|name, one| !waits((name, one)));
+        agent::source_set(&goal, &self.held)
+    }
+
+    /// What init calls all that runs by a claim, or may still.
+    fn guarded(&self) -> BTreeSet<String> {
+        let picture = self.mirror.picture();
+        let is_ours = |name: &&UnitName| {
+            let claim = picture.claim_of(name, &self.me);
+            claim.is_some_and(|claim| registry::is_own_claim(claim, &self.instance))
+        };
+        let all = picture.claims.keys().filter(is_ours).chain(&self.held).chain(&self.giving_up);
+        let called = |name: &UnitName| {
+            let has_it = |one: &&Wanted| one.needs_claim() && self.init_has(name, one);
+            match self.goal.get(name).filter(has_it) {
+                // Of what was there before it init has nothing any more.
+                Some(one) => vec![agent::called(name, one)],
+                // It may have had either kind of file.
+                None => agent::targets(name).to_vec(),
+            }
+        };
+        all.flat_map(called).collect()
+    }
+
+    /// Init was told the very file. Where it is not known what it was told, its word counts for what kind of
+    /// file it has: what runs beside that is not stopped because fleetd, or init, has begun anew.
+    fn init_has(&self, name: &UnitName, wanted: &Wanted) -> bool {
+        if let Some(put) = &self.put {
+            return agent::is_put(put, name, wanted);
+        }
+        let unit = agent::find(name, wanted, &self.units).filter(|_| !self.blind);
+        unit.is_some_and(|unit| agent::is_of(name, wanted, unit))
+    }
+
     /// Gives back what is not to run here, when it is down.
     pub(super) async fn release(&mut self, picture: &Picture, names: &[&UnitName]) {
         let store = self.mirror.store().clone();
@@ -20,7 +73,8 @@ impl Steward {
                     self.released.insert(name.clone(), kept.modified);
                 }
                 let landed = self.in_time(store.commit(&release)).await;
-                self.again |= !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
+                self.etcd_failed |=
+                    !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
                 if landed.is_err() {
                     // The store does not answer, nor will it for the next ones.
                     return;
@@ -42,6 +96,7 @@ impl Steward {
             true => {
                 agent::is_another(put, &self.goal, name) && self.all_of(name, agent::has_given_way)
             }
+            false if agent::has_heir(&self.goal, name) => self.all_of(name, agent::has_given_way),
             false => self.is_down(name),
         }
     }
@@ -52,7 +107,7 @@ impl Steward {
 
     /// Its file is not known any more: it may have had either kind. Who only answers to the name, by an
     /// alias, is another.
-    fn all_of(&self, name: &UnitName, are: fn(Option<&UnitStatus>) -> bool) -> bool {
+    pub(super) fn all_of(&self, name: &UnitName, are: fn(Option<&UnitStatus>) -> bool) -> bool {
         let own = |name: &String| self.units.get(name).filter(|unit| unit.unit == *name);
         agent::targets(name).iter().all(|name| are(own(name)))
     }

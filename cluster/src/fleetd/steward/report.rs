@@ -12,8 +12,12 @@ use crate::transaction::Transaction;
 use crate::unit_name::UnitName;
 use crate::withheld::WITHHELD;
 use groundstate_units::control::source_set::SourceSet;
+use groundstate_units::machine::reason::State;
 use std::collections::BTreeMap;
 
+/// Why what runs has another hash than its file.
+const OLDER: &str = "it runs on as an older file has it: init has the new one, and begins nothing by it \
+    before the unit is restarted";
 /// States told in one transaction.
 const STATES_AT_ONCE: usize = 100;
 
@@ -27,7 +31,7 @@ pub(super) struct Told {
 impl Steward {
     pub(super) async fn tell(&mut self, picture: &Picture, lease: i64) {
         let now = match &self.put {
-            Some(put) => self.states(put),
+            Some(put) => self.states(put, picture),
             None => match self.inability() {
                 Some(why) => self.states_unseen(picture, &why),
                 None => return,
@@ -48,14 +52,14 @@ impl Steward {
             if !self.tell_part(part, lease).await {
                 // What is there is read before it is told again.
                 self.told_under = None;
-                self.again = true;
+                self.etcd_failed = true;
                 return;
             }
         }
     }
 
     /// As init says they are.
-    fn states(&self, put: &SourceSet) -> BTreeMap<UnitName, StateRecord> {
+    fn states(&self, put: &SourceSet, picture: &Picture) -> BTreeMap<UnitName, StateRecord> {
         let state = |(name, wanted): (&UnitName, &Wanted)| {
             let complaint = agent::complaint(name, wanted, &self.complaints);
             let unit = agent::find(name, wanted, &self.units);
@@ -64,8 +68,18 @@ impl Steward {
             if let Some(hash) = self.hashes.get(name) {
                 state.hash.clone_from(hash);
             }
-            if wanted.refusal.is_none() && !agent::is_put(put, name, wanted) {
-                state.reason = self.inability().or(state.reason);
+            if unit.is_some_and(|unit| unit.stale) {
+                if let Some(hash) = self.hash_of_what_runs(picture, name) {
+                    state.hash = hash;
+                }
+                // On its way down it makes room for what the new file says.
+                let stays = unit.is_some_and(|unit| unit.state != State::Stopping);
+                state.reason = state.reason.or_else(|| stays.then(|| OLDER.to_string()));
+            }
+            if wanted.refusal.is_none() {
+                let is_put = agent::is_put(put, name, wanted);
+                let unknown = if is_put { self.unheard() } else { self.inability() };
+                state.reason = unknown.or(state.reason);
             }
             if let Some(refusal) = claims::refusal(wanted, self.ttl) {
                 (state.load, state.reason) = ("error".to_string(), Some(refusal));
@@ -76,6 +90,13 @@ impl Steward {
             (name.clone(), state)
         };
         self.goal.iter().map(state).collect()
+    }
+
+    /// What is beside a newer file, as far as it is known of what it was begun by: a fleetd before this one
+    /// may have said so.
+    fn hash_of_what_runs(&self, picture: &Picture, name: &UnitName) -> Option<String> {
+        let told = picture.states.get(name).and_then(|by| by.get(&self.me));
+        self.running.get(name).cloned().or_else(|| told.map(|kept| kept.record.hash.clone()))
     }
 
     /// Says what goes on here though etcd has nothing of it.
@@ -92,9 +113,9 @@ impl Steward {
     }
 
     /// Why init has not what was put.
-    fn inability(&self) -> Option<String> {
+    pub(super) fn inability(&self) -> Option<String> {
         let of = "the init of this machine does not";
-        if self.silent {
+        if self.silent.is_some() {
             return Some(format!("{of} answer: {}", self.fault));
         }
         self.refused.as_ref().map(|why| format!("{of} take what is to run here: {why}"))
@@ -132,7 +153,7 @@ impl Steward {
                 continue;
             }
             if picture.revision < self.told_at {
-                self.again = true;
+                self.etcd_failed = true;
                 return;
             }
             let stray = Told { state: None, revision: kept.modified };

@@ -2,8 +2,8 @@
 
 use super::{Moment, Verdict, is_member, must, settled};
 use crate::desired::Desired;
+use crate::fence;
 use crate::sim::book::{goes_on, is_launched};
-use crate::sim::continuity::KEPT;
 use crate::sim::local_init::{Phase, is_exclusive};
 use crate::sim::rules;
 use crate::sim::world::World;
@@ -141,7 +141,7 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let rates = &world.plan.rates;
     let lossy = rates.lost + rates.refused + rates.late + rates.init > 0;
     let stood = lossy && world.now < one.paused_until + AFTER_A_PAUSE;
-    let heard = lease.is_some_and(|lease| is_about_to_hear(world, machine, lease));
+    let heard = lease.is_some_and(|lease| is_about_to_hear(world, machine, lease, sign));
     (silent || stood) && !(known && long) && !heard
 }
 
@@ -163,13 +163,13 @@ fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64>
     let own = rebound.asked && rebound.at >= one.down_until;
     let knows = own && seen && rebound.at + on_its_way <= world.now;
     // What the fleetd before it heard in time, this one was told by what was kept of it.
-    let unheard = rebound.at + KEPT > one.down_until || !rebound.heard;
-    Some(if unheard && !knows { rebound.former } else { lease })
+    Some(if !rebound.heard && !knows { rebound.former } else { lease })
 }
 
 /// It goes on after a pause that its lease has outlived, and nothing keeps etcd's answer from it:
-/// that answer is waited for.
-fn is_about_to_hear(world: &World, machine: usize, lease: i64) -> bool {
+/// that answer is waited for, as long as the lease can not have ended by its clock, which may be a
+/// hundredth fast. `sign`: when it lived for sure.
+fn is_about_to_hear(world: &World, machine: usize, lease: i64, sign: Duration) -> bool {
     let one = &world.machines[machine];
     let rates = &world.plan.rates;
     let wrongs = [
@@ -185,12 +185,14 @@ fn is_about_to_hear(world: &World, machine: usize, lease: i64) -> bool {
     let calm = wrongs.into_iter().max().unwrap_or_default() + world.plan.ttl <= one.paused_until;
     let ours = world.truth.machines.get(&one.id).is_some_and(|kept| kept.lease == lease);
     let waits = world.plan.ttl / 12 * 98 / 100;
+    let lives = fence::life(world.plan.ttl) * 98 / 100;
     // Whom it may be late for it is late for twice: it writes its key before it shows life.
     calm && rates.lost + rates.refused + rates.late + rates.init == 0
         && ours
         && is_member(world, machine)
         && world.etcd.leases.contains_key(&lease)
         && world.now < one.paused_until + waits
+        && world.now < sign + lives
 }
 
 /// Nothing is stopped but for something that is known.

@@ -9,6 +9,7 @@ use crate::move_order::Move;
 use crate::picture::Picture;
 use crate::registry::{self, Epoch};
 use crate::sim::book::is_engines;
+use crate::sim::goings::unrest;
 use crate::sim::local_init::is_exclusive;
 use crate::sim::partial::is_withheld;
 use crate::sim::rules;
@@ -50,9 +51,7 @@ pub(super) fn c03_constraints(world: &World, moment: &Moment<'_>) -> Verdict {
             for (name, machine) in placed(&world.truth, changes) {
                 must(rules::is_wanted(&world.truth, &name), || format!("{name}: not wanted"))?;
                 let why = rules::refusal(&world.truth, &machine, &name);
-                // Which global units are on a machine follows from all of them, also from one that
-                // came a moment ago: no key says so, and no write can ask for it.
-                let moment = world.book.globals + MOMENT > world.now;
+                let moment = globals_are_new(world, &name, &machine);
                 if let Some(why) = why.filter(|why| why != "MachineOf" || !moment) {
                     return Err(format!("{name} is put on {machine}: {why}"));
                 }
@@ -62,6 +61,16 @@ pub(super) fn c03_constraints(world: &World, moment: &Moment<'_>) -> Verdict {
         Moment::Tick => settled(world).try_for_each(|number| runs_as_told(world, number)),
         _ => Ok(()),
     }
+}
+
+/// Which global units are on a machine follows from all of them and from what else is there, also from
+/// what came or went a moment ago: no key says so, and no write can ask for it.
+fn globals_are_new(world: &World, name: &UnitName, machine: &MachineId) -> bool {
+    let asks = world.truth.units.get(name).map(|kept| &kept.record.asks.peers);
+    let is_global = |peer: &String| world.truth.globals.keys().any(|name| name.as_str() == peer);
+    let follows = asks.is_some_and(|peers| peers.iter().any(is_global));
+    let told = world.book.told_machine.get(machine).copied().filter(|_| follows);
+    told.max(Some(world.book.globals)).is_some_and(|at| at + MOMENT > world.now)
 }
 
 fn runs_as_told(world: &World, number: usize) -> Verdict {
@@ -138,7 +147,12 @@ pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
                     || rules::globals(picture, machine).contains(peer.as_str())
             };
             let was = before.place_of(name) == Some(machine) && beside(before);
-            must(!was || beside(&world.truth), || format!("{name} stays, {peer} is moved away"))?;
+            // As with C3: which global units are there follows from all that was written just now.
+            let moment = world.book.globals + MOMENT > world.now
+                && world.truth.globals.keys().any(|name| name.as_str() == peer);
+            must(!was || beside(&world.truth) || moment, || {
+                format!("{name} stays, {peer} is moved away")
+            })?;
         }
     }
     Ok(())
@@ -211,7 +225,8 @@ fn is_decided(world: &World) -> bool {
     let term = world.plan.interval * TERM + PROMPT;
     let gone = world.book.gone.values().max().copied().unwrap_or_default();
     let restless =
-        world.book.gone.keys().map(|id| world.book.goings.unrest(id, Duration::ZERO)).max();
+        world.book.gone.keys().map(|id| unrest(&world.book.goings.of(id), Duration::ZERO));
+    let restless = restless.max();
     let grace = (world.plan.grace + restless.unwrap_or_default()) * 102 / 100 + PROMPT;
     // An engine that leads anew gives who is away a grace of its own.
     let away = world.book.gone.keys().any(|id| !world.truth.machines.contains_key(id));
@@ -287,12 +302,19 @@ fn stays_or_has_cause(
     }
     // Clocks run apart by a hundredth. One that begins to lead may have missed a going.
     let counted = world.book.led_since + MOMENT;
-    let restless = world.book.goings.unrest(from, counted).saturating_sub(ONE_GOING);
+    let goings = match world.leader() {
+        Some(leads) => {
+            // What came to an end a moment ago it may not have heard of when it decided this.
+            let late = world.calm_since(leads) + MOMENT >= world.now;
+            world.book.goings.seen_by(leads, from, late)
+        }
+        None => world.book.goings.of(from),
+    };
+    let restless = unrest(&goings, counted).saturating_sub(ONE_GOING);
     let grace = (world.plan.grace + restless) * 98 / 100;
     let gone = world.book.gone.get(from).copied();
     // What came and went while its watch had ended it can not know of: for it, it was gone all along.
-    let leads = world.leader().filter(|_| gone.is_some());
-    let seen = leads.and_then(|leads| world.book.goings.gone_as_seen_by(leads, from));
+    let seen = goings.last().filter(|_| gone.is_some()).map(|going| going.at);
     let seen = seen.map(|since| since.max(world.book.led_since));
     let over = gone.into_iter().chain(seen).any(|since| since + grace <= world.now);
     // One that leads and hears nothing does not know that the machine was back for a moment.

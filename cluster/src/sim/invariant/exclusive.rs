@@ -1,15 +1,17 @@
 //! C1 and C2: what must not be on two machines at once.
 
 use super::{LAG, Moment, Verdict, is_settled, must, settled};
-use crate::sim::book::{goes_on, is_launched};
-use crate::sim::local_init::is_exclusive;
-use crate::sim::world::World;
+use crate::sim::book::{is_launched, may_go_on};
+use crate::sim::local_init::{STOP, is_exclusive};
+use crate::sim::world::{Machine, World};
 use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A machine that goes on after a pause has that long to give up what it lost meanwhile.
+/// A machine that goes on after a pause has that long to give up what it lost meanwhile: it may ask first.
 const AFTER_A_PAUSE: Duration = Duration::from_millis(2_500);
+/// One that stood still for longer than its lease asks nobody, and has to stop what it runs.
+pub const AFTER_A_LEASE: Duration = Duration::from_millis(STOP + 100);
 
 /// In percent of a lease: a claim is worth something that long after its lease was proved. Two
 /// thirds, and what clocks run apart and the way to init take.
@@ -31,9 +33,19 @@ fn is_bound(world: &World, number: usize) -> bool {
     let in_time = machine.fleetd.is_some() && anew == Some(machine.down_until);
     world.runs(number)
         && (in_time || took_over && !lately(machine.down_until))
-        && world.now >= machine.paused_until + AFTER_A_PAUSE
+        && world.now >= machine.paused_until + after_a_pause(world, machine)
         && !lately(machine.away_until)
         && !lately(machine.ended)
+}
+
+/// What it has to give up what it lost in its last pause.
+fn after_a_pause(world: &World, machine: &Machine) -> Duration {
+    let stood = machine.paused_until.saturating_sub(machine.paused_since);
+    // What init did not hear it is told again.
+    match stood > world.plan.ttl && world.plan.rates.init == 0 {
+        true => AFTER_A_LEASE,
+        false => AFTER_A_PAUSE,
+    }
 }
 
 /// An exclusive unit lives on one machine at most, at any true moment. Any other lives
@@ -62,7 +74,8 @@ pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
                     let elsewhere = others.into_iter().any(|one| one.init.is_live(name));
                     // What is nowhere goes on as long as nobody leads who could place it (C10).
                     let unled = LAG + world.plan.interval * UNLED.0 + UNLED.1;
-                    let unled = goes_on(world, number, &unit) && !is_settled(world, number, unled);
+                    let unled =
+                        may_go_on(world, number, &unit) && !is_settled(world, number, unled);
                     let may = unled || is_launched(&world.truth, &machine.id, &unit);
                     must(!elsewhere || may, || {
                         format!("{name} lives on machine {number} still, {LAG:?} too long")

@@ -40,6 +40,11 @@ pub(super) fn ask(node: &Node, method: &str, path: &str, body: &str) -> (u16, St
     (status, head.to_lowercase(), body.to_string())
 }
 
+/// After how many seconds one is to ask again, by that head.
+pub(super) fn retry_after(head: &str) -> Option<u32> {
+    head.lines().find_map(|line| line.strip_prefix("retry-after: "))?.parse().ok()
+}
+
 fn metadata(node: &Node, number: u8) -> Value {
     let (status, head, body) = ask(node, "GET", "machines", "");
     assert!(status == 200 && head.contains("content-type: application/json"), "{head}");

@@ -34,6 +34,22 @@ fn to_the_unit(cluster: &mut Cluster) {
     assert!(code == 0 && out.contains("Active: active"), "{code} {out} {err}");
     let (code, out, err) = ssh.fleetctl(cluster, at, &["journal", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
+    assert_eq!(ssh.raised(), "", "nobody asked for more rights");
+    let (code, out, err) = ssh.fleetctl(cluster, at, &["journal", "--sudo", "hello.service"]);
+    assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
+    assert!(ssh.raised().starts_with("journalctl --unit hello.service "), "{}", ssh.raised());
+    // What runs because another unit brought it up: so says its machine, whatever is wished.
+    let wanted = "[Install]\nWantedBy=goes.service\n\n[X-Fleet]\nMachineOf=goes.service\n";
+    cluster.file("goes.service", SLEEPS);
+    cluster.file("along.service", &format!("{SLEEPS}\n{wanted}"));
+    cluster.node(1).fleetctl(&["load", "goes.service", "along.service"]);
+    cluster.node(1).fleetctl(&["start", "goes.service"]);
+    cluster.when_on(1, "along.service");
+    let states = cluster.unit_files(1);
+    let along = states.iter().find(|unit| unit["name"] == "along.service").unwrap();
+    assert_eq!(along["desiredState"], "loaded");
+    let (code, out, err) = ssh.fleetctl(cluster, at, &["status", "along.service"]);
+    assert!(code == 0 && out.contains("Active: active"), "{code} {out} {err}");
     cluster.file("loaded.service", SLEEPS);
     cluster.node(1).fleetctl(&["load", "loaded.service"]);
     let (_, out, err) = ssh.fleetctl(cluster, at, &["status", "loaded.service"]);

@@ -5,6 +5,7 @@ mod answers;
 mod apart;
 mod by_ssh;
 mod etcd;
+mod logs;
 mod moving;
 mod outage;
 mod page;
@@ -56,7 +57,7 @@ const fn soak(name: &'static str, run: fn(&mut Cluster)) -> Case {
 }
 
 /// All of them.
-pub(crate) const CASES: [&[Case]; 11] = [
+pub(crate) const CASES: [&[Case]; 12] = [
     &unit_actions::CASES,
     &answers::CASES,
     &placing::CASES,
@@ -64,6 +65,7 @@ pub(crate) const CASES: [&[Case]; 11] = [
     &anew::CASES,
     &outage::CASES,
     &by_ssh::CASES,
+    &logs::CASES,
     &page::CASES,
     &etcd::CASES,
     &wires::CASES,

@@ -1,14 +1,16 @@
 //! Machines come and go, in good order or not: fleet's cluster, node and shutdown tests.
 
-use super::{Case, SLEEPS, sample, sleeps_with, soak};
+use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
 use crate::stand::Cluster;
-use crate::stand::program::until;
-use std::collections::BTreeSet;
+use crate::stand::program::{until, within};
+use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const CASES: [Case; 6] = [
-    sample("units_of_a_killed_node_move_and_why_says_so", killed)
+pub(super) const CASES: [Case; 8] = [
+    sample("units_of_a_killed_node_move_and_why_says_so", killed),
+    sample("a_machine_in_the_place_of_another_gets_its_unit_alone", member_replaced)
         .like(&["TestDynamicClusterMemberReboot"]),
-    sample("a_node_that_is_shut_down_leaves_at_once", shut_down)
+    sample("a_node_that_is_shut_down_leaves_at_once", shut_down),
+    sample("a_fleetd_that_is_stopped_stops_its_units_and_ends_well", fleetd_stopped)
         .like(&["TestNodeShutdown", "TestShutdown"]),
     sample("a_second_machine_of_one_id_is_refused_and_both_are_named", twins)
         .like(&["TestDetectMachineId"]),
@@ -47,6 +49,13 @@ fn killed(cluster: &mut Cluster) {
     assert_eq!(after["free.service"], BTreeSet::from([new]), "nothing goes back");
 }
 
+/// Before its lease can have ended.
+fn has_left(cluster: &Cluster) {
+    let machines = || cluster.node(1).list("list-machines");
+    let left = within(LEASE / 2, || machines().filter(|machines| machines.len() == 2));
+    assert!(left.is_some(), "it has left when it is down: {:?}", machines());
+}
+
 fn shut_down(cluster: &mut Cluster) {
     cluster.file("pinned.service", &sleeps_with("MachineMetadata=number=3"));
     cluster
@@ -55,14 +64,62 @@ fn shut_down(cluster: &mut Cluster) {
     cluster.node(1).fleetctl(&["start", "free.service"]);
     let free = cluster.when_on(1, "free.service");
     cluster.node_mut(3).shut_down();
-    let machines = cluster.node(1).list("list-machines").unwrap();
-    assert_eq!(machines.len(), 2, "it has left when it is down: {machines:?}");
-    let units = cluster.units(1).unwrap();
-    assert!(units.iter().all(|line| line.node != 3), "{units:?}");
+    has_left(cluster);
+    let seen = within(LEASE / 2, || {
+        cluster.units(1).filter(|units| units.iter().all(|line| line.node != 3))
+    });
+    assert!(seen.is_some(), "{:?}", cluster.units(1));
     assert_eq!(cluster.when_on(1, "free.service"), 2, "it was on n{free}");
     cluster.boot_node(3);
     assert_eq!(cluster.when_on(1, "pinned.service"), 3);
     assert_eq!(cluster.when_on(1, "free.service"), 2);
+}
+
+fn member_replaced(cluster: &mut Cluster) {
+    let names: Vec<String> = (1..=3).map(|n| format!("apart.{n}.service")).collect();
+    for name in &names {
+        cluster.file(name, &sleeps_with("Conflicts=apart.*.service"));
+        cluster.node(1).fleetctl(&["start", name]);
+    }
+    cluster.when_active(1, 3);
+    let machines = |cluster: &Cluster| {
+        let states = cluster.node(1).list("list-units")?;
+        let one = |state: &serde_json::Value| Some(state["machineID"].as_str()?.to_string());
+        let of = |state: &serde_json::Value| (state["name"].to_string(), one(state));
+        let active = states.iter().filter(|state| state["systemdActiveState"] == "active");
+        Some(active.map(of).collect::<BTreeMap<_, _>>()).filter(|all| all.len() == 3)
+    };
+    let before = until("all are active", || machines(cluster));
+    let first = crate::stand::node::id(3);
+    cluster.kill_node(3);
+    cluster.node_mut(3).name_anew(&crate::stand::node::id(13));
+    cluster.boot_node(3);
+    let after = until("all are active, and none where nobody is", || {
+        machines(cluster).filter(|now| !now.values().flatten().any(|id| *id == first))
+    });
+    let moved = before.iter().filter(|(name, machine)| after[*name] != **machine);
+    assert_eq!(moved.count(), 1, "{before:?} {after:?}");
+    cluster.node(3).stop_fleetd();
+    cluster.node_mut(3).name_anew(&first);
+    cluster.node(3).start_fleetd();
+    cluster.when_machines(3);
+}
+
+fn fleetd_stopped(cluster: &mut Cluster) {
+    let third = crate::stand::node::id(3);
+    cluster.file("pinned.service", &sleeps_with(&format!("MachineID={third}")));
+    cluster.node(1).fleetctl(&["start", "pinned.service"]);
+    assert_eq!(cluster.when_on(1, "pinned.service"), 3);
+    let node = cluster.node(3);
+    assert!(node.main_pid("pinned.service").is_some());
+    node.stop_fleetd();
+    // The machine lives, and what ran there does not.
+    let status = node.status().expect("init answers");
+    assert_eq!(node.main_pid("pinned.service"), None, "{status}");
+    assert_eq!(node.result_of_fleetd(), "success\n");
+    has_left(cluster);
+    let gone = within(LEASE / 2, || cluster.units(1).filter(Vec::is_empty));
+    assert!(gone.is_some(), "its states are gone: {:?}", cluster.units(1));
 }
 
 fn twins(cluster: &mut Cluster) {
@@ -141,13 +198,17 @@ fn triggers(cluster: &mut Cluster) {
         });
     };
     let all = ["web.socket", "tick.timer", "look.path"];
-    let before = all.map(|unit| cluster.when_on(1, unit));
-    fires(cluster, before);
-    let gone = before[0];
-    cluster.kill_node(gone);
-    let after = all.map(|unit| cluster.when_on_other(1, unit, gone));
-    fires(cluster, after);
-    assert!(after.iter().all(|number| *number == 5 - gone), "{before:?} {after:?}");
+    let began = all.map(|unit| cluster.when_on(1, unit));
+    fires(cluster, began);
+    // Both they may be on, one after the other: the second one has all three when it goes.
+    for gone in [began[0], 5 - began[0]] {
+        cluster.kill_node(gone);
+        let after = all.map(|unit| cluster.when_on_other(1, unit, gone));
+        fires(cluster, after);
+        assert!(after.iter().all(|number| *number == 5 - gone), "{began:?} {after:?}");
+        cluster.boot_node(gone);
+        cluster.when_machines(3);
+    }
 }
 
 fn migration(cluster: &mut Cluster) {

@@ -1,15 +1,19 @@
 //! Parts that do not answer: a node without the others, an engine that dies, fleetd killed.
 
+use super::answers::{ask, retry_after};
 use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
 use crate::stand::Cluster;
 use crate::stand::program::{throughout, until};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(super) const CASES: [Case; 10] = [
     sample("a_node_without_etcd_keeps_all_that_runs", connectivity)
         .like(&["TestSingleNodeConnectivityLoss"]),
     sample("another_engine_leads_when_the_leader_is_killed", leader),
-    sample("an_exclusive_unit_is_never_on_two_machines", exclusive),
+    // Long enough to give up in time where the processor is another's for a second.
+    sample("an_exclusive_unit_is_never_on_two_machines", exclusive).with("agent_ttl=9s\n"),
     sample("a_new_configuration_is_taken_while_it_runs", reconfigured)
         .like(&["TestReconfigureServer"]),
     soak("a_unit_that_can_not_run_is_not_waited_for", hopeless),
@@ -21,32 +25,51 @@ pub(super) const CASES: [Case; 10] = [
         .with("leave_on_stop=false\n"),
 ];
 
+/// A unit of one machine and one of all, each in each state a unit can be wished in.
+fn put_in_each_state(cluster: &Cluster) {
+    cluster.file("single@.service", &sleeps_with("MachineMetadata=number=3"));
+    cluster.file("global@.service", &sleeps_with("Global=true"));
+    for (word, state) in [("submit", "inactive"), ("load", "loaded"), ("start", "launched")] {
+        let [single, global] = ["single", "global"].map(|kind| format!("{kind}@{state}.service"));
+        cluster.node(1).fleetctl(&[word, &single, &global]);
+    }
+}
+
 fn connectivity(cluster: &mut Cluster) {
-    let here = "MachineMetadata=number=3";
-    cluster.file("loaded.service", &sleeps_with(here));
-    cluster.file("launched.service", &sleeps_with(here));
-    cluster.file("everywhere.service", &sleeps_with("Global=true"));
-    cluster.node(1).fleetctl(&["load", "loaded.service"]);
-    cluster.node(1).fleetctl(&["start", "launched.service", "everywhere.service"]);
+    put_in_each_state(cluster);
     cluster.when_active(1, 4);
-    let pids = |cluster: &Cluster| {
-        ["launched.service", "everywhere.service", "loaded.service"]
-            .map(|unit| cluster.node(3).main_pid(unit))
+    // What its init has of them, and what of that runs: unit and main process.
+    let there = |cluster: &Cluster| {
+        let status = cluster.node(3).status()?;
+        let own = status["units"].as_array()?.iter().filter(|unit| !unit["source"].is_null());
+        let line = |unit: &Value| (unit["unit"].to_string(), unit["main-pid"].as_i64());
+        Some(own.map(line).collect::<BTreeMap<_, _>>())
     };
-    let before = pids(cluster);
-    assert!(matches!(before, [Some(_), Some(_), None]), "{before:?}");
+    let before = until("two are loaded there, and two run", || {
+        let own = there(cluster)?;
+        (own.len() == 4 && own.values().flatten().count() == 2).then_some(own)
+    });
+    assert!(!before.keys().any(|unit| unit.contains("inactive")), "{before:?}");
     cluster.network.cut(3);
     until("it is out of the cluster", || {
         (cluster.node(1).list("list-machines")?.len() == 2).then_some(())
     });
-    throughout(LEASE, "all that ran runs", || pids(cluster) == before);
+    let same = |cluster: &Cluster| there(cluster).is_some_and(|now| now == before);
+    throughout(LEASE, "all is as it was", || same(cluster));
     let (code, _, said) = cluster.node(3).try_fleetctl(&["list-units"]);
     assert!(code != 0 && said.contains("etcd"), "{said}");
     cluster.network.heal(3);
     until("it is back", || (cluster.node(3).list("list-machines")?.len() == 3).then_some(()));
     cluster.when_active(3, 4);
     // What had no place meanwhile is put here again, as it runs.
-    throughout(LEASE, "all that ran runs on", || pids(cluster) == before);
+    throughout(LEASE, "all is as it was", || same(cluster));
+    let events = cluster.node(3).initctl(&["events"]);
+    let told = |what: &str| {
+        let of_ours = |line: &&str| line.contains("single@") || line.contains("global@");
+        events.lines().filter(of_ours).filter(|line| line.contains(what)).count()
+    };
+    assert!(told("starting") > 0, "{events}");
+    assert_eq!(told("stopping"), 0, "{events}");
 }
 
 /// The node whose engine leads, by the word of node `by`.
@@ -66,7 +89,8 @@ fn leader(cluster: &mut Cluster) {
     assert_ne!(cluster.when_on(other, "hello.service"), old);
     cluster.boot_node(old);
     cluster.when_machines(3);
-    assert_eq!(leads(cluster, other), Some(new), "nobody takes the lead from who has it");
+    let still = until("who leads is told", || leads(cluster, other));
+    assert_eq!(still, new, "nobody takes the lead from who has it");
 }
 
 fn exclusive(cluster: &mut Cluster) {
@@ -156,7 +180,7 @@ fn all_keys(cluster: &Cluster, conf: &str) {
     assert_eq!(cluster.when_on(2, "hello.service"), 2);
     assert_eq!(pids(), before, "one process, and its unit untouched");
     cluster.file("other.service", SLEEPS);
-    cluster.node(1).fleetctl(&["submit", "other.service"]);
+    node.fleetctl(&["submit", "other.service"]);
     // Pages of one, told by the socket that was there all the time.
     let (status, _, page) = super::answers::ask(node, "GET", "units", "");
     assert!(status == 200 && page.contains("nextPageToken"), "{page}");
@@ -164,18 +188,19 @@ fn all_keys(cluster: &Cluster, conf: &str) {
 }
 
 fn hopeless(cluster: &mut Cluster) {
-    cluster.file("false.service", "[Service]\nExecStart=/bin/false\nRestart=no\n");
-    let (code, _, said) = cluster.node(1).try_fleetctl(&["start", "false.service"]);
-    assert!(code == 1 && said.contains("unit false.service has failed"), "{said}");
+    // One that is never active: of any other it depends on the moment whether it was seen to be.
+    cluster.file("false.service", "[Service]\nType=oneshot\nExecStart=/bin/false\n");
+    let refused = |cluster: &Cluster, words: &[&str], why: &str| {
+        let (code, out, err) = cluster.node(1).try_fleetctl(words);
+        assert!(code == 1 && err.contains(why), "{words:?}: exit {code}\n{out}---\n{err}");
+    };
+    refused(cluster, &["start", "false.service"], "unit false.service has failed");
     cluster.file("garbage.service", "[Service]\nType=oneshot\n");
-    let (code, _, said) = cluster.node(1).try_fleetctl(&["start", "garbage.service"]);
-    assert!(code == 1 && said.contains("unit garbage.service has failed"), "{said}");
+    refused(cluster, &["start", "garbage.service"], "unit garbage.service has failed");
     cluster.file("unheard.service", &sleeps_with("MachineMetadata=number=2"));
     cluster.node(2).signal_init("STOP");
-    let (code, _, said) =
-        cluster.node(1).try_fleetctl(&["start", "--block-attempts=20", "unheard.service"]);
+    refused(cluster, &["start", "--block-attempts=20", "unheard.service"], "does not answer");
     cluster.node(2).signal_init("CONT");
-    assert!(code == 1 && said.contains("does not answer"), "{said}");
     assert_eq!(cluster.when_on(1, "unheard.service"), 2);
 }
 
@@ -218,16 +243,33 @@ fn quorum(cluster: &mut Cluster) {
         })
     });
     let before = before.map(Some);
-    throughout(without_quorum(), "all that ran runs", || pids(cluster) == before);
+    let says_when_to_come_again = |number: u8| {
+        let (status, head, _) = ask(cluster.node(number), "GET", "state", "");
+        status == 503 && retry_after(&head).is_some_and(|after| after <= 5)
+    };
+    until("all say so", || (1..=3).all(says_when_to_come_again).then_some(()));
+    throughout(without_quorum(), "all that ran runs, and nobody says how", || {
+        pids(cluster) == before && (1..=3).all(says_when_to_come_again)
+    });
+    let told = cluster.events("hello.service");
     for number in [2, 3] {
         cluster.node(number).signal("etcd", "CONT");
     }
     let healed = std::time::Instant::now();
     cluster.when_machines(3);
     cluster.when_active(1, 3);
-    println!("# whole {:.1} s after the quorum was back", healed.elapsed().as_secs_f64());
+    cluster.file("after.service", SLEEPS);
+    cluster.node(2).fleetctl(&["start", "after.service"]);
+    cluster.when_active(3, 4);
+    let whole = healed.elapsed();
+    println!("# whole {:.1} s after the quorum was back", whole.as_secs_f64());
+    assert!(whole < CONVERGED, "{whole:?}");
     throughout(LEASE, "all that ran runs", || pids(cluster) == before);
+    assert_eq!(cluster.events("hello.service"), told, "no unit has another state");
 }
+
+/// After etcd is whole again all is as it is wished by then.
+const CONVERGED: Duration = Duration::from_secs(60);
 
 /// A hundredth of ten minutes, but three leases at least; at leisure a tenth.
 fn without_quorum() -> Duration {
@@ -239,6 +281,10 @@ fn shut_down_alone(cluster: &mut Cluster) {
     until("it is out of the cluster", || {
         (cluster.node(1).list("list-machines")?.len() == 2).then_some(())
     });
+    // fleetd alone, and then all of it.
+    cluster.node(3).stop_fleetd();
+    assert_eq!(cluster.node(3).result_of_fleetd(), "success\n");
+    cluster.node(3).start_fleetd();
     cluster.node_mut(3).shut_down();
 }
 

@@ -69,8 +69,10 @@ fn conflicts(cluster: &mut Cluster) {
     assert_eq!(on, BTreeSet::from([1, 2, 3]));
     assert_eq!(cluster.unit_files(1).len(), 5);
     let waits = names.iter().find(|name| !active.contains_key(*name)).unwrap();
-    let (code, said, _) = cluster.node(1).try_fleetctl(&["why", waits]);
-    assert!(code == 1 && said.contains("Conflicts=conflict.*.service"), "{said}");
+    until("why says which", || {
+        let (code, said, _) = cluster.node(1).try_fleetctl(&["why", waits]);
+        (code == 1 && said.contains("Conflicts=conflict.*.service")).then_some(())
+    });
 }
 
 fn several_conflicts(cluster: &mut Cluster) {
@@ -102,15 +104,27 @@ fn global(cluster: &mut Cluster) {
 }
 
 fn replaces(cluster: &mut Cluster) {
-    cluster.file("replace.service", SLEEPS);
-    cluster.node(1).fleetctl(&["start", "replace.service"]);
-    let old = cluster.when_on(1, "replace.service");
-    let here = format!("MachineMetadata=number={old}\nReplaces=replace.service");
-    cluster.file("kick.service", &sleeps_with(&here));
-    cluster.node(1).fleetctl(&["start", "kick.service"]);
-    assert_eq!(cluster.when_on(1, "kick.service"), old);
-    cluster.when_on_other(1, "replace.service", old);
-    cluster.when_active(1, 2);
+    cluster.file("replace.0.service", SLEEPS);
+    cluster.node(1).fleetctl(&["start", "replace.0.service"]);
+    let old = cluster.when_on(1, "replace.0.service");
+    cluster.file("replace.1.service", SLEEPS);
+    cluster.file("replace.2.service", &sleeps_with("MachineOf=replace.1.service"));
+    cluster.node(1).fleetctl(&["start", "replace.1.service", "replace.2.service"]);
+    let pair = cluster.when_on_other(1, "replace.1.service", old);
+    assert_eq!(cluster.when_on(1, "replace.2.service"), pair);
+    let idle = 6 - old - pair;
+    // Of the two it may have, the one with fewer units: that of the one it replaces.
+    let two = format!("MachineMetadata=number={old}\nMachineMetadata=number={pair}");
+    let kick = sleeps_with(&format!("{two}\nReplaces=replace.0.service"));
+    cluster.file("kick.0.service", &kick);
+    cluster.node(1).fleetctl(&["start", "kick.0.service"]);
+    assert_eq!(cluster.when_on(1, "kick.0.service"), old);
+    let moved = cluster.when_on_other(1, "replace.0.service", old);
+    assert_eq!(moved, idle, "of the others it takes the one with the fewest");
+    let active = cluster.when_active(1, 4);
+    for name in ["replace.1.service", "replace.2.service"] {
+        assert_eq!(active[name], BTreeSet::from([pair]), "{name} did not move");
+    }
 }
 
 fn circular(cluster: &mut Cluster) {

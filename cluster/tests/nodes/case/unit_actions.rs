@@ -53,10 +53,14 @@ fn started_and_stopped(cluster: &mut Cluster) {
 }
 
 fn submitted_and_destroyed(cluster: &mut Cluster) {
-    let names = several(cluster, "hello", 9);
+    let names = several(cluster, "hello", 20);
     let backwards: Vec<String> = names.iter().rev().cloned().collect();
     for _ in 0..2 {
         cluster.node(1).fleetctl(&command(&["submit"], &backwards));
+        // What one machine was told another one shows within moments.
+        for number in 1..=3 {
+            until("all are there", || (cluster.unit_files(number).len() == 20).then_some(()));
+        }
         let text = cluster.node(2).fleetctl(&["list-unit-files", "--fields=unit", "--no-legend"]);
         assert_eq!(text.lines().collect::<Vec<_>>(), names);
         assert_eq!(cluster.node(3).fleetctl(&["cat", &names[4]]), SLEEPS);
@@ -111,7 +115,9 @@ fn replaced(cluster: &mut Cluster) {
         cluster.node(1).fleetctl(&command(&[verb, "--replace"], &names));
         assert_eq!(cluster.unit_files(1).len(), count);
         for name in &names {
-            assert_eq!(cluster.node(2).fleetctl(&["cat", name]), other);
+            until("another node knows of it", || {
+                (cluster.node(2).fleetctl(&["cat", name]) == other).then_some(())
+            });
         }
         if verb == "start" {
             cluster.when_active(1, count);
@@ -194,8 +200,15 @@ fn flow(cluster: &mut Cluster) {
     assert!(shown(cluster).is_empty());
     cluster.node(1).fleetctl(&["load", "hello.service"]);
     becomes(cluster, "loaded inactive dead");
+    let file = cluster::unit_file::UnitFile::parse(SLEEPS).unwrap();
+    let hash = |cluster: &Cluster| {
+        let states = cluster.node(1).list("list-units").unwrap();
+        states[0]["hash"].as_str().unwrap_or_default().to_string()
+    };
+    assert_eq!(hash(cluster), file.hash());
     cluster.node(1).fleetctl(&["start", "hello.service"]);
     becomes(cluster, "loaded active running");
+    assert_eq!(hash(cluster), file.hash());
     cluster.node(1).fleetctl(&["stop", "hello.service"]);
     becomes(cluster, "loaded inactive dead");
     cluster.node(1).fleetctl(&["unload", "hello.service"]);

@@ -63,7 +63,7 @@ fn says_out(cluster: &Cluster, number: u8) -> usize {
 fn slow(cluster: &mut Cluster) {
     let before = begin(cluster);
     let out = says_out(cluster, 3);
-    ride_out(cluster, &before, Fault::Slow(Duration::from_millis(150)));
+    ride_out(cluster, &before, Fault::Slow(Duration::from_millis(75)));
     assert_eq!(says_out(cluster, 3), out, "what is slow is there");
     assert_eq!(pids(cluster), before);
     // Slower than a request may be: that is the same as no etcd.
@@ -97,7 +97,9 @@ fn broken(cluster: &mut Cluster) {
     until("the other wish is taken", || {
         (cluster.node(2).try_fleetctl(&["unload", "--no-block", stopped]).0 == 0).then_some(())
     });
-    assert!(cluster.wires.iter().all(|wire| wire.bitten() > 0));
+    until("each wire was broken", || {
+        cluster.wires.iter().all(|wire| wire.bitten() > 0).then_some(())
+    });
     assert_eq!(pids(cluster)[..3], before[..3]);
     cluster.wires.iter().for_each(|wire| wire.set(Fault::None));
     cluster.when_machines(3);

@@ -196,6 +196,14 @@ impl Cluster {
         })
     }
 
+    /// What the inits tell has happened to a unit, each on its node.
+    pub(crate) fn events(&self, unit: &str) -> Vec<String> {
+        let of = |node: &Node| node.initctl(&["events"]);
+        let told: Vec<String> = self.nodes.iter().map(of).collect();
+        let lines = told.iter().flat_map(|text| text.lines());
+        lines.filter(|line| line.contains(unit)).map(str::to_string).collect()
+    }
+
     /// The files, by name, with desired state and machine.
     pub(crate) fn unit_files(&self, by: u8) -> Vec<Value> {
         until("list-unit-files", || self.node(by).list("list-unit-files"))

@@ -31,6 +31,9 @@ pub(crate) struct Node {
     running: Option<Running>,
 }
 
+/// Where its init leaves word of how fleetd ended: fleetd's user may write there.
+const ENDED: &str = "state/ended";
+
 /// The machine-id of the node of that number.
 pub(crate) fn id(number: u8) -> String {
     format!("{number:x}").repeat(32)
@@ -109,7 +112,9 @@ impl Node {
         let fleetd = fleetd.replace("group: fleet", &format!("group: {group}"));
         // Nodes share the disk of this machine.
         let fleetd = fleetd.replace("state-dir: fleet\n", "");
-        self.put("units/fleetd.yaml", &fleetd);
+        let ended = self.at(ENDED);
+        let post = format!("exec-stop-post: /bin/sh -c 'printenv SERVICE_RESULT >{ended}'\n");
+        self.put("units/fleetd.yaml", &format!("{fleetd}{post}"));
         let mut wanted = "fleet-socket, fleetd".to_string();
         if self.plan.members.contains(&self.plan.number) {
             let etcd =
@@ -165,6 +170,10 @@ impl Node {
             words.extend([flag.to_string(), self.at(name)]);
         }
         self.running = Some(Running::start(&words, &self.folder.join("init.log")));
+        // Before that nobody is anybody to it, and a goal can not be set.
+        until("init has read its files", || {
+            (self.status()?["generation"].as_u64()? > 0).then_some(())
+        });
     }
 
     /// As when the power fails: everything on it ends at once.
@@ -217,6 +226,18 @@ impl Node {
         let status = self.status()?;
         let mut all = status["units"].as_array()?.iter();
         all.find(|one| one["unit"] == unit)?["main-pid"].as_i64()
+    }
+
+    /// How its fleetd came to its end last, by its init's word, as `systemctl show -p Result`
+    /// had it.
+    pub(crate) fn result_of_fleetd(&self) -> String {
+        std::fs::read_to_string(self.at(ENDED)).unwrap_or_default()
+    }
+
+    /// It is another machine from the next beginning of its fleetd on.
+    pub(crate) fn name_anew(&mut self, id: &str) {
+        self.plan.id = id.to_string();
+        self.put("machine-id", id);
     }
 
     /// Sends a signal to the main process of a unit.

@@ -42,9 +42,10 @@ impl Ssh {
         ] {
             symlink(program, folder.join("bin").join(name)).unwrap();
         }
-        let yes = folder.join("yes");
-        std::fs::write(&yes, "#!/bin/sh\necho yes\n").unwrap();
-        std::fs::set_permissions(&yes, PermissionsExt::from_mode(0o755)).unwrap();
+        put_script(&folder.join("yes"), "echo yes");
+        // Who comes is root already: it is seen that it was asked for, and with what.
+        let raised = folder.join("raised").display().to_string();
+        put_script(&folder.join("bin/sudo"), &format!("echo \"$*\" >>{raised}\nexec \"$@\""));
         let ssh = Ssh { known_hosts: folder.join("known_hosts"), folder, _agent: agent };
         let mut known = String::new();
         for number in 1..=cluster.count() {
@@ -52,6 +53,11 @@ impl Ssh {
         }
         std::fs::write(&ssh.known_hosts, known).unwrap();
         ssh
+    }
+
+    /// What was asked of sudo on any node, a line each.
+    pub(crate) fn raised(&self) -> String {
+        std::fs::read_to_string(self.folder.join("raised")).unwrap_or_default()
     }
 
     /// Starts the node's sshd, with a key that is new; the line of a known host.
@@ -139,6 +145,11 @@ impl Ssh {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
     }
+}
+
+fn put_script(path: &Path, lines: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
 fn own(folder: &Path) -> String {

@@ -1,0 +1,91 @@
+//! What a command waits for, on a line of stderr that is written anew as that changes, and is
+//! taken away before anything else is said. Only where somebody looks: on a terminal.
+
+use super::table::plain;
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+/// What is over sooner than that is not worth a line that flickers.
+const GRACE: Duration = Duration::from_millis(300);
+/// How often the time on it goes on, where nothing else changes.
+const TICK: Duration = Duration::from_secs(1);
+/// To the beginning of the line, and clears it.
+const CLEAR: &str = "\r\x1b[K";
+/// What is too long for the terminal ends at its edge: it begins no second line, which would
+/// stay.
+const UNWRAPPED: (&str, &str) = ("\x1b[?7l", "\x1b[?7h");
+
+/// What stands there now.
+static SHOWN: Mutex<String> = Mutex::new(String::new());
+
+/// Says what is waited for, and since when.
+pub(super) fn show(unit: &str, waits: &str, began: Instant) {
+    if began.elapsed() < GRACE || !is_looked_at() {
+        return;
+    }
+    let line = line(unit, waits, began.elapsed());
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if *shown == line {
+        return;
+    }
+    put(&format!("{CLEAR}{}{line}{}", UNWRAPPED.0, UNWRAPPED.1));
+    *shown = line;
+}
+
+/// Takes it away, for what is said next.
+pub(super) fn clear() {
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !std::mem::take(&mut *shown).is_empty() {
+        put(CLEAR);
+    }
+}
+
+/// Says that that is waited for, until it is there.
+pub(super) async fn beside<T>(unit: &str, waits: &str, awaited: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let mut ticks = interval_at(began + GRACE, TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut awaited = std::pin::pin!(awaited);
+    loop {
+        tokio::select! {
+            there = &mut awaited => {
+                clear();
+                return there;
+            }
+            _ = ticks.tick() => show(unit, waits, began),
+        }
+    }
+}
+
+fn line(unit: &str, waits: &str, time: Duration) -> String {
+    plain(&format!("{unit}: {waits}, {} s", time.as_secs()))
+}
+
+/// A terminal, and one that knows how to clear a line.
+fn is_looked_at() -> bool {
+    let knows = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
+    knows && std::io::stderr().is_terminal()
+}
+
+fn put(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(text.as_bytes());
+    let _ = err.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_names_the_unit_what_it_waits_for_and_how_long() {
+        let time = Duration::from_millis(12_900);
+        assert_eq!(
+            line("web.service", "loaded on 01234567..., to be launched", time),
+            "web.service: loaded on 01234567..., to be launched, 12 s"
+        );
+        assert_eq!(line("a\n", "\x1b[2J", Duration::ZERO), "a\u{fffd}: \u{fffd}[2J, 0 s");
+    }
+}

@@ -1,0 +1,163 @@
+//! Two engines that both think they lead, on a real etcd: one has slept beyond its lease, and goes on
+//! with what it had decided, and with what it decides by what it hears then. What it writes does not
+//! land, and no unit is on two machines.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that can not go on has failed"
+)]
+
+mod member;
+
+use cluster::desired::Desired;
+use cluster::engine::{Engine, Task};
+use cluster::key::Keys;
+use cluster::machine::MachineId;
+use cluster::picture::Picture;
+use cluster::record::MachineRecord;
+use cluster::registry::{self, Epoch};
+use cluster::store::Store;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use member::{Etcd, ROOT, run, when_there};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Machines, the first two of which lead in turn.
+const MACHINES: [&str; 3] = ["m1", "m2", "m3"];
+/// Units that are made in a round, and one more while the old one sleeps.
+const UNITS: usize = 4;
+
+/// A hundredth of a thousand, at leisure a tenth.
+fn rounds() -> usize {
+    if std::env::var_os("GROUNDSTATE_ALL").is_some() { 100 } else { 10 }
+}
+
+fn id(own: &str) -> MachineId {
+    MachineId::new(own).unwrap()
+}
+
+struct Cluster {
+    store: Store,
+    keys: Keys,
+}
+
+impl Cluster {
+    async fn picture(&self) -> Picture {
+        Picture::of(self.keys.clone(), &self.store.read(self.keys.root()).await.unwrap())
+    }
+
+    async fn lease(&self) -> i64 {
+        self.store.grant(Duration::from_secs(3_600)).await.unwrap().id
+    }
+
+    async fn machine(&self, own: &str) {
+        let record = MachineRecord {
+            ip: String::new(),
+            metadata: BTreeMap::new(),
+            boot: format!("boot of {own}"),
+            instance: "one".to_string(),
+            disk: None,
+            version: "1".to_string(),
+            listen: None,
+        };
+        let lease = self.lease().await;
+        let write = registry::register(&self.picture().await, &id(own), &record, lease);
+        self.store.commit(&write.unwrap()).await.unwrap().unwrap();
+    }
+
+    async fn submit(&self, own: &str) {
+        let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+        let name = UnitName::new(own).unwrap();
+        let write = registry::create(&self.picture().await, &name, &file, Desired::Launched);
+        self.store.commit(&write).await.unwrap().unwrap();
+    }
+
+    async fn lead(&self, own: &str) -> (Epoch, i64) {
+        let lease = self.lease().await;
+        let write = registry::lead(&self.keys, &id(own), lease);
+        (Epoch(self.store.commit(&write).await.unwrap().unwrap()), lease)
+    }
+
+    /// One that knows all there is.
+    async fn engine(&self) -> Engine {
+        let reading = self.store.read(self.keys.root()).await.unwrap();
+        Engine::new(self.keys.clone(), &reading, Duration::ZERO, Duration::ZERO)
+    }
+
+    /// How many of them land.
+    async fn landed(&self, tasks: &[Task]) -> usize {
+        let mut landed = 0;
+        for task in tasks {
+            landed += usize::from(self.store.commit(&task.transaction).await.unwrap().is_some());
+        }
+        landed
+    }
+
+    /// Each unit has one machine, which was told of it, and nobody else was.
+    async fn each_is_once(&self, count: usize) {
+        let picture = self.picture().await;
+        assert_eq!(picture.places.len(), count);
+        for (name, place) in &picture.places {
+            let told = MACHINES.map(id).into_iter().filter(|one| picture.is_told(one, name));
+            let told: Vec<MachineId> = told.collect();
+            assert_eq!(told, std::slice::from_ref(&place.record.machine), "{name}");
+        }
+    }
+}
+
+/// One round: so many of what the old one has decided land before it sleeps.
+async fn round(cluster: &Cluster, round: usize) {
+    let (old, old_lease) = cluster.lead(MACHINES[round % 2]).await;
+    for unit in 0..UNITS {
+        cluster.submit(&format!("r{round}u{unit}.service")).await;
+    }
+    let mut stale = cluster.engine().await;
+    let decided = stale.tasks(old, Duration::ZERO);
+    assert!(!decided.is_empty());
+    let (done, late) = decided.split_at(round % decided.len());
+    assert_eq!(cluster.landed(done).await, done.len());
+    // It sleeps, its lease ends, and somebody else leads.
+    cluster.store.revoke(old_lease).await.unwrap();
+    cluster.submit(&format!("r{round}new.service")).await;
+    let (new, new_lease) = cluster.lead(MACHINES[(round + 1) % 2]).await;
+    let mut next = cluster.engine().await;
+    // It goes on before, between and after what the new one writes.
+    assert_eq!(cluster.landed(late).await, 0, "round {round}");
+    for task in next.tasks(new, Duration::ZERO) {
+        assert_eq!(cluster.landed(&[task]).await, 1, "round {round}");
+        assert_eq!(cluster.landed(late).await, 0, "round {round}");
+    }
+    cluster.each_is_once((UNITS + 1) * (round + 1)).await;
+    // It hears what has happened, not that it leads no more, and finds something to do.
+    let gone = UnitName::new(&format!("r{round}u0.service")).unwrap();
+    cluster.submit(&format!("r{round}last.service")).await;
+    let anew = cluster.engine().await.tasks(old, Duration::ZERO);
+    assert!(!anew.is_empty());
+    assert_eq!(cluster.landed(&anew).await, 0, "round {round}");
+    let last = registry::destroy(&cluster.picture().await, &gone).unwrap();
+    cluster.store.commit(&last).await.unwrap().unwrap();
+    let tasks = cluster.engine().await.tasks(new, Duration::ZERO);
+    assert_eq!(cluster.landed(&tasks).await, tasks.len(), "round {round}");
+    cluster.each_is_once((UNITS + 1) * (round + 1)).await;
+    cluster.store.revoke(new_lease).await.unwrap();
+}
+
+#[test]
+fn of_two_engines_that_think_they_lead_the_old_one_places_nothing() {
+    run(async {
+        let etcd = Etcd::start();
+        let store = Store::etcd(etcd.config()).unwrap();
+        when_there(&store).await;
+        let cluster = Cluster { store, keys: Keys::under("/fleet") };
+        assert_eq!(cluster.keys.root(), ROOT);
+        for own in MACHINES {
+            cluster.machine(own).await;
+        }
+        for number in 0..rounds() {
+            round(&cluster, number).await;
+        }
+    });
+}

@@ -1,0 +1,261 @@
+//! The very tasks of fleetd on a real etcd behind a wire that fails, above an init without processes:
+//! whatever becomes of the wire, init is not told to stop anything but what is exclusive. The same
+//! with real machines is `tests/nodes`'s.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that can not go on has failed"
+)]
+
+mod busy;
+mod member;
+mod told;
+mod wire;
+
+use busy::Busy;
+use cluster::clock::Clock;
+use cluster::desired::Desired;
+use cluster::fleetd::recollection::Recalled;
+use cluster::key::{Keys, Subject};
+use cluster::machine::MachineId;
+use cluster::picture::Picture;
+use cluster::record::{ClaimRecord, encode};
+use cluster::store::{EtcdConfig, Store};
+use cluster::transaction::Transaction;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use etcd_client::{LeaseGrantOptions, PutOptions};
+use groundstate_units::control::source_set::SourceSet;
+use member::{Etcd, PATIENCE, run, when_there};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use told::{Fleetd, Told};
+use wire::{Fault, Wire};
+
+/// `agent_ttl`
+const LEASE: Duration = Duration::from_secs(3);
+/// What stands on a machine with each kind of wish.
+const ALL: [&str; 3] = ["a.service", "g.service", "l.service"];
+
+/// A machine, its wire to etcd, and its init.
+struct Machine {
+    own: &'static str,
+    wire: Wire,
+    init: Arc<Told>,
+    fleetd: Fleetd,
+}
+
+impl Machine {
+    /// In the cluster.
+    async fn new(own: &'static str, etcd: &Etcd) -> Machine {
+        let wire = Wire::open(vec![("127.0.0.1:0".parse().unwrap(), etcd.address())], None);
+        let endpoints = vec![format!("http://{}", wire.addresses[0])];
+        let store = Store::etcd(EtcdConfig { endpoints, ..etcd.impatient() }).unwrap();
+        let (init, clock) = (Told::new(), (LEASE, Clock::system()));
+        let fleetd = Fleetd::begin_as(own, &store, &init, Recalled::default(), clock);
+        let machine = Machine { own, wire, init, fleetd };
+        machine.sees("it is there", |picture| picture.machines.contains_key(&id(own))).await;
+        machine
+    }
+
+    async fn sees(&self, what: &str, so: impl Fn(&Picture) -> bool) {
+        let mut pictures = self.fleetd.mirror.changes();
+        let seen = timeout(PATIENCE, pictures.wait_for(|picture| so(picture))).await;
+        assert!(seen.is_ok(), "{}: {what}: {:?}", self.own, self.fleetd.mirror.health().borrow());
+    }
+
+    async fn has(&self, names: &[&str]) {
+        let told = timeout(PATIENCE, self.init.has(names)).await;
+        assert!(told.is_ok(), "{}: {:?}", self.own, self.init.set.borrow().1.files.keys());
+    }
+
+    async fn puts(&self, own: &str, asks: &str) {
+        let service = "[Service]\nExecStart=/bin/true\nTimeoutStopSec=200ms\n";
+        let file = UnitFile::parse(&format!("{service}[X-Fleet]\n{asks}\n")).unwrap();
+        self.fleetd.put(own, file, Desired::Launched).await;
+    }
+
+    /// With a unit that runs, one that is loaded, and one that is global.
+    async fn runs_all(&self) {
+        self.fleetd.submit(ALL[0], "", Desired::Launched).await;
+        self.fleetd.submit(ALL[2], "", Desired::Loaded).await;
+        self.puts(ALL[1], "Global=true").await;
+        self.has(&ALL).await;
+        self.is_back().await;
+    }
+
+    /// In the cluster, which knows how all fares that is to be here.
+    async fn is_back(&self) {
+        let me = id(self.own);
+        let told = |picture: &Picture| {
+            let tells = |name: &&str| {
+                let on = picture.states.get(&name_of(name));
+                on.is_some_and(|on| on.contains_key(&me))
+            };
+            let own = self.init.set.borrow().1.files.clone();
+            picture.machines.contains_key(&me)
+                && ALL.iter().filter(|name| own.contains_key(**name)).all(tells)
+        };
+        self.sees("it is back", told).await;
+    }
+
+    /// As it was before a fault: init has the same, and is told nothing more.
+    async fn is_whole(&self, before: &(u64, SourceSet), what: &str) {
+        let well = |health: &cluster::mirror::Health| health.fault.is_none();
+        timeout(PATIENCE, self.fleetd.mirror.health().wait_for(well)).await.unwrap().unwrap();
+        self.is_back().await;
+        self.is_left_alone(LEASE / 3, what).await;
+        assert_eq!(*self.init.set.borrow(), *before, "{what}");
+    }
+
+    /// Nothing is told to its init for so long.
+    async fn is_left_alone(&self, time: Duration, what: &str) {
+        let mut sets = self.init.set.subscribe();
+        sets.mark_unchanged();
+        let told = timeout(time, sets.changed()).await;
+        assert!(told.is_err(), "{}: {what}: {:?}", self.own, sets.borrow().1.roots);
+    }
+}
+
+fn id(own: &str) -> MachineId {
+    MachineId::new(own).unwrap()
+}
+
+fn name_of(own: &str) -> UnitName {
+    UnitName::new(own).unwrap()
+}
+
+async fn etcd() -> Etcd {
+    let etcd = Etcd::start();
+    when_there(&Store::etcd(etcd.config()).unwrap()).await;
+    etcd
+}
+
+/// For two leases a wire does that; then it is whole again.
+async fn outlives(fault: Fault) {
+    let etcd = etcd().await;
+    let machine = Machine::new("m1", &etcd).await;
+    machine.runs_all().await;
+    let before = machine.init.set.borrow().clone();
+    machine.wire.set(fault);
+    machine.is_left_alone(2 * LEASE, &format!("{fault:?}")).await;
+    assert!(machine.wire.bitten() > 0, "{fault:?} touched nothing");
+    machine.wire.set(Fault::None);
+    machine.is_whole(&before, &format!("{fault:?}")).await;
+    machine.fleetd.crash();
+}
+
+/// The same with an etcd that has too much to do.
+async fn outlives_being_refused() {
+    let mut etcd = etcd().await;
+    let machine = Machine::new("m1", &etcd).await;
+    machine.runs_all().await;
+    let before = machine.init.set.borrow().clone();
+    etcd.kill();
+    let busy = Busy::at(etcd.address());
+    machine.is_left_alone(2 * LEASE, "too many requests").await;
+    let mut health = machine.fleetd.mirror.health();
+    let told = health.wait_for(|now| {
+        now.fault.as_ref().is_some_and(|fault| fault.to_string().contains("too many requests"))
+    });
+    assert!(timeout(PATIENCE, told).await.is_ok(), "{:?}", machine.fleetd.mirror.health().borrow());
+    assert!(busy.answered() > 4, "{} calls", busy.answered());
+    drop(busy);
+    etcd.again();
+    machine.is_whole(&before, "too many requests").await;
+    machine.fleetd.crash();
+}
+
+#[test]
+fn an_etcd_that_is_slow_busy_or_cut_short_takes_no_unit_away() {
+    run(async {
+        let slow = |seconds| outlives(Fault::Slow(Duration::from_secs(seconds)));
+        let (cut, broken) = (outlives(Fault::CutsEach(2)), outlives(Fault::BreaksEach(2)));
+        tokio::join!(slow(2), slow(30), cut, broken, outlives_being_refused());
+    });
+}
+
+/// That one leads.
+fn by(own: &str) -> impl Fn(&Picture) -> bool {
+    let leads = id(own);
+    move |picture| picture.leader.as_ref().is_some_and(|kept| kept.record.machine == leads)
+}
+
+/// The one that leads hears nothing of etcd; another is asked for a unit, and begins it.
+async fn is_begun_though_the_leader_is_cut_off(fault: Fault) {
+    let etcd = etcd().await;
+    let leads = Machine::new("m1", &etcd).await;
+    leads.sees("it leads", by("m1")).await;
+    let other = Machine::new("m2", &etcd).await;
+    leads.runs_all().await;
+    other.has(&ALL[1..2]).await;
+    let before = leads.init.set.borrow().clone();
+    leads.wire.set(fault);
+    other.puts("new.service", "MachineID=m2").await;
+    other.has(&[ALL[1], "new.service"]).await;
+    assert!(by("m2")(&other.fleetd.mirror.picture()), "{fault:?}: who leads?");
+    assert!(leads.wire.bitten() > 0, "{fault:?} touched nothing");
+    assert_eq!(*leads.init.set.borrow(), before, "{fault:?}");
+    leads.wire.set(Fault::None);
+    leads.sees("it hears of it", by("m2")).await;
+    leads.is_whole(&before, &format!("{fault:?}")).await;
+    leads.fleetd.crash();
+    other.fleetd.crash();
+}
+
+#[test]
+fn a_leader_that_does_not_see_etcd_keeps_nobody_else_from_beginning_units() {
+    run(async {
+        let either = [Fault::HoldsAnswers, Fault::HoldsQuestions];
+        let [answers, questions] = either.map(is_begun_though_the_leader_is_cut_off);
+        tokio::join!(answers, questions);
+    });
+}
+
+/// Its number is all that somebody knows of a lease: another that has it is taken for the own one, but
+/// what was bound to the own one is gone with that.
+#[test]
+fn a_lease_whose_number_somebody_else_was_given_is_worth_no_claim() {
+    run(async {
+        let etcd = etcd().await;
+        let machine = Machine::new("m1", &etcd).await;
+        machine.puts("a.service", "MachineID=m1").await;
+        machine.puts("x.service", "MachineID=m1\nExclusive=true").await;
+        machine.has(&["a.service", "x.service"]).await;
+        let lease = machine.fleetd.mirror.picture().machines[&id("m1")].lease;
+        machine.wire.set(Fault::HoldsAll);
+        machine.has(&["a.service"]).await;
+        // Its lease is over, somebody else has the number, and a third one the claim.
+        let mut client = etcd.client().await;
+        let _ = client.lease_revoke(lease).await;
+        client.lease_grant(600, Some(LeaseGrantOptions::new().with_id(lease))).await.unwrap();
+        client.put("theirs", "", Some(PutOptions::new().with_lease(lease))).await.unwrap();
+        let direct = Store::etcd(etcd.config()).unwrap();
+        let (keys, others) = (Keys::under("/f"), direct.grant(LEASE * 100).await.unwrap().id);
+        let claim = keys.of(&Subject::Claim(id("m2"), name_of("x.service")));
+        let record = ClaimRecord { machine: id("m2"), instance: None };
+        let write = Transaction::default().put_bound(claim, encode(&record), others);
+        let claimed = direct.commit(&write).await.unwrap().unwrap();
+        machine.wire.set(Fault::None);
+        let is_there = |picture: &Picture| {
+            picture.machines.get(&id("m1")).is_some_and(|kept| kept.modified > claimed)
+        };
+        machine.sees("it is there again", is_there).await;
+        machine.is_left_alone(LEASE / 3, "it is claimed by another").await;
+        assert!(machine.init.set.borrow().1.files.keys().eq(["a.service"]));
+        direct.revoke(others).await.unwrap();
+        machine.has(&["a.service", "x.service"]).await;
+        // Whose it is lets it go.
+        client.lease_revoke(lease).await.unwrap();
+        let has_its_own = |picture: &Picture| {
+            let there = picture.machines.get(&id("m1")).is_some_and(|kept| kept.lease != lease);
+            let claim = picture.claim_of(&name_of("x.service"), &id("m1"));
+            there && claim.is_some_and(|kept| kept.lease != lease)
+        };
+        machine.sees("it has a lease of its own, and the claim by that", has_its_own).await;
+        machine.has(&["a.service", "x.service"]).await;
+    });
+}
