@@ -56,7 +56,7 @@ debian_boot() { # NAME: a fresh system over the base; sets INIT_PID (as seen fro
     unshare --mount --pid --net --uts --ipc --cgroup --fork --kill-child \
     bash tests/stages/debian-init "$BASE" "$ARCHIVES" "$TOP" >"$TOP/console.log" 2>&1 &
   OUTER_PID=$!
-  until_it 20 booted || { tail -n 20 "$TOP/console.log" && return 1; }
+  until_it 60 booted || { tail -n 20 "$TOP/console.log" && return 1; }
 }
 booted() {
   kill -0 "$OUTER_PID" 2>/dev/null && INIT_PID=$(pgrep -P "$OUTER_PID") && [ -n "$INIT_PID" ] &&
@@ -72,7 +72,7 @@ within() { # COMMAND…: in the booted system
 debian_halt() { # and away with it
   within initctl poweroff --yes >/dev/null 2>&1
   local status=0
-  until_it 20 is_over || { kill -KILL "$OUTER_PID" && status=1; }
+  until_it 60 is_over || { kill -KILL "$OUTER_PID" && status=1; }
   wait "$OUTER_PID" 2>/dev/null
   find "$CGROUP" -depth -type d -exec rmdir {} \; 2>/dev/null
   [ $status -ne 0 ] || rm -rf "$TOP"

@@ -47,6 +47,7 @@ cargo_tests() { # LABEL ARGUMENT…
   shift
   log=$WORK/$label.log
   before=$(failures)
+  local pending=
   cargo test --no-fail-fast "$@" 2>&1 | tee "$log" | while IFS= read -r line; do
     case $line in
       *Running*" ("*)
@@ -58,13 +59,22 @@ cargo_tests() { # LABEL ARGUMENT…
         program=${line##* }
         program=doc::${program#groundstate_}
         ;;
-      # A program that logs writes its words before and behind these.
-      *"test "*" ... "*ok)
+      # A program that logs writes its words before, behind and between these.
+      *"test "*" ... ok"*)
         name=${line#*test } && name=$program::${name%% ... *}
         if grep -qF "$name"$'\t' "$NOT_RUN" 2>/dev/null; then not_run "$name"; else ok "$name"; fi
         ;;
-      *"test "*" ... "*FAILED) name=${line#*test } && fail "$program::${name%% ... *}" ;;
+      *"test "*" ... FAILED"*) name=${line#*test } && fail "$program::${name%% ... *}" ;;
       "test "*" ... ignored"*) name=${line#test } && fail "$program::${name% ... ignored*}" ignored ;;
+      # Its log came between the name and the result, which begins a line.
+      *"test "*" ... "*) pending=${line#*test } && pending=${pending%% ... *} ;;
+      ok | ok[A-Z]* | FAILED*)
+        [ -z "$pending" ] || case $line in
+          ok*) ok "$program::$pending" ;;
+          *) fail "$program::$pending" ;;
+        esac
+        pending=
+        ;;
     esac
   done
   local status=${PIPESTATUS[0]}
@@ -78,15 +88,17 @@ cargo_tests() { # LABEL ARGUMENT…
 }
 
 # As cargo_tests, for tests of real processes that run beside others on a machine that may be
-# slow: up to three that failed are run once more, each by itself. A fault of ours comes again
+# slow: up to ten that failed are run once more, each by itself. A fault of ours comes again
 # and has failed; one that does not was the machine's or the test's, and is listed at the end.
 real_tests() { # LABEL ARGUMENT…
   local label=$1 name argument arguments=()
   cargo_tests "$@" && return 0
   shift
   local failed
-  mapfile -t failed < <(sed -n 's/^test \(.*\) \.\.\. FAILED.*/\1/p' "$WORK/$label.log")
-  [ ${#failed[@]} -ge 1 ] && [ ${#failed[@]} -le 3 ] || return 1
+  # From the list at each program's end: what is logged may stand within the line of a result.
+  mapfile -t failed < <(awk '/^failures:$/ { n = 0 } /^    [a-z0-9_:]+$/ { name[n++] = $1 }
+    /^test result: FAILED/ { while (n) print name[--n] }' "$WORK/$label.log" | sort -u)
+  [ ${#failed[@]} -ge 1 ] && [ ${#failed[@]} -le 10 ] || return 1
   for argument in "$@"; do
     [ "$argument" != -- ] || break
     arguments+=("$argument")
@@ -95,7 +107,7 @@ real_tests() { # LABEL ARGUMENT…
   for name in "${failed[@]}"; do
     local log=$WORK/$label-again.log
     if cargo test --no-fail-fast "${arguments[@]}" -- --exact "$name" >"$log" 2>&1 &&
-      grep -qxF "test $name ... ok" "$log"; then
+      grep -q '^test result: ok\. 1 passed' "$log"; then
       sed -i "s/^\(.*::$name\)\tFAIL$/\1\tok/" "$RESULTS"
       echo "again $name: failed beside others, passed by itself" | tee -a "$AGAIN"
     else

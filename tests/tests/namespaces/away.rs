@@ -84,6 +84,50 @@ fn a_unit_whose_file_is_away_as_init_begins_anew_is_taken_up_when_it_is_back() {
 }
 
 #[test]
+fn a_daemon_is_its_own_units_without_cgroups_though_another_service_ends() {
+    const FORKED: &str = r#"echo start >>$1/forked.trace
+setsid /bin/sh -c 'sleep 1000 & sleep 1000 & echo $$ >$0/forked.pid; wait' $1 &
+until [ -s $1/forked.pid ]; do sleep 0.02; done
+"#;
+    let text = "type: background-pidfile\npid-file: DIR/forked.pid\nwaits-for: web\nexec-start: /bin/sh DIR/forked.sh DIR";
+    for is_away in [false, true] {
+        let files = with(&[("web", WEB), ("forked", text)]);
+        files.put("forked.sh", FORKED);
+        let init = running(files, &["/bin/sh", "-c", BARE, "sh"]);
+        init.when_state("forked", "running");
+        let (web, main) = (init.main_of("web"), init.main_of("forked"));
+        if is_away {
+            init.sandbox.unit("all", "type: virtual\nwaits-for: web, forked?, tick");
+            begins_without(&init, "forked");
+        } else {
+            begins_anew(&init);
+            init.when("both are up", |s| {
+                s.state("forked") == "running" && s.state("web") == "running"
+            });
+        }
+        // It began before the other, and looks as what that has left.
+        web.signal(Signal::SIGKILL);
+        init.when("it is replaced", |s| s.state("web") == "running" && starts(&init, "web") == 2);
+        assert!(main.is_alive(), "{}", init.output());
+        if is_away {
+            moves(&init, "hidden", "units/forked.yaml");
+            init.tell("reload", &json!({}));
+        }
+        init.when_state("forked", "running");
+        assert_eq!((init.main_of("forked"), starts(&init, "forked")), (main, 1));
+        // What it has begun ends with it.
+        let workers = main.children();
+        assert_eq!(workers.len(), 2);
+        init.tell("restart", &json!({"targets": ["forked"]}));
+        init.when("it is another", |s| {
+            s.state("forked") == "running" && starts(&init, "forked") == 2
+        });
+        assert!(!workers.iter().any(|worker| worker.is_alive()), "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+#[test]
 fn a_name_that_is_too_long_for_its_cgroup_is_known_when_the_file_is_back() {
     let long = "w".repeat(230);
     let init =
@@ -146,6 +190,10 @@ fn who_says_by_a_descriptor_that_it_is_ready_is_heard_whenever_it_says_it() {
     init.when_state("soon", "starting");
     init.sandbox.put("soon.go", "");
     init.when_state("soon", "running");
+    // It is heard by another image too.
+    is_steady(&init);
+    init.tell("upgrade", &json!({}));
+    is_steady(&init);
     // The other says it while it has no file.
     init.sandbox.put("late.go", "");
     until("it has said so", || (init.sandbox.trace("late.trace").len() == 2).then_some(()));

@@ -206,7 +206,9 @@ fn term_ends_a_container_in_order_with_0() {
         let root = nix::unistd::geteuid().is_root();
         let way = if way == Way::Namespace && !root { Way::UserNamespace } else { way };
         let mut init = Boot::new(files).way(way).start("web");
-        init.when_system("running");
+        init.when("it hears signals", |s| {
+            s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
+        });
         init.process().signal(signal);
         assert_eq!(init.ended().code(), Some(0), "{signal}");
         assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "{signal}");

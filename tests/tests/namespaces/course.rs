@@ -83,7 +83,7 @@ fn an_imported_service_has_the_time_its_file_gives_it() {
         "both",
         "Type=notify\nTimeoutSec=300ms\nExecStart=DAEMON --notify --ready-on-order --control DIR/both",
     );
-    service("deaf", "TimeoutStopSec=400ms\nExecStart=DAEMON --ignore TERM --trace DIR/deaf");
+    service("deaf", "TimeoutStopSec=2s\nExecStart=DAEMON --ignore TERM --trace DIR/deaf");
     service(
         "asked",
         "KillSignal=SIGINT\nExecStart=/bin/sh -c 'trap \"echo int >>DIR/signal; exit\" INT; trap \"echo term >>DIR/signal; exit\" TERM; echo up >DIR/up; while :; do sleep 0.05; done'",
@@ -272,6 +272,7 @@ fn imported_sockets_timers_and_paths_bring_up_their_services() {
     let init = Boot::new(files).start("all");
     init.when_system("running");
     let at = |name: &str| init.sandbox.path(name);
+    until("the box is made", || at("box").is_dir().then_some(()));
     let mode = |name: &str| at(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("deep/front.sock"), mode("deep"), mode("box")), (0o640, 0o711, 0o710));
     assert!(at("second.sock").is_symlink());

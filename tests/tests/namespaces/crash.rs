@@ -155,6 +155,7 @@ fn what_has_turned_its_output_aside_when_init_crashes_is_read_on() {
     files.unit("aside", &format!("exec-start: /bin/sh -c '{script}'"));
     files.unit("all", "type: virtual");
     let mut init = Boot::new(files).start("all");
+    init.when_system("running");
     init.expect_crashes();
     let mut client = init.client().expect("it listens");
     let is_aside = |call: &Call| {
@@ -312,10 +313,8 @@ fn a_state_that_can_not_be_kept_leaves_the_one_before_until_too_much_has_happene
     first.signal(Signal::SIGKILL);
     until("it is there again", || (init.main_of("plain") != first).then_some(()));
     // When a program was seen to run is not noted.
-    let how = || {
-        let all = fixed(&init.status()).into_iter();
-        all.map(|unit| json!([unit[0], unit[1], unit[2]])).collect::<Vec<_>>()
-    };
+    let three = |unit: serde_json::Value| json!([unit[0], unit[1], unit[2]]);
+    let how = || fixed(&init.status()).into_iter().map(three).collect::<Vec<_>>();
     let before = how();
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);

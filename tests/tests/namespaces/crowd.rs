@@ -293,8 +293,11 @@ fn a_caller_that_dies_has_asked_for_all_or_nothing() {
         connect(&init).write_all(&status).unwrap();
     }
     answers_at_once(&init);
-    connect(&init).write_all(format!("{line}\n").as_bytes()).unwrap();
+    // A line whose caller has gone before it is read counts or does not; of one who waits it counts.
+    let mut last = connect(&init);
+    last.write_all(format!("{line}\n").as_bytes()).unwrap();
     init.when_state("other", "running");
+    drop(last);
     init.finish();
 }
 

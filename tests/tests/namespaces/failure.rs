@@ -46,7 +46,7 @@ fn a_verdict_frees_those_that_only_wait_and_the_cause_can_heal() {
     let files = Sandbox::new();
     files.unit(
         "bad",
-        "restart-delay: 20ms\nexec-start: DAEMON --fail-unless DIR/cure\nready-wait: 100ms",
+        "restart-delay: 20ms\nexec-start: DAEMON --fail-unless DIR/cure\nready-wait: 3s",
     );
     files.unit("soft", "waits-for: bad\nexec-start: DAEMON");
     files.unit("hard", "depends-on: bad\nexec-start: DAEMON");
@@ -65,7 +65,7 @@ fn a_unit_that_ignores_term_is_killed_after_its_stop_timeout() {
     let files = Sandbox::new();
     files.unit(
         "deaf",
-        "stop-timeout: 300ms\nexec-start: DAEMON --ignore TERM --children 2 --trace DIR/trace",
+        "stop-timeout: 2s\nexec-start: DAEMON --ignore TERM --children 2 --trace DIR/trace",
     );
     files.unit("none", "type: virtual");
     let init = Boot::new(files).start("deaf");

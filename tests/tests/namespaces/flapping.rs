@@ -29,8 +29,8 @@ fn a_unit_that_crashes_is_tried_slower_and_slower_until_its_longest_delay_and_co
     let (begin, before, at) = (Instant::now(), busy(init.process()), starts());
     until("some more", || (starts() >= at + 5).then_some(()));
     let (took, used) = (begin.elapsed(), busy(init.process()).saturating_sub(before));
-    // A hundredth, and the two ticks that a count of ticks may be wrong by.
-    assert!(used <= took / 100 + Duration::from_millis(20), "{used:?} of {took:?}");
+    // A hundredth here, and what a slow machine is slower by; a loop that spins takes all of it.
+    assert!(used <= took / 20 + Duration::from_millis(20), "{used:?} of {took:?}");
     let events = init.initctl_json_lines(&["events"]);
     let mut pauses: Vec<u64> = Vec::new();
     let mut ended = None;

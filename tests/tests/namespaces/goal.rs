@@ -15,7 +15,9 @@ fn two_targets() -> Sandbox {
 #[test]
 fn a_change_of_goal_keeps_what_both_goals_need() {
     let init = Boot::new(two_targets()).start("left");
-    let before = init.when_system("running");
+    let before = init.when("it hears signals", |s| {
+        s.system() == "running" && init.sandbox.trace("left.trace").contains(&"ready".to_owned())
+    });
     let answer = init.tell("set-target", &json!({"targets": ["right"]}));
     assert_eq!(answer["schema"], 1);
     let after = init
@@ -93,7 +95,7 @@ fn a_wish_for_a_time_ends_by_itself() {
     files.unit("tool", "exec-start: DAEMON");
     let init = Boot::new(files).start("left");
     init.when_system("running");
-    init.tell("want", &json!({"target": "tool", "for-ms": 300}));
+    init.tell("want", &json!({"target": "tool", "for-ms": 3000}));
     init.when_state("tool", "running");
     init.when_state("tool", "disabled");
     init.finish();

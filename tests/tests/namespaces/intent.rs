@@ -25,7 +25,10 @@ fn a_goal_and_an_overlay_are_what_they_were_when_the_state_is_lost() {
     files.unit("job@", "exec-start: DAEMON --trace DIR/instance.trace");
     let mut init = Boot::new(files).start("all");
     init.expect_crashes();
-    init.when("all is there", |s| s.state("web") == "running" && s.state("db") == "running");
+    init.when("all is there", |s| {
+        let has_begun = |unit| s.state(unit) == "running" && starts(&init, unit) == 1;
+        has_begun("web") && has_begun("db")
+    });
     init.tell("set-target", &json!({"targets": ["rescue"], "drop": ["db"]}));
     init.tell("want", &json!({"target": "extra", "for_ms": 3_600_000}));
     init.tell("want", &json!({"target": "job@x"}));

@@ -131,7 +131,8 @@ fn a_full_disk_under_the_logs_is_said_and_what_is_lost_is_counted() {
     let init = Boot::new(files).through(&["/bin/sh", "-c", &small, "sh"]).start("loud");
     until("it is said", || init.output().contains("log files are not written").then_some(()));
     assert!(init.output().contains("(first loud's): No space left on device"), "{}", init.output());
-    assert!(logs(&init, "loud", 1).iter().any(|line| line.ends_with(" 5000")));
+    let last = || logs(&init, "loud", 1).iter().any(|line| line.ends_with(" 5000"));
+    until("all of it is read", || last().then_some(()));
     // Room again: the file itself says what it lacks.
     let inside = format!("/proc/{}/root{log}/loud.log", init.process().0);
     until("there is room", || {

@@ -169,6 +169,28 @@ fn a_line_that_has_ended_meanwhile_is_followed_by_the_next_though_nothing_lives(
 }
 
 #[test]
+fn a_stop_of_which_the_last_process_ends_meanwhile_is_over_and_is_waited_for_by_nobody() {
+    let web = "stop-timeout: none\nexec-start: /bin/sh -c '[ -e DIR/worker.trace ] || (trap \"\" TERM; echo x >>DIR/worker.trace; sleep 1000) & exec DAEMON --trace DIR/web.trace'";
+    let mut init = boot(&[("web", web)], "tick, web");
+    init.expect_crashes();
+    until("both are there", || {
+        (starts(&init, "web") == 1 && !trace(&init, "worker").is_empty()).then_some(())
+    });
+    let main = init.main_of("web");
+    init.tell("restart", &json!({"targets": ["web"]}));
+    until("its main process is gone", || (!main.is_alive()).then_some(()));
+    init.when_state("web", "stopping");
+    let workers = init.processes_of("web");
+    let ends = || {
+        workers.iter().for_each(|worker| worker.end());
+        until("they have ended", || (!workers.iter().any(|it| it.is_alive())).then_some(()));
+    };
+    loses_it(&init, ends, |_| {});
+    init.when("it is begun anew", |s| s.state("web") == "running" && starts(&init, "web") == 2);
+    init.finish_after_crash();
+}
+
+#[test]
 fn what_was_just_begun_has_its_cgroup_though_that_was_made_ahead() {
     let web =
         "depends-on: slow\nexec-start: /bin/sh -c 'sleep 1000 & exec DAEMON --trace DIR/web.trace'";

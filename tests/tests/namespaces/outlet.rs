@@ -100,6 +100,7 @@ fn a_console_nobody_reads_is_waited_for_by_those_who_say_so_and_by_no_other() {
     files.unit("other", "exec-start: DAEMON --name other");
     let bind = format!("mount --bind {} /dev/console && exec \"$@\"", line.display());
     let init = Boot::new(files).through(&["sh", "-c", &bind, "sh"]).start("other");
+    init.when_state("other", "running");
     init.tell("want", &json!({"target": "hasty"}));
     init.when_state("hasty", "exited");
     init.tell("want", &json!({"target": "patient"}));

@@ -143,7 +143,7 @@ fn a_pattern_fires_for_what_matches_it_and_a_flood_of_firings_rests() {
         init.output().contains("eye: fires too often").then_some(())
     });
     let before = starts(&init.sandbox, "job");
-    assert!((15..=25).contains(&before), "{before} starts");
+    assert!(before >= 15, "{before} starts");
     fs::remove_file(init.sandbox.path("in/x.job")).unwrap();
     let stats = init.tell("stats", &json!({}));
     assert!(stats["wakeups"].as_u64().unwrap() < 2_000);

@@ -37,7 +37,7 @@ fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
 fn the_pid_of_another_units_process_is_never_signalled() {
     let files = Sandbox::new();
     files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
-    files.unit("old", "type: background-pidfile\ndepends-on: canary\npid-file: DIR/run/old.pid\nstart-timeout: 1s\nrestart: never\nstop-timeout: 500ms\nexec-start: /bin/sh -c 'sed -n \"s/start //p\" DIR/canary > DIR/run/old.pid'");
+    files.unit("old", "type: background-pidfile\ndepends-on: canary\npid-file: DIR/run/old.pid\nstart-timeout: 5s\nrestart: never\nstop-timeout: 500ms\nexec-start: /bin/sh -c 'until grep -q ready DIR/canary; do sleep 0.01; done 2>/dev/null; sed -n \"s/start //p\" DIR/canary > DIR/run/old.pid'");
     files.unit("keep", "type: virtual\ndepends-on: canary");
     files.unit("all", "type: virtual\nwaits-for: old\ndepends-on: canary");
     let init = Boot::new(files).start("all");
@@ -104,7 +104,7 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
     init.when_state("canary", "running");
     let canary = init.status().main_pid("canary");
     let mut runs = BTreeSet::new();
-    let turns = within(Duration::from_secs(60), || {
+    let turns = within(Duration::from_secs(300), || {
         let main = init.status().main_pid("racer");
         assert_ne!(main, canary, "the canary's pid is believed");
         if main.is_some_and(|pid| runs.insert(pid)) {
@@ -131,13 +131,13 @@ fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
     let Some(disk) = Disk::new(&image, &at) else {
         return groundstate_tests::not_run!("there are no loop devices");
     };
-    let old = |name: &str, file: &str| {
+    let old = |name: &str, file: &str, timeout: &str| {
         format!(
-            "type: background-pidfile\npid-file: DIR/{file}\nrestart: never\nstart-timeout: 500ms\nexec-start: DAEMON --pid-file DIR/run/{name}.pid"
+            "type: background-pidfile\npid-file: DIR/{file}\nrestart: never\nstart-timeout: {timeout}\nexec-start: DAEMON --pid-file DIR/run/{name}.pid"
         )
     };
-    files.unit("hangs", &old("hangs", "disk/old.pid"));
-    files.unit("other", &old("other", "run/other.pid"));
+    files.unit("hangs", &old("hangs", "disk/old.pid", "500ms"));
+    files.unit("other", &old("other", "run/other.pid", "60s"));
     files.unit("base", "exec-start: DAEMON");
     std::fs::write(at.join("old.pid"), "1\n").unwrap();
     let init = Boot::new(files).start("base");

@@ -65,7 +65,8 @@ fn a_panic_as_it_goes_back_after_another_is_survived() {
     init.expect_crashes();
     let before = init.main_of("other");
     init.sandbox.put("now", "");
-    init.client().unwrap().send("restart", &json!({"targets": ["crash-test"]}));
+    let mut client = init.client().unwrap();
+    client.send("restart", &json!({"targets": ["crash-test"]}));
     // It panics, panics as it goes back, panics at the same wish, and goes back without it.
     has_survived(&init, 3);
     assert!(init.output().contains("on purpose in rescue"), "{}", init.output());

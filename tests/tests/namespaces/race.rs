@@ -7,6 +7,7 @@ use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
 use groundstate_tests::crash::Steps;
 use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
 use groundstate_tests::reloads::{Size, storm};
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
@@ -94,6 +95,40 @@ fn reloads_at_once_with_each_other_a_goal_and_an_upgrade_are_one_after_the_other
     init.finish();
 }
 
+/// Both children of init, of which the first tried a binary and the second has read the units, have
+/// ended before it has heard of either: there is no end of a load any more that brings the next one.
+#[test]
+fn a_reload_that_waits_for_one_that_ends_with_the_trial_of_a_binary_is_done_by_the_next_image() {
+    let init = crossroads();
+    let children = init.process().children();
+    let mut clients: Vec<Client> = (0..3).map(|_| init.client().unwrap()).collect();
+    let mut steps = Steps::of(&init);
+    clients[0].send("upgrade", &json!({}));
+    for client in &mut clients[1..] {
+        client.send("reload", &json!({}));
+    }
+    let begun = || {
+        let mut begun = init.process().children();
+        begun.retain(|child| !children.contains(child));
+        begun
+    };
+    // Beside them may be who writes the state.
+    let is_of_them =
+        |child: &Process| child.read("comm").is_some_and(|name| name != "init: keeps\n");
+    while begun().into_iter().filter(is_of_them).count() < 2 {
+        steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
+        let ended = || begun().iter().all(|child| !child.is_alive()).then_some(());
+        until("who was begun has done its work", ended);
+    }
+    drop(steps);
+    let mut answer = |at: usize| clients[at].answer().expect("an answer").expect("no refusal");
+    answer(0);
+    let (one, other) = (generation(&answer(1)), generation(&answer(2)));
+    assert_eq!(one + 1, other);
+    drop(clients);
+    init.finish();
+}
+
 #[test]
 fn a_goal_that_is_set_while_a_reload_takes_it_away_has_a_provider_or_is_not_set() {
     let init = crossroads();
@@ -121,7 +156,7 @@ fn a_goal_that_is_set_while_a_reload_takes_it_away_has_a_provider_or_is_not_set(
 }
 
 /// What makes a process.
-const FORKS: [i64; 3] = [libc::SYS_fork, libc::SYS_clone, libc::SYS_clone3];
+pub(crate) const FORKS: [i64; 3] = [libc::SYS_fork, libc::SYS_clone, libc::SYS_clone3];
 /// Calls after which it crashes; so many there are in any load.
 const CALLS: [usize; 4] = [0, 2, 6, 12];
 

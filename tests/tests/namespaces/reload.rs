@@ -1,10 +1,10 @@
 //! Reload: the whole set of unit files at once, or nothing; and the policy beside it.
 
+use super::race::FORKS;
 use groundstate_tests::boot::Boot;
-use groundstate_tests::deadline::until;
+use groundstate_tests::crash::Steps;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
-use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::Command;
 
@@ -157,21 +157,19 @@ fn whoever_waits_for_a_load_that_can_not_begin_is_told() {
     let init = Boot::new(files).start("base");
     init.when_state("base", "running");
     let (most, _) = init.process().limit("Max open files").unwrap();
-    let told = until("the first load was under way when the others could not begin", || {
-        let mut client = init.client().unwrap();
-        let before = init.process().children().len();
-        for _ in 0..4 {
-            client.send("plan", &json!({"reload": true}));
-        }
-        until("a load is under way", || (init.process().children().len() > before).then_some(()));
-        init.process().signal(Signal::SIGSTOP);
-        limit_files(init.process(), "3");
-        init.process().signal(Signal::SIGCONT);
-        let answers: Vec<_> = (0..4).map(|_| client.answer().expect("an answer to each")).collect();
-        limit_files(init.process(), &most);
-        let told: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
-        (!told.is_empty()).then_some(told)
-    });
+    let mut client = init.client().unwrap();
+    let mut steps = Steps::of(&init);
+    for _ in 0..4 {
+        client.send("plan", &json!({"reload": true}));
+    }
+    steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
+    // It stands where the first load has begun: the others wait for that one, and can not begin.
+    limit_files(init.process(), "3");
+    drop(steps);
+    let answers: Vec<_> = (0..4).map(|_| client.answer().expect("an answer to each")).collect();
+    limit_files(init.process(), &most);
+    let told: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    assert!(!told.is_empty(), "who waited could begin");
     for error in told {
         assert!(error["message"].as_str().unwrap().contains("cannot start the loader"), "{error}");
     }

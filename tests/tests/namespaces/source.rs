@@ -94,6 +94,7 @@ fn the_machines_own_drop_ins_hold_for_units_of_a_source() {
 #[test]
 fn a_put_on_another_revision_is_refused_and_changes_nothing() {
     let init = Boot::new(files()).start("base");
+    init.when_system("running");
     let (web, db) = (web(&init), db(&init));
     put(&init, &[&web, &db, "--root", "web", "--expect", "0"]);
     init.when_state("web", "running");
@@ -158,6 +159,7 @@ fn a_put_loads_no_edit_of_the_operator_and_takes_back_no_mask() {
 #[test]
 fn a_new_init_finds_what_was_put() {
     let init = Boot::new(files()).way(Way::Supervisor).start("base");
+    init.when_system("running");
     put(&init, &[&db(&init), "--root", "db"]);
     init.when_state("db", "running");
     let sandbox = init.finish_and_keep();
@@ -187,6 +189,7 @@ fn the_owner_of_a_source_puts_that_one_and_no_other() {
         return groundstate_tests::not_run!("it takes root");
     }
     let init = Boot::new(files()).start("base");
+    init.when_system("running");
     let db = db(&init);
     let as_owner = |words: &[&str]| {
         let output = Command::new("setpriv")

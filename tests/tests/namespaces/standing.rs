@@ -159,7 +159,10 @@ fn what_was_being_stopped_is_stopped_to_its_end() {
     assert_eq!(traces(&init, "ends"), 3);
     init.sandbox.put("go", "");
     init.when("each is what it is to be", |s| {
-        s.state("mount") == "exited" && s.state("web") == "running" && s.state("gone") == "disabled"
+        s.state("mount") == "exited"
+            && s.state("web") == "running"
+            && s.state("gone") == "disabled"
+            && starts(&init, "web") >= 2
     });
     let began = ["web", "gone", "left"].map(|unit| starts(&init, unit));
     assert_eq!((traces(&init, "mount"), began), (2, [2, 1, 2]));
@@ -223,5 +226,103 @@ fn a_process_that_has_got_the_pid_of_one_that_was_noted_is_not_taken_for_it() {
         s.state("web") == "running" && starts(&init, "web") == 4
     });
     assert_eq!((init.main_of("other"), starts(&init, "other")), (other, 1));
+    init.finish_after_crash();
+}
+
+#[test]
+fn what_waits_to_be_stopped_is_stopped_in_its_turn_when_the_state_is_lost() {
+    let slowly = "/bin/sh -c 'echo x >>DIR/ends.trace; until [ -e DIR/go ]; do sleep 0.05; done; kill $$MAINPID'";
+    let files = with(&[
+        (
+            "mount",
+            "type: oneshot\nexec-start: /bin/sh -c 'echo mount >>DIR/mount.trace'\nexec-stop: /bin/sh -c 'echo umount >>DIR/mount.trace'",
+        ),
+        (
+            "script",
+            "type: background-scripted\nexec-start: /bin/true\nexec-stop: /bin/sh -c 'echo x >>DIR/script.trace'",
+        ),
+        ("db", "depends-on: mount, script\nexec-start: DAEMON --trace DIR/db.trace"),
+        (
+            "web",
+            &format!(
+                "depends-on: db\nexec-start: DAEMON --trace DIR/web.trace\nexec-stop: {slowly}\nstop-timeout: 60s"
+            ),
+        ),
+        ("other", "exec-start: DAEMON --trace DIR/other.trace"),
+    ]);
+    files.unit("rest", "type: virtual\nwaits-for: tick, other");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    let all_stop = |init: &Init| {
+        init.when("all wait for the first", |s| {
+            ["mount", "script", "db", "web"].iter().all(|unit| s.state(unit) == "stopping")
+        });
+    };
+    let is_at_it = |init: &Init, times| {
+        until("its command runs", || (traces(init, "ends") == times).then_some(()));
+    };
+    // What is to begin anew does, in order.
+    init.when_system("running");
+    let (db, other) = (init.main_of("db"), init.main_of("other"));
+    init.tell("restart", &json!({"targets": ["mount", "script"]}));
+    all_stop(&init);
+    is_at_it(&init, 1);
+    begins_anew(&init);
+    all_stop(&init);
+    assert_eq!((init.main_of("db"), traces(&init, "mount"), traces(&init, "script")), (db, 1, 0));
+    init.sandbox.put("go", "");
+    init.when("all is up anew", |s| {
+        ["db", "web", "other"].iter().all(|unit| s.state(unit) == "running")
+            && s.state("script") == "running"
+            && s.state("mount") == "exited"
+            && starts(&init, "db") >= 2
+            && starts(&init, "web") >= 2
+    });
+    assert_eq!(init.sandbox.trace("mount.trace"), ["mount", "umount", "mount"]);
+    assert_eq!((starts(&init, "db"), starts(&init, "web"), traces(&init, "script")), (2, 2, 1));
+    // What nobody needs is gone, and nobody wishes for it.
+    std::fs::remove_file(init.sandbox.path("go")).unwrap();
+    let overlay = init.status().0["overlay"].clone();
+    init.tell("set-target", &json!({"targets": ["rest"]}));
+    all_stop(&init);
+    is_at_it(&init, 2);
+    begins_anew(&init);
+    all_stop(&init);
+    assert_eq!(init.status().0["overlay"], overlay);
+    init.sandbox.put("go", "");
+    init.when("all is gone", |s| {
+        ["mount", "script", "db", "web"].iter().all(|unit| s.state(unit) == "disabled")
+    });
+    assert_eq!(init.sandbox.trace("mount.trace"), ["mount", "umount", "mount", "umount"]);
+    assert_eq!((starts(&init, "db"), starts(&init, "web"), traces(&init, "script")), (2, 2, 2));
+    assert_eq!((init.main_of("other"), starts(&init, "other")), (other, 1));
+    init.finish_after_crash();
+}
+
+#[test]
+fn a_unit_with_many_lines_at_once_is_as_far_as_it_is() {
+    let files = with(&[]);
+    files.unit(
+        "web",
+        "stop-timeout: 60s\nexec-start: DAEMON --trace DIR/web.trace\nexec-reload: /bin/sh -c 'echo x >>DIR/reload.trace; exec sleep 1000'\nexec-stop: /bin/sh -c 'echo x >>DIR/ends.trace; until [ -e DIR/go ]; do sleep 0.05; done; kill $$MAINPID'",
+    );
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_system("running");
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    for count in 1..=7 {
+        init.tell("reload-unit", &json!({"targets": ["web"]}));
+        until("it is at it", || (traces(&init, "reload") == count).then_some(()));
+    }
+    init.tell("unwant", &json!({"target": "web"}));
+    until("it is being stopped", || (traces(&init, "ends") == 1).then_some(()));
+    begins_anew(&init);
+    init.when_state("web", "stopping");
+    assert_eq!(init.status().0["overlay"]["want"], json!([]));
+    init.sandbox.put("go", "");
+    init.when_state("web", "disabled");
+    assert_eq!((starts(&init, "web"), traces(&init, "ends")), (1, 1));
+    assert!(!init.output().contains("there is no room"), "{}", init.output());
     init.finish_after_crash();
 }

@@ -20,7 +20,8 @@ fn what_was_said_in_time_counts_though_it_is_read_late() {
          exec-start: DAEMON --notify --ready-on-order --control DIR/slow",
     );
     let init = Boot::new(files).start("slow");
-    let before = init.when_state("slow", "starting").main_pid("slow");
+    init.when_state("slow", "starting");
+    let before = Some(until("it has its program", || init.status().main_pid("slow")));
     init.process().signal(Signal::SIGSTOP);
     until("init stands still", || (init.process().state() == Some('T')).then_some(()));
     init.sandbox.order("slow", "ready");
@@ -97,7 +98,7 @@ fn a_hog_that_goes_before_everybody_lets_no_time_out_misfire() {
     files.unit("all", "type: virtual\nwaits-for: fed, slow");
     let init = Boot::new(files).through(&["taskset", "-c", "0"]).start("all");
     let before = init.when("one runs, one starts", |s| {
-        s.state("fed") == "running" && s.state("slow") == "starting"
+        s.state("fed") == "running" && s.state("slow") == "starting" && s.main_pid("slow").is_some()
     });
     let hog = Busy::of(&["chrt", "-f", "50"], 1);
     init.sandbox.order("slow", "ready");
