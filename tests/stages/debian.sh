@@ -6,7 +6,7 @@ ARCHIVES=$DEBIAN/archives
 SUITE=bookworm
 
 until_it() { # SECONDS COMMAND…: until it succeeds
-  local end=$((SECONDS + $1))
+  local end=$((SECONDS + $1 * 3)) # three of them, where the machine is slow
   shift
   until "$@"; do
     [ $SECONDS -lt $end ] || return 1
@@ -35,7 +35,7 @@ debian_download() { # PACKAGE…: with what they depend on, into the shared cach
   stamp=$ARCHIVES/.$(printf '%s\n' "$@" | sort -u | sha256sum | cut -c1-16)
   [ -e "$stamp" ] && return 0
   cp /etc/resolv.conf "$BASE/etc/resolv.conf"
-  chroot "$BASE" apt-get install -y -q --download-only -o Dir::Cache::archives=/archives "$@" \
+  chroot "$BASE" apt-get install -y -q --download-only -o Acquire::Retries=3 -o Dir::Cache::archives=/archives "$@" \
     >>"$DEBIAN/download.log" 2>&1 < <(:) || return 1
   touch "$stamp"
 }

@@ -44,6 +44,10 @@ fn main() -> ExitCode {
         false => words.iter().any(|word| case.name.contains(word)),
     };
     let cases: Vec<&Case> = CASES.iter().copied().flatten().filter(chosen).collect();
+    if std::env::args().any(|word| word == "--list") {
+        cases.iter().for_each(|case| println!("{}: test", case.name));
+        return ExitCode::SUCCESS;
+    }
     if !nix::unistd::geteuid().is_root() {
         println!("nodes: left out, namespaces of machines need root");
         return ExitCode::SUCCESS;
