@@ -223,8 +223,7 @@ own_program() { # LABEL PROGRAM ARGUMENT…
 }
 
 static_binaries() { # init and initctl as they are shipped
-  RUSTFLAGS="-C target-feature=+crt-static" \
-    cargo build --release --target "$HOST" -p groundstate-init -p groundstate-ctl
+  contrib/static
 }
 
 programs() { # the tests' own, static as well: the stand-in runs in any container
