@@ -8,9 +8,11 @@
 #![allow(dead_code, unused_imports, reason = "of init a few readers are called")]
 
 pub mod accounts;
+pub mod api_request;
 pub mod calendar;
 pub mod composed;
 pub mod exec_line;
+pub mod fleet;
 pub mod generation;
 pub mod graph;
 pub mod import;
@@ -25,8 +27,11 @@ pub mod policy;
 pub mod request;
 pub mod settings;
 pub mod share;
+pub mod stored_value;
 pub mod unit_file;
 pub mod unit_folder;
+pub mod wire;
+pub mod written;
 
 #[path = "../../init/src/anew.rs"]
 mod anew;

@@ -203,7 +203,7 @@ impl Listener {
                 match connection {
                     Connection::Unix(stream) => {
                         let from = Origin { caller: Caller::local(), side };
-                        talk(stream, state, from, None, stop).await
+                        attend(stream, state, from, None, stop).await
                     }
                     Connection::Tcp(stream) => {
                         meet((stream, side), state, (gate, handshakes), stop).await
@@ -237,9 +237,11 @@ impl Connection {
 }
 
 /// Who calls, and from where.
-struct Origin {
-    caller: Caller,
-    side: Side,
+pub struct Origin {
+    /// What they may.
+    pub caller: Caller,
+    /// Whose places they take.
+    pub side: Side,
 }
 
 /// Who comes over TCP is asked for a certificate first.
@@ -266,19 +268,20 @@ async fn meet(
             let guest = door.guest(shown);
             let from = Origin { caller: guest.caller.clone(), side };
             tokio::select! {
-                () = talk(stream, state, from, Some(names), stop) => {}
+                () = attend(stream, state, from, Some(names), stop) => {}
                 () = guest.until_unwelcome(door) => {}
             }
         }
         Gate::File | Gate::Loopback => {
             let from = Origin { caller: Caller::local(), side };
-            talk(stream, state, from, Some(Arc::default()), stop).await;
+            attend(stream, state, from, Some(Arc::default()), stop).await;
         }
     }
 }
 
+/// Answers one that is connected, whatever carries the bytes, until it goes or `stop` is true.
 /// `names`: over TCP, the names this server goes by.
-async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+pub async fn attend<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     state: ApiState,
     from: Origin,

@@ -1,0 +1,285 @@
+//! What the fuzz target `stored_value` holds of any keys and values that somebody writes to the
+//! cluster's etcd: a key is one of ours or is passed over; a value is a record that comes back as
+//! it was, or is set aside, and what it stood for before stays; all else is as it was. Values that
+//! nobody can read take no unit from its machine, and engine, agent and API go on.
+//!
+//! How bytes become keys and values is [`written`]'s; a first byte above 127 composes them.
+
+use super::fleet::{entries, keys, machine};
+use super::written;
+use cluster::agent::{self, Goal};
+use cluster::api::answer::Outcome;
+use cluster::api::caller::Caller;
+use cluster::api::change_stream;
+use cluster::api::request::{Request, escape};
+use cluster::api::route::{View, decide};
+use cluster::engine::Engine;
+use cluster::key::Subject;
+use cluster::machine::MachineId;
+use cluster::memory_store::MemoryStore;
+use cluster::picture::{Kept, Picture};
+use cluster::record::{
+    self, ClaimRecord, ClusterRecord, DesiredRecord, DrainRecord, LARGEST, Leader, MachineRecord,
+    MetadataRecord, PlaceRecord, ScheduleRecord, StateRecord, UnitRecord, WhyRecord,
+};
+use cluster::registry::Epoch;
+use cluster::transaction::{Change, MOST_OPERATIONS, Transaction};
+use cluster::unit_name::UnitName;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Keys that one input writes, at most.
+const MOST_WRITES: usize = 8;
+
+/// What came of the writes.
+pub struct Found {
+    /// The cluster as it is read anew.
+    pub picture: Picture,
+    /// Records that were read.
+    pub read: Vec<Subject>,
+}
+
+/// What came of them, if one was a record. Panics where one of the promises is broken.
+pub fn stored_value(bytes: &[u8]) -> Option<Found> {
+    let (first, rest) = bytes.split_first()?;
+    let writes = if *first < 128 { written::plain(rest) } else { written::composed(rest) };
+    let work = at_work();
+    let mut store = work.store.clone();
+    let mut touched: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for (key, value) in writes.into_iter().take(MOST_WRITES) {
+        // Once each: what a value stood for before is what the cluster at work says.
+        if touched.contains_key(&key) {
+            continue;
+        }
+        every_record(&value);
+        let write = Transaction::default().put(key.clone(), value.clone());
+        assert!(store.commit(&write).is_some());
+        touched.insert(key, value);
+    }
+    let changes = store.changes_since(work.picture.revision).expect("nothing was compacted");
+    let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();
+    let mut watched = work.picture.clone();
+    watched.take(&changes);
+    let anew = work.picture.read_anew(&store.read(keys().root()));
+    let read = judged(&touched, [&watched, &anew]);
+    if read.is_empty() {
+        for picture in [&watched, &anew] {
+            let goal = agent::goal(picture, &machine("m2"), &work.goal);
+            assert_eq!(goal, work.goal, "what runs is let go");
+        }
+    }
+    led(&store, read.is_empty());
+    asked(&mut store, &touched, &changes);
+    (!read.is_empty()).then_some(Found { picture: anew, read })
+}
+
+/// The records among what was written; each picture has taken them in, and nothing else.
+fn judged(touched: &BTreeMap<String, Vec<u8>>, pictures: [&Picture; 2]) -> Vec<Subject> {
+    let mut read = Vec::new();
+    for (key, value) in touched {
+        let subject = keys().subject(key);
+        assert!(subject.as_ref().is_none_or(|subject| keys().of(subject) == *key), "{key}");
+        let is_read = subject.as_ref().is_some_and(|subject| is_record(subject, value));
+        for picture in pictures {
+            let is_aside = picture.set_aside.contains_key(key);
+            assert_eq!(is_aside, subject.is_some() && !is_read, "{key}: {:?}", picture.set_aside);
+        }
+        read.extend(subject.filter(|_| is_read));
+    }
+    let was = &at_work().facts;
+    for picture in pictures {
+        assert!(picture.set_aside.keys().all(|key| touched.contains_key(key)));
+        let now = facts(picture);
+        // A claim is there whatever it says.
+        let is_claim = |key: &String| matches!(keys().subject(key), Some(Subject::Claim(..)));
+        let stays = |key: &String| {
+            !touched.contains_key(key) || (picture.set_aside.contains_key(key) && !is_claim(key))
+        };
+        for (key, said) in was.iter().filter(|(key, _)| stays(key)) {
+            assert_eq!(now.get(key), Some(said), "{key}");
+        }
+        assert!(now.keys().all(|key| was.contains_key(key) || touched.contains_key(key)));
+        assert!(read.iter().all(|subject| now.contains_key(&keys().of(subject))));
+    }
+    read
+}
+
+/// The engine that comes upon this goes on; what nobody can read moves no unit from its machine.
+fn led(store: &MemoryStore, is_garbage: bool) {
+    let reading = store.read(keys().root());
+    let mut engine = Engine::new(keys(), &reading, Duration::ZERO, Duration::ZERO);
+    for task in engine.tasks(Epoch(1), Duration::ZERO) {
+        assert!(task.transaction.fits_in(MOST_OPERATIONS));
+        let placed = &at_work().picture.places;
+        let mut left = task.moves.iter().filter(|it| placed.contains_key(&it.unit));
+        let left = left.find(|it| it.from.is_some() && is_garbage);
+        assert!(left.is_none(), "moved for what nobody can read: {left:?}");
+    }
+}
+
+/// The API answers whatever it is asked, and what it writes it can read.
+fn asked(store: &mut MemoryStore, touched: &BTreeMap<String, Vec<u8>>, changes: &[Change]) {
+    for change in changes {
+        change_stream::told(&keys(), change);
+    }
+    let lists = ["units", "state", "machines"].map(|list| format!("/fleet/v1/{list}"));
+    let mut paths: BTreeSet<(&str, String)> = lists.into_iter().map(|it| ("GET", it)).collect();
+    for key in touched.keys() {
+        let name = escape(key.rsplit('/').next().unwrap_or_default());
+        for kind in ["units", "why", "state"] {
+            paths.insert(("GET", format!("/fleet/v1/{kind}/{name}")));
+        }
+        paths.insert(("PUT", format!("/fleet/v1/units/{name}")));
+        paths.insert(("DELETE", format!("/fleet/v1/units/{name}")));
+        paths.insert(("DELETE", format!("/fleet/v1/drain/{name}")));
+    }
+    let mut picture = Picture::of(keys(), &store.read(keys().root()));
+    for (method, path) in paths {
+        let request = Request {
+            method: method.to_string(),
+            path,
+            content_types: vec!["application/json".to_string()],
+            body: br#"{"desiredState":"loaded"}"#.to_vec(),
+            caller: Caller::local(),
+            ..Request::default()
+        };
+        let view = View { now: &picture, then: None, limit: 3, insecure: false };
+        let answer = match decide(&request, &view) {
+            Outcome::Answer(answer) => answer,
+            Outcome::Write(transaction, answer) => {
+                assert!(transaction.fits_in(MOST_OPERATIONS), "{request:?}");
+                assert!(store.commit(&transaction).is_some(), "{request:?}");
+                let after = Picture::of(keys(), &store.read(keys().root()));
+                let known = |key: &String| picture.set_aside.contains_key(key);
+                assert!(after.set_aside.keys().all(known), "{request:?} wrote what is no record");
+                picture = after;
+                answer
+            }
+        };
+        assert!(answer.status < 500, "{request:?}: {answer:?}");
+        if answer.content_type == Some("application/json") && answer.status != 204 {
+            let body: Result<serde_json::Value, _> = serde_json::from_slice(&answer.body);
+            assert!(body.is_ok(), "{request:?}: {answer:?}");
+        }
+    }
+}
+
+/// The cluster before anything was written to it.
+struct Work {
+    picture: Picture,
+    store: MemoryStore,
+    facts: BTreeMap<String, String>,
+    /// What is to run on its second machine.
+    goal: Goal,
+}
+
+fn at_work() -> &'static Work {
+    static WORK: OnceLock<Work> = OnceLock::new();
+    WORK.get_or_init(|| {
+        let mut store = MemoryStore::default();
+        for (key, value) in entries() {
+            store.commit(&Transaction::default().put(key, value));
+        }
+        let reading = store.read(keys().root());
+        let picture = Picture::of(keys(), &reading);
+        assert!(picture.set_aside.is_empty(), "{:?}", picture.set_aside);
+        let mut engine = Engine::new(keys(), &reading, Duration::ZERO, Duration::ZERO);
+        let tasks = engine.tasks(Epoch(1), Duration::ZERO);
+        assert!(tasks.iter().all(|task| task.moves.is_empty()), "it is at rest: {tasks:?}");
+        let goal = agent::goal(&picture, &machine("m2"), &Goal::new());
+        assert_eq!(goal.len(), 3, "{:?}", goal.keys());
+        Work { facts: facts(&picture), picture, store, goal }
+    })
+}
+
+/// A value as each of the records: it comes back as it was, or is none.
+fn every_record(value: &[u8]) {
+    comes_back::<ClusterRecord>(value);
+    comes_back::<Leader>(value);
+    comes_back::<UnitRecord>(value);
+    comes_back::<DesiredRecord>(value);
+    comes_back::<PlaceRecord>(value);
+    comes_back::<ScheduleRecord>(value);
+    comes_back::<WhyRecord>(value);
+    comes_back::<MachineRecord>(value);
+    comes_back::<ClaimRecord>(value);
+    comes_back::<MetadataRecord>(value);
+    comes_back::<DrainRecord>(value);
+    comes_back::<StateRecord>(value);
+}
+
+fn comes_back<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &[u8]) {
+    let Ok(record) = record::decode::<T>(value) else { return };
+    let written = record::encode(&record);
+    // What is written as `\n` may have been a byte, and is no record of ours once it has grown.
+    let again = record::decode::<T>(&written);
+    assert!(written.len() > LARGEST || again.as_ref() == Ok(&record), "{record:?}: {again:?}");
+}
+
+/// It is what that key is to have.
+fn is_record(subject: &Subject, value: &[u8]) -> bool {
+    match subject {
+        Subject::Cluster => record::decode::<ClusterRecord>(value).is_ok(),
+        Subject::Leader => record::decode::<Leader>(value).is_ok(),
+        Subject::Unit(_) => {
+            record::decode::<UnitRecord>(value).is_ok_and(|unit| unit.options.check().is_ok())
+        }
+        Subject::Desired(_) => record::decode::<DesiredRecord>(value).is_ok(),
+        Subject::Place(_) => record::decode::<PlaceRecord>(value).is_ok(),
+        Subject::Schedule(..) | Subject::Global(_) => {
+            record::decode::<ScheduleRecord>(value).is_ok()
+        }
+        Subject::Why(_) => record::decode::<WhyRecord>(value).is_ok(),
+        Subject::Claim(..) => record::decode::<ClaimRecord>(value).is_ok(),
+        Subject::Machine(_) => record::decode::<MachineRecord>(value).is_ok(),
+        Subject::Metadata(..) => record::decode::<MetadataRecord>(value).is_ok(),
+        // The key alone says it.
+        Subject::Drain(_) => true,
+        Subject::State(..) => record::decode::<StateRecord>(value).is_ok(),
+    }
+}
+
+/// What a picture says, by the key that says it.
+fn facts(picture: &Picture) -> BTreeMap<String, String> {
+    fn said<T: Debug>(kept: &Kept<T>) -> String {
+        format!("{:?} {} {}", kept.record, kept.created, kept.modified)
+    }
+    let mut all = BTreeMap::new();
+    let mut note = |subject: Subject, said: String| {
+        all.insert(picture.keys().of(&subject), said);
+    };
+    picture.cluster.iter().for_each(|kept| note(Subject::Cluster, said(kept)));
+    picture.leader.iter().for_each(|kept| note(Subject::Leader, said(kept)));
+    for (name, kept) in &picture.units {
+        let Kept { record, modified, .. } = kept;
+        let file = format!("{:?} {:?} {modified}", record.file, record.signature);
+        note(Subject::Unit(name.clone()), file);
+    }
+    picture.desired.iter().for_each(|(it, kept)| note(Subject::Desired(it.clone()), said(kept)));
+    picture.places.iter().for_each(|(it, kept)| note(Subject::Place(it.clone()), said(kept)));
+    picture.globals.iter().for_each(|(it, kept)| note(Subject::Global(it.clone()), said(kept)));
+    picture.whys.iter().for_each(|(it, kept)| note(Subject::Why(it.clone()), said(kept)));
+    picture.machines.iter().for_each(|(it, kept)| note(Subject::Machine(it.clone()), said(kept)));
+    picture.drains.iter().for_each(|(it, at)| note(Subject::Drain(it.clone()), at.to_string()));
+    for (id, told) in &picture.schedules {
+        let subject = |it: &UnitName| Subject::Schedule(id.clone(), it.clone());
+        told.iter().for_each(|(it, kept)| note(subject(it), said(kept)));
+    }
+    for (name, by) in &picture.claims {
+        let subject = |it: &MachineId| Subject::Claim(it.clone(), name.clone());
+        by.iter().for_each(|(it, kept)| note(subject(it), said(kept)));
+    }
+    for (id, over) in &picture.metadata {
+        let subject = |it: &String| Subject::Metadata(id.clone(), it.clone());
+        over.iter().for_each(|(it, kept)| note(subject(it), said(kept)));
+    }
+    for (name, on) in &picture.states {
+        let subject = |it: &MachineId| Subject::State(it.clone(), name.clone());
+        on.iter().for_each(|(it, kept)| note(subject(it), said(kept)));
+    }
+    all
+}
