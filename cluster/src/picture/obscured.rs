@@ -63,7 +63,9 @@ impl Picture {
                 let stands = self.as_wished(subject, name);
                 let told = self.schedules.entry(machine.clone()).or_default();
                 told.extend(stands.map(|stands| (name.clone(), stands)));
-            } else if let Subject::Global(name) = subject {
+            } else if let Subject::Global(name) = subject
+                && self.asks_to_be_global(name) == Some(true)
+            {
                 let stands = self.as_wished(subject, name);
                 self.globals.extend(stands.map(|stands| (name.clone(), stands)));
             }
@@ -150,13 +152,20 @@ impl Picture {
     /// both end with its wish: as far as its machine says that it has come, or all the way.
     fn wished_as_placed(&self, name: &UnitName, obscured: &[Subject]) -> Option<Desired> {
         let place = self.place_of(name);
-        if place.is_none() && !obscured.contains(&Subject::Global(name.clone())) {
+        let is_told = obscured.contains(&Subject::Global(name.clone()))
+            && self.asks_to_be_global(name) != Some(false);
+        if place.is_none() && !is_told {
             return None;
         }
         let states = self.states.get(name).into_iter().flatten();
         let own = states.filter(|(machine, _)| place.is_none_or(|place| place == *machine));
         let reached = own.map(|(_, kept)| kept.record.reached).max();
         reached.filter(|reached| *reached != Desired::Inactive).or(Some(Desired::Launched))
+    }
+
+    /// By its file; `None`: nobody can read that. Under the key of a global unit anybody may write.
+    fn asks_to_be_global(&self, name: &UnitName) -> Option<bool> {
+        self.units.get(name).map(|kept| kept.record.asks.global)
     }
 
     /// What a machine is told of a unit as it is wished.
