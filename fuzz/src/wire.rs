@@ -43,6 +43,8 @@ struct Line {
     sent: Sent,
     seen: Seen,
     is_gone: bool,
+    /// What is written to it fails.
+    is_deaf: bool,
     reader: Option<Waker>,
 }
 
@@ -86,7 +88,11 @@ impl AsyncWrite for Wire {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let answered = &mut self.lock().seen.answered;
+        let mut line = self.lock();
+        if line.is_deaf {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let answered = &mut line.seen.answered;
         answered.extend_from_slice(bytes);
         assert!(answered.len() <= MOST_ANSWERED, "there is no end of what is answered");
         Poll::Ready(Ok(bytes.len()))
@@ -133,13 +139,16 @@ pub fn turn<A>(
     panic!("it is awake for ever")
 }
 
-/// The whole of a connection. `follow` is what keeps the API's picture up to date.
+/// The whole of a connection. `follow` is what keeps the API's picture up to date. Where requests are
+/// left behind a stream of changes nobody sees that the other side is gone until there is a change:
+/// `news` makes one.
 pub fn converse(
     state: &ApiState,
     from: Origin,
     names: Option<Arc<Vec<String>>>,
     sent: Sent,
     follow: Pin<&mut dyn Future<Output = ()>>,
+    mut news: impl FnMut(),
 ) -> Seen {
     let wire = Wire::default();
     wire.lock().sent = sent;
@@ -147,9 +156,14 @@ pub fn converse(
     let connection = pin!(attend(wire.clone(), state.clone(), from, names, stop));
     let ended = turn(connection, follow, || {
         let mut line = wire.lock();
-        let goes_on = !std::mem::replace(&mut line.is_gone, true);
+        let (was_gone, was_deaf) = (line.is_gone, line.is_deaf);
+        (line.is_gone, line.is_deaf) = (true, was_gone);
         line.reader.take().into_iter().for_each(Waker::wake);
-        goes_on
+        drop(line);
+        if was_gone && !was_deaf {
+            news();
+        }
+        !was_deaf
     });
     assert!(ended.is_some(), "who is gone is held on to");
     std::mem::take(&mut wire.lock().seen)
