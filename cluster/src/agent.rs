@@ -11,7 +11,7 @@ use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
 use crate::picture::{Content, Picture};
 use crate::placement::Seat;
-use crate::record::{ScheduleRecord, StateRecord, UnitRecord};
+use crate::record::{Ended, ScheduleRecord, StateRecord, UnitRecord};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::{Cause, UnitStatus};
@@ -305,6 +305,7 @@ pub fn state(
         sub: sub.to_string(),
         reached,
         reason,
+        ended: None,
     };
     // What is refused by now may run on where init takes nothing new.
     let is_own = put.files.get(&shape.file) == Some(&shape.text);
@@ -333,13 +334,31 @@ pub fn state(
             let shown = Shown::of(unit, false);
             let config =
                 matches!(unit.reason.as_ref().map(|why| &why.cause), Some(Cause::Config { .. }));
+            let ended = ended(unit).filter(|_| shown.active == "inactive" && !config);
             let said = unit.reason.as_ref().map(|reason| reason.text.clone());
-            let reason = said.filter(|_| config || !unit.state.is_active());
-            let reason = wanted.refusal.clone().or(reason);
-            words(shown.load, shown.active, shown.sub, reason.or(complaint.map(str::to_string)))
+            let counts = config || !unit.state.is_active() || ended == Some(Ended::Skipped);
+            let reason = wanted.refusal.clone().or(said.filter(|_| counts));
+            let reason = reason.or(complaint.map(str::to_string));
+            StateRecord { ended, ..words(shown.load, shown.active, shown.sub, reason) }
         }
         (None, Some(complaint)) => words("error", "inactive", "dead", Some(complaint.to_string())),
         (None, None) => words("not-found", "inactive", "dead", misnamed(wanted, &shape.target)),
+    }
+}
+
+/// What came of it, as far as init does nothing more by itself.
+fn ended(unit: &UnitStatus) -> Option<Ended> {
+    let cause = unit.reason.as_ref().map(|reason| &reason.cause);
+    match unit.state {
+        State::Exited if matches!(cause, Some(Cause::Skipped { .. })) => Some(Ended::Skipped),
+        State::Exited => Some(Ended::Done),
+        State::Failed => Some(Ended::Failed),
+        State::Disabled
+        | State::Waiting
+        | State::Starting
+        | State::Running
+        | State::Reloading
+        | State::Stopping => None,
     }
 }
 
@@ -360,6 +379,7 @@ pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, why: &str) -> S
         sub: "dead".to_string(),
         reached: Desired::Inactive,
         reason: None,
+        ended: None,
     };
     StateRecord { reason: Some(why.to_string()), ..last.cloned().unwrap_or_else(never) }
 }

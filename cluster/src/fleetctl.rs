@@ -60,6 +60,7 @@ fn version() -> String {
 /// What needs no server.
 fn offline(line: &Line) -> Option<ExitCode> {
     match &line.command {
+        _ if line.version => session::say(&version()),
         None => {
             let _ = Line::command().print_help();
         }
@@ -95,7 +96,7 @@ fn online(line: Line) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let Line { globals, command } = line;
+    let Line { globals, command, .. } = line;
     let Some(command) = command else { return ExitCode::SUCCESS };
     if let Command::FdForward { socket } = &command {
         return ended(remote::fd_forward(socket));

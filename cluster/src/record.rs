@@ -215,6 +215,32 @@ pub struct StateRecord {
     /// What is wrong, in words, where something is.
     #[serde(default)]
     pub reason: Option<String>,
+    /// What came of it, where it is inactive and does not wait for anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+}
+
+/// Why nobody needs to wait for a unit that is to run and is `inactive`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ended {
+    /// It has run, and that went well.
+    Done,
+    /// One of its conditions is not met.
+    Skipped,
+    /// What it needs has failed, or is not there.
+    Failed,
+}
+
+impl Ended {
+    /// As clients are told.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Ended::Done => "done",
+            Ended::Skipped => "skipped",
+            Ended::Failed => "failed",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -73,6 +73,9 @@ pub struct UnitPage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UnitState {
+    /// Of one that is `inactive` and waits for nothing: `done`, `skipped`, `failed`. Ours.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ended: String,
     /// SHA-1 of the file that runs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hash: String,

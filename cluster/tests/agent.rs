@@ -7,7 +7,7 @@ use cluster::agent::{self, Goal};
 use cluster::desired::Desired;
 use cluster::key::Subject;
 use cluster::native_unit;
-use cluster::record::StateRecord;
+use cluster::record::{Ended, StateRecord};
 use cluster::registry;
 use cluster::transaction::Transaction;
 use cluster::unit_file::UnitFile;
@@ -216,7 +216,7 @@ impl Cluster {
     fn say(&mut self, own: &str, reached: Desired) {
         let words = String::new;
         let (hash, load, active, sub) = (words(), words(), words(), words());
-        let state = StateRecord { hash, load, active, sub, reached, reason: None };
+        let state = StateRecord { hash, load, active, sub, reached, reason: None, ended: None };
         let lease = self.store.grant(u64::MAX);
         let said = registry::publish(&self.keys, &id("m1"), &name(own), Some(&state), None, lease);
         self.commit(&said);
@@ -286,5 +286,42 @@ fn only_what_is_exclusive_is_said_to_wait_for_a_claim_of_its_own() {
         let name = name("a.service");
         let said = agent::state(&name, &goal[&name], &SourceSet::default(), None, None);
         assert!(said.reason.is_some_and(|why| why.contains(told)), "{asks}");
+    }
+}
+
+#[test]
+fn what_has_ended_or_can_not_begin_is_told_apart_from_what_waits() {
+    let mut cluster = Cluster::new();
+    cluster.launch("a.service", "");
+    cluster.put_on("a.service", Some("m1"));
+    let (own, goal) = (name("a.service"), cluster.goal(&Goal::new()));
+    let put = agent::source_set(&goal, &BTreeSet::new());
+    let said = |kind: &str, state: &str, reason: &str| {
+        let unit = format!(
+            r#"{{"unit":"a.service","type":"{kind}","state":"{state}","remains":false,"reason":{reason}}}"#
+        );
+        let unit = serde_json::from_str(&unit).unwrap();
+        let state = agent::state(&own, &goal[&own], &put, Some(&unit), None);
+        (state.active, state.ended, state.reason)
+    };
+    let reason = |words: &str| format!(r#"{{"text":"so",{words}}}"#);
+    let told = |active: &str, ended, reason: Option<&str>| {
+        (active.to_string(), ended, reason.map(str::to_string))
+    };
+    let skipped = reason(r#""kind":"skipped","condition":"c""#);
+    let missing = reason(r#""kind":"missing","target":"t""#);
+    let exit = reason(r#""kind":"exit","code":1"#);
+    let on = reason(r#""kind":"on","targets":["t"]"#);
+    let table = [
+        ("oneshot", "exited", "null", told("inactive", Some(Ended::Done), None)),
+        ("oneshot", "exited", &skipped, told("inactive", Some(Ended::Skipped), Some("so"))),
+        ("oneshot", "failed", &missing, told("inactive", Some(Ended::Failed), Some("so"))),
+        ("oneshot", "failed", &exit, told("failed", None, Some("so"))),
+        ("oneshot", "waiting", &on, told("inactive", None, Some("so"))),
+        ("oneshot", "disabled", "null", told("inactive", None, None)),
+        ("oneshot", "starting", "null", told("activating", None, None)),
+    ];
+    for (kind, state, reason, expected) in table {
+        assert_eq!(said(kind, state, reason), expected, "{state} {reason}");
     }
 }

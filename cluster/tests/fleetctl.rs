@@ -78,15 +78,44 @@ fn a_unit_that_no_machine_can_have_is_not_waited_for() {
     let why = stand.fleetctl(&["why", "ssd"]);
     assert_eq!(code(&why), 1);
     assert!(stdout(&why).contains("m2: its metadata has no disk=ssd"));
-    let timed = stand.fleetctl(&["start", "--block-attempts=1", "ssd"]);
+    write(&stand, "ssd@.service", &format!("{HELLO}[X-Fleet]\nMachineMetadata=disk=ssd\n"));
+    let began = std::time::Instant::now();
+    let timed = stand.fleetctl(&["start", "--block-attempts=1", "ssd", "ssd@1", "ssd@2", "ssd@3"]);
     assert_eq!(code(&timed), 1);
-    let words = "timed out waiting for unit ssd.service to report state launched";
-    assert!(stderr(&timed).contains(words), "{}", stderr(&timed));
+    for name in ["ssd", "ssd@1", "ssd@2", "ssd@3"] {
+        let words = format!("timed out waiting for unit {name}.service to report state launched");
+        assert!(stderr(&timed).contains(&words), "{}", stderr(&timed));
+    }
+    assert!(began.elapsed().as_secs() < 6, "an attempt is one for all of them");
     let triggered = stand.fleetctl(&["start", "--no-block", "ssd"]);
     assert_eq!(
         (code(&triggered), stdout(&triggered)),
         (0, "Triggered unit ssd.service start\n".to_string())
     );
+}
+
+#[test]
+fn a_unit_that_ends_or_does_not_begin_is_not_waited_for() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let unit = |name: &str, ends: &str| {
+        write(&stand, name, &format!("{HELLO}[Test]\nEnds={ends}\n"));
+    };
+    unit("once.service", "done");
+    unit("unmet.service", "skipped");
+    unit("needy.service", "failed");
+    let once = stand.fleetctl(&["start", "once"]);
+    let told = "Unit once.service inactive\nUnit once.service launched on m1.../127.0.0.1\n";
+    assert_eq!((code(&once), stdout(&once), stderr(&once)), (0, told.to_string(), String::new()));
+    assert_eq!(code(&stand.fleetctl(&["restart", "once"])), 0);
+    let unmet = stand.fleetctl(&["start", "unmet"]);
+    assert_eq!(code(&unmet), 0, "{}", stderr(&unmet));
+    assert!(stderr(&unmet).contains("unit unmet.service does not run: it is on m1"));
+    let needy = stand.fleetctl(&["start", "needy"]);
+    assert_eq!(code(&needy), 1);
+    assert!(stderr(&needy).contains("unit needy.service has failed"), "{}", stderr(&needy));
+    write(&stand, "once.service", &format!("{HELLO}[Test]\nEnds=done\n[X]\na=b\n"));
+    let rolled = stand.fleetctl(&["rollout", "--timeout=20", "once.service"]);
+    assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
 }
 
 #[test]
@@ -216,9 +245,12 @@ fn mistakes_have_codes_and_words() {
     for words in [["--help"], ["-h"], ["help"]] {
         assert_eq!(stdout(&stand.fleetctl(&words)), help);
     }
-    assert!(help.contains("list-unit-files") && help.contains("version"));
-    for words in [["version"], ["--version"], ["-v"]] {
-        assert!(stdout(&stand.fleetctl(&words)).starts_with("fleetctl version v"));
+    let version = concat!("fleetctl version v", env!("CARGO_PKG_VERSION"), "\n");
+    assert!(help.contains("list-unit-files") && help.contains(version));
+    let calls: [&[&str]; 4] =
+        [&["version"], &["--version"], &["-v"], &["--endpoint=unix:///nowhere", "--version"]];
+    for words in calls {
+        assert_eq!(stdout(&stand.fleetctl(words)), version, "{words:?}");
     }
     assert_eq!(code(&stand.fleetctl(&["verify", "x"])), 2);
     assert!(stdout(&stand.fleetctl(&["completions", "bash"])).contains("list-machines"));

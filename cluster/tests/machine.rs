@@ -164,6 +164,23 @@ fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
 }
 
 #[test]
+fn what_runs_and_ends_or_is_skipped_is_not_waited_for() {
+    let node = Node::new();
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    node.put("once.service", "[Service]\nType=oneshot\nExecStart=/bin/true\n");
+    let unmet = "[Unit]\nConditionPathExists=/no/such\n[Service]\nExecStart=/bin/sleep 100000\n";
+    node.put("unmet.service", unmet);
+    let said = node.fleetctl(&["start", "once.service", "unmet.service"]);
+    assert!(said.contains("Unit once.service launched on"), "{said}");
+    assert!(said.contains("unit unmet.service does not run: it is on"), "{said}");
+    assert!(said.contains("/no/such is not met (inactive dead)"), "{said}");
+    node.fleetctl(&["restart", "once.service"]);
+}
+
+#[test]
 fn the_original_fleetctl_restarts_a_unit_of_a_machine() {
     let node = Node::new();
     let _etcd = node.etcd();

@@ -179,7 +179,7 @@ _fleetctl() {
 
     case "${cmd}" in
         fleetctl)
-            opts="-h --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --help cat destroy drain events fd-forward journal list-machines list-unit-files list-units load logs restart rollout ssh start status stop submit undrain unload why version verify completions man help"
+            opts="-v -h --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --version --help cat destroy drain events fd-forward journal list-machines list-unit-files list-units load logs restart rollout ssh start status stop submit undrain unload why version verify completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

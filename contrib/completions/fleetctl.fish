@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_fleetctl_global_optspecs
-    string join \n endpoint= driver= etcd-key-prefix= key-file= cert-file= ca-file= tunnel= known-hosts-file= strict-host-key-checking= sign-key= cluster-name= ssh-timeout= ssh-username= request-timeout= debug json etcd-keyfile= etcd-certfile= etcd-cafile= experimental-api= h/help
+    string join \n endpoint= driver= etcd-key-prefix= key-file= cert-file= ca-file= tunnel= known-hosts-file= strict-host-key-checking= sign-key= cluster-name= ssh-timeout= ssh-username= request-timeout= debug json etcd-keyfile= etcd-certfile= etcd-cafile= experimental-api= v/version h/help
 end
 
 function __fish_fleetctl_needs_command
@@ -46,6 +46,7 @@ complete -c fleetctl -n "__fish_fleetctl_needs_command" -l experimental-api -r -
 false\t''"
 complete -c fleetctl -n "__fish_fleetctl_needs_command" -l debug -d 'Show each request on stderr'
 complete -c fleetctl -n "__fish_fleetctl_needs_command" -l json -d 'JSON instead of text'
+complete -c fleetctl -n "__fish_fleetctl_needs_command" -s v -l version -d 'Print the version'
 complete -c fleetctl -n "__fish_fleetctl_needs_command" -s h -l help -d 'Print help'
 complete -c fleetctl -n "__fish_fleetctl_needs_command" -f -a "cat" -d 'Print what a unit\'s file says'
 complete -c fleetctl -n "__fish_fleetctl_needs_command" -f -a "destroy" -d 'Remove units from the cluster'

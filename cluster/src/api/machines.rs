@@ -83,7 +83,7 @@ fn patch(body: &[u8], picture: &Picture) -> Result<Transaction, String> {
         Value::Null => Vec::new(),
         Value::Array(operations) => operations,
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            return Err("unable to decode body: a patch is to be a list".to_string());
+            return Err("a patch is to be a list".to_string());
         }
     };
     if operations.len() > MOST_PATCHED {
@@ -112,17 +112,16 @@ fn patch(body: &[u8], picture: &Picture) -> Result<Transaction, String> {
 
 /// op, path, value of one operation; what is not there is empty.
 fn fields(operation: &Value) -> Result<(String, String, String), String> {
-    let told = |what: &str| format!("unable to decode body: {what}");
     let text = |value: Option<&Value>, what: &str| match value {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(_) => Err(told(what)),
+        Some(_) => Err(what.to_string()),
     };
-    let fields = operation.as_object().ok_or_else(|| told("an operation is to be an object"))?;
+    let fields = operation.as_object().ok_or("an operation is to be an object")?;
     let value = match fields.get("value") {
         None | Some(Value::Null) => String::new(),
         Some(Value::Object(inner)) => text(inner.get("value"), "value is to be a string")?,
-        Some(_) => return Err(told("value is to be an object with a value")),
+        Some(_) => return Err("value is to be an object with a value".to_string()),
     };
     let op = text(fields.get("op"), "op is to be a string")?;
     Ok((op, text(fields.get("path"), "path is to be a string")?, value))

@@ -65,6 +65,7 @@ pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
 /// A state as clients see it.
 pub fn entity(name: &UnitName, machine: &MachineId, record: &StateRecord) -> wire::UnitState {
     wire::UnitState {
+        ended: record.ended.map(|ended| ended.as_str().to_string()).unwrap_or_default(),
         hash: record.hash.clone(),
         machine_id: machine.to_string(),
         name: name.to_string(),

@@ -323,12 +323,11 @@ fn ring(name: &UnitName, asks: &Requirement, picture: &Picture) -> Option<Vec<Un
 /// What the client is told.
 pub fn first_value(body: &[u8]) -> Result<Value, String> {
     let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Value>();
-    let told = |words: &str| format!("unable to decode body: {words}");
     match values.next() {
-        None => Err(told("EOF")),
+        None => Err("EOF".to_string()),
         Some(Ok(value)) => Ok(value),
-        Some(Err(error)) if error.is_eof() => Err(told("unexpected EOF")),
-        Some(Err(error)) => Err(told(&error.to_string())),
+        Some(Err(error)) if error.is_eof() => Err("unexpected EOF".to_string()),
+        Some(Err(error)) => Err(error.to_string()),
     }
 }
 
@@ -346,8 +345,8 @@ fn field<'f>(fields: &'f Fields, key: &str) -> Option<&'f Value> {
 }
 
 fn read(body: &[u8]) -> Result<Wish, String> {
-    let value = first_value(body)?;
     let told = |what: &str| format!("unable to decode body: {what}");
+    let value = first_value(body).map_err(|what| told(&what))?;
     let text = |object: &Fields, key: &str| match field(object, key) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),

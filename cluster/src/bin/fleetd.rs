@@ -84,10 +84,31 @@ fn go_on_anew(passed: &[OwnedFd]) -> std::io::Error {
     command.exec()
 }
 
+/// What is text of it: all else is not ours.
+///
+/// # Errors
+/// A variable of ours that is none.
+fn environment() -> Result<BTreeMap<String, String>, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        let Ok(name) = name.into_string() else { continue };
+        match value.into_string() {
+            Ok(value) => {
+                all.insert(name, value);
+            }
+            Err(_) if name.starts_with("FLEET_") => {
+                return Err(vec![format!("{name}: it is no text")]);
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(all)
+}
+
 fn read(given: Option<&PathBuf>) -> Result<(Config, Vec<String>), Vec<String>> {
     let default = PathBuf::from(DEFAULT_FILE);
     let path = given.cloned().or_else(|| default.exists().then_some(default));
-    let environment: BTreeMap<String, String> = std::env::vars().collect();
+    let environment = environment()?;
     let Some(path) = path else { return Config::read(None, &environment) };
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(&path).map_err(|error| vec![format!("{shown}: {error}")])?;

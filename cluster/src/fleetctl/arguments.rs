@@ -54,9 +54,13 @@ fn switches(command: &clap::Command, arguments: Vec<OsString>) -> Vec<OsString> 
 #[derive(Debug, Parser)]
 #[command(name = "fleetctl", disable_version_flag = true, infer_subcommands = true)]
 #[command(about = "Commands a cluster of machines that run units")]
+#[command(after_help = concat!("fleetctl version v", env!("CARGO_PKG_VERSION")))]
 pub(super) struct Line {
     #[command(flatten)]
     pub(super) globals: Globals,
+    /// Print the version
+    #[arg(long, short = 'v')]
+    pub(super) version: bool,
     #[command(subcommand)]
     pub(super) command: Option<Command>,
 }
@@ -392,6 +396,12 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Line::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_all_says_which_version_it_is() {
+        let help = Line::command().render_help().to_string();
+        assert!(help.contains(concat!("fleetctl version v", env!("CARGO_PKG_VERSION"))), "{help}");
     }
 
     #[test]

@@ -14,10 +14,12 @@ use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::io::IsTerminal;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Bytes an event may have before it is no event.
 const LARGEST_EVENT: usize = 16 * 1024 * 1024;
+/// A server that is there shows a sign of life each 15 s.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Until the server is asked again, where it does not say when.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Puts the cursor up and clears the screen.
@@ -27,17 +29,19 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 struct Stream {
     response: Response<Incoming>,
     held: Vec<u8>,
+    /// A server that says nothing for as long is gone.
+    silence: Duration,
 }
 
 impl Stream {
-    async fn open(session: &mut Session) -> Result<Stream, Trouble> {
+    async fn open(session: &mut Session, silence: Duration) -> Result<Stream, Trouble> {
         // A connection of its own: the stream never gives it back.
         let mut connection = Connection::new(&session.globals)?;
         let response = connection.send("GET", "/fleet/v1/events", None).await?;
         if response.status() != 200 {
             return Err(refusal(response).await);
         }
-        Ok(Stream { response, held: Vec::new() })
+        Ok(Stream { response, held: Vec::new(), silence })
     }
 
     /// `None`: the server has ended it.
@@ -52,7 +56,9 @@ impl Stream {
                 }
                 continue;
             }
-            match self.response.body_mut().frame().await {
+            let silent = || Trouble::passing("nothing comes from the server any more");
+            let frame = timeout(self.silence, self.response.body_mut().frame()).await;
+            match frame.map_err(|_| silent())? {
                 None => return Ok(None),
                 Some(Err(error)) => {
                     return Err(Trouble::passing(format!("the stream ended: {error}")));
@@ -79,7 +85,7 @@ async fn refusal(response: Response<Incoming>) -> Trouble {
 }
 
 pub(super) async fn events(session: &mut Session) -> Result<u8, Trouble> {
-    let mut stream = Stream::open(session).await?;
+    let mut stream = Stream::open(session, SILENCE).await?;
     while let Some(batch) = stream.next().await? {
         for event in batch {
             match session.globals.json {
@@ -128,7 +134,7 @@ async fn show_changes(
 ) -> Result<Infallible, Trouble> {
     let json = session.globals.json;
     let clears = !json && std::io::stdout().is_terminal();
-    let mut stream = Stream::open(session).await?;
+    let mut stream = Stream::open(session, SILENCE).await?;
     while stream.next().await?.is_some() {
         session.look_again();
         let text = super::listing::units_shown(session, list, columns).await?;
@@ -190,5 +196,42 @@ pub(super) async fn logs(session: &mut Session, what: &Logs) -> Result<u8, Troub
         }
         404 => Err(Trouble::new(format!("Unit {name} does not exist."))),
         _ => Err(refusal(response).await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::Line;
+    use super::*;
+    use clap::Parser;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_server_that_says_nothing_any_more_is_not_listened_to_for_ever() {
+        let path = std::env::temp_dir().join(format!("fleet-silent.{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = [0; 4096];
+            let _ = stream.read(&mut asked).unwrap();
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+            // Until the other side lets go.
+            let _ = stream.read(&mut asked);
+        });
+        let endpoint = format!("--endpoint=unix://{}", path.display());
+        let line = Line::try_parse_from(["fleetctl", &endpoint]).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let heard = runtime.block_on(async {
+            let mut session = Session::open(line.globals).unwrap();
+            let mut stream = Stream::open(&mut session, Duration::from_millis(50)).await.unwrap();
+            stream.next().await
+        });
+        let trouble = heard.unwrap_err();
+        assert!(trouble.passing && trouble.message.contains("nothing comes"), "{trouble:?}");
+        drop(runtime);
+        server.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
     }
 }

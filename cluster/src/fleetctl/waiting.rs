@@ -5,6 +5,7 @@
 //! answers for a while, it is looked again: what was wished stands.
 
 use super::arguments::Waiting;
+use super::client::hash_of;
 use super::progress;
 use super::session::{Session, is_global, say, short, warn};
 use super::trouble::Trouble;
@@ -85,8 +86,8 @@ impl Outage {
     }
 }
 
-/// Says of each unit when it got there. With no patience it says that the command was
-/// given, and global units are never waited for.
+/// Says of each unit when it got there: all of them together have the time that there is. With no
+/// patience it says that the command was given, and global units are never waited for.
 pub(super) async fn until(
     session: &mut Session,
     names: &[String],
@@ -94,7 +95,7 @@ pub(super) async fn until(
     patience: Patience,
     word: &str,
 ) -> Result<(), Trouble> {
-    let mut failed = Vec::new();
+    let (mut failed, began) = (Vec::new(), Instant::now());
     for name in names {
         let client = &mut session.client;
         let unit = answered(patience.limit(), async || client.unit(name).await).await?;
@@ -107,7 +108,7 @@ pub(super) async fn until(
         } else if patience == Patience::None {
             say(&format!("Triggered unit {name} {word}"));
         } else {
-            match arrive(session, name, wished, patience, word == "start").await {
+            match arrive_by(session, name, wished, (patience, began), word == "start").await {
                 Ok(unit) => {
                     let place = session.whereabouts(&unit).await;
                     say(&format!("Unit {name} {}{place}", unit.current_state));
@@ -152,6 +153,17 @@ pub(super) async fn arrive(
     patience: Patience,
     running: bool,
 ) -> Result<Unit, Trouble> {
+    arrive_by(session, name, wished, (patience, Instant::now()), running).await
+}
+
+/// The same, of what has been waited for since then.
+async fn arrive_by(
+    session: &mut Session,
+    name: &str,
+    wished: Desired,
+    (patience, since): (Patience, Instant),
+    running: bool,
+) -> Result<Unit, Trouble> {
     let began = Instant::now();
     let mut look = FIRST_LOOK;
     let mut hopeless_since: Option<Instant> = None;
@@ -170,7 +182,7 @@ pub(super) async fn arrive(
                 None
             }
         };
-        if patience.is_over(began) {
+        if patience.is_over(since) {
             let why = reason(session, name).await;
             return Err(Trouble::new(format!(
                 "timed out waiting for unit {name} to report state {wished}{why}"
@@ -216,7 +228,11 @@ async fn look_at(
     let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
     let there = unit.current_state == wished.as_str();
     let state = if there && running { session.client.state(name).await? } else { None };
-    if there && (!running || state.as_ref().is_some_and(is_running)) {
+    let own = state.as_ref().filter(|state| state.hash == hash_of(&unit));
+    if own.is_some_and(|state| state.ended == "skipped") {
+        warn(&format!("unit {name} does not run{}", reason(session, name).await));
+    }
+    if there && (!running || state.as_ref().is_some_and(is_running) || own.is_some_and(has_run)) {
         return Ok(Look::Arrived(Box::new(unit)));
     }
     let hopeless = hopeless(session, &unit, wished, there).await?;
@@ -250,7 +266,8 @@ async fn hopeless(
         return Ok(why.map(|why| format!("can not be placed: {}", told_reasons(&why))));
     }
     let Some(state) = session.client.state(&unit.name).await? else { return Ok(None) };
-    let failed = wished == Desired::Launched && state.systemd_active_state == "failed";
+    let failed = state.systemd_active_state == "failed" || state.ended == "failed";
+    let failed = wished == Desired::Launched && failed;
     if state.systemd_load_state != "error" && !failed {
         return Ok(None);
     }
@@ -260,6 +277,11 @@ async fn hopeless(
 
 fn is_running(state: &UnitState) -> bool {
     state.systemd_active_state == "active" && state.systemd_load_state == "loaded"
+}
+
+/// It has come to its end: of one that is done, or skipped, nothing else is to be waited for.
+pub(super) fn has_run(state: &UnitState) -> bool {
+    ["done", "skipped"].contains(&state.ended.as_str())
 }
 
 /// `: …`, where something is known.

@@ -162,12 +162,15 @@ impl Config {
                 continue;
             }
             match line.split_once('=') {
-                Some((key, value)) => values.set(key.trim(), unquoted(value), &place, &mut remarks),
+                Some((key, value)) => {
+                    values.set(&key.trim().to_lowercase(), plain(value), &place, &mut remarks);
+                }
                 // Not shown: it may be half a secret.
                 None => values.errors.push(format!("{place}: the line is no `key = value`")),
             }
         }
-        for (name, value) in environment {
+        // An empty one says nothing, as fleet had it: what the file says counts.
+        for (name, value) in environment.iter().filter(|(_, value)| !value.is_empty()) {
             if let Some(key) = name.strip_prefix("FLEET_") {
                 values.set(&key.to_lowercase(), value, name, &mut remarks);
             }
@@ -308,10 +311,23 @@ impl Values {
     }
 }
 
-fn unquoted(value: &str) -> &str {
+/// Without quotes around it, and without the comment behind it: that begins with a blank and `#` or `;`.
+fn plain(value: &str) -> &str {
     let value = value.trim();
-    let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    inner.filter(|inner| !inner.contains('"')).unwrap_or(value)
+    let is_comment = |rest: &str| rest.trim_start().starts_with(['#', ';']);
+    if is_comment(value) {
+        return "";
+    }
+    for quote in ['"', '\''] {
+        let quoted = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote));
+        if let Some((inner, rest)) = quoted
+            && (rest.is_empty() || is_comment(rest))
+        {
+            return inner;
+        }
+    }
+    let mut begins = value.match_indices([' ', '\t']).map(|(at, _)| value.split_at(at));
+    begins.find(|(_, rest)| is_comment(rest)).map_or(value, |(before, _)| before.trim_end())
 }
 
 /// `a,b` or `["a", "b"]`.
@@ -388,6 +404,36 @@ mod tests {
         assert_eq!(config.public_ip, "1.2.3.4");
         assert_eq!(remarks.len(), 3, "{remarks:?}");
         assert!(remarks.iter().any(|remark| remark == "f.conf:3: bar is not known"));
+    }
+
+    #[test]
+    fn an_empty_variable_says_nothing() {
+        let variables = [("FLEET_AGENT_TTL", ""), ("FLEET_METADATA", ""), ("FLEET_FOO", "")];
+        let variables = variables.map(|(key, value)| (key.to_string(), value.to_string()));
+        let file = ("f.conf", "agent_ttl=7s\nmetadata=a=b\n");
+        let (config, remarks) = Config::read(Some(file), &BTreeMap::from(variables)).unwrap();
+        assert_eq!(config.agent_ttl, Duration::from_secs(7));
+        assert_eq!(config.metadata["a"], "b");
+        assert!(remarks.is_empty(), "{remarks:?}");
+    }
+
+    #[test]
+    fn a_comment_behind_a_value_is_none_of_it_and_quotes_keep_it_whole() {
+        let table = [
+            ("public_ip=10.0.0.1 # of eth1", "10.0.0.1"),
+            ("public_ip = 10.0.0.1\t; of eth1", "10.0.0.1"),
+            ("Public_IP=10.0.0.1", "10.0.0.1"),
+            ("public_ip='10.0.0.1'", "10.0.0.1"),
+            ("public_ip=\"a #b\" # c", "a #b"),
+            ("public_ip='a ;b'", "a ;b"),
+            ("public_ip=a#b;c", "a#b;c"),
+            ("public_ip= # none", ""),
+            ("public_ip=\"a\" b", "\"a\" b"),
+        ];
+        for (line, value) in table {
+            let (config, remarks) = read(line);
+            assert_eq!((config.public_ip.as_str(), remarks.len()), (value, 0), "{line}");
+        }
     }
 
     #[test]

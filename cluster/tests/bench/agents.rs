@@ -112,5 +112,6 @@ fn state(wish: &ScheduleRecord) -> StateRecord {
         sub: sub.to_string(),
         reached: wish.desired,
         reason: None,
+        ended: None,
     }
 }

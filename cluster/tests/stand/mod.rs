@@ -11,7 +11,7 @@ use cluster::key::Keys;
 use cluster::machine::MachineId;
 use cluster::mirror::Mirror;
 use cluster::picture::Picture;
-use cluster::record::{MachineRecord, StateRecord};
+use cluster::record::{Ended, MachineRecord, StateRecord};
 use cluster::registry::{self, Epoch};
 use cluster::store::Store;
 use cluster::unit_name::UnitName;
@@ -346,10 +346,17 @@ fn told(picture: &Picture, id: &MachineId, failing: bool) -> BTreeMap<UnitName, 
         let text = picture.units.get(name).map(|kept| kept.record.file.text()).unwrap_or_default();
         let here = text.contains(&format!("/bin/fails/{name}/{id}"));
         let bad = failing && (here || text.contains("/bin/false"));
+        let ended = match text.lines().find_map(|line| line.strip_prefix("Ends=")) {
+            Some("done") => Some(Ended::Done),
+            Some("skipped") => Some(Ended::Skipped),
+            Some("failed") => Some(Ended::Failed),
+            _ => None,
+        };
+        let ended = ended.filter(|_| kept.record.desired == Desired::Launched);
         let (active, sub) = match kept.record.desired {
             Desired::Launched if bad => ("failed", "failed"),
-            Desired::Launched => ("active", "running"),
-            Desired::Loaded | Desired::Inactive => ("inactive", "dead"),
+            Desired::Launched if ended.is_none() => ("active", "running"),
+            Desired::Launched | Desired::Loaded | Desired::Inactive => ("inactive", "dead"),
         };
         let record = StateRecord {
             hash: kept.record.hash.clone(),
@@ -358,6 +365,7 @@ fn told(picture: &Picture, id: &MachineId, failing: bool) -> BTreeMap<UnitName, 
             sub: sub.to_string(),
             reached: kept.record.desired,
             reason: None,
+            ended,
         };
         (name.clone(), record)
     });

@@ -3,7 +3,7 @@
 use super::super::client::hash_of;
 use super::super::session::{is_global, say};
 use super::super::trouble::Trouble;
-use super::super::waiting::{Outage, told_reasons};
+use super::super::waiting::{Outage, has_run, told_reasons};
 use super::Rolling;
 use crate::wire::Unit;
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,7 +106,7 @@ impl Rolling<'_> {
             let (id, sub) = (&failed.machine_id, &failed.systemd_sub_state);
             return Err(Trouble::new(format!("unit {name} failed on {id} ({sub})")));
         }
-        let up = new.filter(|state| state.systemd_active_state == "active");
+        let up = new.filter(|state| state.systemd_active_state == "active" || has_run(state));
         let up: Vec<String> = up.map(|state| state.machine_id.clone()).collect();
         let says = |id: &String| own.iter().any(|state| state.machine_id == *id);
         let silent = machines.into_iter().flatten().filter(|id| !says(id)).cloned().collect();

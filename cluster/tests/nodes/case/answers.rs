@@ -111,8 +111,8 @@ fn of_itself(cluster: &mut Cluster) {
     for words in [["--help"], ["-h"], ["help"]] {
         assert_eq!(node.fleetctl(&words), help, "{words:?}");
     }
-    assert!(help.contains("version"), "{help}");
     let version = concat!("fleetctl version v", env!("CARGO_PKG_VERSION"), "\n");
+    assert!(help.contains(version), "{help}");
     for words in [["version"], ["--version"]] {
         assert_eq!(node.fleetctl(&words), version, "{words:?}");
     }
