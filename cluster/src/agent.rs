@@ -2,8 +2,10 @@
 //! and roots for its init out; and what init says of them in the words fleet's users
 //! know. Pure: who asks etcd and init is [`crate::fleetd::steward`].
 
+mod end;
 mod shape;
 
+pub use end::{has_given_way, is_down, is_out};
 pub use shape::{files, holds, is_of, is_put, keeps_what_runs, refusal, targets};
 
 use crate::desired::Desired;
@@ -14,10 +16,10 @@ use crate::placement::Seat;
 use crate::record::{Ended, ScheduleRecord, StateRecord, UnitRecord};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
+use end::ended;
 use groundstate_units::control::answer::{Cause, UnitStatus};
 use groundstate_units::control::shown::Shown;
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 use shape::{Shape, names, target};
 use std::collections::{BTreeMap, BTreeSet};
@@ -346,22 +348,6 @@ pub fn state(
     }
 }
 
-/// What came of it, as far as init does nothing more by itself.
-fn ended(unit: &UnitStatus) -> Option<Ended> {
-    let cause = unit.reason.as_ref().map(|reason| &reason.cause);
-    match unit.state {
-        State::Exited if matches!(cause, Some(Cause::Skipped { .. })) => Some(Ended::Skipped),
-        State::Exited => Some(Ended::Done),
-        State::Failed => Some(Ended::Failed),
-        State::Disabled
-        | State::Waiting
-        | State::Starting
-        | State::Running
-        | State::Reloading
-        | State::Stopping => None,
-    }
-}
-
 /// Why init has no such unit, of a native file that says that it is another one.
 fn misnamed(wanted: &Wanted, stem: &str) -> Option<String> {
     let native = wanted.content.native()?;
@@ -382,28 +368,4 @@ pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, why: &str) -> S
         ended: None,
     };
     StateRecord { reason: Some(why.to_string()), ..last.cloned().unwrap_or_else(never) }
-}
-
-/// Nothing runs any more of what was there before another one came under its name.
-pub fn has_given_way(unit: Option<&UnitStatus>) -> bool {
-    unit.is_none_or(|unit| {
-        let is_left = unit.state == State::Failed && !is_down(Some(unit));
-        !is_left && !unit.stale && unit.state != State::Stopping
-    })
-}
-
-/// Nothing of it runs, nor does init begin it (again) by itself.
-pub fn is_out(unit: Option<&UnitStatus>) -> bool {
-    is_down(unit) && unit.is_none_or(|unit| !unit.needed)
-}
-
-/// Nothing of it runs (any more). What init can not kill does, though init has given it up: its run
-/// goes on, and of one whose file is gone no more is said than that.
-pub fn is_down(unit: Option<&UnitStatus>) -> bool {
-    unit.is_none_or(|unit| {
-        let cause = unit.reason.as_ref().map(|reason| &reason.cause);
-        let is_ghost = unit.stale && unit.run.is_some() && unit.state == State::Failed;
-        let is_left = is_ghost || matches!(cause, Some(Cause::Unkillable { .. }));
-        !is_left && matches!(unit.state, State::Disabled | State::Failed | State::Waiting)
-    })
 }

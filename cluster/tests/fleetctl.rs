@@ -95,30 +95,6 @@ fn a_unit_that_no_machine_can_have_is_not_waited_for() {
 }
 
 #[test]
-fn a_unit_that_ends_or_does_not_begin_is_not_waited_for() {
-    let stand = Stand::new(Plan::of(&["m1"]));
-    let unit = |name: &str, ends: &str| {
-        write(&stand, name, &format!("{HELLO}[Test]\nEnds={ends}\n"));
-    };
-    unit("once.service", "done");
-    unit("unmet.service", "skipped");
-    unit("needy.service", "failed");
-    let once = stand.fleetctl(&["start", "once"]);
-    let told = "Unit once.service inactive\nUnit once.service launched on m1.../127.0.0.1\n";
-    assert_eq!((code(&once), stdout(&once), stderr(&once)), (0, told.to_string(), String::new()));
-    assert_eq!(code(&stand.fleetctl(&["restart", "once"])), 0);
-    let unmet = stand.fleetctl(&["start", "unmet"]);
-    assert_eq!(code(&unmet), 0, "{}", stderr(&unmet));
-    assert!(stderr(&unmet).contains("unit unmet.service does not run: it is on m1"));
-    let needy = stand.fleetctl(&["start", "needy"]);
-    assert_eq!(code(&needy), 1);
-    assert!(stderr(&needy).contains("unit needy.service has failed"), "{}", stderr(&needy));
-    write(&stand, "once.service", &format!("{HELLO}[Test]\nEnds=done\n[X]\na=b\n"));
-    let rolled = stand.fleetctl(&["rollout", "--timeout=20", "once.service"]);
-    assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
-}
-
-#[test]
 fn variables_of_former_names_count() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let unix = format!("unix://{}", stand.socket().display());
