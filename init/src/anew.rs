@@ -3,8 +3,8 @@
 //! ended for its state being lost, and nothing is started beside itself.
 //!
 //! What lives is told by its cgroup, and where there are none by the notes that are left
-//! ([`crate::journal::remains`]); sockets of units are told by their addresses, scripts that are done
-//! by what is written of them ([`crate::journal::done`]). With the boot the machine begins all of it
+//! ([`crate::journal::remains`]); sockets of units by what is written of them or by their addresses
+//! ([`crate::trigger::door`]), scripts that are done by what is written of them ([`crate::journal::done`]). With the boot the machine begins all of it
 //! at once ([`groundstate_units::machine::there`]), with the numbers it had; the processes are there
 //! already ([`crate::takeover`]). After that nothing is left of it all but what has no unit just then
 //! ([`crate::rest`]): no state is kept before, so that a crash meanwhile looks again.
@@ -13,9 +13,8 @@ use crate::begin::Before;
 use crate::boot::Mode;
 use crate::cgroup::Tracker;
 use crate::clock;
-use crate::event_loop::Init;
+use crate::event_loop::{Init, token};
 use crate::foreign;
-use crate::foreign::Foreign;
 use crate::found::{Alive, Daemon, Found, Stage, asked_end, asked_haste};
 use crate::journal::intent::Meant;
 use crate::journal::notes;
@@ -23,6 +22,7 @@ use crate::journal::remains::Remains;
 use crate::journal::standing::{self, Standing};
 use crate::limit;
 use crate::lineage::Lineage;
+use crate::notify::Notify;
 use crate::options::Options;
 use crate::paths::Paths;
 use crate::pipes::Pipes;
@@ -37,7 +37,7 @@ use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::{Intent, RunId};
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
-use groundstate_units::trigger::Trigger;
+use mio::Token;
 use nix::sys::socket::{UnixAddr, getsockname};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -99,14 +99,23 @@ impl Init {
         let mut init = Init::begin(options, mode, Before { lineage, tracker })?;
         init.booted = booted.map_or(init.booted, |booted| booted.min(init.booted));
         Bell::ring_again(rung);
-        if let (Some(notify), Some(told)) = (&mut init.notify, told) {
-            notify.hear_first(told);
+        if let Some(told) = told {
+            init.hear_on(told);
         }
         init.lineage.resumed = Some(init.now);
         init.lineage.steady_at = Some(init.now.after(limit::STEADY_ANEW));
         let text = "init has crashed and begins anew, beside what lives";
         init.say(Level::Error, format_args!("{text}: {why}"));
         Ok(init)
+    }
+
+    /// What was sent to the notify socket of before is heard first; where no other could be made, all that
+    /// is sent there.
+    fn hear_on(&mut self, told: OwnedFd) {
+        if let Some(notify) = &mut self.notify {
+            return notify.hear_first(told);
+        }
+        self.notify = Notify::again(self.poll.registry(), Token(token::NOTIFY), told).ok();
     }
 
     /// Before the first generation is taken: what lives of it keeps its numbers.
@@ -120,15 +129,8 @@ impl Init {
         self.lineage.found.remains.alive.retain(|pid, _| is_there(pid));
         let daemons = self.daemons(generation);
         let found = &mut self.lineage.found;
-        for unit in generation.units.iter().filter(|unit| unit.kind == Kind::Socket) {
-            if let Some(Trigger::Socket(socket)) = Trigger::decode(&unit.run)
-                && let Some(fds) = again::claim(&socket, &mut found.sockets)
-            {
-                found.opened.insert(unit.name.clone(), fds);
-            }
-        }
         // Nobody listens to these any more. Closing may wait, and is not for init.
-        drop(Foreign::all(std::mem::take(&mut found.sockets)));
+        drop(found.give_sockets(&generation.units));
         let living = found.remains.standings.of.values();
         let living = living.flat_map(Standing::living).collect();
         let (highest, there) = found.meet(generation.units.iter(), &daemons, &living, RunId(0));
@@ -206,6 +208,7 @@ impl Init {
             let text = "lives, and is left alone until its file";
             self.say(Level::Warning, format_args!("{name} {text} {until}"));
         }
+        self.say_doors();
         // Whoever ends next has not left them to init.
         wait::made_before(self.lineage.found.children());
         self.note_all_done();
@@ -248,9 +251,10 @@ impl Init {
         writer::done(notes::unit(name.as_str()), done);
     }
 
-    /// The same of all, and what the machine is at.
+    /// The same of all, what the machine is at, and whose each socket is.
     pub(crate) fn note_all_done(&mut self) {
         self.note_intent();
+        self.note_doors();
         self.machine.generation().units.iter().for_each(|unit| self.note_done(&unit.name));
     }
 }

@@ -12,6 +12,7 @@ use crate::journal::standing::{self, Standing, Standings};
 use crate::pipes::{Ends, Pipes};
 use crate::process;
 use crate::sys::{Pid, wait};
+use crate::trigger::door::Doors;
 use groundstate_units::generation::{Generation, Unit};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
@@ -42,6 +43,7 @@ impl Found {
         let hashes = hashes(units);
         let found = std::mem::take(self);
         (self.units, self.cgroups, self.pipes) = (found.units, cgroups, found.pipes);
+        self.doors = found.doors;
         let mut remains = found.remains;
         if !standings.is_whole {
             let waits = |unit: u64| {
@@ -153,9 +155,10 @@ impl Found {
     }
 
     /// As an image before this one had it.
-    pub(crate) fn again(away: Away, ends: Ends) -> Found {
+    pub(crate) fn again(away: Away, ends: Ends, doors: Doors) -> Found {
         let Away { units, cgroups, standings, begun, done, ready } = away;
-        let mut found = Found { units, cgroups, ready, pipes: Pipes::of(ends), ..Found::default() };
+        let pipes = Pipes::of(ends);
+        let mut found = Found { units, cgroups, ready, pipes, doors, ..Found::default() };
         (found.remains.standings, found.remains.alive) = (standings, begun);
         found.remains.done = done;
         found

@@ -5,6 +5,7 @@
 //! ([`crate::rest`]).
 
 use crate::cgroup::{Left, is_cut, short};
+use crate::foreign::Foreign;
 use crate::journal::notes::{self, Note, What, Wished};
 use crate::journal::remains::Remains;
 use crate::journal::standing::Standing;
@@ -15,6 +16,7 @@ use crate::run::procedure::Part;
 use crate::shutdown::Haste;
 use crate::sys::Pid;
 use crate::sys::wait::Ended;
+use crate::trigger::door::Doors;
 use groundstate_units::generation::Unit;
 use groundstate_units::machine::event::{Event, Intent, RunId, Shutdown};
 use groundstate_units::machine::there::{Ends, There};
@@ -36,7 +38,11 @@ pub(crate) struct Found {
     /// Bound sockets, and what else somebody may listen to, that are nobody's yet.
     pub(crate) sockets: Vec<OwnedFd>,
     /// Those of units.
-    pub(crate) opened: BTreeMap<Name, Vec<OwnedFd>>,
+    pub(crate) opened: BTreeMap<Name, Vec<Foreign>>,
+    /// Those of units whose file is away or can not be used.
+    pub(crate) doors: Doors,
+    /// In this generation nobody has any that is not to listen.
+    pub(crate) doors_tidied: Option<u32>,
     /// Units of which something lives, and that were not begun yet; of some there is no file now.
     pub(crate) units: BTreeMap<Name, Living>,
     /// Scripts that are done, as which run, and how they ended.
@@ -176,6 +182,12 @@ impl Found {
     /// Units of which something lives, and that were not begun yet, as the machine knows them.
     pub(crate) fn there(&self) -> impl Iterator<Item = (Name, There)> {
         self.units.iter().map(|(name, living)| (name.clone(), living.there))
+    }
+
+    /// What is to begin as this run is there already, or has been.
+    pub(crate) fn is_to_be_taken_up(&self, run: RunId, name: &Name) -> bool {
+        let is_done = self.done.get(name).is_some_and(|(of, _)| *of == run);
+        is_done || self.units.contains_key(name)
     }
 
     /// Something lives of this unit that is nobody's yet: it is the unit's from now on.

@@ -44,6 +44,7 @@ impl Init {
         let wished = matches!(event, Event::Restart(_) | Event::Retry(_)).then(|| event.clone());
         let sets_goal = matches!(&event, Event::SetGoal(goal) if !goal.targets.is_empty());
         let (now, was, is_wish) = (self.now, self.at(), sets_intent(&event));
+        let spared = self.machine.spared().clone();
         let machine = AssertUnwindSafe(&mut self.machine);
         let stepped = catch_unwind(move || {
             let machine = machine;
@@ -74,7 +75,7 @@ impl Init {
         }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
         // Before the wish that it follows from is known for good: by that it may be needed no more.
-        self.stand_due(&notes);
+        self.stand_due(&notes, &spared);
         if is_wish || self.at() != was {
             self.note_intent();
         }

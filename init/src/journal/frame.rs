@@ -57,10 +57,14 @@ pub(crate) enum Kind {
     Away,
     /// Where those of them say that they are ready; left out when none has to.
     Ends,
+    /// Sockets of units whose file is away; left out when there are none.
+    Doors,
+    /// What is due and spared for such units; left out when nothing is.
+    Spared,
 }
 
 impl Kind {
-    const ALL: [Kind; 19] = [
+    const ALL: [Kind; 21] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -80,6 +84,8 @@ impl Kind {
         Kind::Closers,
         Kind::Away,
         Kind::Ends,
+        Kind::Doors,
+        Kind::Spared,
     ];
 }
 
@@ -160,6 +166,23 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<(Kind, &[u8])>, Damage> {
         rest = after.get(length..).unwrap_or_default();
     }
     Ok(frames)
+}
+
+/// A text that has a place of its own behind the notes: `check: u32, length: u32`, in the machine's byte
+/// order, then the text.
+pub(super) fn placed(text: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(text.len()).unwrap_or(0).to_ne_bytes();
+    let rest = [&length[..], text].concat();
+    [&crc(&rest).to_ne_bytes()[..], &rest].concat()
+}
+
+/// The same, read. None: there is none, or it is damaged.
+pub(super) fn in_place(bytes: &[u8]) -> Option<&[u8]> {
+    let (check, rest) = bytes.split_first_chunk::<4>()?;
+    let (length, text) = rest.split_first_chunk::<4>()?;
+    let length = usize::try_from(u32::from_ne_bytes(*length)).ok()?;
+    let (whole, text) = (rest.get(..length.checked_add(4)?)?, text.get(..length)?);
+    (length > 0 && crc(whole) == u32::from_ne_bytes(*check)).then_some(text)
 }
 
 /// CRC-32 of IEEE 802.3, as in zlib and Ethernet.

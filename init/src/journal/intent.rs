@@ -3,10 +3,10 @@
 //! a place of its own and each time it has become another: no later note takes that, and a wish with
 //! which init has crashed is not in it.
 //!
-//! The place holds `check: u32, length: u32` and what [`Meant`] is as bytes; all of the machine's byte
-//! order. Reading is total: any bytes may be there.
+//! The place is as [`super::frame::placed`] has it, with what [`Meant`] is as bytes. Reading is total: any
+//! bytes may be there.
 
-use super::frame::crc;
+use super::frame;
 use groundstate_units::machine::event::Intent;
 use groundstate_units::machine::need::Wish;
 use groundstate_units::time::Time;
@@ -39,21 +39,12 @@ impl Meant {
         let mut texts = texts.map(|meant| postcard::to_allocvec(meant).unwrap_or_default());
         let found = texts.by_ref().enumerate().find(|(_, text)| text.len() <= BYTES - HEAD);
         let (left_out, text) = found.unwrap_or((1, Vec::new()));
-        let length = u32::try_from(text.len()).unwrap_or(0).to_ne_bytes();
-        let rest = [&length[..], &text].concat();
-        ([&crc(&rest).to_ne_bytes()[..], &rest].concat(), left_out == 0)
+        (frame::placed(&text), left_out == 0)
     }
 
     /// None: it is not there, or damaged.
     pub(crate) fn read(bytes: &[u8]) -> Option<Meant> {
-        let (check, rest) = bytes.split_first_chunk::<4>()?;
-        let (length, text) = rest.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_ne_bytes(*length)).ok()?;
-        let (whole, text) = (rest.get(..length.checked_add(4)?)?, text.get(..length)?);
-        if length == 0 || crc(whole) != u32::from_ne_bytes(*check) {
-            return None;
-        }
-        postcard::from_bytes(text).ok()
+        postcard::from_bytes(frame::in_place(bytes)?).ok()
     }
 }
 

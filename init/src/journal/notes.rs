@@ -6,9 +6,9 @@
 //!
 //! The file: a page for the handler of a fault and for what the kernel itself writes, the
 //! [`MESSAGE`] being read, then the ring, then the scripts that are [`DONE`], then each unit's
-//! [`STANDING`], then the [`INTENT`]. An entry is [`ENTRY`] bytes: `seq: u64, kind: u16, length:
-//! u16, pid: i32, at: u64, turn: u32`, then [`TEXT`] bytes; all of the machine's byte order. What is
-//! longer goes on in the next entries. An entry is there when its number is; the number is
+//! [`STANDING`], then the [`INTENT`], then the [`DOORS`]. An entry is [`ENTRY`] bytes: `seq: u64, kind:
+//! u16, length: u16, pid: i32, at: u64, turn: u32`, then [`TEXT`] bytes; all of the machine's byte order.
+//! What is longer goes on in the next entries. An entry is there when its number is; the number is
 //! written last. Reading is total: any bytes may be there.
 
 use crate::limit;
@@ -62,8 +62,10 @@ pub(crate) const DONE: usize = RING + ENTRY * ENTRIES as usize;
 pub(crate) const STANDING: usize = DONE + super::done::BYTES;
 /// What the machine is at ([`super::intent`]), for the same reason.
 pub(crate) const INTENT: usize = STANDING + super::standing::BYTES;
+/// Whose each socket is ([`super::doors`]), for the same reason.
+pub(crate) const DOORS: usize = INTENT + super::intent::BYTES;
 /// Bytes of all.
-pub(crate) const BYTES: usize = INTENT + super::intent::BYTES;
+pub(crate) const BYTES: usize = DOORS + super::doors::BYTES;
 /// Bytes of text in one entry.
 pub(crate) const TEXT: usize = ENTRY - 28;
 /// Where the pid of an entry stands.

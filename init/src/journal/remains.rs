@@ -2,6 +2,7 @@
 //! ([`crate::anew`]). What is noted, and how it is read entry by entry, is [`super::notes`]'s.
 
 use super::done;
+use super::doors::Doors;
 use super::intent::Meant;
 use super::notes::{self, BYTES, Begun, ENTRIES, Hand, Note, Past, What};
 use super::standing::{Standing, Standings};
@@ -32,6 +33,8 @@ pub(crate) struct Remains {
     pub(crate) ends: BTreeMap<i32, Exit>,
     /// What the machine was at.
     pub(crate) meant: Option<Meant>,
+    /// Whose each socket is. None: nobody knows.
+    pub(crate) doors: Option<Doors>,
     /// The highest number of a run that is noted.
     pub(crate) highest: u64,
     /// Bit n-1: signal n was not dealt with.
@@ -75,8 +78,9 @@ impl Remains {
         let is_whole = is_there && (last == 0 || (first == 1 && count == last));
         let was_booted = !is_there || last > 0 || !done.is_empty();
         let meant = Meant::read(bytes.get(notes::INTENT..).unwrap_or_default());
+        let doors = Doors::read(bytes.get(notes::DOORS..).unwrap_or_default());
         let remains = Remains { done, standings, meant, highest, rung, ..Remains::default() };
-        let mut remains = Remains { is_whole, was_booted, ..remains };
+        let mut remains = Remains { doors, is_whole, was_booted, ..remains };
         for note in &notes {
             match &note.what {
                 What::Begun(begun) => remains.begun(note.pid, begun),

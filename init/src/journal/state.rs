@@ -25,6 +25,7 @@ use crate::suspect::Suspects;
 use crate::sys::{inherit, wait};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
+use crate::trigger::door::Doors;
 use groundstate_units::control::answer::System;
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::Machine;
@@ -94,6 +95,10 @@ pub(crate) struct Parts {
     closers: Closers,
     away: Away,
     ends: Ends,
+    /// Sockets of such units.
+    doors: Doors,
+    /// What is due, and is not told to stop for their sake.
+    spared: BTreeSet<Name>,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -162,6 +167,10 @@ impl Init {
             let ends = self.lineage.found.pipes.ends();
             whole = whole && (ends.is_empty() || to.put(Kind::Ends, ends));
         }
+        let doors = &self.lineage.found.doors;
+        whole = whole && (doors.is_empty() || to.put(Kind::Doors, doors));
+        let spared = self.machine.spared();
+        whole = whole && (spared.is_empty() || to.put(Kind::Spared, spared));
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
         }
@@ -242,6 +251,8 @@ impl Parts {
             closers: if_there(&frames, Kind::Closers)?,
             away: if_there(&frames, Kind::Away)?,
             ends: if_there(&frames, Kind::Ends)?,
+            doors: if_there(&frames, Kind::Doors)?,
+            spared: if_there(&frames, Kind::Spared)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
@@ -271,8 +282,9 @@ impl State {
     pub(crate) fn read(bytes: &[u8]) -> Result<State, String> {
         let mut parts = Parts::read(bytes)?;
         let (generation, mut machine) = parts.machine()?;
-        let found = Found::again(parts.away, parts.ends);
+        let found = Found::again(parts.away, parts.ends, parts.doors);
         machine.found_alive(RunId(0), found.there());
+        machine.spared_before(parts.spared);
         parts.runs.values_mut().for_each(|running| share(running, &generation));
         let mut runs = Runs::again(parts.runs, parts.store, parts.looks);
         let mut tracker = parts.tracker;

@@ -24,8 +24,10 @@ use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
 use nix::unistd::unlink;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::{fs, io};
 
 /// One datagram. Its file descriptors are closed when it is dropped.
 #[derive(Serialize, Deserialize)]
@@ -90,6 +92,18 @@ impl Notify {
         // Room for a burst; the kernel's own cap holds where this is refused.
         let _ = setsockopt(&opened, sockopt::RcvBuf, &(8 * 1024 * 1024));
         Ok(opened)
+    }
+
+    /// Goes on with the socket that an image before this one was bound to, where that can still be found
+    /// at its path and no other can be had. ENOENT, ENOTSOCK: nobody finds it there any more.
+    pub(crate) fn again(registry: &Registry, token: Token, socket: OwnedFd) -> io::Result<Notify> {
+        let name: UnixAddr = getsockname(socket.as_raw_fd())?;
+        let path = name.path().and_then(Path::to_str).ok_or(Errno::ENOENT)?.to_string();
+        if !fs::symlink_metadata(&path)?.file_type().is_socket() {
+            return Err(Errno::ENOTSOCK.into());
+        }
+        registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
+        Ok(Notify::with(socket, path))
     }
 
     /// Binds `path`, replacing what is there.
@@ -248,5 +262,25 @@ mod tests {
         let status = |text: &str| Statement::Status(text.to_string());
         assert_eq!(heard, [status("a"), status("b"), Statement::Ready]);
         assert!(!notify.has_more());
+    }
+
+    #[test]
+    fn a_socket_of_before_is_gone_on_with_as_long_as_it_is_found_at_its_path() {
+        let poll = mio::Poll::new().unwrap();
+        let path = std::env::temp_dir().join(format!("gs-notify-again-{}", std::process::id()));
+        let bound = || Notify::bound(poll.registry(), Token(0), path.to_str().unwrap()).unwrap();
+        let again = |socket: OwnedFd| {
+            poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd())).unwrap();
+            Notify::again(poll.registry(), Token(0), socket)
+        };
+        let mut notify = again(bound()).unwrap();
+        let service = UnixDatagram::unbound().unwrap();
+        service.send_to(b"READY=1", &path).unwrap();
+        assert!(notify.receive().unwrap().says_ready());
+        let socket = bound();
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(again(socket).is_err());
+        fs::remove_dir(&path).unwrap();
     }
 }

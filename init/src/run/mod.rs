@@ -52,27 +52,36 @@ impl Init {
             self.facts.push_back(fail(Stage::ExecLine, libc::EBADMSG));
             return;
         };
-        if spec.kind == Kind::ForegroundNotified && self.notify.is_none() {
-            self.facts.push_back(fail(Stage::Notify, libc::EROFS));
+        let is_unheard = spec.kind == Kind::ForegroundNotified && self.notify.is_none();
+        let mut obstacle = is_unheard.then_some((Stage::Notify, libc::EROFS));
+        let is_there = self.lineage.found.is_to_be_taken_up(run, name);
+        if let Some((stage, errno)) = obstacle.filter(|_| !is_there) {
+            self.facts.push_back(fail(stage, errno));
             return;
         }
         self.forget_runs_of(name);
         let target = |id| generation.target(id).map(|target| target.name.clone());
         let targets: Arc<[Name]> = unit.provides.iter().filter_map(|id| target(*id)).collect();
         let procedure = Procedure::new(run, &spec, &unit.live);
-        let output = match self.output(run, name, &targets, &spec) {
-            Ok(output) => output,
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                self.facts.push_back(fail(Stage::Stdio, errno));
-                return;
-            }
-        };
+        let output = self.output(run, name, &targets, &spec).unwrap_or_else(|error| {
+            obstacle = Some((Stage::Stdio, error.raw_os_error().unwrap_or(libc::EIO)));
+            self.null.output.clone()
+        });
+        if let Some((stage, errno)) = obstacle.filter(|_| !is_there) {
+            self.facts.push_back(fail(stage, errno));
+            return;
+        }
         let running =
             Running::new(name.clone(), unit.run.clone(), spec, targets, procedure, output);
         self.runs.insert(run, running);
-        if !self.take_found(run, name) {
-            self.course(run, Procedure::begin);
+        // What is there has begun: nothing keeps it from that, and as another run it would be nobody's.
+        match (self.take_found(run, name), obstacle) {
+            (true, _) => {}
+            (false, None) => self.course(run, Procedure::begin),
+            (false, Some((stage, errno))) => {
+                self.runs.remove(run);
+                self.facts.push_back(fail(stage, errno));
+            }
         }
     }
 

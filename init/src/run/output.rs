@@ -38,10 +38,11 @@ impl Init {
                 let told = run_log(run, name, targets, spec, log);
                 let again = self.lineage.started.output_of(run).or(found.map(Some));
                 let pipe = match again {
-                    Some(read) => logger.pipe_again(told, read).or_else(|_| null.try_clone()),
-                    None => logger.pipe_for(told),
+                    Some(read) => {
+                        Ok(logger.pipe_again(told, read).map_or_else(|_| null.clone(), Rc::new))
+                    }
+                    None => logger.pipe_for(told).map(Rc::new),
                 };
-                let pipe = pipe.map(Rc::new);
                 // A table that grew in a burst of starts would make each clone dearer.
                 logger.pass_on(self.now);
                 pipe

@@ -11,6 +11,7 @@ use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
+use std::collections::BTreeSet;
 
 impl Init {
     /// Of one, once it has begun.
@@ -46,10 +47,15 @@ impl Init {
         }
     }
 
-    /// What is to be stopped from now on, or is not any more, whoever it waits for.
-    pub(crate) fn stand_due(&mut self, notes: &[Note]) {
+    /// What is to be stopped from now on, told or not, or is not any more, whoever it waits for. `spared`
+    /// was due before.
+    pub(crate) fn stand_due(&mut self, notes: &[Note], spared: &BTreeSet<Name>) {
         let is_due = |note: &&Note| [note.from, note.to].contains(&State::Stopping);
         notes.iter().filter(is_due).filter_map(|note| note.run).for_each(|run| self.stand(run));
+        let wished: Vec<&Name> = spared.difference(self.machine.spared()).collect();
+        let runs: Vec<RunId> =
+            wished.into_iter().filter_map(|name| self.runs.latest(name)).collect();
+        runs.into_iter().for_each(|run| self.stand(run));
     }
 
     /// The unit has no run any more.

@@ -1,6 +1,6 @@
 //! Sockets of units that an image of init before this one had opened, told by their addresses where
 //! its state is lost: a service may have them, so that they can not be opened anew, and who waits
-//! in them would be turned away.
+//! in them would be turned away. Whose they are, as far as that is written, is [`super::door`]'s.
 
 use crate::sys::memfd;
 use groundstate_units::trigger::Socket;
@@ -8,7 +8,7 @@ use groundstate_units::trigger::address::{Address, Listen, Sort};
 use nix::fcntl::readlink;
 use nix::sys::socket::{SockType, SockaddrStorage, UnixAddr, getsockname, getsockopt, sockopt};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -16,7 +16,8 @@ use std::path::Path;
 /// behind it.
 pub(crate) fn may_listen(fd: &OwnedFd) -> bool {
     let Ok(kind) = getsockopt(fd, sockopt::SockType) else {
-        return path_of(fd).is_some_and(|path| path.starts_with(b"/")) && !memfd::is_memory(fd);
+        return path_of(fd.as_fd()).is_some_and(|path| path.starts_with(b"/"))
+            && !memfd::is_memory(fd);
     };
     // The kernel tells by the length alone that one has no name.
     let unix = getsockname::<UnixAddr>(fd.as_raw_fd()).ok();
@@ -26,48 +27,64 @@ pub(crate) fn may_listen(fd: &OwnedFd) -> bool {
 }
 
 /// Those of this unit, in its order, if all are among them.
-pub(crate) fn claim(socket: &Socket, all: &mut Vec<OwnedFd>) -> Option<Vec<OwnedFd>> {
+pub(super) fn claim<T: AsFd>(socket: &Socket, all: &mut Vec<T>) -> Option<Vec<T>> {
     let mut places: Vec<usize> = Vec::new();
     for one in &socket.listen {
-        let is_free = |(at, fd): &(usize, &OwnedFd)| !places.contains(at) && is_at(one, fd);
+        let is_free = |(at, fd): &(usize, &T)| !places.contains(at) && is_at(one, fd.as_fd());
         let (at, _) = all.iter().enumerate().find(is_free)?;
         places.push(at);
     }
-    let mut taken: Vec<Option<OwnedFd>> = std::mem::take(all).into_iter().map(Some).collect();
+    let mut taken: Vec<Option<T>> = std::mem::take(all).into_iter().map(Some).collect();
     let claimed = places.into_iter().filter_map(|at| taken.get_mut(at)?.take()).collect();
     all.extend(taken.into_iter().flatten());
     Some(claimed)
 }
 
-fn path_of(fd: &OwnedFd) -> Option<Vec<u8>> {
+/// With this one open nobody else can listen to all of that.
+pub(super) fn is_in_the_way(socket: &Socket, fd: BorrowedFd<'_>) -> bool {
+    let port = || ip_of(fd).map(|(_, port)| port);
+    socket.listen.iter().any(|one| match one.address {
+        Address::Port(at) | Address::Inet(_, at, _) => port() == Some(at),
+        Address::Path(_) | Address::Abstract(_) | Address::Netlink(..) | Address::Vsock(..) => {
+            is_at(one, fd)
+        }
+    })
+}
+
+fn ip_of(fd: BorrowedFd<'_>) -> Option<(IpAddr, u16)> {
+    let name = getsockname::<SockaddrStorage>(fd.as_raw_fd()).ok()?;
+    match (name.as_sockaddr_in(), name.as_sockaddr_in6()) {
+        (Some(four), _) => Some((IpAddr::V4(four.ip()), four.port())),
+        (None, Some(six)) => Some((IpAddr::V6(six.ip()), six.port())),
+        (None, None) => None,
+    }
+}
+
+fn path_of(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let link = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()).as_str()).ok()?;
     Some(link.as_bytes().to_vec())
 }
 
-fn is_at(one: &Listen, fd: &OwnedFd) -> bool {
+fn is_at(one: &Listen, fd: BorrowedFd<'_>) -> bool {
     let kind = match one.sort {
         Sort::Stream => SockType::Stream,
         Sort::Datagram => SockType::Datagram,
         Sort::Seqpacket => SockType::SeqPacket,
         Sort::Fifo | Sort::Special => {
-            let is_socket = getsockopt(fd, sockopt::SockType).is_ok();
+            let is_socket = getsockopt(&fd, sockopt::SockType).is_ok();
             let path = path_of(fd).filter(|_| !is_socket);
             return matches!(&one.address, Address::Path(at) if path.as_deref() == Some(at.as_bytes()));
         }
         // Anybody may have another, and it has no address that tells which protocol it speaks.
         Sort::Netlink => return false,
     };
-    if getsockopt(fd, sockopt::SockType) != Ok(kind) {
+    if getsockopt(&fd, sockopt::SockType) != Ok(kind) {
         return false;
     }
     let number = fd.as_raw_fd();
     let Ok(name) = getsockname::<SockaddrStorage>(number) else { return false };
     let unix = getsockname::<UnixAddr>(number).ok();
-    let ip = match (name.as_sockaddr_in(), name.as_sockaddr_in6()) {
-        (Some(four), _) => Some((IpAddr::V4(four.ip()), four.port())),
-        (None, Some(six)) => Some((IpAddr::V6(six.ip()), six.port())),
-        (None, None) => None,
-    };
+    let ip = ip_of(fd);
     match &one.address {
         Address::Path(path) => unix.as_ref().and_then(UnixAddr::path) == Some(Path::new(path)),
         Address::Abstract(text) => {
@@ -111,6 +128,7 @@ mod tests {
         let text = path.to_str().unwrap().to_string();
         let (tcp, udp, unix): (OwnedFd, OwnedFd, OwnedFd) = (tcp.into(), udp.into(), unix.into());
         let address = format!("127.0.0.1:{port}");
+        let is_at = |one: &Listen, fd: &OwnedFd| is_at(one, fd.as_fd());
         assert!(is_at(&at(Sort::Stream, &address), &tcp) && is_at(&at(Sort::Stream, &text), &unix));
         assert!(!is_at(&at(Sort::Datagram, &address), &tcp));
         assert!(!is_at(&at(Sort::Stream, &port.to_string()), &tcp), "it is of one address alone");

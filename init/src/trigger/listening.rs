@@ -130,6 +130,7 @@ impl Init {
         }
         self.forget_connections();
         self.attend_paths();
+        self.attend_doors();
     }
 
     /// An error: none of them is polled.
@@ -252,6 +253,7 @@ impl Init {
     }
 
     pub(super) fn close_sockets(&mut self, mut listening: Listening) {
+        self.doors_change();
         self.unwatch(&mut listening);
         let Listening { socket, fds, unit, flushing, .. } = listening;
         if let Some(pid) = flushing {

@@ -10,6 +10,7 @@
 pub(crate) mod again;
 mod clock;
 mod connection;
+pub(crate) mod door;
 mod link;
 mod listening;
 mod look;
@@ -71,6 +72,9 @@ pub(crate) struct Triggers {
     unheard: BTreeSet<Post>,
     /// Which sockets are to be polled may have changed.
     pub(crate) unsettled: bool,
+    /// Whose each socket is has become another, and is not written yet ([`door`]).
+    #[serde(skip)]
+    doors_changed: bool,
     /// When the next trigger that fired too often has rested.
     rested_at: Option<Time>,
 }
@@ -90,6 +94,7 @@ impl Triggers {
             by_token: BTreeMap::new(),
             unheard: BTreeSet::new(),
             unsettled: false,
+            doors_changed: false,
             rested_at: None,
         }
     }

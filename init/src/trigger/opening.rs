@@ -61,8 +61,8 @@ impl Init {
             let fds = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
             return self.listen_at(unit, run, socket, fds);
         }
-        if let Some(fds) = self.lineage.found.opened.remove(unit) {
-            let fds: Vec<_> = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
+        if let Some(fds) = self.lineage.found.door_of(unit, &socket) {
+            let fds: Vec<_> = fds.into_iter().map(Foreign::kept).collect();
             note(unit, run, &fds);
             return self.listen_at(unit, run, socket, fds);
         }
@@ -136,6 +136,7 @@ impl Init {
         let listening = Listening::new(unit.clone(), run, socket, fds);
         self.triggers.listening.insert(run, listening);
         self.triggers.unsettled = true;
+        self.doors_change();
         self.facts.push_back(Event::Ready(run));
     }
 

@@ -2,6 +2,7 @@
 //! is started beside itself, and all are looked after again. Damage to a state that leaves a whole one
 //! is in [`super::survival`].
 
+use super::beside::{begins_anew, with};
 use super::crash::{has_survived, starts};
 use super::survival::{is_steady, memories_at_rest};
 use super::upgrade::at_work;
@@ -11,7 +12,7 @@ use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
 use nix::sys::signal::Signal;
 use serde_json::json;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 const LIVING: [&str; 6] = ["notified", "plain", "grep", "forked", "starting", "stubborn"];
@@ -82,6 +83,31 @@ fn what_lives_is_taken_up_when_the_state_is_lost_however_it_is() {
     });
     init.sandbox.order("stubborn", "exit 0");
     init.when_state("stubborn", "disabled");
+    init.finish_after_crash();
+}
+
+#[test]
+fn who_lives_is_taken_up_though_nobody_can_be_heard_just_then() {
+    let text = "type: foreground-notified\nexec-start: DAEMON --notify --trace DIR/web.trace --control DIR/web";
+    let mut init = Boot::new(with(&[("web", text)])).start("all");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    let main = init.main_of("web");
+    // No socket can be made there.
+    let (socket, aside) = (init.sandbox.path("run/notify.sock"), init.sandbox.path("aside"));
+    fs::rename(&socket, &aside).unwrap();
+    fs::create_dir(&socket).unwrap();
+    begins_anew(&init);
+    init.when_state("web", "running");
+    assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1), "{}", init.output());
+    // It is heard as soon as there is one, and its end is seen.
+    fs::remove_dir(&socket).unwrap();
+    init.process().signal(Signal::SIGUSR1);
+    until("there is", || socket.exists().then_some(()));
+    init.sandbox.order("web", "notify STATUS=here");
+    init.when("it is heard", |s| s.unit("web")["status"] == "here");
+    main.signal(Signal::SIGKILL);
+    init.when("it is replaced", |s| s.state("web") == "running" && starts(&init, "web") == 2);
     init.finish_after_crash();
 }
 

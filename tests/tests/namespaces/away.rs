@@ -19,9 +19,9 @@ use std::os::unix::fs::FileExt;
 pub(super) const BARE: &str =
     "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
 
-const WEB: &str = "exec-start: DAEMON --trace DIR/web.trace --control DIR/web";
+pub(super) const WEB: &str = "exec-start: DAEMON --trace DIR/web.trace --control DIR/web";
 
-fn moves(init: &Init, from: &str, to: &str) {
+pub(super) fn moves(init: &Init, from: &str, to: &str) {
     fs::rename(init.sandbox.path(from), init.sandbox.path(to)).expect("it is there");
 }
 
@@ -48,7 +48,8 @@ fn is_taken_up(init: &Init, unit: &str, main: Process) {
 
 /// What the machine was told is not noted any more.
 fn loses_its_wishes(init: &Init) {
-    const INTENT: u64 = 64 * 1024;
+    // Whose each socket is stands behind it.
+    const INTENT: u64 = 64 * 1024 + 32 * 1024;
     let process = init.process();
     let number = process.files().into_iter().find(|(_, file)| file.contains("memfd:notes"));
     let path = format!("/proc/{}/fd/{}", process.0, number.expect("there are notes").0);
@@ -57,7 +58,7 @@ fn loses_its_wishes(init: &Init) {
     notes.write_all_at(&[0; 64], at).unwrap();
 }
 
-fn running(files: Sandbox, wrapper: &[&str]) -> Init {
+pub(super) fn running(files: Sandbox, wrapper: &[&str]) -> Init {
     let mut init = Boot::new(files).through(wrapper).start("all");
     init.expect_crashes();
     init.when_state("web", "running");

@@ -138,7 +138,7 @@ fn what_is_left_alone_is_not_killed_when_init_crashes_once_more() {
     init.finish_after_crash();
 }
 
-fn answer(mut stream: impl Read + Write) -> String {
+pub(super) fn answer(mut stream: impl Read + Write) -> String {
     stream.write_all(b"hello\n").expect("it takes");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");

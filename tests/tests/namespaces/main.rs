@@ -23,6 +23,7 @@ mod crash;
 mod crowd;
 mod directory;
 mod disk;
+mod door;
 mod ending;
 mod failure;
 mod fate;

@@ -190,6 +190,31 @@ fn a_stop_of_which_the_last_process_ends_meanwhile_is_over_and_is_waited_for_by_
     init.finish_after_crash();
 }
 
+/// With the signal that asks it to end, of which nothing was written yet.
+#[test]
+fn what_was_just_told_to_end_so_that_it_begins_anew_does() {
+    let is_signal = |call: &Call| {
+        [libc::SYS_kill, libc::SYS_pidfd_send_signal].contains(&call.number) && call.result == 0
+    };
+    let web = "restart: never\nexec-start: DAEMON --trace DIR/web.trace";
+    let slow = "stop-timeout: 60s\nexec-start: DAEMON --ignore TERM --trace DIR/slow.trace --control DIR/slow";
+    let mut init = boot(&[("web", web), ("slow", slow)], "tick, web, slow");
+    init.expect_crashes();
+    for unit in ["web", "slow"] {
+        until("it has begun", || (starts(&init, unit) == 1).then_some(()));
+        let main = init.main_of(unit);
+        let mut client = init.client().unwrap();
+        let restart = || client.send("restart", &json!({"targets": [unit]}));
+        loses_it(&init, restart, |steps| steps.until(is_signal));
+        if unit == "slow" {
+            init.when_state(unit, "stopping");
+            main.signal(Signal::SIGKILL);
+        }
+        init.when("it is begun anew", |s| s.state(unit) == "running" && starts(&init, unit) == 2);
+    }
+    init.finish_after_crash();
+}
+
 #[test]
 fn what_was_just_begun_has_its_cgroup_though_that_was_made_ahead() {
     let web =

@@ -173,7 +173,10 @@ pub struct Machine {
     /// So is something without a name.
     #[serde(skip)]
     others_live: bool,
-    /// Of that: told to stop before, which was heard by all whom it concerns.
+    /// Wished for as long as something lives that has no usable file, and due for the rest.
+    #[serde(skip)]
+    spared: BTreeSet<crate::name::Name>,
+    /// Of what was there: told to stop before, which was heard by all whom it concerns.
     told_before: BTreeSet<RunId>,
     /// Its end is about to be asked for again: nothing begins but what is there.
     #[serde(skip)]
@@ -223,6 +226,7 @@ impl Machine {
             begun_before: BTreeMap::new(),
             there: BTreeMap::new(),
             others_live: false,
+            spared: BTreeSet::new(),
             told_before: BTreeSet::new(),
             held: false,
             timers: Timers::default(),

@@ -224,6 +224,8 @@ pub enum Mutant {
     WhatIsDueIsHeardByNobody,
     /// §10: what is to be stopped when the machine was lost is told before those it waits for have begun.
     WhatIsDueWaitsForNobody,
+    /// §10: what was to be stopped then is wished for when what could have needed it is known.
+    WhatIsSparedIsWantedForEver,
     /// §10: a script that was done, and to be stopped when the machine was lost, is forgotten.
     WhatIsDoneIsNotUndone,
     /// §10: the goal and the overlay of a machine that is lost are forgotten.

@@ -123,6 +123,10 @@ pub const ALL: &[(Mutant, &str)] = &[
     ),
     (Mutant::WhatIsDueIsHeardByNobody, "§10: what was to be stopped then restarts nobody"),
     (Mutant::WhatIsDueWaitsForNobody, "§10: what was to be stopped then is told before its turn"),
+    (
+        Mutant::WhatIsSparedIsWantedForEver,
+        "§10: what was to be stopped then is wished for though what could need it is known",
+    ),
     (Mutant::WhatIsDoneIsNotUndone, "§10: a script that was to be stopped then is forgotten"),
     (Mutant::WishForgotten, "§10: goal and overlay of a machine that is lost are forgotten"),
     (Mutant::EndBegins, "§10: a machine that is lost at its end begins what it has stopped"),

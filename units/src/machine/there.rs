@@ -10,7 +10,7 @@
 //! stopped goes on to its end; those that restart with it were told before, and are not told again. What
 //! was to be stopped and waited for the end of another is so still: nobody wishes for it, and nobody
 //! is told to stop before all that is there has begun. Where something lives whose file can not be used,
-//! or is away, nobody knows for what it waited: then it goes on, wished for.
+//! or is away, nobody knows for what it waited: then it goes on, wished for, until that is known or over.
 //!
 //! Nothing else is decided by what was lost: the boot has the goal, the overlay and the end that were asked
 //! for ([`super::event::Intent`]). A goal that is dead now stays beside what lives, as with a reload; where the
@@ -24,7 +24,7 @@ use super::event::RunId;
 use super::mutant::Mutant;
 use super::spread::is_dead;
 use super::{Ix, Machine};
-use crate::generation::UnitId;
+use crate::generation::{Generation, UnitId};
 use crate::graph::{Edge, Provider};
 use crate::name::Name;
 use crate::spec::DependencyKind;
@@ -117,12 +117,21 @@ impl Machine {
         ready.into_iter().for_each(|(_, ix)| self.begin(now, ix, out));
     }
 
-    /// It is to be stopped, and was not told; or was, and nobody needs it.
+    /// It is to be stopped, whether it was told already or not: that it was is for the shell to know, which
+    /// has told it.
     pub fn is_due(&self, run: RunId) -> bool {
-        self.unit_of(run).is_some_and(|ix| {
-            let cell = self.cell(ix);
-            cell.must && !(cell.phase.is_told() && cell.needed)
-        })
+        let is_spared = |ix| self.unit(ix).is_some_and(|unit| self.spared.contains(&unit.name));
+        self.unit_of(run).is_some_and(|ix| self.cell(ix).must || is_spared(ix))
+    }
+
+    /// Wished for by nobody else: what is due, as long as something lives that could need it.
+    pub fn spared(&self) -> &BTreeSet<Name> {
+        &self.spared
+    }
+
+    /// The same in an init that goes on as another image.
+    pub fn spared_before(&mut self, spared: BTreeSet<Name>) {
+        self.spared = spared;
     }
 
     /// It has to stop at once.
@@ -144,10 +153,11 @@ impl Machine {
 
     /// With the boot, and with each generation that may have corrected its file.
     pub(super) fn need_what_lives(&mut self, now: Time, out: &mut Vec<Action>) {
+        let waits = self.waits_for_a_file();
         if self.there.is_empty() {
-            return;
+            return self.spare_no_longer(now, waits);
         }
-        let spared = self.spare_the_due();
+        let spared = if waits { self.spare_the_due() } else { BTreeSet::new() };
         let (told, due) = (Mutant::WhatEndsIsWanted, Mutant::WhatIsDueIsWanted);
         let (told, due) = (self.planted(told), self.planted(due));
         let is_wanted = |there: &There| match there.ends {
@@ -156,9 +166,10 @@ impl Machine {
             Ends::Due => there.lives && due,
         };
         let alive = self.there.iter().filter(|(_, there)| is_wanted(there));
-        let names: BTreeSet<Name> = alive.map(|(name, _)| name.clone()).chain(spared).collect();
+        let alive = alive.map(|(name, _)| name);
+        let names: BTreeSet<Name> = alive.chain(&spared).cloned().collect();
         if !self.planted(Mutant::WhatLivesIsUnwanted) {
-            names.into_iter().for_each(|name| self.need_one(now, name, out));
+            names.into_iter().for_each(|name| self.need_one(now, name, &spared, out));
         }
         let generation = self.generation.clone();
         let undone = self.planted(Mutant::WhatIsDoneIsNotUndone);
@@ -172,20 +183,23 @@ impl Machine {
             there.lives || ((self.cell(unit.0).needed || is_to_end) && is_usable)
         });
         self.there = there;
+        self.spare_no_longer(now, waits);
         self.ground(now);
     }
 
     /// What lives without a usable file begins only later, and could need any of those that wait for
-    /// their stop: none of them is to be stopped any more. Scripts that are done are none the less.
-    fn spare_the_due(&mut self) -> Vec<Name> {
-        let usable = |name: &Name| {
-            let unit = self.generation.find_unit(name.as_str());
-            unit.and_then(|unit| self.generation.unit(unit)).is_some_and(|it| it.fault.is_none())
-        };
-        if !self.there.iter().any(|(name, there)| there.lives && !usable(name)) {
-            return Vec::new();
-        }
-        let due = self.there.iter_mut().filter(|(_, there)| there.ends == Ends::Due);
+    /// their stop.
+    fn waits_for_a_file(&self) -> bool {
+        self.there.iter().any(|(name, there)| there.lives && !is_usable(&self.generation, name))
+    }
+
+    /// None of those that begin is to be stopped any more. Scripts that are done are none the less.
+    fn spare_the_due(&mut self) -> BTreeSet<Name> {
+        let generation = &self.generation;
+        let due = self
+            .there
+            .iter_mut()
+            .filter(|(name, there)| there.ends == Ends::Due && is_usable(generation, name));
         let spared = due.map(|(name, there)| {
             there.ends = Ends::No;
             name.clone()
@@ -193,8 +207,19 @@ impl Machine {
         spared.collect()
     }
 
+    /// What could need them has begun, and does or not, or has ended: nobody else wishes for them.
+    fn spare_no_longer(&mut self, now: Time, waits: bool) {
+        if waits || self.spared.is_empty() || self.planted(Mutant::WhatIsSparedIsWantedForEver) {
+            return;
+        }
+        for name in std::mem::take(&mut self.spared) {
+            self.wish.want.remove(&name);
+        }
+        self.ground(now);
+    }
+
     /// A trigger had fired, somebody was connected to it, or it had been wished for.
-    fn need_one(&mut self, now: Time, name: Name, out: &mut Vec<Action>) {
+    fn need_one(&mut self, now: Time, name: Name, spared: &BTreeSet<Name>, out: &mut Vec<Action>) {
         let Some(UnitId(ix)) = self.generation.find_unit(name.as_str()) else { return };
         if self.cell(ix).needed {
             return;
@@ -212,10 +237,16 @@ impl Machine {
         let is_masked = self.graph.meant(&self.generation, &name) == Provider::Masked;
         if !self.cell(ix).needed && !is_masked {
             // Refused, it begins all the same, and is stopped in order.
-            let _ = self.want(now, name, None, out);
+            let is_wanted = self.want(now, name.clone(), None, out).is_ok();
+            self.spared.extend(Some(name).filter(|name| is_wanted && spared.contains(name)));
             self.ground(now);
         }
     }
+}
+
+fn is_usable(generation: &Generation, name: &Name) -> bool {
+    let unit = generation.find_unit(name.as_str());
+    unit.and_then(|unit| generation.unit(unit)).is_some_and(|unit| unit.fault.is_none())
 }
 
 #[cfg(test)]
@@ -226,7 +257,6 @@ mod tests {
     use super::super::tests::{at, id, name, run, service, unit};
     use super::*;
     use crate::assembly::{Draft, assemble};
-    use crate::generation::Generation;
     use crate::machine::reason::State;
     use crate::settings::Settings;
     use crate::spec::Kind;
@@ -469,6 +499,40 @@ mod tests {
         assert_eq!(stopped(&actions), [""; 0]);
         assert_eq!((run(&machine, "mount"), run(&machine, "other")), (RunId(3), RunId(5)));
         assert!(machine.wish().want.contains_key("mount"));
+    }
+
+    #[test]
+    fn what_was_spared_for_want_of_a_file_is_wished_for_as_long_as_that_is_away_alone() {
+        let there = [("mount", 3, Ends::Due), ("other", 5, Ends::No), ("web", 4, Ends::No)];
+        let wanted = |machine: &Machine| machine.wish().want.keys().cloned().collect::<Vec<_>>();
+        let reload = |machine: &mut Machine, with_web: bool| {
+            let (mut next, _) = past_a_virtual(&[], with_web);
+            next.generation = Arc::new(Generation { number: 1, ..(*next.generation).clone() });
+            let generation = next.generation.clone();
+            let reload = Event::Reload { generation, no_restart: false, tolerant: true };
+            let actions = machine.step(at(10), reload).actions;
+            machine.audit().unwrap();
+            actions
+        };
+        let (spared, _) = past_a_virtual(&there, false);
+        assert!(wanted(&spared) == [name("mount")] && spared.is_due(RunId(3)));
+        assert!(spared.intent().wish.want.is_empty(), "nobody else has wished for it");
+        // The other is back, and needs it.
+        let mut machine = spared.clone();
+        assert_eq!(stopped(&reload(&mut machine, true)), [""; 0]);
+        assert!(wanted(&machine) == [name("web")] && !machine.is_due(RunId(3)));
+        assert_eq!(run(&machine, "mount"), RunId(3));
+        // It has ended meanwhile, and nobody does.
+        let mut machine = spared.clone();
+        machine.found_alive(RunId(0), []);
+        assert_eq!(stopped(&reload(&mut machine, false)), ["mount"]);
+        assert_eq!(wanted(&machine), []);
+        // Whoever wishes for it meanwhile has it.
+        let mut machine = spared.clone();
+        machine.step(at(10), Event::Want { target: name("mount"), until: None });
+        machine.found_alive(RunId(0), []);
+        assert_eq!(stopped(&reload(&mut machine, false)), [""; 0]);
+        assert!(wanted(&machine) == [name("mount")] && !machine.is_due(RunId(3)));
     }
 
     #[test]

@@ -36,7 +36,10 @@ impl Machine {
 
     /// What it is at, for one that has to begin anew.
     pub fn intent(&self) -> Intent {
-        Intent { wish: self.wish.clone(), end: self.ending() }
+        let mut wish = self.wish.clone();
+        // That follows from what lives, and is found out anew.
+        wish.want.retain(|name, _| !self.spared.contains(name));
+        Intent { wish, end: self.ending() }
     }
 
     /// The end under way.

@@ -261,6 +261,7 @@ impl Machine {
         }
         self.check_broken(&candidate)?;
         self.check_conflicts(&candidate, false)?;
+        self.spared.clear();
         self.take(now, candidate, false, out);
         Ok(())
     }
@@ -282,6 +283,7 @@ impl Machine {
         self.check_root(&candidate, &target)?;
         self.check_broken(&candidate)?;
         self.check_conflicts(&candidate, true)?;
+        self.spared.remove(&target);
         self.take(now, candidate, false, out);
         Ok(())
     }
@@ -301,6 +303,7 @@ impl Machine {
         }
         let candidate = self.consider(&self.generation, self.policy.clone(), wish);
         self.check_broken(&candidate)?;
+        self.spared.remove(target);
         self.take(now, candidate, false, out);
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use crate::control::answer;
 use crate::control::answer::System;
-use crate::generation::{Dependency, Generation, UnitId};
+use crate::generation::{Dependency, Fault, Generation, UnitId};
 use crate::machine::Machine;
 use crate::machine::action::Action;
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
@@ -251,18 +251,55 @@ impl Subject {
             let Some(there) = there.get(&unit.name).filter(|there| there.lives) else { continue };
             let of_it = begun(&actions).filter(|(of, _)| *of == id);
             let of_it: Vec<RunId> = of_it.map(|(_, run)| run).collect();
-            if of_it != [there.run] {
-                let (name, run) = (&unit.name, there.run);
+            let (name, run) = (&unit.name, there.run);
+            if of_it != [run] {
                 return Some(format!("{name} lives as {run:?}, its file is back: {of_it:?}"));
+            }
+            let is_wished = anew.wish().want.contains_key(name);
+            if there.ends != Ends::No && is_wished && !intent.wish.want.contains_key(name) {
+                return Some(format!("{name} was to end, its file is back: it is wished for"));
             }
         }
         anew.audit().err().filter(|_| self.sound)
     }
 
+    /// What a machine does wrong that is to begin anew while the file of one unit that lives can not be used,
+    /// and then is corrected; None: nothing.
+    fn bad_sparing(&self, now: Time) -> Option<String> {
+        let (there, intent) = (self.there(), self.machine.intent());
+        let (broken, _) = there.iter().find(|(_, there)| there.lives && there.ends == Ends::No)?;
+        let mut due = there.iter().filter(|(_, there)| there.ends == Ends::Due);
+        if intent.wish.goal.is_empty() || intent.end.is_some() || due.clone().next().is_none() {
+            return None;
+        }
+        let mut bad = Generation::clone(self.machine.generation());
+        for unit in bad.units.iter_mut().filter(|unit| unit.name == *broken) {
+            let fault = Fault { at: unit.at.clone(), message: "it can not be read".to_string() };
+            unit.fault = Some(Box::new(fault));
+        }
+        let mut good = Generation::clone(self.machine.generation());
+        good.number = good.number.wrapping_add(1);
+        let mut anew = self.machine.as_lost();
+        let highest = there.values().map(|there| there.run).max().unwrap_or(RunId(0));
+        anew.found_alive(highest, there.clone());
+        let (targets, before) = (Vec::new(), Some(Box::new(intent.clone())));
+        anew.step(now, Event::Boot { generation: Arc::new(bad), targets, before });
+        let generation = Arc::new(good);
+        anew.step(now, Event::Reload { generation, no_restart: false, tolerant: true });
+        let is_wished = |name: &Name| {
+            anew.wish().want.contains_key(name) && !intent.wish.want.contains_key(name)
+        };
+        let wished = due.find(|(name, _)| is_wished(name));
+        let wished = wished.map(|(name, _)| format!("{name} was due, and is wished for still"));
+        wished.or_else(|| anew.audit().err().filter(|_| self.sound))
+    }
+
     /// Asks it all it can be asked, cuts the journal at each record, then goes on with the machine that
     /// a resume would give.
     pub fn ask(&mut self, now: Time) -> Asked {
-        let bad_beginning = self.bad_beginning(now).or_else(|| self.bad_return(now));
+        let bad_beginning = self.bad_beginning(now);
+        let bad_beginning = bad_beginning.or_else(|| self.bad_return(now));
+        let bad_beginning = bad_beginning.or_else(|| self.bad_sparing(now));
         let bad_cut = self.bad_cut();
         let before = Digest::of(&self.machine);
         if self.acts {
