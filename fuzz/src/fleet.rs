@@ -93,6 +93,7 @@ impl Entries {
                 sub: "running".to_string(),
                 reached: desired,
                 reason: None,
+                ended: None,
             };
             self.put(Subject::Place(name.clone()), &PlaceRecord { machine: id.clone() });
             self.put(Subject::Schedule(id.clone(), name.clone()), &told);
