@@ -41,6 +41,8 @@ pub struct Engine {
     grace: Duration,
     /// Until when machines that do not answer keep their units.
     away: BTreeMap<MachineId, Duration>,
+    /// Until then none that does not answer loses its units, be the grace what it may.
+    hush: Duration,
     /// Machines that go again and again keep them longer.
     unrest: Unrest,
     /// Operations in one write, when several groups share it.
@@ -60,6 +62,7 @@ impl Engine {
             board: Board::default(),
             grace,
             away: BTreeMap::new(),
+            hush: Duration::ZERO,
             unrest: Unrest::default(),
             room: MOST_OPERATIONS,
             most: MOST_OPERATIONS,
@@ -136,6 +139,22 @@ impl Engine {
                 | Subject::Claim(..)
                 | Subject::State(..) => {}
             }
+        }
+    }
+
+    /// etcd has said nothing for long, and leases may have ended for that alone: who is not there may
+    /// be on its way back, and keeps its units until then at least.
+    pub fn nobody_is_gone_until(&mut self, until: Duration, now: Duration) {
+        if until <= self.hush {
+            return;
+        }
+        self.hush = until;
+        let longer = self.away.values_mut().filter(|end| **end < until);
+        longer.for_each(|end| *end = until);
+        let placed = self.picture.places.values().map(|kept| &kept.record.machine);
+        let gone = placed.filter(|id| !self.picture.machines.contains_key(*id)).cloned();
+        for id in gone.collect::<BTreeSet<_>>() {
+            self.look_at(&id, now);
         }
     }
 
@@ -258,6 +277,10 @@ impl Engine {
             self.board.set_machine(id, Some(machine));
             return;
         }
+        let restless = self.unrest.patience(id, now);
+        let restless = if planted(Mutant::NeverTired) { Duration::ZERO } else { restless };
+        let hush = self.hush.saturating_sub(now);
+        let patience = self.grace.saturating_add(restless).max(hush);
         let seat = self.board.seats().get(id);
         let draining = self.picture.drains.contains_key(id);
         if let Some(key) = self.picture.obscured_by(id) {
@@ -276,12 +299,9 @@ impl Engine {
             }
             Some(seat) => seat.machine.clone(),
             // Units are there by the registry, and nobody here has seen the machine.
-            None if !self.grace.is_zero() => Machine::default(),
+            None if !self.grace.is_zero() || !hush.is_zero() => Machine::default(),
             None => return,
         };
-        let restless = self.unrest.patience(id, now);
-        let restless = if planted(Mutant::NeverTired) { Duration::ZERO } else { restless };
-        let patience = self.grace.saturating_add(restless);
         let waited_for = self.away.contains_key(id);
         if patience.is_zero() && !waited_for || planted(Mutant::NoGrace) {
             if planted(Mutant::GoneKeeps) {

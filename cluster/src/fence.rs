@@ -54,6 +54,12 @@ pub fn settling(ttl: Duration) -> Duration {
     ttl / 4
 }
 
+/// So much silence of etcd may have ended the leases of others, whose last sign of life was earlier than
+/// ours; and for so long after it nobody is taken for gone: all who live have come back by then.
+pub fn hush(ttl: Duration) -> Duration {
+    ttl / 2
+}
+
 /// What a claim is worth: when the lease it was made under was proved last, and for how long that was
 /// granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -62,6 +62,7 @@ impl Machine {
             mirror: self.mirror.clone(),
             machine: self.id.clone(),
             interval: Duration::from_secs(2),
+            ttl: Duration::from_secs(30),
             grace: Duration::ZERO,
             room: 128,
             presence,

@@ -29,6 +29,7 @@ use cluster::unit_name::UnitName;
 use etcd_client::{LeaseGrantOptions, PutOptions};
 use groundstate_units::control::source_set::SourceSet;
 use member::{Etcd, PATIENCE, run, when_there};
+use nix::sys::signal::Signal;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -37,6 +38,7 @@ use wire::{Fault, Wire};
 
 /// `agent_ttl`
 const LEASE: Duration = Duration::from_secs(3);
+const SECOND: Duration = Duration::from_secs(1);
 /// What stands on a machine with each kind of wish.
 const ALL: [&str; 3] = ["a.service", "g.service", "l.service"];
 
@@ -51,10 +53,14 @@ struct Machine {
 impl Machine {
     /// In the cluster.
     async fn new(own: &'static str, etcd: &Etcd) -> Machine {
+        Machine::with_lease(own, etcd, LEASE).await
+    }
+
+    async fn with_lease(own: &'static str, etcd: &Etcd, lease: Duration) -> Machine {
         let wire = Wire::open(vec![("127.0.0.1:0".parse().unwrap(), etcd.address())], None);
         let endpoints = vec![format!("http://{}", wire.addresses[0])];
         let store = Store::etcd(EtcdConfig { endpoints, ..etcd.impatient() }).unwrap();
-        let (init, clock) = (Told::new(), (LEASE, Clock::system()));
+        let (init, clock) = (Told::new(), (lease, Clock::system()));
         let fleetd = Fleetd::begin_as(own, &store, &init, Recalled::default(), clock);
         let machine = Machine { own, wire, init, fleetd };
         machine.sees("it is there", |picture| picture.machines.contains_key(&id(own))).await;
@@ -257,5 +263,45 @@ fn a_lease_whose_number_somebody_else_was_given_is_worth_no_claim() {
         };
         machine.sees("it has a lease of its own, and the claim by that", has_its_own).await;
         machine.has(&["a.service", "x.service"]).await;
+    });
+}
+
+#[test]
+fn who_comes_back_to_an_etcd_that_stood_still_a_moment_after_another_keeps_its_units() {
+    run(async {
+        let lease = 8 * SECOND;
+        let etcd = etcd().await;
+        let first = Machine::with_lease("m1", &etcd, lease).await;
+        let second = Machine::with_lease("m2", &etcd, lease).await;
+        first.puts("a.service", "").await;
+        first.puts("b.service", "").await;
+        first.has(&["a.service"]).await;
+        second.has(&["b.service"]).await;
+        let before = [&first, &second].map(|machine| machine.init.set.borrow().clone());
+        let revision = first.fleetd.mirror.picture().revision;
+        etcd.signal(Signal::SIGSTOP);
+        second.wire.set(Fault::HoldsAll);
+        // All leases have ended when it goes on.
+        second.is_left_alone(lease + 2 * SECOND, "etcd stands still").await;
+        etcd.signal(Signal::SIGCONT);
+        let anew = |picture: &Picture, own: &str| {
+            picture.machines.get(&id(own)).is_some_and(|kept| kept.created > revision)
+        };
+        let leads = |picture: &Picture| {
+            let leader = picture.leader.as_ref().filter(|kept| kept.modified > revision);
+            anew(picture, "m1") && leader.is_some_and(|kept| kept.record.machine == id("m1"))
+        };
+        first.sees("it leads", leads).await;
+        // It has decided on what it found, too.
+        first.puts("c.service", "MachineID=m1").await;
+        first.has(&["a.service", "c.service"]).await;
+        assert!(!anew(&first.fleetd.mirror.picture(), "m2"), "its wire was held");
+        second.wire.set(Fault::None);
+        first.sees("the other is back", |picture| anew(picture, "m2")).await;
+        assert_eq!(*second.init.set.borrow(), before[1]);
+        assert_eq!(first.init.set.borrow().1.roots.len(), before[0].1.roots.len() + 1);
+        second.is_left_alone(SECOND, "all is as it was").await;
+        first.fleetd.crash();
+        second.fleetd.crash();
     });
 }

@@ -129,6 +129,7 @@ impl Daemon {
                 mirror: mirror.clone(),
                 machine: identity.id.clone(),
                 interval,
+                ttl,
                 grace,
                 room,
                 presence: presence.clone(),

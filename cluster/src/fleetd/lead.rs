@@ -45,6 +45,8 @@ pub struct Candidate {
     pub machine: MachineId,
     /// `engine_reconcile_interval`
     pub interval: Duration,
+    /// `agent_ttl`
+    pub ttl: Duration,
     /// `reschedule_grace`
     pub grace: Duration,
     /// Operations in one write.
@@ -146,6 +148,10 @@ impl Candidate {
         made.is_none_or(|made| made.lease == 0 || Some(made.lease) == own).then_some(true)
     }
 
+    fn hush(&self) -> Hush {
+        Hush { presence: self.presence.clone(), ttl: self.ttl }
+    }
+
     async fn leader_key(&self) -> Result<Option<Entry>, Fault> {
         let key = self.mirror.keys().of(&Subject::Leader);
         let reading = self.mirror.store().read(&key).await?;
@@ -194,7 +200,8 @@ impl Candidate {
         voice::info(format_args!("engine: {} leads, since revision {}", self.machine, epoch.0));
         let clock = self.mirror.clock().clone();
         let engine = Engine::new(keys, &reading, self.grace, clock.now());
-        let engine = engine.with_room_for(self.room);
+        let mut engine = engine.with_room_for(self.room);
+        self.hush().tell(&mut engine, clock.now());
         let signed = clock.now();
         let term = Term {
             mirror: self.mirror.clone(),
@@ -203,6 +210,7 @@ impl Candidate {
             lease: lease.id,
             machine: self.machine.clone(),
             clock,
+            hush: self.hush(),
             behind: false,
             ttl: lease.ttl,
             signed,
@@ -213,6 +221,21 @@ impl Candidate {
             spent: None,
         };
         term.lead(self.interval * PROOF).await
+    }
+}
+
+/// How an engine learns of a time in which etcd said nothing.
+struct Hush {
+    presence: watch::Receiver<Presence>,
+    ttl: Duration,
+}
+
+impl Hush {
+    fn tell(&self, engine: &mut Engine, now: Duration) {
+        let until = self.presence.borrow().nobody_is_gone_until(self.ttl, now);
+        if let Some(until) = until {
+            engine.nobody_is_gone_until(until, now);
+        }
     }
 }
 
@@ -240,6 +263,7 @@ struct Term {
     lease: i64,
     machine: MachineId,
     clock: Clock,
+    hush: Hush,
     /// A write did not land: there is something newer to come.
     behind: bool,
     ttl: Duration,
@@ -336,6 +360,7 @@ impl Term {
 
     fn take_in(&mut self, changes: &[Change]) -> Result<(), Over> {
         let began = self.clock.now();
+        self.hush.tell(&mut self.engine, began);
         self.engine.absorb(changes, began);
         self.spend(began);
         self.behind = false;
@@ -372,6 +397,7 @@ impl Term {
     async fn read_anew(&mut self) -> Result<(), Over> {
         let reading = self.mirror.store().read(self.mirror.keys().root()).await?;
         let began = self.clock.now();
+        self.hush.tell(&mut self.engine, began);
         let missed = self.engine.prove(&reading, began);
         self.spend(began);
         if missed {

@@ -31,6 +31,22 @@ pub struct Presence {
     pub lease: Option<i64>,
     /// The lease lives a TTL from here on at least, by the mirror's clock.
     pub proof: Option<Duration>,
+    /// When etcd answered again after it had said nothing for so long that leases of others may have
+    /// ended with it.
+    pub heard_again: Option<Duration>,
+}
+
+impl Presence {
+    /// Until when a machine that went is not taken for gone, for it may have lost its lease as etcd
+    /// said nothing, and be on its way back. `ttl`: of our own lease.
+    pub fn nobody_is_gone_until(&self, ttl: Duration, now: Duration) -> Option<Duration> {
+        let hush = fence::hush(ttl);
+        // The news is here before the answer to our own sign of life.
+        let old = self.proof.is_some_and(|proof| now.saturating_sub(proof) > hush);
+        let silent = old || self.lease.is_none();
+        let since = if silent { Some(now) } else { self.heard_again };
+        since.map(|since| since.saturating_add(hush)).filter(|until| *until > now)
+    }
 }
 
 /// The task.
@@ -65,11 +81,16 @@ pub struct Former {
 impl Sentry {
     /// Goes on for ever.
     pub async fn stand(mut self) {
+        let mut was_in = false;
         let mut said = String::new();
         let clock = self.mirror.clock().clone();
         loop {
             match self.enter().await {
                 Ok((lease, since)) => {
+                    if std::mem::replace(&mut was_in, true) {
+                        let now = clock.now();
+                        self.presence.send_modify(|told| told.heard_again = Some(now));
+                    }
                     let id = self.identity.id.clone();
                     voice::info(format_args!("machine {id} is registered, lease {lease:x}"));
                     said.clear();
@@ -95,7 +116,8 @@ impl Sentry {
         let lease = store.grant(self.ttl).await.map_err(|fault| fault.to_string())?;
         match self.write(lease.id).await {
             Ok(revision) => {
-                let told = Presence { lease: Some(lease.id), proof: Some(proof) };
+                let told =
+                    Presence { lease: Some(lease.id), proof: Some(proof), heard_again: None };
                 self.presence.send_replace(told);
                 self.turned_away.send_replace(None);
                 Ok((lease.id, revision))
@@ -253,7 +275,14 @@ impl Sentry {
                 () = signs.tick() => {
                     match self.show(lease, since).await {
                         Ok(Some(began)) => {
-                            self.presence.send_modify(|told| told.proof = Some(began));
+                            let now = clock.now();
+                            let hush = fence::hush(self.ttl);
+                            self.presence.send_modify(|told| {
+                                let before = told.proof.replace(began).unwrap_or(began);
+                                if now.saturating_sub(before) > hush {
+                                    told.heard_again = Some(now);
+                                }
+                            });
                             unsaid = unsaid && self.write(lease).await.is_err();
                         }
                         Ok(None) => return,
