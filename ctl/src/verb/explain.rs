@@ -124,7 +124,11 @@ fn list(style: &Style) -> String {
 }
 
 fn first_sentence(text: &str) -> &str {
-    text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
+    // A dot that stands in a quotation ends nothing.
+    let ends =
+        |(at, _): &(usize, &str)| text.get(..*at).unwrap_or_default().matches('`').count() % 2 == 0;
+    let end = text.match_indices(". ").find(ends);
+    end.and_then(|(at, _)| text.get(..at)).unwrap_or(text).trim_end_matches('.')
 }
 
 fn all() -> Value {
@@ -154,4 +158,15 @@ fn setting_as_json(setting: &SettingKey) -> Value {
         "default": setting.default,
         "doc": setting.doc,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_ends_where_its_sentence_ends() {
+        assert_eq!(first_sentence("One. Two."), "One");
+        assert_eq!(first_sentence("All of `. -`, and more. Two."), "All of `. -`, and more");
+    }
 }

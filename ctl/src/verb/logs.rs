@@ -26,6 +26,10 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
     let named = asked.targets.len() != 1;
     let asking = log_source::ask(session, &query);
     match asking.and_then(|connection| stream(session, connection, asked.follow, named)) {
+        Ok(0) if asked.lines == Some(0) => {}
+        Ok(0) if !asked.follow && since.is_some() => {
+            session.remark("nothing was written since then")
+        }
         Ok(0) if !asked.follow => session.remark("nothing was written yet"),
         Ok(_) => {}
         Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {

@@ -90,16 +90,44 @@ pub(crate) fn render(
     let mut shown: Vec<&UnitStatus> =
         status.units.iter().filter(|unit| all || needs_attention(unit)).collect();
     shown.sort_by_key(|unit| (urgency(unit), label(unit)));
-    let width = shown.iter().map(|unit| label(unit).chars().count()).max().unwrap_or(0).min(40);
-    let words = shown.iter().map(|unit| word(unit).chars().count()).max().unwrap_or(0);
+    let lost = lost_goals(status);
+    let labels = shown.iter().map(|unit| label(unit).chars().count());
+    let labels = labels.chain(lost.iter().map(|goal| goal.target.chars().count()));
+    let width = labels.max().unwrap_or(0).min(40);
+    let words = shown.iter().map(|unit| word(unit).chars().count());
+    let words = words.chain(lost.iter().map(|goal| lost_word(goal).chars().count()));
+    let words = words.max().unwrap_or(0);
+    for goal in &lost {
+        text.push_str(&lost_row(goal, (width, words), style));
+    }
     for unit in &shown {
         text.push_str(&row(unit, now, (width, words), style));
     }
     if headings {
         let hidden = status.units.len() - shown.len();
-        text.push_str(&footing(&shown, hidden, style));
+        text.push_str(&footing(&lost, &shown, hidden, style));
     }
     text
+}
+
+/// What of the goal nobody may be: no unit's line would tell of it.
+fn lost_goals(status: &Status) -> Vec<&TargetStatus> {
+    let goal = |target: &&TargetStatus| status.goal.contains(&target.target);
+    status.targets.iter().filter(goal).filter(|target| target.unit.is_none()).collect()
+}
+
+fn lost_word(goal: &TargetStatus) -> String {
+    style::word(goal.state, false, goal.reason.as_ref())
+}
+
+/// As [`row`].
+fn lost_row(goal: &TargetStatus, widths: (usize, usize), style: &Style) -> String {
+    let tone = style::tone(goal.state, false);
+    let glyph = style.paint(tone, &style::glyph(goal.state, false).to_string());
+    let word = style.paint(tone, &style::pad(&lost_word(goal), widths.1));
+    let why = goal.reason.as_ref().map(|why| why.text.as_str()).unwrap_or_default();
+    let why = style.cut(why, 4 + widths.0 + 2 + widths.1 + 2);
+    format!("  {glyph} {}  {word}  {why}\n", style::pad(&goal.target, widths.0))
 }
 
 fn heading(status: &Status, now: Wall, style: &Style) -> String {
@@ -197,8 +225,8 @@ fn account(unit: &UnitStatus, now: Wall) -> String {
     if unit.attempt > 0 && !unit.state.is_active() && !counted {
         parts.push(format!("failed {}", times(unit.attempt)));
     }
-    if let Some(next) = next_try(unit, now) {
-        parts.push(next);
+    if let Some(span) = until_next_try(unit, now) {
+        parts.push(format!("next try in {span}"));
     }
     if unit.stale {
         parts.push("runs with an older definition".to_string());
@@ -221,15 +249,15 @@ fn times(count: u32) -> String {
     if count == 1 { "once".to_string() } else { format!("{count} times") }
 }
 
-fn next_try(unit: &UnitStatus, now: Wall) -> Option<String> {
-    let at = unit.next_try.as_deref()?;
-    Some(format!("next try in {}", style::span(span::until(at, now))))
+fn until_next_try(unit: &UnitStatus, now: Wall) -> Option<String> {
+    Some(style::span(span::until(unit.next_try.as_deref()?, now)))
 }
 
-fn footing(shown: &[&UnitStatus], hidden: usize, style: &Style) -> String {
+fn footing(lost: &[&TargetStatus], shown: &[&UnitStatus], hidden: usize, style: &Style) -> String {
     let mut parts = Vec::new();
-    if let Some(worst) = shown.first().filter(|unit| urgency(unit) <= 1) {
-        parts.push(format!("initctl why {}", name(worst)));
+    let worst = shown.first().filter(|unit| urgency(unit) <= 1).map(|unit| name(unit));
+    if let Some(worst) = lost.first().map(|goal| goal.target.as_str()).or(worst) {
+        parts.push(format!("initctl why {worst}"));
     }
     if hidden > 0 {
         let units = style::count(hidden, "healthy or unneeded unit");
@@ -286,7 +314,8 @@ fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: Wall, style: &Style)
     };
     field("about", unit.description.clone());
     field("reason", unit.reason.as_ref().map(|why| why.text.clone()).unwrap_or_default());
-    field("next", next_try(unit, now).unwrap_or_default());
+    let next = until_next_try(unit, now).map(|span| format!("tried again in {span}"));
+    field("next", next.unwrap_or_default());
     if unit.attempt > 0 {
         field("failures", format!("{} in a row", unit.attempt));
     }

@@ -124,7 +124,7 @@ fn one_unit_is_shown_in_full_with_its_last_lines() {
     let want = "\
 x dhcp (dhcpcd)  failed   for 3d 4h
   reason      its process exited with status 1
-  next        next try in 3.2s
+  next        tried again in 3.2s
   failures    5 in a row
   targets     dhcp
   type        foreground-supervised
@@ -150,4 +150,19 @@ fn a_target_without_a_provider_says_whether_it_is_masked() {
     assert_eq!(target(masked), "db  failed (dependency)   db is masked\n");
     let missing = json!({"kind": "missing", "text": "nobody provides db", "target": "db"});
     assert_eq!(target(missing), "db  failed (dependency)   nobody provides db\n");
+}
+
+#[test]
+fn a_goal_that_nobody_may_be_is_what_is_the_matter() {
+    let mut status = status("failed", vec![unit("web", json!({"state": "disabled"}))]);
+    status.targets = serde_json::from_value(json!([
+        {"target": "multi-user", "unit": null, "state": "failed",
+            "reason": {"kind": "masked", "text": "multi-user is masked", "target": "multi-user"}},
+        {"target": "web", "unit": "web", "state": "disabled", "reason": null},
+    ]))
+    .unwrap();
+    let text = render(&status, now(), &Style::PLAIN, false, true);
+    let line = "  x multi-user  failed (dependency)  multi-user is masked\n";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("hint: initctl why multi-user"), "{text}");
 }
