@@ -18,6 +18,7 @@ use value::{choice, signal};
 #[derive(Debug, Parser)]
 #[command(name = "initctl", version, about = "asks and tells init", long_about = None, disable_help_subcommand = true,
     propagate_version = false, subcommand_required = true, max_term_width = 100,
+    override_usage = "initctl [OPTIONS] [COMMAND]",
     after_help = "Exit codes: 0 done, 1 the result is bad, 2 timed out, 64 usage, \
     65 unit files or plan refused, 69 no init at the socket, 77 not allowed.")]
 pub(crate) struct Arguments {

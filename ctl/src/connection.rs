@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Connection {
     path: String,
     reader: BufReader<UnixStream>,
+    /// How long an answer is waited for.
+    limit: Option<Duration>,
     id: u64,
 }
 
@@ -29,7 +31,8 @@ impl Connection {
     /// [`Exit::NoInit`] where nobody listens, [`Exit::Denied`] where the path is closed to us.
     pub(crate) fn open(path: &str) -> Result<Connection, Trouble> {
         let stream = UnixStream::connect(path).map_err(|error| absent(path, &error))?;
-        Ok(Connection { path: path.to_string(), reader: BufReader::new(stream), id: 0 })
+        let reader = BufReader::new(stream);
+        Ok(Connection { path: path.to_string(), reader, limit: None, id: 0 })
     }
 
     /// One question, one answer.
@@ -39,12 +42,11 @@ impl Connection {
         self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
     }
 
-    /// Whether anybody answers, by then.
-    pub(crate) fn ping(&mut self, limit: Duration) -> Result<(), Trouble> {
+    /// Whether anybody answers, by then, and what.
+    pub(crate) fn ping(&mut self, limit: Duration) -> Result<Box<RawValue>, Trouble> {
         self.patience(Some(limit));
         self.tell(Verb::Ping {})?;
-        let answer: Option<Box<RawValue>> = self.next()?;
-        answer.map(drop).ok_or_else(|| self.broken("closed the connection without an answer"))
+        self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
     }
 
     /// The same, with a descriptor in the message of the request.
@@ -95,6 +97,7 @@ impl Connection {
 
     /// None: no deadline.
     pub(crate) fn patience(&mut self, limit: Option<Duration>) {
+        self.limit = limit;
         // Only a zero duration is refused, and none is given.
         let _ = self.reader.get_ref().set_read_timeout(limit);
     }
@@ -123,8 +126,10 @@ impl Connection {
 
     fn lost(&self, error: &std::io::Error) -> Trouble {
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-            let message = format!("no answer from {} within {PATIENCE:?}", self.path);
-            return Trouble::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, ""));
+            let within = self.limit.map(|limit| format!(" within {limit:?}")).unwrap_or_default();
+            let message = format!("no answer from {}{within}", self.path);
+            let hint = "who listens there is stopped, stuck or very busy: `ps -o pid,stat,comm`";
+            return Trouble::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, hint));
         }
         let message = format!("{}: {error}", self.path);
         Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, ""))
@@ -140,4 +145,24 @@ fn absent(path: &str, error: &std::io::Error) -> Trouble {
     let hint = "another one: --socket PATH or GROUNDSTATE_SOCKET; a socket that was deleted \
                 comes back with `kill -USR1` to init";
     Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn an_init_that_stands_still_is_told_with_the_time_that_was_waited() {
+        let path = std::env::temp_dir().join(format!("initctl-still-{}", std::process::id()));
+        let _still = UnixListener::bind(&path).unwrap();
+        let mut connection = Connection::open(&path.to_string_lossy()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let Err(Trouble::Failed(exit, failure)) = connection.ping(Duration::from_millis(20)) else {
+            panic!("an answer of nobody");
+        };
+        assert_eq!(exit, Exit::TimedOut);
+        assert!(failure.message.ends_with("within 20ms"), "{}", failure.message);
+        assert!(failure.hint.contains("stopped"), "{}", failure.hint);
+    }
 }

@@ -82,5 +82,26 @@ fn refused(error: &clap::Error) -> Trouble {
     let (fact, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let fact: Vec<&str> = fact.lines().map(str::trim).collect();
     let rest = rest.trim().replace("For more information, try '--help'.", "");
+    // That `-- --flag` would make a value of it is no help: what is a value here begins with no `-`.
+    let rest = rest.lines().filter(|line| !line.trim_start().starts_with("tip: to pass '"));
+    let rest = rest.collect::<Vec<_>>().join("\n");
     Trouble::usage(fact.join(" "), rest.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_that_is_none_is_no_value_either() {
+        for line in ["initctl --no-such-flag", "initctl want web --for -5s", "initctl exit -1"] {
+            let Err(Trouble::Failed(exit, failure)) = run(words(line)) else { panic!("{line}") };
+            assert_eq!(exit, Exit::Usage, "{line}");
+            assert!(failure.hint.starts_with("Usage: "), "{line}: {}", failure.hint);
+        }
+    }
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_string).collect()
+    }
 }

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Who asks with force does not wait longer for an answer.
+/// Who asks with force, or whether init is there at all, does not wait longer for an answer.
 const SOON: Duration = Duration::from_secs(5);
 
 /// What every verb is given.
@@ -104,9 +104,14 @@ impl Session {
         }
     }
 
+    /// What init says to a ping, if it does soon.
+    pub(crate) fn ping(&self) -> Result<Box<RawValue>, Trouble> {
+        self.connect()?.ping(SOON)
+    }
+
     /// There is an init that answers soon.
     pub(crate) fn is_answered(&self) -> bool {
-        let answered = self.connect().and_then(|mut connection| connection.ping(SOON));
+        let answered = self.ping();
         // Not allowed, or not understood, is an answer.
         !matches!(answered, Err(Trouble::Failed(Exit::NoInit | Exit::TimedOut, _)))
     }
@@ -249,8 +254,11 @@ struct Complaint<'a> {
 
 /// The end of a command that failed: as JSON on stdout, in words on stderr.
 pub(crate) fn complain(failure: &Failure, json: bool) {
-    // There is nowhere left to complain to.
-    let _ = if json { complain_json(failure) } else { complain_text(failure) };
+    // Where not even that can be written there is nowhere left to complain to.
+    let _ = match json.then(|| complain_json(failure)) {
+        Some(Ok(()) | Err(Trouble::Unread)) => Ok(()),
+        Some(Err(_)) | None => complain_text(failure),
+    };
 }
 
 fn complain_json(failure: &Failure) -> Result<(), Trouble> {

@@ -97,7 +97,13 @@ pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>,
     words.extend(before.iter().cloned());
     words.push(verb.clone());
     match verb.as_str() {
-        "set-target" | "plan" => words.extend(after.iter().map(|word| signed(word))),
+        "set-target" | "plan" => {
+            // No name begins with `-`, so that nothing is lost without the `--`.
+            let (flags, names) =
+                after.split_at(after.iter().take_while(|word| *word != "--").count());
+            let names = names.iter().skip(1);
+            words.extend(flags.iter().chain(names).map(|word| signed(word)));
+        }
         _ => words.extend(after.iter().cloned()),
     }
     Ok(words)
@@ -175,12 +181,8 @@ fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Trouble> {
             "--reboot" => verb = "reboot".to_string(),
             "--halt" => verb = "halt".to_string(),
             "-d" | "-n" | "-w" | "--no-wtmp" | "--wtmp-only" | "--no-wall" | "-i" | "-h" => {}
-            "-f" | "--force" => {
-                return Err(Trouble::usage(
-                    "there is no --force: everything is stopped in order, within shutdown-deadline",
-                    "to end the machine at once: `echo b > /proc/sysrq-trigger`",
-                ));
-            }
+            "-f" | "--force" => kept.push("--force".to_string()),
+            "-ff" => kept.extend(["--force".to_string(), "--force".to_string()]),
             _ => kept.push(word),
         }
     }
@@ -267,6 +269,7 @@ mod tests {
             ("initctl plan -json --json", "initctl plan --drop=json --json"),
             ("initctl set-target web --wait -h", "initctl set-target web --wait -h"),
             ("initctl logs -f web", "initctl logs -f web"),
+            ("initctl plan --json -- -web +x y", "initctl plan --json --drop=web --want=x y"),
         ] {
             assert_eq!(made(typed), want);
         }
@@ -292,6 +295,9 @@ mod tests {
             ("/sbin/poweroff", "initctl poweroff --yes"),
             ("halt -p", "initctl poweroff --yes"),
             ("reboot --socket /x", "initctl reboot --yes --socket /x"),
+            ("reboot -f", "initctl reboot --yes --force"),
+            ("poweroff -ff -n", "initctl poweroff --yes --force --force"),
+            ("halt --force --force", "initctl halt --yes --force --force"),
             ("shutdown -h now", "initctl poweroff --yes"),
             ("shutdown -r now for a new kernel", "initctl reboot --yes"),
             ("shutdown +5", "! shutdown [-h | -P | -r | -H] now"),

@@ -1,13 +1,14 @@
 //! `ping` and `stats`: about init itself.
 
 use crate::exit::{Exit, Trouble};
-use crate::session::Session;
+use crate::session::{self, Session};
 use groundstate_units::control::answer::{Pong, Stats};
 use groundstate_units::control::request::Verb;
 
 /// `ping`.
 pub(crate) fn ping(session: &Session) -> Result<Exit, Trouble> {
-    let (pong, value) = session.ask_as::<Pong>(Verb::Ping {})?;
+    let value = session.ping()?;
+    let pong = session::read::<Pong>(&value)?;
     session.show(&value, || {
         format!("init {} is there: pid {}, since {}\n", pong.version, pong.pid, pong.boot)
     })?;
