@@ -2,6 +2,7 @@
 //! [`Engine`]'s tasks, each fenced by the revision that made that key. All else, here, is
 //! when the engine is told what and what became of a write.
 
+mod hush;
 mod writing;
 
 use super::meter::Meter;
@@ -17,6 +18,7 @@ use crate::picture::Picture;
 use crate::registry::{self, Epoch};
 use crate::store::{Batch, Fault};
 use crate::transaction::{Change, Entry};
+use hush::Hush;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -221,21 +223,6 @@ impl Candidate {
             spent: None,
         };
         term.lead(self.interval * PROOF).await
-    }
-}
-
-/// How an engine learns of a time in which etcd said nothing.
-struct Hush {
-    presence: watch::Receiver<Presence>,
-    ttl: Duration,
-}
-
-impl Hush {
-    fn tell(&self, engine: &mut Engine, now: Duration) {
-        let until = self.presence.borrow().nobody_is_gone_until(self.ttl, now);
-        if let Some(until) = until {
-            engine.nobody_is_gone_until(until, now);
-        }
     }
 }
 
