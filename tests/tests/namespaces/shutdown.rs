@@ -70,7 +70,8 @@ fn nothing_starts_and_no_wish_is_heard_once_the_end_has_begun() {
     files.unit("all", "type: virtual\nwaits-for: slow, crash");
     let mut init = Boot::new(files).start("all");
     init.when("both run", |s| {
-        s.system() == "running" && init.sandbox.trace("slow").contains(&"ready".to_owned())
+        let is_ready = |trace: &&str| init.sandbox.trace(trace).contains(&"ready".to_owned());
+        s.system() == "running" && ["slow", "crash"].iter().all(is_ready)
     });
     init.tell("poweroff", &json!({}));
     assert_eq!(init.status().system(), "stopping");
