@@ -1,5 +1,5 @@
-//! The real init as PID 1 of a virtual machine: qemu without hardware help, the Debian
-//! cloud kernel, the serial console as the only witness. What is shown with it stands in
+//! The real init as PID 1 of a virtual machine: qemu without hardware help, Debian's
+//! kernels, the serial console as the only witness. What is shown with it stands in
 //! `tests/vm.rs` and `tests/vm_end.rs`.
 
 use crate::deadline::{until, within};
@@ -80,18 +80,32 @@ fn bring_libraries(root: &Path, program: &str) {
     }
 }
 
-/// The newest cloud kernel that is installed.
-pub fn kernel() -> PathBuf {
-    let entries = fs::read_dir("/boot").expect("/boot");
-    let mut found: Vec<PathBuf> = entries
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            name.starts_with("vmlinuz-") && name.contains("-cloud-")
-        })
-        .collect();
-    found.sort();
-    found.pop().expect("linux-image-cloud-amd64 is installed; tests/run brings it")
+/// Which of Debian's kernels, each the newest that is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// linux-image-cloud-amd64: quick to boot, with the drivers of virtual machines alone.
+    Cloud,
+    /// linux-image-amd64: with a driver for everything.
+    Full,
+}
+
+impl Kernel {
+    /// Its file in /boot.
+    pub fn file(self) -> PathBuf {
+        let entries = fs::read_dir("/boot").expect("/boot");
+        let mut found: Vec<PathBuf> = entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                let is_cloud = name.contains("-cloud-");
+                name.starts_with("vmlinuz-")
+                    && name.ends_with("-amd64")
+                    && is_cloud == (self == Kernel::Cloud)
+            })
+            .collect();
+        found.sort();
+        found.pop().expect("Debian's kernels are installed; tests/run brings them")
+    }
 }
 
 /// A running qemu. Its serial console ends up in `console`, its monitor is a socket.
@@ -125,11 +139,22 @@ impl Machine {
         disk: &[&str],
         command_line: &str,
     ) -> Machine {
+        Machine::boot_of(Kernel::Cloud, sandbox, before, disk, command_line)
+    }
+
+    /// The same with another kernel.
+    pub fn boot_of(
+        kernel: Kernel,
+        sandbox: Sandbox,
+        before: &[&str],
+        disk: &[&str],
+        command_line: &str,
+    ) -> Machine {
         let line = format!("console=ttyS0 quiet panic=-1 groundstate.target=test {command_line}");
         let (line_end, log) = (sandbox.at("serial"), sandbox.at("console"));
         let serial = format!("socket,id=serial,path={line_end},server=on,wait=off,logfile={log}");
         let monitor = format!("unix:{},server,nowait", sandbox.at("monitor"));
-        let kernel = kernel();
+        let kernel = kernel.file();
         let mut words = vec!["-accel", "tcg", "-m", "384", "-smp", "1", "-display", "none"];
         words.extend(before);
         words.extend([
@@ -271,9 +296,14 @@ pub fn is_clean(image: &str, console: &str) {
     assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}\n{console}");
 }
 
-/// Puts modules of that kernel, and those they need, into `/modules` of the folder.
+/// Puts these modules of the cloud kernel into `/modules` of the folder.
 pub fn modules(root: &Path, names: &[&str]) {
-    let version = kernel().file_name().unwrap().to_string_lossy().replacen("vmlinuz-", "", 1);
+    modules_of(Kernel::Cloud, root, names);
+}
+
+/// Puts these modules of that kernel into `/modules` of the folder.
+pub fn modules_of(kernel: Kernel, root: &Path, names: &[&str]) {
+    let version = kernel.file().file_name().unwrap().to_string_lossy().replacen("vmlinuz-", "", 1);
     let top = Path::new("/lib/modules").join(version);
     let into = root.join("modules");
     fs::create_dir_all(&into).unwrap();

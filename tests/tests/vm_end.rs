@@ -2,7 +2,9 @@
 //! whose own file is gone, a kernel that refuses, a loop that is stuck.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-use groundstate_tests::machine::{Machine, archive, disk, empty_disk, is_clean, modules, system};
+use groundstate_tests::machine::{
+    Kernel, Machine, archive, disk, empty_disk, is_clean, modules, modules_of, system,
+};
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Boots in which the power goes off at some moment; more of them where GROUNDSTATE_POWER_OFFS says so.
-const ROUNDS: u32 = 2;
+const ROUNDS: u32 = 5;
 
 /// For a disk of virtio, in the order in which they need each other.
 const VIRTIO: [&str; 6] = [
@@ -188,29 +190,55 @@ fn program_with_libraries(root: &Path, program: &str) {
     }
 }
 
-/// Nothing but init may run, and init is kept from running: what is never fed any more bites.
-#[test]
-fn a_loop_that_is_stuck_is_ended_by_the_watchdog() {
+/// Nothing but init may run, and init is kept from running: what is never fed any more bites. Until
+/// then the loop turns, and nothing happens for longer than it has to be fed in.
+const STARVED: &str = r#"
+read now rest </proc/uptime
+end=$((${now%.*} + 9))
+while read now rest </proc/uptime && [ ${now%.*} -lt $end ]; do sleep 1; done
+initctl ping && say alive
+echo -1 >/proc/sys/kernel/sched_rt_runtime_us
+say hog
+exec chrt -f 99 sh -c 'while :; do :; done'
+"#;
+
+/// A machine in which that is done, with this kernel, driver and options of qemu, until it is off.
+fn starves(kernel: Kernel, driver: &str, options: &[&str]) -> Machine {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
-    modules(&root, &["watchdog", "softdog"]);
-    // As long as the loop turns nothing happens, for longer than it has to be fed in.
-    let script = "read now rest </proc/uptime\nend=$((${now%.*} + 9))\nwhile read now rest </proc/uptime && [ ${now%.*} -lt $end ]; do sleep 1; done\ninitctl ping && say alive\necho -1 >/proc/sys/kernel/sched_rt_runtime_us\nsay hog\nexec chrt -f 99 sh -c 'while :; do :; done'\n";
-    does(&root, script);
+    modules_of(kernel, &root, &["watchdog", driver]);
+    does(&root, STARVED);
     unit(
         &root,
         "setup",
-        "type: oneshot\nexec-start: [/bin/insmod /modules/watchdog.ko, /bin/insmod /modules/softdog.ko]",
+        &format!(
+            "type: oneshot\nexec-start: [/bin/insmod /modules/watchdog.ko, /bin/insmod /modules/{driver}.ko]"
+        ),
     );
     fs::write(root.join("etc/groundstate/init.yaml"), "watchdog: 6s\n").unwrap();
     program_with_libraries(&root, "/usr/bin/chrt");
     let initrd = archive(&sandbox, &root);
-    let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "");
+    let words = [&["-initrd", &initrd], options].concat();
+    let mut machine = Machine::boot_of(kernel, sandbox, &[], &words, "");
     machine.says("PROBE alive");
     machine.says("PROBE hog");
     machine.goes_off();
-    let console = machine.console();
+    machine
+}
+
+#[test]
+fn a_loop_that_is_stuck_is_ended_by_the_watchdog() {
+    let console = starves(Kernel::Cloud, "softdog", &[]).console();
     assert!(console.contains("Initiating system reboot"), "the watchdog did it:\n{console}");
+}
+
+/// The device is the machine's own, and the kernel is not asked.
+#[test]
+fn a_loop_that_is_stuck_is_ended_by_the_hardware() {
+    let options = ["-device", "i6300esb", "-action", "watchdog=reset"];
+    let console = starves(Kernel::Full, "i6300esb", &options).console();
+    assert!(!console.contains("reboot: "), "no kernel did it:\n{console}");
+    assert!(!console.contains("no watchdog"), "{console}");
 }
 
 /// What an initramfs left takes the machine apart.
