@@ -1,6 +1,7 @@
 //! One cgroup directory, addressed from a descriptor of its parent: no path is walked, so each
 //! call costs the 20 µs of the cgroup itself and nothing more.
 
+use crate::insistence::ask_again;
 use crate::sys::listing::{self, Entry};
 use crate::sys::{Pid, signal};
 use groundstate_units::machine::event::RunId;
@@ -25,12 +26,17 @@ const NAME: usize = 200;
 /// Rounds of killing where the kernel can not kill a cgroup at once.
 const ROUNDS: usize = 8;
 
-/// Makes it. One that is already there is fine when nothing is in it.
+/// Makes it. One that is already there is fine when nothing is in it; somebody may just be taking
+/// it away.
 pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
-        Err(Errno::EEXIST) if !is_populated(parent, name)? => Ok(()),
+    ask_again(|| match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
+        Err(Errno::EEXIST) => match lives(parent, name)? {
+            Some(false) => Ok(()),
+            Some(true) => Err(Errno::EEXIST.into()),
+            None => Err(Errno::ENOENT.into()),
+        },
         made => Ok(made?),
-    }
+    })
 }
 
 /// What the name of a unit's cgroup keeps of its own.
@@ -108,11 +114,16 @@ pub(super) fn open(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 
 /// Something lives in it or below it. False when it is not there.
 pub(super) fn is_populated(parent: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
+    Ok(lives(parent, name)?.unwrap_or(false))
+}
+
+/// The same; none when it is not there.
+fn lives(parent: BorrowedFd<'_>, name: &str) -> io::Result<Option<bool>> {
     match read(parent, &format!("{name}/cgroup.events"), 4096) {
-        Ok(text) => Ok(!text.lines().any(|line| line == "populated 0")),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Ok(text) => Ok(Some(!text.lines().any(|line| line == "populated 0"))),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
         // Removed while we read.
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -1,6 +1,7 @@
 //! How children end. waitid(2).
 
 use super::{Pid, notes};
+use crate::insistence::ask_again;
 use groundstate_units::spec::Exit;
 use std::collections::BTreeSet;
 use std::io;
@@ -116,7 +117,20 @@ fn id(pid: Pid) -> io::Result<libc::id_t> {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
+/// None: nobody has ended, or there is nobody. The kernel tells once that somebody has, so no error
+/// is taken for that at once.
 fn wait(which: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> io::Result<Option<Ended>> {
+    match ask_again(|| wait_once(which, id, options)) {
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        ended => ended,
+    }
+}
+
+fn wait_once(
+    which: libc::idtype_t,
+    id: libc::id_t,
+    options: libc::c_int,
+) -> io::Result<Option<Ended>> {
     // SAFETY: siginfo_t is plain data; all zeroes is a value of it.
     let mut own: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let reaps = options & libc::WNOWAIT == 0;
@@ -125,8 +139,7 @@ fn wait(which: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> io::Resu
     // SAFETY: `info` is valid for writing for the length of the call.
     let result = unsafe { libc::waitid(which, id, info, options) };
     if result < 0 {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::ECHILD) { Ok(None) } else { Err(error) };
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: waitid fills the SIGCHLD part of the union, or leaves it zero (waitid(2), WNOHANG).
     let (pid, status, code) = unsafe { ((*info).si_pid(), (*info).si_status(), (*info).si_code) };

@@ -4,7 +4,7 @@
 //! as it begins, some as it works, and one as it ends; one that goes wrong is lived again for each
 //! of its faults alone.
 //!
-//! `sweep --sample N --seed HEX`: that many, drawn by the seed. `sweep --ledger FILE --commit C`:
+//! `sweep --sample N --seed HEX`: that many: those that did harm once, the others drawn by the seed. `sweep --ledger FILE --commit C`:
 //! all that are not in the file, a line for each call with each error. `--threads N`, `--only CALL[,ERROR]`.
 //! A fault counts that was met. Prints `FAIL WHAT` for each that failed, what was met, and last
 //! `N passed, N failed`.
@@ -22,7 +22,7 @@ mod life;
 #[cfg(target_arch = "x86_64")]
 mod sweep {
     use super::life::{Life, Usual, counts};
-    use groundstate_tests::faults::{Case, Outcome, Part, cases, is_known, pairs};
+    use groundstate_tests::faults::{Case, Outcome, Part, cases, is_found, is_known, pairs};
     use groundstate_tests::injector::Seen;
     use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::DefaultHasher};
     use std::hash::{Hash, Hasher};
@@ -195,7 +195,7 @@ mod sweep {
             .collect();
         let size = options.sample.map(|size| {
             let mut all: Vec<Case> = pairs.drain(..).flat_map(|(_, cases)| cases).collect();
-            all.sort_by_cached_key(|case| draw(&options.seed, &case.label()));
+            all.sort_by_cached_key(|case| (!is_found(case), draw(&options.seed, &case.label())));
             all.truncate(size);
             pairs = all.into_iter().map(|case| (case.pair(), vec![case])).collect();
             size.div_ceil(options.threads.max(1)).max(1)
