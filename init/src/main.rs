@@ -60,6 +60,7 @@ mod unmount;
 mod upgrade;
 mod voice;
 mod watchdog;
+mod weight;
 
 use event_loop::Init;
 use std::io;

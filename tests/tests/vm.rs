@@ -199,9 +199,15 @@ esac
 const SCORES: &str = r#"
 say() { echo "PROBE $*" >/dev/console; }
 score() { cat /proc/$1/oom_score_adj; }
+nice_of() { sed 's/.*) //' /proc/$1/stat | cut -d ' ' -f 17; }
 logger() { for comm in /proc/[0-9]*/comm; do [ "$(cat $comm)" = groundstate-log ] && basename ${comm%/comm}; done; }
 for unit in eat survive-together; do initctl status $unit.service; done >/dev/console 2>&1
+until [ $(score 1) = -1000 ]; do :; done
 say scores $(score 1) $(score $(logger)) $(score $$)
+renice -n 5 -p 1 >/dev/null
+initctl want late >/dev/null
+until initctl status late | grep -q exited; do :; done
+say nice of init $(nice_of 1) of late $(cat /run/late)
 initctl poweroff
 "#;
 
@@ -244,6 +250,12 @@ fn limited(root: &Path) {
         &format!(
             "unit: probe\nlog: console\nwaits-for: setup, {all}\nsuccess-status: [0]\nexec-start: /bin/sh /check\n"
         ),
+    );
+    let late = r#"sed 's/.*) //' /proc/self/stat | cut -d ' ' -f 17 >/run/late"#;
+    write("late", &format!("{late}; cat /proc/self/oom_score_adj >>/run/late"));
+    write(
+        "etc/groundstate/units/late.yaml",
+        "unit: late\ntype: oneshot\nexec-start: /bin/sh /late\n",
     );
     write("check", SCORES);
 }
@@ -305,7 +317,9 @@ fn limits_of_an_imported_service_are_felt_from_inside() {
     assert_eq!(said("survive-alone"), ["has", "survived"]);
     assert!(!console.contains("PROBE survive-together"), "{console}");
     let scores: Vec<i32> = said("scores").iter().map(|word| word.parse().unwrap()).collect();
-    assert!(scores[0] == 0 && scores[1] < 0 && scores[2] == 0, "{scores:?}");
+    assert_eq!(scores, [-1000, -1000, 0], "init, its logger, a service");
+    // Whatever PID 1 has by now.
+    assert_eq!(said("nice of"), ["init", "5", "of", "late", "0", "0"]);
     for unit in ["eat.service", "survive-together.service"] {
         let failed = format!("{unit}: failed: the kernel killed it for want of memory");
         assert!(console.contains(&failed), "{console}");

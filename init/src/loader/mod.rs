@@ -27,6 +27,7 @@ use crate::logger;
 use crate::spawn::{Base, Passed};
 use crate::sys::{Pid, process};
 use crate::voice::Level;
+use crate::weight;
 use child::{Errand, Part};
 use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::generation::Generation;
@@ -103,6 +104,7 @@ pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<
     };
     let kept: Vec<BorrowedFd<'_>> = [wrapping.as_fd()].into_iter().chain(body).collect();
     let pid = process::fork(&kept, || {
+        weight::sink();
         // Limits that can not be set leave the deadline.
         let _ = process::die_with_parent(9);
         for (resource, most) in [

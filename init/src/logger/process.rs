@@ -42,8 +42,8 @@ pub(crate) fn run(
 ) -> u8 {
     // Only a name, and for `ps`.
     let _ = sys::process::set_name(c"groundstate-log");
-    // The last to be killed for want of memory, where that may be said; its memory is its own by now.
-    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    // The last to be killed for want of memory, as init; its memory is its own by now.
+    crate::weight::sink();
     // A reader that goes away is an error of write(2), not the end of the logger.
     let _ = sys::signal::ignore(libc::SIGPIPE as u8);
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));

@@ -74,3 +74,4 @@ mod types;
 mod unit_directory;
 mod upgrade;
 mod ways;
+mod weight;

@@ -7,10 +7,10 @@ const BYTES: Shape = Shape::Form("a size, a percentage of the machine's memory, 
 
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
-    key("nice", Shape::Form("a whole number from -20 to 19"), Run, PROCESS, NONE, "init's own",
+    key("nice", Shape::Form("a whole number from -20 to 19"), Run, PROCESS, NONE, "on a machine 0, elsewhere what init was started with",
         "How willingly its processes leave the processor to others, see setpriority(2): -20 is the most demanding, 19 the meekest.",
         "nice: 10"),
-    key("oom-score-adjust", Shape::Form("a whole number from -1000 to 1000"), Run, PROCESS, NONE, "init's own",
+    key("oom-score-adjust", Shape::Form("a whole number from -1000 to 1000"), Run, PROCESS, NONE, "on a machine 0, elsewhere what init was started with",
         "How likely the kernel is to kill its processes for want of memory, see proc(5): -1000 is never.",
         "oom-score-adjust: -500"),
     key("io-class", Shape::Choice(&["none", "realtime", "best-effort", "idle"]), Run, PROCESS, NONE, "none",
