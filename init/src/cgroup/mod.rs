@@ -9,10 +9,12 @@ mod again;
 mod ahead;
 mod controller;
 mod descent;
+mod freezer;
 mod furnishing;
 mod group;
 mod hierarchy;
 mod leftover;
+mod old_memory;
 #[cfg(test)]
 mod tests;
 mod tracker;

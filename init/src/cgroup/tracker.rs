@@ -7,8 +7,10 @@
 use super::ahead::Ahead;
 use super::controller::Wish;
 use super::descent::Family;
+use super::freezer::Thaw;
 use super::group;
 use super::hierarchy::Hierarchy;
+use super::old_memory::OldMemory;
 use super::tracking::Tracking;
 use crate::limit;
 use crate::process;
@@ -69,6 +71,12 @@ pub(crate) struct Tracker {
     pub(super) more: bool,
     /// For units that wait.
     pub(super) ahead: Ahead,
+    /// What was killed and is frozen.
+    #[serde(skip)]
+    pub(super) thaw: Thaw,
+    /// Where memory is counted the old way.
+    #[serde(skip)]
+    pub(super) old_memory: OldMemory,
 }
 
 impl Tracker {
@@ -107,6 +115,8 @@ impl Tracker {
             look_again: false,
             more: false,
             ahead: Ahead::default(),
+            thaw: Thaw::default(),
+            old_memory: OldMemory::default(),
         }
     }
 
@@ -189,6 +199,7 @@ impl Tracker {
     /// A child has ended and was reaped: call this before the next clone, whoever it is. Gives its
     /// run if it was started for one.
     pub(crate) fn ended(&mut self, pid: Pid) -> Option<RunId> {
+        self.thaw.ended(pid);
         let run = self.children.remove(&pid.as_raw());
         if let Some(tracked) = run.and_then(|run| self.runs.get_mut(&run)) {
             tracked.children.retain(|child| *child != pid.as_raw());
@@ -367,6 +378,7 @@ impl Tracker {
         if !killed {
             self.signal(run, KILL, None);
         }
+        self.thaw_run(run);
     }
 
     /// The run is over (or is given up as unkillable): its cgroup goes as soon as it is empty.

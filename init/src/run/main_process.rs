@@ -76,9 +76,12 @@ impl Init {
     pub(super) fn kill_lines(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
         running.lines.iter().for_each(|(pid, _)| kill_made(Pid::from_raw(*pid)));
-        if let Some(Main::Other { pidfd, .. }) = &running.main {
+        let mut killed: Vec<i32> = running.lines.iter().map(|(pid, _)| *pid).collect();
+        if let Some(Main::Other { pid, pidfd, .. }) = &running.main {
             let _ = signal::pidfd_kill(pidfd.as_fd(), KILL);
+            killed.push(*pid);
         }
+        self.tracker.thaw(killed);
     }
 
     /// The launcher has ended: the one child it has left to init is the main process.

@@ -171,11 +171,11 @@ pub(crate) fn cgroup(process: Process) -> Option<String> {
 #[test]
 fn who_is_stopped_or_frozen_is_gone_after_its_stop_timeout() {
     let files = Sandbox::new();
-    for name in ["stopped", "frozen"] {
+    for name in ["stopped", "frozen", "within"] {
         files.unit(name, &format!("stop-timeout: 500ms\nexec-start: DAEMON --trace DIR/{name}"));
     }
     files.unit("other", "exec-start: DAEMON");
-    files.unit("all", "type: virtual\nwaits-for: stopped, frozen, other");
+    files.unit("all", "type: virtual\nwaits-for: stopped, frozen, within, other");
     let init = Boot::new(files).start("all");
     init.when_system("running");
     let main = init.main_of("stopped");
@@ -184,12 +184,18 @@ fn who_is_stopped_or_frozen_is_gone_after_its_stop_timeout() {
     if let Some(dir) = cgroup(init.main_of("frozen")) {
         std::fs::write(format!("{dir}/cgroup.freeze"), "1").expect("it can be frozen");
     }
+    let main = init.main_of("within");
+    if let Some(dir) = cgroup(main).map(|dir| format!("{dir}/below")) {
+        std::fs::create_dir(&dir).expect("a cgroup below");
+        std::fs::write(format!("{dir}/cgroup.procs"), main.0.to_string()).expect("it goes there");
+        std::fs::write(format!("{dir}/cgroup.freeze"), "1").expect("it can be frozen");
+    }
     let left: Vec<Process> =
-        ["stopped", "frozen"].iter().flat_map(|unit| init.processes_of(unit)).collect();
+        ["stopped", "frozen", "within"].iter().flat_map(|unit| init.processes_of(unit)).collect();
     let begin = Instant::now();
     init.tell("set-target", &json!({"targets": ["other"]}));
-    init.when("both are down", |s| {
-        ["stopped", "frozen"].iter().all(|unit| s.main_pid(unit).is_none())
+    init.when("all are down", |s| {
+        ["stopped", "frozen", "within"].iter().all(|unit| s.main_pid(unit).is_none())
     });
     until("nothing is left", || left.iter().all(|p| !p.is_alive()).then_some(()));
     assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
