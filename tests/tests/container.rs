@@ -1,13 +1,16 @@
-//! The real init as PID 1 of a container as strict as they come (runc): a read-only root,
-//! no capabilities, no new privileges, a uid that no passwd file knows. What holds after every test of
+//! The real init as PID 1 of a container (runc). One as strict as they come: a read-only root,
+//! no capabilities, no new privileges, a uid that no passwd file knows. One as Docker makes them: root with
+//! some capabilities, and its default seccomp profile. What holds after every test of
 //! an init holds here too (`groundstate_tests::teardown`), seen from outside the container.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
 use groundstate_tests::status::Status;
-use serde_json::json;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -15,6 +18,52 @@ use std::process::{Command, Output, Stdio};
 
 /// In no passwd file.
 const UID: u32 = 123_456;
+
+/// What Docker leaves to root in a container.
+const CAPABILITIES: [&str; 14] = [
+    "CAP_AUDIT_WRITE",
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_MKNOD",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_NET_RAW",
+    "CAP_SETFCAP",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_CHROOT",
+];
+
+/// Docker's default profile on x86-64 for these capabilities, as the runtime takes it.
+fn seccomp() -> Value {
+    let text = include_str!("../docker-default.txt");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let mut names: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    names.push("chroot");
+    let only = |name: &str, index: u32, value: u64, op: &str| {
+        json!({"names": [name], "action": "SCMP_ACT_ALLOW",
+               "args": [{"index": index, "value": value, "op": op}]})
+    };
+    // No new namespace: those are the flags.
+    let mut clone = only("clone", 0, 0x7e02_0000, "SCMP_CMP_MASKED_EQ");
+    clone["args"][0]["valueTwo"] = json!(0);
+    let mut calls = vec![
+        json!({"names": names, "action": "SCMP_ACT_ALLOW"}),
+        clone,
+        // Its flags are in memory, where a filter does not see them: libraries are to try clone.
+        json!({"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": libc::ENOSYS}),
+        only("socket", 0, 40, "SCMP_CMP_NE"), // AF_VSOCK
+    ];
+    calls.extend(
+        [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff]
+            .map(|persona| only("personality", 0, persona, "SCMP_CMP_EQ")),
+    );
+    json!({"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": libc::EPERM,
+           "architectures": ["SCMP_ARCH_X86_64"], "syscalls": calls})
+}
 
 /// A bundle in a sandbox.
 struct Bundle {
@@ -25,6 +74,7 @@ struct Bundle {
 struct Container {
     id: String,
     init: Init,
+    user: u32,
 }
 
 impl Bundle {
@@ -57,7 +107,7 @@ impl Bundle {
     }
 
     /// The runtime's configuration: strict, with a temporary directory or without.
-    fn configure(&self, arguments: &[&str], writable_tmp: bool) {
+    fn configure(&self, arguments: &[&str], writable_tmp: bool) -> Value {
         let words: Vec<&str> = ["/bin/init", "--units", "/units"]
             .into_iter()
             .chain(arguments.iter().copied())
@@ -72,7 +122,7 @@ impl Bundle {
                                "options": ["nosuid", "nodev", "mode=1777"]}));
         }
         let none: [&str; 0] = [];
-        let config = json!({
+        json!({
             "ociVersion": "1.0.2",
             "process": {
                 "terminal": false,
@@ -89,26 +139,52 @@ impl Bundle {
             "mounts": mounts,
             "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc"},
                                      {"type": "uts"}, {"type": "network"}]}
-        });
-        fs::write(self.sandbox.path("bundle/config.json"), config.to_string()).unwrap();
+        })
+    }
+
+    /// The same as Docker makes it when it is told nothing.
+    fn configure_as_docker(&self, arguments: &[&str]) -> Value {
+        let mut config = self.configure(arguments, true);
+        let process = &mut config["process"];
+        process["user"] = json!({"uid": 0, "gid": 0});
+        process["capabilities"] = json!({"bounding": CAPABILITIES, "effective": CAPABILITIES,
+                                         "permitted": CAPABILITIES});
+        process["noNewPrivileges"] = json!(false);
+        config["root"]["readonly"] = json!(false);
+        config["linux"]["readonlyPaths"] = json!(["/proc/sys", "/proc/sysrq-trigger"]);
+        config["linux"]["seccomp"] = seccomp();
+        config
     }
 
     /// Starts it.
     fn start(self, arguments: &[&str], writable_tmp: bool) -> Container {
-        self.configure(arguments, writable_tmp);
+        let config = self.configure(arguments, writable_tmp);
+        self.run(&config, UID)
+    }
+
+    fn start_as_docker(self, arguments: &[&str]) -> Container {
+        let config = self.configure_as_docker(arguments);
+        self.run(&config, 0)
+    }
+
+    fn run(self, config: &Value, user: u32) -> Container {
+        fs::write(self.sandbox.path("bundle/config.json"), config.to_string()).unwrap();
         let id = self.sandbox.dir().file_name().unwrap().to_str().unwrap().to_owned();
         let (root, bundle) = (self.sandbox.at("runc"), self.sandbox.at("bundle"));
         let runc = runc();
         let words = [runc.to_str().unwrap(), "--root", &root, "run", "--bundle", &bundle, &id];
-        Container { init: Boot::new(self.sandbox).by(&words).launch(""), id }
+        Container { init: Boot::new(self.sandbox).by(&words).launch(""), id, user }
     }
 }
 
 impl Container {
     /// Its socket is to be had from here. What it has now is what it may have in the end.
     fn answers(&mut self) {
-        let seen =
-            format!("/proc/{}/root/tmp/groundstate-{UID}/control.sock", self.init.process().0);
+        let dir = match self.user {
+            0 => "run/groundstate".to_string(),
+            user => format!("tmp/groundstate-{user}"),
+        };
+        let seen = format!("/proc/{}/root/{dir}/control.sock", self.init.process().0);
         symlink(seen, self.init.sandbox.path("run/control.sock")).unwrap();
         self.init.answers();
     }
@@ -131,7 +207,7 @@ impl Container {
 
     /// Runs a command in it.
     fn exec(&self, words: &[&str]) -> Output {
-        let user = format!("{UID}:{UID}");
+        let user = format!("{0}:{0}", self.user);
         let words = [&["exec", "--user", &user, &self.id], words].concat();
         self.runc(&words).output().expect("runc runs")
     }
@@ -243,4 +319,92 @@ fn a_service_has_the_uid_of_the_container() {
     let mut container = bundle.start(&["--target", "id", "--exit-with", "id"], true);
     assert_eq!(container.ended(), 0, "{}", container.said());
     assert!(container.said().contains(&format!("id | {UID}")), "{}", container.said());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn under_dockers_default_profile_all_goes_another_way() {
+    let bundle = Bundle::new(&[
+        ("db", "type: foreground-notified\nexec-start: /bin/daemon --name db --notify"),
+        (
+            "web",
+            "depends-on: db\nready-grep: ^listening\nexec-start: /bin/daemon --name web --say listening",
+        ),
+        (
+            "old",
+            "type: background-pidfile\npid-file: /tmp/old.pid\nexec-start: /bin/daemon --name old --pid-file /tmp/old.pid",
+        ),
+        ("forks", "stop-timeout: 300ms\nexec-start: /bin/daemon --orphans 2 --ignore TERM"),
+        (
+            "other",
+            "env-file: /units/env\nuser: \"1234\"\ngroup: \"1234\"\nexec-start: /bin/daemon --name other",
+        ),
+        ("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job"),
+        ("job", "type: oneshot\nexec-start: /bin/sh -c 'echo once; echo x >>/tmp/job'"),
+        ("all", "type: virtual\nwaits-for: web, old, forks, other, tick"),
+    ]);
+    fs::write(bundle.sandbox.path("bundle/rootfs/units/env"), "A=b\n").unwrap();
+    let mut container = bundle.start_as_docker(&["--target", "all"]);
+    container.answers();
+    container.init.expect_crashes();
+    container.init.when_system("running");
+    assert_eq!(container.init.process().status("Seccomp").as_deref(), Some("2"), "it is filtered");
+    let services = ["db", "web", "old", "forks", "other"];
+    let heals = |container: &Container| {
+        for unit in services {
+            let before = container.init.main_of(unit);
+            before.signal(Signal::SIGKILL);
+            container.init.when(&format!("{unit} is another process"), |s| {
+                s.system() == "running"
+                    && s.main_pid(unit).is_some_and(|p| Some(p) != before.inner_pid())
+            });
+        }
+        let uid = container.init.main_of("other").status("Uid").unwrap_or_default();
+        assert!(uid.starts_with("1234"), "{uid}");
+    };
+    let fires = |container: &Container| {
+        let ticks = container.init.process().0;
+        let file = format!("/proc/{ticks}/root/tmp/job");
+        let length = || fs::metadata(&file).map_or(0, |about| about.len());
+        let before = length();
+        until("it fires", || (length() > before + 2).then_some(()));
+    };
+    heals(&container);
+    fires(&container);
+    let before = container.init.status();
+    let is_as_before = |container: &Container| {
+        let now = container.init.when_system("running");
+        for unit in services {
+            assert_eq!(now.main_pid(unit), pid_of(&before, unit), "{unit}");
+        }
+    };
+    container.init.tell("upgrade", &json!({}));
+    is_as_before(&container);
+    fires(&container);
+    crash(&container.init, Signal::SIGSEGV);
+    until("it has survived", || {
+        let mut client = container.init.client()?;
+        client.send("stats", &json!({}));
+        (client.answer()?.ok()?["crashes"] == 1).then_some(())
+    });
+    is_as_before(&container);
+    heals(&container);
+    fires(&container);
+    let logs = container.initctl(&["logs", "web"]);
+    assert!(String::from_utf8_lossy(&logs.stdout).contains("listening"), "{logs:?}");
+    assert!(container.said().contains("job | once"), "{}", container.said());
+    container.init.tell("set-target", &json!({"targets": ["web", "old"]}));
+    let status = container.init.when_state("forks", "failed");
+    assert_eq!(status.reason("forks"), "stop-timeout");
+    assert!(container.init.processes_of("forks").is_empty(), "none of it is left");
+    container.init.check_at_rest();
+    let output = container.runc(&["kill", &container.id, "TERM"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(container.ended(), 0, "{}", container.said());
+}
+
+fn pid_of(before: &Status, unit: &str) -> Option<i32> {
+    let pid = before.main_pid(unit);
+    assert!(pid.is_some(), "{unit} had a main pid");
+    pid
 }
