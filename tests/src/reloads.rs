@@ -351,11 +351,14 @@ fn calm(init: Init) {
 }
 
 impl Seen {
-    /// What is promised of it.
+    /// What is promised of it. `p99` is the longest that 99 of 100 pings may have taken.
     ///
     /// # Errors
     /// What was broken.
-    pub fn verdict(&self) -> Result<(), String> {
+    pub fn verdict(&self, p99: Duration) -> Result<(), String> {
+        if self.ping(99) > p99 {
+            return Err(format!("it answers late, p99 may be {p99:?}: {self}"));
+        }
         if self.memory.1 > self.memory.0 + GROWTH {
             return Err(format!("PID 1 has grown: {self}"));
         }

@@ -156,6 +156,7 @@ fn empty(directory: OwnedFd, device: libc::dev_t, depth: usize) -> io::Result<()
 
 #[cfg(test)]
 mod tests {
+    use super::super::extent::turns;
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::PathBuf;
@@ -238,9 +239,6 @@ mod tests {
         remove(DirectoryKind::Runtime, &name).unwrap();
     }
 
-    /// Each turn makes and removes; GROUNDSTATE_TURNS says how many otherwise.
-    const TURNS: usize = 10_000;
-
     #[test]
     fn who_exchanges_a_directory_for_a_link_in_time_gains_nothing() {
         let scratch = Scratch::new("race");
@@ -262,8 +260,8 @@ mod tests {
                 }
             });
             let mut turn = 0;
-            let asked = std::env::var("GROUNDSTATE_TURNS").ok();
-            let turns = asked.map_or(TURNS, |number| number.parse().unwrap());
+            // Each makes and removes.
+            let turns = turns(10_000, 100_000);
             // Some of either kind, or the race was not run.
             while turn < turns || made == 0 || refused == 0 {
                 turn += 1;

@@ -13,6 +13,10 @@ mod directory;
 mod draft;
 mod env_file;
 mod environment;
+#[cfg(test)]
+#[path = "../../../tests/src/extent.rs"]
+#[allow(unreachable_pub, clippy::unwrap_used, reason = "shared with other tests")]
+mod extent;
 mod null;
 mod outfit;
 mod pattern;

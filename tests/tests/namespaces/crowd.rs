@@ -1,9 +1,9 @@
 //! Callers at the control socket that mean no good, or die at it: all of them together keep
 //! nobody else waiting, cost init no memory and no descriptor, and change nothing by halves.
 
-use super::plenty::times;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::{PATIENCE, until, within};
+use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::{Sandbox, program};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use serde_json::{Value, json};
@@ -126,7 +126,8 @@ fn silent_callers_keep_nobody_out() {
     let files = || init.process().files().len();
     let before = files();
     // How many users, how many connections of each, and how many of those have a place.
-    let crowds = [(1, 1, 1), (1, 1024 * times(), 16), (64 * times(), 16, 248)];
+    let many = turns(1_024, 10_000);
+    let crowds = [(1, 1, 1), (1, many, 16), (many / 16, 16, 248)];
     for (users, each, places) in crowds {
         let crowd = (20_000..).take(users).map(|uid| Held::silent(&init, uid, each));
         let crowd: Vec<Held> = crowd.collect();

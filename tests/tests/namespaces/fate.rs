@@ -1,10 +1,10 @@
 //! How processes end, or do not: each way is told as it was, and what will not end holds up
 //! nobody else.
 
-use super::plenty::times;
 use super::ways::{after, pair};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
+use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::silent::Silent;
@@ -21,7 +21,7 @@ const HARMLESS: [i32; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
 #[test]
 fn each_way_to_end_is_told_as_it_was() {
     let files = Sandbox::new();
-    let all = (0..=255).step_by(if times() > 1 { 1 } else { 51 });
+    let all = (0..=255).step_by(256 / turns(5, 256));
     let codes: BTreeSet<i32> = all.chain([1, 127, 255]).collect();
     let signals: Vec<i32> = (1..=64).filter(|signal| !HARMLESS.contains(signal)).collect();
     let mut names = Vec::new();
@@ -345,8 +345,9 @@ fn a_storm_of_signals_is_no_more_than_each_of_them_once() {
     let before = init.when_system("running");
     let db = init.main_of("db");
     let all = "HUP USR1 USR2 WINCH CHLD PIPE ALRM URG CONT 41 60";
+    let rounds = turns(1_000, 100_000);
     let script = format!(
-        "i=0; while [ $i -lt 1000 ]; do for s in {all}; do kill -$s $0; done; i=$((i+1)); done"
+        "i=0; while [ $i -lt {rounds} ]; do for s in {all}; do kill -$s $0; done; i=$((i+1)); done"
     );
     let pid = init.process().0.to_string();
     let mut storm = Command::new("/bin/sh").args(["-c", &script, &pid]).spawn().expect("a shell");

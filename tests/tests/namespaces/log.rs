@@ -2,6 +2,7 @@
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
+use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
 use nix::sys::signal::Signal;
@@ -204,10 +205,11 @@ fn stored(init: &Init, unit: &str) -> String {
 
 #[test]
 fn a_logger_that_is_killed_again_and_again_loses_and_doubles_nothing() {
-    let kills = if std::env::var_os("GROUNDSTATE_ALL").is_some() { 100 } else { 10 };
+    let kills = turns(10, 1_000) as u64;
     let files = Sandbox::new();
-    // Files are rotated all the while.
-    files.put("init.yaml", "log-size: 256KiB\nlog-keep: 1000\n");
+    // Files are rotated all the while, and none is removed.
+    let size = 256 * (1 + kills / 100);
+    files.put("init.yaml", &format!("log-size: {size}KiB\nlog-keep: 1000\n"));
     // One that writes line by line, one that writes blocks of lines and pieces of lines.
     let script = "n=0; until [ -e DIR/stop ]; do n=$((n+1)); echo line $n; done; echo last $n";
     files.unit(

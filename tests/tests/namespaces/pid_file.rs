@@ -3,10 +3,10 @@
 use super::disk::Disk;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::within;
+use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::silent::Silent;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A launcher that leaves a daemon behind and writes `text` into the pid file.
@@ -91,7 +91,8 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
         "canary=$(sed -n 's/start //p' $1/canary)\n\
          echo $$ >$1/theirs/pid\n\
          trap 'exit 0' TERM\n\
-         while :; do for pid in $canary $$ 1; do echo $pid >$1/theirs/new; mv $1/theirs/new $1/theirs/pid; done; done\n",
+         while :; do for pid in $canary $$ 1; do echo $pid >$1/theirs/new; mv $1/theirs/new $1/theirs/pid; done;\n\
+         ln -s $1/canary.pid $1/theirs/new; mv $1/theirs/new $1/theirs/pid; done\n",
     );
     files.unit(
         "racer",
@@ -103,19 +104,24 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
     let init = Boot::new(files).start("all");
     init.when_state("canary", "running");
     let canary = init.status().main_pid("canary");
-    let mut runs = BTreeSet::new();
-    let turns = within(Duration::from_secs(300), || {
+    init.sandbox.put("canary.pid", &format!("{}\n", canary.expect("it runs")));
+    let stopped = turns(100, 10_000);
+    let mut runs = 0;
+    let mut last = None;
+    let patience = Duration::from_secs(300) * u32::try_from(stopped / 100).expect("not so many");
+    let done = within(patience, || {
         let main = init.status().main_pid("racer");
         assert_ne!(main, canary, "the canary's pid is believed");
-        if main.is_some_and(|pid| runs.insert(pid)) {
+        if main.is_some() && main != last {
+            (runs, last) = (runs + 1, main);
             let _ = init.ask("restart", &json!({"targets": ["racer"]}));
         } else {
             // One whose file was read at the wrong moment has failed, and is tried again.
             let _ = init.ask("retry", &json!({"targets": ["racer"]}));
         }
-        (runs.len() >= 100).then_some(())
+        (runs >= stopped).then_some(())
     });
-    assert!(turns.is_some(), "{} runs were stopped", runs.len());
+    assert!(done.is_some(), "{runs} runs were stopped");
     let trace = init.sandbox.trace("canary");
     assert_eq!(trace.len(), 2, "start and ready, no signal: {trace:?}");
     init.tell("set-target", &json!({"targets": ["canary"]}));

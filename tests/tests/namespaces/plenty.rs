@@ -1,8 +1,9 @@
 //! Much of everything: units, files that are none, directory entries, lines; and then nothing to do.
-//! Ten times as much with `GROUNDSTATE_PLENTY=10`.
+//! Ten times as much in a soak.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::{until, within};
+use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
@@ -10,11 +11,6 @@ use std::time::Duration;
 
 /// Nothing happens for so long.
 const REST: Duration = Duration::from_secs(1);
-
-/// As many times the usual.
-pub(crate) fn times() -> usize {
-    std::env::var("GROUNDSTATE_PLENTY").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
-}
 
 /// How often the kernel has taken PID 1 from or to a processor.
 fn switches(init: &Init) -> u64 {
@@ -38,7 +34,7 @@ fn kib(init: &Init, key: &str) -> u64 {
 
 #[test]
 fn a_thousand_units_and_many_lines_cost_little_memory_and_rest_costs_nothing() {
-    let (defined, running) = (1000 * times(), 100 * times());
+    let (defined, running) = (turns(1_000, 10_000), turns(100, 1_000));
     let files = Sandbox::new();
     let mut needed = Vec::new();
     for number in 0..defined {
@@ -56,7 +52,7 @@ fn a_thousand_units_and_many_lines_cost_little_memory_and_rest_costs_nothing() {
     };
     init.when("all run", up);
     comes_to_rest(&init);
-    let lines = 20_000 * times();
+    let lines = turns(20_000, 200_000);
     let (before, memory) = (switches(&init), kib(&init, "RssAnon"));
     init.sandbox.order("loud", &format!("lines {lines}"));
     init.sandbox.order("loud", "say the last of them");
@@ -80,7 +76,7 @@ fn a_thousand_units_and_many_lines_cost_little_memory_and_rest_costs_nothing() {
 fn a_directory_full_of_nonsense_is_read_past() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
-    for number in 0..10_000 * times() {
+    for number in 0..turns(10_000, 100_000) {
         std::fs::write(files.path(&format!("units/{number}.nonsense")), "").unwrap();
     }
     let init = Boot::new(files).start("web");

@@ -19,7 +19,8 @@ fn ten_reloads_a_second_while_units_crash_touch_nobody_else() {
     let time = Duration::from_secs(10);
     let seen = storm(Size { units: 100, crashing: 10, time, recorded: true });
     println!("{seen}");
-    seen.verdict().unwrap();
+    // How soon it answers is judged by the soak: here so many others are at work.
+    seen.verdict(Duration::from_secs(5)).unwrap();
 }
 
 /// Two ways to the same service, and so many others that a load takes its time.

@@ -3,9 +3,11 @@
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::{Call, crash_when};
 use groundstate_tests::deadline::until;
+use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
+use groundstate_units::sim::chance::Chance;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::Command;
@@ -27,6 +29,63 @@ fn the_end_stops_dependents_first() {
     init.tell("poweroff", &json!({}));
     assert_eq!(init.ended().code(), Some(0));
     assert_eq!(init.sandbox.trace("order"), ["d", "c", "b", "a"]);
+}
+
+/// Units of a drawn graph, and who comes after whom by an edge that orders. Each says when it is
+/// started and when it is stopped.
+fn drawn(chance: &mut Chance, files: &Sandbox) -> Vec<(String, String)> {
+    const UNITS: usize = 16;
+    let mut edges = Vec::new();
+    for at in 0..UNITS {
+        let mut text = String::new();
+        let mut below: Vec<usize> = (0..at).collect();
+        chance.shuffle(&mut below);
+        for kind in ["depends-on", "depends-ms", "waits-for", "after"] {
+            let count = chance.below(3).min(below.len());
+            let to: Vec<String> = below.drain(..count).map(|to| format!("u{to}")).collect();
+            edges.extend(to.iter().map(|to| (format!("u{at}"), to.clone())));
+            if !to.is_empty() {
+                text.push_str(&format!("{kind}: {}\n", to.join(", ")));
+            }
+        }
+        let said = |file: &str| format!("/bin/sh -c 'echo u{at} >>DIR/{file}");
+        text.push_str(&if chance.percent(50) {
+            let (begun, ended) = (said("begun"), said("ended"));
+            format!("type: background-scripted\nexec-start: {begun}'\nexec-stop: {ended}'")
+        } else {
+            let (begun, ended) = (said("begun"), said("ended"));
+            let stop = format!("exec-stop: {ended}; kill $MAINPID'");
+            format!("exec-start-pre: {begun}'\nexec-start: DAEMON\n{stop}")
+        });
+        files.unit(&format!("u{at}"), &text);
+    }
+    let all: Vec<String> = (0..UNITS).map(|at| format!("u{at}")).collect();
+    files.unit("all", &format!("type: virtual\nwaits-for: {}", all.join(", ")));
+    edges
+}
+
+#[test]
+fn the_end_of_any_graph_stops_dependents_first_and_starts_nobody() {
+    let mut chance = Chance::new(301);
+    for _ in 0..turns(2, 20) {
+        let files = Sandbox::new();
+        let edges = drawn(&mut chance, &files);
+        let mut init = Boot::new(files).start("all");
+        init.when_system("running");
+        init.tell("poweroff", &json!({}));
+        assert_eq!(init.ended().code(), Some(0));
+        let (begun, ended) = (init.sandbox.trace("begun"), init.sandbox.trace("ended"));
+        let at = |order: &[String], unit: &str| order.iter().position(|told| told == unit);
+        for (later, earlier) in &edges {
+            let (b, e) =
+                (at(&begun, later) > at(&begun, earlier), at(&ended, later) < at(&ended, earlier));
+            assert!(b && e, "{later} comes after {earlier}: {begun:?}, {ended:?}");
+        }
+        let mut each = [begun, ended];
+        each.iter_mut().for_each(|order| order.sort());
+        assert_eq!(each[0].len(), 16, "each once: {:?}", each[0]);
+        assert_eq!(each[0], each[1]);
+    }
 }
 
 #[test]

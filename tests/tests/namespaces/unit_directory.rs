@@ -3,7 +3,9 @@
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
+use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_units::sim::chance::Chance;
 use nix::sys::stat::Mode;
 use serde_json::json;
 use std::fs::{self, File};
@@ -202,10 +204,12 @@ fn a_goal_that_flips_back_and_forth_ends_at_the_last_and_touches_nothing_shared(
     files.unit("right", "depends-on: shared\nstop-timeout: 1s\nexec-start: DAEMON");
     let init = Boot::new(files).start("left");
     let before = init.when_system("running");
-    for round in 0..50 {
-        let goal = ["right", "left"][round % 2];
+    let mut chance = Chance::new(13);
+    for _ in 0..turns(50, 1_000) {
+        let goal = chance.pick(&["right", "left"]).expect("one of them");
         init.tell("set-target", &json!({"targets": [goal]}));
     }
+    init.tell("set-target", &json!({"targets": ["left"]}));
     let after = init.when("the last one holds", |s| {
         s.system() == "running" && s.state("left") == "running" && s.state("right") == "disabled"
     });

@@ -1,5 +1,6 @@
 //! What a program finds around it, read from outside while it sleeps.
 
+use super::super::extent::turns;
 use super::*;
 use crate::sys::orders::Limit;
 use std::fs;
@@ -200,7 +201,7 @@ fn no_descriptor_leaks_while_others_are_opened_and_closed() {
             }
         });
         for way in ways() {
-            for _ in 0..500 {
+            for _ in 0..turns(500, 10_000) {
                 let running = sleeping(way, &plain(), |_| {});
                 assert_eq!(descriptors(running.pid), ["0", "1", "2"], "{way:?}");
             }
