@@ -7,8 +7,9 @@
 //! the background. It can be wrong where two runs do so at once; that is the price of having no
 //! cgroups, and `status` says that it is paid.
 
+use super::held::Held;
 use crate::process::{self, Stat};
-use crate::sys::{Pid, signal};
+use crate::sys::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,8 +69,8 @@ impl Family {
         self.heads.is_empty()
     }
 
-    /// All that live. Without /proc: the children of init.
-    pub(super) fn living(&self) -> BTreeSet<i32> {
+    /// All that live, each with the moment it began. Without /proc: the children of init.
+    pub(super) fn living(&self) -> BTreeMap<i32, u64> {
         let now = process::snapshot();
         let mut members: BTreeSet<i32> = self.heads.keys().copied().collect();
         members.extend(now.values().filter(|stat| self.has(stat)).map(|stat| stat.pid));
@@ -85,7 +86,18 @@ impl Family {
         }
         members.remove(&own());
         members.retain(|pid| now.get(pid).is_none_or(|stat| !stat.ended));
-        members
+        let began = |pid: i32| now.get(&pid).map_or(0, |stat| stat.began);
+        members.into_iter().map(|pid| (pid, began(pid))).collect()
+    }
+
+    /// Looked for once more, it is there still, and one of them.
+    fn is_still(&self, pid: i32, members: &BTreeMap<i32, u64>) -> bool {
+        // Not reaped, so the pid is its own.
+        self.leads(pid)
+            || process::stat(Pid::from_raw(pid)).is_some_and(|stat| {
+                let is_of_them = self.has(&stat) || members.contains_key(&stat.parent);
+                is_of_them && members.get(&pid) == Some(&stat.began)
+            })
     }
 
     /// Signals all but `except`. With SIGKILL in rounds, as long as new ones turn up.
@@ -94,14 +106,19 @@ impl Family {
         let rounds = if signal == 9 { ROUNDS } else { 1 };
         let mut done = BTreeSet::new();
         for _ in 0..rounds {
-            let left: Vec<i32> = self.living().difference(&done).copied().collect();
+            let living = self.living();
+            let left: Vec<i32> = living.keys().copied().filter(|pid| !done.contains(pid)).collect();
             if left.is_empty() {
                 return;
             }
             for pid in left {
                 done.insert(pid);
-                if except.is_none_or(|except| except.as_raw() != pid) {
-                    let _ = signal::kill(Pid::from_raw(pid), signal);
+                if except.is_some_and(|except| except.as_raw() == pid) {
+                    continue;
+                }
+                let held = Held::of(pid);
+                if self.is_still(pid, &living) {
+                    held.signal(signal);
                 }
             }
         }

@@ -86,7 +86,10 @@ impl Tracker {
         match (&self.hierarchy, &tracked.cgroup) {
             (Some(hierarchy), Some(name)) => group::processes(hierarchy.as_fd(), name),
             (Some(_), None) => BTreeSet::new(),
-            (None, _) => self.families.get(&run).map(Family::living).unwrap_or_default(),
+            (None, _) => {
+                let family = self.families.get(&run);
+                family.map(|family| family.living().into_keys().collect()).unwrap_or_default()
+            }
         }
     }
 

@@ -1,9 +1,10 @@
 //! One cgroup directory, addressed from a descriptor of its parent: no path is walked, so each
 //! call costs the 20 µs of the cgroup itself and nothing more.
 
+use super::held::{self, Held};
 use crate::insistence::ask_again;
+use crate::sys::Pid;
 use crate::sys::listing::{self, Entry};
-use crate::sys::{Pid, signal};
 use groundstate_units::machine::event::RunId;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -156,6 +157,25 @@ pub(super) fn kill(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     }
 }
 
+/// Signals these, as far as they are in it or below it now.
+fn signal_these(parent: BorrowedFd<'_>, name: &str, pids: &[i32], number: u8) {
+    for some in pids.chunks(held::AT_A_TIME) {
+        let held: Vec<Held> = some.iter().map(|pid| Held::of(*pid)).collect();
+        let there = processes(parent, name);
+        held.iter()
+            .filter(|one| there.contains(&one.pid.as_raw()))
+            .for_each(|one| one.signal(number));
+    }
+}
+
+/// Signals everything in it and below it but `except`.
+pub(super) fn signal(parent: BorrowedFd<'_>, name: &str, number: u8, except: Option<Pid>) {
+    let except = except.map(Pid::as_raw);
+    let all: Vec<i32> =
+        processes(parent, name).into_iter().filter(|pid| Some(*pid) != except).collect();
+    signal_these(parent, name, &all, number);
+}
+
 /// Without cgroup.kill: freeze, so that nothing forks away from the killing, and kill in rounds.
 /// SIGKILL reaches frozen processes.
 fn kill_each(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
@@ -167,10 +187,8 @@ fn kill_each(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         if left.is_empty() {
             break;
         }
-        for pid in left {
-            let _ = signal::kill(Pid::from_raw(pid), 9);
-            killed.insert(pid);
-        }
+        signal_these(parent, name, &left, 9);
+        killed.extend(left);
     }
     if frozen { write(parent, &freeze, "0") } else { Ok(()) }
 }

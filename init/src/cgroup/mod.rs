@@ -12,6 +12,7 @@ mod descent;
 mod freezer;
 mod furnishing;
 mod group;
+mod held;
 mod hierarchy;
 mod leftover;
 mod old_memory;

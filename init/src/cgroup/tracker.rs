@@ -349,12 +349,7 @@ impl Tracker {
         match (&self.hierarchy, &tracked.cgroup) {
             (Some(_), None) => {}
             (Some(hierarchy), Some(name)) => {
-                let pids = group::processes(hierarchy.as_fd(), name);
-                for pid in pids.into_iter().map(Pid::from_raw) {
-                    if Some(pid) != except {
-                        let _ = signal::kill(pid, signal);
-                    }
-                }
+                group::signal(hierarchy.as_fd(), name, signal, except);
             }
             (None, _) => {
                 if let Some(family) = self.families.get(&run) {

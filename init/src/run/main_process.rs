@@ -157,12 +157,16 @@ impl Init {
     /// reaping, which knows how it ended; of another's child nobody tells us.
     pub(crate) fn pidfd_ready(&mut self, token: usize) {
         let Some(run) = self.runs.watched(token) else { return };
-        let pid = match self.runs.get(run).and_then(|running| running.main.as_ref()) {
-            Some(Main::Other { pid, token: at, .. }) if *at == token => *pid,
+        let (pid, ours) = match self.runs.get(run).and_then(|running| running.main.as_ref()) {
+            Some(Main::Other { pid, pidfd, token: at }) if *at == token => {
+                (*pid, wait::is_child_behind(pidfd.as_fd()))
+            }
             _ => return,
         };
-        let ours = crate::process::stat(Pid::from_raw(pid))
-            .is_some_and(|stat| stat.parent == nix::unistd::getpid().as_raw());
+        let ours = ours.unwrap_or_else(|| {
+            let own = nix::unistd::getpid().as_raw();
+            crate::process::stat(Pid::from_raw(pid)).is_some_and(|stat| stat.parent == own)
+        });
         if !ours && self.runs.disown(pid).is_some() {
             self.main_has_ended(run, Exit::Code(0));
         }

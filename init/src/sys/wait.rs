@@ -3,8 +3,10 @@
 use super::{Pid, notes};
 use crate::insistence::ask_again;
 use groundstate_units::spec::Exit;
+use nix::errno::Errno;
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
 /// A child that ended.
@@ -42,16 +44,30 @@ pub(crate) fn is_child(pid: Pid) -> bool {
     changed(pid, libc::WEXITED).is_some()
 }
 
+/// The process behind a pidfd is a child of this one, ended or not, whoever has its pid by now. None: a
+/// kernel that can not tell (before Linux 5.4).
+pub(crate) fn is_child_behind(pidfd: BorrowedFd<'_>) -> Option<bool> {
+    let id = libc::id_t::try_from(pidfd.as_raw_fd()).ok()?;
+    match look(libc::P_PIDFD, id, libc::WEXITED) {
+        Ok(_) => Some(true),
+        Err(Errno::ECHILD) => Some(false),
+        Err(_) => None,
+    }
+}
+
 /// The child's pid where it has changed so, else 0; None: there is no such child. It stays as
 /// it is.
 fn changed(pid: Pid, how: libc::c_int) -> Option<i32> {
-    let id = id(pid).ok()?;
+    look(libc::P_PID, id(pid).ok()?, how).ok()
+}
+
+fn look(kind: libc::idtype_t, id: libc::id_t, how: libc::c_int) -> Result<i32, Errno> {
     // SAFETY: siginfo_t is plain data; all zeroes is a value of it.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = how | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: `info` is valid for writing for the length of the call; on success the kernel
     // fills the SIGCHLD part of the union, or leaves it zero (waitid(2), WNOHANG).
-    unsafe { (libc::waitid(libc::P_PID, id, &raw mut info, options) == 0).then(|| info.si_pid()) }
+    unsafe { Errno::result(libc::waitid(kind, id, &raw mut info, options)).map(|_| info.si_pid()) }
 }
 
 /// Reaps this child if it has ended. Its pid may belong to somebody else from now on.
@@ -159,5 +175,22 @@ pub(crate) fn exit(code: i32, status: i32) -> Exit {
         libc::CLD_EXITED => Exit::Code(low),
         libc::CLD_DUMPED => Exit::Signal { signal: low, core: true },
         _ => Exit::Signal { signal: low, core: false },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{process, signal};
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn whether_it_is_a_child_is_asked_of_the_process_and_not_of_its_pid() {
+        let child = process::fork(&[], || 0).unwrap();
+        let [ours, other] = [child, nix::unistd::getppid()].map(|pid| signal::pidfd(pid).unwrap());
+        assert_eq!(is_child_behind(ours.as_fd()), Some(true));
+        assert_eq!(is_child_behind(other.as_fd()), Some(false));
+        await_end(child).unwrap();
+        assert_eq!(is_child_behind(ours.as_fd()), Some(false), "it is reaped");
     }
 }

@@ -247,39 +247,6 @@ fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
     init.finish();
 }
 
-#[test]
-fn a_pid_that_comes_again_is_not_mistaken() {
-    let Some(files) = few_pids() else {
-        groundstate_tests::not_run!("the highest pid is the whole machine's here");
-        return;
-    };
-    files.unit("canary", "exec-start: DAEMON --trace DIR/canary --ignore TERM --ignore HUP");
-    files.unit(
-        "quick",
-        "type: oneshot\nrestart: always\nrestart-delay: 1ms\nexec-start: /bin/sh -c 'echo x >>DIR/lives; true & true & wait'",
-    );
-    files.unit("victim", "stop-timeout: 1s\nexec-start: DAEMON --children 2 --trace DIR/victim");
-    files.unit("all", "type: virtual\nwaits-for: canary, quick, victim");
-    let init = after("echo 400 >/proc/sys/kernel/pid_max", files).start("all");
-    init.when_state("canary", "running");
-    let lives = || init.sandbox.trace("lives").len();
-    let mut rounds = 0;
-    while lives() < 1000 {
-        // Each restart signals the victim, its children and their whole cgroup.
-        let before = init.status().main_pid("victim");
-        init.tell("restart", &json!({"targets": ["victim"]}));
-        init.when("another victim", |s| {
-            s.state("victim") == "running" && s.main_pid("victim") != before
-        });
-        rounds += 1;
-    }
-    assert!(rounds > 5, "{rounds}");
-    let canary = init.sandbox.trace("canary");
-    assert_eq!(canary.len(), 2, "start and ready, no signal: {canary:?}");
-    init.tell("kill", &json!({"targets": ["canary"], "signal": 9}));
-    init.finish();
-}
-
 /// None: here the highest pid is the whole machine's, not a namespace's.
 fn few_pids() -> Option<Sandbox> {
     let name = nix::sys::utsname::uname().expect("uname");

@@ -55,6 +55,8 @@ mod purpose;
 mod race;
 mod reach;
 mod reader;
+#[cfg(target_arch = "x86_64")]
+mod recycled;
 mod relation;
 mod reload;
 mod restriction;

@@ -1,0 +1,262 @@
+//! Pids that come again: as a process of a unit is gone, and before init has done anything about it, a
+//! process that is no business of that unit gets its very pid. Whatever init is asked for then, and however
+//! far it is with that, the other one, a canary, gets no signal.
+
+use super::ways::after;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::Steps;
+use groundstate_tests::deadline::until;
+use groundstate_tests::extent::turns;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// Whose process it is that goes away.
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    /// Init's own child, the main process: the pid is free once init has reaped it.
+    Direct,
+    /// The main process that a pid file names, and whose parent is there still.
+    Forked,
+    /// Somebody else's child in a unit.
+    Member,
+    /// The same where nobody ends at a TERM.
+    Deaf,
+}
+
+impl Whose {
+    const ALL: [Whose; 3] = [Whose::Direct, Whose::Forked, Whose::Member];
+
+    fn unit(self) -> &'static str {
+        match self {
+            Whose::Direct => "direct",
+            Whose::Forked => "forked",
+            Whose::Member => "member",
+            Whose::Deaf => "deaf",
+        }
+    }
+}
+
+fn files() -> Sandbox {
+    let files = Sandbox::new();
+    let at_once = "restart: always\nrestart-delay: 1ms\nrestart-reset: 1ms\nstop-timeout: 2s\nsuccess-status: [0, KILL]";
+    let by_pid = "exec-reload: /bin/kill -HUP $MAINPID\nexec-stop: /bin/kill -TERM $MAINPID";
+    files.unit("direct", &format!("{at_once}\n{by_pid}\nexec-start: /bin/sleep 1000000"));
+    files.put(
+        "parent.sh",
+        "sleep 1000000 & echo $! >$1/run/forked.new; mv $1/run/forked.new $1/run/forked; wait; exec sleep 1000000\n",
+    );
+    files.unit(
+        "forked",
+        &format!(
+            "type: background-pidfile\n{at_once}\n{by_pid}\npid-file: DIR/run/forked\n\
+             exec-start: /bin/sh -c 'sh DIR/parent.sh DIR & while [ ! -s DIR/run/forked ]; do :; done'"
+        ),
+    );
+    files.put("member.sh", "while :; do sleep 1000000 & echo $! >$1/member; wait; done\n");
+    files.unit("member", &format!("{at_once}\nexec-start: /bin/sh DIR/member.sh DIR"));
+    files.put("deaf.sh", "trap '' TERM\n. $1/member.sh\n");
+    files.unit("deaf", "stop-timeout: 300ms\nexec-start: /bin/sh DIR/deaf.sh DIR");
+    files.unit("alone", "type: virtual\nwaits-for: fate, deaf");
+    // Gives its next child the pid it is told.
+    files.put(
+        "fate.sh",
+        "while read pid; do\n\
+         echo $((pid-1)) >/proc/sys/kernel/ns_last_pid\n\
+         \"$2\" --trace $1/canary --ignore TERM --ignore HUP --ignore INT --ignore USR1 &\n\
+         echo $! >>$1/given\nwait\ndone 0<>$1/fate\n",
+    );
+    nix::unistd::mkfifo(&files.path("fate"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    files.unit("fate", "restart: never\nexec-start: /bin/sh DIR/fate.sh DIR DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: fate, direct, forked, member");
+    files
+}
+
+/// The process that is to go, as the test sees it, and its pid.
+fn victim(init: &Init, whose: Whose) -> (Process, i32) {
+    init.when_state(whose.unit(), "running");
+    until("it is there", || {
+        let pid = match whose {
+            Whose::Direct | Whose::Forked => init.status().main_pid(whose.unit())?,
+            Whose::Member | Whose::Deaf => init.sandbox.read("member").trim().parse().ok()?,
+        };
+        let process = init.process().neighbour(pid)?;
+        let is_its =
+            process.environment().get("GROUNDSTATE_UNIT").is_some_and(|unit| unit == whose.unit());
+        let sleeps = process.read("comm").is_some_and(|name| name.trim() == "sleep");
+        (is_its && sleeps).then_some((process, pid))
+    })
+}
+
+/// A canary that has just been given this pid, and the pid it really has.
+fn canary(init: &Init, pid: i32) -> (Process, i32) {
+    let given = init.sandbox.trace("given").len();
+    init.sandbox.order("fate", &pid.to_string());
+    let has = until("somebody has a pid", || init.sandbox.trace("given").get(given)?.parse().ok());
+    until("it counts signals", || {
+        (init.sandbox.trace("canary").len() == 2 * (given + 1)).then_some(())
+    });
+    (init.process().neighbour(has).expect("it is there"), has)
+}
+
+fn ask(init: &Init, whose: Whose, turn: usize) -> (&'static str, Value) {
+    let targets = json!({"targets": [whose.unit()]});
+    match turn % 4 {
+        0 => ("restart", targets),
+        1 => (
+            "kill",
+            json!({"targets": [whose.unit()], "signal": 15, "all": init.status().system() == "running"}),
+        ),
+        2 => ("reload-unit", targets),
+        _ => ("set-target", json!({"targets": ["fate"]})),
+    }
+}
+
+/// One of them goes, and its pid is another's before init acts. False: somebody else was faster.
+fn turn(init: &Init, whose: Whose, turn: usize) -> bool {
+    let (process, pid) = victim(init, whose);
+    let (verb, fields) = ask(init, whose, turn);
+    let mut client = init.client().expect("it listens");
+    let main = init.status().main_pid(whose.unit());
+    let is_gone = || process.state().is_none();
+    let mut steps = None;
+    match whose {
+        Whose::Direct => {
+            let held = steps.insert(Steps::of(init));
+            process.end();
+            held.until(|call| call.number == libc::SYS_waitid && is_gone());
+        }
+        Whose::Forked | Whose::Member | Whose::Deaf => {
+            init.process().signal(Signal::SIGSTOP);
+            until("init is held", || (init.process().state() == Some('T')).then_some(()));
+            process.end();
+            until("its parent has reaped it", || is_gone().then_some(()));
+        }
+    }
+    let (canary, has) = canary(init, pid);
+    client.send(verb, &fields);
+    drop(steps);
+    init.process().signal(Signal::SIGCONT);
+    // Granted or refused: it was dealt with.
+    let _ = client.answer().expect("an answer");
+    if verb == "set-target" {
+        init.when_state(whose.unit(), "disabled");
+        init.tell("set-target", &json!({"targets": ["all"]}));
+    } else if matches!(whose, Whose::Member) {
+        // Whatever was asked for, what is left of it is stopped.
+        init.tell("restart", &json!({"targets": ["member"]}));
+    }
+    init.when("it runs anew", |s| {
+        let is_new = s.main_pid(whose.unit()).is_some_and(|now| Some(now) != main);
+        is_new && s.state(whose.unit()) == "running"
+    });
+    lives(init, canary, verb);
+    has == pid
+}
+
+/// Nobody has sent it anything; that was all it is for.
+fn lives(init: &Init, canary: Process, what: &str) {
+    let told = init.sandbox.trace("canary");
+    let said = told.len() == 2 * init.sandbox.trace("given").len() && canary.is_alive();
+    assert!(said, "{what}: the canary got a signal: {:?}", told.last());
+    canary.end();
+    until("it is gone", || canary.state().is_none().then_some(()));
+}
+
+/// Init is asked to signal all of a unit, and after so many system calls one of it goes and a canary gets
+/// its pid. None: it had answered before; else whether nobody else was faster.
+fn gone_after(init: &Init, calls: usize) -> Option<bool> {
+    let (process, pid) = victim(init, Whose::Deaf);
+    let mut client = init.client().expect("it listens");
+    client.ask("ping", &json!({})).expect("an answer");
+    let mut steps = Steps::of(init);
+    client.send("kill", &json!({"targets": ["deaf"], "signal": 15, "all": true}));
+    let mut answers = false;
+    for _ in 0..calls {
+        let call = steps.step().expect("it goes on");
+        answers = [libc::SYS_sendto, libc::SYS_write].contains(&call.number) && call.result > 0;
+        if answers {
+            break;
+        }
+    }
+    process.end();
+    until("its parent has reaped it", || process.state().is_none().then_some(()));
+    let (canary, has) = canary(init, pid);
+    drop(steps);
+    client.answer().expect("an answer").expect("no refusal");
+    lives(init, canary, &format!("after {calls} calls"));
+    (!answers).then_some(has == pid)
+}
+
+fn at_each_call(boot: Boot, cycles: usize) {
+    let init = boot.start("alone");
+    init.when_system("running");
+    let (mut same, mut tries, mut passes, mut at) = (0, 0, 0, 0);
+    while same < cycles || passes == 0 {
+        match gone_after(&init, at) {
+            Some(very) => (same, at) = (same + usize::from(very), at + 1),
+            None => (passes, at) = (passes + 1, 0),
+        }
+        tries += 1;
+        assert!(tries < 2 * cycles + 4_000, "{same} of {tries} had the very pid");
+    }
+    println!("{same} canaries of {tries} had the very pid, in {passes} passes");
+    init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));
+    init.when_state("fate", "failed");
+    init.finish();
+}
+
+fn come_again(boot: Boot, cycles: usize) {
+    let init = boot.start("all");
+    init.when_system("running");
+    let (mut same, mut number) = (0, 0);
+    while same < cycles {
+        for whose in Whose::ALL {
+            same += usize::from(turn(&init, whose, number));
+        }
+        number += 1;
+        assert!(number < 2 * cycles, "{same} of {} had the very pid", 3 * number);
+    }
+    println!("{same} canaries of {} had the very pid", 3 * number);
+    init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));
+    init.when_state("fate", "failed");
+    init.finish();
+}
+
+fn can_be_chosen() -> bool {
+    nix::unistd::geteuid().is_root()
+        && std::path::Path::new("/proc/sys/kernel/ns_last_pid").exists()
+}
+
+#[test]
+fn a_pid_that_comes_again_is_not_mistaken() {
+    if !can_be_chosen() {
+        return groundstate_tests::not_run!("a pid can not be chosen here");
+    }
+    come_again(Boot::new(files()), turns(150, 10_000));
+}
+
+#[test]
+fn a_pid_that_comes_again_is_not_mistaken_without_cgroups() {
+    if !can_be_chosen() {
+        return groundstate_tests::not_run!("a pid can not be chosen here");
+    }
+    come_again(after("umount -R -l /sys", files()), turns(150, 10_000));
+}
+
+#[test]
+fn a_pid_that_comes_again_while_all_of_a_unit_are_signalled_is_not_mistaken() {
+    if !can_be_chosen() {
+        return groundstate_tests::not_run!("a pid can not be chosen here");
+    }
+    at_each_call(Boot::new(files()), turns(100, 10_000));
+}
+
+#[test]
+fn a_pid_that_comes_again_while_all_are_signalled_is_not_mistaken_without_cgroups() {
+    if !can_be_chosen() {
+        return groundstate_tests::not_run!("a pid can not be chosen here");
+    }
+    at_each_call(after("umount -R -l /sys", files()), turns(100, 10_000));
+}
