@@ -30,7 +30,7 @@ impl Drain {
     /// What images before this one had. It begins with [`Drain::turn`].
     pub(crate) fn of_the_rest() -> Drain {
         let children = process::children().into_iter();
-        let helpers = children.filter(|pid| !process::runs_another_program(Pid::from_raw(*pid)));
+        let helpers = children.filter(|pid| process::runs_this_program(Pid::from_raw(*pid)));
         let helpers = helpers.collect();
         Drain { pipes: Pipes::again(), pid: None, is_over: false, helpers }
     }

@@ -11,10 +11,16 @@ pub(crate) const CLIENTS_OF_A_UID: usize = 16;
 pub(crate) const CLIENTS_FOR_ROOT: usize = 8;
 /// Requests of one client served in one turn of the loop.
 pub(crate) const REQUESTS_A_TURN: usize = 16;
+/// In one turn of the loop requests of others than root are begun for so long; at least one is served.
+pub(crate) const SERVING_A_TURN: Duration = Duration::from_millis(5);
 /// Connections accepted in one turn of the loop.
 pub(crate) const ACCEPTS_A_TURN: usize = 64;
 /// Bytes a client may leave unread before it is disconnected (one answer may be longer).
 pub(crate) const UNREAD: usize = 1024 * 1024;
+/// Bytes that all clients of one uid other than root may leave unread before one of them is served …
+pub(crate) const UNREAD_OF_A_UID: usize = 4 * UNREAD;
+/// … and all clients of all of these.
+pub(crate) const UNREAD_OF_OTHERS: usize = 32 * UNREAD;
 /// A begun line that does not end, and an answer that is not read, are given up after this.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
 /// Listening sockets that were replaced and may still have somebody waiting at them.

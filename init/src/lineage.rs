@@ -30,6 +30,10 @@ pub(crate) struct Lineage {
     pub(crate) crashes: u32,
     /// When the state was kept that it went on with, as [`clock::ticks`] has it.
     pub(crate) kept: u64,
+    /// What was begun since then is noted, all of it, and heeded.
+    pub(crate) has_all_begun: bool,
+    /// Of that something could not be taken up and is being killed; this is when the first of it began.
+    pub(crate) killed_since: Option<u64>,
     /// When it went on after the last of them.
     pub(crate) resumed: Option<Time>,
     /// The binary that runs, to be executed when its file is gone.

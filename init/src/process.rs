@@ -21,6 +21,8 @@ const CHILDREN: usize = 512 * 1024;
 const PROCESSES: usize = 65_536;
 /// PF_KTHREAD of linux/sched.h, in the flags of a process.
 const KERNEL: u32 = 0x0020_0000;
+/// PF_FORKNOEXEC of the same: it has executed nothing since it was forked.
+const FORKED: u32 = 0x0000_0040;
 /// Parents followed upwards.
 const ANCESTORS: usize = 256;
 
@@ -39,6 +41,8 @@ pub(crate) struct Stat {
     pub ended: bool,
     /// It is a thread of the kernel.
     pub is_of_the_kernel: bool,
+    /// It has become a program since it was forked.
+    pub has_executed: bool,
     /// When it began, in ticks since boot: tells two processes with one pid apart.
     pub began: u64,
 }
@@ -91,13 +95,15 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().take(20).collect();
     let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
+    let flags = fields.get(6)?.parse::<u32>().ok()?;
     Some(Stat {
         pid,
         parent: number(1)?,
         group: number(2)?,
         session: number(3)?,
         ended: matches!(fields.first(), Some(&("Z" | "X" | "x"))) && number(17)? <= 1,
-        is_of_the_kernel: fields.get(6)?.parse::<u32>().ok()? & KERNEL != 0,
+        is_of_the_kernel: flags & KERNEL != 0,
+        has_executed: flags & FORKED == 0,
         began: fields.get(19)?.parse().ok()?,
     })
 }
@@ -185,13 +191,17 @@ pub(crate) fn children() -> Vec<i32> {
     }
 }
 
-/// It is another program than this one. False: it is this one still, or nobody can tell.
-pub(crate) fn runs_another_program(pid: Pid) -> bool {
+/// It has executed a program since it was forked. False: it has not, or nobody can tell. Of a process of
+/// another user this is shown to whoever may not look at its program.
+pub(crate) fn has_executed(pid: Pid) -> bool {
+    stat(pid).is_some_and(|stat| stat.has_executed)
+}
+
+/// It is the same program as this one. False: it is another, or nobody can tell.
+pub(crate) fn runs_this_program(pid: Pid) -> bool {
     let program = |process: &str| std::fs::read_link(format!("/proc/{process}/exe")).ok();
-    match (program(&pid.to_string()), program("self")) {
-        (Some(its), Some(own)) => its != own && is_proc_ours(),
-        _ => false,
-    }
+    let own = program("self");
+    own.is_some() && program(&pid.to_string()) == own && is_proc_ours()
 }
 
 /// Its ancestors, parent first, as far as this pid namespace goes.

@@ -4,6 +4,7 @@
 
 use crate::control::client::Client;
 use crate::event_loop::Init;
+use crate::lineage::Lineage;
 use crate::process;
 use crate::run::procedure::{Part, UNKNOWN};
 use crate::sys::impatience::impatiently;
@@ -19,7 +20,7 @@ impl Init {
     pub(crate) fn reconcile(&mut self) {
         self.kill_unknown_cgroups(&BTreeSet::new());
         if !self.tracker.has_cgroups() {
-            self.kill_unknown_children(self.lineage.kept);
+            self.kill_unknown_children();
         }
         let lines = self.runs.iter().flat_map(|(run, running)| {
             running.lines.iter().map(move |(pid, part)| (run, Pid::from_raw(*pid), *part))
@@ -76,13 +77,18 @@ impl Init {
         made.filter(|pid| !of_runs.contains(pid)).map(Pid::from_raw).collect()
     }
 
-    /// Without cgroups: children of init that began after the state was kept and are of no run.
-    /// Those before it are what it had been left already: orphans, and what an end has spared.
-    fn kill_unknown_children(&mut self, kept: u64) {
+    /// Without cgroups: children of init that are of no run. Those that began before the state was kept
+    /// are what it had been left already: orphans, and what an end has spared. So are the later ones where
+    /// all that was begun is noted: a service may leave one at any time. But for helpers of the image
+    /// before, and what may be of somebody that has just been killed.
+    fn kill_unknown_children(&mut self) {
+        let Lineage { kept, has_all_begun, killed_since, .. } = self.lineage;
+        let since = if has_all_begun { killed_since.unwrap_or(u64::MAX) } else { kept };
         for pid in process::children().into_iter().map(Pid::from_raw) {
             let known = wait::is_made(pid) || self.tracker.whose(pid).is_some();
-            let is_new = || process::stat(pid).is_none_or(|stat| stat.began >= kept);
-            if !known && is_new() {
+            let is_since = |then| process::stat(pid).is_none_or(|stat| stat.began >= then);
+            let is_helper = || process::runs_this_program(pid) && is_since(kept);
+            if !known && (is_since(since) || is_helper()) {
                 self.say(Level::Warning, format_args!("process {pid} is of no unit: it is killed"));
                 // It has ended already, or its end is about to be reaped.
                 let _ = signal::kill(pid, KILL);

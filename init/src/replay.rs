@@ -125,6 +125,11 @@ pub(crate) fn heeded(past: &Past) -> Vec<Note> {
     }
 }
 
+/// Of what was begun since the state was kept nothing is left out of that.
+pub(crate) fn heeds_all_begun(past: &Past) -> bool {
+    past.tries <= 1 && !past.has_gap
+}
+
 /// What the kernel wrote alone has no time.
 fn is_known(at: &Time) -> bool {
     *at > Time::ZERO
@@ -133,13 +138,13 @@ fn is_known(at: &Time) -> bool {
 /// It has become its program; or it never will do anything as that, for it is stopped before the
 /// program's first instruction: whoever asks ends it then.
 fn has_its_program(pid: Pid) -> bool {
-    if process::runs_another_program(pid) {
+    if process::has_executed(pid) {
         return true;
     }
     // No way out of the kernel leads past a pending stop: an exec that ends from now on has begun
     // nothing. Looked at without it, the program could begin between the look and the end.
     let stopped = wait::is_child(pid) && signal::kill(pid, STOP).is_ok();
-    let has_begun = stopped && process::runs_another_program(pid);
+    let has_begun = stopped && process::has_executed(pid);
     if has_begun {
         let _ = signal::kill(pid, GO_ON);
     }
@@ -321,6 +326,8 @@ impl Init {
         }
         let what = format!("process {} (run {}) was begun in the crash", one.pid, run.0);
         self.say(Level::Warning, format_args!("{what} and can not be taken up: it is killed"));
+        let since = self.lineage.killed_since.get_or_insert(one.begun.born);
+        *since = one.begun.born.min(*since);
         if is_its_units {
             // What it has left in the run's cgroup can not be told from the rest of it.
             self.tracker.kill(run);

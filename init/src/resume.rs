@@ -220,6 +220,7 @@ impl Init {
         let state = State::read(&found.state).map_err(io::Error::other).map_err(gives_way)?;
         let heeded = replay::heeded(&found.past);
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
+        lineage.has_all_begun = replay::heeds_all_begun(&found.past);
         foreign::close_rest();
         let mut init = Init::of(state, options, mode, lineage)?;
         let generation = init.machine.generation().number;

@@ -1,16 +1,15 @@
 //! What a request does and what is answered. Reading is done here from the machine;
 //! wishes become events, and the machine decides.
 
-use super::client::{Caller, Client, Line as Input};
+use super::client::{Caller, Client};
 use super::source;
 use crate::event_loop::Init;
-use crate::foreign::{self, Foreign};
-use crate::limit;
+use crate::foreign::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::shutdown::Haste;
 use crate::voice::Level;
 use groundstate_units::control::answer::{Changed, Failure, Line, Report, Told};
-use groundstate_units::control::request::{Malformed, Request, Role, Verb};
+use groundstate_units::control::request::{Role, Verb};
 use groundstate_units::diagnostic::Diagnostic;
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::{Event, Goal, Shutdown};
@@ -65,66 +64,8 @@ pub(super) fn refused(refusal: Refusal) -> Failure {
 }
 
 impl Init {
-    /// Takes connections and serves what they ask, each its share of the turn.
-    pub(crate) fn serve(&mut self) {
-        self.serve_all();
-        foreign::close_left();
-    }
-
-    fn serve_all(&mut self) {
-        let now = self.now;
-        let settings = &self.machine.generation().settings;
-        let owners: Vec<u32> = settings.sources.values().copied().collect();
-        let Some(control) = &mut self.control else { return };
-        control.accept(self.poll.registry(), now);
-        let numbers: Vec<usize> = control.clients.keys().copied().collect();
-        for number in numbers {
-            for _ in 0..limit::REQUESTS_A_TURN {
-                let Some(control) = &mut self.control else { return };
-                let Some(client) = control.clients.get_mut(&number) else { break };
-                if !client.may_ask() {
-                    break;
-                }
-                let takes = client.caller.trusted || owners.contains(&client.caller.uid);
-                match client.line(now, takes) {
-                    Input::None => break,
-                    Input::Whole(line, _) if line.iter().all(u8::is_ascii_whitespace) => {}
-                    Input::Whole(line, passed) => self.request(number, &line, passed),
-                    Input::TooLong => {
-                        let failure = Failure::new(
-                            "protocol",
-                            "the request is too long",
-                            "a request is one line of at most 64 KiB",
-                        );
-                        client.queue(&failed(0, failure));
-                        client.close();
-                    }
-                }
-            }
-        }
-    }
-
-    fn request(&mut self, number: usize, text: &[u8], passed: Vec<Foreign>) {
-        let Some(caller) = self.caller(number) else { return };
-        let answer = match Request::parse(text) {
-            Err(Malformed { id, kind, message, hint }) => {
-                Some(failed(id.unwrap_or(0), Failure::new(kind, message, hint)))
-            }
-            Ok(request) => {
-                let asker = Asker { client: number, id: request.id };
-                match self.answer(asker, caller, request.verb, passed) {
-                    Ok(answer) => answer.map(|answer| answer.line(asker.id)),
-                    Err(failure) => Some(failed(asker.id, self.too_early(failure))),
-                }
-            }
-        };
-        if let Some(answer) = answer {
-            self.queue(number, &answer);
-        }
-    }
-
     /// Before the first load nobody provides anything: that is no mistake of who asks.
-    fn too_early(&self, failure: Failure) -> Failure {
+    pub(super) fn too_early(&self, failure: Failure) -> Failure {
         if failure.kind != Failure::UNKNOWN_TARGET || self.machine.generation().number > 0 {
             return failure;
         }
@@ -169,7 +110,7 @@ impl Init {
         Err(Failure::new(Failure::DENIED, format!("{word} is not allowed to uid {uid}"), hint))
     }
 
-    fn answer(
+    pub(super) fn answer(
         &mut self,
         asker: Asker,
         caller: Caller,

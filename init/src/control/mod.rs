@@ -6,6 +6,7 @@
 pub(crate) mod answer;
 pub(crate) mod client;
 mod instance;
+mod serving;
 mod show;
 mod source;
 mod stream;
@@ -17,6 +18,7 @@ use crate::journal::carried;
 use crate::limit;
 use crate::process;
 use crate::sys::impatience::impatiently;
+use crate::sys::memory;
 use client::{Caller, Client};
 use groundstate_units::time::Time;
 use mio::net::{UnixListener, UnixStream};
@@ -45,6 +47,12 @@ pub(crate) struct Control {
     /// Connections by token.
     pub(crate) clients: BTreeMap<usize, Client>,
     next: usize,
+    /// Of those that are not root, who was served last.
+    #[serde(skip)]
+    served: usize,
+    /// Much was unread, and what that took is not given back.
+    #[serde(skip)]
+    was_crowded: bool,
     ready: bool,
     /// That nobody waits has to be said twice.
     #[serde(skip)]
@@ -75,6 +83,8 @@ impl Control {
             path: path.to_string(),
             clients: BTreeMap::new(),
             next: token::CLIENTS,
+            served: 0,
+            was_crowded: false,
             ready: true,
             doubts: true,
             reserve: reserve(),
@@ -140,7 +150,30 @@ impl Control {
 
     /// Somebody is to be served without the poll having to say so.
     pub(crate) fn has_more(&self) -> bool {
-        (self.ready && self.rests_until.is_none()) || self.clients.values().any(Client::has_more)
+        let may = |client: &Client| client.has_more() && self.has_room_for_answer(client.caller);
+        (self.ready && self.rests_until.is_none()) || self.clients.values().any(may)
+    }
+
+    /// In this order they are served: root first, then the others, who was served last at the end.
+    fn order(&self) -> Vec<usize> {
+        let of = |trusted: bool| {
+            let all = self.clients.iter().filter(move |(_, it)| it.caller.trusted == trusted);
+            all.map(|(number, _)| *number)
+        };
+        let behind = of(false).filter(|number| *number > self.served);
+        let others = behind.chain(of(false).filter(|number| *number <= self.served));
+        of(true).chain(others).collect()
+    }
+
+    /// Others than root leave no more unread than that, all together and each uid's: what they asked is
+    /// served when there is room for its answer.
+    fn has_room_for_answer(&self, caller: Caller) -> bool {
+        let unread = |of: &dyn Fn(Caller) -> bool| -> usize {
+            self.clients.values().filter(|it| of(it.caller)).map(Client::unsent).sum()
+        };
+        caller.trusted
+            || (unread(&|it| it.uid == caller.uid) < limit::UNREAD_OF_A_UID
+                && unread(&|it| !it.trusted) < limit::UNREAD_OF_OTHERS)
     }
 
     /// When something is due even if nothing happens.
@@ -263,6 +296,9 @@ impl Control {
 
     /// Sends what is queued and drops who is done, stuck or gone.
     pub(crate) fn flush(&mut self, now: Time) {
+        let unread =
+            |control: &Control| control.clients.values().map(Client::unsent).sum::<usize>();
+        self.was_crowded |= unread(self) > limit::UNREAD;
         for client in self.clients.values_mut() {
             client.flush(now);
             if client.is_stuck(now) {
@@ -276,6 +312,10 @@ impl Control {
         }
         if self.reserve.is_none() && self.clients.len() < before {
             self.reserve = File::open("/dev/null").ok();
+        }
+        if self.was_crowded && unread(self) == 0 {
+            self.was_crowded = false;
+            memory::give_back();
         }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) const HEARD_IN: usize = 36;
 pub(crate) const ABOUT: usize = 40;
 /// Not 0: not all that was begun and has ended is in the ring, and it was not noted over: u64.
 pub(crate) const MISSING: usize = 48;
+/// Not 0: since the state was kept last something found no room: u64.
+pub(crate) const GAP: usize = 56;
 /// The siginfo_t of the child being reaped.
 pub(crate) const END: usize = 64;
 /// The mmsghdr of the message being read.
@@ -217,6 +219,8 @@ pub(crate) struct Past {
     pub(crate) tries: u64,
     /// See [`ABOUT`].
     pub(crate) about: u64,
+    /// See [`GAP`].
+    pub(crate) has_gap: bool,
     /// What the kernel had handed over and nobody had noted.
     pub(crate) hand: Hand,
 }
@@ -235,7 +239,8 @@ impl Past {
         notes.extend(hand.as_notes());
         let tries = word(bytes, TRIES).unwrap_or(0);
         let about = word(bytes, ABOUT).unwrap_or(0);
-        Past { notes, known: after, last: seq.saturating_sub(1), tries, about, hand }
+        let has_gap = word(bytes, GAP) != Some(0);
+        Past { notes, known: after, last: seq.saturating_sub(1), tries, about, has_gap, hand }
     }
 
     /// Time and turn of the last one.

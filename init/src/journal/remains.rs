@@ -142,7 +142,7 @@ impl Remains {
         let lives = |pid: Pid| process::stat(pid).is_some_and(|stat| !stat.ended);
         process::children().into_iter().filter(|pid| !is_known(pid)).find(|pid| {
             let pid = Pid::from_raw(*pid);
-            lives(pid) && process::runs_another_program(pid)
+            lives(pid) && !process::runs_this_program(pid)
         })
     }
 

@@ -183,6 +183,7 @@ pub(crate) fn last() -> u64 {
 pub(crate) fn known(seq: u64) {
     KNOWN.store(seq, Ordering::SeqCst);
     LOST.store(false, Ordering::SeqCst);
+    word(notes::GAP, 0);
     tries(0);
     let base = BASE.load(Ordering::SeqCst);
     if !base.is_null() {
@@ -216,6 +217,7 @@ fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     let Some(length) = length.ok().filter(|_| fits && !base.is_null()) else {
         LOST.store(true, Ordering::SeqCst);
         are_missing();
+        word(notes::GAP, 1);
         return ptr::null_mut();
     };
     let turn = TURN.load(Ordering::Relaxed).wrapping_add(later);

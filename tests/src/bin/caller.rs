@@ -17,6 +17,9 @@ const HELP: &str = "\
 caller hold SOCKET N   connects N times, asks each time whether somebody is there, prints how
                        often that was answered, and keeps all connections until stdin ends
 caller silent SOCKET N connects N times, says nothing, prints N, and keeps them as well
+caller flood SOCKET N M LINE
+                       connects N times, sends the line M times on each, prints N, and reads nothing
+                       until stdin ends; then prints how many answers have come so far
 caller ask SOCKET      sends each line of stdin, and prints the line that answers it
 caller pass SOCKET     connects, and passes the connection on over the socket that is stdin
 ";
@@ -29,6 +32,9 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["hold", socket, count] => hold(socket, count.parse().expect("a number"), true),
         ["silent", socket, count] => hold(socket, count.parse().expect("a number"), false),
+        ["flood", socket, count, times, line] => {
+            flood(socket, count.parse().expect("a number"), times.parse().expect("a number"), line);
+        }
         ["ask", socket] => ask(socket),
         ["pass", socket] => pass(socket),
         _ => {
@@ -42,6 +48,26 @@ fn main() -> ExitCode {
 fn answer(from: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
     from.read_line(&mut line).ok().filter(|count| *count > 0).map(|_| line)
+}
+
+fn flood(socket: &str, count: usize, times: usize, line: &str) {
+    let text = format!("{line}\n").repeat(times);
+    let mut streams: Vec<UnixStream> = (0..count)
+        .map(|_| {
+            let mut stream = UnixStream::connect(socket).expect("it listens");
+            stream.write_all(text.as_bytes()).expect("there is room for that");
+            stream.set_nonblocking(true).expect("it can be set");
+            stream
+        })
+        .collect();
+    println!("{count}");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    let mut came = Vec::new();
+    for stream in &mut streams {
+        // Up to where nothing more is there just now.
+        let _ = stream.read_to_end(&mut came);
+    }
+    println!("{}", came.iter().filter(|byte| **byte == b'\n').count());
 }
 
 fn hold(socket: &str, count: usize, asks: bool) {

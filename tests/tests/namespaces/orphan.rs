@@ -1,0 +1,67 @@
+//! What a service has left to init where there are no cgroups, in a crash: who is known of no unit was
+//! begun by no init for that. How it is found whose one is, is in [`super::ways`]; what is there of an
+//! init whose state is lost, in [`super::away`].
+
+use super::away::BARE;
+use super::beside::{is_steady, with};
+use super::crash::{has_survived, starts};
+use groundstate_tests::boot::Boot;
+use groundstate_tests::crash::{crash, crash_when};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+#[test]
+fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cgroups() {
+    let files = with(&[(
+        "web",
+        "exec-start: /bin/sh -c 'until test -e DIR/go; do sleep 0.01; done; setsid /bin/sh -c \"setsid sleep 1234 &\"; exec sleep 4321'",
+    )]);
+    let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    is_steady(&init);
+    // Nothing of it comes to init's ears.
+    init.sandbox.put("go", "");
+    let sent = until("it is nobody's child any more", || {
+        let all = init.processes_of("web").into_iter();
+        let mut sent = all.filter(|p| p.read("cmdline").is_some_and(|c| c.contains("sleep\01234")));
+        sent.find(|p| p.stat_field(3) == Some(1) || init.process().children().contains(p))
+    });
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    init.when_state("web", "running");
+    assert!(sent.is_alive(), "{}", init.output());
+    assert!(!init.output().contains("is of no unit"), "{}", init.output());
+    sent.end();
+    init.finish_after_crash();
+}
+
+#[test]
+fn what_became_its_program_in_a_crash_is_known_to_though_init_may_not_look_at_it() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let files = Sandbox::new();
+    files.put("late.trace", "");
+    std::fs::set_permissions(
+        files.path("late.trace"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o666),
+    )
+    .unwrap();
+    files.unit("late", "user: nobody\nexec-start: DAEMON --trace DIR/late.trace");
+    files.unit("all", "type: virtual");
+    // As in a container that gives its root no more than it needs.
+    let bounded = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"];
+    let mut init = Boot::new(files).through(&bounded).unrecorded().start("all");
+    init.expect_crashes();
+    let begun =
+        |call: &groundstate_tests::crash::Call| call.number == libc::SYS_clone3 && call.result > 0;
+    let mut client = init.client().unwrap();
+    crash_when(&init, || client.send("want", &json!({"target": "late"})), begun);
+    has_survived(&init, 1);
+    init.when_state("late", "running");
+    assert_eq!(starts(&init, "late"), 1, "{}", init.output());
+    init.finish_after_crash();
+}

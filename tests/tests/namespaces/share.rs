@@ -1,0 +1,112 @@
+//! Callers at the control socket whose answers cost much: however many they ask for, init is root's
+//! first, and has memory and time for all others. Crowds that cost little are in [`super::crowd`].
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::{Sandbox, program};
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// An answer about all of these is long, and takes its time.
+const UNITS: usize = 1000;
+
+fn many_units() -> Init {
+    let files = Sandbox::new();
+    for number in 0..UNITS {
+        files.unit(&format!("unit-{number}"), "type: virtual");
+    }
+    let names: Vec<String> = (0..UNITS).map(|number| format!("unit-{number}")).collect();
+    files.unit("all", &format!("type: virtual\nwaits-for: {}", names.join(", ")));
+    files.unit("other", "type: virtual");
+    let mut init = Boot::new(files).unrecorded().start("all");
+    init.when_state("all", "running");
+    init.may_keep_this_much();
+    init
+}
+
+/// One user's connections, on each of which the line was sent so often, and nothing is read.
+struct Flood {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Flood {
+    fn new(init: &Init, uid: u32, count: usize, times: usize, line: &str) -> Flood {
+        let mut child = Command::new("setpriv")
+            .args([&format!("--reuid={uid}"), "--regid=65534", "--clear-groups"])
+            .arg(program("GROUNDSTATE_CALLER", "caller"))
+            .args(["flood", &init.sandbox.at("run/control.sock")])
+            .args([&count.to_string(), &times.to_string(), line])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a caller");
+        let stdout = BufReader::new(child.stdout.take().expect("its output"));
+        let mut flood = Flood { child, stdout };
+        assert_eq!(flood.number(), count);
+        flood
+    }
+
+    fn number(&mut self) -> usize {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("a number");
+        line.trim().parse().expect("a number")
+    }
+
+    /// It ends; how many answers had come.
+    fn end(mut self) -> usize {
+        drop(self.child.stdin.take());
+        let number = self.number();
+        self.child.wait().expect("it ends");
+        number
+    }
+}
+
+fn stop(init: &Init) {
+    init.process().signal(Signal::SIGSTOP);
+    until("it stands still", || {
+        init.process().status("State").is_some_and(|state| state.starts_with('T')).then_some(())
+    });
+}
+
+#[test]
+fn root_is_served_before_those_who_make_init_work_for_answers() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let init = many_units();
+    let line = r#"{"v":1,"id":1,"verb":"plan","targets":["other"]}"#;
+    // All of it lies there, root's last, as init goes on.
+    stop(&init);
+    let flood = Flood::new(&init, 20_000, 16, 60, line);
+    let mut root = init.client().expect("a connection");
+    root.send("ping", &json!({}));
+    init.process().signal(Signal::SIGCONT);
+    root.answer().expect("an answer").expect("root is heard");
+    stop(&init);
+    let answered = flood.end();
+    init.process().signal(Signal::SIGCONT);
+    assert!(answered < 128, "{answered} were answered before root, or with it");
+    init.finish();
+}
+
+#[test]
+fn what_others_do_not_read_takes_bounded_memory_however_many_they_are() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let init = many_units();
+    let line = r#"{"v":1,"id":1,"verb":"status"}"#;
+    let floods: Vec<Flood> = (0..15).map(|n| Flood::new(&init, 20_000 + n, 16, 40, line)).collect();
+    for _ in 0..20 {
+        init.tell("ping", &json!({}));
+    }
+    // The limits of what all of them may leave unread, and what it takes to make an answer.
+    let most = init.process().status("VmHWM").expect("it is there");
+    let most: usize = most.trim_end_matches(" kB").trim().parse().expect("a number");
+    assert!(most < 128 * 1024, "{most} KiB");
+    floods.into_iter().for_each(|flood| _ = flood.end());
+    init.finish();
+}
