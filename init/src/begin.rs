@@ -25,7 +25,6 @@ use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
-use crate::weight;
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
 use mio::unix::SourceFd;
@@ -78,7 +77,6 @@ impl Init {
         let mut complaints: Vec<String> =
             options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
         complaints.extend(boot::duties(mode, was_booted));
-        weight::begin(mode, None);
         let reserve = File::open("/dev/null").ok();
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);

@@ -1,0 +1,164 @@
+//! A container for a test, and the bundle it is made from. What is done in it: [`super`].
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::sandbox::{Sandbox, program};
+use groundstate_tests::status::Status;
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// In no passwd file.
+pub(crate) const UID: u32 = 123_456;
+
+/// A bundle in a sandbox.
+pub(crate) struct Bundle {
+    pub(crate) sandbox: Sandbox,
+}
+
+/// The container made from it, and the init in it.
+pub(crate) struct Container {
+    pub(crate) id: String,
+    pub(crate) init: Init,
+    user: u32,
+}
+
+impl Bundle {
+    /// The root file system: our programs, a shell, and `units` as name and text.
+    pub(crate) fn new(units: &[(&str, &str)]) -> Bundle {
+        let sandbox = Sandbox::new();
+        let root = sandbox.path("bundle/rootfs");
+        for folder in ["bin", "proc", "dev", "sys", "tmp", "run", "etc", "units"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let programs = [
+            ("init", program("GROUNDSTATE_INIT", "init")),
+            ("initctl", program("GROUNDSTATE_INITCTL", "initctl")),
+            ("daemon", program("GROUNDSTATE_DAEMON", "daemon")),
+        ];
+        for (name, path) in programs {
+            fs::copy(path, root.join("bin").join(name)).unwrap();
+        }
+        let everyone = fs::Permissions::from_mode(0o1777);
+        fs::set_permissions(root.join("tmp"), everyone).unwrap();
+        fs::copy("/bin/busybox", root.join("bin/busybox")).unwrap();
+        for applet in ["sh", "cat", "id"] {
+            symlink("busybox", root.join("bin").join(applet)).unwrap();
+        }
+        for (name, text) in units {
+            let text = format!("unit: {name}\n{text}\n");
+            fs::write(root.join(format!("units/{name}.yaml")), text).unwrap();
+        }
+        Bundle { sandbox }
+    }
+
+    /// The runtime's configuration: strict, with a temporary directory or without.
+    pub(crate) fn configure(&self, arguments: &[&str], writable_tmp: bool) -> Value {
+        let words: Vec<&str> = ["/bin/init", "--units", "/units"]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect();
+        let mut mounts = vec![
+            json!({"destination": "/proc", "type": "proc", "source": "proc"}),
+            json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
+                   "options": ["nosuid", "strictatime", "mode=755", "size=65536k"]}),
+        ];
+        if writable_tmp {
+            mounts.push(json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs",
+                               "options": ["nosuid", "nodev", "mode=1777"]}));
+        }
+        let none: [&str; 0] = [];
+        json!({
+            "ociVersion": "1.0.2",
+            "process": {
+                "terminal": false,
+                "user": {"uid": UID, "gid": UID},
+                "args": words,
+                "env": ["PATH=/bin", "GREETING=hello"],
+                "cwd": "/",
+                "capabilities": {"bounding": none, "effective": none, "inheritable": none,
+                                 "permitted": none, "ambient": none},
+                "noNewPrivileges": true
+            },
+            "root": {"path": "rootfs", "readonly": true},
+            "hostname": "box",
+            "mounts": mounts,
+            "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc"},
+                                     {"type": "uts"}, {"type": "network"}]}
+        })
+    }
+
+    /// Starts it.
+    pub(crate) fn start(self, arguments: &[&str], writable_tmp: bool) -> Container {
+        let config = self.configure(arguments, writable_tmp);
+        self.run(&config, UID)
+    }
+
+    pub(crate) fn run(self, config: &Value, user: u32) -> Container {
+        fs::write(self.sandbox.path("bundle/config.json"), config.to_string()).unwrap();
+        let id = self.sandbox.dir().file_name().unwrap().to_str().unwrap().to_owned();
+        let (root, bundle) = (self.sandbox.at("runc"), self.sandbox.at("bundle"));
+        let runc = runc();
+        let words = [runc.to_str().unwrap(), "--root", &root, "run", "--bundle", &bundle, &id];
+        Container { init: Boot::new(self.sandbox).by(&words).launch(""), id, user }
+    }
+}
+
+impl Container {
+    /// Its socket is to be had from here. What it has now is what it may have in the end.
+    pub(crate) fn answers(&mut self) {
+        let dir = match self.user {
+            0 => "run/groundstate".to_string(),
+            user => format!("tmp/groundstate-{user}"),
+        };
+        let seen = format!("/proc/{}/root/{dir}/control.sock", self.init.process().0);
+        symlink(seen, self.init.sandbox.path("run/control.sock")).unwrap();
+        self.init.answers();
+    }
+
+    pub(crate) fn runc(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(runc());
+        command.arg("--root").arg(self.init.sandbox.path("runc")).args(words);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// The exit status of `runc run`, which is that of init.
+    pub(crate) fn ended(&mut self) -> i32 {
+        self.init.ended().code().unwrap_or(-1)
+    }
+
+    pub(crate) fn said(&self) -> String {
+        self.init.output()
+    }
+
+    /// Runs a command in it.
+    pub(crate) fn exec(&self, words: &[&str]) -> Output {
+        let user = format!("{0}:{0}", self.user);
+        let words = [&["exec", "--user", &user, &self.id], words].concat();
+        self.runc(&words).output().expect("runc runs")
+    }
+
+    pub(crate) fn initctl(&self, words: &[&str]) -> Output {
+        self.exec(&[&["/bin/initctl"], words].concat())
+    }
+
+    /// The state of everything, as one within sees it.
+    pub(crate) fn status(&self) -> Option<Status> {
+        let output = self.initctl(&["--json", "status"]);
+        serde_json::from_slice(&output.stdout).ok().map(Status)
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.runc(&["delete", "--force", &self.id]).output();
+    }
+}
+
+fn runc() -> PathBuf {
+    let places = ["/usr/sbin/runc", "/usr/bin/runc", "/usr/local/bin/runc"];
+    let found = places.into_iter().map(PathBuf::from).find(|path| path.is_file());
+    found.expect("runc is installed; tests/run brings it")
+}

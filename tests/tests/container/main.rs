@@ -1,0 +1,104 @@
+//! The real init as PID 1 of a container (runc). One as strict as they come: a read-only root,
+//! no capabilities, no new privileges, a uid that no passwd file knows. One as Docker makes them: root with
+//! some capabilities, and its default seccomp profile. What holds after every test of
+//! an init holds here too (`groundstate_tests::teardown`), seen from outside the container.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "these are tests"
+)]
+
+mod bundle;
+mod docker;
+
+use bundle::{Bundle, UID};
+use groundstate_tests::deadline::until;
+use serde_json::json;
+
+#[test]
+fn output_and_exit_status_of_the_job_are_those_of_the_container() {
+    let bundle = Bundle::new(&[
+        (
+            "job",
+            "type: oneshot\nwaits-for: side\nexec-start: /bin/sh -c 'echo $$GREETING; echo aside >&2; exit 7'",
+        ),
+        ("side", "exec-start: /bin/daemon --name side"),
+    ]);
+    let mut container = bundle.start(&["--target", "job", "--exit-with", "job"], true);
+    assert_eq!(container.ended(), 7, "{}", container.said());
+    let out = container.said();
+    assert!(out.lines().any(|line| line.ends_with("job | hello")), "{out}");
+    assert!(out.lines().any(|line| line.ends_with("job | aside")), "{out}");
+}
+
+#[test]
+fn services_run_and_heal_and_a_stop_is_orderly() {
+    let bundle = Bundle::new(&[
+        ("db", "type: foreground-notified\nexec-start: /bin/daemon --name db --notify"),
+        (
+            "web",
+            "depends-on: db\nready-grep: ^listening\nexec-start: /bin/daemon --name web --say listening --trace /tmp/trace",
+        ),
+        (
+            "old",
+            "type: background-pidfile\npid-file: /tmp/old.pid\nexec-start: /bin/daemon --name old --pid-file /tmp/old.pid",
+        ),
+        (
+            "forks",
+            "stop-timeout: 300ms\nexec-start: /bin/daemon --children 1 --orphans 2 --ignore TERM",
+        ),
+        ("all", "type: virtual\nwaits-for: web, old, forks"),
+    ]);
+    let mut container = bundle.start(&["--target", "all"], true);
+    container.answers();
+    container.init.when_system("running");
+    let seen = container.status().expect("one within is answered too");
+    let db = seen.main_pid("db").expect("db has a main pid");
+    assert_eq!(container.init.status().main_pid("db"), Some(db));
+    let output = container.exec(&["/bin/sh", "-c", &format!("kill -9 {db}")]);
+    assert!(output.status.success(), "{output:?}");
+    container.init.when("db is another process", |s| {
+        s.system() == "running" && s.main_pid("db").is_some_and(|pid| pid != db)
+    });
+    until("its orphans are there", || {
+        (container.init.processes_of("forks").len() == 4).then_some(())
+    });
+    // Of what is left of it none may be left once it is down, and no zombie of those nobody waits for.
+    let goal = json!({"targets": ["web", "old"]});
+    container.init.tell("set-target", &goal);
+    let status = container.init.when_state("forks", "failed");
+    assert_eq!(status.reason("forks"), "stop-timeout");
+    container.init.check_at_rest();
+    let output = container.runc(&["kill", &container.id, "TERM"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(container.ended(), 0, "{}", container.said());
+}
+
+#[test]
+fn with_nothing_writable_at_all_the_job_is_still_done() {
+    let bundle = Bundle::new(&[
+        ("job", "type: oneshot\ndepends-on: side\nexec-start: /bin/sh -c 'echo done; exit 3'"),
+        ("side", "type: foreground-notified\nexec-start: /bin/daemon --notify"),
+    ]);
+    let mut container = bundle.start(&["--target", "job", "--exit-with", "job"], false);
+    assert_eq!(container.ended(), 3, "{}", container.said());
+    assert!(container.said().contains("job | done"), "{}", container.said());
+}
+
+#[test]
+fn a_goal_nobody_provides_ends_the_container_with_an_error() {
+    let bundle = Bundle::new(&[("web", "exec-start: /bin/daemon")]);
+    let mut container = bundle.start(&["--target", "wbe"], true);
+    assert_ne!(container.ended(), 0, "{}", container.said());
+    assert!(container.said().contains("goal"), "{}", container.said());
+}
+
+#[test]
+fn a_service_has_the_uid_of_the_container() {
+    let bundle = Bundle::new(&[("id", "type: oneshot\nexec-start: /bin/id -u")]);
+    let mut container = bundle.start(&["--target", "id", "--exit-with", "id"], true);
+    assert_eq!(container.ended(), 0, "{}", container.said());
+    assert!(container.said().contains(&format!("id | {UID}")), "{}", container.said());
+}
