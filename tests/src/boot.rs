@@ -306,6 +306,11 @@ impl Init {
         self.may_crash = true;
     }
 
+    /// Its record may tell something twice.
+    pub fn may_have_crashed(&self) -> bool {
+        self.may_crash
+    }
+
     /// It has ended.
     pub fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))

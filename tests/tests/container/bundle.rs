@@ -1,6 +1,7 @@
 //! A container for a test, and the bundle it is made from. What is done in it: [`super`].
 
 use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::replay::replay;
 use groundstate_tests::sandbox::{Sandbox, program};
 use groundstate_tests::status::Status;
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ pub(crate) struct Container {
     pub(crate) id: String,
     pub(crate) init: Init,
     user: u32,
+    records: bool,
 }
 
 impl Bundle {
@@ -29,7 +31,7 @@ impl Bundle {
     pub(crate) fn new(units: &[(&str, &str)]) -> Bundle {
         let sandbox = Sandbox::new();
         let root = sandbox.path("bundle/rootfs");
-        for folder in ["bin", "proc", "dev", "sys", "tmp", "run", "etc", "units"] {
+        for folder in ["bin", "proc", "dev", "sys", "tmp", "run", "etc", "units", "kept"] {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
         let programs = [
@@ -40,8 +42,10 @@ impl Bundle {
         for (name, path) in programs {
             fs::copy(path, root.join("bin").join(name)).unwrap();
         }
-        let everyone = fs::Permissions::from_mode(0o1777);
-        fs::set_permissions(root.join("tmp"), everyone).unwrap();
+        fs::create_dir(sandbox.path("kept")).unwrap();
+        for folder in [root.join("tmp"), sandbox.path("kept")] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).unwrap();
+        }
         fs::copy("/bin/busybox", root.join("bin/busybox")).unwrap();
         for applet in ["sh", "cat", "id"] {
             symlink("busybox", root.join("bin").join(applet)).unwrap();
@@ -55,10 +59,8 @@ impl Bundle {
 
     /// The runtime's configuration: strict, with a temporary directory or without.
     pub(crate) fn configure(&self, arguments: &[&str], writable_tmp: bool) -> Value {
-        let words: Vec<&str> = ["/bin/init", "--units", "/units"]
-            .into_iter()
-            .chain(arguments.iter().copied())
-            .collect();
+        let record: &[&str] = if writable_tmp { &["--record", "/kept/record"] } else { &[] };
+        let words = [&["/bin/init", "--units", "/units"], record, arguments].concat();
         let mut mounts = vec![
             json!({"destination": "/proc", "type": "proc", "source": "proc"}),
             json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
@@ -67,6 +69,9 @@ impl Bundle {
         if writable_tmp {
             mounts.push(json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs",
                                "options": ["nosuid", "nodev", "mode=1777"]}));
+            // What init did outlives the container, and is put through the core once more.
+            mounts.push(json!({"destination": "/kept", "type": "bind",
+                               "source": self.sandbox.at("kept"), "options": ["bind", "rw"]}));
         }
         let none: [&str; 0] = [];
         json!({
@@ -92,16 +97,16 @@ impl Bundle {
     /// Starts it.
     pub(crate) fn start(self, arguments: &[&str], writable_tmp: bool) -> Container {
         let config = self.configure(arguments, writable_tmp);
-        self.run(&config, UID)
+        self.run(&config, UID, writable_tmp)
     }
 
-    pub(crate) fn run(self, config: &Value, user: u32) -> Container {
+    pub(crate) fn run(self, config: &Value, user: u32, records: bool) -> Container {
         fs::write(self.sandbox.path("bundle/config.json"), config.to_string()).unwrap();
         let id = self.sandbox.dir().file_name().unwrap().to_str().unwrap().to_owned();
         let (root, bundle) = (self.sandbox.at("runc"), self.sandbox.at("bundle"));
         let runc = runc();
         let words = [runc.to_str().unwrap(), "--root", &root, "run", "--bundle", &bundle, &id];
-        Container { init: Boot::new(self.sandbox).by(&words).launch(""), id, user }
+        Container { init: Boot::new(self.sandbox).by(&words).launch(""), id, user, records }
     }
 }
 
@@ -124,9 +129,15 @@ impl Container {
         command
     }
 
-    /// The exit status of `runc run`, which is that of init.
+    /// The exit status of `runc run`, which is that of init. What it did is what the core does again,
+    /// where it has not crashed.
     pub(crate) fn ended(&mut self) -> i32 {
-        self.init.ended().code().unwrap_or(-1)
+        let status = self.init.ended();
+        if self.records && !self.init.may_have_crashed() {
+            let record = self.init.sandbox.read("kept/record");
+            assert!(replay(&record).is_ok_and(|events| events > 0), "{record}");
+        }
+        status.code().unwrap_or(-1)
     }
 
     pub(crate) fn said(&self) -> String {

@@ -132,7 +132,7 @@ fn under_dockers_default_profile_all_goes_another_way() {
     }
     let bundle = services();
     let config = configure(&bundle, &["--target", "all"]);
-    let mut container = bundle.run(&config, 0);
+    let mut container = bundle.run(&config, 0, true);
     container.answers();
     container.init.expect_crashes();
     container.init.when_system("running");
