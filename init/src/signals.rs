@@ -6,6 +6,7 @@ use crate::event_loop::Init;
 use crate::insistence::ask_again;
 use crate::sys::bell::{self, Bell};
 use crate::sys::fault::FAULTS;
+use crate::sys::signal::{self, LAST};
 use crate::voice::Level;
 use groundstate_units::machine::event::{Event, Goal, Shutdown};
 use groundstate_units::reaction::{Reaction, Reactions};
@@ -16,6 +17,8 @@ use std::os::fd::AsRawFd;
 
 /// glibc's first real-time signal: the kernel's 32 and 33 are its own, see signal(7).
 const RTMIN: i32 = 34;
+/// SIGXFSZ.
+const XFSZ: u8 = 25;
 
 /// What somebody asks of init by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +102,16 @@ const MEANINGS: [(i32, Asked); 15] = [
     (libc::SIGVTALRM, Asked::Noted(libc::SIGVTALRM)),
 ];
 
+/// They mean nothing here, but would end whoever does not catch them: those of limits, timers and
+/// descriptors, and all real-time ones.
+fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
+    let named = [libc::SIGXCPU, libc::SIGPROF, libc::SIGIO, libc::SIGSTKFLT];
+    let rest = named.into_iter().chain(RTMIN..=i32::from(LAST));
+    let has_meaning = |signal: &i32| MEANINGS.iter().any(|(of, _)| of == signal);
+    let rest = rest.filter(move |signal| !has_meaning(signal));
+    MEANINGS.into_iter().chain(rest.map(|signal| (signal, Asked::Noted(signal))))
+}
+
 /// The bell they ring, and whether the poll says that it has.
 pub(crate) struct Signals {
     bell: Bell,
@@ -114,7 +127,7 @@ impl Signals {
     ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
         let listening = Signals::listen_held(registry, token)?;
         // Whoever started us may have had signals blocked, and blocking survives an exec.
-        crate::sys::signal::unblock_all();
+        signal::unblock_all();
         Ok(listening)
     }
 
@@ -128,8 +141,10 @@ impl Signals {
         let mut source = SourceFd(&bell.descriptor().as_raw_fd());
         registry.register(&mut source, token, Interest::READABLE)?;
         let deaf =
-            |(signal, _)| ask_again(|| bell.listen(signal)).err().map(|error| (signal, error));
-        let missing = MEANINGS.into_iter().filter_map(deaf).collect();
+            |(number, _)| ask_again(|| bell.listen(number)).err().map(|error| (number, error));
+        // A file that may grow no more says so to who writes: whoever limits that is not to end init.
+        let _ = signal::ignore(XFSZ);
+        let missing = all_meanings().filter_map(deaf).collect();
         Ok((Signals { bell, token, ready: true }, missing))
     }
 
@@ -151,7 +166,7 @@ impl Signals {
         }
         let rung = self.bell.take();
         let mut asked = Vec::new();
-        for (signal, meaning) in MEANINGS {
+        for (signal, meaning) in all_meanings() {
             if rung & bell::bit(signal) != 0 && !asked.contains(&meaning) {
                 asked.push(meaning);
             }
