@@ -130,6 +130,10 @@ pub(crate) enum Command {
     /// Is init there
     Ping,
     /// Figures about init itself
+    ///
+    /// And what it has dropped, if anything: callers turned away (no room) or cut off (they did not read, or end a line),
+    /// messages refused (who sent them may not speak for a unit) or unusable (too long), descriptors that came along,
+    /// its own lines not said, units' lines that a console or log did not get, events of runs that were over
     Stats,
     /// Stop everything and switch off
     Poweroff(Power),

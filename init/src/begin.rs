@@ -25,6 +25,7 @@ use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
+use groundstate_units::control::answer::Dropped;
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
 use mio::unix::SourceFd;
@@ -132,7 +133,7 @@ impl Init {
             idle: std::collections::BTreeSet::new(),
             more_to_reap: true,
             helper_outputs: u64::MAX,
-            unheard: 0,
+            dropped: Dropped::default(),
             wakeups: 0,
             boot_turns: limit::BOOT_TURNS,
             said: None,

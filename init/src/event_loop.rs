@@ -31,7 +31,7 @@ use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
-use groundstate_units::control::answer::System;
+use groundstate_units::control::answer::{Dropped, System};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::Event;
 use groundstate_units::time::Time;
@@ -125,8 +125,8 @@ pub(crate) struct Init {
     pub(crate) more_to_reap: bool,
     /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
     pub(crate) helper_outputs: u64,
-    /// Datagrams of processes that may not speak for any unit.
-    pub(crate) unheard: u64,
+    /// Of what was dropped, that which is counted here.
+    pub(crate) dropped: Dropped,
     /// Turns of the loop.
     pub(crate) wakeups: u64,
     /// Turns after which what a boot needs of the program is given back.
@@ -210,6 +210,7 @@ impl Init {
             self.watchdog.deadline(),
             self.control.as_ref().and_then(Control::next_deadline),
             self.logger.as_ref().and_then(logger::Handle::deadline),
+            self.tracker.has_to_look().then(|| self.now.after(limit::CGROUP_PAUSE)),
         ];
         all.into_iter().flatten().min()
     }

@@ -58,6 +58,8 @@ struct Closing {
     old: BTreeSet<Pid>,
     /// When it is said of them that they have not.
     told_at: Option<Time>,
+    /// So many were of no use.
+    dropped: u64,
 }
 
 thread_local! {
@@ -211,6 +213,17 @@ pub(crate) fn closer_ended(pid: Pid) -> bool {
     with(ended).flatten().is_some()
 }
 
+/// So many of those that came are of no use.
+pub(crate) fn dropped(count: usize) {
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    with(|closing| closing.dropped = closing.dropped.saturating_add(count));
+}
+
+/// All that were of no use so far.
+pub(crate) fn all_dropped() -> u64 {
+    with(|closing| closing.dropped).unwrap_or(0)
+}
+
 /// No more descriptors than this are to be taken from anybody.
 pub(crate) fn room() -> usize {
     with(|closing| closing.room()).unwrap_or(limit::CLOSERS)
@@ -230,10 +243,12 @@ impl Foreign {
     /// Those of one message that may be kept. The others are left to be closed.
     pub(crate) fn keepable(fds: Vec<OwnedFd>) -> Vec<Foreign> {
         let mut all = Foreign::all(fds);
+        let came = all.len();
         all.retain_mut(|foreign| {
             foreign.is_harmless = foreign.is_keepable();
             foreign.is_harmless
         });
+        dropped(came.saturating_sub(all.len()));
         all
     }
 

@@ -41,6 +41,8 @@ pub(crate) const IDLE_MOMENT: Duration = Duration::from_millis(1);
 pub(crate) const CGROUPS_AHEAD: usize = 256;
 /// Reads of what the kernel tells of cgroups in one turn: all that its queue holds by default.
 pub(crate) const WATCHES_READ_A_TURN: usize = 128;
+/// Between two looks at cgroups that are waited for and can not be watched.
+pub(crate) const CGROUP_PAUSE: Duration = Duration::from_millis(100);
 /// Children reaped in one turn.
 pub(crate) const REAPS_A_TURN: usize = 1024;
 /// Lines of the event log kept in memory.

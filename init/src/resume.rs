@@ -32,7 +32,7 @@ use crate::upgrade::cannot;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
 use crate::weight::{self, Weight};
-use groundstate_units::control::answer::Told;
+use groundstate_units::control::answer::{Dropped, Told};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use std::fs::File;
@@ -326,7 +326,7 @@ impl Init {
             idle: head.idle,
             more_to_reap: true,
             helper_outputs: head.helper_outputs,
-            unheard: head.unheard,
+            dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },
             wakeups: head.wakeups,
             boot_turns: limit::BOOT_TURNS,
             said: head.said,

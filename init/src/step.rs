@@ -39,6 +39,9 @@ impl Init {
         }
         let (occasion, about) = self.occasion(&event);
         let subject = about.and_then(|run| self.machine.name_of_run(run));
+        let is_late = about.is_some() && subject.is_none();
+        let late = &mut self.dropped.events_too_late;
+        *late = late.saturating_add(u64::from(is_late));
         let kept = self.record.is_some().then(|| event.clone());
         notes::about(suspect::of(&event, subject.as_ref()));
         let wished = matches!(event, Event::Restart(_) | Event::Retry(_)).then(|| event.clone());

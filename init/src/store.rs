@@ -3,7 +3,7 @@
 //! the table of PID 1 holds no more than a named number of them for all.
 
 use crate::event_loop::Init;
-use crate::foreign::Foreign;
+use crate::foreign::{self, Foreign};
 use crate::limit;
 use crate::notify::message::Statement;
 use crate::sys::impatience::impatiently;
@@ -105,8 +105,9 @@ impl Init {
             self.drop_kept(&unit, |kept| kept.name == name);
         } else if stores && !passed.is_empty() {
             let watched = !said.contains(&Statement::StoreUnwatched);
-            self.put_away(&unit, run, name, passed, watched);
+            return self.put_away(&unit, run, name, passed, watched);
         }
+        foreign::dropped(passed.len());
     }
 
     fn put_away(
@@ -120,9 +121,10 @@ impl Init {
         let spec = self.runs.get(run).and_then(|running| running.spec());
         let asked = spec.and_then(|spec| spec.particular.as_ref().map(|all| all.fd_store));
         let FdStore { most, keep } = asked.unwrap_or_default();
-        for fd in passed {
+        let mut passed = passed.into_iter();
+        while let Some(fd) = passed.next() {
             if self.runs.store.is_full(unit, most, name) {
-                return;
+                return foreign::dropped(passed.len().saturating_add(1));
             }
             let watched = if watched { self.watch_kept(&fd) } else { None };
             let empty = || Shelf { keep, run, kept: Vec::new() };

@@ -74,6 +74,8 @@ pub(crate) struct Voice {
     allowance: u32,
     counted_from: Time,
     dropped: u64,
+    /// All that were not said so far, for whatever reason.
+    pub(crate) not_said: u64,
     /// Whole lines that are not written yet, at most PIPE_BUF bytes.
     unsaid: Vec<u8>,
     is_terminal: bool,
@@ -120,6 +122,7 @@ impl Voice {
             allowance: limit::LINES_AT_ONCE,
             counted_from: Time::ZERO,
             dropped: 0,
+            not_said: 0,
         }
     }
 
@@ -130,6 +133,7 @@ impl Voice {
         }
         if !self.allowed(now) {
             self.dropped = self.dropped.saturating_add(1);
+            self.not_said = self.not_said.saturating_add(1);
             return;
         }
         let dropped = std::mem::take(&mut self.dropped);
@@ -159,25 +163,27 @@ impl Voice {
         let mut line = format!("groundstate: {text}").into_bytes();
         line.truncate(libc::PIPE_BUF - 8);
         line.extend_from_slice(if self.is_terminal { b"\r\n" } else { b"\n" });
-        // What can not be said is lost: there is nobody to tell.
-        match &self.outlet {
+        // What can not be said is lost, and counted: there is nobody to tell.
+        let said = match &self.outlet {
             Outlet::Own(_) | Outlet::File | Outlet::Shared => {
                 if self.unsaid.len() + line.len() > libc::PIPE_BUF {
                     self.flush();
                 }
                 self.unsaid.append(&mut line);
+                true
             }
             Outlet::Kernel(fd) => {
                 let mut with = format!("<{}>", level.priority()).into_bytes();
                 with.append(&mut line);
-                let _ = write(fd, &with);
+                write(fd, &with).is_ok()
             }
             Outlet::Socket => {
                 let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-                let _ = send(std::io::stderr().as_fd().as_raw_fd(), &line, how);
+                send(std::io::stderr().as_fd().as_raw_fd(), &line, how).is_ok()
             }
-            Outlet::None => {}
-        }
+            Outlet::None => true,
+        };
+        self.not_said = self.not_said.saturating_add(u64::from(!said));
     }
 
     /// Writes what was said. Before each wait: a burst of lines is one write and not hundreds.
@@ -186,18 +192,15 @@ impl Voice {
             return;
         }
         let stderr = std::io::stderr();
-        match &self.outlet {
-            Outlet::Own(fd) => {
-                let _ = write(fd, &self.unsaid);
-            }
-            Outlet::File => {
-                let _ = write(stderr.as_fd(), &self.unsaid);
-            }
-            Outlet::Shared => {
-                write_now(stderr.as_fd(), &self.unsaid);
-            }
-            Outlet::Kernel(_) | Outlet::Socket | Outlet::None => {}
-        }
+        let written = match &self.outlet {
+            Outlet::Own(fd) => write(fd, &self.unsaid),
+            Outlet::File => write(stderr.as_fd(), &self.unsaid),
+            Outlet::Shared => write_now(stderr.as_fd(), &self.unsaid),
+            Outlet::Kernel(_) | Outlet::Socket | Outlet::None => Ok(self.unsaid.len()),
+        };
+        let rest = self.unsaid.get(written.unwrap_or(0)..).unwrap_or_default();
+        let lines = rest.iter().fold(0, |lines: u64, byte| lines + u64::from(*byte == b'\n'));
+        self.not_said = self.not_said.saturating_add(lines);
         self.unsaid.clear();
     }
 }
@@ -227,10 +230,11 @@ fn stderr_outlet() -> Outlet {
 
 /// What of it is taken at once by a descriptor that waits and that others have too: there may be room
 /// for less than all, or none any more.
-fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) {
+fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
     let mut asked = [PollFd::new(fd, PollFlags::POLLOUT)];
-    if matches!(poll(&mut asked, PollTimeout::ZERO), Ok(1)) {
-        let _ = impatiently(|| write(fd, bytes));
+    match poll(&mut asked, PollTimeout::ZERO) {
+        Ok(1) => impatiently(|| write(fd, bytes)),
+        _ => Ok(0),
     }
 }
 
@@ -243,7 +247,7 @@ mod tests {
     fn more_than_there_is_room_for_holds_up_nobody() {
         comes_to_an_end(|| {
             let (_read, write) = std::io::pipe().unwrap();
-            write_now(write.as_fd(), &[b'x'; 1 << 20]);
+            let _ = write_now(write.as_fd(), &[b'x'; 1 << 20]);
         });
     }
 }

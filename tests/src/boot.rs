@@ -222,6 +222,12 @@ impl Init {
         Status(self.tell("status", &json!({})))
     }
 
+    /// How much of this it has dropped, as `stats` has it.
+    pub fn dropped(&self, what: &str) -> u64 {
+        let stats = self.tell("stats", &json!({}));
+        stats["dropped"][what].as_u64().unwrap_or_else(|| panic!("no {what} in {stats}"))
+    }
+
     /// Looks until the status is as wanted, for [`PATIENCE`].
     ///
     /// # Errors

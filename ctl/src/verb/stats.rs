@@ -23,7 +23,7 @@ pub(crate) fn stats(session: &Session) -> Result<Exit, Trouble> {
 }
 
 fn render(stats: &Stats) -> String {
-    format!(
+    let mut text = format!(
         "crashes survived  {}\n\
          open files        {}\n\
          resident memory   {} KiB\n\
@@ -38,5 +38,9 @@ fn render(stats: &Stats) -> String {
         stats.units,
         stats.runs,
         stats.tracking
-    )
+    );
+    for (what, count) in stats.dropped.all().into_iter().filter(|(_, count)| *count > 0) {
+        text.push_str(&format!("dropped           {count} {what}\n"));
+    }
+    text
 }

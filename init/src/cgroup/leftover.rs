@@ -23,8 +23,12 @@ impl Tracker {
         if removed || self.leftovers.len() >= LEFTOVERS {
             self.leftovers.remove(&name);
             self.unwatch(&name);
-        } else if self.leftovers.insert(name.clone()) {
+        } else {
+            let is_new = self.leftovers.insert(name.clone());
             self.watch_cgroup(&name);
+            if !is_new {
+                return;
+            }
             // It may have emptied before the watch was there.
             let parent = self.hierarchy.as_ref().map(AsFd::as_fd);
             if parent.is_some_and(|parent| group::remove(parent, &name).is_ok()) {

@@ -320,12 +320,11 @@ impl Tracker {
     /// The runs that were waited for and of which nothing is left now. Never waits.
     pub(crate) fn emptied(&mut self) -> Vec<RunId> {
         let touched = self.heard();
-        for name in &touched {
-            if self.leftovers.contains(name) {
-                self.discard(name.clone());
-            }
-        }
         let all = std::mem::take(&mut self.look_again) || self.hierarchy.is_none();
+        let left = self.leftovers.iter();
+        let over: Vec<Box<str>> =
+            left.filter(|name| all || touched.contains(*name)).cloned().collect();
+        over.into_iter().for_each(|name| self.discard(name));
         let mut due: BTreeSet<RunId> = if all {
             self.runs.keys().copied().collect()
         } else {

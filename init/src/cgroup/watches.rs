@@ -47,6 +47,12 @@ impl Tracker {
         self.more
     }
 
+    /// Somebody waits for a cgroup to empty that can not be watched: it is to be looked at from time to
+    /// time. Where there are no cgroups each end is told of.
+    pub(crate) fn has_to_look(&self) -> bool {
+        self.look_again && self.hierarchy.is_some()
+    }
+
     /// The cgroups of which something was told: of those that somebody waits for by their names,
     /// of the others in [`Tracker::short`]. Never waits.
     pub(super) fn heard(&mut self) -> BTreeSet<Box<str>> {

@@ -2,6 +2,7 @@
 //! wishes become events, and the machine decides.
 
 use super::client::{Caller, Client};
+pub(crate) use super::show::stopping;
 use super::source;
 use crate::event_loop::Init;
 use crate::foreign::Foreign;
@@ -334,8 +335,4 @@ impl Init {
         };
         self.queue(asker.client, &line);
     }
-}
-
-pub(crate) fn stopping() -> Failure {
-    Failure::new("stopping", "everything is being stopped", "")
 }

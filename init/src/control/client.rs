@@ -57,6 +57,9 @@ pub(crate) struct Client {
     closing: bool,
     /// To be dropped at the end of the turn.
     pub(crate) dead: bool,
+    /// To be cut off then.
+    #[serde(skip)]
+    pub(crate) given_up: bool,
     /// Stream of events: the id asked with, and the last number sent.
     pub(crate) follows: Option<(u64, u64)>,
     /// Requests the loader works on.
@@ -81,6 +84,7 @@ impl Client {
             ended: false,
             closing: false,
             dead: false,
+            given_up: false,
             follows: None,
             pending: Vec::new(),
             waits: Vec::new(),
@@ -183,6 +187,7 @@ impl Client {
         let room = most.saturating_sub(self.passed.len());
         // Of use is memory alone; whatever else is kept here other children have copies of.
         let passed = Foreign::keepable(received.fds);
+        foreign::dropped(passed.len().saturating_sub(room));
         self.passed.extend(passed.into_iter().take(room).map(|fd| (end, fd)));
         Ok(received.length)
     }
@@ -200,7 +205,7 @@ impl Client {
     /// Queues a line. A client that leaves too much unread while a stream goes on is cut off.
     pub(crate) fn queue(&mut self, line: &[u8]) {
         if self.unsent() > limit::UNREAD {
-            self.dead = true;
+            self.given_up = true;
             return;
         }
         self.output.extend_from_slice(line);

@@ -63,8 +63,11 @@ pub(crate) struct Control {
     reserve: Option<File>,
     rests_until: Option<Time>,
     own_uid: u32,
-    /// Connections refused or cut off.
-    pub(crate) refused: u64,
+    /// Connections there was no room for, and those that have made room.
+    pub(crate) turned_away: u64,
+    /// Those nobody could go on with.
+    #[serde(skip)]
+    pub(crate) cut_off: u64,
     /// The path goes with this value; not with what was only read of another image's state.
     #[serde(skip)]
     is_ours: bool,
@@ -90,7 +93,8 @@ impl Control {
             reserve: reserve(),
             rests_until: None,
             own_uid: nix::unistd::geteuid().as_raw(),
-            refused: 0,
+            turned_away: 0,
+            cut_off: 0,
             is_ours: true,
         })
     }
@@ -226,7 +230,7 @@ impl Control {
         {
             impatiently(|| self.admit(registry, stream, now));
         } else {
-            self.refused = self.refused.saturating_add(1);
+            self.turned_away = self.turned_away.saturating_add(1);
         }
         self.reserve = File::open("/dev/null").ok();
     }
@@ -234,7 +238,7 @@ impl Control {
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream, now: Time) {
         let Ok(caller) = self.caller(&stream) else { return };
         if !self.has_room(caller, now) {
-            self.refused = self.refused.saturating_add(1);
+            self.turned_away = self.turned_away.saturating_add(1);
             // Best effort: it is closed either way.
             let _ = io::Write::write(&mut stream, FULL);
             return;
@@ -275,7 +279,10 @@ impl Control {
             .min_by_key(|(_, client)| client.moved)
             .map(|(number, _)| *number);
         match longest {
-            Some(number) => self.clients.remove(&number).is_some(),
+            Some(number) => {
+                self.turned_away = self.turned_away.saturating_add(1);
+                self.clients.remove(&number).is_some()
+            }
             None => false,
         }
     }
@@ -301,9 +308,10 @@ impl Control {
         self.was_crowded |= unread(self) > limit::UNREAD;
         for client in self.clients.values_mut() {
             client.flush(now);
-            if client.is_stuck(now) {
+            client.given_up |= client.is_stuck(now);
+            if client.given_up && !client.dead {
                 client.dead = true;
-                self.refused = self.refused.saturating_add(1);
+                self.cut_off = self.cut_off.saturating_add(1);
             }
         }
         let before = self.clients.len();

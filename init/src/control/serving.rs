@@ -4,6 +4,7 @@
 
 use super::answer::failed;
 use super::client::Line as Input;
+use super::source;
 use crate::clock;
 use crate::event_loop::Init;
 use crate::foreign::{self, Foreign};
@@ -68,7 +69,9 @@ impl Init {
 
     fn request(&mut self, number: usize, text: &[u8], passed: Vec<Foreign>) {
         let Some(caller) = self.caller(number) else { return };
-        let answer = match Request::parse(text) {
+        let request = Request::parse(text);
+        source::count_unused(&request, &passed);
+        let answer = match request {
             Err(Malformed { id, kind, message, hint }) => {
                 Some(failed(id.unwrap_or(0), Failure::new(kind, message, hint)))
             }

@@ -2,12 +2,13 @@
 
 use super::Control;
 use crate::event_loop::Init;
+use crate::foreign;
 use crate::history::Entry;
 use crate::limit;
 use crate::run::table::Running;
 use crate::sys::{Pid, listing};
 use groundstate_units::control::answer::{
-    Blame, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,
+    Blame, Dropped, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,
 };
 use groundstate_units::control::place;
 use groundstate_units::generation::UnitId;
@@ -35,6 +36,10 @@ pub(super) fn event(entry: &Entry, facts: &Facts) -> Shown {
         reason: note.and_then(|note| Some(view::reason(note.reason.as_ref()?, facts, None))),
         cause: entry.cause,
     }
+}
+
+pub(crate) fn stopping() -> Failure {
+    Failure::new("stopping", "everything is being stopped", "")
 }
 
 fn wall(at: Duration) -> Wall {
@@ -120,6 +125,19 @@ impl Init {
             units: count(self.machine.generation().units.len()),
             runs: count(self.runs.len()),
             tracking: self.tracker.tracking().as_str().to_string(),
+            dropped: self.dropped(),
+        }
+    }
+
+    fn dropped(&self) -> Dropped {
+        let control = self.control.as_ref();
+        Dropped {
+            callers_turned_away: control.map_or(0, |control| control.turned_away),
+            callers_cut_off: control.map_or(0, |control| control.cut_off),
+            messages_unusable: self.notify.as_ref().map_or(0, |notify| notify.dropped),
+            descriptors_closed: foreign::all_dropped(),
+            lines_not_said: self.voice.not_said,
+            ..self.dropped.clone()
         }
     }
 

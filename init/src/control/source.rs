@@ -4,13 +4,13 @@
 use super::answer::{Answered, failed, line, refused};
 use super::client::Caller;
 use crate::event_loop::Init;
-use crate::foreign::Foreign;
+use crate::foreign::{self, Foreign};
 use crate::loader::{Asker, Purpose};
 use crate::sys::memfd;
 use crate::voice::Level;
 use groundstate_units::control::answer::{Failure, Line, Put, Report, SCHEMA, Source, Sources};
 use groundstate_units::control::place;
-use groundstate_units::control::request::Verb;
+use groundstate_units::control::request::{Malformed, Request, Verb};
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::Refusal;
@@ -27,6 +27,14 @@ pub(super) fn is_owner(settings: &Settings, uid: u32, verb: &Verb) -> bool {
         }
         Verb::SourceList {} => settings.sources.values().any(|owner| *owner == uid),
         _ => false,
+    }
+}
+
+/// Descriptors that came with a request that has no use for them.
+pub(super) fn count_unused(request: &Result<Request, Malformed>, passed: &[Foreign]) {
+    let verb = request.as_ref().map(|request| &request.verb);
+    if !matches!(verb, Ok(Verb::SourcePut { .. })) {
+        foreign::dropped(passed.len());
     }
 }
 

@@ -198,7 +198,7 @@ impl Init {
             record,
             idle: self.idle.clone(),
             helper_outputs: self.helper_outputs,
-            unheard: self.unheard,
+            unheard: self.dropped.messages_refused,
             wakeups: self.wakeups,
             said: self.said,
             shell: self.shell.map(|pid| pid.as_raw()),

@@ -220,7 +220,8 @@ impl Handle {
                 | Report::Finished
                 | Report::Pong(_)
                 | Report::Trouble(..)
-                | Report::Crowded(_) => {}
+                | Report::Crowded(_)
+                | Report::Lost(_) => {}
             }
             reports.push(report);
         }

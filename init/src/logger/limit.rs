@@ -20,6 +20,8 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 pub(crate) const RESTART_DELAY: Duration = Duration::from_millis(10);
 /// The longest such pause.
 pub(crate) const RESTART_DELAY_MAX: Duration = Duration::from_secs(2);
+/// Between two reports of lines that were lost.
+pub(crate) const LOST_TOLD: Duration = Duration::from_millis(500);
 /// A logger that ran this long counts as sound.
 pub(crate) const STEADY: Duration = Duration::from_secs(10);
 

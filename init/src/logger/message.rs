@@ -83,6 +83,8 @@ pub(crate) enum Report {
     Trouble(Name, String),
     /// Of PID 1 itself: pipes of this unit's oldest runs are closed, for it has too many.
     Crowded(Name),
+    /// So many lines more did not get where they were to go, because that stood still.
+    Lost(u64),
 }
 
 /// The bytes of a message.

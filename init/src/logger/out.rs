@@ -34,6 +34,8 @@ pub(crate) struct Out {
     syslog: Option<Lane<Arc<Lines>>>,
     /// Lines each way lacks because it stood still; told once it moves.
     dropped: BTreeMap<Way, u64>,
+    /// Lines lost so on all ways together that PID 1 has not been told of, and when it was told last.
+    untold: (u64, Option<Instant>),
     /// The lane of files stands still, which has been told.
     files_stand_still: bool,
     /// What the lane of files can not do.
@@ -53,6 +55,7 @@ impl Out {
             kernel: None,
             syslog: None,
             dropped: BTreeMap::new(),
+            untold: (0, None),
             files_stand_still: false,
             told: mpsc::sync_channel(1),
         }
@@ -61,6 +64,16 @@ impl Out {
     /// Files have begun not to be written: whose, and why.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         self.told.1.try_recv().ok()
+    }
+
+    /// Lines lost since the last time this was said; now and then only, for it wakes PID 1.
+    pub(crate) fn lost(&mut self, now: Instant) -> Option<u64> {
+        let (lost, told) = &mut self.untold;
+        if *lost == 0 || told.is_some_and(|at| now.duration_since(at) < limit::LOST_TOLD) {
+            return None;
+        }
+        *told = Some(now);
+        Some(std::mem::take(lost))
     }
 
     /// Whether lines with this policy may be read now. Who `blocks` waits for a place of its own
@@ -117,6 +130,7 @@ impl Out {
                 let _ = self.told.0.try_send((lines.unit.clone(), STANDS_STILL.to_string()));
             }
             *lost += lines.count();
+            self.untold.0 += lines.count();
             return;
         }
         self.files_stand_still = false;
@@ -156,6 +170,7 @@ impl Out {
         let Some(lane) = lane else { return };
         if lane.room(now) == Room::Stuck {
             *self.dropped.entry(way).or_default() += lines.count();
+            self.untold.0 += lines.count();
             return;
         }
         if let Some(lost) = self.dropped.remove(&way) {

@@ -172,6 +172,7 @@ impl Logger {
             }
             wait = self.read_some();
             self.reports.extend(self.out.trouble().map(|(unit, why)| Report::Trouble(unit, why)));
+            self.reports.extend(self.out.lost(Instant::now()).map(Report::Lost));
             send_reports(&self.orders, &mut self.reports);
         }
         self.end();

@@ -224,7 +224,10 @@ impl Notify {
         let Received { length, truncated, fds, peer } = received;
         // Before it is known whose it is others are cloned, with copies of what is kept here.
         let passed = Foreign::keepable(fds);
-        let Some(peer) = peer.filter(|_| !truncated) else { return Ok(None) };
+        let Some(peer) = peer.filter(|_| !truncated) else {
+            foreign::dropped(passed.len());
+            return Ok(None);
+        };
         let statements = statements(bytes.get(..length).unwrap_or_default());
         Ok(Some(Datagram { pid: peer.pid.as_raw(), statements, passed }))
     }

@@ -162,6 +162,10 @@ impl Init {
                 logger::Report::Drained(run) => self.drained(run),
                 logger::Report::Ended(_) | logger::Report::Pong(_) => {}
                 logger::Report::Finished => self.log_is_finished = true,
+                logger::Report::Lost(lines) => {
+                    let lost = &mut self.dropped.lines_not_shown;
+                    *lost = lost.saturating_add(lines);
+                }
                 logger::Report::Trouble(unit, why) => {
                     let text = format_args!("log files are not written (first {unit}'s): {why}");
                     self.say(Level::Warning, text);

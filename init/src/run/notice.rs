@@ -50,6 +50,11 @@ impl Init {
         self.hear_each(heard);
     }
 
+    fn refuse_message(&mut self) {
+        let refused = &mut self.dropped.messages_refused;
+        *refused = refused.saturating_add(1);
+    }
+
     /// What an image before this one had read.
     pub(crate) fn hear_these(&mut self, datagrams: Vec<Datagram>) {
         let heard = datagrams.into_iter().filter_map(|datagram| self.spoken(datagram)).collect();
@@ -62,7 +67,8 @@ impl Init {
             if datagram.says_ready() {
                 self.lineage.found.heard_ready(datagram.pid);
             }
-            self.unheard = self.unheard.saturating_add(1);
+            self.refuse_message();
+            foreign::dropped(datagram.passed.len());
             return None;
         };
         let name = self.runs.get(run).map(|running| running.name.clone());
@@ -139,7 +145,7 @@ impl Init {
                     running.procedure.main_changed();
                 }
             }
-            Err(_) => self.unheard = self.unheard.saturating_add(1),
+            Err(_) => self.refuse_message(),
         }
     }
 }

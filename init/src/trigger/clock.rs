@@ -1,11 +1,13 @@
 //! The lookout of timers, a process of its own: it reads the clocks, the time zones and the
 //! stamps of persistent timers, and tells PID 1 when one is due. A jump of the wall clock
-//! wakes it (TFD_TIMER_CANCEL_ON_SET of timerfd_create(2)). When each is due is computed by
+//! wakes it (TFD_TIMER_CANCEL_ON_SET of timerfd_create(2)); where there is no such descriptor to be
+//! had it looks from time to time. When each is due is computed by
 //! [`Timer::due`](groundstate_units::trigger::Timer::due).
 
 use super::link::{Heard, Link};
 use super::message::{Alarm, Order, Report};
 use crate::clock as clocks;
+use crate::limit;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::time::Time;
 use groundstate_units::trigger::calendar::ZoneName;
@@ -19,16 +21,25 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 /// What was read of a zone is believed for so long.
-const ZONE_AGE: std::time::Duration = std::time::Duration::from_secs(60);
+const ZONE_AGE: Duration = Duration::from_secs(60);
 /// Between two looks at the clock when no timer is due by it: about a month.
 const FAR: i64 = 30 * 86_400;
+
+/// Where nobody tells of a jump of the wall clock, so many microseconds are one.
+const JUMP: u64 = 500_000;
+
+/// How far the wall clock is from the other now, in microseconds.
+fn apart() -> i64 {
+    micros(clocks::wall()).saturating_sub(micros(clocks::now().since(Time::ZERO)))
+}
 
 /// The whole life of the process.
 pub(super) fn run(orders: &OwnedFd) -> u8 {
     let link = Link::begin(c"groundstate-clk", orders);
-    u8::from(Clock::new(link).and_then(Clock::run).is_err())
+    u8::from(Clock::new(link).run().is_err())
 }
 
 struct Kept {
@@ -38,16 +49,18 @@ struct Kept {
 
 struct Clock<'o> {
     link: Link<'o>,
-    wall: TimerFd,
+    /// None: it could not be had the last time.
+    wall: Option<TimerFd>,
+    /// Between the wall clock and the other as last seen, in microseconds.
+    apart: i64,
     timers: BTreeMap<RunId, Kept>,
     zones: BTreeMap<ZoneName, (Time, Option<Zone>)>,
 }
 
 impl<'o> Clock<'o> {
-    fn new(link: Link<'o>) -> io::Result<Clock<'o>> {
-        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        let wall = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
-        Ok(Clock { link, wall, timers: BTreeMap::new(), zones: BTreeMap::new() })
+    fn new(link: Link<'o>) -> Clock<'o> {
+        let (timers, zones) = (BTreeMap::new(), BTreeMap::new());
+        Clock { link, wall: None, apart: apart(), timers, zones }
     }
 
     /// Until PID 1 closes its end.
@@ -165,35 +178,54 @@ impl<'o> Clock<'o> {
         let mono = self.timers.values().filter_map(|kept| latest(kept).1).min();
         let far = micros(clocks::wall()).saturating_add(FAR * 1_000_000);
         let at = wall.unwrap_or(far).clamp(1, far);
-        let flags =
-            TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
-        // A kernel that can not tell of jumps: they are noticed when something is due.
-        if self.wall.set(Expiration::OneShot(TimeSpec::microseconds(at)), flags).is_err() {
-            let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
-            self.wall.set(Expiration::OneShot(TimeSpec::microseconds(at)), flags)?;
-        }
+        self.wind(at);
         let now = clocks::now();
-        let timeout = mono.map_or(PollTimeout::NONE, |at| {
+        let mut most = mono.map(|at| at.since(now));
+        if self.wall.is_none() {
+            let left = u64::try_from(at.saturating_sub(micros(clocks::wall()))).unwrap_or(0);
+            let look = Duration::from_micros(left).min(limit::LOOK_AGAIN);
+            most = Some(most.map_or(look, |most| most.min(look)));
+        }
+        let timeout = most.map_or(PollTimeout::NONE, |most| {
             // Rounded up: woken too early it would only look again.
-            let millis = at.since(now).as_nanos().div_ceil(1_000_000);
+            let millis = most.as_nanos().div_ceil(1_000_000);
             PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds = [
-            PollFd::new(self.link.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.wall.as_fd(), PollFlags::POLLIN),
-        ];
+        let mut fds = vec![PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        fds.extend(self.wall.as_ref().map(|wall| PollFd::new(wall.as_fd(), PollFlags::POLLIN)));
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let mut times = [0; 8];
-        if nix::unistd::read(&self.wall, &mut times) == Err(Errno::ECANCELED) {
+        if self.has_jumped() {
             self.zones.clear();
             for run in self.timers.keys().copied().collect::<Vec<_>>() {
                 self.renew(run)?;
             }
         }
         Ok(())
+    }
+
+    /// The kernel is to wake it at that point of the wall clock, if it can.
+    fn wind(&mut self, at: i64) {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let fresh = || TimerFd::new(ClockId::CLOCK_REALTIME, flags).ok();
+        let Some(wall) = self.wall.take().or_else(fresh) else { return };
+        let at = || Expiration::OneShot(TimeSpec::microseconds(at));
+        let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
+        let told = flags | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
+        // A kernel that can not tell of jumps: they are noticed when something is due.
+        let is_wound = wall.set(at(), told).or_else(|_| wall.set(at(), flags)).is_ok();
+        self.wall = Some(wall).filter(|_| is_wound);
+    }
+
+    /// The wall clock was set since the last time.
+    fn has_jumped(&mut self) -> bool {
+        if let Some(wall) = &self.wall {
+            return nix::unistd::read(wall, &mut [0; 8]) == Err(Errno::ECANCELED);
+        }
+        let before = std::mem::replace(&mut self.apart, apart());
+        self.apart.abs_diff(before) > JUMP
     }
 
     /// A directory that can not be written leaves the timer as it is, only less persistent.

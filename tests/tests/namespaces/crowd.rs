@@ -98,6 +98,8 @@ fn a_crowd_of_strangers_locks_neither_root_nor_each_other_out() {
     assert_eq!(crowd[0].answered, 16, "so many are one user's");
     let all: usize = crowd.iter().map(|held| held.answered).sum();
     assert!((240..=248).contains(&all), "{all}: eight of all places are root's");
+    let turned_away = init.dropped("callers-turned-away");
+    assert!(turned_away >= 400 - 248, "{turned_away} callers were turned away");
     // Root has not had one of those places before.
     let mut roots: Vec<_> = (0..7).map(|_| init.client().expect("a connection")).collect();
     for client in &mut roots {
@@ -200,6 +202,7 @@ fn who_asks_and_never_reads_is_held_back_and_then_cut_off() {
         matches!(deaf.write(b"x"), Err(error) if error.kind() == ErrorKind::BrokenPipe)
             .then_some(())
     });
+    assert_eq!(init.dropped("callers-cut-off"), 1);
     init.finish();
 }
 
@@ -276,6 +279,8 @@ fn descriptors_that_come_along_are_closed() {
         }
     }
     until("none is left", || (init.process().files().len() <= files + 2).then_some(()));
+    let closed = init.dropped("descriptors-closed");
+    assert!(closed >= 100, "{closed} descriptors were closed");
     init.finish();
 }
 

@@ -18,8 +18,9 @@ fn a_ready_from_a_stranger_is_refused() {
     });
     let stranger = std::os::unix::net::UnixDatagram::unbound().unwrap();
     // A socket the stranger can not even reach is as good.
-    let _ = stranger.send_to(b"READY=1", &address);
+    let reached = stranger.send_to(b"READY=1", &address).is_ok();
     init.check();
+    assert_eq!(init.dropped("messages-refused"), u64::from(reached));
     assert_eq!(init.status().state("web"), "starting");
     init.sandbox.order("web", "ready");
     init.when_state("web", "running");
@@ -37,6 +38,7 @@ fn a_ready_from_a_child_of_the_main_process_is_refused() {
     });
     init.check();
     assert_eq!(init.status().state("web"), "starting");
+    assert_eq!(init.dropped("messages-refused"), 1);
     init.processes_of("web")
         .into_iter()
         .filter(|p| {

@@ -201,7 +201,6 @@ fn at_each_call(boot: Boot, cycles: usize) {
         tries += 1;
         assert!(tries < 2 * cycles + 4_000, "{same} of {tries} had the very pid");
     }
-    println!("{same} canaries of {tries} had the very pid, in {passes} passes");
     init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));
     init.when_state("fate", "failed");
     init.finish();
@@ -218,7 +217,6 @@ fn come_again(boot: Boot, cycles: usize) {
         number += 1;
         assert!(number < 2 * cycles, "{same} of {} had the very pid", 3 * number);
     }
-    println!("{same} canaries of {} had the very pid", 3 * number);
     init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));
     init.when_state("fate", "failed");
     init.finish();

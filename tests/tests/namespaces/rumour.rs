@@ -67,6 +67,8 @@ fn no_datagram_keeps_the_next_one_from_being_heard() {
         init.sandbox.order("web.ctl", &format!("notify {}", ["", "x", "=", "=x"][round % 4]));
         heard(&init, "web", &round.to_string());
     }
+    let unusable = init.dropped("messages-unusable");
+    assert!(unusable >= 1, "one is longer than any may be: {unusable}");
     // From its own unit, again and again.
     init.sandbox.order("web.ctl", &format!("flood {} READY=1", turns(10_000, 1_000_000)));
     heard(&init, "web", "flooded");
@@ -114,6 +116,9 @@ fn descriptors_a_stranger_sends_along_are_closed() {
     }
     heard(&init, "web", "all");
     until("none is left", || (init.process().files().len() <= files + 1).then_some(()));
+    let messages = ["messages-refused", "messages-unusable"].map(|what| init.dropped(what));
+    assert_eq!(messages.iter().sum::<u64>(), 90, "{messages:?}");
+    assert!(init.dropped("descriptors-closed") > 0);
     init.finish();
 }
 
@@ -168,6 +173,7 @@ fn a_unit_speaks_for_itself_alone() {
     let status = init.status();
     assert_eq!((status.state("web"), status.main_pid("web")), ("starting", Some(web)));
     assert_ne!(status.main_pid("other"), Some(web));
+    assert_eq!(init.dropped("messages-refused"), 1, "what it said of a process of another unit");
     init.sandbox.order("web.ctl", "ready");
     init.when_state("web", "running");
     init.finish();

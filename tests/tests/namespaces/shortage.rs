@@ -1,9 +1,12 @@
 //! Something init or its children need is not there, full, or fails: what can go on goes on,
 //! what can not is named, nothing runs with less than it asked for, and all is well afterwards.
 
+use super::fate::cgroup;
 use super::ways::{NO_PROC, after, pair};
 use groundstate_tests::boot::{Boot, Init, Way};
-use groundstate_tests::deadline::until;
+use groundstate_tests::deadline::{until, within};
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::status::Status;
 use groundstate_tests::tracer::{Tracer, injected};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
@@ -11,6 +14,7 @@ use serde_json::json;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A unit that ends is noticed and started again.
 pub(crate) fn supervises(init: &Init) {
@@ -45,6 +49,145 @@ fn without_inotify_it_supervises() {
     let boot = after("echo 0 >/proc/sys/user/max_inotify_instances", pair());
     let init = boot.way(Way::UserNamespace).start("web");
     supervises(&init);
+    init.finish();
+}
+
+/// Path units of each kind, what they bring in, and a service beside them.
+fn eyes() -> Sandbox {
+    let files = pair();
+    files.unit("appears", "type: path\npath-exists: DIR/flag\nactivates: one");
+    files.unit("one", "exec-start: DAEMON");
+    files.unit("changes", "type: path\npath-changed: DIR/written\nactivates: other");
+    files.unit("other", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/other");
+    files.unit("all", "type: virtual\ndepends-on: web, appears, changes");
+    files.put("written", "at first");
+    files
+}
+
+#[test]
+fn without_inotify_or_a_watch_to_be_had_paths_are_looked_at() {
+    for what in ["max_inotify_instances", "max_inotify_watches"] {
+        let boot = after(&format!("echo 0 >/proc/sys/user/{what}"), eyes());
+        let init = boot.way(Way::UserNamespace).start("all");
+        supervises(&init);
+        init.sandbox.put("flag", "");
+        init.when_state("one", "running");
+        for times in 1..=2 {
+            init.sandbox.put("written", &format!("again {times}"));
+            until("it fires each time", || {
+                let all = init.sandbox.trace("other");
+                (all.iter().filter(|word| *word == "ready").count() == times).then_some(())
+            });
+            init.when("it may fire again", |s| s.state("other") == "disabled");
+        }
+        init.finish();
+    }
+}
+
+/// One that ends in a cgroup and is the child of somebody who is elsewhere: nobody but inotify tells
+/// init of it.
+#[test]
+fn without_inotify_it_is_noticed_that_a_cgroup_has_emptied() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let files = pair();
+    files.unit("parent", "stop-timeout: 300ms\nexec-start: DAEMON --children 1 --ignore TERM");
+    files.unit(
+        "host",
+        "stop-timeout: 300s\nexec-start: DAEMON\nexec-stop-post: /bin/touch DIR/over",
+    );
+    files.unit("none", "type: virtual\nwaits-for: web, parent");
+    files.unit("all", "type: virtual\nwaits-for: web, parent, host");
+    let boot = after("echo 0 >/proc/sys/user/max_inotify_instances", files);
+    let init = boot.way(Way::UserNamespace).start("all");
+    supervises(&init);
+    let main = init.main_of("parent");
+    let child = until("it has a child", || main.children().first().copied());
+    let main_of_host = init.main_of("host");
+    let Some(dir) = cgroup(main_of_host) else {
+        groundstate_tests::not_run!("no cgroup v2 here");
+        return init.finish();
+    };
+    std::fs::write(format!("{dir}/cgroup.procs"), child.0.to_string()).expect("it can be moved");
+    init.tell("set-target", &json!({"targets": ["none"]}));
+    until("its own process has ended", || (!main_of_host.is_alive()).then_some(()));
+    // Nothing else wakes init any more; whoever asks it something makes it look.
+    let _ = within(Duration::from_secs(1), || None::<()>);
+    assert!(child.is_alive(), "it does not mind");
+    child.end();
+    let is_over = || init.sandbox.path("over").exists().then_some(());
+    until("what follows the last of them is done", is_over);
+    assert!(!child.is_alive());
+    init.when_state("host", "disabled");
+    init.finish();
+}
+
+#[test]
+fn without_a_timer_descriptor_timers_fire() {
+    let files = pair();
+    files.unit(
+        "often",
+        "type: timer\ntimer-active: 100ms\ntimer-unit-active: 150ms\nactivates: job",
+    );
+    files.unit("tick", "type: timer\ntimer-calendar: '*:*:*'\nactivates: other");
+    for job in ["job", "other"] {
+        files.unit(job, &format!("type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/{job}"));
+    }
+    files.unit("timers", "type: virtual\nwants: often, tick, web");
+    let init = Boot::new(files).start("web");
+    supervises(&init);
+    for calls in ["timerfd_create", "timerfd_settime"] {
+        let inject = format!("inject={calls}:error=EMFILE");
+        let arguments = ["-f", "-e", &format!("trace={calls}"), "-e", &inject];
+        let output = init.sandbox.path(&format!("{calls}.strace"));
+        let tracer = Tracer::attach(init.process(), &output, &arguments);
+        init.tell("set-target", &json!({"targets": ["timers"]}));
+        for job in ["job", "other"] {
+            let fired = || init.sandbox.trace(job).iter().filter(|word| *word == "ready").count();
+            let before = fired();
+            until("it fires", || (fired() > before + 1).then_some(()));
+        }
+        assert!(injected(&tracer.detach()) > 0, "{calls}");
+        init.tell("set-target", &json!({"targets": ["web"]}));
+        init.when_state("tick", "disabled");
+    }
+    init.finish();
+}
+
+#[test]
+fn while_nothing_more_can_be_watched_units_end_and_start_and_say_that_they_are_ready() {
+    let files = pair();
+    files.unit(
+        "forked",
+        "type: background-pidfile\npid-file: DIR/run/forked\nexec-start: DAEMON --pid-file DIR/run/forked",
+    );
+    files.unit("all", "type: virtual\ndepends-on: web, forked");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let mut client = init.client().expect("it listens");
+    let mut status = || Status(client.ask("status", &json!({})).expect("an answer"));
+    let mut before = status();
+    let arguments = ["-e", "trace=epoll_ctl", "-e", "inject=epoll_ctl:error=ENOSPC"];
+    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
+    // Db says so on the notify socket, web by a line of its output.
+    for _ in 0..3 {
+        let mains = |status: &Status| ["db", "web", "forked"].map(|unit| status.main_pid(unit));
+        let old = mains(&before);
+        for pid in [old[0], old[2]].into_iter().flatten() {
+            init.process().neighbour(pid).expect("it is there").signal(Signal::SIGKILL);
+        }
+        before = until("all are new", || {
+            let now = status();
+            let is_new = mains(&now).iter().zip(old).all(|(new, old)| new.is_some() && *new != old);
+            (is_new && now.system() == "running").then_some(now)
+        });
+        // Who comes now is heard, or told to go.
+        let mut other = init.client().expect("it listens");
+        other.send("ping", &json!({}));
+        let _ = other.answer();
+    }
+    assert!(injected(&tracer.detach()) > 0);
     init.finish();
 }
 
@@ -193,5 +336,13 @@ fn a_console_nobody_reads_holds_up_nobody() {
         String::from_utf8_lossy(&said).contains("the last of them").then_some(())
     });
     init.tell("reload", &json!({}));
+    assert!(init.dropped("lines-not-said") > 0, "it has said that both were replaced");
+    init.sandbox.order("loud", "lines 20000");
+    until("what the console did not get is counted", || {
+        (init.dropped("lines-not-shown") > 0).then_some(())
+    });
+    let shown = init.initctl(&["stats"]).stdout;
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    assert!(shown.contains(" lines not shown\n") && !shown.contains("cut off"), "{shown}");
     init.finish();
 }

@@ -21,7 +21,7 @@ mod why;
 pub use blame::{Blame, Timing};
 pub use event::Event;
 pub use graph::{Edge, Graph, Node};
-pub use init::{Located, Paths, Pong, Put, Settled, Source, Sources, Stats, Whose};
+pub use init::{Dropped, Located, Paths, Pong, Put, Settled, Source, Sources, Stats, Whose};
 pub use line::{End, Failure, Line};
 pub use plan::{Changed, Plan, Told};
 pub use reason::{Cause, Reason};

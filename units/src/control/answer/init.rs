@@ -32,6 +32,57 @@ pub struct Stats {
     /// How the processes of a run are found: `cgroup2` or `process-group`.
     #[serde(default)]
     pub tracking: String,
+    /// What was not dealt with, because it was too much, not allowed or of no use.
+    #[serde(default)]
+    pub dropped: Dropped,
+}
+
+/// What init has dropped since it began. All count on to their end, and stay there. Over an upgrade and a
+/// crash `callers-turned-away`, `messages-refused` and `messages-unusable` count on; the others begin at 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Dropped {
+    /// Connections to the control socket for which there was no room, or that gave way to another.
+    #[serde(default)]
+    pub callers_turned_away: u64,
+    /// Those that were cut off: what they were sent they did not read, or began a line and did not end it.
+    #[serde(default)]
+    pub callers_cut_off: u64,
+    /// Datagrams on the notify socket from processes that may not speak for a unit.
+    #[serde(default)]
+    pub messages_refused: u64,
+    /// Datagrams that were too long, or without a sender.
+    #[serde(default)]
+    pub messages_unusable: u64,
+    /// Descriptors that came along on either socket and were closed.
+    #[serde(default)]
+    pub descriptors_closed: u64,
+    /// Lines of init's own that were not said: too many at once, or nobody took them.
+    #[serde(default)]
+    pub lines_not_said: u64,
+    /// Lines of units that a way out (a console, a log) did not get because it stood still.
+    #[serde(default)]
+    pub lines_not_shown: u64,
+    /// What was told of runs that were over by then.
+    #[serde(default)]
+    pub events_too_late: u64,
+}
+
+impl Dropped {
+    /// Each with its name in the answer.
+    #[must_use]
+    pub fn all(&self) -> [(&'static str, u64); 8] {
+        [
+            ("callers turned away", self.callers_turned_away),
+            ("callers cut off", self.callers_cut_off),
+            ("messages refused", self.messages_refused),
+            ("messages unusable", self.messages_unusable),
+            ("descriptors closed", self.descriptors_closed),
+            ("lines not said", self.lines_not_said),
+            ("lines not shown", self.lines_not_shown),
+            ("events too late", self.events_too_late),
+        ]
+    }
 }
 
 /// Answer of `ping`.
