@@ -325,3 +325,34 @@ fn limits_of_an_imported_service_are_felt_from_inside() {
         assert!(console.contains(&failed), "{console}");
     }
 }
+
+/// An init that is not the machine's, so the kernel may end it for want of memory as any other process.
+const INNER: &str = r"
+inner() { initctl --socket /run/inner/control.sock status tiny 2>/dev/null | grep -q failed; }
+initctl want inner >/dev/null
+until initctl status inner | grep -q failed || inner; do :; done
+initctl --socket /run/inner/control.sock status tiny >/dev/console 2>&1
+initctl status inner | grep -q running && say the inner init lives
+initctl poweroff";
+
+#[test]
+fn an_init_outlives_that_a_start_finds_no_memory() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, INNER);
+    let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
+    fs::create_dir(root.join("inner")).unwrap();
+    write("inner/tiny.yaml", "unit: tiny\ncgroup-memory-max: 4K\nexec-start: /bin/sleep 1000\n");
+    write(
+        "etc/groundstate/units/inner.yaml",
+        "unit: inner\ncgroup-delegate: yes\nrestart: never\nexec-start: /sbin/init --units /inner --runtime-dir /run/inner --log-dir /run/inner-log --target tiny\n",
+    );
+    let initrd = archive(&sandbox, &root);
+    let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "");
+    machine.goes_off();
+    let console = machine.console();
+    assert!(console.contains("PROBE the inner init lives"), "{console}");
+    assert!(
+        console.contains("cannot run /bin/sleep (fork): killed before it was run"),
+        "{console}"
+    );
+}

@@ -169,7 +169,8 @@ impl Tracker {
             Ok((directory, name)) => {
                 tracked.cgroup = Some(name.clone());
                 let fresh = !std::mem::replace(&mut tracked.entered, true);
-                let place = Place { directory: Rc::new(directory), fresh };
+                let bounded = wish.counts_memory() || !wish.slice().is_empty();
+                let place = Place { directory: Rc::new(directory), fresh, bounded };
                 if fresh && wish.particular.is_some() {
                     self.furnish(run, unit, &name, wish)?;
                 }

@@ -36,6 +36,8 @@ pub(crate) struct Place {
     /// Nothing runs in it yet. A child that shares PID 1's memory is never put beside others,
     /// which could get it (and PID 1 with it) killed for want of memory.
     pub fresh: bool,
+    /// Its memory may have a bound, of its own or of one it lies in.
+    pub bounded: bool,
 }
 
 /// One process to be started.

@@ -286,14 +286,15 @@ impl Spawner {
     }
 
     /// The child may share PID 1's memory: it runs nothing but [`crate::sys::child`], nobody else
-    /// is in its cgroup, and nobody gets at that memory through it. With `fs.suid_dumpable` set a
+    /// is in its cgroup, and nobody gets at that memory through it. Who is killed for want of memory takes
+    /// along all that share its own, but for the init of a machine: so not where that may be wanting. With `fs.suid_dumpable` set a
     /// child that has become another user could be traced, or made to dump core, by that user.
     fn may_share(&self, prepared: &Prepared) -> bool {
         let Work::Settled(orders) = &prepared.work else { return false };
         let changes = orders.uid.is_some() || orders.gid.is_some() || orders.groups.is_some();
         self.way == Way::Shared
             && launch::has_clone3()
-            && prepared.place.as_ref().is_none_or(|place| place.fresh)
+            && prepared.place.as_ref().is_none_or(|place| place.fresh && !place.bounded)
             && (!changes || self.is_never_dumpable())
     }
 
