@@ -50,6 +50,9 @@ pub(crate) struct Control {
     /// Of those that are not root, who was served last.
     #[serde(skip)]
     served: usize,
+    /// Not all who follow the events were sent the last ones.
+    #[serde(skip)]
+    owes_events: bool,
     /// Much was unread, and what that took is not given back.
     #[serde(skip)]
     was_crowded: bool,
@@ -87,6 +90,7 @@ impl Control {
             clients: BTreeMap::new(),
             next: token::CLIENTS,
             served: 0,
+            owes_events: false,
             was_crowded: false,
             ready: true,
             doubts: true,
@@ -155,7 +159,8 @@ impl Control {
     /// Somebody is to be served without the poll having to say so.
     pub(crate) fn has_more(&self) -> bool {
         let may = |client: &Client| client.has_more() && self.has_room_for_answer(client.caller);
-        (self.ready && self.rests_until.is_none()) || self.clients.values().any(may)
+        let listens = self.ready && self.rests_until.is_none();
+        listens || self.owes_events || self.clients.values().any(may)
     }
 
     /// In this order they are served: root first, then the others, who was served last at the end.
@@ -167,6 +172,17 @@ impl Control {
         let behind = of(false).filter(|number| *number > self.served);
         let others = behind.chain(of(false).filter(|number| *number <= self.served));
         of(true).chain(others).collect()
+    }
+
+    /// Who follows the events where others than root leave too much unread goes: it would be more and more.
+    fn cuts_off(&mut self, number: usize) -> bool {
+        let caller = self.clients.get(&number).map(|client| client.caller);
+        let goes = caller.is_some_and(|caller| !self.has_room_for_answer(caller));
+        if let Some(client) = self.clients.get_mut(&number).filter(|_| goes) {
+            client.dead = true;
+            self.refused = self.refused.saturating_add(1);
+        }
+        goes
     }
 
     /// Others than root leave no more unread than that, all together and each uid's: what they asked is

@@ -1,8 +1,11 @@
 //! Answers that come later or do not end: the event log as it grows, and `wait`.
 
 use super::answer::{Answered, line, now};
+use super::client::Client;
 use super::show;
+use crate::clock;
 use crate::event_loop::Init;
+use crate::limit;
 use crate::loader::Asker;
 use groundstate_units::control::answer::{End, Line, Settled};
 
@@ -38,17 +41,28 @@ impl Init {
         lines
     }
 
-    /// Sends new events to who follows them.
+    /// Sends new events to who follows them: to root all, and to others as [`super::serving`] has it, those
+    /// that are the farthest behind first. What is left over is sent in the next turn.
     pub(crate) fn stream_events(&mut self) {
         let last = self.history.last();
-        let Some(control) = &self.control else { return };
-        let behind: Vec<(usize, u64, u64)> = control
-            .clients
-            .iter()
-            .filter_map(|(number, client)| client.follows.map(|(id, seq)| (*number, id, seq)))
-            .filter(|(_, _, seq)| *seq < last)
-            .collect();
-        for (number, id, seq) in behind {
+        let Some(control) = &mut self.control else { return };
+        control.owes_events = false;
+        let follows = |(number, client): (&usize, &Client)| {
+            client.follows.map(|(id, seq)| (!client.caller.trusted, seq, *number, id))
+        };
+        let mut behind: Vec<_> = control.clients.iter().filter_map(follows).collect();
+        behind.retain(|(_, seq, _, _)| *seq < last);
+        behind.sort_unstable();
+        let mut until = None;
+        for (is_other, seq, number, id) in behind {
+            let now = clock::now();
+            if is_other && *until.get_or_insert(now.after(limit::SERVING_A_TURN)) <= now {
+                self.control.iter_mut().for_each(|control| control.owes_events = true);
+                return;
+            }
+            if self.control.as_mut().is_some_and(|control| control.cuts_off(number)) {
+                continue;
+            }
             let lines = self.event_lines(seq, id);
             if let Some(client) = self.client(number) {
                 client.queue(&lines);

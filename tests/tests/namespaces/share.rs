@@ -92,6 +92,13 @@ fn root_is_served_before_those_who_make_init_work_for_answers() {
     init.finish();
 }
 
+/// The limits of what all others may leave unread, and what it takes to make an answer.
+fn took_little_memory(init: &Init) {
+    let most = init.process().status("VmHWM").expect("it is there");
+    let most: usize = most.trim_end_matches(" kB").trim().parse().expect("a number");
+    assert!(most < 128 * 1024, "{most} KiB");
+}
+
 #[test]
 fn what_others_do_not_read_takes_bounded_memory_however_many_they_are() {
     if !nix::unistd::geteuid().is_root() {
@@ -103,10 +110,31 @@ fn what_others_do_not_read_takes_bounded_memory_however_many_they_are() {
     for _ in 0..20 {
         init.tell("ping", &json!({}));
     }
-    // The limits of what all of them may leave unread, and what it takes to make an answer.
-    let most = init.process().status("VmHWM").expect("it is there");
-    let most: usize = most.trim_end_matches(" kB").trim().parse().expect("a number");
-    assert!(most < 128 * 1024, "{most} KiB");
+    took_little_memory(&init);
+    floods.into_iter().for_each(|flood| _ = flood.end());
+    init.finish();
+}
+
+#[test]
+fn who_follows_events_and_never_reads_takes_bounded_memory_however_many_they_are() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let init = many_units();
+    let line = r#"{"v":1,"id":1,"verb":"events","follow":true,"after":1000000}"#;
+    let floods: Vec<Flood> = (0..15).map(|n| Flood::new(&init, 20_000 + n, 16, 1, line)).collect();
+    let mut root = init.client().expect("a connection");
+    root.send("events", &json!({"follow": true, "after": 1_000_000}));
+    for target in ["other", "all"].into_iter().cycle().take(10) {
+        init.tell("set-target", &json!({"targets": [target]}));
+        // Root is told of all that.
+        let mut is_up = false;
+        while !is_up {
+            let line = root.answer().expect("it goes on").expect("an event");
+            is_up = line["unit"] == target && line["to"] == "running";
+        }
+    }
+    took_little_memory(&init);
     floods.into_iter().for_each(|flood| _ = flood.end());
     init.finish();
 }
