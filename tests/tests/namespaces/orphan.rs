@@ -26,7 +26,8 @@ fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cg
     init.sandbox.put("go", "");
     let sent = until("it is nobody's child any more", || {
         let all = init.processes_of("web").into_iter();
-        let mut sent = all.filter(|p| p.read("cmdline").is_some_and(|c| c.contains("sleep\01234")));
+        let mut sent =
+            all.filter(|p| p.read("cmdline").is_some_and(|c| c.contains("sleep\x001234")));
         sent.find(|p| p.stat_field(3) == Some(1) || init.process().children().contains(p))
     });
     crash(&init, Signal::SIGSEGV);
