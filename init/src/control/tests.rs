@@ -82,3 +82,23 @@ fn numbers_that_come_round_are_not_those_of_who_is_still_there() {
     next = last - 1;
     assert_eq!((unused(&mut next, &taken), next), (last - 1, last));
 }
+
+#[test]
+fn root_is_served_first_and_then_who_was_not_served_last() {
+    let poll = mio::Poll::new().unwrap();
+    let path = std::env::temp_dir().join(format!("gs-order-{}", std::process::id()));
+    let mut control = Control::listen(poll.registry(), path.to_str().unwrap(), || None).unwrap();
+    for (number, caller) in [(1, stranger(7)), (2, ROOT), (3, stranger(7)), (4, stranger(8))] {
+        let (stream, _) = UnixStream::pair().unwrap();
+        control.clients.insert(number, Client::new(stream, caller, Time::from_nanos(1)));
+    }
+    for (served, order) in [(0, [2, 1, 3, 4]), (1, [2, 3, 4, 1]), (3, [2, 4, 1, 3])] {
+        control.served = served;
+        assert_eq!(control.order(), order);
+    }
+    // One that leaves much unread holds back its own, and nobody else.
+    let most = vec![0; limit::UNREAD_OF_A_UID];
+    control.clients.get_mut(&3).unwrap().queue(&most);
+    let may = |caller| control.has_room_for_answer(caller);
+    assert!(!may(stranger(7)) && may(stranger(8)) && may(ROOT));
+}
