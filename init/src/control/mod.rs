@@ -179,8 +179,7 @@ impl Control {
         let caller = self.clients.get(&number).map(|client| client.caller);
         let goes = caller.is_some_and(|caller| !self.has_room_for_answer(caller));
         if let Some(client) = self.clients.get_mut(&number).filter(|_| goes) {
-            client.dead = true;
-            self.refused = self.refused.saturating_add(1);
+            client.given_up = true;
         }
         goes
     }

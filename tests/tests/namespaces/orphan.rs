@@ -3,10 +3,9 @@
 //! init whose state is lost, in [`super::away`].
 
 use super::away::BARE;
-use super::beside::{is_steady, with};
 use super::crash::{has_survived, starts};
 use groundstate_tests::boot::Boot;
-use groundstate_tests::crash::{crash, crash_when};
+use groundstate_tests::crash::{crash, crash_when, memories};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
@@ -14,15 +13,17 @@ use serde_json::json;
 
 #[test]
 fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cgroups() {
-    let files = with(&[(
+    let files = Sandbox::new();
+    files.unit(
         "web",
         "exec-start: /bin/sh -c 'until test -e DIR/go; do sleep 0.01; done; setsid /bin/sh -c \"setsid sleep 1234 &\"; exec sleep 4321'",
-    )]);
+    );
+    files.unit("all", "type: virtual\nwaits-for: web");
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
     init.expect_crashes();
     init.when_state("web", "running");
-    is_steady(&init);
-    // Nothing of it comes to init's ears.
+    until("it is kept", || memories(&init).first().filter(|(epoch, _)| *epoch > 0).map(drop));
+    // Nothing of this comes to init's ears, and nobody's end makes it look for whose a new child is.
     init.sandbox.put("go", "");
     let sent = until("it is nobody's child any more", || {
         let all = init.processes_of("web").into_iter();
