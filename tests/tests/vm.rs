@@ -208,6 +208,14 @@ renice -n 5 -p 1 >/dev/null
 initctl want late >/dev/null
 until initctl status late | grep -q exited; do :; done
 say nice of init $(nice_of 1) of late $(cat /run/late)
+mkdir -p /run/sup
+( echo 300 >/proc/self/oom_score_adj; exec /sbin/init --units /sup --runtime-dir /run/sup --log-dir /run/sup/log --target one ) &
+sup=$!
+control() { initctl --socket /run/sup/control.sock "$@" >/dev/null; }
+started() { until [ "$(grep -c . /run/sup/scores)" = "$1" ] && [ $(score $sup) = -1000 ]; do :; done; }
+started 1; control restart one; started 2
+control upgrade; control restart one; started 3
+say supervised $(score $sup) $(cat /run/sup/scores)
 initctl poweroff
 "#;
 
@@ -257,6 +265,9 @@ fn limited(root: &Path) {
         "etc/groundstate/units/late.yaml",
         "unit: late\ntype: oneshot\nexec-start: /bin/sh /late\n",
     );
+    fs::create_dir(root.join("sup")).unwrap();
+    write("sup/one.yaml", "unit: one\nexec-start: /bin/sh /one\n");
+    write("one", "cat /proc/self/oom_score_adj >>/run/sup/scores; exec sleep 1000\n");
     write("check", SCORES);
 }
 
@@ -318,6 +329,8 @@ fn limits_of_an_imported_service_are_felt_from_inside() {
     assert!(!console.contains("PROBE survive-together"), "{console}");
     let scores: Vec<i32> = said("scores").iter().map(|word| word.parse().unwrap()).collect();
     assert_eq!(scores, [-1000, -1000, 0], "init, its logger, a service");
+    // What a supervisor was started with, also after an upgrade: it has another itself.
+    assert_eq!(said("supervised"), ["-1000", "300", "300", "300"]);
     // Whatever PID 1 has by now.
     assert_eq!(said("nice of"), ["init", "5", "of", "late", "0", "0"]);
     for unit in ["eat.service", "survive-together.service"] {
