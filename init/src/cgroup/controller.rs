@@ -204,6 +204,10 @@ pub(super) fn hand_over(
         let path = format!("{name}{file}");
         fchownat(parent, path.as_str(), uid, gid, FchownatFlags::AT_SYMLINK_NOFOLLOW)?;
     }
+    // They are ended and removed in one turn of the loop: no user may make that a long one. Kernels
+    // before Linux 4.14 know no limit.
+    let _ =
+        group::write(parent, &format!("{name}/cgroup.max.descendants"), &group::NESTED.to_string());
     let directory = Mode::from_bits_truncate(0o755);
     fchmodat(parent, name, directory, FchmodatFlags::FollowSymlink)?;
     Ok(())

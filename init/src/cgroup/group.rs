@@ -17,8 +17,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes of cgroup.procs that are read at a time: some 100,000 processes.
 const PROCS: u64 = 1024 * 1024;
-/// Cgroups a service may have made below its own and that are looked after.
-const NESTED: usize = 1024;
+/// Cgroups a service may have made below its own and that are looked after; no more may be made by a user
+/// its own was given to.
+pub(super) const NESTED: usize = 4096;
 /// Cgroups of runs, and what these have made below, that are looked through after a crash.
 const MOST: usize = 262_144;
 /// Bytes of a unit's name that its cgroup's name keeps; with the number of the run it stays below

@@ -201,7 +201,8 @@ impl Spawner {
 
     /// PID 1's memory is its own: every child that shared it has become its program, or has ended.
     pub(crate) fn is_alone(&mut self) -> bool {
-        let Ground { board, sharing, .. } = &mut *self.ground.borrow_mut();
+        let Ok(mut ground) = self.ground.try_borrow_mut() else { return false };
+        let Ground { board, sharing, .. } = &mut *ground;
         sharing.retain(|slot| !board.has_left(*slot));
         sharing.is_empty()
     }

@@ -249,3 +249,31 @@ fn cgroups_are_found_again_whoever_has_given_init_their_directory_too() {
     assert!(directories().iter().all(|(_, other)| *other == path), "{:?}", directories());
     init.finish_after_crash();
 }
+
+#[test]
+fn who_was_given_a_cgroup_makes_no_more_in_it_than_can_be_removed_at_once() {
+    let files = Sandbox::new();
+    let path = "$$(sed -n s/^0:://p /proc/self/cgroup)";
+    files.unit(
+        "maker",
+        &format!(
+            "type: foreground-notified\nuser: \"65534\"\ngroup: \"65534\"\ncgroup-delegate: yes\nexec-start: /bin/sh -c 'cd /sys/fs/cgroup/unified{path} 2>/dev/null || cd /sys/fs/cgroup{path}; mkdir $$(seq 5000) 2>/dev/null; exec DAEMON --notify'"
+        ),
+    );
+    files.unit("nothing", "type: virtual");
+    let init = Boot::new(files).start("maker");
+    if init.tell("stats", &json!({}))["tracking"] != "cgroup2" {
+        init.finish();
+        return groundstate_tests::not_run!("no cgroups of the second kind here");
+    }
+    init.when_state("maker", "running");
+    let own = PathBuf::from(cgroup(init.main_of("maker")).expect("it has a cgroup"));
+    let made = |own: &Path| {
+        fs::read_dir(own).map_or(0, |all| all.flatten().filter(|one| one.path().is_dir()).count())
+    };
+    assert_eq!(made(&own), 4096);
+    init.tell("set-target", &json!({"targets": ["nothing"]}));
+    init.when_state("maker", "disabled");
+    until("all of it is gone", || (!own.exists()).then_some(()));
+    init.finish();
+}

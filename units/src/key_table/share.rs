@@ -32,7 +32,7 @@ pub(super) const KEYS: &[Key] = &[
         "A cgroup below init's own that its cgroup is made in; units that name the same one share it.",
         "cgroup-slice: web/front"),
     key("cgroup-delegate", Shape::Boolean, Run, PROCESS, NONE, "no",
-        "The unit's user may make cgroups below the unit's own, and use all controllers there.",
+        "The unit's user may make cgroups below the unit's own, 4,096 at most, and use all controllers there.",
         "cgroup-delegate: yes"),
     key("cgroup-memory-max", BYTES, Run, PROCESS, NONE, "no limit",
         "The memory its processes can have together; beyond it they are killed. Limits of the cgroup need a kernel with cgroup v2 and that controller. One that can not be set fails the start.",
