@@ -136,3 +136,5 @@ mod upgrade;
 mod voice;
 #[path = "../../init/src/watchdog.rs"]
 mod watchdog;
+#[path = "../../init/src/weight.rs"]
+mod weight;

@@ -11,7 +11,7 @@ use crate::event_loop::Init;
 use crate::sys::wait::Ended;
 use crate::sys::{Pid, process, terminal};
 use crate::voice::Level;
-use crate::{limit, shutdown, weight};
+use crate::{limit, shutdown};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -175,7 +175,6 @@ fn rest(pause: Duration) {
 /// The status to end with where it has not: errno, or [`NO_PROGRAM`].
 fn become_shell(programs: &[&str], path: &str) -> u8 {
     let _ = nix::unistd::setsid();
-    weight::rise();
     let stdio = console(path).and_then(|console| {
         terminal::make_plain(console.as_fd());
         // A serial line that has no session of its own takes one; what is no terminal has none.

@@ -350,7 +350,6 @@ impl Init {
             // What a boot needs of the program, or a burst that has been kept, quiet does not.
             self.boot_turns = self.boot_turns.saturating_sub(1);
             memory::forget_program();
-            self.sink_again();
         }
         self.outer.flush();
     }

@@ -17,6 +17,8 @@ pub(crate) const SERVING_A_TURN: Duration = Duration::from_millis(5);
 pub(crate) const ACCEPTS_A_TURN: usize = 64;
 /// Bytes a client may leave unread before it is disconnected (one answer may be longer).
 pub(crate) const UNREAD: usize = 1024 * 1024;
+/// Bytes that who follows the events may leave unread however much others do.
+pub(crate) const UNREAD_OF_A_FOLLOWER: usize = 64 * 1024;
 /// Bytes that all clients of one uid other than root may leave unread before one of them is served …
 pub(crate) const UNREAD_OF_A_UID: usize = 4 * UNREAD;
 /// … and all clients of all of these.

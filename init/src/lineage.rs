@@ -12,7 +12,6 @@ use crate::resume::Begins;
 use crate::suspect::Suspects;
 use crate::sys::{fault, inherit, notes};
 use crate::upgrade::Upgrade;
-use crate::weight;
 use groundstate_units::time::Time;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -128,8 +127,7 @@ impl Lineage {
             [one, other] = before.each_ref().map(AsRawFd::as_raw_fd);
         }
         let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
-        let given = self.given.map(|(soft, hard)| format!(",{soft},{hard}{}", weight::word()));
-        let given = given.unwrap_or_default();
+        let given = self.given.map(|(soft, hard)| format!(",{soft},{hard}")).unwrap_or_default();
         let word = format!("--rescue={one},{other},{notes},{crashes},{row}{given}");
         let notes = Some(keeper.notes().as_fd());
         fault::arm(binary.as_fd(), notes, arguments(word), environment())

@@ -31,7 +31,6 @@ use crate::trial::{PASSED, PASSED_ROOT};
 use crate::upgrade::cannot;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
-use crate::weight::{self, Weight};
 use groundstate_units::control::answer::{Dropped, Told};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
@@ -69,8 +68,7 @@ impl Begins {
     /// What stands behind the other numbers of `--resume`.
     pub(crate) fn word(self) -> String {
         let how = u8::from(self.gave_way) + 2 * u8::from(self.in_root);
-        let old = if self.in_root { self.old } else { -1 };
-        format!(",{how},{old}{}", weight::word())
+        if self.in_root { format!(",{how},{}", self.old) } else { format!(",{how}") }
     }
 
     fn of(numbers: &[u64]) -> Begins {
@@ -132,7 +130,6 @@ impl Init {
         let (file, previous) = (inherited(&numbers, 0).map(File::from), inherited(&numbers, 1));
         let rung = numbers.get(2).copied().unwrap_or(0);
         let begins = Begins::of(&numbers);
-        weight::begin(mode, Weight::of(&numbers, 5));
         if let (Some(file), Some(previous)) = (&file, &previous) {
             gives_way_to(previous, file, rung, Begins { gave_way: true, ..begins });
         }
@@ -197,7 +194,6 @@ impl Init {
         let (crashes, row) = (count(3), count(4));
         let given = numbers.get(5).copied().zip(numbers.get(6).copied());
         let crashed = Crashed { crashes, row, given };
-        weight::begin(mode, Weight::of(&numbers, 7));
         let often = format!("it has crashed {row} times in a row");
         if row > limit::CRASHES_IN_A_ROW.saturating_add(1) {
             return Err(io::Error::other(often));

@@ -24,7 +24,6 @@ use crate::sys::bell::Bell;
 use crate::sys::{Pid, fault, inherit, memfd, notes, process, signal, socket};
 use crate::trial::{PASSED, PASSED_ROOT, Wanted, try_it};
 use crate::voice::Level;
-use crate::weight;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
@@ -88,9 +87,6 @@ impl Init {
 
     /// Keeps the state, if it is time.
     pub(crate) fn keep_state(&mut self) {
-        if self.lineage.keeper.is_none() {
-            self.sink_again();
-        }
         let (now, number) = (clock::now(), self.machine.generation().number);
         // What the child does to what it has is done to its copy.
         self.loader.origin.keeps(number);
@@ -127,8 +123,6 @@ impl Init {
             // Or the child would write it too.
             let _ = record.flush();
         }
-        self.sink_again();
-        let Some(keeper) = &mut self.lineage.keeper else { return };
         keeper.begin();
         let child = process::fork_whole(|| {
             let _ = process::set_name(c"init: keeps");
@@ -141,13 +135,6 @@ impl Init {
             // There are no processes to be had, or no memory for one.
             (Err(_), _) => self.keep_here(),
             (Ok(_), None) => {}
-        }
-    }
-
-    /// The last to be killed again, once nobody else has this memory.
-    pub(crate) fn sink_again(&mut self) {
-        if self.spawner.is_alone() {
-            weight::sink();
         }
     }
 
@@ -341,8 +328,9 @@ impl Init {
             Ok(entered) => entered,
             Err(why) => return (None, why),
         };
-        let begins = entered.as_ref().map(|old| Begins::in_root(old.as_ref()));
-        word.push_str(&begins.unwrap_or_default().word());
+        if let Some(old) = &entered {
+            word.push_str(&Begins::in_root(old.as_ref()).word());
+        }
         foreign::end_closers();
         inherit::keep_all();
         let words = arguments_in(word, entered.is_some());

@@ -199,20 +199,14 @@ esac
 const SCORES: &str = r#"
 say() { echo "PROBE $*" >/dev/console; }
 score() { cat /proc/$1/oom_score_adj; }
-nice_of() { sed 's/.*) //' /proc/$1/stat | cut -d ' ' -f 17; }
 logger() { for comm in /proc/[0-9]*/comm; do [ "$(cat $comm)" = groundstate-log ] && basename ${comm%/comm}; done; }
 for unit in eat survive-together; do initctl status $unit.service; done >/dev/console 2>&1
-until [ $(score 1) = -1000 ]; do :; done
 say scores $(score 1) $(score $(logger)) $(score $$)
-renice -n 5 -p 1 >/dev/null
-initctl want late >/dev/null
-until initctl status late | grep -q exited; do :; done
-say nice of init $(nice_of 1) of late $(cat /run/late)
 mkdir -p /run/sup
 ( echo 300 >/proc/self/oom_score_adj; exec /sbin/init --units /sup --runtime-dir /run/sup --log-dir /run/sup/log --target one ) &
 sup=$!
 control() { initctl --socket /run/sup/control.sock "$@" >/dev/null; }
-started() { until [ "$(grep -c . /run/sup/scores)" = "$1" ] && [ $(score $sup) = -1000 ]; do :; done; }
+started() { until [ "$(grep -c . /run/sup/scores)" = "$1" ]; do :; done; }
 started 1; control restart one; started 2
 control upgrade; control restart one; started 3
 say supervised $(score $sup) $(cat /run/sup/scores)
@@ -258,12 +252,6 @@ fn limited(root: &Path) {
         &format!(
             "unit: probe\nlog: console\nwaits-for: setup, {all}\nsuccess-status: [0]\nexec-start: /bin/sh /check\n"
         ),
-    );
-    let late = r#"sed 's/.*) //' /proc/self/stat | cut -d ' ' -f 17 >/run/late"#;
-    write("late", &format!("{late}; cat /proc/self/oom_score_adj >>/run/late"));
-    write(
-        "etc/groundstate/units/late.yaml",
-        "unit: late\ntype: oneshot\nexec-start: /bin/sh /late\n",
     );
     fs::create_dir(root.join("sup")).unwrap();
     write("sup/one.yaml", "unit: one\nexec-start: /bin/sh /one\n");
@@ -328,11 +316,9 @@ fn limits_of_an_imported_service_are_felt_from_inside() {
     assert_eq!(said("survive-alone"), ["has", "survived"]);
     assert!(!console.contains("PROBE survive-together"), "{console}");
     let scores: Vec<i32> = said("scores").iter().map(|word| word.parse().unwrap()).collect();
-    assert_eq!(scores, [-1000, -1000, 0], "init, its logger, a service");
-    // What a supervisor was started with, also after an upgrade: it has another itself.
-    assert_eq!(said("supervised"), ["-1000", "300", "300", "300"]);
-    // Whatever PID 1 has by now.
-    assert_eq!(said("nice of"), ["init", "5", "of", "late", "0", "0"]);
+    assert_eq!(scores, [0, -1000, 0], "init, its logger, a service");
+    // What a supervisor was started with, also after an upgrade.
+    assert_eq!(said("supervised"), ["300", "300", "300", "300"]);
     for unit in ["eat.service", "survive-together.service"] {
         let failed = format!("{unit}: failed: the kernel killed it for want of memory");
         assert!(console.contains(&failed), "{console}");

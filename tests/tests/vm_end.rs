@@ -164,16 +164,18 @@ fn the_power_goes_off_at_any_moment_and_no_journal_is_replayed() {
 fn a_kernel_that_refuses_is_told_by_its_other_door() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
-    does(&root, "say ready\ninitctl reboot\n");
+    let weight = "$(cat /proc/1/oom_score_adj) $(cat /proc/self/oom_score_adj) $(nice)";
+    does(&root, &format!("say weight {weight}\nsay ready\ninitctl reboot\n"));
     program_with_libraries(&root, "/usr/bin/setpriv");
-    let script =
-        "#!/bin/busybox sh\nexec /usr/bin/setpriv --bounding-set=-sys_boot /sbin/init \"$@\"\n";
+    let script = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\necho 300 >/proc/self/oom_score_adj\n/bin/busybox umount /proc\nexec /bin/busybox nice -n 5 /usr/bin/setpriv --bounding-set=-sys_boot /sbin/init \"$@\"\n";
     fs::write(root.join("first"), script).unwrap();
     fs::set_permissions(root.join("first"), fs::Permissions::from_mode(0o755)).unwrap();
     let initrd = archive(&sandbox, &root);
     let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "rdinit=/first");
     machine.says("PROBE ready");
     machine.says("the kernel refuses: EPERM");
+    // Whatever it was started with, on a machine it and its services weigh nothing.
+    assert!(machine.console().contains("PROBE weight 0 0 0\n"), "{}", machine.console());
     machine.goes_off();
 }
 

@@ -123,7 +123,7 @@ pub(crate) fn duties(mode: Mode, was_booted: bool) -> Vec<String> {
             .into_iter()
             .collect(),
     };
-    weight::begin(mode, None);
+    weight::begin(mode);
     if crate::process::is_proc_of_others() {
         let what = "the /proc here is of another pid namespace: it is not looked at";
         wrong.push(what.to_string());

@@ -90,13 +90,15 @@ impl Family {
         members.into_iter().map(|pid| (pid, began(pid))).collect()
     }
 
-    /// Looked for once more, it is there still, and one of them.
+    /// Looked for once more, it is there still, and one of them. What began when that one did has lost its
+    /// parent meanwhile where it is init's.
     fn is_still(&self, pid: i32, members: &BTreeMap<i32, u64>) -> bool {
         // Not reaped, so the pid is its own.
         self.leads(pid)
             || process::stat(Pid::from_raw(pid)).is_some_and(|stat| {
-                let is_of_them = self.has(&stat) || members.contains_key(&stat.parent);
-                is_of_them && members.get(&pid) == Some(&stat.began)
+                let parent = stat.parent;
+                let is_of_them = self.has(&stat) || members.contains_key(&parent);
+                (is_of_them || parent == own()) && members.get(&pid) == Some(&stat.began)
             })
     }
 
@@ -112,13 +114,14 @@ impl Family {
                 return;
             }
             for pid in left {
-                done.insert(pid);
                 if except.is_some_and(|except| except.as_raw() == pid) {
+                    done.insert(pid);
                     continue;
                 }
                 let held = Held::of(pid);
                 if self.is_still(pid, &living) {
                     held.signal(signal);
+                    done.insert(pid);
                 }
             }
         }

@@ -3,6 +3,7 @@
 
 use super::held::{self, Held};
 use crate::insistence::ask_again;
+use crate::process;
 use crate::sys::Pid;
 use crate::sys::listing::{self, Entry};
 use groundstate_units::machine::event::RunId;
@@ -148,38 +149,66 @@ pub(super) fn own_processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32>
     text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0).collect()
 }
 
-/// Kills everything in it and below it.
-pub(super) fn kill(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+/// Kills everything in it and below it. `shown`: the path of `parent` in /proc/PID/cgroup.
+pub(super) fn kill(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Result<()> {
     match write(parent, &format!("{name}/cgroup.kill"), "1") {
         Ok(()) => Ok(()),
         // Before Linux 5.14.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => kill_each(parent, name),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => kill_each(parent, shown, name),
         Err(error) => Err(error),
     }
 }
 
 /// Signals these, as far as they are in it or below it now.
-fn signal_these(parent: BorrowedFd<'_>, name: &str, pids: &[i32], number: u8) {
-    for some in pids.chunks(held::AT_A_TIME) {
-        let held: Vec<Held> = some.iter().map(|pid| Held::of(*pid)).collect();
-        let there = processes(parent, name);
+fn signal_these(parent: BorrowedFd<'_>, shown: &str, name: &str, pids: &[i32], number: u8) {
+    let mut unseen = Vec::new();
+    for pid in pids {
+        let held = Held::of(*pid);
+        match is_in(shown, name, held.pid) {
+            Some(true) => held.signal(number),
+            Some(false) => {}
+            None => unseen.push(*pid),
+        }
+    }
+    for some in unseen.chunks(held::AT_A_TIME) {
+        let mut held: Vec<Held> = some.iter().map(|pid| Held::of(*pid)).collect();
+        let mut there = processes(parent, name);
+        if there.is_empty() {
+            // Perhaps for want of descriptors, which these have.
+            held.iter_mut().for_each(Held::let_go);
+            there = processes(parent, name);
+        }
         held.iter()
             .filter(|one| there.contains(&one.pid.as_raw()))
             .for_each(|one| one.signal(number));
     }
 }
 
+/// It is in it or below it. None: it has ended, or /proc does not show it.
+fn is_in(shown: &str, name: &str, pid: Pid) -> Option<bool> {
+    let path = process::cgroup(pid)?;
+    let below = path.strip_prefix(shown).and_then(|path| path.strip_prefix('/'));
+    let rest = below.and_then(|below| below.strip_prefix(name));
+    Some(rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
 /// Signals everything in it and below it but `except`.
-pub(super) fn signal(parent: BorrowedFd<'_>, name: &str, number: u8, except: Option<Pid>) {
+pub(super) fn signal(
+    parent: BorrowedFd<'_>,
+    shown: &str,
+    name: &str,
+    number: u8,
+    except: Option<Pid>,
+) {
     let except = except.map(Pid::as_raw);
     let all: Vec<i32> =
         processes(parent, name).into_iter().filter(|pid| Some(*pid) != except).collect();
-    signal_these(parent, name, &all, number);
+    signal_these(parent, shown, name, &all, number);
 }
 
 /// Without cgroup.kill: freeze, so that nothing forks away from the killing, and kill in rounds.
 /// SIGKILL reaches frozen processes.
-fn kill_each(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+fn kill_each(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Result<()> {
     let freeze = format!("{name}/cgroup.freeze");
     let frozen = write(parent, &freeze, "1").is_ok();
     let mut killed = BTreeSet::new();
@@ -188,7 +217,7 @@ fn kill_each(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         if left.is_empty() {
             break;
         }
-        signal_these(parent, name, &left, 9);
+        signal_these(parent, shown, name, &left, 9);
         killed.extend(left);
     }
     if frozen { write(parent, &freeze, "0") } else { Ok(()) }

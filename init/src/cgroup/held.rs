@@ -5,7 +5,7 @@
 use crate::sys::{Pid, signal};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Processes that are held at a time.
+/// Processes that are held at a time, where they have to be looked for in a list.
 pub(super) const AT_A_TIME: usize = 64;
 
 /// One of them.
@@ -20,6 +20,11 @@ impl Held {
     pub(super) fn of(pid: i32) -> Held {
         let pid = Pid::from_raw(pid);
         Held { pid, pidfd: signal::pidfd(pid).ok() }
+    }
+
+    /// Something else needs the descriptor.
+    pub(super) fn let_go(&mut self) {
+        self.pidfd = None;
     }
 
     /// To be asked only once it was found again.

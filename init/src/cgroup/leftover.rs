@@ -117,7 +117,7 @@ impl Tracker {
     pub(crate) fn kill_unknown(&mut self, name: &str) {
         if let Some(hierarchy) = &self.hierarchy {
             // What can not be killed shows by its cgroup staying.
-            let _ = group::kill(hierarchy.as_fd(), name);
+            let _ = group::kill(hierarchy.as_fd(), &hierarchy.shown, name);
         }
         self.discard(name.into());
     }

@@ -152,6 +152,25 @@ fn a_crowd_that_keeps_forking_is_killed_as_one() {
 }
 
 #[test]
+fn children_in_sessions_of_their_own_are_killed_with_their_parent() {
+    if !is_alone("cgroup::tests::children_in_sessions_of_their_own_are_killed_with_their_parent") {
+        return;
+    }
+    for mut tracker in trackers() {
+        let script =
+            "trap '' TERM; i=0; while [ $i -lt 40 ]; do setsid sleep 600 & i=$((i+1)); done; wait";
+        let running = run(&mut tracker, RUN, script);
+        until(&mut tracker, |tracker| tracker.processes(RUN).len() == 41);
+        tracker.kill(RUN);
+        end(&mut tracker, running);
+        until(&mut tracker, |tracker| {
+            tracker.is_empty(RUN) && crate::process::children().is_empty()
+        });
+        tracker.forget(RUN);
+    }
+}
+
+#[test]
 fn one_run_is_not_the_other() {
     if !is_alone("cgroup::tests::one_run_is_not_the_other") {
         return;

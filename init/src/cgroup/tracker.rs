@@ -349,7 +349,7 @@ impl Tracker {
         match (&self.hierarchy, &tracked.cgroup) {
             (Some(_), None) => {}
             (Some(hierarchy), Some(name)) => {
-                group::signal(hierarchy.as_fd(), name, signal, except);
+                group::signal(hierarchy.as_fd(), &hierarchy.shown, name, signal, except);
             }
             (None, _) => {
                 if let Some(family) = self.families.get(&run) {
@@ -363,15 +363,18 @@ impl Tracker {
     pub(crate) fn kill(&mut self, run: RunId) {
         let Some(tracked) = self.runs.get_mut(&run) else { return };
         let killed = match (&self.hierarchy, &tracked.cgroup) {
-            (Some(hierarchy), Some(name)) => group::kill(hierarchy.as_fd(), name).is_ok(),
+            (Some(hierarchy), Some(name)) => {
+                group::kill(hierarchy.as_fd(), &hierarchy.shown, name).is_ok()
+            }
             _ => false,
         };
-        // A child that is not in its cgroup yet is reached too.
-        for pid in &tracked.children {
-            let _ = signal::kill(Pid::from_raw(*pid), KILL);
-        }
         if !killed {
+            // Before its children: what these leave would not be known any more.
             self.signal(run, KILL, None);
+        }
+        // A child that is not in its cgroup yet is reached too.
+        for pid in self.runs.get(&run).map(|tracked| &tracked.children).into_iter().flatten() {
+            let _ = signal::kill(Pid::from_raw(*pid), KILL);
         }
         self.thaw_run(run);
     }

@@ -6,6 +6,7 @@
 pub(crate) mod answer;
 pub(crate) mod client;
 mod instance;
+mod room;
 mod serving;
 mod show;
 mod source;
@@ -163,38 +164,6 @@ impl Control {
         listens || self.owes_events || self.clients.values().any(may)
     }
 
-    /// In this order they are served: root first, then the others, who was served last at the end.
-    fn order(&self) -> Vec<usize> {
-        let of = |trusted: bool| {
-            let all = self.clients.iter().filter(move |(_, it)| it.caller.trusted == trusted);
-            all.map(|(number, _)| *number)
-        };
-        let behind = of(false).filter(|number| *number > self.served);
-        let others = behind.chain(of(false).filter(|number| *number <= self.served));
-        of(true).chain(others).collect()
-    }
-
-    /// Who follows the events where others than root leave too much unread goes: it would be more and more.
-    fn cuts_off(&mut self, number: usize) -> bool {
-        let caller = self.clients.get(&number).map(|client| client.caller);
-        let goes = caller.is_some_and(|caller| !self.has_room_for_answer(caller));
-        if let Some(client) = self.clients.get_mut(&number).filter(|_| goes) {
-            client.given_up = true;
-        }
-        goes
-    }
-
-    /// Others than root leave no more unread than that, all together and each uid's: what they asked is
-    /// served when there is room for its answer.
-    fn has_room_for_answer(&self, caller: Caller) -> bool {
-        let unread = |of: &dyn Fn(Caller) -> bool| -> usize {
-            self.clients.values().filter(|it| of(it.caller)).map(Client::unsent).sum()
-        };
-        caller.trusted
-            || (unread(&|it| it.uid == caller.uid) < limit::UNREAD_OF_A_UID
-                && unread(&|it| !it.trusted) < limit::UNREAD_OF_OTHERS)
-    }
-
     /// When something is due even if nothing happens.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let stuck = self
@@ -321,6 +290,7 @@ impl Control {
         let unread =
             |control: &Control| control.clients.values().map(Client::unsent).sum::<usize>();
         self.was_crowded |= unread(self) > limit::UNREAD;
+        self.forgive(now);
         for client in self.clients.values_mut() {
             client.flush(now);
             client.given_up |= client.is_stuck(now);

@@ -205,7 +205,7 @@ impl Keeper {
     /// What is written next is the state of now.
     pub(crate) fn begin(&mut self) {
         self.is_put_off = false;
-        (self.known, self.written) = (notes::last(), self.generation);
+        (self.known, self.written) = (notes::begin_state(), self.generation);
         Bell::is_being_kept();
     }
 

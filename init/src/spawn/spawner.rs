@@ -4,12 +4,11 @@ use super::prepared::{Prepared, Said, Work};
 use super::report::Report;
 use crate::clock;
 use crate::journal::notes::Begun;
-use crate::sys::board::{Board, Progress, SLOTS, SlotId, Stack};
+use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::Step;
 use crate::sys::launch::Shared;
 use crate::sys::orders::Frame;
 use crate::sys::{Pid, inherit, launch, process, signal, wait};
-use crate::weight;
 use groundstate_units::machine::event::ExecFailure;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
@@ -43,8 +42,6 @@ pub(crate) enum Way {
 pub(crate) struct Ground {
     board: Board,
     stacks: Vec<Stack>,
-    /// Of children that share it, as long as nobody has looked whether they do still.
-    sharing: Vec<SlotId>,
     /// Those whose report was dropped while the child could still use them.
     orphans: Vec<(SlotId, Pid, Option<Shared>)>,
 }
@@ -75,13 +72,6 @@ impl Ground {
         let stack = memory.and_then(Shared::into_stack);
         self.board.give_back(slot);
         self.stacks.extend(stack.filter(|_| self.stacks.len() < STACKS));
-    }
-
-    fn is_shared_by(&mut self, slot: SlotId) {
-        if self.sharing.len() >= SLOTS {
-            self.sharing.retain(|slot| !self.board.has_left(*slot));
-        }
-        self.sharing.push(slot);
     }
 
     /// A clean slot; looks after the orphans first.
@@ -150,7 +140,6 @@ impl Spawner {
         let ground = Ground {
             board: Board::again(inherit::take(kept.memory)?, &used)?,
             stacks: Vec::new(),
-            sharing: Vec::new(),
             orphans,
         };
         let ground = Rc::new(RefCell::new(ground));
@@ -164,8 +153,7 @@ impl Spawner {
     /// The same with the way chosen.
     pub(crate) fn with(way: Way) -> io::Result<Spawner> {
         launch::look_for_clone3();
-        let (stacks, sharing, orphans) = (Vec::new(), Vec::new(), Vec::new());
-        let ground = Ground { board: Board::new()?, stacks, sharing, orphans };
+        let ground = Ground { board: Board::new()?, stacks: Vec::new(), orphans: Vec::new() };
         let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
         Ok(Spawner { ground: Rc::new(RefCell::new(ground)), way, dumpable })
     }
@@ -199,14 +187,6 @@ impl Spawner {
         ground.stacks.shrink_to_fit();
     }
 
-    /// PID 1's memory is its own: every child that shared it has become its program, or has ended.
-    pub(crate) fn is_alone(&mut self) -> bool {
-        let Ok(mut ground) = self.ground.try_borrow_mut() else { return false };
-        let Ground { board, sharing, .. } = &mut *ground;
-        sharing.retain(|slot| !board.has_left(*slot));
-        sharing.is_empty()
-    }
-
     /// Clones the child and returns at once. A failure here means that there is no child: a want
     /// of processes, memory or descriptors (stage `fork`), or the cgroup refuses it (stage
     /// `cgroup`). All else is in the report.
@@ -216,7 +196,7 @@ impl Spawner {
             said.failure((step, error.raw_os_error().unwrap_or(libc::EIO), 0))
         };
         let begin = |error: io::Error| failed(Step::Begin, &error);
-        let share = self.may_share(&prepared) && weight::rise();
+        let share = self.may_share(&prepared);
         let (pipe, write) = match prepared.is_awaited || !share {
             true => nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
                 .map(|(pipe, write)| (Some(File::from(pipe)), Some(write)))
@@ -233,9 +213,6 @@ impl Spawner {
         // What can not be noted is started all the same.
         descriptors.frame.note =
             noted.and_then(|begun| postcard::to_allocvec(&begun).ok()).unwrap_or_default();
-        if let Some(score) = weight::score_to_set().filter(|_| !share) {
-            descriptors.frame.score = score.to_string().into_bytes();
-        }
         let placed = descriptors.frame.cgroup.is_some();
         match self.clone_child(slot, descriptors.frame.clone(), prepared.work, share) {
             Ok((pid, memory)) => {
@@ -270,10 +247,7 @@ impl Spawner {
             Work::Settled(orders) if share => {
                 let stack = ground.stacks.pop().map_or_else(Stack::new, Ok)?;
                 match launch::shared(&ground.board, slot, stack, frame, *orders) {
-                    Ok((pid, memory)) => {
-                        ground.is_shared_by(slot);
-                        Ok((pid, Some(memory)))
-                    }
+                    Ok((pid, memory)) => Ok((pid, Some(memory))),
                     Err((error, stack)) => {
                         ground.stacks.push(stack);
                         Err(error)
@@ -353,8 +327,6 @@ impl Descriptors {
                 None => None,
             },
             take_terminal: prepared.take_terminal,
-            score: Vec::new(),
-            nice: weight::nice(),
             note: Vec::new(),
         };
         Ok(Descriptors { frame, _lifted: lifted, _report: report })

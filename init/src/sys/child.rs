@@ -12,7 +12,6 @@ use super::board::Slot;
 use super::orders::{Frame, Limit, Orders};
 use super::raw;
 use super::rights::{after_user, before_user};
-use super::schedule;
 pub(crate) use super::step::Step;
 use std::ffi::{CString, c_char};
 use std::os::fd::RawFd;
@@ -101,7 +100,6 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
             enter(slot, Step::Cgroup, 0);
             must(slot, enter_cgroup(cgroup));
         }
-        schedule::weigh((*frame).nice, &(*frame).score);
         enter(slot, Step::Session, 0);
         must(slot, raw::call(libc::SYS_setsid, [0; 6]));
         enter(slot, Step::Stdio, 0);

@@ -25,6 +25,8 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 static KNOWN: AtomicU64 = AtomicU64::new(0);
 /// Something found no room since.
 static LOST: AtomicBool = AtomicBool::new(false);
+/// … since the state that is being written was begun: that one does not know of it.
+static LOST_MEANWHILE: AtomicBool = AtomicBool::new(false);
 /// The present turn of the loop, and its time.
 static TURN: AtomicU32 = AtomicU32::new(0);
 static AT: AtomicU64 = AtomicU64::new(0);
@@ -173,8 +175,9 @@ pub(crate) fn about(unit: u64) -> u64 {
     }
 }
 
-/// Number of the last one: what is kept now knows of all so far.
-pub(crate) fn last() -> u64 {
+/// The writing of a state begins: it knows of all up to the last one, whose number is given.
+pub(crate) fn begin_state() -> u64 {
+    LOST_MEANWHILE.store(false, Ordering::SeqCst);
     LAST.load(Ordering::SeqCst)
 }
 
@@ -182,8 +185,9 @@ pub(crate) fn last() -> u64 {
 /// given back; they are in the file still.
 pub(crate) fn known(seq: u64) {
     KNOWN.store(seq, Ordering::SeqCst);
-    LOST.store(false, Ordering::SeqCst);
-    word(notes::GAP, 0);
+    let lost = LOST_MEANWHILE.load(Ordering::SeqCst);
+    LOST.store(lost, Ordering::SeqCst);
+    word(notes::GAP, u64::from(lost));
     tries(0);
     let base = BASE.load(Ordering::SeqCst);
     if !base.is_null() {
@@ -208,6 +212,11 @@ pub(crate) fn are_missing() {
     word(notes::MISSING, 1);
 }
 
+fn lose() {
+    LOST.store(true, Ordering::SeqCst);
+    LOST_MEANWHILE.store(true, Ordering::SeqCst);
+}
+
 /// One more; nothing where there is no room. Gives where its pid stands.
 fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     let base = BASE.load(Ordering::SeqCst);
@@ -215,7 +224,7 @@ fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     let (count, length) = (notes::entries(text.len()), u16::try_from(text.len()));
     let fits = last.saturating_add(count).saturating_sub(kept) <= notes::ENTRIES;
     let Some(length) = length.ok().filter(|_| fits && !base.is_null()) else {
-        LOST.store(true, Ordering::SeqCst);
+        lose();
         are_missing();
         word(notes::GAP, 1);
         return ptr::null_mut();
@@ -361,7 +370,7 @@ pub(crate) fn heard(pid: i32, bytes: &[u8], ahead: bool) {
     let after = last.saturating_add(notes::entries(bytes.len()));
     behind.store(0, Ordering::SeqCst);
     if after.saturating_sub(KNOWN.load(Ordering::SeqCst)) > notes::HEARD {
-        LOST.store(true, Ordering::SeqCst);
+        lose();
         return;
     }
     put(Kind::Heard, pid, u32::from(ahead), bytes);

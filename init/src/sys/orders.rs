@@ -33,11 +33,6 @@ pub(crate) struct Frame {
     pub placed: Option<(RawFd, RawFd)>,
     /// fd 0 becomes the controlling terminal.
     pub take_terminal: bool,
-    /// What it sets its OOM score to, in digits; only in a child with memory of its own. Empty: it has
-    /// the right one.
-    pub score: Vec<u8>,
-    /// None: as PID 1's.
-    pub nice: Option<i8>,
     /// What is noted of the child, with its pid, before it is there. Empty: nothing.
     pub note: Vec<u8>,
 }

@@ -1,53 +1,13 @@
 //! Scheduling of the calling process: setpriority, ioprio_set, sched_setscheduler,
 //! sched_setaffinity. For a child that is about to become a unit's program.
 
-use super::{check, check_long, raw};
+use super::{check, check_long};
 use std::io;
-
-/// getpriority(2).
-pub(crate) fn nice() -> i8 {
-    // SAFETY: getpriority(2) takes numbers, and can not fail for the calling process.
-    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    i8::try_from(nice).unwrap_or(0)
-}
 
 /// setpriority(2).
 pub(crate) fn set_nice(nice: i8) -> io::Result<()> {
     // SAFETY: setpriority(2) takes numbers.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(nice)) }).map(drop)
-}
-
-/// What the kernel weighs a child by that has not become its program; by [`raw`] alone, for it may share
-/// PID 1's memory. What may not be set, or is not to be had without /proc, is as with PID 1. `score`: in
-/// digits; empty: it has the right one.
-///
-/// # Safety
-/// With a score: called in a child with memory of its own.
-pub(super) unsafe fn weigh(nice: Option<i8>, score: &[u8]) {
-    const PROCESS: usize = libc::PRIO_PROCESS as usize;
-    // SAFETY: getpriority(2) and setpriority(2) take numbers; openat(2) reads a terminated string,
-    // write(2) the digits.
-    unsafe {
-        if let Some(nice) = nice {
-            // The system call itself gives no negative numbers, but 20 - nice.
-            let own = raw::call(libc::SYS_getpriority, [PROCESS, 0, 0, 0, 0, 0]);
-            if own != 20isize.wrapping_sub(nice as isize) {
-                let wanted = nice as isize as usize;
-                raw::call(libc::SYS_setpriority, [PROCESS, 0, wanted, 0, 0, 0]);
-            }
-        }
-        if !score.is_empty() {
-            let path = c"/proc/self/oom_score_adj".as_ptr() as usize;
-            let how = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
-            let open = [libc::AT_FDCWD as usize, path, how, 0, 0, 0];
-            let file = raw::call(libc::SYS_openat, open);
-            if file >= 0 {
-                let text = [file as usize, score.as_ptr() as usize, score.len(), 0, 0, 0];
-                raw::call(libc::SYS_write, text);
-                raw::call(libc::SYS_close, [file as usize, 0, 0, 0, 0, 0]);
-            }
-        }
-    }
 }
 
 /// ioprio_set(2), of this process; `priority` is class and level in one.

@@ -134,8 +134,7 @@ const STEPS: [(&str, &[&str]); 16] = [
 
 /// Without these a child is no less than it is to be: they can not fail, there is another way,
 /// or they only look.
-const OF_NO_WEIGHT: [&str; 11] = [
-    "getpriority",
+const OF_NO_WEIGHT: [&str; 10] = [
     "rt_sigaction",
     "rt_sigprocmask",
     "close_range",

@@ -73,7 +73,9 @@ fn without_inotify_or_a_watch_to_be_had_paths_are_looked_at() {
         init.sandbox.put("flag", "");
         init.when_state("one", "running");
         for times in 1..=2 {
-            init.sandbox.put("written", &format!("again {times}"));
+            // One change, not two: it may be looked at between an emptying and a writing.
+            init.sandbox.put("new", &format!("again {times}"));
+            std::fs::rename(init.sandbox.path("new"), init.sandbox.path("written")).unwrap();
             until("it fires each time", || {
                 let all = init.sandbox.trace("other");
                 (all.iter().filter(|word| *word == "ready").count() == times).then_some(())

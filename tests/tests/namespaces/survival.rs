@@ -4,7 +4,6 @@
 
 use super::crash::{crashes, has_survived, starts};
 use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};
-use super::weight::{lowest, own, score};
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::{Fault, Steps, crash, is_kept, memories};
 use groundstate_tests::deadline::{until, within};
@@ -102,12 +101,8 @@ fn an_exec_changes_nothing(way: Way) {
     init.expect_crashes();
     init.when_state("fork", "running");
     // All signals are held back for a moment where a child is made.
-    // So is its score where one is made that shares its memory.
-    let last = lowest(score(own()));
-    let rests = |of_it: &BTreeMap<String, String>| {
-        of_it["SigBlk"] == "0" && of_it["oom_score_adj"].trim().parse() == Ok(last)
-    };
-    let before = until("it waits", || Some(outfit(init.process())).filter(rests));
+    let before =
+        until("it waits", || Some(outfit(init.process())).filter(|outfit| outfit["SigBlk"] == "0"));
     assert_eq!(before["Name"], "init");
     let steps: [&dyn Fn(&Init); 2] =
         [&|init| drop(init.tell("upgrade", &json!({}))), &|init| crash(init, Signal::SIGSEGV)];

@@ -1,5 +1,5 @@
-//! What the kernel weighs by when memory or processors are short: init is the last to be killed, and its
-//! children have the OOM score and the nice that init was started with. What is seen of it on a machine is in the
+//! What the kernel weighs by when memory or processors are short: init and its children have the OOM score
+//! and the nice that init was started with, its logger is the last to be killed. What is seen of it on a machine is in the
 //! tests of virtual machines (`vm.rs`); whom the kernel takes, in [`super::memory`].
 
 use super::crash::has_survived;
@@ -50,9 +50,8 @@ fn is_weighed(init: &Init, when: &str) {
         let named = |p: &Process| p.read("comm").is_some_and(|n| n.starts_with("groundstate-log"));
         init.process().children().into_iter().find(named)
     });
-    for one in [init.process(), logger] {
-        until(&format!("{when}: it is the last"), || (score(one) == lowest(SCORE)).then_some(()));
-    }
+    assert_eq!(score(init.process()), SCORE, "{when}");
+    until(&format!("{when}: it is the last"), || (score(logger) == lowest(SCORE)).then_some(()));
     // Each is begun in its own way: it shares init's memory, has a copy, is run by our code first.
     for unit in ["shares", "thinks", "meek"] {
         let before = init.main_of(unit);
@@ -109,31 +108,4 @@ fn children_of_a_containers_init_weigh_what_it_was_started_with() {
 #[test]
 fn children_of_a_supervisor_weigh_what_it_was_started_with() {
     over_its_images(Way::Supervisor);
-}
-
-/// All who share memory have one score: none of many that are begun at once has init's.
-#[test]
-fn of_many_that_are_begun_at_once_none_has_the_score_of_init() {
-    let files = Sandbox::new();
-    let units: Vec<String> = (0..60).map(|number| format!("one{number}")).collect();
-    for (number, unit) in (0..).zip(&units) {
-        let more = ["", "env-file: DIR/env\n", "oom-score-adjust: 700\n"][number % 3];
-        files.unit(unit, &format!("{more}exec-start: DAEMON"));
-    }
-    files.put("env", "A=b\n");
-    files.unit("all", &format!("type: virtual\nwaits-for: {}", units.join(", ")));
-    let words = ["choom", "-n", &SCORE.to_string(), "--"];
-    let init = Boot::new(files).through(&words).start("all");
-    init.when_system("running");
-    for round in 0..3 {
-        for (number, unit) in (0..).zip(&units) {
-            let wanted = if number % 3 == 2 { 700 } else { SCORE };
-            assert_eq!(score(init.main_of(unit)), wanted, "{unit}, round {round}");
-        }
-        let last = lowest(SCORE);
-        until("it is the last", || (score(init.process()) == last).then_some(()));
-        init.tell("restart", &json!({"targets": units}));
-        init.when_system("running");
-    }
-    init.finish();
 }
