@@ -68,7 +68,7 @@ fn what_has_no_room_is_not_noted_and_old_notes_are_no_new_ones() {
         for _ in 0..ENTRIES + 5 {
             writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
         }
-        assert!(writer::are_many() && writer::last() == ENTRIES);
+        assert!(writer::are_many() && writer::begin_state() == ENTRIES);
         writer::known(ENTRIES);
         assert!(!writer::are_many());
         writer::put_text(Kind::Seen, &2u64.to_ne_bytes());
@@ -84,7 +84,7 @@ fn what_others_say_leaves_room_for_what_init_does() {
         for _ in 0..ENTRIES {
             writer::heard(1, b"x", false);
         }
-        assert!(writer::are_many() && writer::last() == HEARD);
+        assert!(writer::are_many() && writer::begin_state() == HEARD);
         writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
     });
     let noted = read(&bytes, 0);
