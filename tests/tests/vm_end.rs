@@ -164,10 +164,11 @@ fn the_power_goes_off_at_any_moment_and_no_journal_is_replayed() {
 fn a_kernel_that_refuses_is_told_by_its_other_door() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
-    let weight = "$(cat /proc/1/oom_score_adj) $(cat /proc/self/oom_score_adj) $(nice)";
+    let weight = "$(cat /proc/1/oom_score_adj) $(cat /proc/self/oom_score_adj) $(/usr/bin/nice)";
     does(&root, &format!("say weight {weight}\nsay ready\ninitctl reboot\n"));
     program_with_libraries(&root, "/usr/bin/setpriv");
-    let script = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\necho 300 >/proc/self/oom_score_adj\n/bin/busybox umount /proc\nexec /bin/busybox nice -n 5 /usr/bin/setpriv --bounding-set=-sys_boot /sbin/init \"$@\"\n";
+    program_with_libraries(&root, "/usr/bin/nice");
+    let script = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\necho 300 >/proc/self/oom_score_adj\n/bin/busybox umount /proc\nexec /usr/bin/nice -n 5 /usr/bin/setpriv --bounding-set=-sys_boot /sbin/init \"$@\"\n";
     fs::write(root.join("first"), script).unwrap();
     fs::set_permissions(root.join("first"), fs::Permissions::from_mode(0o755)).unwrap();
     let initrd = archive(&sandbox, &root);
