@@ -2,6 +2,7 @@
 //! the test's own.
 
 use super::*;
+use std::io::Write;
 use std::time::Duration;
 
 /// All that others than root may have are taken, by silent strangers: as many of each uid as it may
@@ -96,9 +97,32 @@ fn root_is_served_first_and_then_who_was_not_served_last() {
         control.served = served;
         assert_eq!(control.order(), order);
     }
-    // One that leaves much unread holds back its own, and nobody else.
+    // One long answer is not all that a uid may have.
     let most = vec![0; limit::UNREAD_OF_A_UID];
     control.clients.get_mut(&3).unwrap().queue(&most);
+    assert!(control.has_room_for_answer(stranger(7)));
+    // Many that leave much unread hold back their own, and nobody else.
+    let now = Time::from_nanos(2).after(limit::CLIENT_PATIENCE);
+    for number in 5..8 {
+        let (stream, _) = UnixStream::pair().unwrap();
+        let mut client = Client::new(stream, stranger(7), now);
+        client.queue(&most);
+        control.clients.insert(number, client);
+    }
     let may = |caller| control.has_room_for_answer(caller);
     assert!(!may(stranger(7)) && may(stranger(8)) && may(ROOT));
+    // Who reads what comes is not cut off for that, nor is late who waits for room.
+    assert!(!control.cuts_off(1) && control.cuts_off(3));
+    for (number, caller) in [(10, stranger(7)), (11, stranger(8))] {
+        let (stream, mut other) = UnixStream::pair().unwrap();
+        let mut client = Client::new(stream, caller, Time::from_nanos(1));
+        other.write_all(b"{").unwrap();
+        assert!(matches!(client.line(Time::from_nanos(1), false), client::Line::None));
+        assert!(client.is_stuck(now.after(Duration::from_secs(1))));
+        control.clients.insert(number, client);
+    }
+    let later = now.after(Duration::from_secs(1));
+    control.forgive(later);
+    let is_stuck = |number: usize| control.clients.get(&number).unwrap().is_stuck(later);
+    assert!(!is_stuck(10) && is_stuck(11) && is_stuck(3));
 }
