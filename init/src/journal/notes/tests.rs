@@ -81,7 +81,7 @@ fn what_has_no_room_is_not_noted_and_old_notes_are_no_new_ones() {
 #[test]
 fn what_is_lost_while_a_state_is_written_is_missed_when_it_is_kept() {
     let has_gap = |bytes: &[u8]| Past::read(bytes, 0).has_gap;
-    let lose = || (0..=ENTRIES).for_each(|_| _ = writer::put_text(Kind::Seen, &1u64.to_ne_bytes()));
+    let lose = || (0..=ENTRIES).for_each(|_| writer::put_text(Kind::Seen, &1u64.to_ne_bytes()));
     let bytes = written(|| {
         lose();
         let known = writer::begin_state();
