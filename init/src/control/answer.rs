@@ -9,7 +9,7 @@ use crate::foreign::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::shutdown::Haste;
 use crate::voice::Level;
-use groundstate_units::control::answer::{Changed, Failure, Line, Report, Told};
+use groundstate_units::control::answer::{Changed, Failure, Line, Plan, Report, Told};
 use groundstate_units::control::request::{Role, Verb};
 use groundstate_units::diagnostic::Diagnostic;
 use groundstate_units::generation::Generation;
@@ -287,7 +287,8 @@ impl Init {
         asker: Option<Asker>,
     ) {
         let event = Event::Reload { generation: generation.clone(), no_restart, tolerant: false };
-        let plan = self.show_plan(event.clone());
+        // For nobody it is not worked out: of ten thousand units that takes as long as the flip.
+        let plan = asker.map_or(Ok(Plan::default()), |_| self.show_plan(event.clone()));
         let outcome = plan.and_then(|plan| self.wish(event).map(|()| plan).map_err(refused));
         match &outcome {
             Ok(_) => {

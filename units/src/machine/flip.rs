@@ -29,14 +29,15 @@ impl Machine {
     pub(super) fn flip(&mut self, now: Time, mut next: Next, out: &mut Vec<Action>) {
         self.propagate();
         next.no_restart |= self.planted(Mutant::ReloadReplacesNothing);
-        for ix in self.all() {
-            if self.cell(ix).phase.is_up() && self.unit(ix).is_some() {
-                self.write_down(ix, &next);
+        let places = places(&self.generation, &next.generation);
+        for (unit, there) in self.generation.unit_ids().zip(&places) {
+            if self.cell(unit.0).phase.is_up() {
+                self.write_down(unit, *there, &next);
             }
         }
         if !Arc::ptr_eq(&self.generation, &next.generation) {
             self.begun_before.clear();
-            self.carry_over(now, &next, out);
+            self.carry_over(now, &next, &places, out);
             if self.planted(Mutant::ReloadReplacesAll) {
                 let up = self.cells.iter_mut().filter_map(|cell| cell.phase.run_mut());
                 up.for_each(|run| run.changed = true);
@@ -53,17 +54,15 @@ impl Machine {
 
     /// What the run of this unit was started with, as far as the next graph says otherwise; and
     /// what it loses by the flip.
-    fn write_down(&mut self, ix: Ix, next: &Next) {
-        let unit = UnitId(ix);
+    fn write_down(&mut self, unit: UnitId, there: Option<UnitId>, next: &Next) {
         let (old, new) = (&self.generation, &next.generation);
-        let there = self.unit(ix).and_then(|unit| new.find_unit(unit.name.as_str()));
         let order = providers(old, &self.graph, unit);
         let order_after = there.map(|unit| providers(new, &next.graph, unit));
         let held = selected(old, &self.graph, unit);
         let held_after = there.map(|unit| selected(new, &next.graph, unit));
         let lost = there.and_then(|there| self.loses(unit, there, next));
         let milestones = self.milestones_lost(unit, next);
-        let Some(run) = self.cell_mut(ix).phase.run_mut() else { return };
+        let Some(run) = self.cell_mut(unit.0).phase.run_mut() else { return };
         if run.order.is_none() && order_after.as_ref() != Some(&order) {
             run.order = Some(order.into());
         }
@@ -129,32 +128,43 @@ impl Machine {
     }
 
     /// Every unit to its place in the next generation; up runs of removed units behind them.
-    fn carry_over(&mut self, now: Time, next: &Next, out: &mut Vec<Action>) {
-        let old_cells = std::mem::take(&mut self.cells);
-        let old_ghosts = std::mem::take(&mut self.ghosts);
+    fn carry_over(
+        &mut self,
+        now: Time,
+        next: &Next,
+        places: &[Option<UnitId>],
+        out: &mut Vec<Action>,
+    ) {
         let old = Arc::clone(&self.generation);
-        let count = old.units.len();
-        let names = old.units.iter().map(|unit| unit.name.clone()).chain(old_ghosts);
-        let mut by_name: BTreeMap<Name, (usize, Cell)> = BTreeMap::new();
-        for (place, (name, cell)) in names.zip(old_cells).enumerate() {
-            if place < count || cell.phase.is_up() {
-                by_name.insert(name, (place, cell));
+        let new = &next.generation;
+        let mut before: Vec<Option<(usize, Cell)>> = Vec::new();
+        before.resize_with(new.units.len(), || None);
+        let mut removed: BTreeMap<Name, Cell> = BTreeMap::new();
+        let of_units = old.units.iter().map(|unit| &unit.name).zip(places.iter().copied());
+        let ghosts = std::mem::take(&mut self.ghosts);
+        let of_ghosts = ghosts.iter().map(|name| (name, new.find_unit(name.as_str())));
+        let cells = std::mem::take(&mut self.cells).into_iter().enumerate();
+        for ((name, there), (place, cell)) in of_units.chain(of_ghosts).zip(cells) {
+            if place >= old.units.len() && !cell.phase.is_up() {
+                Machine::note_removed(name.clone(), &cell, out);
+            } else if let Some(slot) = there.and_then(|there| before.get_mut(there.index())) {
+                *slot = Some((place, cell));
             } else {
-                Machine::note_removed(name, &cell, out);
+                removed.insert(name.clone(), cell);
             }
         }
-        for unit in &next.generation.units {
-            let cell = match by_name.remove(&unit.name) {
+        for (unit, before) in new.units.iter().zip(before) {
+            let cell = match before {
                 Some((place, mut cell)) => {
                     let before = old.units.get(place);
-                    carry(&mut cell, (&old, before), (&next.generation, unit), next, now, out);
+                    carry(&mut cell, (&old, before), (new, unit), next, now, out);
                     cell
                 }
                 None => Cell::new(now),
             };
             self.cells.push(cell);
         }
-        for (name, (_, mut cell)) in by_name {
+        for (name, mut cell) in removed {
             if cell.phase.is_up() {
                 cell.needed = false;
                 cell.conflict = None;
@@ -251,6 +261,16 @@ impl Machine {
     }
 }
 
+/// Where each unit is in the next generation, if it is there; both are in order of names.
+fn places(old: &Generation, new: &Generation) -> Vec<Option<UnitId>> {
+    let mut rest = new.unit_ids().zip(&new.units).peekable();
+    let place_of = |unit: &Unit| {
+        while rest.next_if(|(_, there)| there.name < unit.name).is_some() {}
+        rest.next_if(|(_, there)| there.name == unit.name).map(|(there, _)| there)
+    };
+    old.units.iter().map(place_of).collect()
+}
+
 /// The names on both ends of an edge.
 fn names<'a>(generation: &'a Generation, edge: &Edge) -> Option<(&'a Name, Option<&'a Name>)> {
     let provider = edge.provider.and_then(|unit| generation.unit(unit)).map(|unit| &unit.name);
@@ -335,18 +355,20 @@ fn reload_in_place(run: &mut Run, unit: &Unit, out: &mut Vec<Action>) {
 
 /// The two say the same, wherever in which file.
 pub(super) fn is_same(one: (&Generation, &Unit), other: (&Generation, &Unit)) -> bool {
-    fn named(
-        generation: &Generation,
-        targets: &[crate::generation::TargetId],
-    ) -> Vec<Option<Name>> {
-        targets.iter().map(|t| generation.target(*t).map(|t| t.name.clone())).collect()
+    fn named<'a>(
+        generation: &'a Generation,
+        targets: &'a [crate::generation::TargetId],
+    ) -> impl Iterator<Item = Option<&'a Name>> {
+        targets.iter().map(|target| generation.target(*target).map(|target| &target.name))
     }
-    let same_targets =
-        |one_list: &[_], other_list: &[_]| named(one.0, one_list) == named(other.0, other_list);
-    let dependencies = |(generation, unit): (&Generation, &Unit)| -> Vec<_> {
-        let each = unit.dependencies.iter();
-        each.map(|d| (d.kind, d.optional, generation.target(d.target).map(|t| t.name.clone())))
-            .collect()
+    fn dependencies<'a>(
+        (generation, unit): (&'a Generation, &'a Unit),
+    ) -> impl Iterator<Item = (DependencyKind, bool, Option<&'a Name>)> {
+        let name = |target| generation.target(target).map(|target| &target.name);
+        unit.dependencies.iter().map(move |edge| (edge.kind, edge.optional, name(edge.target)))
+    }
+    let same_targets = |one_list: &[_], other_list: &[_]| {
+        one_list.len() == other_list.len() && named(one.0, one_list).eq(named(other.0, other_list))
     };
     let (a, b) = (one.1, other.1);
     a.kind == b.kind
@@ -359,5 +381,6 @@ pub(super) fn is_same(one: (&Generation, &Unit), other: (&Generation, &Unit)) ->
         && same_targets(&a.required_by, &b.required_by)
         && same_targets(&a.pulled_by, &b.pulled_by)
         && same_targets(a.activates.as_slice(), b.activates.as_slice())
-        && dependencies(one) == dependencies(other)
+        && a.dependencies.len() == b.dependencies.len()
+        && dependencies(one).eq(dependencies(other))
 }
