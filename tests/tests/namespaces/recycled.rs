@@ -232,7 +232,7 @@ fn a_pid_that_comes_again_is_not_mistaken() {
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
-    come_again(Boot::new(files()), turns(150, 10_000));
+    come_again(Boot::new(files()), turns(250, 5_000));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_pid_that_comes_again_is_not_mistaken_without_cgroups() {
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
-    come_again(after("umount -R -l /sys", files()), turns(150, 10_000));
+    come_again(after("umount -R -l /sys", files()), turns(250, 5_000));
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_pid_that_comes_again_while_all_of_a_unit_are_signalled_is_not_mistaken() {
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
-    at_each_call(Boot::new(files()), turns(100, 10_000));
+    at_each_call(Boot::new(files()), turns(250, 5_000));
 }
 
 #[test]
@@ -256,5 +256,5 @@ fn a_pid_that_comes_again_while_all_are_signalled_is_not_mistaken_without_cgroup
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
-    at_each_call(after("umount -R -l /sys", files()), turns(100, 10_000));
+    at_each_call(after("umount -R -l /sys", files()), turns(250, 5_000));
 }
