@@ -90,7 +90,12 @@ impl Timings {
 
     /// Units that are no more are forgotten.
     pub(crate) fn keep(&mut self, generation: &Generation) {
-        self.of.retain(|name, _| generation.find_unit(name.as_str()).is_some());
+        // Both in order of names.
+        let mut units = generation.units.iter().peekable();
+        self.of.retain(|name, _| {
+            while units.next_if(|unit| unit.name < *name).is_some() {}
+            units.peek().is_some_and(|unit| unit.name == *name)
+        });
     }
 
     /// Those that have been started, or have failed for the sake of another, by name.
@@ -114,6 +119,28 @@ impl Timings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use groundstate_units::assembly::{Draft, assemble};
+    use groundstate_units::diagnostic::Place;
+    use groundstate_units::settings::Settings;
+    use groundstate_units::spec::Kind;
+
+    #[test]
+    fn who_is_no_unit_any_more_is_forgotten_and_nobody_else() {
+        let unit = |text: &&str| {
+            let place = Place { file: "u.yaml".into(), line: 1, column: 1 };
+            let name = Name::new(text).expect("a name");
+            Draft::new(name, place, Kind::Virtual, &Settings::default())
+        };
+        let mut timings = Timings::default();
+        let names = ["a", "b", "d", "e", "g"];
+        let started = names.map(|name| note(name, State::Disabled, State::Starting));
+        timings.add(Time::from_nanos(1_000), &started);
+        timings.keep(&assemble(["b", "c", "e", "f"].iter().map(unit).collect(), []));
+        let left: Vec<String> = timings.shown().into_iter().map(|timing| timing.unit).collect();
+        assert_eq!(left, ["b", "e"]);
+        timings.keep(&assemble(Vec::new(), []));
+        assert!(timings.shown().is_empty());
+    }
 
     #[test]
     fn the_failed_tries_of_a_unit_are_part_of_its_wait() {

@@ -4,16 +4,19 @@ use crate::control::answer::{Plan, SCHEMA};
 use crate::generation::Generation;
 use crate::machine::plan;
 use crate::name::Name;
+use std::collections::BTreeMap;
 
 /// A plan as it is answered. `generations`: those in which its units are.
 pub fn plan(plan: &plan::Plan, generations: &[&Generation]) -> Plan {
     let names = |names: &[Name]| names.iter().map(Name::to_string).collect::<Vec<_>>();
-    let source = |name: &Name| {
-        let find = |of: &Generation| {
-            Some(of.unit(of.find_unit(name.as_str())?)?.source.as_ref()?.to_string())
-        };
-        Some((name.to_string(), generations.iter().find_map(|of| find(of))?))
-    };
+    // Most sets have no source: nothing is looked for by name then.
+    let mut of_sources = BTreeMap::new();
+    for generation in generations.iter().rev() {
+        let units = generation.units.iter();
+        of_sources.extend(units.filter_map(|unit| Some((&unit.name, unit.source.as_ref()?))));
+    }
+    let source =
+        |name: &Name| of_sources.get(name).map(|source| (name.to_string(), source.to_string()));
     let waves = plan.stop.iter().chain(&plan.start).flatten();
     let all = waves.chain(&plan.restart).chain(&plan.keep);
     Plan {
