@@ -132,7 +132,8 @@ impl Init {
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
         running.search = None;
         let before = running.main.take();
-        running.main = Some(if running.line(pid).is_some() {
+        let is_line = running.line(pid).is_some();
+        running.main = Some(if is_line {
             Main::Child(pid)
         } else {
             // Where it can not be watched, its end is seen when it is reaped.
@@ -141,13 +142,11 @@ impl Init {
             let _ = ask_again(|| registry.register(&mut source, token, Interest::READABLE));
             Main::Other { pid, pidfd, token: token.0 }
         });
-        let is_watched = matches!(running.main, Some(Main::Other { .. }));
         if let Some(Main::Other { pid, token, .. }) = before {
-            self.runs.abandon(pid, token);
+            self.runs.abandon(pid, token, run);
         }
-        self.runs.adopt(pid, run);
-        if is_watched {
-            self.runs.watch(token.0, run);
+        if !is_line {
+            self.runs.adopt(pid, token.0, run);
         }
         self.stand(run);
         Ok(())
@@ -164,10 +163,11 @@ impl Init {
             _ => return,
         };
         let ours = ours.unwrap_or_else(|| {
-            let own = nix::unistd::getpid().as_raw();
-            crate::process::stat(Pid::from_raw(pid)).is_some_and(|stat| stat.parent == own)
+            let (own, of) = (nix::unistd::getpid().as_raw(), Pid::from_raw(pid));
+            let is_left = |stat: crate::process::Stat| stat.parent == own && stat.ended;
+            !wait::is_made(of) && crate::process::stat(of).is_some_and(is_left)
         });
-        if !ours && self.runs.disown(pid).is_some() {
+        if !ours && self.runs.lose_main(run, token) {
             self.main_has_ended(run, Exit::Code(0));
         }
     }

@@ -103,7 +103,9 @@ impl Init {
             let is_main = matches!(part, Part::Main | Part::Start(_));
             return allows(running.notify_access, is_main, true).then_some(run);
         }
-        let run = known.or_else(|| self.tracker.whose(Pid::from_raw(pid)))?;
+        // One that was found may have ended, and its pid be a stranger's: where it is says more.
+        let made = self.runs.made(pid);
+        let run = made.or_else(|| self.tracker.whose(Pid::from_raw(pid))).or(known)?;
         let running = self.runs.get(run)?;
         let is_main = running.main.as_ref().is_some_and(|main| main.pid() == pid);
         let part = running.line(pid);

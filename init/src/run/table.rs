@@ -42,6 +42,11 @@ impl Main {
             Main::Child(pid) | Main::Other { pid, .. } => *pid,
         }
     }
+
+    /// Init did not start it, and it had this pid when it was found.
+    fn is_found_as(&self, of: i32) -> bool {
+        matches!(self, Main::Other { pid, .. } if *pid == of)
+    }
 }
 
 /// The search for a pid file.
@@ -200,7 +205,11 @@ pub(crate) struct Runs {
     by_id: BTreeMap<RunId, Box<Running>>,
     /// The latest of each unit.
     by_name: BTreeMap<Name, RunId>,
+    /// Of processes that init started, until they are reaped: so long nobody else has that pid.
     by_pid: BTreeMap<i32, RunId>,
+    /// Of main processes that it did not start. One that is another's child may have ended, and its
+    /// pid be anybody's, also init's next child's, before init hears of it.
+    by_main: BTreeMap<i32, RunId>,
     /// Descriptors the poll watches for a run: reports, processes.
     by_token: BTreeMap<usize, RunId>,
     /// Those that have, or had, something due in time.
@@ -214,13 +223,19 @@ impl Runs {
     pub(crate) fn again(all: BTreeMap<RunId, Running>, store: Store, looks: Looks) -> Runs {
         let mut runs = Runs { store, looks, ..Runs::default() };
         for (id, running) in all {
-            let main = running.main.as_ref();
-            let pids = running.lines.iter().map(|(pid, _)| *pid).chain(main.map(Main::pid));
-            runs.by_pid.extend(pids.map(|pid| (pid, id)));
-            let watched = main.and_then(|main| match main {
-                Main::Other { token, .. } => Some(*token),
-                Main::Child(_) => None,
-            });
+            let lines = running.lines.iter().map(|(pid, _)| *pid);
+            runs.by_pid.extend(lines.map(|pid| (pid, id)));
+            let watched = match &running.main {
+                Some(Main::Other { pid, token, .. }) => {
+                    runs.by_main.insert(*pid, id);
+                    Some(*token)
+                }
+                Some(Main::Child(pid)) => {
+                    runs.by_pid.insert(*pid, id);
+                    None
+                }
+                None => None,
+            };
             let ready = running.ready_pipe.as_ref().map(|ready| ready.token);
             let reports = running.reports.iter().map(|started| started.token);
             runs.by_token.extend(reports.chain(watched).chain(ready).map(|token| (token, id)));
@@ -285,40 +300,63 @@ impl Runs {
     }
 
     /// A process that init did not start is the run's main process.
-    pub(crate) fn adopt(&mut self, pid: i32, run: RunId) {
-        self.by_pid.insert(pid, run);
+    pub(crate) fn adopt(&mut self, pid: i32, token: usize, run: RunId) {
+        self.by_main.insert(pid, run);
+        self.by_token.insert(token, run);
     }
 
     /// It is so no longer.
-    pub(crate) fn abandon(&mut self, pid: i32, token: usize) {
-        self.by_pid.remove(&pid);
+    pub(crate) fn abandon(&mut self, pid: i32, token: usize, run: RunId) {
+        take_of(&mut self.by_main, pid, run);
         self.by_token.remove(&token);
     }
 
-    /// Whose process this is, by what init started.
-    pub(crate) fn of(&self, pid: i32) -> Option<RunId> {
+    /// Whose process this is: init started it.
+    pub(crate) fn made(&self, pid: i32) -> Option<RunId> {
         self.by_pid.get(&pid).copied()
     }
 
-    /// The process is reaped or no longer the run's: its pid means nothing any more.
+    /// Whose process this is, as a child of init's or as a main process.
+    pub(crate) fn of(&self, pid: i32) -> Option<RunId> {
+        self.made(pid).or_else(|| self.by_main.get(&pid).copied())
+    }
+
+    /// The process is reaped: its pid means nothing any more.
     pub(crate) fn disown(&mut self, pid: i32) -> Option<(RunId, Part)> {
-        let run = self.by_pid.remove(&pid)?;
+        let Some(run) = self.by_pid.remove(&pid) else {
+            let run = self.by_main.remove(&pid)?;
+            let main = self.by_id.get_mut(&run)?.main.take_if(|main| main.is_found_as(pid))?;
+            if let Main::Other { token, .. } = main {
+                self.by_token.remove(&token);
+            }
+            return Some((run, Part::Main));
+        };
         let running = self.by_id.get_mut(&run)?;
         if running.current == Some(pid) {
             running.current = None;
         }
         let part = running.lines.iter().position(|(of, _)| *of == pid);
         let part = part.map(|at| running.lines.swap_remove(at).1);
-        let main = running.main.take_if(|main| main.pid() == pid);
-        if let Some(Main::Other { token, .. }) = &main {
-            self.by_token.remove(token);
-        }
+        // A main process that was found under that pid was another, and is heard of by its descriptor.
+        let main = running.main.take_if(|main| main.pid() == pid && !main.is_found_as(pid));
         match part {
             // It has handed its part on to another process (MAINPID=): its end is no end.
             Some(Part::Start(_)) if main.is_none() && running.main.is_some() => None,
             Some(part) => Some((run, part)),
             None => main.map(|_| (run, Part::Main)),
         }
+    }
+
+    /// The main process behind this descriptor, which is not init's child, has ended. False: it is
+    /// nobody's any more.
+    pub(crate) fn lose_main(&mut self, run: RunId, token: usize) -> bool {
+        let is_it = |main: &mut Main| matches!(main, Main::Other { token: at, .. } if *at == token);
+        let running = self.by_id.get_mut(&run);
+        let main = running.and_then(|running| running.main.take_if(is_it));
+        if let Some(main) = &main {
+            self.abandon(main.pid(), token, run);
+        }
+        main.is_some()
     }
 
     /// The process is reaped; what it said last counts until [`Runs::is_told`].
@@ -348,7 +386,7 @@ impl Runs {
         self.timed.remove(&run);
         self.looks.remove(&run);
         for (pid, _) in &running.lines {
-            self.by_pid.remove(pid);
+            take_of(&mut self.by_pid, *pid, run);
         }
         for started in &running.reports {
             self.by_token.remove(&started.token);
@@ -356,11 +394,10 @@ impl Runs {
         if let Some(ready) = &running.ready_pipe {
             self.by_token.remove(&ready.token);
         }
-        if let Some(main) = &running.main {
-            self.by_pid.remove(&main.pid());
-            if let Main::Other { token, .. } = main {
-                self.by_token.remove(token);
-            }
+        match &running.main {
+            Some(Main::Other { pid, token, .. }) => self.abandon(*pid, *token, run),
+            Some(Main::Child(pid)) => take_of(&mut self.by_pid, *pid, run),
+            None => {}
         }
         if self.by_name.get(&running.name) == Some(&run) {
             self.by_name.remove(&running.name);
@@ -395,6 +432,13 @@ impl Runs {
     }
 }
 
+/// That pid may be another run's by now.
+fn take_of(map: &mut BTreeMap<i32, RunId>, pid: i32, run: RunId) {
+    if map.get(&pid) == Some(&run) {
+        map.remove(&pid);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,24 +446,81 @@ mod tests {
     use groundstate_units::spec::{Kind, Live};
     use std::fs::File;
 
-    #[test]
-    fn nothing_is_watched_for_a_run_that_is_over() {
-        let (mut runs, run) = (Runs::default(), RunId(7));
-        let null = || OwnedFd::from(File::open("/dev/null").unwrap());
+    fn null() -> OwnedFd {
+        OwnedFd::from(File::open("/dev/null").unwrap())
+    }
+
+    fn running(run: RunId, name: &str) -> Running {
         let kind = Kind::ForegroundSupervised;
         let (spec, live) = (Run::of(kind), Arc::new(Live::standard(kind, &Settings::default())));
         let procedure = Procedure::new(run, &spec, &live);
-        let (name, none) = (Name::new("tested").unwrap(), Arc::from([]));
-        let mut running = Running::new(name, Arc::from([]), spec, none, procedure, Rc::new(null()));
-        running.ready_pipe = Some(ReadyPipe { token: 1, pipe: null() });
-        running.main = Some(Main::Other { pid: 42, pidfd: null(), token: 2 });
+        let (name, none) = (Name::new(name).unwrap(), Arc::from([]));
+        Running::new(name, Arc::from([]), spec, none, procedure, Rc::new(null()))
+    }
+
+    /// A run whose main process was found.
+    fn found(runs: &mut Runs, run: RunId, pid: i32, token: usize) {
+        let mut running = running(run, &format!("of-{}", run.0));
+        running.main = Some(Main::Other { pid, pidfd: null(), token });
         runs.insert(run, running);
+        runs.adopt(pid, token, run);
+    }
+
+    #[test]
+    fn nothing_is_watched_for_a_run_that_is_over() {
+        let (mut runs, run) = (Runs::default(), RunId(7));
+        found(&mut runs, run, 42, 2);
+        if let Some(running) = runs.get_mut(run) {
+            running.ready_pipe = Some(ReadyPipe { token: 1, pipe: null() });
+        }
         runs.own(41, run, Part::Start(0));
-        runs.adopt(42, run);
         runs.watch(1, run);
-        runs.watch(2, run);
         runs.remove(run);
-        assert!(runs.by_token.is_empty() && runs.by_pid.is_empty());
+        assert!(runs.by_token.is_empty() && runs.by_pid.is_empty() && runs.by_main.is_empty());
+    }
+
+    #[test]
+    fn a_main_process_of_whose_end_nobody_has_heard_shares_its_pid_with_a_child_and_takes_nothing()
+    {
+        let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
+        found(&mut runs, one, 42, 2);
+        let mut next = running(other, "next");
+        next.main = Some(Main::Child(42));
+        runs.insert(other, next);
+        runs.own(42, other, Part::Start(0));
+        assert_eq!(runs.of(42), Some(other));
+        assert!(runs.lose_main(one, 2) && !runs.lose_main(one, 2));
+        assert!(runs.get(one).is_some_and(|running| running.main.is_none()));
+        assert_eq!(runs.get(other).and_then(|of| of.line(42)), Some(Part::Start(0)));
+        assert_eq!(runs.disown(42), Some((other, Part::Start(0))));
+        assert!(runs.by_pid.is_empty() && runs.by_main.is_empty() && runs.by_token.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_child_is_not_that_of_a_main_process_that_had_its_pid() {
+        let (mut runs, run, other) = (Runs::default(), RunId(7), RunId(8));
+        found(&mut runs, run, 42, 2);
+        // A line of its own, and then somebody's whose run ends before the other is heard of.
+        runs.own(42, run, Part::Reload(0));
+        assert_eq!(runs.disown(42), Some((run, Part::Reload(0))));
+        runs.insert(other, running(other, "next"));
+        runs.own(42, other, Part::Start(0));
+        runs.remove(other);
+        assert_eq!((runs.made(42), runs.of(42)), (None, Some(run)));
+        // It had come to init, which reaps it.
+        assert_eq!(runs.disown(42), Some((run, Part::Main)));
+        assert!(runs.watched(2).is_none() && runs.of(42).is_none());
+    }
+
+    #[test]
+    fn of_two_main_processes_that_had_a_pid_each_is_its_own_runs() {
+        let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
+        found(&mut runs, one, 42, 2);
+        found(&mut runs, other, 42, 3);
+        assert!(runs.lose_main(one, 2));
+        assert_eq!((runs.of(42), runs.watched(3)), (Some(other), Some(other)));
+        assert!(runs.lose_main(other, 3));
+        assert_eq!(runs.of(42), None);
     }
 
     #[test]

@@ -59,17 +59,19 @@ fn files() -> Sandbox {
     files.put("deaf.sh", "trap '' TERM\n. $1/member.sh\n");
     files.unit("deaf", "stop-timeout: 300ms\nexec-start: /bin/sh DIR/deaf.sh DIR");
     files.unit("alone", "type: virtual\nwaits-for: fate, deaf");
-    // Gives its next child the pid it is told.
+    // Gives its next child the pid it is told, or leaves that to whoever is next.
     files.put(
         "fate.sh",
-        "while read pid; do\n\
+        "while read pid alone; do\n\
          echo $((pid-1)) >/proc/sys/kernel/ns_last_pid\n\
+         if [ $alone ]; then echo $pid >>$1/left; continue; fi\n\
          \"$2\" --trace $1/canary --ignore TERM --ignore HUP --ignore INT --ignore USR1 &\n\
          echo $! >>$1/given\nwait\ndone 0<>$1/fate\n",
     );
     nix::unistd::mkfifo(&files.path("fate"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
     files.unit("fate", "restart: never\nexec-start: /bin/sh DIR/fate.sh DIR DAEMON");
     files.unit("all", "type: virtual\nwaits-for: fate, direct, forked, member");
+    files.unit("asked", "exec-start: /bin/sleep 1000000");
     files
 }
 
@@ -222,6 +224,34 @@ fn come_again(boot: Boot, cycles: usize) {
     init.finish();
 }
 
+/// A main process that is another's child goes, and before init has heard of that its own next child has
+/// the very pid. False: somebody else was faster.
+fn its_own(init: &Init) -> bool {
+    let (process, pid) = victim(init, Whose::Forked);
+    let mut client = init.client().expect("it listens");
+    client.ask("ping", &json!({})).expect("an answer");
+    let left = init.sandbox.trace("left").len();
+    let mut steps = Steps::of(init);
+    client.send("want", &json!({"target": "asked"}));
+    // It knows that somebody asks, and of nothing else.
+    steps.until(|call| call.number == libc::SYS_epoll_wait && call.result > 0);
+    process.end();
+    until("its parent has reaped it", || process.state().is_none().then_some(()));
+    init.sandbox.order("fate", &format!("{pid} alone"));
+    until("the pid is next", || (init.sandbox.trace("left").len() > left).then_some(()));
+    drop(steps);
+    client.answer().expect("an answer").expect("no refusal");
+    let has = init.when_state("asked", "running").main_pid("asked").expect("its process");
+    init.when("it runs anew", |s| {
+        let is_new = s.main_pid("forked").is_some_and(|now| now != pid);
+        is_new && s.state("forked") == "running" && s.main_pid("asked") == Some(has)
+    });
+    init.tell("unwant", &json!({"target": "asked"}));
+    init.when_state("asked", "disabled");
+    assert!(init.process().neighbour(has).is_none(), "it was ended");
+    has == pid
+}
+
 fn can_be_chosen() -> bool {
     nix::unistd::geteuid().is_root()
         && std::path::Path::new("/proc/sys/kernel/ns_last_pid").exists()
@@ -257,4 +287,16 @@ fn a_pid_that_comes_again_while_all_are_signalled_is_not_mistaken_without_cgroup
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
     at_each_call(after("umount -R -l /sys", files()), turns(250, 5_000));
+}
+
+#[test]
+fn a_pid_that_inits_own_next_child_gets_is_not_that_of_the_main_process_before() {
+    if !can_be_chosen() {
+        return groundstate_tests::not_run!("a pid can not be chosen here");
+    }
+    let init = Boot::new(files()).start("all");
+    init.when_system("running");
+    let same = (0..turns(20, 1_000)).filter(|_| its_own(&init)).count();
+    assert!(same > 0, "init's child never had the very pid");
+    init.finish();
 }
