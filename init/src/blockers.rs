@@ -5,7 +5,7 @@ use crate::boot::Mode;
 use crate::event_loop::Init;
 use crate::limit;
 use crate::process;
-use crate::run::table::{Main, Running};
+use crate::run::running::{Main, Running};
 use crate::sys::Pid;
 use crate::voice::Level;
 use groundstate_units::reaction::Reaction;

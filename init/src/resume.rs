@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::outer::Outer;
 use crate::paths::Paths;
 use crate::replay::{self, Started};
-use crate::run::table::Main;
+use crate::run::running::Main;
 use crate::signals::Signals;
 use crate::spawn::{Base, Null};
 use crate::sys::bell::Bell;

@@ -5,7 +5,7 @@ use crate::event_loop::Init;
 use crate::foreign;
 use crate::history::Entry;
 use crate::limit;
-use crate::run::table::Running;
+use crate::run::running::Running;
 use crate::sys::{Pid, listing};
 use groundstate_units::control::answer::{
     Blame, Dropped, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,

@@ -17,7 +17,8 @@ use crate::notify::Notify;
 use crate::pipes::Ends;
 use crate::record::Record;
 
-use crate::run::table::{Looks, Running, Runs};
+use crate::run::running::Running;
+use crate::run::table::{Looks, Runs};
 use crate::shutdown::Ending;
 use crate::spawn::{KeptGround, Spawner};
 use crate::store::Store;

@@ -2,7 +2,7 @@
 //! whether the program was executed.
 
 use super::procedure::{Deed, Part, Procedure};
-use super::table::{Main, ReadyPipe, Started};
+use super::running::{Main, ReadyPipe, Started};
 use crate::cgroup::Wish;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;

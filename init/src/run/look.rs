@@ -6,7 +6,7 @@
 use super::main_process::KILL;
 use super::pid_file::{self, By, Fault, Said};
 use super::procedure::{Deed, Part, Procedure};
-use super::table::Search;
+use super::running::Search;
 use crate::event_loop::Init;
 use crate::journal::carried;
 use crate::limit;

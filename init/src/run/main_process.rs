@@ -3,7 +3,7 @@
 //! holds either an unreaped child or a descriptor of the process.
 
 use super::procedure::{Deed, Whom};
-use super::table::Main;
+use super::running::Main;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
 use crate::sys::{Pid, signal, wait};

@@ -13,6 +13,7 @@ pub(crate) mod output;
 pub(crate) mod pid_file;
 pub(crate) mod procedure;
 mod reap;
+pub(crate) mod running;
 mod standing;
 pub(crate) mod table;
 
@@ -29,9 +30,9 @@ use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
 use groundstate_units::time::Time;
 use procedure::{Deed, Part, Procedure};
+use running::Running;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use table::Running;
 
 impl Init {
     /// Starts a run of a unit of the present generation.

@@ -5,7 +5,7 @@
 //! not used again before it is reaped, and what was said before that is heard first), and else among the members of the cgroups.
 
 use super::procedure::{Part, Procedure};
-use super::table::Main;
+use super::running::Main;
 use crate::event_loop::Init;
 use crate::foreign;
 use crate::limit;
