@@ -23,6 +23,8 @@ pub(crate) const UNREAD_OF_A_FOLLOWER: usize = 64 * 1024;
 pub(crate) const UNREAD_OF_A_UID: usize = 4 * UNREAD;
 /// … and all clients of all of these.
 pub(crate) const UNREAD_OF_OTHERS: usize = 32 * UNREAD;
+/// So many clients at once are a crowd: what they took is given back when half of them have gone.
+pub(crate) const CROWD: usize = 16;
 /// A begun line that does not end, and an answer that is not read, are given up after this.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
 /// Listening sockets that were replaced and may still have somebody waiting at them.

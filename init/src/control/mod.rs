@@ -57,6 +57,9 @@ pub(crate) struct Control {
     /// Much was unread, and what that took is not given back.
     #[serde(skip)]
     was_crowded: bool,
+    /// The most clients since what they took was last given back.
+    #[serde(skip)]
+    most: usize,
     ready: bool,
     /// That nobody waits has to be said twice.
     #[serde(skip)]
@@ -93,6 +96,7 @@ impl Control {
             served: 0,
             owes_events: false,
             was_crowded: false,
+            most: 0,
             ready: true,
             doubts: true,
             reserve: reserve(),
@@ -306,8 +310,14 @@ impl Control {
         if self.reserve.is_none() && self.clients.len() < before {
             self.reserve = File::open("/dev/null").ok();
         }
-        if self.was_crowded && unread(self) == 0 {
-            self.was_crowded = false;
+        let clients = self.clients.len();
+        self.most = self.most.max(before);
+        let is_read = self.was_crowded && unread(self) == 0;
+        // They go one by one, each with what it was read and answered with.
+        let have_gone = self.most >= limit::CROWD && clients <= self.most / 2;
+        if is_read || have_gone {
+            self.was_crowded &= !is_read;
+            self.most = clients;
             memory::give_back();
         }
     }
