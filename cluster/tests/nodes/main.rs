@@ -2,7 +2,8 @@
 //! namespaces of this machine. Needs root, etcd, the real init and initctl.
 //!
 //! `nodes` runs the sample; `nodes --all` every case; `nodes WORD…` those whose names have one
-//! of the words; `nodes tour [--one]` is contrib/cluster-demo. Prints as the test harness does.
+//! of the words, or with `--exact` are one; `nodes tour [--one]` is contrib/cluster-demo. Prints
+//! as the test harness does, for the stages read that.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -36,15 +37,17 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "tour") {
         return tour::run(words.iter().any(|word| word == "--one"));
     }
-    let all = words.iter().any(|word| word == "--all");
-    let words: Vec<&str> =
+    let given = |flag: &str| words.iter().any(|word| word == flag);
+    let (all, exact) = (given("--all"), given("--exact"));
+    let names: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
-    let chosen = |case: &&Case| match words.is_empty() {
+    let chosen = |case: &&Case| match names.is_empty() {
         true => all || case.sample,
-        false => words.iter().any(|word| case.name.contains(word)),
+        false if exact => names.contains(&case.name),
+        false => names.iter().any(|name| case.name.contains(name)),
     };
     let cases: Vec<&Case> = CASES.iter().copied().flatten().filter(chosen).collect();
-    if std::env::args().any(|word| word == "--list") {
+    if given("--list") {
         cases.iter().for_each(|case| println!("{}: test", case.name));
         return ExitCode::SUCCESS;
     }
@@ -52,24 +55,43 @@ fn main() -> ExitCode {
         println!("nodes: left out, namespaces of machines need root");
         return ExitCode::SUCCESS;
     }
-    println!("running {} tests", cases.len() + 1);
-    let mut ready: Option<Cluster> = None;
+    let count = cases.len() + 1;
+    println!("running {count} tests");
+    let (began, mut ready, mut failed) = (Instant::now(), None::<Cluster>, Vec::new());
     let strays = case::strays();
-    let mut failed = u32::from(!strays.is_empty());
-    let like = if strays.is_empty() { "ok".to_string() } else { format!("FAILED: {strays:?}") };
-    println!("test every_functional_test_of_fleet_has_its_case ... {like}");
+    tell(EACH_HAS_ITS_CASE, strays.is_empty(), &mut failed);
+    if !strays.is_empty() {
+        println!("---- {EACH_HAS_ITS_CASE} stdout ----\n{strays:?}");
+    }
     for case in cases {
         let began = Instant::now();
         let fine = run(case, &mut ready);
         println!("# {} took {:.1} s", case.name, began.elapsed().as_secs_f64());
-        println!("test {} ... {}", case.name, if fine { "ok" } else { "FAILED" });
-        failed += u32::from(!fine);
+        tell(case.name, fine, &mut failed);
     }
     if let Some(cluster) = &mut ready {
         cluster.pass();
     }
-    println!("test result: {failed} failed");
-    ExitCode::from(u8::from(failed > 0))
+    println!("\nfailures:");
+    failed.iter().for_each(|name| println!("    {name}"));
+    println!(
+        "\ntest result: {}. {} passed; {} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
+        if failed.is_empty() { "ok" } else { "FAILED" },
+        count - failed.len(),
+        failed.len(),
+        began.elapsed().as_secs_f64()
+    );
+    ExitCode::from(u8::from(!failed.is_empty()))
+}
+
+const EACH_HAS_ITS_CASE: &str = "every_functional_test_of_fleet_has_its_case";
+
+/// As the test harness tells it; the runner of the stages reads that.
+fn tell(name: &'static str, fine: bool, failed: &mut Vec<&'static str>) {
+    println!("test {name} ... {}", if fine { "ok" } else { "FAILED" });
+    if !fine {
+        failed.push(name);
+    }
 }
 
 /// One case on the cluster that the last one left, where that is of the right kind and was left
@@ -92,7 +114,10 @@ fn run(case: &Case, ready: &mut Option<Cluster>) -> bool {
             *ready = cluster;
             true
         }
-        (Err(_), cluster) => {
+        (Err(why), cluster) => {
+            println!("---- {} stdout ----", case.name);
+            let words = why.downcast_ref::<String>().map(String::as_str);
+            println!("{}", words.or(why.downcast_ref::<&str>().copied()).unwrap_or_default());
             if let Some(mut cluster) = cluster {
                 println!("{}", cluster.last_words());
                 cluster.pass();
