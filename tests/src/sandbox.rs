@@ -107,7 +107,11 @@ impl Drop for Sandbox {
         if std::thread::panicking() {
             eprintln!("left for you to look at: {}", self.dir.display());
         } else {
-            let _ = fs::remove_dir_all(&self.dir);
+            // Who still writes here, or has mounted something, is to be gone.
+            crate::deadline::until(&format!("{} is removed", self.dir.display()), || {
+                let removed = fs::remove_dir_all(&self.dir);
+                (removed.is_ok() || !self.dir.exists()).then_some(())
+            });
         }
     }
 }

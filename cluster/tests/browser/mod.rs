@@ -24,10 +24,13 @@ pub(crate) struct Browser {
 impl Browser {
     /// At that page. `folder`: for what it keeps, and gone with it.
     pub(crate) fn open(url: &str, folder: PathBuf) -> Browser {
+        std::fs::create_dir_all(&folder).unwrap();
         let child = Command::new("chromium")
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"])
             .args(["--disable-dev-shm-usage", "--no-first-run"])
             .arg(format!("--user-data-dir={}", folder.display()))
+            // What it leaves when it is killed goes with the folder.
+            .env("TMPDIR", &folder)
             .arg("about:blank")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -93,8 +93,9 @@ fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
     });
     until("it is written again", || file().contains("again").then_some(()));
     assert_eq!(troubles(), 1, "{}", init.output());
-    drop(init.finish_and_keep());
+    let left = init.finish_and_keep();
     drop(disk);
+    drop(left);
 }
 
 #[test]

@@ -159,8 +159,9 @@ fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
     disk.fsfreeze("--unfreeze");
     init.when("it may be started again", |s| s.reason("hangs") != "unkillable");
     assert!(!at.join("old.pid").exists());
-    drop(init.finish_and_keep());
+    let left = init.finish_and_keep();
     drop(disk);
+    drop(left);
 }
 
 #[test]

@@ -275,8 +275,9 @@ fn a_full_disk_under_init_and_its_logs_stops_nobody() {
         let said = init.initctl(&["logs", "loud", "-n", "5"]).stdout;
         String::from_utf8_lossy(&said).contains("room again").then_some(())
     });
-    drop(init.finish_and_keep());
+    let left = init.finish_and_keep();
     drop(small);
+    drop(left);
 }
 
 #[test]
