@@ -10,7 +10,10 @@
 //! ([`crate::rest`]): no state is kept before, so that a crash meanwhile looks again.
 
 use crate::begin::Before;
-use crate::boot::Mode;
+use crate::boot::{
+    Mode,
+    limits::{Given, OwnLimits},
+};
 use crate::cgroup::Tracker;
 use crate::clock;
 use crate::event_loop::{Init, token};
@@ -47,7 +50,7 @@ use std::path::Path;
 
 impl Init {
     /// Begins anew after a crash, beside what lives. `noted`: the notes that are left; `given`: what
-    /// init was given of open files; `why` is why there is no going on. The error is for people.
+    /// init was given of the limits it raised; `why` is why there is no going on. The error is for people.
     pub(crate) fn begin_anew(
         options: Options,
         mode: Mode,
@@ -95,8 +98,9 @@ impl Init {
         let rung = found.remains.rung;
         #[cfg(debug_assertions)]
         crate::crash_test::strike_in("each beginning", true);
+        let limits = OwnLimits { given: lineage.given.clone() };
         let lineage = Some(Lineage { found, ..lineage });
-        let mut init = Init::begin(options, mode, Before { lineage, tracker })?;
+        let mut init = Init::begin(options, mode, Before { lineage, tracker, limits })?;
         init.booted = booted.map_or(init.booted, |booted| booted.min(init.booted));
         Bell::ring_again(rung);
         if let Some(told) = told {
@@ -259,12 +263,12 @@ impl Init {
     }
 }
 
-/// How often it has crashed, in all and in a row, and what it was given of open files.
-#[derive(Clone, Copy, Debug)]
+/// How often it has crashed, in all and in a row, and what it was given of the limits it raised.
+#[derive(Clone, Debug)]
 pub(crate) struct Crashed {
     pub(crate) crashes: u32,
     pub(crate) row: u32,
-    pub(crate) given: Option<(u64, u64)>,
+    pub(crate) given: Vec<Given>,
 }
 
 fn is_bound_to(fd: &OwnedFd, paths: &[String]) -> bool {

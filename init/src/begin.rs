@@ -1,7 +1,7 @@
 //! The beginning: everything made ready before the first turn of the loop. What can not be
 //! had is said and done without.
 
-use crate::boot::{self, Mode, kernel_line::KernelLine, limits::OpenFiles};
+use crate::boot::{self, Mode, kernel_line::KernelLine, limits::OwnLimits};
 use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::{self, Control};
@@ -42,14 +42,11 @@ pub(crate) struct Before {
     pub(crate) lineage: Option<Lineage>,
     /// Else it is made.
     pub(crate) tracker: Option<Tracker>,
+    /// Raised by the first of them.
+    pub(crate) limits: OwnLimits,
 }
 
 impl Before {
-    /// What that image was given of open files.
-    fn given(&self) -> Option<(u64, u64)> {
-        self.lineage.as_ref().and_then(|lineage| lineage.given)
-    }
-
     /// That image had its first units: what a boot does alone is done, and others may have changed it since.
     fn was_booted(&self) -> bool {
         self.found().is_some_and(|found| found.remains.was_booted)
@@ -68,13 +65,13 @@ impl Before {
 
 impl Init {
     /// Only without memory, a poll or any descriptor there is no init.
-    pub(crate) fn new(options: Options, mode: Mode) -> io::Result<Init> {
-        Init::begin(options, mode, Before::default())
+    pub(crate) fn new(options: Options, mode: Mode, limits: OwnLimits) -> io::Result<Init> {
+        Init::begin(options, mode, Before { limits, ..Before::default() })
     }
 
     /// The same.
     pub(crate) fn begin(options: Options, mode: Mode, mut before: Before) -> io::Result<Init> {
-        let (open_files, was_booted) = (OpenFiles::raise(before.given()), before.was_booted());
+        let (own_limits, was_booted) = (std::mem::take(&mut before.limits), before.was_booted());
         let mut complaints: Vec<String> =
             options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
         complaints.extend(boot::duties(mode, was_booted));
@@ -115,7 +112,7 @@ impl Init {
             reports: VecDeque::new(),
             null: insist(Null::open)?,
             base: Base::default(),
-            open_files,
+            own_limits,
             tracker,
             signals,
             control: None,

@@ -5,7 +5,7 @@
 //! machine; each action carried out; then what there is to say is sent. Every source
 //! has a budget a turn, and what is left over is taken in the next without waiting.
 
-use crate::boot::{Mode, limits::OpenFiles};
+use crate::boot::{Mode, limits::OwnLimits};
 use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::Control;
@@ -103,7 +103,7 @@ pub(crate) struct Init {
     pub(crate) reports: VecDeque<usize>,
     pub(crate) null: Null,
     pub(crate) base: Base,
-    pub(crate) open_files: OpenFiles,
+    pub(crate) own_limits: OwnLimits,
     pub(crate) tracker: Tracker,
     pub(crate) signals: Signals,
     pub(crate) control: Option<Control>,

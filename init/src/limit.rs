@@ -124,6 +124,8 @@ pub(crate) const OUTER: Duration = Duration::from_secs(1);
 pub(crate) const OUTER_WAITING: usize = 16;
 /// Between two tries to send one.
 pub(crate) const OUTER_PAUSE: Duration = Duration::from_millis(10);
+/// Bytes of stack init asks for itself: what the kernel gives by default.
+pub(crate) const STACK: u64 = 8 * 1024 * 1024;
 /// File descriptors init asks for itself.
 pub(crate) const OPEN_FILES: u64 = 65_536;
 /// Reads of one ready-fd in one turn, of a KiB each.

@@ -3,6 +3,7 @@
 //! a fault ([`crate::sys::fault`]), which is armed here.
 
 use crate::anew::Crashed;
+use crate::boot::limits::Given;
 use crate::clock;
 use crate::found::Found;
 use crate::journal::keeper::Keeper;
@@ -49,8 +50,8 @@ pub(crate) struct Lineage {
     pub(crate) begins_anew: bool,
     /// That.
     pub(crate) found: Found,
-    /// What init was given of open files, before it raised that for itself.
-    pub(crate) given: Option<(u64, u64)>,
+    /// What init was given of the limits it raised for itself.
+    pub(crate) given: Vec<Given>,
     /// Until then a crash counts as one more of a row.
     pub(crate) steady_at: Option<Time>,
     /// Crashes in a row so far.
@@ -127,7 +128,9 @@ impl Lineage {
             [one, other] = before.each_ref().map(AsRawFd::as_raw_fd);
         }
         let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
-        let given = self.given.map(|(soft, hard)| format!(",{soft},{hard}")).unwrap_or_default();
+        let given = self.given.iter();
+        let given: String =
+            given.map(|(number, soft, hard)| format!(",{number},{soft},{hard}")).collect();
         let word = format!("--rescue={one},{other},{notes},{crashes},{row}{given}");
         let notes = Some(keeper.notes().as_fd());
         fault::arm(binary.as_fd(), notes, arguments(word), environment())

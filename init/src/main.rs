@@ -62,16 +62,24 @@ mod voice;
 mod watchdog;
 mod weight;
 
+use boot::limits::OwnLimits;
 use event_loop::Init;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
 
 /// A panic on the way that nobody was armed for yet.
 fn guarded(begin: impl FnOnce() -> io::Result<Init>) -> io::Result<Init> {
     catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|_| Err(io::Error::other("a bug in init")))
 }
 
-fn main() -> std::process::ExitCode {
+fn main() -> ExitCode {
+    // What follows may need more of the stack than there is now.
+    serve(OwnLimits::raise())
+}
+
+#[inline(never)]
+fn serve(limits: OwnLimits) -> ExitCode {
     let options = options::Options::parse(std::env::args_os().skip(1));
     if let Some(numbers) = &options.check {
         return resume::check(numbers);
@@ -92,7 +100,7 @@ fn main() -> std::process::ExitCode {
     }
     let begun = match options.resume.clone() {
         Some(numbers) => guarded(|| Init::resume(options, mode, &numbers)),
-        None => Init::new(options, mode),
+        None => Init::new(options, mode, limits),
     };
     match begun {
         Ok(init) => {

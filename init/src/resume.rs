@@ -5,7 +5,7 @@
 //! happened meanwhile waits in the kernel.
 
 use crate::anew::Crashed;
-use crate::boot::{Mode, kernel_line::KernelLine};
+use crate::boot::{Mode, kernel_line::KernelLine, limits};
 use crate::clock;
 use crate::control::answer::{failed, now};
 #[cfg(debug_assertions)]
@@ -192,7 +192,7 @@ impl Init {
             numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
         };
         let (crashes, row) = (count(3), count(4));
-        let given = numbers.get(5).copied().zip(numbers.get(6).copied());
+        let given = limits::given(numbers.get(5..).unwrap_or_default());
         let crashed = Crashed { crashes, row, given };
         let often = format!("it has crashed {row} times in a row");
         if row > limit::CRASHES_IN_A_ROW.saturating_add(1) {
@@ -200,7 +200,8 @@ impl Init {
         }
         let [one, other, notes] = [0, 1, 2].map(|at| inherited(&numbers, at).map(File::from));
         let noted = notes.as_ref().map(keeper::bytes_of).unwrap_or_default();
-        let anew = |why: &str| Init::begin_anew(options.clone(), mode, &noted, crashed, why);
+        let anew =
+            |why: &str| Init::begin_anew(options.clone(), mode, &noted, crashed.clone(), why);
         if row > limit::CRASHES_IN_A_ROW {
             return anew(&often);
         }
@@ -304,7 +305,7 @@ impl Init {
             reports: head.reports,
             null,
             base: Base::default(),
-            open_files: head.open_files,
+            own_limits: head.own_limits,
             tracker,
             signals,
             control,

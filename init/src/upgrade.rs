@@ -60,7 +60,7 @@ impl Init {
     /// From now on a crash is survived: after `row` crashes in a row so far.
     pub(crate) fn arm(&mut self, row: u32) {
         self.lineage.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
-        (self.lineage.row, self.lineage.given) = (row, self.open_files.given);
+        (self.lineage.row, self.lineage.given) = (row, self.own_limits.given.clone());
         self.arm_again();
     }
 

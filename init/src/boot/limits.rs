@@ -1,43 +1,71 @@
-//! init's own limit of open files: raised for itself, kept as it was for its children.
+//! init's own limits: raised for itself, kept as they were for its children. Those of which one that is
+//! low could end it or keep it from its work, whoever has started it.
 
 use crate::limit;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use crate::sys::orders::Limit;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// RLIMIT_NOFILE, soft and hard; `None` where it could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct OpenFiles {
-    /// What init was given.
-    pub(crate) given: Option<(u64, u64)>,
+/// What init asks for itself, in bytes, descriptors or seconds; see getrlimit(2). The stack is looked at
+/// as it grows. What the loader delivers and what outlives a crash are files, to the kernel.
+const WANTED: [(Resource, u64); 6] = [
+    (Resource::RLIMIT_NOFILE, limit::OPEN_FILES),
+    (Resource::RLIMIT_STACK, limit::STACK),
+    (Resource::RLIMIT_FSIZE, RLIM_INFINITY),
+    (Resource::RLIMIT_AS, RLIM_INFINITY),
+    (Resource::RLIMIT_DATA, RLIM_INFINITY),
+    (Resource::RLIMIT_CPU, RLIM_INFINITY),
+];
+
+/// A limit before it was raised: its number, soft, hard.
+pub(crate) type Given = (u32, u64, u64);
+
+/// These as they are written on a command line, one number after the other.
+pub(crate) fn given(numbers: &[u64]) -> Vec<Given> {
+    let (all, _) = numbers.as_chunks::<3>();
+    all.iter()
+        .filter_map(|[of, soft, hard]| Some((u32::try_from(*of).ok()?, *soft, *hard)))
+        .collect()
 }
 
-impl OpenFiles {
-    /// Raises the soft limit as far as allowed, and the hard one where init may. `given`: what an image
-    /// before this one was, which has done so.
-    pub(crate) fn raise(given: Option<(u64, u64)>) -> OpenFiles {
-        let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-            return OpenFiles { given };
-        };
-        let wanted = limit::OPEN_FILES.max(soft);
-        let beyond = hard.max(wanted);
-        if setrlimit(Resource::RLIMIT_NOFILE, wanted, beyond).is_err() {
-            // Only root may raise the hard limit.
-            let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
+/// What init was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OwnLimits {
+    /// Those that were too low.
+    pub(crate) given: Vec<Given>,
+}
+
+impl OwnLimits {
+    /// Raises the soft limits as far as allowed, and the hard ones where init may: nothing more to do
+    /// for an image that comes after another, which says what it was given.
+    pub(crate) fn raise() -> OwnLimits {
+        let mut limits = OwnLimits::default();
+        for (resource, wanted) in WANTED {
+            let Ok((soft, hard)) = getrlimit(resource) else { continue };
+            if soft >= wanted {
+                continue;
+            }
+            if setrlimit(resource, wanted, hard.max(wanted)).is_err() {
+                // Only root may raise the hard limit.
+                let _ = setrlimit(resource, wanted.min(hard), hard);
+            }
+            limits.given.push((resource as u32, soft, hard));
         }
-        OpenFiles { given: given.or(Some((soft, hard))) }
+        limits
     }
-}
 
-impl OpenFiles {
     /// What children are given back, as the spawner takes it: no more than init itself may
     /// have at this moment, for somebody may have lowered that.
-    pub(crate) fn of_children(&self) -> Vec<crate::sys::orders::Limit> {
-        let resource = libc::RLIMIT_NOFILE;
-        let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
-        self.given
-            .map(|(soft, hard)| (soft.min(most), hard.min(most)))
-            .map(|(soft, hard)| crate::sys::orders::Limit { resource, soft, hard })
-            .into_iter()
-            .collect()
+    pub(crate) fn of_children(&self) -> Vec<Limit> {
+        let own = |number: u32| {
+            let (resource, _) =
+                WANTED.into_iter().find(|(resource, _)| *resource as u32 == number)?;
+            Some(getrlimit(resource).map_or(u64::MAX, |(_, hard)| hard))
+        };
+        let back = |(resource, soft, hard): &Given| {
+            let most = own(*resource)?;
+            Some(Limit { resource: *resource, soft: (*soft).min(most), hard: (*hard).min(most) })
+        };
+        self.given.iter().filter_map(back).collect()
     }
 }

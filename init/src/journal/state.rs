@@ -3,7 +3,7 @@
 
 use super::frame::{self, Kind, Writer};
 use crate::away::Away;
-use crate::boot::limits::OpenFiles;
+use crate::boot::limits::OwnLimits;
 use crate::cgroup::{Family, Tracked, Tracker};
 use crate::clock::{self, OnTheWall};
 use crate::control::Control;
@@ -54,7 +54,7 @@ pub(crate) struct Head {
     pub(crate) tokens: Tokens,
     pub(crate) facts: VecDeque<Event>,
     pub(crate) reports: VecDeque<usize>,
-    pub(crate) open_files: OpenFiles,
+    pub(crate) own_limits: OwnLimits,
     pub(crate) log_is_finished: bool,
     pub(crate) log_files_open: bool,
     record: Option<RawFd>,
@@ -193,7 +193,7 @@ impl Init {
             tokens: self.tokens,
             facts: self.facts.clone(),
             reports: self.reports.clone(),
-            open_files: self.open_files,
+            own_limits: self.own_limits.clone(),
             log_is_finished: self.log_is_finished,
             log_files_open: self.log_files_open,
             record,
@@ -361,10 +361,10 @@ mod tests {
 
     /// What an init of the version in its name has kept, and the delivery its units came in.
     /// They stay: a type that changes needs another version, and then files of its own.
-    const STATE: &[u8] = include_bytes!("../../golden/state-5");
+    const STATE: &[u8] = include_bytes!("../../golden/state-6");
     /// One of the version before, which is refused.
-    const OLDER: &[u8] = include_bytes!("../../golden/state-4");
-    const UNITS: &[u8] = include_bytes!("../../golden/generation-5");
+    const OLDER: &[u8] = include_bytes!("../../golden/state-5");
+    const UNITS: &[u8] = include_bytes!("../../golden/generation-6");
 
     #[test]
     fn a_state_that_was_kept_once_is_read_for_as_long_as_its_version_is() {

@@ -322,7 +322,7 @@ impl Init {
         self.base = Base {
             passed: Passed::new(&pass, std::env::vars_os()),
             env: settings.env.clone(),
-            limits: self.open_files.of_children(),
+            limits: self.own_limits.of_children(),
         };
         self.settle_watchdog();
         let log = self.log_settings(settings);

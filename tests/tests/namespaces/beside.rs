@@ -291,10 +291,12 @@ fn a_pid_file_gets_no_process_of_another_unit_when_nothing_else_is_known() {
 
 #[test]
 fn children_are_given_what_init_was_given_however_often_it_began() {
-    let files =
-        with(&[("web", "exec-start: /bin/sh -c 'ulimit -Sn >>DIR/web.limit; exec sleep 1000'")]);
-    let few = "ulimit -Sn 1000; exec \"$@\"";
-    let mut init = Boot::new(files).through(&["/bin/sh", "-c", few, "sh"]).start("all");
+    let line = "echo $(ulimit -Sn) $(ulimit -Ss) $(ulimit -Sf) >>DIR/web.limit; exec sleep 1000";
+    let files = with(&[("web", &format!("exec-start: /bin/sh -c '{line}'"))]);
+    // It could neither begin with such a stack nor take what its loader delivers.
+    let few = "ulimit -Sn 1000; ulimit -Ss 64; ulimit -Sf 4; exec \"$@\"";
+    let boot = Boot::new(files).through(&["/bin/sh", "-c", few, "sh"]);
+    let mut init = boot.unrecorded().start("all");
     init.expect_crashes();
     for round in 1..=3 {
         init.when_state("web", "running");
@@ -305,7 +307,7 @@ fn children_are_given_what_init_was_given_however_often_it_began() {
             init.main_of("web").signal(Signal::SIGKILL);
         }
     }
-    assert_eq!(init.sandbox.trace("web.limit"), ["1000"; 3]);
+    assert_eq!(init.sandbox.trace("web.limit"), ["1000 64 4"; 3]);
     init.finish_after_crash();
 }
 
