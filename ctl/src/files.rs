@@ -66,7 +66,13 @@ fn stat(found: &Metadata) -> Stat {
         found if found.is_dir() => FileKind::Directory,
         _ => FileKind::Special,
     };
-    Stat { kind, mode: found.mode() & 0o7777, uid: found.uid(), stamp: stamp(found) }
+    Stat {
+        kind,
+        mode: found.mode() & 0o7777,
+        uid: found.uid(),
+        gid: found.gid(),
+        stamp: stamp(found),
+    }
 }
 
 fn problem(error: &std::io::Error) -> Problem {

@@ -164,7 +164,7 @@ impl Folder {
     fn stat_of(&self, path: &str, bytes: &[u8]) -> Stat {
         let inode = path.bytes().fold(7, |sum: u64, byte| sum * 31 % 65_521 + u64::from(byte));
         let stamp = Stamp { device: 1, inode, size: bytes.len() as u64, modified: 1, changed: 1 };
-        Stat { kind: FileKind::Regular, mode: 0o644, uid: 0, stamp }
+        Stat { kind: FileKind::Regular, mode: 0o644, uid: 0, gid: 0, stamp }
     }
 }
 
@@ -186,7 +186,7 @@ impl Files for Folder {
             None if self.children(path).is_empty() => Err(Problem::Missing),
             None => {
                 let stamp = Stamp::default();
-                Ok(Stat { kind: FileKind::Directory, mode: 0o755, uid: 0, stamp })
+                Ok(Stat { kind: FileKind::Directory, mode: 0o755, uid: 0, gid: 0, stamp })
             }
         }
     }

@@ -26,6 +26,8 @@ pub struct Stat {
     pub mode: u32,
     /// Its owner.
     pub uid: u32,
+    /// Its group.
+    pub gid: u32,
     /// What changes when it does.
     pub stamp: Stamp,
 }

@@ -25,6 +25,10 @@ impl Trust {
         if stat.mode & 0o002 != 0 {
             return Some((severity, "anyone can write it".to_string()));
         }
+        // Whose group a user's own file has is the user's choice: most have one of their own.
+        if stat.mode & 0o020 != 0 && stat.uid == 0 && stat.gid != 0 {
+            return Some((severity, format!("group {} can write it", stat.gid)));
+        }
         let foreign = stat.uid != 0 && stat.uid != self.uid;
         foreign.then(|| (severity, format!("it belongs to user {}", stat.uid)))
     }

@@ -123,7 +123,7 @@ impl Source {
             sum.rotate_left(5).wrapping_mul(0x27d4_eb2f_1656_67c5).wrapping_add(i64::from(*byte))
         });
         let stamp = Stamp { device: 0, inode: 0, size, modified, changed };
-        let stat = Stat { kind: FileKind::Regular, mode: 0o600, uid, stamp };
+        let stat = Stat { kind: FileKind::Regular, mode: 0o600, uid, gid: 0, stamp };
         self.texts.insert(path.into(), Text { bytes, stat });
     }
 

@@ -170,6 +170,8 @@ fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
     let mut memory = Memory::new(&[
         ("/etc/groundstate/units/open.yaml", "unit: open\n"),
         ("/etc/groundstate/units/foreign.yaml", "unit: foreign\n"),
+        ("/etc/groundstate/units/group.yaml", "unit: group\n"),
+        ("/etc/groundstate/units/staff.yaml", "unit: staff\n"),
         ("/etc/groundstate/units/dir.yaml/x", ""),
         ("/etc/groundstate/units/large.yaml", &"# x\n".repeat(70_000)),
         ("/etc/groundstate/units/good.yaml", "unit: good\n"),
@@ -178,6 +180,10 @@ fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
     memory.special("/etc/groundstate/units/fifo.yaml");
     memory.change("/etc/groundstate/units/open.yaml", |stat| stat.mode = 0o666);
     memory.change("/etc/groundstate/units/foreign.yaml", |stat| stat.uid = 1000);
+    memory.change("/etc/groundstate/units/group.yaml", |stat| stat.mode = 0o664);
+    memory.change("/etc/groundstate/units/staff.yaml", |stat| {
+        (stat.mode, stat.gid) = (0o664, 50);
+    });
     memory.restless = Some("/etc/groundstate/units/moving.yaml".to_string());
     let loaded = memory.load(None);
     assert!(loaded.refused);
@@ -190,9 +196,10 @@ fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
             "large.yaml:1:1 error too-large",
             "moving.yaml:1:1 error unstable",
             "open.yaml:1:1 error untrusted",
+            "staff.yaml:1:1 error untrusted",
         ]
     );
-    assert_eq!(loaded.generation.units.len(), 1);
+    assert_eq!(loaded.generation.units.len(), 2);
     assert!(!memory.read.lock().unwrap().iter().any(|path| path.contains("fifo")));
     assert!(memory.load(Some(&loaded.generation)).refused, "the same mistake is refused again");
 }

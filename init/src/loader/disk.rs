@@ -77,6 +77,7 @@ fn stat(data: &Metadata) -> Stat {
         kind,
         mode: data.mode() & 0o7777,
         uid: data.uid(),
+        gid: data.gid(),
         stamp: Stamp {
             device: data.dev(),
             inode: data.ino(),

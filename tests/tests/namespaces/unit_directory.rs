@@ -1,7 +1,7 @@
 //! Unit directories that are broken, hostile, or change under the reader: what is good in them
 //! starts all the same, and nobody becomes root by a slip of the pen.
 
-use groundstate_tests::boot::Boot;
+use groundstate_tests::boot::{Boot, Way};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
@@ -9,7 +9,7 @@ use groundstate_units::sim::chance::Chance;
 use nix::sys::stat::Mode;
 use serde_json::json;
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -165,6 +165,41 @@ fn files_that_change_under_the_reader_are_taken_whole_or_not_at_all() {
     let after = init.when_system("running");
     assert_eq!(after.main_pid("web"), before.main_pid("web"));
     init.finish();
+}
+
+#[test]
+fn a_unit_directory_that_others_can_write_is_not_read() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    for (mode, user, group, complaint) in [
+        (0o777, 0, 0, "anyone can write it"),
+        (0o1777, 0, 0, "anyone can write it"),
+        (0o775, 0, 50, "group 50 can write it"),
+        (0o755, 1000, 0, "it belongs to user 1000"),
+    ] {
+        let files = Sandbox::new();
+        files.unit("web", "exec-start: DAEMON --trace DIR/web.trace");
+        fs::create_dir(files.path("run/units")).unwrap();
+        files.put("run/units/base.yaml", "unit: base\ntype: virtual\nwaits-for: web\n");
+        let units = files.path("units");
+        std::os::unix::fs::chown(&units, Some(user), Some(group)).unwrap();
+        fs::set_permissions(&units, fs::Permissions::from_mode(mode)).unwrap();
+        let init = Boot::new(files).way(Way::Supervisor).start("base");
+        init.when_state("base", "running");
+        let said = format!("this directory: {complaint}");
+        until(&said, || init.output().contains(&said).then_some(()));
+        // The same is said of a reload, which is refused.
+        let reload = init.initctl(&["reload"]);
+        assert!(!reload.status.success());
+        assert!(String::from_utf8_lossy(&reload.stderr).contains(complaint), "{reload:?}");
+        assert!(init.sandbox.trace("web.trace").is_empty());
+        fs::set_permissions(&units, fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(&units, Some(0), Some(0)).unwrap();
+        init.tell("reload", &json!({}));
+        init.when_state("web", "running");
+        init.finish();
+    }
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Memory {
             modified: self.clock,
             changed: self.clock,
         };
-        let stat = Stat { kind: FileKind::Regular, mode: 0o644, uid: 0, stamp };
+        let stat = Stat { kind: FileKind::Regular, mode: 0o644, uid: 0, gid: 0, stamp };
         self.files.insert(path.to_string(), File { bytes, stat });
     }
 
@@ -123,7 +123,7 @@ impl Files for Memory {
             Some(file) => Ok(file.stat),
             None if !self.children(path).is_empty() => {
                 let stamp = Stamp::default();
-                Ok(Stat { kind: FileKind::Directory, mode: 0o755, uid: 0, stamp })
+                Ok(Stat { kind: FileKind::Directory, mode: 0o755, uid: 0, gid: 0, stamp })
             }
             None => Err(Problem::Missing),
         }
