@@ -1,7 +1,8 @@
 //! What `init --record FILE` wrote, put through the core once more: the same events at
-//! the same times must give the same actions. Lines are JSON objects
+//! the same times must give the same actions, and what holds of every record ([`crate::law`]) holds. Lines are JSON objects
 //! `{"now":…,"event":…,"actions":[…],"refused":…}`.
 
+use crate::law::Book;
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::Event;
 use groundstate_units::time::Time;
@@ -22,7 +23,7 @@ pub fn replay(text: &str) -> Result<usize, String> {
 }
 
 fn replay_with(deadline: Duration, text: &str) -> Result<usize, String> {
-    let mut machine = Machine::new(deadline);
+    let (mut machine, mut book) = (Machine::new(deadline), Book::default());
     let mut count = 0;
     for (at, line) in text.lines().enumerate() {
         let place = |what: String| format!("line {}: {what}", at + 1);
@@ -32,20 +33,27 @@ fn replay_with(deadline: Duration, text: &str) -> Result<usize, String> {
         let event: Event = serde_json::from_value(told["event"].take())
             .map_err(|e| place(format!("event: {e}")))?;
         let named = format!("{event:?}");
-        let outcome = machine.step(now, event);
+        let outcome = machine.step(now, event.clone());
         let actions = serde_json::to_value(&outcome.actions).map_err(|e| place(e.to_string()))?;
         let refused = serde_json::to_value(&outcome.refused).map_err(|e| place(e.to_string()))?;
         for (what, then, again) in
             [("actions", &told["actions"], actions), ("refused", &told["refused"], refused)]
         {
             if *then != again {
-                let event: String = named.chars().take(300).collect();
+                let event = shortened(&named);
                 return Err(place(format!(
                     "{event}\n  {what} then:  {then}\n  {what} again: {again}"
                 )));
             }
         }
+        book.take(&machine, &event, &outcome.actions)
+            .map_err(|what| place(format!("{}: {what}", shortened(&named))))?;
         count += 1;
     }
+    book.look(&machine)?;
     Ok(count)
+}
+
+fn shortened(event: &str) -> String {
+    event.chars().take(300).collect()
 }

@@ -1,0 +1,121 @@
+//! What holds of every record, whatever was tested: the part of the simulator's law that a machine and
+//! what it answers show by themselves. A run is one life, of one unit, one at a time; no unit has a state
+//! that its events do not tell; what is derived is what it would be derived anew. The whole of the law is
+//! in `units/src/sim/invariant`, which has an oracle beside it. Used by [`crate::replay`].
+
+use groundstate_units::machine::Machine;
+use groundstate_units::machine::action::{Action, Note};
+use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::machine::reason::State;
+use groundstate_units::name::Name;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The whole machine is looked at after each event while it has so few units, and else once in so many
+/// events.
+const LOOK: usize = 32;
+
+/// What the record has told so far.
+#[derive(Debug, Default)]
+pub struct Book {
+    /// Whose each run is.
+    runs: BTreeMap<RunId, Name>,
+    /// Of these something may be left.
+    alive: BTreeSet<RunId>,
+    /// The run before, by unit.
+    last: BTreeMap<Name, RunId>,
+    /// By the notes.
+    states: BTreeMap<Name, State>,
+    events: usize,
+}
+
+impl Book {
+    /// What the machine answered to an event.
+    ///
+    /// # Errors
+    /// What is against the law.
+    pub fn take(
+        &mut self,
+        machine: &Machine,
+        event: &Event,
+        actions: &[Action],
+    ) -> Result<(), String> {
+        if let Event::Ended(run, _)
+        | Event::Gone(run)
+        | Event::Skipped(run, _)
+        | Event::StartFailed(run, _) = event
+        {
+            self.alive.remove(run);
+        }
+        for action in actions {
+            match action {
+                Action::Start { name, run, .. } => self.begins(name, *run)?,
+                Action::Stop { name, run, nothing_left, .. } => {
+                    self.is_of(name, *run)?;
+                    if *nothing_left {
+                        self.alive.remove(run);
+                    }
+                }
+                Action::Kill { name, run } | Action::ReloadUnit { name, run } => {
+                    self.is_of(name, *run)?;
+                }
+                Action::Note(note) => self.tell(note)?,
+                Action::Emergency | Action::Finish(_) => {}
+            }
+        }
+        self.events += 1;
+        let units = machine.generation().units.len();
+        if units <= LOOK || self.events.is_multiple_of(LOOK) { self.look(machine) } else { Ok(()) }
+    }
+
+    /// L3 and the first half of L20.
+    fn begins(&mut self, name: &Name, run: RunId) -> Result<(), String> {
+        if let Some(before) = self.last.insert(name.clone(), run)
+            && self.alive.contains(&before)
+        {
+            return Err(format!("{name} starts beside its run {}", before.0));
+        }
+        if self.runs.insert(run, name.clone()).is_some() {
+            return Err(format!("run {} is minted twice", run.0));
+        }
+        self.alive.insert(run);
+        Ok(())
+    }
+
+    /// The second half.
+    fn is_of(&self, name: &Name, run: RunId) -> Result<(), String> {
+        match self.runs.get(&run) {
+            Some(of) if of == name => Ok(()),
+            Some(of) => Err(format!("an order to {name} about run {}, which is {of}'s", run.0)),
+            None => Err(format!("an order about run {}, which never began", run.0)),
+        }
+    }
+
+    fn tell(&mut self, note: &Note) -> Result<(), String> {
+        let before = self.states.insert(note.unit.clone(), note.to).unwrap_or(State::Disabled);
+        if before != note.from {
+            return Err(format!("{} was {before:?}: {note:?}", note.unit));
+        }
+        // Why a run is stopped its order says.
+        if note.reason.is_none() && matches!(note.to, State::Failed | State::Waiting) {
+            return Err(format!("nothing says why: {note:?}"));
+        }
+        Ok(())
+    }
+
+    /// The whole of the machine.
+    ///
+    /// # Errors
+    /// What is against the law.
+    pub fn look(&self, machine: &Machine) -> Result<(), String> {
+        let generation = machine.generation();
+        for unit in &generation.units {
+            let Some(id) = generation.find_unit(unit.name.as_str()) else { continue };
+            let told = self.states.get(&unit.name).copied().unwrap_or(State::Disabled);
+            let is = machine.state(id);
+            if is != told {
+                return Err(format!("{} is {is:?}, and its last event says {told:?}", unit.name));
+            }
+        }
+        machine.audit()
+    }
+}
