@@ -92,6 +92,7 @@ impl Init {
             self.first.children().iter().all(|p| p.state() != Some('Z')).then_some(())
         });
         let files = || self.first.files().len();
+        assert!(files() > 0, "its open files can not be looked at");
         let most = self.baseline.files.saturating_add(SPARE_FILES);
         let close = within(SOON, || (files() <= most).then_some(()));
         assert!(close.is_some(), "{} files, at most {most}", files());
@@ -107,6 +108,7 @@ impl Init {
     /// Once what the test did is over.
     fn check_memory(&self) {
         let most = self.baseline.memory.saturating_add(SPARE_MEMORY);
+        assert!(self.first.memory() > 0, "its memory can not be looked at");
         let close = within(SOON, || (self.first.memory() <= most).then_some(()));
         assert!(close.is_some(), "{} KiB, at most {most}", self.first.memory());
     }
@@ -115,9 +117,12 @@ impl Init {
         let left = || {
             let status = self.status();
             self.descendants().into_iter().find_map(|process| {
-                let unit = process.environment().get("GROUNDSTATE_UNIT")?.clone();
-                let down = matches!(status.state(&unit), "disabled" | "failed" | "waiting");
-                (down && process.is_alive()).then_some(unit)
+                let named = process.environment().get("GROUNDSTATE_UNIT").cloned();
+                let is_down =
+                    |unit: &str| matches!(status.state(unit), "disabled" | "failed" | "waiting");
+                let down =
+                    named.into_iter().chain(units_of_cgroups(process)).find(|it| is_down(it));
+                down.filter(|_| process.is_alive())
             })
         };
         let clean = within(SOON, || left().is_none().then_some(()));
@@ -138,6 +143,16 @@ impl Init {
         });
         assert!(right.is_some(), "{wrong:?}");
     }
+}
+
+/// Units whose its cgroups are by their names, `UNIT.RUN`, whatever it has made of its environment.
+fn units_of_cgroups(process: Process) -> Vec<String> {
+    let text = process.read("cgroup").unwrap_or_default();
+    let unit = |part: &str| {
+        let (unit, run) = part.rsplit_once('.')?;
+        run.starts_with(|first: char| first.is_ascii_digit()).then(|| unit.to_owned())
+    };
+    text.lines().flat_map(|line| line.split('/')).filter_map(unit).collect()
 }
 
 fn chain(events: &[Value], status: Option<&Status>) -> Result<(), String> {

@@ -11,7 +11,6 @@ use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
 use nix::sys::signal::Signal;
-use serde_json::json;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
@@ -145,8 +144,7 @@ fn a_crash_before_any_state_was_kept_begins_anew_and_starts_nobody_twice() {
     init.main_of("plain").signal(Signal::SIGKILL);
     until("it is replaced", || (starts(&init, "plain") == 2).then_some(()));
     assert_eq!(starts(&init, "notified"), 1);
-    init.tell("exit", &json!({}));
-    assert_eq!(init.ended().code(), Some(0));
+    init.finish_after_crash();
 }
 
 #[test]

@@ -95,8 +95,7 @@ fn who_waits_for_what_is_gone_is_taken_up_at_once_and_nothing_is_pending() {
     // Its end is seen.
     main.signal(Signal::SIGKILL);
     init.when("it is failed for want of the other", |s| s.state("web") == "failed");
-    init.tell("exit", &json!({}));
-    assert_eq!(init.ended().code(), Some(0));
+    init.finish_after_crash();
 }
 
 #[test]
@@ -285,8 +284,7 @@ fn a_pid_file_gets_no_process_of_another_unit_when_nothing_else_is_known() {
     init.when_state("victim", "running");
     init.when("evil is begun by itself", |_| starts(&init, "evil") == 2);
     assert_eq!((init.main_of("victim"), starts(&init, "victim")), (victim, 1));
-    init.tell("exit", &json!({}));
-    assert_eq!(init.ended().code(), Some(0));
+    init.finish_after_crash();
 }
 
 #[test]

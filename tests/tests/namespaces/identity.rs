@@ -55,7 +55,7 @@ fn request(verb: &str) -> Value {
 #[test]
 fn each_verb_is_refused_to_those_whose_it_is_not() {
     if !root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = one_unit();
     let before = init.status();
@@ -81,7 +81,7 @@ fn each_verb_is_refused_to_those_whose_it_is_not() {
 #[test]
 fn root_is_root_wherever_it_is_but_for_another_user_namespace() {
     if !root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = one_unit();
     let jail = init.sandbox.at("jail");
@@ -110,7 +110,7 @@ fn root_is_root_wherever_it_is_but_for_another_user_namespace() {
 #[test]
 fn a_connection_that_is_handed_on_keeps_the_rights_of_who_made_it() {
     if !root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let init = one_unit();
     // Nobody's, in the hands of root.
@@ -235,7 +235,7 @@ fn refusals(init: &Init, who: &[String]) -> Vec<(&'static str, bool)> {
 #[test]
 fn the_table_of_who_may_what_is_what_happens() {
     if !root() {
-        return;
+        return groundstate_tests::not_run!("it takes root");
     }
     let fleet = ["setpriv", "--reuid=20001", "--regid=20001", "--clear-groups"];
     let elsewhere = ["unshare", "-U", "--map-root-user"];

@@ -288,6 +288,7 @@ fn in_a_burst_nobody_is_begun_beside_itself() {
     let daemons = daemons().filter(|it| it.status("Name").as_deref() == Some("daemon"));
     assert_eq!(daemons.count(), names.len(), "{}", init.output());
     assert_eq!(names.iter().map(|name| starts(&init, name)).max(), Some(1));
+    init.check();
     init.process().signal(Signal::SIGTERM);
     assert_eq!(init.ended().code(), Some(0));
 }

@@ -26,6 +26,7 @@ fn pid_1_opens_no_socket_of_a_network() {
     init.tell("reload", &json!({}));
     init.tell("restart", &json!({"targets": ["web"]}));
     init.when_system("running");
+    init.check();
     init.tell("exit", &json!({}));
     assert_eq!(init.ended().code(), Some(0));
     let text = init.sandbox.read("strace");

@@ -138,6 +138,7 @@ pub(crate) fn comes_to_its_end(init: &Init) {
     assert_eq!(environment.get("LISTEN_FDNAMES").map(String::as_str), Some("data"));
     let fired = init.sandbox.trace("job.trace").len();
     until("the timer fires on", || (init.sandbox.trace("job.trace").len() > fired).then_some(()));
+    init.check();
 }
 
 #[test]
