@@ -52,6 +52,26 @@ fn the_pid_of_another_units_process_is_never_signalled() {
 }
 
 #[test]
+fn a_pid_file_that_is_another_name_of_a_file_does_that_file_no_harm() {
+    let files = Sandbox::new();
+    files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
+    files.unit("old", "type: background-pidfile\ndepends-on: canary\npid-file: DIR/run/old.pid\nstart-timeout: 2s\nrestart: never\nstop-timeout: 500ms\nexec-start: /bin/sh -c 'until grep -q ready DIR/canary; do sleep 0.01; done 2>/dev/null; sed -n \"s/start //p\" DIR/canary >DIR/run/canary.pid; ln DIR/run/canary.pid DIR/run/old.pid'");
+    files.unit("keep", "type: virtual\ndepends-on: canary");
+    files.unit("all", "type: virtual\nwaits-for: old\ndepends-on: canary");
+    let init = Boot::new(files).start("all");
+    let status = init.when_state("old", "failed");
+    assert_eq!(status.main_pid("old"), None);
+    let canary = status.main_pid("canary").expect("it runs");
+    assert_eq!(init.sandbox.read("run/canary.pid").trim(), canary.to_string());
+    init.tell("set-target", &json!({"targets": ["keep"]}));
+    init.when("old is done with", |s| s.state("old") == "disabled");
+    assert_eq!(init.sandbox.read("run/canary.pid").trim(), canary.to_string());
+    let trace = init.sandbox.trace("canary");
+    assert_eq!(trace.len(), 2, "start and ready, no signal: {trace:?}");
+    init.finish();
+}
+
+#[test]
 fn a_pid_file_that_is_no_file_does_not_hang_init() {
     let files = Sandbox::new();
     unit(&files, "1");

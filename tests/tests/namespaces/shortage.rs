@@ -250,9 +250,16 @@ fn a_full_disk_under_init_and_its_logs_stops_nobody() {
     let files = pair();
     files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
     files.unit("all", "type: virtual\ndepends-on: web, loud");
+    files.unit("other", "type: virtual");
     let small = ["run", "log"].map(|name| Small::new(&files.path(name)));
     let init = Boot::new(files).start("all");
     init.when_system("running");
+    let masked = init.initctl(&["mask", "other", "--runtime"]);
+    assert!(masked.status.success(), "{masked:?}");
+    let policy = init.tell("ping", &json!({}))["paths"]["runtime-policy"].clone();
+    let policy = || std::fs::read_to_string(policy.as_str().expect("its place")).unwrap();
+    let before = policy();
+    assert!(before.contains("other"), "{before}");
     let filled = small.each_ref().map(Small::fill);
     init.sandbox.order("loud", "lines 5000");
     supervises(&init);
@@ -261,7 +268,8 @@ fn a_full_disk_under_init_and_its_logs_stops_nobody() {
     init.when_state("loud", "disabled");
     // Nothing is cut short that was whole before.
     let refused = init.initctl(&["mask", "loud", "--runtime"]);
-    assert_ne!(refused.status.code(), Some(101), "initctl does not panic");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert_eq!(policy(), before);
     filled.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     for small in &small {
         for number in 0..40 {

@@ -1,15 +1,17 @@
 //! `initctl upgrade`: init goes on as another image of its program, and nobody notices.
 
+use crate::survival::copy;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
 use groundstate_tests::crash::is_kept;
 use groundstate_tests::deadline::until;
-use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::sandbox::{Sandbox, program};
 use groundstate_tests::silent::Silent;
 use groundstate_tests::status::Status;
 use groundstate_tests::storm::{Blow, Storm};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 const ROUNDS: usize = 20;
@@ -199,13 +201,33 @@ pub(crate) fn numbers(follower: &mut Client, last: u64) -> Vec<u64> {
 fn what_can_not_go_on_is_refused_and_nothing_changes() {
     let init = at_work();
     let before = init.status();
-    init.sandbox.put("script.sh", "#!/bin/sh\nexit 0\n");
-    let absent = init.sandbox.at("absent");
-    let script = init.sandbox.at("script.sh");
-    let dir = init.sandbox.at("units");
-    for binary in ["/bin/true", "/bin/false", "/etc/passwd", &absent, &script, &dir, "/bin/sh"] {
+    let own = std::fs::read(program("GROUNDSTATE_INIT", "init")).unwrap();
+    let mut header: [u8; 20] = *own.first_chunk().unwrap();
+    let here = header;
+    header[18..].copy_from_slice(&0xfeed_u16.to_le_bytes());
+    let foreign = copy(&init.sandbox, "foreign", Some((&here, &header)));
+    let cut = init.sandbox.at("cut");
+    std::fs::write(&cut, &own[..8192]).unwrap();
+    for (name, text) in [
+        ("script.sh", "#!/bin/sh\nexit 0\n"),
+        ("dies.sh", "#!/bin/sh\nkill -SEGV $$\n"),
+        ("stranger.sh", "#!/none/such\n"),
+        ("garbage", "\u{1}\u{2}garbage"),
+        ("empty", ""),
+    ] {
+        init.sandbox.put(name, text);
+    }
+    let made = ["script.sh", "dies.sh", "stranger.sh", "garbage", "empty", "cut"];
+    let made = made.map(|name| init.sandbox.at(name));
+    for path in &made {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let others = ["absent", "units"].map(|name| init.sandbox.at(name));
+    let binaries = ["/bin/true", "/bin/false", "/etc/passwd", "/bin/sh"].map(str::to_owned);
+    for binary in binaries.iter().chain(&made).chain(&others).chain([&foreign]) {
         let refused = init.ask("upgrade", &json!({"binary": binary})).unwrap_err();
         assert_eq!(refused["kind"], "upgrade", "{binary}: {refused}");
+        assert!(!refused["message"].as_str().unwrap_or_default().is_empty(), "{refused}");
     }
     assert_eq!(fixed(&init.status()), fixed(&before));
     comes_to_its_end(&init);
