@@ -8,7 +8,7 @@ use groundstate_tests::tracer::{Tracer, injected};
 use nix::sys::signal::Signal;
 
 /// The lines `initctl logs` has of a target.
-fn logs(init: &Init, target: &str, count: usize) -> Vec<String> {
+pub(crate) fn logs(init: &Init, target: &str, count: usize) -> Vec<String> {
     let output = init.initctl(&["logs", target, "-n", &count.to_string()]);
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
@@ -86,66 +86,6 @@ fn a_service_never_waits_for_a_stopped_logger() {
     // Init may have put another logger into the place of one that hangs.
     if logger.is_alive() {
         logger.signal(Signal::SIGCONT);
-    }
-    init.finish();
-}
-
-#[test]
-fn what_is_said_to_a_stopped_logger_is_taken_or_dropped_and_nobody_waits_for_ever() {
-    const LINES: u64 = 100_000;
-    let files = Sandbox::new();
-    for (unit, key) in [("hasty", ""), ("patient", "log-overflow: block\n")] {
-        let line = format!("seq {LINES}; echo end >>DIR/{unit}.end");
-        files.unit(unit, &format!("{key}type: oneshot\nexec-start: /bin/sh -c '{line}'"));
-    }
-    files.unit("base", "exec-start: DAEMON");
-    files.unit("talk", "type: virtual\nwaits-for: hasty, patient");
-    let init = Boot::new(files).start("base");
-    init.when_state("base", "running");
-    // Far more than a pipe holds. Init puts another into the place of one that says nothing.
-    logger(&init).signal(Signal::SIGSTOP);
-    init.tell("want", &serde_json::json!({"target": "talk"}));
-    init.when_state("hasty", "exited");
-    init.when_state("patient", "exited");
-    assert_eq!(init.sandbox.read("patient.end"), "end\n");
-    let numbers = |unit: &str| {
-        let text = stored(&init, unit);
-        let number = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
-        text.lines().filter_map(number).collect::<Vec<_>>()
-    };
-    until("all of it is there", || (numbers("patient").last() == Some(&LINES)).then_some(()));
-    assert!(numbers("patient").into_iter().eq(1..=LINES), "all of it, in order");
-    assert!(numbers("hasty").is_sorted_by(|a, b| a < b), "nothing of it twice");
-    init.finish();
-}
-
-#[test]
-fn a_flood_of_output_takes_bounded_memory_and_others_are_heard() {
-    // Each MiB of it the logger has read: what it wrote is bounded by what is kept.
-    let much = turns(64, 4096) as u64 * 1024 * 1024;
-    let files = Sandbox::new();
-    files.put("init.yaml", "log-size: 1M\nlog-keep: 2\n");
-    files.unit("flood", "exec-start: /usr/bin/yes all work and no play");
-    files.unit("calm", "exec-start: DAEMON --name calm --control DIR/calm");
-    files.unit("all", "type: virtual\nwaits-for: flood, calm");
-    let init = Boot::new(files).start("all");
-    init.when_system("running");
-    let logger = logger(&init);
-    let flood = init.main_of("flood");
-    let written = || {
-        let io = flood.read("io").unwrap_or_default();
-        io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse::<u64>().ok()).unwrap_or(0)
-    };
-    for turn in 1..=4 {
-        let least = much / 4 * turn;
-        until("it has said that much", || (written() >= least).then_some(()));
-        init.sandbox.order("calm", &format!("say turn {turn}"));
-        let told = format!("turn {turn}");
-        until("others are heard", || {
-            logs(&init, "calm", 5).iter().any(|line| line.ends_with(&told)).then_some(())
-        });
-        init.check();
-        assert!(logger.memory() < 8 * 1024, "the logger has {} KiB", logger.memory());
     }
     init.finish();
 }
@@ -254,7 +194,7 @@ fn a_kernel_log_that_takes_nothing_holds_nobody_up() {
 }
 
 /// What is in a unit's log files, the oldest first.
-fn stored(init: &Init, unit: &str) -> String {
+pub(crate) fn stored(init: &Init, unit: &str) -> String {
     let read = |name: String| std::fs::read_to_string(init.sandbox.path("log").join(name)).ok();
     let mut texts: Vec<String> =
         (1..).map_while(|number| read(format!("{unit}.log.{number}"))).collect();

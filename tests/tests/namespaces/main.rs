@@ -29,6 +29,7 @@ mod failure;
 mod fate;
 mod fault;
 mod flapping;
+mod flood;
 mod foreign;
 mod freezer;
 mod goal;

@@ -2,9 +2,11 @@
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::{until, within};
+use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -78,6 +80,67 @@ fn on_a_crowded_processor_init_answers_supervises_and_takes_nobody_for_dead() {
     drop(busy);
     let after = init.status();
     assert_eq!(after.main_pid("steady"), before.main_pid("steady"), "nobody is taken for dead");
+    init.finish();
+}
+
+/// A hundredth of a processor, for who is put there.
+struct Hundredth(PathBuf);
+
+impl Hundredth {
+    /// None: nobody can be given a share here.
+    fn new() -> Option<Hundredth> {
+        let name = format!("groundstate-test.{}", std::process::id());
+        let (first, second) = (Path::new("/sys/fs/cgroup/cpu"), Path::new("/sys/fs/cgroup"));
+        let top = if first.is_dir() { first } else { second };
+        let place = Hundredth(top.join(name));
+        std::fs::create_dir(&place.0).ok()?;
+        // Of the first kind, or of the second: microseconds of each tenth of a second.
+        let quota = [("cpu.cfs_quota_us", "1000"), ("cpu.max", "1000 100000")];
+        let set = |(file, text): (&str, &str)| {
+            let file = place.0.join(file);
+            file.exists() && std::fs::write(file, text).is_ok()
+        };
+        quota.into_iter().any(set).then_some(place)
+    }
+
+    fn take(&self, process: Process) {
+        std::fs::write(self.0.join("cgroup.procs"), process.0.to_string()).expect("it goes");
+    }
+}
+
+impl Drop for Hundredth {
+    fn drop(&mut self) {
+        // Once the last of them is gone.
+        within(Duration::from_secs(10), || std::fs::remove_dir(&self.0).is_ok().then_some(()));
+    }
+}
+
+#[test]
+fn with_a_hundredth_of_a_processor_init_answers_and_supervises() {
+    let Some(place) = Hundredth::new() else {
+        return groundstate_tests::not_run!("no share of a processor can be given here");
+    };
+    let files = Sandbox::new();
+    files.unit("quick", "exec-start: DAEMON");
+    files.unit("steady", "type: foreground-notified\nexec-start: DAEMON --notify");
+    files.unit("all", "type: virtual\nwaits-for: quick, steady");
+    let init = Boot::new(files).start("all");
+    let before = init.when_system("running");
+    place.take(init.process());
+    let throttled = || {
+        let text = std::fs::read_to_string(place.0.join("cpu.stat")).unwrap_or_default();
+        text.lines().any(|line| line.strip_prefix("nr_throttled ").is_some_and(|n| n != "0"))
+    };
+    init.main_of("quick").signal(Signal::SIGKILL);
+    init.tell("reload", &json!({}));
+    init.when("it is replaced", |s| {
+        s.system() == "running" && s.main_pid("quick") != before.main_pid("quick")
+    });
+    until("it had to wait", || {
+        init.tell("ping", &json!({}));
+        throttled().then_some(())
+    });
+    assert_eq!(init.status().main_pid("steady"), before.main_pid("steady"));
     init.finish();
 }
 
