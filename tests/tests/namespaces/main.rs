@@ -37,6 +37,7 @@ mod hierarchy;
 mod identity;
 mod imported;
 mod intent;
+mod keeping;
 mod log;
 mod memory;
 mod moment;

@@ -1,0 +1,58 @@
+//! States that can not be kept, and what a crash goes back to then. Crashes with a state that is kept
+//! are in [`crate::crash`].
+
+use super::crash::has_survived;
+use super::upgrade::{at_work, fixed};
+use groundstate_tests::boot::Init;
+use groundstate_tests::crash::{crash, crash_when};
+use groundstate_tests::deadline::until;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::process::Command;
+/// How long a file init may write.
+fn limit_files(init: &Init, bytes: &str) {
+    let pid = format!("--pid={}", init.process().0);
+    let status = Command::new("prlimit").args([pid, format!("--fsize={bytes}:unlimited")]).status();
+    assert!(status.expect("prlimit is there").success());
+}
+
+#[test]
+fn a_state_that_can_not_be_kept_leaves_the_one_before_until_too_much_has_happened() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let said = |what: &str| init.output().contains(what);
+    limit_files(&init, "6000");
+    until("it is said", || said("the state can not be kept").then_some(()));
+    limit_files(&init, "unlimited");
+    until("it is said", || said("the state is kept again").then_some(()));
+    limit_files(&init, "6000");
+    let times = || init.output().matches("the state can not be kept").count();
+    until("it is said again", || (times() == 2).then_some(()));
+    // What was not kept was noted, and so is what happens from now on.
+    let first = init.main_of("plain");
+    first.signal(Signal::SIGKILL);
+    until("it is there again", || (init.main_of("plain") != first).then_some(()));
+    // When a program was seen to run is not noted.
+    let three = |unit: serde_json::Value| json!([unit[0], unit[1], unit[2]]);
+    let how = || fixed(&init.status()).into_iter().map(three).collect::<Vec<_>>();
+    let before = how();
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    assert_eq!(how(), before);
+    // Each image raises its limits for itself.
+    limit_files(&init, "6000");
+    // What services say is noted as well, as long as there is room.
+    let much = format!("notify STATUS={}", "x".repeat(3000));
+    until("it is too old", || {
+        init.sandbox.order("notified", &much);
+        said("after a crash init would begin anew").then_some(())
+    });
+    let alive = init.main_of("notified");
+    // It comes to keep nothing before it crashes.
+    crash_when(&init, || limit_files(&init, "unlimited"), |_| true);
+    until("it begins anew", || said("begins anew, beside what lives").then_some(()));
+    has_survived(&init, 2);
+    init.when_state("notified", "running");
+    assert_eq!(init.main_of("notified"), alive);
+    init.finish_after_crash();
+}
