@@ -51,6 +51,8 @@ cp image other && losetup /dev/loop1 other && dmsetup create --noudevsync test -
 mount -t ext2 /dev/dm-0 mapped && echo x >mapped/x && say mapped
 dd if=/dev/zero of=swap bs=64k count=64 2>/dev/null && mkswap swap >/dev/null && swapon swap
 [ $(wc -l </proc/swaps) = 2 ] && say swap
+until ls -l /proc/1/fd | grep -q watchdog; do sleep 0.1; done
+say watchdog
 [ $(grep -c ' /var/[aco]' /proc/mounts) = 4 ] && say stacked
 mount -t ext4 /dev/nvme1n1 frozen && fsfreeze --freeze frozen && say frozen
 mount -t ext4 /dev/vda still && echo x >still/x && sync && say mounted
@@ -70,6 +72,7 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
     let root = system(&sandbox, "");
     modules(&root, &["loop", "overlay", "dm-mod"]);
     modules(&root, &VIRTIO);
+    modules(&root, &["watchdog", "softdog"]);
     fs::write(root.join("modules/order"), VIRTIO.join(" ")).unwrap();
     program_with_libraries(&root, "/usr/sbin/dmsetup");
     fs::copy("/usr/sbin/dmsetup", root.join("bin/dmsetup")).unwrap();
@@ -87,7 +90,13 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
         "stop-timeout: 1s\nexec-start: /bin/sh -c 'while :; do dd if=/dev/zero of=/var/big bs=64k count=320 2>/dev/null; done'",
     );
     unit(&root, "test", "type: virtual\nwaits-for: web, writer, stuck, probe");
-    let init = "shutdown-deadline: 6s\n";
+    unit(
+        &root,
+        "setup",
+        "type: oneshot\nexec-start: [/bin/insmod /modules/watchdog.ko, /bin/insmod /modules/softdog.ko nowayout=1]",
+    );
+    // The end takes longer than it is patient: it is fed to the last.
+    let init = "shutdown-deadline: 6s\nwatchdog: 5s\n";
     fs::write(root.join("etc/groundstate/init.yaml"), init).unwrap();
     let image = disk(&sandbox, &root);
     let other = empty_disk(&sandbox, "other");
@@ -109,7 +118,7 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
         "virtio-blk-pci,drive=still",
     ];
     let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
-    for said in ["swap", "mapped", "stacked", "frozen", "mounted"] {
+    for said in ["watchdog", "swap", "mapped", "stacked", "frozen", "mounted"] {
         machine.says(&format!("PROBE {said}"));
     }
     // One byte a second: whoever waits for it waits for ever.
@@ -122,6 +131,7 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
     assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
     let console = machine.console();
     assert!(!console.contains("PROBE no "), "{console}");
+    assert!(!console.contains("Initiating system reboot"), "its watchdog did it:\n{console}");
     for left in ["/var/frozen", "/var/still"] {
         assert!(console.contains(left), "what is left is named:\n{console}");
     }
