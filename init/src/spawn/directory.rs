@@ -158,6 +158,7 @@ fn empty(directory: OwnedFd, device: libc::dev_t, depth: usize) -> io::Result<()
 mod tests {
     use super::super::extent::turns;
     use super::*;
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::PathBuf;
 
@@ -251,7 +252,19 @@ mod tests {
         let (mut made, mut refused) = (0, 0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let link = scratch.0.join("link");
                 while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                    let _ = symlink(&canary, &link);
+                    for _ in 0..2 {
+                        let _ = renameat2(
+                            AT_FDCWD,
+                            &place,
+                            AT_FDCWD,
+                            &link,
+                            RenameFlags::RENAME_EXCHANGE,
+                        );
+                    }
+                    let _ = std::fs::remove_dir_all(&link);
                     // Whichever of the two is not there is of no concern.
                     let _ = std::fs::rename(&place, &aside);
                     let _ = symlink(&canary, &place);
@@ -261,7 +274,7 @@ mod tests {
             });
             let mut turn = 0;
             // Each makes and removes.
-            let turns = turns(10_000, 100_000);
+            let turns = turns(3_000, 100_000);
             // Some of either kind, or the race was not run.
             while turn < turns || made == 0 || refused == 0 {
                 turn += 1;

@@ -209,8 +209,11 @@ fn term_ends_a_container_in_order_with_0() {
         init.when("it hears signals", |s| {
             s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
         });
+        let begun = std::time::Instant::now();
         init.process().signal(signal);
         assert_eq!(init.ended().code(), Some(0), "{signal}");
+        // Who stops a container waits for so long by default, and then kills it.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
         assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "{signal}");
     }
 }

@@ -99,6 +99,41 @@ fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
 }
 
 #[test]
+fn a_log_disk_that_fails_is_said_with_its_error_and_written_again_once_it_is_well() {
+    let files = Sandbox::new();
+    files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
+    let init = Boot::new(files).start("loud");
+    let before = init.when_system("running").main_pid("loud");
+    let path = init.sandbox.path("log/loud.log");
+    let file = || std::fs::read_to_string(&path).unwrap_or_default();
+    init.sandbox.order("loud", "say before");
+    until("it is written", || file().contains("before").then_some(()));
+    let only = ["-f", "-P", path.to_str().unwrap(), "-e", "trace=write"];
+    let fails = [&only[..], &["-e", "inject=write:error=EIO"]].concat();
+    let tracer = Tracer::attach(logger(&init), &init.sandbox.path("strace"), &fails);
+    let (mut said, trouble) = (0, nix::errno::Errno::EIO.desc());
+    until("it is said", || {
+        said += 1;
+        init.sandbox.order("loud", &format!("say missing {said}"));
+        init.output()
+            .lines()
+            .any(|line| line.contains("written") && line.contains(trouble))
+            .then_some(())
+    });
+    let last = format!("missing {said}");
+    until("the tail has it", || last_line(&init, "loud").ends_with(&last).then_some(()));
+    drop(tracer);
+    until("what is missing is noted in the file", || {
+        init.sandbox.order("loud", "say again");
+        (file().contains(&format!(" lines lost: {trouble}")) && file().ends_with("again\n"))
+            .then_some(())
+    });
+    assert!(!file().contains("missing 1\n"), "it failed: {}", file());
+    assert_eq!(init.status().main_pid("loud"), before);
+    init.finish();
+}
+
+#[test]
 fn a_logger_that_can_not_be_begun_is_missed_by_no_service() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web --control DIR/web");

@@ -1,7 +1,7 @@
 //! How far PID 1 reaches: to no network, and by no name of a caller's to a path.
 
 use super::socket::free_port;
-use groundstate_tests::boot::{Boot, Way};
+use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::Tracer;
@@ -20,8 +20,9 @@ fn pid_1_opens_no_socket_of_a_network() {
     let trace = files.at("strace");
     // Of init alone, from its first call to its last: its children are not followed.
     let calls = "trace=socket,socketpair,connect,bind,listen,accept4,accept,sendto,sendmsg";
-    let wrapper = ["strace", "-qq", "-o", &trace, "-e", calls];
-    let mut init = Boot::new(files).way(Way::Supervisor).through(&wrapper).start("all");
+    let wrapper = ["strace", "-D", "-qq", "-o", &trace, "-e", calls];
+    let mut init = Boot::new(files).through(&wrapper).start("all");
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     init.when_state("web", "running");
     init.tell("reload", &json!({}));
     init.tell("restart", &json!({"targets": ["web"]}));

@@ -2,9 +2,11 @@
 //! and words that would do harm where they are kept or shown.
 
 use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use serde_json::json;
 use std::io::IoSlice;
@@ -212,6 +214,39 @@ fn a_status_that_would_forge_or_paint_is_shown_clean_and_outlives_an_upgrade() {
     init.tell("upgrade", &json!({}));
     assert_eq!(init.status().unit("web")["status"], status);
     init.finish();
+}
+
+#[test]
+fn what_is_odd_in_an_environment_or_a_description_outlives_a_crash_as_it_is() {
+    let files = Sandbox::new();
+    let odd = "a=b c=d \\\"q\\\" 'r' $$ %% \u{e9}\u{1f600} =";
+    files.unit(
+        "odd-name_1.x",
+        &format!("description: \"{odd}\"\nenv: {{ODD: \"{odd}\", LINES: \"one\\ntwo=2\\n\"}}\nexec-start: DAEMON"),
+    );
+    let mut init = Boot::new(files).start("odd-name_1.x");
+    init.expect_crashes();
+    init.when_system("running");
+    let has = || {
+        let main = init.main_of("odd-name_1.x");
+        let environment = until("it has its own", || {
+            Some(main.environment()).filter(|all| all.contains_key("ODD"))
+        });
+        let told = init.status().unit("odd-name_1.x")["description"].clone();
+        (main, environment["ODD"].clone(), environment["LINES"].clone(), told)
+    };
+    let first = has();
+    assert_eq!(first.2, "one\ntwo=2\n");
+    crash(&init, Signal::SIGSEGV);
+    until("it goes on", || init.output().contains("it goes on where it was").then_some(()));
+    assert_eq!(has(), first);
+    first.0.signal(Signal::SIGKILL);
+    until("another has its place", || {
+        init.status().main_pid("odd-name_1.x").filter(|pid| *pid != first.0.0)
+    });
+    let second = has();
+    assert_eq!((&second.1, &second.2, &second.3), (&first.1, &first.2, &first.3));
+    init.finish_after_crash();
 }
 
 #[test]
