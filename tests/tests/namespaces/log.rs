@@ -236,6 +236,8 @@ fn a_logger_that_is_killed_again_and_again_loses_and_doubles_nothing() {
         until("it is gone", || (!logger.is_alive()).then_some(()));
     }
     assert_eq!(["steps", "blocks"].map(|unit| init.status().main_pid(unit)), before);
+    let (least, mut all) = (turns(10_000, 100_000) as u64, 0);
+    until("so many are written", || (size() > 40 * least).then_some(()));
     init.sandbox.put("stop", "");
     for (unit, word) in [("steps", "line "), ("blocks", "")] {
         until("the last line is there", || stored(&init, unit).contains(" last ").then_some(()));
@@ -253,7 +255,9 @@ fn a_logger_that_is_killed_again_and_again_loses_and_doubles_nothing() {
             }
         }
         assert!(next > 1000, "{unit} has written {next} lines");
+        all += next;
     }
+    assert!(all > least, "{all} lines");
     init.finish();
 }
 
