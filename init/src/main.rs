@@ -74,13 +74,16 @@ fn guarded(begin: impl FnOnce() -> io::Result<Init>) -> io::Result<Init> {
 }
 
 fn main() -> ExitCode {
+    let options = options::Options::parse(std::env::args_os().skip(1));
+    // Those of an image before this one outlive the exec.
+    let begins = options.rescue.is_none() && options.resume.is_none();
     // What follows may need more of the stack than there is now.
-    serve(OwnLimits::raise())
+    let limits = if begins { OwnLimits::raise() } else { OwnLimits::default() };
+    serve(options, limits)
 }
 
 #[inline(never)]
-fn serve(limits: OwnLimits) -> ExitCode {
-    let options = options::Options::parse(std::env::args_os().skip(1));
+fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     if let Some(numbers) = &options.check {
         return resume::check(numbers);
     }

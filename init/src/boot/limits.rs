@@ -36,8 +36,8 @@ pub(crate) struct OwnLimits {
 }
 
 impl OwnLimits {
-    /// Raises the soft limits as far as allowed, and the hard ones where init may: nothing more to do
-    /// for an image that comes after another, which says what it was given.
+    /// Raises the soft limits as far as allowed, and the hard ones where init may. Once: an image that
+    /// comes after another has them as they are, and is told what init was given.
     pub(crate) fn raise() -> OwnLimits {
         let mut limits = OwnLimits::default();
         for (resource, wanted) in WANTED {

@@ -59,7 +59,7 @@ pub(crate) struct Control {
     was_crowded: bool,
     /// The most clients since what they took was last given back.
     #[serde(skip)]
-    most: usize,
+    most_clients: usize,
     ready: bool,
     /// That nobody waits has to be said twice.
     #[serde(skip)]
@@ -96,7 +96,7 @@ impl Control {
             served: 0,
             owes_events: false,
             was_crowded: false,
-            most: 0,
+            most_clients: 0,
             ready: true,
             doubts: true,
             reserve: reserve(),
@@ -311,13 +311,13 @@ impl Control {
             self.reserve = File::open("/dev/null").ok();
         }
         let clients = self.clients.len();
-        self.most = self.most.max(before);
+        self.most_clients = self.most_clients.max(before);
         let is_read = self.was_crowded && unread(self) == 0;
         // They go one by one, each with what it was read and answered with.
-        let have_gone = self.most >= limit::CROWD && clients <= self.most / 2;
+        let have_gone = self.most_clients >= limit::CROWD && clients <= self.most_clients / 2;
         if is_read || have_gone {
             self.was_crowded &= !is_read;
-            self.most = clients;
+            self.most_clients = clients;
             memory::give_back();
         }
     }

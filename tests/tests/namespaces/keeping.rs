@@ -39,8 +39,6 @@ fn a_state_that_can_not_be_kept_leaves_the_one_before_until_too_much_has_happene
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(how(), before);
-    // Each image raises its limits for itself.
-    limit_files(&init, "6000");
     // What services say is noted as well, as long as there is room.
     let much = format!("notify STATUS={}", "x".repeat(3000));
     until("it is too old", || {
