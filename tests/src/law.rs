@@ -119,3 +119,57 @@ impl Book {
         machine.audit()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::generation::UnitId;
+    use groundstate_units::machine::reason::Reason;
+    use std::time::Duration;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn start(unit: &str, run: u64) -> Action {
+        Action::Start { unit: UnitId(0), name: name(unit), run: RunId(run) }
+    }
+
+    fn note(from: State, to: State, reason: Option<Reason>) -> Action {
+        Action::Note(Note { unit: name("web"), run: None, from, to, reason })
+    }
+
+    /// What the law says of these answers, each to its event.
+    fn judged(answers: &[(Event, Action)]) -> Result<(), String> {
+        let (machine, mut book) = (Machine::new(Duration::from_secs(9)), Book::default());
+        answers.iter().try_for_each(|(event, action)| {
+            book.take(&machine, event, std::slice::from_ref(action))
+        })
+    }
+
+    #[test]
+    fn a_run_is_one_life_of_one_unit_and_one_at_a_time() {
+        let first = || (Event::Tick, start("web", 1));
+        let gone = Event::Gone(RunId(1));
+        let kill = |unit: &str, run| Action::Kill { name: name(unit), run: RunId(run) };
+        assert_eq!(judged(&[first(), (gone.clone(), start("web", 2))]), Ok(()));
+        let beside = judged(&[first(), (Event::Tick, start("web", 2))]);
+        assert!(beside.is_err_and(|what| what.contains("beside")));
+        let twice = judged(&[first(), (gone, start("web", 1))]);
+        assert!(twice.is_err_and(|what| what.contains("minted twice")));
+        let foreign = judged(&[first(), (Event::Tick, kill("db", 1))]);
+        assert!(foreign.is_err_and(|what| what.contains("web's")));
+        let never = judged(&[first(), (Event::Tick, kill("web", 2))]);
+        assert!(never.is_err_and(|what| what.contains("never began")));
+    }
+
+    #[test]
+    fn each_state_follows_from_the_one_before_and_a_failure_has_its_reason() {
+        let starts = || (Event::Tick, note(State::Disabled, State::Starting, None));
+        assert_eq!(judged(&[starts()]), Ok(()));
+        let gap = judged(&[starts(), (Event::Tick, note(State::Running, State::Stopping, None))]);
+        assert!(gap.is_err_and(|what| what.contains("was Starting")));
+        let fails = judged(&[starts(), (Event::Tick, note(State::Starting, State::Failed, None))]);
+        assert!(fails.is_err_and(|what| what.contains("nothing says why")));
+    }
+}

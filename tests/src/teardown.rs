@@ -145,7 +145,7 @@ impl Init {
     }
 }
 
-/// Units whose its cgroups are by their names, `UNIT.RUN`, whatever it has made of its environment.
+/// Units to which its cgroups belong by their names, `UNIT.RUN`, whatever it has made of its environment.
 fn units_of_cgroups(process: Process) -> Vec<String> {
     let text = process.read("cgroup").unwrap_or_default();
     let unit = |part: &str| {
