@@ -16,6 +16,9 @@ impl Time {
     /// A deadline that never comes.
     pub const NEVER: Time = Time(u64::MAX);
 
+    /// The first point that a signed number of 64 bits does not hold: 292 years.
+    pub const HALF: Time = Time(1 << 63);
+
     /// From nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)

@@ -242,6 +242,8 @@ pub enum Mutant {
     PullForgotten,
     /// §6 stopping: a skipped run is told to do its exec-stop.
     SkippedIsStopped,
+    /// a deadline beyond half of what the clock can count never comes.
+    DeadlineSigned,
 }
 
 impl Machine {

@@ -144,4 +144,5 @@ pub const ALL: &[(Mutant, &str)] = &[
         "imported wishes: what is installed into a unit is not pulled in by it",
     ),
     (Mutant::SkippedIsStopped, "§6 stopping: a skipped run is told to do its exec-stop"),
+    (Mutant::DeadlineSigned, "a deadline beyond half of what the clock can count never comes"),
 ];

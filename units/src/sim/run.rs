@@ -138,7 +138,7 @@ impl<'a> Runner<'a> {
             subject,
             processes: Processes::new(schedule.seed, schedule.rates),
             book: Book::default(),
-            now: Time::from_nanos(1_000_000_000),
+            now: schedule.begin,
             generations: 1,
             coverage,
             events: 0,

@@ -75,6 +75,8 @@ pub struct Wish {
 pub struct Schedule {
     /// Of everything drawn.
     pub seed: u64,
+    /// What the clock says when it begins.
+    pub begin: Time,
     /// In order.
     pub wishes: Vec<Wish>,
     /// How often runs fail.
@@ -108,7 +110,25 @@ pub fn draw(seed: u64) -> Schedule {
         kind: KINDS[dice.weighted(&weights)],
         dice: dice.draw(),
     });
-    Schedule { seed, wishes: wishes.collect(), rates, lively: seed.is_multiple_of(2) }
+    Schedule {
+        seed,
+        begin: begin(seed),
+        wishes: wishes.collect(),
+        rates,
+        lively: seed.is_multiple_of(2),
+    }
+}
+
+/// Every fourth begins shortly before its clock passes what somebody's number would not hold:
+/// 32 bits of jiffies at 100 Hz (497 days), 63 bits of nanoseconds. Not drawn, so that a seed stays
+/// the schedule it was.
+fn begin(seed: u64) -> Time {
+    let shortly = Duration::from_secs(10).as_nanos() as u64;
+    match seed % 8 {
+        3 => Time::from_nanos((1 << 32) * 10_000_000 - shortly),
+        6 => Time::from_nanos(Time::HALF.as_nanos() - shortly),
+        _ => Time::from_nanos(1_000_000_000),
+    }
 }
 
 impl Wish {
