@@ -91,15 +91,33 @@ fn outfit(process: Process) -> BTreeMap<String, String> {
 }
 
 fn an_exec_changes_nothing(way: Way) {
+    let is_root = nix::unistd::geteuid().is_root();
+    let through: &[&str] =
+        if is_root { &["setpriv", "--securebits=+keep_caps_locked"] } else { &[] };
     let files = Sandbox::new();
     files.unit("fork", "exec-start: DAEMON --control DIR/fork");
     files
         .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'");
-    files.unit("all", "type: virtual\nwaits-for: fork, tick");
-    let mut init = Boot::new(files).way(way).start("all");
+    // What /proc does not show of init is what each of its children has from it.
+    files.unit(
+        "heir",
+        "type: oneshot\nexec-start: /bin/sh -c '{ setpriv --dump; echo /heir; } >DIR/heir'",
+    );
+    files.unit("all", "type: virtual\nwaits-for: fork, tick, heir");
+    let mut init = Boot::new(files).way(way).through(through).start("all");
     init.expect_crashes();
     init.when_state("fork", "running");
+    let heir = || {
+        init.when_state("heir", "exited");
+        fs::remove_file(init.sandbox.path("heir")).unwrap();
+        init.tell("restart", &json!({"targets": ["heir"]}));
+        until("heir has run", || Some(init.sandbox.read("heir")).filter(|t| t.ends_with("/heir\n")))
+    };
+    let inherited = heir();
+    let bits =
+        inherited.lines().find(|line| line.starts_with("Securebits:")).expect("its securebits");
+    assert_eq!(bits.contains("keep_caps_locked"), !through.is_empty(), "{inherited}");
     // All signals are held back for a moment where a child is made.
     let before =
         until("it waits", || Some(outfit(init.process())).filter(|outfit| outfit["SigBlk"] == "0"));
@@ -113,6 +131,7 @@ fn an_exec_changes_nothing(way: Way) {
         let same =
             within(Duration::from_secs(10), || (outfit(init.process()) == before).then_some(()));
         assert!(same.is_some(), "{:#?}\nbefore: {before:#?}", outfit(init.process()));
+        assert_eq!(heir(), inherited);
         // Orphans come to it still.
         let adopted = || {
             let main = init.main_of("fork");
