@@ -3,6 +3,7 @@
 //! `tests/vm.rs` and `tests/vm_end.rs`.
 
 use crate::deadline::{until, within};
+use crate::extent::is_soak;
 use crate::sandbox::{Sandbox, program};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,8 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A boot and what is done in it may take that long on a slow machine.
+/// A boot and what is done in it may take that long on a slow machine …
 const LONG: Duration = Duration::from_secs(150);
+/// … and where it does more of it.
+const LONG_IN_A_SOAK: Duration = Duration::from_secs(900);
 
 /// What the machine does once it is up: looks at itself, loses a service, says so.
 const CHECK: &str = r#"
@@ -192,7 +195,7 @@ impl Machine {
 
     /// Waits until this was said.
     pub fn says(&mut self, text: &str) {
-        let found = within(LONG, || {
+        let found = within(if is_soak() { LONG_IN_A_SOAK } else { LONG }, || {
             if self.console().contains(text) {
                 return Some(true);
             }
@@ -203,7 +206,8 @@ impl Machine {
 
     /// Waits until the machine has switched itself off.
     pub fn goes_off(&mut self) {
-        let status = within(LONG, || self.qemu.try_wait().unwrap());
+        let status =
+            within(if is_soak() { LONG_IN_A_SOAK } else { LONG }, || self.qemu.try_wait().unwrap());
         let status = status.unwrap_or_else(|| panic!("it stays on:\n{}", self.console()));
         assert!(status.success(), "{status}: {}", self.sandbox.read("qemu.log"));
         let console = self.console();
@@ -297,6 +301,25 @@ pub fn is_clean(image: &str, console: &str) {
     let features = Command::new("/sbin/dumpe2fs").args(["-h", image]).output().unwrap();
     let features = String::from_utf8_lossy(&features.stdout);
     assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}\n{console}");
+}
+
+/// An xfs with nothing in it, of the least size that one may have.
+pub fn empty_xfs(sandbox: &Sandbox, name: &str) -> String {
+    let file = sandbox.at(name);
+    File::create(&file).unwrap().set_len(300 << 20).unwrap();
+    let made = Command::new("/sbin/mkfs.xfs").args(["-q", &file]).status();
+    assert!(made.expect("mkfs.xfs runs").success());
+    file
+}
+
+/// The same of an xfs.
+pub fn is_clean_xfs(image: &str, console: &str) {
+    let check = Command::new("/sbin/xfs_repair").args(["-f", "-n", image]).output().unwrap();
+    let said = String::from_utf8_lossy(&check.stderr);
+    assert_eq!(check.status.code(), Some(0), "{said}\n{console}");
+    let log = Command::new("/sbin/xfs_logprint").args(["-t", image]).output().unwrap();
+    let log = String::from_utf8_lossy(&log.stdout);
+    assert!(log.contains("<CLEAN>"), "the journal was closed:\n{log}\n{console}");
 }
 
 /// Puts these modules of the cloud kernel into `/modules` of the folder.

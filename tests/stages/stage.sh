@@ -259,7 +259,7 @@ packages_of() { # STAGE: lines "PACKAGE what-proves-it-is-there"
     namespaces) printf '%s\n' "strace strace" "util-linux unshare" ;;
     container) printf '%s\n' "runc runc" "busybox-static busybox" ;;
     vm) printf '%s\n' "qemu-system-x86 qemu-system-x86_64" "busybox-static busybox" "cpio cpio" "dmsetup dmsetup" \
-      "e2fsprogs mke2fs" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" \
+      "e2fsprogs mke2fs" "xfsprogs mkfs.xfs" "strace strace" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" \
       "linux-image-amd64 /boot/vmlinuz-*[0-9]-amd64" ;;
     import) printf '%s\n' "systemd /lib/systemd/systemd" "util-linux setpriv" ;;
     two-services) printf '%s\n' "debootstrap debootstrap" "runc runc" ;;

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{
-    Kernel, Machine, archive, disk, empty_disk, is_clean, modules, modules_of, system,
+    Kernel, Machine, archive, disk, empty_disk, empty_xfs, is_clean, is_clean_xfs, modules,
+    modules_of, system,
 };
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
@@ -38,11 +39,12 @@ fn does(root: &Path, script: &str) {
 }
 
 /// Mounts upon mounts, swap, loop and mapped devices, an overlay, a frozen file system with a process that waits for it, a
-/// disk that stands still with one that writes there, much that is not written.
+/// file system whose server is to be spared and answers nobody, with one that asks it, a disk that stands still with one
+/// that writes there, much that is not written.
 const STACKED: &str = r#"
-for module in loop overlay dm-mod $(cat /modules/order); do insmod /modules/$module.ko || say no $module; done
+for module in loop overlay dm-mod fuse $(cat /modules/order); do insmod /modules/$module.ko || say no $module; done
 cd /var
-mkdir -p a c lower upper work over frozen mapped still
+mkdir -p a c lower upper work over frozen mapped still mute
 dd if=/dev/zero of=image bs=64k count=64 2>/dev/null && mke2fs -F image >/dev/null 2>&1
 losetup /dev/loop0 image && mount -t ext2 /dev/loop0 a && mkdir a/b && mount -t tmpfs none a/b
 mount --bind a c
@@ -56,6 +58,13 @@ say watchdog
 [ $(grep -c ' /var/[aco]' /proc/mounts) = 4 ] && say stacked
 mount -t ext4 /dev/nvme1n1 frozen && fsfreeze --freeze frozen && say frozen
 mount -t ext4 /dev/vda still && echo x >still/x && sync && say mounted
+( echo 0 >/sys/fs/cgroup/cgroup.procs; PATH=/bin; exec @mute --mute-mount /var/mute ) &
+until grep -q ' /var/mute ' /proc/mounts; do :; done
+cat mute/x &
+until grep -q request_wait_answer /proc/$!/wchan; do :; done
+kill -9 $!
+until grep -q '^State:.D' /proc/$!/status; do :; done
+say mute
 read line </dev/console
 dd if=/dev/zero of=still/much bs=64k count=64 2>/dev/null &
 dd if=/dev/zero of=still/more bs=64k count=64 oflag=direct 2>/dev/null &
@@ -70,12 +79,13 @@ initctl poweroff
 fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
-    modules(&root, &["loop", "overlay", "dm-mod"]);
+    modules(&root, &["loop", "overlay", "dm-mod", "fuse"]);
     modules(&root, &VIRTIO);
     modules(&root, &["watchdog", "softdog"]);
     fs::write(root.join("modules/order"), VIRTIO.join(" ")).unwrap();
     program_with_libraries(&root, "/usr/sbin/dmsetup");
     fs::copy("/usr/sbin/dmsetup", root.join("bin/dmsetup")).unwrap();
+    fs::copy(root.join("bin/daemon"), root.join("bin/@mute")).unwrap();
     does(&root, STACKED);
     // Waits for the frozen one, and can not be killed.
     unit(
@@ -118,7 +128,7 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
         "virtio-blk-pci,drive=still",
     ];
     let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
-    for said in ["watchdog", "swap", "mapped", "stacked", "frozen", "mounted"] {
+    for said in ["watchdog", "swap", "mapped", "stacked", "frozen", "mounted", "mute"] {
         machine.says(&format!("PROBE {said}"));
     }
     // One byte a second: whoever waits for it waits for ever.
@@ -132,62 +142,110 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
     let console = machine.console();
     assert!(!console.contains("PROBE no "), "{console}");
     assert!(!console.contains("Initiating system reboot"), "its watchdog did it:\n{console}");
-    for left in ["/var/frozen", "/var/still"] {
+    for left in ["/var/frozen", "/var/mute", "/var/still"] {
         assert!(console.contains(left), "what is left is named:\n{console}");
     }
     is_clean(&image, &console);
 }
 
-/// At some moment, the power goes off; every boot finds a clean disk and leaves one.
+/// One writes to an ext4 and one to an xfs, as much as memory takes: it is written when it has to be.
+const WRITTEN: &str = r#"
+echo 80 >/proc/sys/vm/dirty_background_ratio
+echo 90 >/proc/sys/vm/dirty_ratio
+for module in libcrc32c xfs; do insmod /modules/$module.ko; done
+mount -t xfs /dev/nvme1n1 /data
+"#;
+
+/// At some moment.
+const OFF: &str = r#"
+say round
+usleep $(($(head -c 1 /dev/urandom | od -An -tu1) * 4000))
+say dirty $(sed -n 's/^Dirty: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+initctl poweroff
+"#;
+
+/// At some moment, the power goes off; every boot finds clean disks and leaves them.
 #[test]
 fn the_power_goes_off_at_any_moment_and_no_journal_is_replayed() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
-    let script = "say round\nhead -c 1 /dev/urandom | od -An -tu1 >/tmp/wait\nusleep $(($(cat /tmp/wait) * 4000))\ninitctl poweroff\n";
-    does(&root, script);
+    does(&root, OFF);
+    modules(&root, &["libcrc32c", "xfs"]);
+    fs::create_dir(root.join("data")).unwrap();
+    fs::write(root.join("written"), WRITTEN).unwrap();
+    unit(&root, "setup", "type: oneshot\nexec-start: /bin/sh /written");
+    for (name, folder, count) in [("writer", "/var", 320), ("archive", "/data", 1600)] {
+        let write = format!("dd if=/dev/zero of={folder}/big bs=64k count={count} 2>/dev/null");
+        let text = format!(
+            "depends-on: setup\nstop-timeout: 1s\nexec-start: /bin/sh -c 'while :; do {write}; mv {folder}/big {folder}/old; done'"
+        );
+        unit(&root, name, &text);
+    }
+    unit(&root, "test", "type: virtual\nwaits-for: probe, writer, archive");
     unit(
         &root,
-        "writer",
-        "stop-timeout: 1s\nexec-start: /bin/sh -c 'while :; do dd if=/dev/zero of=/var/big bs=64k count=320 2>/dev/null; mv /var/big /var/old; done'",
+        "probe",
+        "log: console\ndepends-on: setup\nsuccess-status: [0]\nexec-start: /bin/sh /check",
     );
-    unit(&root, "test", "type: virtual\nwaits-for: probe, writer");
-    unit(&root, "probe", "log: console\nsuccess-status: [0]\nexec-start: /bin/sh /check");
-    let image = disk(&sandbox, &root);
-    let drive = format!("file={image},format=raw,if=none,id=root");
-    let options = ["-drive", &drive, "-device", "nvme,drive=root,serial=1"];
+    let (image, data) = (disk(&sandbox, &root), empty_xfs(&sandbox, "data"));
+    let first = format!("file={image},format=raw,if=none,id=root");
+    let second = format!("file={data},format=raw,if=none,id=data");
+    let options = ["-m", "512", "-drive", &first, "-device", "nvme,drive=root,serial=1", "-drive"];
+    let options = [&options[..], &[&second, "-device", "nvme,drive=data,serial=2"]].concat();
     let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
     let asked = std::env::var("GROUNDSTATE_POWER_OFFS").ok();
     let rounds = asked.map_or(ROUNDS, |number| number.parse().expect("a number of rounds"));
+    let mut most = 0;
     for round in 0..rounds {
         if round > 0 {
             machine.again();
         }
-        machine.says("PROBE round");
+        machine.says("PROBE dirty");
         machine.goes_off();
-        is_clean(&image, &machine.console());
-        assert!(!machine.console().contains("recovery"), "{}", machine.console());
+        let console = machine.console();
+        is_clean(&image, &console);
+        is_clean_xfs(&data, &console);
+        assert!(!console.contains("recovery"), "{console}");
+        let dirty = console.split("PROBE dirty ").nth(1).and_then(|rest| rest.lines().next());
+        most = most.max(dirty.expect("it says how much").trim().parse::<u64>().unwrap());
     }
+    println!("{most} KiB were not written yet, at most");
+    assert!(most >= if rounds > ROUNDS { 100 } else { 20 } * 1024, "{most} KiB");
 }
 
-/// A kernel that refuses reboot(2), as far as PID 1 can tell: it lacks the right.
-#[test]
-fn a_kernel_that_refuses_is_told_by_its_other_door() {
+/// A machine whose kernel refuses reboot(2), as far as PID 1 can tell, which these words start.
+fn is_refused(words: &str, error: &str) {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     let weight = "$(cat /proc/1/oom_score_adj) $(cat /proc/self/oom_score_adj) $(/usr/bin/nice)";
     does(&root, &format!("say weight {weight}\nsay ready\ninitctl reboot\n"));
-    program_with_libraries(&root, "/usr/bin/setpriv");
-    program_with_libraries(&root, "/usr/bin/nice");
-    let script = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\necho 300 >/proc/self/oom_score_adj\n/bin/busybox umount /proc\nexec /usr/bin/nice -n 5 /usr/bin/setpriv --bounding-set=-sys_boot /sbin/init \"$@\"\n";
+    for program in ["/usr/bin/setpriv", "/usr/bin/nice", "/usr/bin/strace"] {
+        program_with_libraries(&root, program);
+    }
+    fs::rename(root.join("usr/bin/strace"), root.join("usr/bin/@strace")).unwrap();
+    let script = format!(
+        "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\necho 300 >/proc/self/oom_score_adj\nPATH=/usr/bin exec nice -n 5 {words} /sbin/init \"$@\"\n"
+    );
     fs::write(root.join("first"), script).unwrap();
     fs::set_permissions(root.join("first"), fs::Permissions::from_mode(0o755)).unwrap();
     let initrd = archive(&sandbox, &root);
     let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "rdinit=/first");
     machine.says("PROBE ready");
-    machine.says("the kernel refuses: EPERM");
+    machine.says(&format!("the kernel refuses: {error}"));
     // Whatever it was started with, on a machine it and its services weigh nothing.
     assert!(machine.console().contains("PROBE weight 0 0 0\n"), "{}", machine.console());
     machine.goes_off();
+}
+
+#[test]
+fn a_kernel_that_refuses_is_told_by_its_other_door() {
+    is_refused("setpriv --bounding-set=-sys_boot", "EPERM");
+}
+
+/// Who injects the error is spared to the last by its name, and is not PID 1's child to be missed.
+#[test]
+fn a_kernel_without_reboot_is_told_by_its_other_door() {
+    is_refused("@strace -D -qq -o /trace -e trace=reboot -e inject=reboot:error=ENOSYS", "ENOSYS");
 }
 
 /// Copies a dynamic program of this machine with what it is linked to.

@@ -26,6 +26,7 @@ daemon [FLAG…]: a scriptable stand-in for a service
   --orphans N          start N processes whose parent exits
   --watchdog           send WATCHDOG=1 twice per $WATCHDOG_USEC
   --output N           print N numbered lines when ready
+  --mute-mount DIR     before all else, mount a file system there that answers nobody
   --control FIFO       take orders, one a line; made where missing
   --trace FILE         append what happens, one word a line: start PID, ready, term …
 
@@ -71,6 +72,8 @@ pub struct Flags {
     pub watchdog: bool,
     /// `--output`.
     pub output: usize,
+    /// `--mute-mount`.
+    pub mute_mount: Option<PathBuf>,
     /// `--control`.
     pub control: Option<PathBuf>,
     /// `--trace`.
@@ -135,6 +138,7 @@ impl Flags {
                 "--orphans" => flags.orphans = number(&value()?)?,
                 "--watchdog" => flags.watchdog = true,
                 "--output" => flags.output = number(&value()?)?,
+                "--mute-mount" => flags.mute_mount = Some(value()?.into()),
                 "--control" => flags.control = Some(value()?.into()),
                 "--trace" => flags.trace = Some(value()?.into()),
                 "--background" => flags.background = true,

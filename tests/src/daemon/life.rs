@@ -2,8 +2,8 @@
 //! Signals are blocked and read from a signalfd, so "ignored" is "read and let be".
 
 use super::flags::{End, Flags, Ready};
-use super::notify;
 use super::order::Order;
+use super::{mute, notify};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -54,6 +54,9 @@ pub fn live(flags: Flags) -> std::io::Result<i32> {
     let mut set = SigSet::empty();
     READ.into_iter().for_each(|signal| set.add(signal));
     set.thread_block()?;
+    if let Some(place) = &flags.mute_mount {
+        mute::mount(place)?;
+    }
     let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     Life::begin(flags)?.turn(signals)
 }

@@ -4,5 +4,6 @@
 
 pub mod flags;
 pub mod life;
+mod mute;
 pub mod notify;
 pub mod order;
