@@ -38,6 +38,12 @@ fn does(root: &Path, script: &str) {
     fs::write(root.join("check"), format!("{start}{script}")).unwrap();
 }
 
+/// The file as a disk of the machine, behind that device.
+fn drive(name: &str, file: &str, device: &str) -> [String; 4] {
+    let drive = format!("file={file},format=raw,if=none,id={name}");
+    ["-drive".into(), drive, "-device".into(), format!("{device},drive={name}")]
+}
+
 /// Mounts upon mounts, swap, loop and mapped devices, an overlay, a frozen file system with a process that waits for it, a
 /// file system whose server is to be spared and answers nobody, with one that asks it, a disk that stands still with one
 /// that writes there, much that is not written.
@@ -109,24 +115,11 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
     let init = "shutdown-deadline: 6s\nwatchdog: 5s\n";
     fs::write(root.join("etc/groundstate/init.yaml"), init).unwrap();
     let image = disk(&sandbox, &root);
-    let other = empty_disk(&sandbox, "other");
-    let first = format!("file={image},format=raw,if=none,id=root");
-    let second = format!("file={other},format=raw,if=none,id=other");
-    let third = format!("file={},format=raw,if=none,id=still", empty_disk(&sandbox, "still"));
-    let options = [
-        "-drive",
-        &first,
-        "-device",
-        "nvme,drive=root,serial=1",
-        "-drive",
-        &second,
-        "-device",
-        "nvme,drive=other,serial=2",
-        "-drive",
-        &third,
-        "-device",
-        "virtio-blk-pci,drive=still",
-    ];
+    let (other, still) = (empty_disk(&sandbox, "other"), empty_disk(&sandbox, "still"));
+    let first = drive("root", &image, "nvme,serial=1");
+    let drives =
+        [first, drive("other", &other, "nvme,serial=2"), drive("still", &still, "virtio-blk-pci")];
+    let options: Vec<&str> = drives.iter().flatten().map(String::as_str).collect();
     let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
     for said in ["watchdog", "swap", "mapped", "stacked", "frozen", "mounted", "mute"] {
         machine.says(&format!("PROBE {said}"));
@@ -188,10 +181,9 @@ fn the_power_goes_off_at_any_moment_and_no_journal_is_replayed() {
         "log: console\ndepends-on: setup\nsuccess-status: [0]\nexec-start: /bin/sh /check",
     );
     let (image, data) = (disk(&sandbox, &root), empty_xfs(&sandbox, "data"));
-    let first = format!("file={image},format=raw,if=none,id=root");
-    let second = format!("file={data},format=raw,if=none,id=data");
-    let options = ["-m", "512", "-drive", &first, "-device", "nvme,drive=root,serial=1", "-drive"];
-    let options = [&options[..], &[&second, "-device", "nvme,drive=data,serial=2"]].concat();
+    let drives = [drive("root", &image, "nvme,serial=1"), drive("data", &data, "nvme,serial=2")];
+    let options: Vec<&str> =
+        ["-m", "512"].into_iter().chain(drives.iter().flatten().map(String::as_str)).collect();
     let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
     let asked = std::env::var("GROUNDSTATE_POWER_OFFS").ok();
     let rounds = asked.map_or(ROUNDS, |number| number.parse().expect("a number of rounds"));

@@ -25,6 +25,7 @@ mod directory;
 mod disk;
 mod door;
 mod ending;
+mod exec;
 mod failure;
 mod fate;
 mod fault;
