@@ -30,6 +30,7 @@ use case::{CASES, Case};
 use stand::Cluster;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::Instant;
 
 fn main() -> ExitCode {
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         false if exact => names.contains(&case.name),
         false => names.iter().any(|name| case.name.contains(name)),
     };
-    let cases: Vec<&Case> = CASES.iter().copied().flatten().filter(chosen).collect();
+    let cases: Vec<&'static Case> = CASES.iter().copied().flatten().filter(chosen).collect();
     if given("--list") {
         cases.iter().for_each(|case| println!("{}: test", case.name));
         return ExitCode::SUCCESS;
@@ -57,21 +58,19 @@ fn main() -> ExitCode {
     }
     let count = cases.len() + 1;
     println!("running {count} tests");
-    let (began, mut ready, mut failed) = (Instant::now(), None::<Cluster>, Vec::new());
+    let (began, failed) = (Instant::now(), Mutex::new(Vec::new()));
     let strays = case::strays();
-    tell(EACH_HAS_ITS_CASE, strays.is_empty(), &mut failed);
+    tell(EACH_HAS_ITS_CASE, strays.is_empty(), &failed);
     if !strays.is_empty() {
         println!("---- {EACH_HAS_ITS_CASE} stdout ----\n{strays:?}");
     }
-    for case in cases {
-        let began = Instant::now();
-        let fine = run(case, &mut ready);
-        println!("# {} took {:.1} s", case.name, began.elapsed().as_secs_f64());
-        tell(case.name, fine, &mut failed);
-    }
-    if let Some(cluster) = &mut ready {
-        cluster.pass();
-    }
+    let queue = Mutex::new(cases);
+    std::thread::scope(|scope| {
+        for _ in 0..STANDS {
+            scope.spawn(|| work(&queue, &failed));
+        }
+    });
+    let failed = failed.into_inner().unwrap();
     println!("\nfailures:");
     failed.iter().for_each(|name| println!("    {name}"));
     println!(
@@ -86,12 +85,40 @@ fn main() -> ExitCode {
 
 const EACH_HAS_ITS_CASE: &str = "every_functional_test_of_fleet_has_its_case";
 
+/// Clusters at a time: a case waits for most of its time.
+const STANDS: usize = 2;
+
 /// As the test harness tells it; the runner of the stages reads that.
-fn tell(name: &'static str, fine: bool, failed: &mut Vec<&'static str>) {
+fn tell(name: &'static str, fine: bool, failed: &Mutex<Vec<&'static str>>) {
     println!("test {name} ... {}", if fine { "ok" } else { "FAILED" });
     if !fine {
-        failed.push(name);
+        failed.lock().unwrap().push(name);
     }
+}
+
+/// One case after the other, as long as there are some: the next for the cluster there is, or else
+/// the next.
+fn work(queue: &Mutex<Vec<&'static Case>>, failed: &Mutex<Vec<&'static str>>) {
+    let mut ready = None::<Cluster>;
+    let next = |ready: &Option<Cluster>| {
+        let mut queue = queue.lock().unwrap();
+        let fitting =
+            queue.iter().position(|case| ready.as_ref().is_some_and(|kept| fits(kept, case)));
+        (!queue.is_empty()).then(|| queue.remove(fitting.unwrap_or(0)))
+    };
+    while let Some(case) = next(&ready) {
+        let began = Instant::now();
+        let fine = run(case, &mut ready);
+        println!("# {} took {:.1} s", case.name, began.elapsed().as_secs_f64());
+        tell(case.name, fine, failed);
+    }
+    if let Some(cluster) = &mut ready {
+        cluster.pass();
+    }
+}
+
+fn fits(kept: &Cluster, case: &Case) -> bool {
+    kept.count() == case.nodes && kept.conf == case.conf
 }
 
 /// One case on the cluster that the last one left, where that is of the right kind and was left
@@ -99,9 +126,8 @@ fn tell(name: &'static str, fine: bool, failed: &mut Vec<&'static str>) {
 fn run(case: &Case, ready: &mut Option<Cluster>) -> bool {
     let mut cluster = None;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let fits = |kept: &Cluster| kept.count() == case.nodes && kept.conf == case.conf;
         match ready.take() {
-            Some(kept) if fits(&kept) => cluster = Some(kept),
+            Some(kept) if fits(&kept, case) => cluster = Some(kept),
             Some(mut other) => other.pass(),
             None => {}
         }
@@ -114,14 +140,12 @@ fn run(case: &Case, ready: &mut Option<Cluster>) -> bool {
             *ready = cluster;
             true
         }
-        (Err(why), cluster) => {
-            println!("---- {} stdout ----", case.name);
+        (Err(why), mut cluster) => {
             let words = why.downcast_ref::<String>().map(String::as_str);
-            println!("{}", words.or(why.downcast_ref::<&str>().copied()).unwrap_or_default());
-            if let Some(mut cluster) = cluster {
-                println!("{}", cluster.last_words());
-                cluster.pass();
-            }
+            let words = words.or(why.downcast_ref::<&str>().copied()).unwrap_or_default();
+            let last = cluster.as_ref().map(Cluster::last_words).unwrap_or_default();
+            println!("---- {} stdout ----\n{words}\n{last}", case.name);
+            cluster.iter_mut().for_each(Cluster::pass);
             false
         }
     }

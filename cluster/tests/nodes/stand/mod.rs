@@ -14,6 +14,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// See the head of the module. Nodes are counted from one.
 pub(crate) struct Cluster {
@@ -47,11 +48,15 @@ fn wire_of(network: &Network, number: u8, nodes: u8) -> Wire {
     Wire::open(members(nodes).iter().map(end).collect(), Some(network.file(number)))
 }
 
+/// So many clusters had a folder.
+static BOOTED: AtomicUsize = AtomicUsize::new(0);
+
 /// Folders of stands whose process is gone are of nobody's use.
 fn sweep() {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let of = name.strip_prefix("fleet-nodes.").and_then(|pid| pid.parse::<u32>().ok());
+        let of = name.strip_prefix("fleet-nodes.").and_then(|rest| rest.split('.').next());
+        let of = of.and_then(|pid| pid.parse::<u32>().ok());
         if of.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
@@ -63,8 +68,9 @@ impl Cluster {
     /// fleet.conf.
     pub(crate) fn boot(nodes: u8, conf: &str) -> Cluster {
         sweep();
-        let folder = std::env::temp_dir().join(format!("fleet-nodes.{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
+        let number = BOOTED.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fleet-nodes.{}.{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(folder.join("files")).unwrap();
         let network = Network::of(nodes, &folder.join("network.log"));
         let plan = |number| NodePlan {
