@@ -22,7 +22,9 @@ mod life;
 #[cfg(target_arch = "x86_64")]
 mod sweep {
     use super::life::{Life, Usual, counts};
-    use groundstate_tests::faults::{Case, Outcome, Part, cases, is_found, is_known, pairs};
+    use groundstate_tests::faults::{
+        Case, Outcome, Part, cases, is_found, is_known, number, pairs,
+    };
     use groundstate_tests::injector::Seen;
     use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::DefaultHasher};
     use std::hash::{Hash, Hasher};
@@ -222,6 +224,12 @@ mod sweep {
         for call in &unknown {
             println!("FAIL call {call} has no row in tests/sweep.tsv");
         }
+        let made: BTreeSet<i64> = counts.keys().map(|(_, call)| *call).collect();
+        let listed: BTreeSet<&str> = pairs().into_iter().map(|(name, _)| name).collect();
+        let unmade = |name: &&str| !made.contains(&number(name));
+        let unmade: Vec<&str> = listed.iter().copied().filter(unmade).collect();
+        let (all, lost) = (listed.len(), unmade.len());
+        println!("of {all} calls {lost} are not made in this life: {}", unmade.join(" "));
         let work = work(&options, &counts);
         let all: usize = work.iter().map(|piece| piece.cases.len()).sum();
         let queue = Mutex::new(VecDeque::from(work));
