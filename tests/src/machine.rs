@@ -18,6 +18,10 @@ const LONG: Duration = Duration::from_secs(150);
 /// … and where it does more of it.
 const LONG_IN_A_SOAK: Duration = Duration::from_secs(900);
 
+fn patience() -> Duration {
+    if is_soak() { LONG_IN_A_SOAK } else { LONG }
+}
+
 /// What the machine does once it is up: looks at itself, loses a service, says so.
 const CHECK: &str = r#"
 say() { echo "PROBE $*" >/dev/console; }
@@ -195,7 +199,7 @@ impl Machine {
 
     /// Waits until this was said.
     pub fn says(&mut self, text: &str) {
-        let found = within(if is_soak() { LONG_IN_A_SOAK } else { LONG }, || {
+        let found = within(patience(), || {
             if self.console().contains(text) {
                 return Some(true);
             }
@@ -206,8 +210,7 @@ impl Machine {
 
     /// Waits until the machine has switched itself off.
     pub fn goes_off(&mut self) {
-        let status =
-            within(if is_soak() { LONG_IN_A_SOAK } else { LONG }, || self.qemu.try_wait().unwrap());
+        let status = within(patience(), || self.qemu.try_wait().unwrap());
         let status = status.unwrap_or_else(|| panic!("it stays on:\n{}", self.console()));
         assert!(status.success(), "{status}: {}", self.sandbox.read("qemu.log"));
         let console = self.console();
@@ -286,10 +289,20 @@ pub fn disk(sandbox: &Sandbox, root: &Path) -> String {
 
 /// An ext4 file system with nothing in it.
 pub fn empty_disk(sandbox: &Sandbox, name: &str) -> String {
+    made(sandbox, name, 16, &["mke2fs", "-q", "-t", "ext4", "-F"])
+}
+
+/// An xfs with nothing in it, of the least size that one may have.
+pub fn empty_xfs(sandbox: &Sandbox, name: &str) -> String {
+    made(sandbox, name, 300, &["mkfs.xfs", "-q"])
+}
+
+/// A file of so many MiB, which this command makes a file system of.
+fn made(sandbox: &Sandbox, name: &str, size: u64, words: &[&str]) -> String {
     let file = sandbox.at(name);
-    File::create(&file).unwrap().set_len(16 << 20).unwrap();
-    let made = Command::new("/sbin/mke2fs").args(["-q", "-t", "ext4", "-F", &file]).status();
-    assert!(made.expect("mke2fs runs").success());
+    File::create(&file).unwrap().set_len(size << 20).unwrap();
+    let made = Command::new(format!("/sbin/{}", words[0])).args(&words[1..]).arg(&file).status();
+    assert!(made.expect("it runs").success(), "{words:?}");
     file
 }
 
@@ -301,15 +314,6 @@ pub fn is_clean(image: &str, console: &str) {
     let features = Command::new("/sbin/dumpe2fs").args(["-h", image]).output().unwrap();
     let features = String::from_utf8_lossy(&features.stdout);
     assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}\n{console}");
-}
-
-/// An xfs with nothing in it, of the least size that one may have.
-pub fn empty_xfs(sandbox: &Sandbox, name: &str) -> String {
-    let file = sandbox.at(name);
-    File::create(&file).unwrap().set_len(300 << 20).unwrap();
-    let made = Command::new("/sbin/mkfs.xfs").args(["-q", &file]).status();
-    assert!(made.expect("mkfs.xfs runs").success());
-    file
 }
 
 /// The same of an xfs.

@@ -216,7 +216,7 @@ fn is_refused(words: &str, error: &str) {
     }
     fs::rename(root.join("usr/bin/strace"), root.join("usr/bin/@strace")).unwrap();
     let script = format!(
-        "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\necho 300 >/proc/self/oom_score_adj\nPATH=/usr/bin exec nice -n 5 {words} /sbin/init \"$@\"\n"
+        "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\necho 300 >/proc/self/oom_score_adj\n/bin/busybox umount /proc\nPATH=/usr/bin exec nice -n 5 {words} /sbin/init \"$@\"\n"
     );
     fs::write(root.join("first"), script).unwrap();
     fs::set_permissions(root.join("first"), fs::Permissions::from_mode(0o755)).unwrap();

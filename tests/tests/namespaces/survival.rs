@@ -1,6 +1,6 @@
 //! What init has to go on with after a crash or an upgrade, and what that must not change: its
-//! binary, its kept state, what an exec resets. Crashes in the middle of going on. The usual
-//! crash is in [`super::crash`].
+//! binary, its kept state. Crashes in the middle of going on. The usual crash is in [`super::crash`],
+//! what an exec resets in [`super::exec`].
 
 use super::crash::{crashes, has_survived, starts};
 use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};
