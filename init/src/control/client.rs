@@ -238,6 +238,11 @@ impl Client {
             if self.closing || (self.ended && self.is_idle() && !self.has_line()) {
                 self.dead = true;
             }
+        } else if self.sent >= self.unsent() {
+            // Who reads on, but never all, would have everything kept it was ever sent. No byte is
+            // moved for fewer than one that is gone.
+            self.output.drain(..self.sent.min(self.output.len()));
+            self.sent = 0;
         }
     }
 

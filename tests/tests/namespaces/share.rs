@@ -117,6 +117,27 @@ fn what_others_do_not_read_takes_bounded_memory_however_many_they_are() {
 }
 
 #[test]
+fn who_reads_all_it_is_sent_but_always_has_more_to_come_takes_bounded_memory() {
+    let mut init = many_units();
+    let memory = |init: &Init| init.tell("stats", &json!({}))["rss"].as_u64().expect("a number");
+    let mut behind = init.client().expect("a connection");
+    // More than a socket takes: something is left to be sent whenever one of them has been read.
+    (0..4).for_each(|_| behind.send("status", &json!({})));
+    behind.answer().expect("it goes on").expect("an answer");
+    init.may_keep_this_much();
+    let before = memory(&init);
+    let mut read = 0;
+    for _ in 0..60 {
+        behind.send("status", &json!({}));
+        let answer = behind.answer().expect("it goes on").expect("an answer");
+        read += answer.to_string().len() as u64;
+    }
+    let grown = memory(&init).saturating_sub(before);
+    assert!(grown < read / 4, "PID 1 has grown by {grown} as {read} bytes were read");
+    init.finish();
+}
+
+#[test]
 fn who_follows_events_and_never_reads_takes_bounded_memory_however_many_they_are() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
