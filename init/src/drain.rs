@@ -4,8 +4,8 @@
 
 use crate::pipes::Pipes;
 use crate::process;
-use crate::sys::wait::Ended;
-use crate::sys::{Pid, process as maker, signal};
+use crate::sys::wait::{self, Ended};
+use crate::sys::{Pid, process as maker};
 use groundstate_units::spec::Exit;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -56,7 +56,7 @@ impl Drain {
             self.is_over = false;
             if let Some(pid) = self.pid {
                 // It has ended already, or begins anew with its end.
-                let _ = signal::kill(pid, KILL);
+                let _ = wait::kill_made(pid, KILL);
             }
         }
     }

@@ -15,7 +15,7 @@
 use crate::journal::carried;
 use crate::limit;
 use crate::mounted;
-use crate::sys::{Pid, inherit, memfd, process, signal};
+use crate::sys::{Pid, inherit, memfd, process, wait};
 use groundstate_units::time::Time;
 use nix::fcntl::{FcntlArg, fcntl, readlink};
 use nix::sys::socket::{
@@ -128,7 +128,7 @@ pub(crate) fn end_closers() {
     with(|closing| {
         for pid in closing.children.keys() {
             // It has ended already, or can not be ended.
-            let _ = signal::kill(*pid, KILL);
+            let _ = wait::kill_made(*pid, KILL);
         }
     });
 }
@@ -334,7 +334,6 @@ fn is_of_here(fd: &OwnedFd) -> Option<bool> {
 mod tests {
     use super::*;
     use crate::sys::impatience::tests::stuck;
-    use crate::sys::wait;
     use groundstate_units::spec::Exit;
     use std::fs::File;
 

@@ -29,6 +29,8 @@ impl Init {
             lines.filter(|(_, pid, _)| !wait::is_child(*pid)).collect();
         for (run, pid, part) in gone {
             self.tracker.ended(pid);
+            self.tracker.adopt_left();
+            wait::reaped_before(pid);
             let name = self.runs.get(run).map(|running| running.name.to_string());
             let name = name.unwrap_or_default();
             self.say(Level::Warning, format_args!("{name}: how process {pid} ended is not known"));
@@ -37,6 +39,7 @@ impl Init {
         }
         for pid in self.own_children() {
             if !wait::is_child(pid) {
+                wait::reaped_before(pid);
                 self.child_ended(pid, UNKNOWN);
             }
         }

@@ -5,6 +5,7 @@
 //! taken up. What was noted and can not be understood any more is left out: what then is not as
 //! the machine has it, [`crate::reconcile`] finds.
 
+use crate::cgroup::Tracker;
 use crate::clock;
 use crate::event_loop::Init;
 use crate::journal::notes::{self, Begun, Note, Past, What, Wished};
@@ -37,11 +38,18 @@ struct One {
     asides: BTreeMap<RunId, OwnedFd>,
 }
 
+impl One {
+    /// Where it is, if that was made for its run.
+    fn cgroup(&self, tracker: &Tracker) -> Option<String> {
+        tracker.cgroup_for(self.pid, self.begun.run, self.begun.ahead)
+    }
+}
+
 /// All of these.
 #[derive(Debug, Default)]
 pub(crate) struct Started {
     of: BTreeMap<(RunId, Part), One>,
-    /// The end of these was seen too.
+    /// The end of these was seen too, and nothing was begun under that pid since.
     ended: BTreeSet<i32>,
     /// Sockets that were opened, by run and unit.
     opened: BTreeMap<(RunId, u64), Vec<OwnedFd>>,
@@ -60,6 +68,7 @@ impl Started {
                     // Given out again: what stands there is not about the one before.
                     let before = started.of.values_mut().filter(|one| one.begun.slot == begun.slot);
                     before.for_each(|one| one.begun.slot = u32::MAX);
+                    started.ended.remove(&note.pid);
                     let (pid, begun) = (Pid::from_raw(note.pid), begun.clone());
                     let output = inherit::take_if_same(begun.output);
                     let asides = begun.asides.iter();
@@ -157,6 +166,12 @@ const FIRST: Part = Part::Condition(0);
 impl Init {
     /// Once, before the first turn.
     pub(crate) fn go_back_to_now(&mut self, notes: Vec<Note>) {
+        // What is put again from before they were reaped is not sent to who has their pids by now.
+        for note in &notes {
+            if let What::Ended(_) = note.what {
+                wait::reaped_before(Pid::from_raw(note.pid));
+            }
+        }
         self.kill_what_nobody_noted();
         self.number_as_before();
         self.now = notes.iter().map(|note| note.at).find(is_known).unwrap_or(self.now);
@@ -231,6 +246,7 @@ impl Init {
             self.let_go_of(ended)
         });
         let ends = ends.collect();
+        self.tracker.adopt_left();
         self.tell_ends(ends, false);
         self.emptied();
         self.settle();
@@ -275,8 +291,7 @@ impl Init {
             }
         }
         let others = self.lineage.started.of.values();
-        let others: BTreeSet<String> =
-            others.filter_map(|one| self.tracker.cgroup_for(one.pid, one.begun.run)).collect();
+        let others: BTreeSet<String> = others.filter_map(|one| one.cgroup(&self.tracker)).collect();
         self.tracker.take_up(run, one.pid, name.as_str(), &others);
         for aside in &one.begun.asides {
             if let Some(logger) = &mut self.logger {
@@ -331,7 +346,7 @@ impl Init {
         if is_its_units {
             // What it has left in the run's cgroup can not be told from the rest of it.
             self.tracker.kill(run);
-        } else if let Some(name) = self.tracker.cgroup_for(one.pid, run) {
+        } else if let Some(name) = one.cgroup(&self.tracker) {
             self.tracker.kill_unknown(&name);
         }
         self.spawner.give_up(one.pid, one.begun.slot);
@@ -339,5 +354,37 @@ impl Init {
             // Not reaped, so the pid is its own.
             let _ = signal::kill(one.pid, KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::spec::Exit;
+
+    fn note(pid: i32, what: What) -> Note {
+        Note { what, pid, at: Time::from_nanos(1), turn: 1 }
+    }
+
+    fn begun(run: u64) -> What {
+        What::Begun(Begun {
+            run: RunId(run),
+            part: Part::Start(0),
+            slot: u32::MAX,
+            output: (-1, 0),
+            unit: notes::unit("web"),
+            ahead: None,
+            asides: Vec::new(),
+            born: 0,
+        })
+    }
+
+    #[test]
+    fn who_got_the_pid_of_one_that_had_ended_has_not_ended() {
+        let ended = || note(42, What::Ended(Exit::Code(0)));
+        let ends = |notes: &[Note]| Started::among(notes).ended.into_iter().collect::<Vec<i32>>();
+        assert_eq!(ends(&[ended(), note(42, begun(7))]), [0; 0]);
+        assert_eq!(ends(&[note(42, begun(7)), ended()]), [42]);
+        assert_eq!(ends(&[ended(), note(42, begun(7)), ended()]), [42]);
     }
 }

@@ -21,7 +21,7 @@ use crate::loader::Asker;
 use crate::new_root;
 use crate::resume::Begins;
 use crate::sys::bell::Bell;
-use crate::sys::{Pid, fault, inherit, memfd, notes, process, signal, socket};
+use crate::sys::{Pid, fault, inherit, memfd, notes, process, signal, socket, wait};
 use crate::trial::{PASSED, PASSED_ROOT, Wanted, try_it};
 use crate::voice::Level;
 use groundstate_units::control::answer::Failure;
@@ -103,7 +103,7 @@ impl Init {
         }
         if let Some(writer) = keeper.late_writer(now) {
             // Its end is reaped.
-            let _ = signal::kill(writer, 9);
+            let _ = wait::kill_made(writer, 9);
         }
         if let Some(before) = keeper.abandon_writer(now) {
             self.arm_again();
@@ -231,7 +231,7 @@ impl Init {
         if let Some(upgrade) = self.lineage.upgrade.as_ref().filter(|upgrade| upgrade.until <= now)
         {
             // Where its binary is on a file system that does not answer it may never end.
-            let _ = signal::kill(upgrade.child, 9);
+            let _ = wait::kill_made(upgrade.child, 9);
             self.keep_present("the new binary did not say in time that it can read the state");
         }
     }

@@ -8,10 +8,37 @@
 //! cgroups, and `status` says that it is paid.
 
 use super::held::Held;
+use super::tracker::Tracker;
 use crate::process::{self, Stat};
-use crate::sys::Pid;
+use crate::sys::{Pid, wait};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+impl Tracker {
+    /// After all of [`Tracker::ended`] and before anybody asks about a run: finds the runs of processes
+    /// that have become children of init by that. Once for all: it is a look at each child there is.
+    pub(crate) fn adopt_left(&mut self) {
+        // Runs whose processes have just ended, and when these began.
+        let parted = std::mem::take(&mut self.parted);
+        if self.hierarchy.is_some() {
+            return;
+        }
+        for pid in process::children().into_iter().map(Pid::from_raw) {
+            let known = |family: &Family| family.leads(pid.as_raw());
+            if wait::is_made(pid) || self.families.values().any(known) {
+                continue;
+            }
+            let Some(stat) = process::stat(pid) else { continue };
+            let band = self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
+            let left =
+                || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
+            let owner = band.or_else(left).and_then(|run| self.families.get_mut(&run));
+            if let Some(owner) = owner {
+                owner.add(pid);
+            }
+        }
+    }
+}
 
 /// The children of init that belong to one run.
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -63,14 +63,24 @@ impl Tracker {
         found.into_iter().filter(|name| !known(name)).filter(alive).collect()
     }
 
-    /// The cgroup below ours in which a process is that was started for this run.
-    pub(crate) fn cgroup_for(&self, pid: Pid, run: RunId) -> Option<String> {
+    /// The cgroup below ours in which a process is that was started for this run; `ahead`: the number of
+    /// the one it was begun in, where that was made ahead. Where it has gone itself since is not its.
+    pub(crate) fn cgroup_for(&self, pid: Pid, run: RunId, ahead: Option<u64>) -> Option<String> {
+        self.cgroup_around(pid, run, |_, number| Some(number) == ahead)
+    }
+
+    fn cgroup_around(
+        &self,
+        pid: Pid,
+        run: RunId,
+        is_its: impl Fn(&str, u64) -> bool,
+    ) -> Option<String> {
         let below = self.below(pid)?;
         let ends = below.match_indices('/').map(|(at, _)| at).chain([below.len()]);
         let mut names = ends.filter_map(|end| below.get(..end));
         let is_it = |name: &&str| match group::number_of(name) {
             Some(group::Number::Run(of)) => of == run,
-            Some(group::Number::Ahead(_)) => true,
+            Some(group::Number::Ahead(number)) => is_its(name, number),
             None => false,
         };
         names.find(is_it).map(str::to_string)
@@ -89,20 +99,19 @@ impl Tracker {
     /// A process that was started for this run of a unit by an image before this one is, or was, in
     /// its cgroup; these are others'.
     pub(crate) fn take_up(&mut self, run: RunId, pid: Pid, unit: &str, others: &BTreeSet<String>) {
+        let is_its = |name: &str, number| *name == group::name_ahead(unit, number);
         let left = |tracker: &Tracker| {
             // It has ended; what it left tells where it was.
             let mut names = tracker.unknown_cgroups_of(&BTreeSet::from([run])).into_iter();
             names.find(|name| {
                 !others.contains(name)
                     && match group::number_of(name) {
-                        Some(group::Number::Ahead(number)) => {
-                            *name == group::name_ahead(unit, number)
-                        }
+                        Some(group::Number::Ahead(number)) => is_its(name, number),
                         of => of.is_some(),
                     }
             })
         };
-        let name = self.cgroup_for(pid, run).or_else(|| left(self));
+        let name = self.cgroup_around(pid, run, is_its).or_else(|| left(self));
         if let Some(group::Number::Ahead(number)) = name.as_deref().and_then(group::number_of) {
             self.was_made_ahead(number, run);
         }

@@ -52,8 +52,9 @@ fn until(tracker: &mut Tracker, mut done: impl FnMut(&mut Tracker) -> bool) {
 
 fn reap(tracker: &mut Tracker, pid: Pid) {
     if wait::peek_one(pid).unwrap().is_some() {
-        tracker.ended(pid);
         wait::reap(pid).unwrap();
+        tracker.ended(pid);
+        tracker.adopt_left();
     }
 }
 
@@ -65,8 +66,9 @@ fn end(tracker: &mut Tracker, mut running: Running) {
         assert!(Instant::now() < deadline);
         std::thread::yield_now();
     }
-    tracker.ended(pid);
     running.end();
+    tracker.ended(pid);
+    tracker.adopt_left();
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::tracking::Tracking;
 use crate::limit;
 use crate::process;
 use crate::spawn::Place;
-use crate::sys::{Pid, signal, wait};
+use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use nix::sys::inotify::{InitFlags, Inotify, WatchDescriptor};
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,9 @@ pub(crate) struct Tracker {
     /// Of each run, where there are no cgroups.
     #[serde(skip)]
     pub(super) families: BTreeMap<RunId, Family>,
+    /// Of whom processes were reaped, and what they left is to be found: each with when it began.
+    #[serde(skip)]
+    pub(super) parted: Vec<(RunId, u64)>,
     #[serde(skip)]
     pub(super) children: BTreeMap<i32, RunId>,
     #[serde(skip)]
@@ -106,6 +109,7 @@ impl Tracker {
             inotify,
             runs: BTreeMap::new(),
             families: BTreeMap::new(),
+            parted: Vec::new(),
             children: BTreeMap::new(),
             watches: BTreeMap::new(),
             memory_watches: BTreeMap::new(),
@@ -208,31 +212,9 @@ impl Tracker {
         if self.hierarchy.is_none() {
             self.look_again = true;
             let mut families = self.families.iter_mut();
-            let removed = families.find_map(|(run, family)| Some((*run, family.remove(pid)?)));
-            self.adopt(pid, removed);
+            self.parted.extend(families.find_map(|(run, of)| Some((*run, of.remove(pid)?))));
         }
         run
-    }
-
-    /// Finds the runs of processes that have become children of init. `ended` is the run whose
-    /// process has just ended, and when that process began.
-    fn adopt(&mut self, reaped: Pid, ended: Option<(RunId, u64)>) {
-        for pid in process::children() {
-            let known = |family: &Family| family.leads(pid);
-            if pid == reaped.as_raw()
-                || wait::is_made(Pid::from_raw(pid))
-                || self.families.values().any(known)
-            {
-                continue;
-            }
-            let Some(stat) = process::stat(Pid::from_raw(pid)) else { continue };
-            let band = self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
-            let left = ended.filter(|(_, began)| stat.began >= *began).map(|(run, _)| run);
-            let owner = band.or(left).and_then(|run| self.families.get_mut(&run));
-            if let Some(owner) = owner {
-                owner.add(Pid::from_raw(pid));
-            }
-        }
     }
 
     /// The run a process belongs to: a child of ours, in the cgroup of a run, or descended from
@@ -374,7 +356,7 @@ impl Tracker {
         }
         // A child that is not in its cgroup yet is reached too.
         for pid in self.runs.get(&run).map(|tracked| &tracked.children).into_iter().flatten() {
-            let _ = signal::kill(Pid::from_raw(*pid), KILL);
+            let _ = wait::kill_made(Pid::from_raw(*pid), KILL);
         }
         self.thaw_run(run);
     }

@@ -5,7 +5,7 @@
 use super::Working;
 use crate::event_loop::Init;
 use crate::limit;
-use crate::sys::{Pid, signal};
+use crate::sys::{Pid, wait};
 use std::collections::BTreeSet;
 
 /// Those of this image; one that goes on after it reaps them as anybody's.
@@ -42,7 +42,7 @@ impl Init {
         }
         if !working.killed {
             (working.killed, working.deadline) = (true, now.after(limit::LOADER_DYING));
-            let _ = signal::kill(working.pid, 9);
+            let _ = wait::kill_made(working.pid, 9);
             return;
         }
         let Some(Working { pid, purpose, .. }) = self.loader.working.take() else { return };

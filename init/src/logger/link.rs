@@ -5,7 +5,7 @@ use super::limit;
 use super::message::{Order, Report, decode, encode};
 use crate::journal::carried;
 use crate::journal::notes::Kind;
-use crate::sys::{Pid, notes, signal, socket};
+use crate::sys::{Pid, notes, socket, wait};
 use groundstate_units::time::Time;
 use nix::sys::socket::{MsgFlags, recv};
 use serde::{Deserialize, Serialize};
@@ -127,7 +127,7 @@ impl Link {
     /// again, not waited for.
     pub(crate) fn kill(&mut self, now: Time) {
         // Gone already: its end is about to be reaped.
-        let _ = signal::kill(self.pid, 9);
+        let _ = wait::kill_made(self.pid, 9);
         self.asked = self.asked.map(|_| now);
     }
 }

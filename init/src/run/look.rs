@@ -11,7 +11,7 @@ use crate::event_loop::Init;
 use crate::journal::carried;
 use crate::limit;
 use crate::mounted;
-use crate::sys::{Pid, process, signal};
+use crate::sys::{Pid, process, wait};
 use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
@@ -60,7 +60,7 @@ impl Look {
 
     /// Nobody cares any more. It has ended already, or can not be ended.
     fn give_up(self) {
-        let _ = signal::kill(Pid::from_raw(self.pid), KILL);
+        let _ = wait::kill_made(Pid::from_raw(self.pid), KILL);
     }
 }
 

@@ -6,7 +6,8 @@ use super::procedure::{Deed, Whom};
 use super::running::Main;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
-use crate::sys::{Pid, signal, wait};
+use crate::process;
+use crate::sys::{Pid, inherit, signal, wait};
 use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
@@ -51,11 +52,11 @@ impl Init {
     pub(crate) fn signal_main(&self, run: RunId, number: u8) -> bool {
         let Some(running) = self.runs.get(run) else { return false };
         let sent = match &running.main {
-            // Our own child that is not reaped: the pid is its own.
-            Some(Main::Child(pid)) => signal::kill(Pid::from_raw(*pid), number),
+            // Our own child: while it is not reaped the pid is its own.
+            Some(Main::Child(pid)) => wait::kill_made(Pid::from_raw(*pid), number),
             Some(Main::Other { pidfd, .. }) => signal::pidfd_kill(pidfd.as_fd(), number),
             None => match running.current {
-                Some(pid) => signal::kill(Pid::from_raw(pid), number),
+                Some(pid) => wait::kill_made(Pid::from_raw(pid), number),
                 None => return false,
             },
         };
@@ -66,7 +67,7 @@ impl Init {
         self.tracker.kill(run);
         let Some(running) = self.runs.get(run) else { return };
         // Those that are still on their way into the cgroup.
-        running.lines.iter().for_each(|(pid, _)| kill_made(Pid::from_raw(*pid)));
+        running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
         if let Some(Main::Other { pidfd, .. }) = &running.main {
             let _ = signal::pidfd_kill(pidfd.as_fd(), KILL);
         }
@@ -75,7 +76,7 @@ impl Init {
     /// The main process and the lines under way; what they have left lives on.
     pub(super) fn kill_lines(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
-        running.lines.iter().for_each(|(pid, _)| kill_made(Pid::from_raw(*pid)));
+        running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
         let mut killed: Vec<i32> = running.lines.iter().map(|(pid, _)| *pid).collect();
         if let Some(Main::Other { pid, pidfd, .. }) = &running.main {
             let _ = signal::pidfd_kill(pidfd.as_fd(), KILL);
@@ -92,7 +93,7 @@ impl Init {
         let own = nix::unistd::getpid().as_raw();
         let left = self.tracker.processes(run);
         let orphan = |pid: &&i32| {
-            crate::process::stat(Pid::from_raw(**pid))
+            process::stat(Pid::from_raw(**pid))
                 .is_some_and(|stat| stat.parent == own && !stat.ended)
         };
         let orphans: Vec<i32> = left.iter().filter(orphan).copied().collect();
@@ -121,12 +122,18 @@ impl Init {
         if pid <= 1 || Pid::from_raw(pid) == nix::unistd::getpid() {
             return Err(FOREIGN);
         }
-        if self.runs.of(pid).is_some_and(|of| of != run) {
+        let pidfd = signal::pidfd(Pid::from_raw(pid)).map_err(|_| "is not there")?;
+        if self.is_anothers(run, pid) || !belongs(self) {
             return Err(FOREIGN);
         }
-        let pidfd = signal::pidfd(Pid::from_raw(pid)).map_err(|_| "is not there")?;
-        if !belongs(self) {
-            return Err(FOREIGN);
+        // Who has ended and is not reaped is still found where it was. Of init's child it will be
+        // known how it ended; another's may never be reaped.
+        let ours = || {
+            wait::is_child_behind(pidfd.as_fd())
+                .unwrap_or_else(|| wait::is_child(Pid::from_raw(pid)))
+        };
+        if signal::has_ended(pidfd.as_fd()) && !ours() {
+            return Err("has ended");
         }
         let token = self.tokens.next();
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
@@ -152,20 +159,33 @@ impl Init {
         Ok(())
     }
 
+    /// The process is of another run. One that another run had found under that pid may have ended,
+    /// although that is still to be heard.
+    fn is_anothers(&self, run: RunId, pid: i32) -> bool {
+        let Some(of) = self.runs.of(pid).filter(|of| *of != run) else { return false };
+        if self.runs.made(pid) == Some(of) {
+            return true;
+        }
+        let main = self.runs.get(of).and_then(|running| running.main.as_ref());
+        !matches!(main, Some(Main::Other { pidfd, .. }) if signal::has_ended(pidfd.as_fd()))
+    }
+
     /// The process behind a watched descriptor has ended. A child of ours is left to the
     /// reaping, which knows how it ended; of another's child nobody tells us.
     pub(crate) fn pidfd_ready(&mut self, token: usize) {
         let Some(run) = self.runs.watched(token) else { return };
-        let (pid, ours) = match self.runs.get(run).and_then(|running| running.main.as_ref()) {
+        let (pid, ours, number) = match self.runs.get(run).and_then(|of| of.main.as_ref()) {
             Some(Main::Other { pid, pidfd, token: at }) if *at == token => {
-                (*pid, wait::is_child_behind(pidfd.as_fd()))
+                (*pid, wait::is_child_behind(pidfd.as_fd()), pidfd.as_raw_fd())
             }
             _ => return,
         };
         let ours = ours.unwrap_or_else(|| {
             let (own, of) = (nix::unistd::getpid().as_raw(), Pid::from_raw(pid));
-            let is_left = |stat: crate::process::Stat| stat.parent == own && stat.ended;
-            !wait::is_made(of) && crate::process::stat(of).is_some_and(is_left)
+            // Where the descriptor could not be kept over a crash it says nothing of a living one.
+            let tells = inherit::is_process(number);
+            let is_left = |stat: process::Stat| stat.parent == own && (stat.ended || !tells);
+            !wait::is_made(of) && process::stat(of).is_some_and(is_left)
         });
         if !ours && self.runs.lose_main(run, token) {
             self.main_has_ended(run, Exit::Code(0));
@@ -175,32 +195,30 @@ impl Init {
 
 /// A line that has ended may be in the table until all that follows from it is known: its pid may be
 /// somebody else's by then.
-fn kill_made(pid: Pid) {
-    if wait::is_made(pid) {
-        let _ = signal::kill(pid, KILL);
-    }
+fn kill_line(pid: i32) {
+    let _ = wait::kill_made(Pid::from_raw(pid), KILL);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spawn::Spawner;
-    use crate::sys::process;
+    use crate::sys::process as maker;
     use groundstate_units::spec::Exit;
     use std::process::{Command, Stdio};
 
     #[test]
     fn a_pid_that_is_no_childs_of_our_making_any_more_is_not_killed() {
         let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        kill_made(Pid::from_raw(i32::try_from(other.id()).unwrap()));
+        kill_line(i32::try_from(other.id()).unwrap());
         drop(other.stdin.take());
         assert!(other.wait().unwrap().success());
-        let made = process::fork(&[], || {
+        let made = maker::fork(&[], || {
             loop {
                 nix::unistd::pause();
             }
         });
-        kill_made(made.as_ref().copied().unwrap());
+        kill_line(made.as_ref().copied().unwrap().as_raw());
         let ended = wait::await_end(made.unwrap()).unwrap();
         assert_eq!(ended, Exit::Signal { signal: KILL, core: false });
     }
@@ -209,7 +227,7 @@ mod tests {
         let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = Pid::from_raw(i32::try_from(other.id()).unwrap());
         let child = Spawner::new().unwrap().take_up(pid, u32::MAX, "x");
-        kill_made(child.pid);
+        kill_line(child.pid.as_raw());
         drop(other.stdin.take());
         assert!(!other.wait().unwrap().success());
         wait::reaped_before(pid);

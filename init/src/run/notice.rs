@@ -95,21 +95,11 @@ impl Init {
         if pid <= 0 {
             return None;
         }
-        let known = self.runs.of(pid);
-        if known.is_none()
-            && let Some((run, part)) = self.runs.last_spoke(pid)
-        {
-            let running = self.runs.get(run)?;
-            let is_main = matches!(part, Part::Main | Part::Start(_));
-            return allows(running.notify_access, is_main, true).then_some(run);
-        }
-        // One that was found may have ended, and its pid be a stranger's: where it is says more.
-        let made = self.runs.made(pid);
-        let run = made.or_else(|| self.tracker.whose(Pid::from_raw(pid))).or(known)?;
+        let whose = || self.tracker.whose(Pid::from_raw(pid));
+        let (run, part) = self.runs.speaker(pid, whose)?;
         let running = self.runs.get(run)?;
         let is_main = running.main.as_ref().is_some_and(|main| main.pid() == pid);
-        let part = running.line(pid);
-        let is_main = is_main || matches!(part, Some(Part::Start(_)));
+        let is_main = is_main || matches!(part, Some(Part::Main | Part::Start(_)));
         allows(running.notify_access, is_main, part.is_some()).then_some(run)
     }
 

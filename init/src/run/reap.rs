@@ -38,6 +38,9 @@ impl Init {
             self.lineage.undisturbed = false;
             ends.push(self.let_go_of(ended));
         }
+        if !ends.is_empty() {
+            self.tracker.adopt_left();
+        }
         self.tell_ends(ends, true);
     }
 

@@ -194,8 +194,26 @@ impl Runs {
     }
 
     /// For whom a process spoke that was reaped just now.
-    pub(crate) fn last_spoke(&self, pid: i32) -> Option<(RunId, Part)> {
+    fn last_spoke(&self, pid: i32) -> Option<(RunId, Part)> {
         self.ended.get(&pid).copied()
+    }
+
+    /// For which run a process may have spoken, and in which part if init has started it. `whose`: in
+    /// whose cgroup it is by now.
+    pub(crate) fn speaker(
+        &self,
+        pid: i32,
+        whose: impl FnOnce() -> Option<RunId>,
+    ) -> Option<(RunId, Option<Part>)> {
+        if let Some(run) = self.made(pid) {
+            return Some((run, self.get(run)?.line(pid)));
+        }
+        if let Some((run, part)) = self.last_spoke(pid) {
+            return Some((run, Some(part)));
+        }
+        // One that was found may have ended, and its pid be a stranger's: where it is says more.
+        let run = whose().or_else(|| self.by_main.get(&pid).copied())?;
+        Some((run, None))
     }
 
     /// It is over.
@@ -344,6 +362,23 @@ mod tests {
         assert_eq!((runs.of(42), runs.watched(3)), (Some(other), Some(other)));
         assert!(runs.lose_main(other, 3));
         assert_eq!(runs.of(42), None);
+    }
+
+    #[test]
+    fn last_words_are_of_who_was_reaped_whatever_main_process_had_its_pid_before() {
+        let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
+        found(&mut runs, one, 42, 2);
+        let speaker = |runs: &Runs, whose: Option<RunId>| runs.speaker(42, || whose);
+        assert_eq!(speaker(&runs, None), Some((one, None)));
+        assert_eq!(speaker(&runs, Some(RunId(9))), Some((RunId(9), None)));
+        runs.insert(other, running(other, "next"));
+        runs.own(42, other, Part::Start(0));
+        assert_eq!(speaker(&runs, Some(one)), Some((other, Some(Part::Start(0)))));
+        runs.disown(42);
+        runs.has_ended(42, other, Part::Start(0));
+        assert_eq!(speaker(&runs, Some(one)), Some((other, Some(Part::Start(0)))));
+        runs.is_told(42);
+        assert_eq!(speaker(&runs, None), Some((one, None)));
     }
 
     #[test]

@@ -128,6 +128,11 @@ fn pid_of(number: RawFd) -> Option<i64> {
     info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
 }
 
+/// The descriptor is one of a process, and not what stands in for it.
+pub(crate) fn is_process(number: RawFd) -> bool {
+    pid_of(number).is_some()
+}
+
 /// Of that number and identity, if it is still open.
 pub(crate) fn take_if_same((number, then): (RawFd, u64)) -> Option<OwnedFd> {
     (then != 0 && identity(number) == then).then(|| take(number).ok()).flatten()

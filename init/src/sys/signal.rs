@@ -5,6 +5,7 @@
 //! CLONE_CLEAR_SIGHAND leaves `SIG_IGN` as it is (clone(2)) and ignoring survives exec.
 
 use super::{Pid, check, check_long};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,13 @@ pub(crate) fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
     let fd = i32::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     // SAFETY: a fresh descriptor, ours alone; pidfd_open sets CLOEXEC.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The process behind `pidfd` has ended, reaped or not. pidfd_open(2).
+pub(crate) fn has_ended(pidfd: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::new(pidfd, PollFlags::POLLIN)];
+    let _ = poll(&mut asked, PollTimeout::ZERO);
+    asked.iter().any(|asked| asked.revents().is_some_and(|told| told.contains(PollFlags::POLLIN)))
 }
 
 /// Sends `signal` to the process behind `pidfd`.

@@ -103,6 +103,12 @@ pub(crate) fn is_made(pid: Pid) -> bool {
     MADE.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid.as_raw())
 }
 
+/// Sends `signal` to a child that this process, or an image of it before, has made. ESRCH: it is none any
+/// more, and its pid may be anybody's.
+pub(crate) fn kill_made(pid: Pid, signal: u8) -> io::Result<()> {
+    if is_made(pid) { super::signal::kill(pid, signal) } else { Err(Errno::ESRCH.into()) }
+}
+
 /// All of them, for an image of init that goes on with them.
 pub(crate) fn all_made() -> Vec<i32> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()

@@ -8,7 +8,7 @@ use crate::foreign::Foreign;
 use crate::journal::carried;
 use crate::limit;
 use crate::sys::impatience::impatiently;
-use crate::sys::{Pid, process, signal};
+use crate::sys::{Pid, process, wait};
 use crate::voice::Level;
 use groundstate_units::limit as core_limit;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
@@ -258,7 +258,7 @@ impl Init {
         let Listening { socket, fds, unit, flushing, .. } = listening;
         if let Some(pid) = flushing {
             // It has ended already, or its end is about to be reaped.
-            let _ = signal::kill(pid, 9);
+            let _ = wait::kill_made(pid, 9);
         }
         // Closed first: whoever is to bind the same path finds nobody there.
         impatiently(|| drop(fds));

@@ -6,7 +6,7 @@ use super::{clock, watcher};
 use crate::insistence::ask_again;
 use crate::journal::carried;
 use crate::limit;
-use crate::sys::{Pid, process, signal, socket as raw};
+use crate::sys::{Pid, process, socket as raw, wait};
 use groundstate_units::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ impl Link {
         self.given_up = true;
         self.unsent = VecDeque::new();
         // Its end is noticed when it is reaped.
-        let _ = signal::kill(self.pid, 9);
+        let _ = wait::kill_made(self.pid, 9);
     }
 }
 
@@ -192,7 +192,6 @@ impl Lookout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::wait;
     use groundstate_units::machine::event::RunId;
 
     #[test]

@@ -8,7 +8,7 @@ use crate::insistence::ask_again;
 use crate::journal::carried;
 use crate::journal::notes::{self, Kind, Opened};
 use crate::limit;
-use crate::sys::{Pid, inherit, notes as writer, process, signal, socket as raw};
+use crate::sys::{Pid, inherit, notes as writer, process, socket as raw, wait};
 use groundstate_units::machine::event::{Event, RunId, Stage};
 use groundstate_units::name::Name;
 use groundstate_units::spec::Ids;
@@ -51,7 +51,7 @@ impl Opening {
     pub(super) fn give_up(&mut self) {
         self.given_up = true;
         // It has ended already, or its end is about to be reaped.
-        let _ = signal::kill(self.pid, 9);
+        let _ = wait::kill_made(self.pid, 9);
     }
 }
 

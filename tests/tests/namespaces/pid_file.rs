@@ -2,7 +2,7 @@
 
 use super::disk::Disk;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::deadline::within;
+use groundstate_tests::deadline::{until, within};
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::silent::Silent;
@@ -218,5 +218,44 @@ fn a_pid_file_in_memory_is_read_at_once() {
     let first = init.when_state("old", "running").main_pid("old");
     init.main_of("old").signal(nix::sys::signal::Signal::SIGKILL);
     init.when("a new main process", |s| s.state("old") == "running" && s.main_pid("old") != first);
+    init.finish();
+}
+
+#[test]
+fn a_main_process_that_nobody_reaps_has_ended_whatever_its_pid_file_says() {
+    let files = Sandbox::new();
+    files.put("parent.sh", "sleep 1000 & echo $! >$1/run/old.pid; exec sleep 2000\n");
+    files.unit(
+        "old",
+        "type: background-pidfile\npid-file: DIR/run/old.pid\nrestart: never\n\
+         exec-start: /bin/sh -c 'sh DIR/parent.sh DIR &'",
+    );
+    files.unit("all", "type: virtual\nwaits-for: old");
+    let init = Boot::new(files).start("all");
+    init.when_state("old", "running");
+    let main = init.main_of("old");
+    let parent = init.processes_of("old").into_iter().find(|process| *process != main);
+    main.end();
+    let state = init.when("it has ended", |s| !matches!(s.state("old"), "running" | "starting"));
+    assert_eq!(state.main_pid("old"), None, "{}", state.table());
+    until("what it had left is gone", || (!parent.expect("it waits").is_alive()).then_some(()));
+    init.finish();
+}
+
+#[test]
+fn a_process_that_has_ended_and_is_not_reaped_is_made_no_main_process() {
+    let files = Sandbox::new();
+    // Whose child it is never reaps it; it is of the unit, and its pid is its own.
+    files.put("main.sh", "sleep 0 & echo $! >$1/dead; exec \"$2\" --notify --control $1/web\n");
+    files.unit("web", "type: foreground-notified\nexec-start: /bin/sh DIR/main.sh DIR DAEMON");
+    let init = Boot::new(files).start("web");
+    let before = init.when_state("web", "running").main_pid("web");
+    let dead = init.sandbox.read("dead");
+    let dead: i32 = dead.trim().parse().expect("a pid");
+    until("it has ended", || (init.process().neighbour(dead)?.state() == Some('Z')).then_some(()));
+    init.sandbox.order("web", &format!("notify MAINPID={dead}"));
+    until("it was refused", || (init.dropped("messages-refused") >= 1).then_some(()));
+    assert_eq!(init.status().main_pid("web"), before);
+    init.check();
     init.finish();
 }
