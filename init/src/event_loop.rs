@@ -177,7 +177,7 @@ impl Init {
             || self.tracker.has_more()
             || self.triggers.has_more()
             || (!self.lineage.found.is_before_boot()
-                && self.notify.as_ref().is_some_and(Notify::has_more))
+                && self.notify.as_ref().is_some_and(|notify| notify.has_more(now)))
             || self.control.as_ref().is_some_and(Control::has_more);
         let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
         signal::children_are_told(true);
@@ -209,6 +209,7 @@ impl Init {
             self.lineage.deadline(),
             self.watchdog.deadline(),
             self.control.as_ref().and_then(Control::next_deadline),
+            self.notify.as_ref().and_then(Notify::deadline),
             self.logger.as_ref().and_then(logger::Handle::deadline),
             self.tracker.has_to_look().then(|| self.now.after(limit::CGROUP_PAUSE)),
         ];

@@ -33,6 +33,11 @@ pub(crate) const FORMER_LISTENERS: usize = 4;
 pub(crate) const ACCEPT_REST: Duration = Duration::from_millis(250);
 /// Datagrams of the notify socket read in one turn.
 pub(crate) const NOTIFICATIONS_A_TURN: usize = 1024;
+/// … and in a second, once as many were read at once. Each costs init some 20 µs: who floods has a fifth of a
+/// processor of it, and then waits for room in the socket's queue, in line with all others.
+pub(crate) const NOTIFICATIONS_A_SECOND: u32 = 8192;
+/// Then the socket is not read for so long.
+pub(crate) const NOTIFY_REST: Duration = Duration::from_millis(10);
 /// In a burst of starts the notify socket is read each time after as many.
 pub(crate) const STARTS_BETWEEN_FETCHES: usize = 4;
 /// Bytes of one datagram; longer ones are dropped.

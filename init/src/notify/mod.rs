@@ -5,6 +5,7 @@
 //! datagram is dealt with and then closed: that is what a barrier waits for. Those of
 //! FDSTORE=1 are kept for units that ask for it ([`crate::store`]).
 
+mod allowance;
 pub(crate) mod message;
 
 use crate::foreign::{self, Foreign};
@@ -12,6 +13,8 @@ use crate::journal::carried;
 use crate::limit;
 use crate::sys::impatience::impatiently;
 use crate::sys::socket::{self, Received};
+use allowance::Allowance;
+use groundstate_units::time::Time;
 use message::{Statement, statements};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -67,6 +70,8 @@ pub(crate) struct Notify {
     pub(crate) dropped: u64,
     /// Read and not heard yet, at most a turn's worth.
     waiting: VecDeque<Datagram>,
+    #[serde(skip)]
+    allowance: Allowance,
     /// The path goes with this value; not with what was only read of another image's state.
     #[serde(skip)]
     is_ours: bool,
@@ -128,7 +133,8 @@ impl Notify {
 
     fn with(socket: OwnedFd, path: String) -> Notify {
         let (waiting, former) = (VecDeque::new(), None);
-        Notify { socket, former, path, ready: true, dropped: 0, waiting, is_ours: true }
+        let allowance = Allowance::default();
+        Notify { socket, former, path, ready: true, dropped: 0, waiting, allowance, is_ours: true }
     }
 
     /// A new socket at the same path, which somebody may have removed or replaced. The one before
@@ -175,9 +181,28 @@ impl Notify {
         }
     }
 
-    /// There may be something to hear.
-    pub(crate) fn has_more(&self) -> bool {
-        self.ready || !self.waiting.is_empty()
+    /// There may be something to hear, and it may be heard now.
+    pub(crate) fn has_more(&self, now: Time) -> bool {
+        (self.ready || !self.waiting.is_empty()) && !self.allowance.rests(now)
+    }
+
+    /// When there may be something to hear that has to wait for now.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let waits = self.ready || !self.waiting.is_empty();
+        waits.then(|| self.allowance.deadline()).flatten()
+    }
+
+    /// The next datagram; or none for now, because so many were heard.
+    pub(crate) fn receive_in_turn(&mut self, now: Time) -> Option<Datagram> {
+        if !self.allowance.has(now) {
+            return None;
+        }
+        let before = self.dropped;
+        let received = self.receive();
+        let read =
+            self.dropped.saturating_sub(before).saturating_add(u64::from(received.is_some()));
+        (0..read).for_each(|_| self.allowance.take(now));
+        received
     }
 
     /// The next datagram, or none for now.
@@ -259,12 +284,12 @@ mod tests {
         notify.fetch();
         say("READY=1");
         notify.ready = false;
-        assert!(notify.has_more());
+        assert!(notify.has_more(Time::ZERO));
         let heard: Vec<Statement> =
             std::iter::from_fn(|| notify.receive()).flat_map(|d| d.statements).collect();
         let status = |text: &str| Statement::Status(text.to_string());
         assert_eq!(heard, [status("a"), status("b"), Statement::Ready]);
-        assert!(!notify.has_more());
+        assert!(!notify.has_more(Time::ZERO));
     }
 
     #[test]

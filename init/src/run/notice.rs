@@ -9,8 +9,8 @@ use super::running::Main;
 use crate::event_loop::Init;
 use crate::foreign;
 use crate::limit;
-use crate::notify::Datagram;
 use crate::notify::message::Statement;
+use crate::notify::{Datagram, Notify};
 use crate::sys::{Pid, notes};
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::name::Name;
@@ -30,8 +30,18 @@ fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
 }
 
 impl Init {
-    /// Reads what has been said, up to a turn's worth.
+    /// Reads what has been said, up to a turn's worth, and what a flood may have of it.
     pub(crate) fn hear(&mut self) {
+        let now = self.now;
+        self.hear_by(|notify| notify.receive_in_turn(now));
+    }
+
+    /// Reads all that has been said: some who have said it have ended.
+    pub(crate) fn hear_out(&mut self) {
+        self.hear_by(Notify::receive);
+    }
+
+    fn hear_by(&mut self, mut receive: impl FnMut(&mut Notify) -> Option<Datagram>) {
         if self.lineage.found.is_before_boot() {
             // Whose it is will be known.
             return;
@@ -40,7 +50,7 @@ impl Init {
         for _ in 0..limit::NOTIFICATIONS_A_TURN {
             let Some(notify) = &mut self.notify else { break };
             let ahead = notify.has_waiting();
-            let Some(datagram) = notify.receive() else { break };
+            let Some(datagram) = receive(notify) else { break };
             let said = self.spoken(datagram);
             if said.is_none() && !ahead {
                 notes::unheard();

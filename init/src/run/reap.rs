@@ -62,7 +62,7 @@ impl Init {
         reaped.retain_mut(|one| self.was_executed(one));
         if listens && !reaped.is_empty() {
             // Some ended after this turn has listened: what they said before counts before.
-            self.hear();
+            self.hear_out();
             self.settle();
         }
         for Reaped { pid, run, part, exit, .. } in reaped {

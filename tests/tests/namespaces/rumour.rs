@@ -83,9 +83,10 @@ fn a_flood_of_one_unit_keeps_no_other_waiting() {
     let init = pair();
     let before = init.tell("stats", &json!({}))["rss"].as_u64().unwrap();
     init.sandbox.order("other.ctl", &format!("flood {} STATUS=flood", turns(200_000, 2_000_000)));
-    until("the flood has come", || {
-        (init.status().unit("other")["status"] == "flood").then_some(())
-    });
+    // Taken when the flood is over.
+    init.sandbox.order("other.ctl", "notify STATUS=over");
+    let says = || init.status().unit("other")["status"].clone();
+    until("the flood has come", || (says() == "flood").then_some(()));
     let mut took: Vec<Duration> = (0..9)
         .map(|round| {
             let begin = Instant::now();
@@ -93,12 +94,46 @@ fn a_flood_of_one_unit_keeps_no_other_waiting() {
             begin.elapsed()
         })
         .collect();
+    assert_eq!(says(), "flood", "it goes on");
     took.sort();
     assert!(took[4] < Duration::from_millis(500), "{took:?}");
     init.main_of("other").end();
     let after = init.tell("stats", &json!({}))["rss"].as_u64().unwrap();
     assert!(after < before + 4 * 1024 * 1024, "PID 1 has grown from {before} to {after}");
     init.when_system("running");
+    init.finish();
+}
+
+#[test]
+fn a_flood_of_a_stranger_has_a_bounded_share_of_init() {
+    let init = pair();
+    let path = address(&init);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (refused, seconds) = std::thread::scope(|scope| {
+        let flood = || {
+            let stranger = UnixDatagram::unbound().unwrap();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                stranger.send_to(b"READY=1", &path).unwrap();
+            }
+        };
+        scope.spawn(flood);
+        scope.spawn(flood);
+        // What comes all at once is read at once, what comes without end by its rate: 8,192 a second.
+        let refused = || init.dropped("messages-refused");
+        until("a burst has been read", || (refused() >= 8192).then_some(()));
+        let (begin, before) = (Instant::now(), refused());
+        for round in 0..9 {
+            heard(&init, "web", &format!("round {round}"));
+        }
+        until("it goes on", || (refused() > before + 16_384).then_some(()));
+        let refused = refused() - before;
+        let took = begin.elapsed();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        (refused, took.as_secs_f64())
+    });
+    // What was not taken yet of a second's worth as the count began.
+    let most = 8192.0 * (seconds + 1.0) + 1024.0;
+    assert!((refused as f64) < most, "{refused} in {seconds} s, at most {most}");
     init.finish();
 }
 
