@@ -6,6 +6,7 @@
 use crate::boot;
 use crate::limit;
 use crate::sys::impatience::impatiently;
+use groundstate_units::text::acts;
 use groundstate_units::time::Time;
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -126,7 +127,7 @@ impl Voice {
         }
     }
 
-    /// One line, without its newline. Control characters are shown as `?`.
+    /// One line, without its newline. What a terminal would act on is shown as `?`.
     pub(crate) fn say(&mut self, now: Time, level: Level, text: fmt::Arguments<'_>) {
         if level < self.least {
             return;
@@ -141,7 +142,7 @@ impl Voice {
             self.put(Level::Warning, &format!("{dropped} lines not said: too many at once"));
         }
         let text: String =
-            text.to_string().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+            text.to_string().chars().map(|c| if acts(c) { '?' } else { c }).collect();
         self.put(level, &text);
     }
 

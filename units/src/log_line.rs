@@ -16,6 +16,7 @@
 
 use crate::machine::event::RunId;
 use crate::name::Name;
+use crate::text;
 use crate::wall::Wall;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -145,6 +146,11 @@ impl ShownLine {
     }
 }
 
+/// A tab is none of it here: what services write has columns.
+fn acts(c: char) -> bool {
+    text::acts(c) && c != '\t'
+}
+
 /// The text with everything a terminal would act on made visible: control characters but
 /// tab, C1 ones too, and bytes that are no UTF-8 become `\xNN` (a carriage return at the
 /// very end is dropped: half the world ends its lines so). What is printable stays.
@@ -167,12 +173,6 @@ pub fn printable(text: &[u8]) -> Cow<'_, str> {
         escape(&mut shown, chunk.invalid());
     }
     Cow::Owned(shown)
-}
-
-/// Moves the cursor, rings, or turns the direction of writing round.
-fn acts(c: char) -> bool {
-    (c.is_control() && c != '\t')
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
 }
 
 fn escape(to: &mut String, bytes: &[u8]) {

@@ -82,6 +82,12 @@ fn forbidden(file: &Arc<str>, text: &str) -> Vec<Diagnostic> {
     found
 }
 
+/// It moves a terminal's cursor, rings its bell, ends a line or turns the direction of writing round, or
+/// nobody sees it: what others say of themselves is never shown with it.
+pub fn acts(c: char) -> bool {
+    c.is_control() || is_forbidden(c)
+}
+
 fn is_forbidden(c: char) -> bool {
     (c.is_control() && !matches!(c, '\t' | '\n' | '\r'))
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')

@@ -2,11 +2,13 @@
 //! blanks alike. A column is as wide as its widest cell and one more, up to the next
 //! multiple of eight.
 
+use groundstate_units::text::acts;
+
 const TAB: usize = 8;
 
 /// What machines say of themselves may be anything: it moves no cursor and begins no line.
 pub(super) fn plain(cell: &str) -> String {
-    cell.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    cell.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Rows of cells as text, each row a line.

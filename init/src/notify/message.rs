@@ -2,6 +2,7 @@
 //! Pure: bytes in, statements out. Words that are not known are passed over.
 
 use crate::limit;
+use groundstate_units::text::acts;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -86,12 +87,12 @@ fn micros(value: &[u8]) -> Option<Duration> {
     number(value).map(Duration::from_micros)
 }
 
-/// A text of a service is shown on terminals: no control characters, no end of line,
-/// and no more of it than fits a screen.
+/// A text of a service is shown on terminals: nothing that acts there ([`acts`]), and no more of it
+/// than fits a screen.
 fn clean(value: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(value).chars() {
-        let c = if c.is_control() { ' ' } else { c };
+        let c = if acts(c) { ' ' } else { c };
         if text.len().saturating_add(c.len_utf8()) > limit::STATUS_TEXT {
             break;
         }
