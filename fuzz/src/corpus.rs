@@ -1,6 +1,6 @@
 //! The files of `corpus/` as the tests of the workspace feed them to the targets: as they are, and
 //! damaged. The fuzzer has no use for this; where it is fed: `tests/tests/fuzzed.rs`,
-//! `init/src/fuzzed.rs` for what only init reads, `cluster/tests/fuzzed.rs` for what the cluster does.
+//! `init/src/fuzzed.rs` for what only init reads, `cluster/tests/fleet/fuzzed.rs` for what the cluster does.
 
 use std::fs;
 use std::path::{Path, PathBuf};

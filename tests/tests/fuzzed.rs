@@ -91,7 +91,7 @@ fn cuts_and_flipped_bits_of_each_corpus_are_survived() {
 
 /// What only init reads; `init/src/fuzzed.rs` goes through their corpora.
 const OF_INIT: [&str; 4] = ["journal_notes", "kept_init", "notification", "parcel"];
-/// What only the cluster reads; `cluster/tests/fuzzed.rs` goes through theirs.
+/// What only the cluster reads; `cluster/tests/fleet/fuzzed.rs` goes through theirs.
 const OF_CLUSTER: [&str; 2] = ["api_request", "stored_value"];
 
 #[test]

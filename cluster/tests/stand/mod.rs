@@ -15,6 +15,7 @@ use cluster::record::{Ended, MachineRecord, StateRecord};
 use cluster::registry::{self, Epoch};
 use cluster::store::Store;
 use cluster::unit_name::UnitName;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -76,8 +77,15 @@ pub(crate) fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
+/// Descriptors for both sides of the crowds of all tests that run beside each other.
+fn have_room() {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(8_192)), hard).unwrap();
+}
+
 impl Stand {
     pub(crate) fn new(plan: Plan) -> Stand {
+        have_room();
         let folder = folder();
         let store = Store::memory();
         let keys = Keys::under("/test");

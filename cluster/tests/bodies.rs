@@ -1,0 +1,92 @@
+//! Bodies that lie about their length, or have no end: refused, and nothing of them is kept. How much
+//! is kept is seen by what this whole process has in memory, so these are no part of `fleet`, where others
+//! run beside them. Whatever else somebody sends who means no good is in `fleet/api_hostile.rs`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where it is surprised"
+)]
+
+mod hostile;
+mod stand;
+
+use cluster::api::server::LARGEST_BODY;
+use hostile::{GOOD, PUT, refused, reply};
+use stand::{Plan, Reply, Stand};
+use std::io::Write;
+
+/// Bytes that are in memory for the other test, too, and far less than any of these bodies would be.
+const MOST_GROWN: usize = 32 * 1024 * 1024;
+
+/// Bytes of this process, which is the server too, that are in memory.
+fn memory() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+#[test]
+fn who_lies_about_a_body_is_turned_away() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let before = memory();
+    let length = GOOD.len();
+    let lies = [
+        ("a length below zero", format!("{PUT}Content-Length: -1\r\n\r\n{GOOD}")),
+        ("a length of words", format!("{PUT}Content-Length: many\r\n\r\n{GOOD}")),
+        ("a length beyond all", format!("{PUT}Content-Length: 99999999999999999999\r\n\r\n{GOOD}")),
+        (
+            "two lengths",
+            format!("{PUT}Content-Length: 5\r\nContent-Length: {length}\r\n\r\n{GOOD}"),
+        ),
+        (
+            "a length and chunks",
+            format!(
+                "{PUT}Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\
+                 PUT /fleet/v1/units/b.service HTTP/1.1\r\nHost: x\r\n\r\n"
+            ),
+        ),
+        (
+            "chunks of words",
+            format!("{PUT}Transfer-Encoding: chunked\r\n\r\nzz\r\n{GOOD}\r\n0\r\n\r\n"),
+        ),
+        ("chunks in gzip", format!("{PUT}Transfer-Encoding: gzip\r\n\r\n{GOOD}")),
+        ("a blank in a name", format!("{PUT}Content-Length : {length}\r\n\r\n{GOOD}")),
+    ];
+    for (what, bytes) in &lies {
+        refused(&stand, what, bytes.as_bytes());
+    }
+    // Bytes that say they are gzip are not unpacked: they are no JSON.
+    let bomb = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &[0; 4096]].concat();
+    let head = format!("{PUT}Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
+    refused(&stand, "gzip", &[head.as_bytes(), &bomb].concat());
+    let huge = format!("{PUT}Content-Length: {}\r\n\r\n{GOOD}", 1 << 30);
+    assert_eq!(reply(&stand, huge.as_bytes()).map(|reply| reply.status), Some(413));
+    let half = format!("{PUT}Content-Length: {length}\r\n\r\n{}", &GOOD[..20]);
+    let mut stream = stand.connect();
+    stream.write_all(half.as_bytes()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(Reply::read(&mut stream).is_none_or(|reply| reply.status == 400));
+    assert_eq!(stand.get("/fleet/v1/units").body, "{}", "half a body makes nothing");
+    let grown = memory().saturating_sub(before);
+    assert!(grown < MOST_GROWN, "{grown} bytes are kept of them");
+}
+
+#[test]
+fn a_body_without_end_ends_at_the_limit() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let mut stream = stand.connect();
+    stream.write_all(format!("{PUT}Transfer-Encoding: chunked\r\n\r\n").as_bytes()).unwrap();
+    let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
+    let before = memory();
+    let mut sent = 0;
+    while sent < 64 * LARGEST_BODY && stream.write_all(&chunk).is_ok() {
+        sent += chunk.len();
+    }
+    assert!(sent < 8 * LARGEST_BODY, "it is not read on: {sent} bytes went");
+    let reply = Reply::read(&mut stream);
+    assert!(reply.is_none_or(|reply| reply.status == 413));
+    let grown = memory().saturating_sub(before);
+    assert!(grown < MOST_GROWN, "{grown} bytes are kept of it");
+    assert_eq!(stand.get("/healthz").status, 200);
+}

@@ -1,0 +1,324 @@
+//! What a machine is to have, from what the cluster holds and what it had before.
+
+use crate::placed::{Cluster, id, name};
+use cluster::agent::{self, Goal};
+use cluster::desired::Desired;
+use cluster::key::Subject;
+use cluster::native_unit;
+use cluster::record::{Ended, StateRecord};
+use cluster::registry;
+use cluster::transaction::Transaction;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use cluster::withheld::Missing;
+use groundstate_units::control::source_set::SourceSet;
+use std::collections::BTreeSet;
+
+/// Four units on `m1`; whether so many are missing after that.
+fn are_withheld(asks: &str, fact: impl Fn(&mut Cluster, &str)) -> usize {
+    let mut cluster = Cluster::new();
+    let units: Vec<String> = (0..4).map(|n| format!("u{n}.service")).collect();
+    for own in &units {
+        cluster.launch(own, asks);
+        cluster.put_on(own, Some("m1"));
+    }
+    let before = cluster.goal(&Goal::new());
+    units.iter().for_each(|own| fact(&mut cluster, own));
+    let missing = Missing::of(before, &cluster.picture(), &id("m1"));
+    if missing.are_many() { missing.units.len() } else { 0 }
+}
+
+#[test]
+fn many_units_that_are_gone_without_a_word_are_withheld_from_being_stopped() {
+    let destroyed = |cluster: &mut Cluster, own: &str| {
+        let write = registry::destroy(&cluster.picture(), &name(own));
+        cluster.commit(&write.unwrap());
+    };
+    assert_eq!(are_withheld("", destroyed), 4);
+    assert_eq!(are_withheld("Exclusive=true", destroyed), 0, "it runs under a claim alone");
+    let but = |keep: &'static [&str]| {
+        move |cluster: &mut Cluster, own: &str| {
+            if !keep.contains(&own) {
+                destroyed(cluster, own);
+            }
+        }
+    };
+    assert_eq!(are_withheld("", but(&["u0.service"])), 3);
+    assert_eq!(are_withheld("", but(&["u0.service", "u1.service"])), 0, "so many may go at once");
+    let hidden = |cluster: &mut Cluster, own: &str| {
+        let key = cluster.keys.of(&Subject::Schedule(id("m1"), name(own)));
+        cluster.commit(&Transaction::default().delete(key));
+    };
+    assert_eq!(are_withheld("", hidden), 4, "placed here, and not told to be");
+}
+
+#[test]
+fn units_of_which_it_is_told_why_they_are_gone_are_not_withheld() {
+    type Fact = fn(&mut Cluster, &str);
+    let facts: [(&str, Fact); 3] = [
+        ("unwished", |cluster, own| {
+            let write = registry::set_desired(&cluster.picture(), &name(own), Desired::Inactive);
+            cluster.commit(&write.unwrap());
+        }),
+        ("loaded alone", |cluster, own| {
+            let write = registry::set_desired(&cluster.picture(), &name(own), Desired::Loaded);
+            cluster.commit(&write.unwrap());
+        }),
+        ("elsewhere", |cluster, own| cluster.put_on(own, Some("m2"))),
+    ];
+    for (what, fact) in facts {
+        assert_eq!(are_withheld("", fact), 0, "{what}");
+    }
+}
+
+fn names(goal: &Goal) -> Vec<&str> {
+    goal.keys().map(|name| name.as_str()).collect()
+}
+
+#[test]
+fn instances_of_a_native_template_have_files_of_their_own() {
+    let mut cluster = Cluster::new();
+    let texts = ["old", "new"].map(|word| format!("unit: web@\nexec-start: /bin/{word} %i\n"));
+    for (own, text) in ["web@1.service", "web@2.service"].into_iter().zip(&texts) {
+        let file = native_unit::read("web@.yaml", text).unwrap();
+        let write = registry::create(&cluster.picture(), &name(own), &file, Desired::Launched);
+        cluster.commit(&write);
+        cluster.put_on(own, Some("m1"));
+    }
+    let put = agent::source_set(&cluster.goal(&Goal::new()), &BTreeSet::new());
+    let files: Vec<(&str, &String)> =
+        put.files.iter().map(|(file, text)| (file.as_str(), text)).collect();
+    assert_eq!(files, [("web@1.yaml", &texts[0]), ("web@2.yaml", &texts[1])]);
+    let roots: Vec<&str> = put.roots.iter().map(|root| root.as_str()).collect();
+    assert_eq!(roots, ["web@1", "web@2"]);
+}
+
+#[test]
+fn what_init_has_is_another_only_once_it_was_told_of_that() {
+    let own = name("a.service");
+    let told = |text: &str| {
+        let mut cluster = Cluster::new();
+        let file = native_unit::read("a.yaml", text).unwrap();
+        let write = registry::create(&cluster.picture(), &own, &file, Desired::Launched);
+        cluster.commit(&write);
+        cluster.put_on("a.service", Some("m1"));
+        let goal = cluster.goal(&Goal::new());
+        (agent::source_set(&goal, &BTreeSet::from([own.clone()])), goal)
+    };
+    let (before, first) = told("unit: a\nx-fleet:\n  Exclusive: true\n");
+    let (put, goal) = told("unit: a\n");
+    let is = |put, goal| agent::is_another(put, goal, &own);
+    assert_eq!((is(&before, &first), is(&before, &goal), is(&put, &goal)), (false, false, true));
+}
+
+#[test]
+fn what_ran_here_and_is_nowhere_goes_on_until_it_is_known_to_be_elsewhere() {
+    let (mut cluster, before) = Cluster::nowhere(&[("a.service", "")]);
+    let kept = cluster.goal(&before);
+    assert_eq!(kept, before);
+    assert!(cluster.goal(&Goal::new()).is_empty(), "it is not begun where it did not run");
+    cluster.put_on("a.service", Some("m2"));
+    assert!(cluster.goal(&kept).is_empty());
+}
+
+#[test]
+fn what_is_nowhere_is_stopped_for_every_fact_that_speaks_against_it() {
+    type Fact = fn(&mut Cluster);
+    let facts: [(&str, Fact); 6] = [
+        ("unwished", |cluster| {
+            let write =
+                registry::set_desired(&cluster.picture(), &name("a.service"), Desired::Inactive);
+            cluster.commit(&write.unwrap());
+        }),
+        ("destroyed", |cluster| {
+            let write = registry::destroy(&cluster.picture(), &name("a.service"));
+            cluster.commit(&write.unwrap());
+        }),
+        ("another file", |cluster| cluster.launch("a.service", "Conflicts=x.service")),
+        ("drained", |cluster| {
+            let write = registry::drain(&cluster.picture(), &id("m1"), true);
+            cluster.commit(&write);
+        }),
+        ("a conflict", |cluster| {
+            cluster.launch("b.service", "Conflicts=a.service");
+            cluster.put_on("b.service", Some("m1"));
+        }),
+        ("replaced", |cluster| {
+            cluster.launch("b.service", "Replaces=a.service");
+            cluster.put_on("b.service", Some("m1"));
+        }),
+    ];
+    for (what, fact) in facts {
+        let (mut cluster, before) = Cluster::nowhere(&[("a.service", "")]);
+        fact(&mut cluster);
+        assert!(!cluster.goal(&before).contains_key(&name("a.service")), "{what}");
+    }
+}
+
+#[test]
+fn a_unit_that_follows_another_goes_on_as_long_as_that_one_does() {
+    let units = [("a.service", ""), ("b.service", "MachineOf=a.service")];
+    let (mut cluster, before) = Cluster::nowhere(&units);
+    assert_eq!(names(&cluster.goal(&before)), ["a.service", "b.service"]);
+    cluster.put_on("a.service", Some("m2"));
+    assert!(cluster.goal(&before).is_empty(), "it is not kept apart from it");
+}
+
+#[test]
+fn an_exclusive_unit_that_is_nowhere_is_not_kept() {
+    let (cluster, before) = Cluster::nowhere(&[("a.service", "Exclusive=true")]);
+    assert!(cluster.goal(&before).is_empty());
+}
+
+#[test]
+fn a_global_file_that_is_not_for_this_machine_yet_leaves_what_runs_there() {
+    let mut cluster = Cluster::new();
+    let own = name("all.service");
+    let file = |seconds: u32| {
+        let text = format!("[Service]\nExecStart=/bin/sleep {seconds}\n[X-Fleet]\nGlobal=true\n");
+        UnitFile::parse(&text).unwrap()
+    };
+    let make = registry::create(&cluster.picture(), &own, &file(1), Desired::Launched);
+    cluster.commit(&make);
+    let before = agent::goal(&cluster.picture(), &id("m2"), &Goal::new());
+    let first = BTreeSet::from([id("m1")]);
+    let launched = Desired::Launched;
+    let make =
+        registry::create_signed(&cluster.picture(), &own, &file(2), None, launched, Some(&first));
+    cluster.commit(&make);
+    let runs = |cluster: &Cluster, machine: &str, before: &Goal| {
+        let goal = agent::goal(&cluster.picture(), &id(machine), before);
+        goal[&own].content.file.clone()
+    };
+    assert_eq!(runs(&cluster, "m1", &before), file(2));
+    assert_eq!(runs(&cluster, "m2", &before), file(1), "as it was");
+    assert_eq!(runs(&cluster, "m2", &Goal::new()), file(1), "who is booted has what all had");
+    // Another wish names no machines anew.
+    let wish = registry::set_desired(&cluster.picture(), &own, Desired::Loaded).unwrap();
+    cluster.commit(&wish);
+    assert_eq!(runs(&cluster, "m2", &before), file(1));
+    let spread = registry::spread(&cluster.picture(), &own, None).unwrap();
+    cluster.commit(&spread);
+    assert_eq!(runs(&cluster, "m2", &before), file(2));
+    assert!(registry::spread(&cluster.picture(), &own, None).is_none(), "there is nothing to do");
+}
+
+impl Cluster {
+    /// What nobody here can read stands under that key.
+    fn garble(&mut self, subject: Subject) {
+        let key = self.keys.of(&subject);
+        self.commit(&Transaction::default().put(key, br#"{"v":2,"other":1}"#.to_vec()));
+    }
+
+    fn say(&mut self, own: &str, reached: Desired) {
+        let words = String::new;
+        let (hash, load, active, sub) = (words(), words(), words(), words());
+        let state = StateRecord { hash, load, active, sub, reached, reason: None, ended: None };
+        let lease = self.store.grant(u64::MAX);
+        let said = registry::publish(&self.keys, &id("m1"), &name(own), Some(&state), None, lease);
+        self.commit(&said);
+    }
+}
+
+#[test]
+fn a_machine_whose_metadata_nobody_can_read_keeps_what_it_has() {
+    let mut cluster = Cluster::new();
+    let lay = |cluster: &mut Cluster, value: &str| {
+        let value = Some(value.to_string());
+        let set = registry::set_metadata(&cluster.picture(), &id("m1"), "role", value);
+        cluster.commit(&set);
+    };
+    lay(&mut cluster, "web");
+    cluster.launch("g.service", "Global=true\nMachineMetadata=role=web");
+    cluster.launch("n.service", "MachineMetadata=role=web");
+    cluster.put_on("n.service", Some("m1"));
+    let before = cluster.goal(&Goal::new());
+    assert_eq!(before.len(), 2);
+    cluster.put_on("n.service", None);
+    cluster.garble(Subject::metadata(&id("m1"), "role").unwrap());
+    cluster.launch("h.service", "Global=true\nMachineMetadata=role=web");
+    // Read by a fleetd that begins anew and knows what ran.
+    let kept = cluster.goal(&before);
+    assert_eq!(kept.keys().map(UnitName::as_str).collect::<Vec<_>>(), ["g.service", "n.service"]);
+    cluster.launch("x.service", "Conflicts=g.service");
+    cluster.put_on("x.service", Some("m1"));
+    assert!(!cluster.goal(&before).contains_key("g.service"), "all else counts");
+    let key = cluster.keys.of(&Subject::metadata(&id("m1"), "role").unwrap());
+    cluster.commit(&Transaction::default().delete(key));
+    lay(&mut cluster, "db");
+    assert!(!cluster.goal(&before).contains_key("n.service"), "what can be read counts");
+}
+
+#[test]
+fn a_unit_whose_wish_nobody_can_read_goes_on_as_it_was() {
+    let wish = |own: &str| Subject::Desired(name(own));
+    for (own, asks, told) in [
+        ("a.service", "", Subject::Schedule(id("m1"), name("a.service"))),
+        ("g.service", "Global=true", Subject::Global(name("g.service"))),
+    ] {
+        for reached in [None, Some(Desired::Inactive), Some(Desired::Loaded)] {
+            let mut cluster = Cluster::new();
+            cluster.launch(own, asks);
+            if asks.is_empty() {
+                cluster.put_on(own, Some("m1"));
+            }
+            let before = cluster.goal(&Goal::new());
+            reached.iter().for_each(|reached| cluster.say(own, *reached));
+            cluster.garble(wish(own));
+            cluster.garble(told.clone());
+            let expected = if reached == Some(Desired::Loaded) { reached } else { None };
+            let now = cluster.goal(&before).get(own).map(|one| one.desired);
+            assert_eq!(now, expected.or(Some(Desired::Launched)), "{own} {reached:?}");
+        }
+    }
+}
+
+#[test]
+fn only_what_is_exclusive_is_said_to_wait_for_a_claim_of_its_own() {
+    for (asks, told) in [("", "runs under its name by a claim"), ("Exclusive=true", "claimed it")] {
+        let mut cluster = Cluster::new();
+        cluster.launch("a.service", asks);
+        cluster.put_on("a.service", Some("m1"));
+        let goal = cluster.goal(&Goal::new());
+        let name = name("a.service");
+        let said = agent::state(&name, &goal[&name], &SourceSet::default(), None, None);
+        assert!(said.reason.is_some_and(|why| why.contains(told)), "{asks}");
+    }
+}
+
+#[test]
+fn what_has_ended_or_can_not_begin_is_told_apart_from_what_waits() {
+    let mut cluster = Cluster::new();
+    cluster.launch("a.service", "");
+    cluster.put_on("a.service", Some("m1"));
+    let (own, goal) = (name("a.service"), cluster.goal(&Goal::new()));
+    let put = agent::source_set(&goal, &BTreeSet::new());
+    let said = |kind: &str, state: &str, reason: &str| {
+        let unit = format!(
+            r#"{{"unit":"a.service","type":"{kind}","state":"{state}","remains":false,"reason":{reason}}}"#
+        );
+        let unit = serde_json::from_str(&unit).unwrap();
+        let state = agent::state(&own, &goal[&own], &put, Some(&unit), None);
+        (state.active, state.ended, state.reason)
+    };
+    let reason = |words: &str| format!(r#"{{"text":"so",{words}}}"#);
+    let told = |active: &str, ended, reason: Option<&str>| {
+        (active.to_string(), ended, reason.map(str::to_string))
+    };
+    let skipped = reason(r#""kind":"skipped","condition":"c""#);
+    let missing = reason(r#""kind":"missing","target":"t""#);
+    let exit = reason(r#""kind":"exit","code":1"#);
+    let on = reason(r#""kind":"on","targets":["t"]"#);
+    let table = [
+        ("oneshot", "exited", "null", told("inactive", Some(Ended::Done), None)),
+        ("oneshot", "exited", &skipped, told("inactive", Some(Ended::Skipped), Some("so"))),
+        ("oneshot", "failed", &missing, told("inactive", Some(Ended::Failed), Some("so"))),
+        ("oneshot", "failed", &exit, told("failed", None, Some("so"))),
+        ("oneshot", "waiting", &on, told("inactive", None, Some("so"))),
+        ("oneshot", "disabled", "null", told("inactive", None, None)),
+        ("oneshot", "starting", "null", told("activating", None, None)),
+    ];
+    for (kind, state, reason, expected) in table {
+        assert_eq!(said(kind, state, reason), expected, "{state} {reason}");
+    }
+}

@@ -1,0 +1,127 @@
+//! API v1 and what goes on behind it: machines, their metadata, draining, reasons, the
+//! registry going away and coming back, changes as they come.
+
+use crate::stand::{Plan, Stand};
+
+const SLEEP: &str = r#"[{"name":"ExecStart","section":"Service","value":"/bin/sleep 1000"}]"#;
+
+fn body(options: Option<&str>, desired: Option<&str>) -> String {
+    let mut fields = Vec::new();
+    fields.extend(desired.map(|desired| format!("\"desiredState\":\"{desired}\"")));
+    fields.extend(options.map(|options| format!("\"options\":{options}")));
+    format!("{{{}}}", fields.join(","))
+}
+
+#[test]
+fn metadata_is_laid_over_what_a_machine_says() {
+    let plan =
+        Plan { machines: vec![("m1", vec![("region", "eu"), ("disk", "ssd")])], ..Plan::default() };
+    let stand = Stand::new(plan);
+    let patch = |body: &str| stand.ask("PATCH", "/fleet/v1/machines", Some(body));
+    let metadata = || stand.get("/fleet/v1/machines").json()["machines"][0]["metadata"].clone();
+    let reply = patch(
+        r#"[{"op":"add","path":"/m1/metadata/rack","value":{"value":"7"}},
+            {"op":"replace","path":"/m1/metadata/region","value":{"value":"us"}},
+            {"op":"remove","path":"/m1/metadata/disk"}]"#,
+    );
+    assert_eq!(reply.status, 204);
+    assert_eq!(reply.headers["content-type"], "application/json");
+    assert_eq!(metadata(), serde_json::json!({"rack": "7", "region": "us"}));
+    let table = [
+        (
+            r#"[{"op":"noop","path":"/m1/metadata/a","value":{"value":"1"}}]"#,
+            "invalid op: expect add, remove, or replace",
+        ),
+        (r#"[{"op":"add","path":"/m1/a","value":{"value":"1"}}]"#, "machine metadata path invalid"),
+        (
+            r#"[{"op":"add","path":"/m1/metadata/a b","value":{"value":"1"}}]"#,
+            "machine metadata path invalid",
+        ),
+        (
+            r#"[{"op":"add","path":"/m1/metadata/a"}]"#,
+            "invalid value: add and replace require a value",
+        ),
+        (
+            r#"[{"op":"add","path":"/m1/metadata/good","value":{"value":"1"}},{"op":"bad"}]"#,
+            "invalid op: expect add, remove, or replace",
+        ),
+        ("", "EOF"),
+        ("[", "unexpected EOF"),
+    ];
+    for (body, words) in table {
+        assert_eq!(patch(body).fault(), (400, words.to_string()), "{body}");
+    }
+    assert_eq!(patch(r#"[{"op":"add","path":"/m1/metadata/a","value":"bar"}]"#).status, 400);
+    assert_eq!(metadata(), serde_json::json!({"rack": "7", "region": "us"}), "all or nothing");
+    for nothing in ["[]", "null"] {
+        assert_eq!(patch(nothing).status, 204);
+    }
+}
+
+#[test]
+fn a_registry_that_does_not_answer_is_said_and_comes_back() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    stand.put("a.service", &body(Some(SLEEP), None));
+    stand.store.set_reachable(false);
+    stand.until("503", |stand| stand.get("/healthz").status == 503);
+    for path in ["/fleet/v1/units", "/fleet/v1/state", "/fleet/v1/discovery", "/", "/bogus"] {
+        let reply = stand.get(path);
+        let words = "fleet server unable to communicate with etcd".to_string();
+        assert_eq!(reply.fault(), (503, words), "{path}");
+        assert_eq!(reply.headers["retry-after"], "1");
+    }
+    assert!(stand.get("/metrics").body.contains("fleet_registry_up 0"));
+    stand.store.set_reachable(true);
+    stand.until("200", |stand| stand.get("/fleet/v1/units/a.service").status == 200);
+    assert_eq!(stand.get("/healthz").body, r#"{"status":"ok"}"#);
+    let metrics = stand.get("/metrics");
+    assert!(metrics.body.contains("fleet_units 1") && metrics.body.contains("fleet_machines 1"));
+}
+
+#[test]
+fn why_says_where_or_why_not() {
+    let stand = Stand::new(Plan::of(&["m1", "m2"]));
+    let options = r#"[{"name":"MachineMetadata","section":"X-Fleet","value":"disk=ssd"}]"#;
+    stand.put("a.service", &body(Some(options), Some("launched")));
+    let why = || stand.get("/fleet/v1/why/a.service").json();
+    stand.until("a reason", |_| why()["unplaceable"] == true);
+    assert_eq!(why()["text"], "none of the 2 machines can have it");
+    assert_eq!(why()["machines"]["m1"], "its metadata has no disk=ssd");
+    let add = r#"[{"op":"add","path":"/m2/metadata/disk","value":{"value":"ssd"}}]"#;
+    assert_eq!(stand.ask("PATCH", "/fleet/v1/machines", Some(add)).status, 204);
+    stand.until("placed", |_| why()["machineID"] == "m2");
+    assert_eq!(why()["unplaceable"], false);
+    assert_eq!(stand.get("/fleet/v1/why/none.service").status, 404);
+}
+
+#[test]
+fn a_drained_machine_is_emptied_and_takes_units_again() {
+    let stand = Stand::new(Plan::of(&["m1", "m2"]));
+    stand.put("a.service", &body(Some(SLEEP), Some("launched")));
+    let place = |stand: &Stand| stand.get("/fleet/v1/units/a.service").json()["machineID"].clone();
+    stand.until("on m1", |stand| place(stand) == "m1");
+    assert_eq!(stand.ask("PUT", "/fleet/v1/drain/m1", None).status, 204);
+    stand.until("on m2", |stand| place(stand) == "m2");
+    assert!(stand.get("/fleet/v1/machines").body.contains("\"draining\":true"));
+    assert_eq!(stand.ask("DELETE", "/fleet/v1/drain/m1", None).status, 204);
+    assert!(!stand.get("/fleet/v1/machines").body.contains("draining"));
+    assert_eq!(stand.ask("PUT", "/fleet/v1/drain/m9", None).status, 404);
+}
+
+#[test]
+fn the_page_and_the_changes_are_served() {
+    use std::io::{BufRead, BufReader, Write};
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let page = stand.get("/ui");
+    assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+    assert_eq!(page.headers["x-content-type-options"], "nosniff");
+    assert!(page.headers["content-security-policy"].contains("script-src"), "its own");
+    assert!(page.body.contains("EventSource"));
+    let mut stream = stand.connect();
+    stream.write_all(b"GET /fleet/v1/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    let mut next = |part: &str| lines.find(|line| line.as_ref().unwrap().contains(part)).is_some();
+    assert!(next("\"kind\":\"resync\""));
+    stand.put("a.service", &body(Some(SLEEP), Some("launched")));
+    assert!(next("\"text\":\"loaded/active/running\""));
+}

@@ -1,0 +1,219 @@
+//! Sentences of fleet's documentation of the API that no other file shows, and what is promised
+//! beside them where a machine, or a cluster, is not as usual.
+
+use crate::stand::{HELLO, Plan, Stand, code, stderr, write};
+use cluster::api::caller::Caller;
+use cluster::api::request::Request;
+use cluster::api::server::{ApiState, Settings};
+use cluster::desired::Desired;
+use cluster::key::Keys;
+use cluster::mirror::Mirror;
+use cluster::record::WhyRecord;
+use cluster::registry;
+use cluster::store::Store;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const SLEEP: &str = "/bin/sleep 1000";
+
+#[test]
+fn all_other_fields_of_a_create_are_ignored() {
+    let stand = Stand::new(Plan::of(&["m1", "m2"]));
+    let options = json!([{"section": "Service", "name": "ExecStart", "value": SLEEP}]);
+    let body = json!({
+        "desiredState": "inactive", "options": options, "currentState": "launched",
+        "machineID": "m2", "hash": "0", "colour": "red",
+    });
+    assert_eq!(stand.put("a.service", &body.to_string()).status, 201);
+    let made = json!({
+        "name": "a.service", "options": options,
+        "desiredState": "inactive", "currentState": "inactive",
+    });
+    assert_eq!(stand.get("/fleet/v1/units/a.service").json(), made);
+    // The same words do not move it once it is wished somewhere.
+    let launched = json!({"desiredState": "launched", "machineID": "m2"}).to_string();
+    assert_eq!(stand.put("a.service", &launched).status, 204);
+    stand.until("it is launched", |stand| {
+        stand.get("/fleet/v1/units/a.service").json()["currentState"] == "launched"
+    });
+    assert_eq!(stand.get("/fleet/v1/units/a.service").json()["machineID"], "m1");
+}
+
+#[test]
+fn the_root_url_of_the_discovery_document_is_none_that_can_be_used() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let root = stand.get("/fleet/v1/discovery").json()["rootUrl"].as_str().unwrap().to_string();
+    assert_eq!(root, "$ENDPOINT/");
+    let output = stand.fleetctl(&["--endpoint", &root, "list-machines"]);
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+}
+
+#[test]
+fn a_machine_that_is_not_let_in_speaks_for_nobody() {
+    let (tell, turned_away) = tokio::sync::watch::channel(None);
+    let settings = Settings { turned_away: Some(turned_away), ..Settings::default() };
+    let stand = Stand::new(Plan { settings, ..Plan::of(&["m1"]) });
+    write(&stand, "a.service", HELLO);
+    assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
+    // What is a stream, when it is let in, is not waited for.
+    let all = ["units", "units/a.service", "state", "state/a.service", "machines", "why/a.service"];
+    for path in all {
+        assert_eq!(stand.get(&format!("/fleet/v1/{path}")).status, 200, "{path}");
+    }
+    tell.send(Some("another machine is there under its id".to_string())).unwrap();
+    for path in all.into_iter().chain(["events", "logs/a.service", "discovery"]) {
+        let reply = stand.get(&format!("/fleet/v1/{path}"));
+        let told = "fleet server unable to communicate with etcd: this machine is not let into the cluster: another machine is there under its id";
+        assert_eq!(reply.fault(), (503, told.to_string()), "{path}");
+        assert_eq!(reply.headers["retry-after"], "5", "{path}");
+    }
+    assert_eq!(stand.ask("DELETE", "/fleet/v1/units/a.service", None).status, 503);
+    assert_eq!(stand.get("/healthz").status, 503);
+    tell.send(None).unwrap();
+    assert_eq!(stand.get("/fleet/v1/units/a.service").status, 200, "it was not destroyed");
+}
+
+#[test]
+fn machines_that_are_not_named_with_their_reason_are_counted() {
+    let named = WhyRecord::MACHINES;
+    let ids = (0..named + 3).map(|number| &*format!("m{number:03}").leak());
+    let stand = Stand::new(Plan::of(&ids.collect::<Vec<_>>()));
+    let asks = "[X-Fleet]\nMachineMetadata=disk=ssd\n";
+    write(&stand, "ssd.service", &format!("{HELLO}{asks}"));
+    write(&stand, "all.service", &format!("{HELLO}{asks}Global=true\n"));
+    assert_eq!(code(&stand.fleetctl(&["start", "ssd.service", "all.service"])), 1);
+    let why = |unit: &str| stand.get(&format!("/fleet/v1/why/{unit}")).json();
+    let told = |why: &Value| why["machines"].as_object().unwrap().len();
+    let one = why("ssd.service");
+    let text =
+        format!("none of the 35 machines can have it ({named} of them are named, and 3 more)");
+    assert_eq!((one["text"].as_str(), told(&one)), (Some(text.as_str()), named));
+    let all = why("all.service");
+    let text = format!(
+        "it is global: 0 of 35 machines run it ({named} that have a reason are named, and 3 more)"
+    );
+    assert_eq!((all["text"].as_str(), told(&all)), (Some(text.as_str()), named));
+}
+
+/// Names of units, or ids of machines, and where the next page is.
+fn page(list: &Value) -> (Vec<String>, String) {
+    let items = list["units"].as_array().or(list["machines"].as_array()).cloned();
+    let word = |one: Value| one["name"].as_str().or(one["id"].as_str()).unwrap().to_string();
+    let next = list["nextPageToken"].as_str().unwrap_or_default().to_string();
+    (items.unwrap_or_default().into_iter().map(word).collect(), next)
+}
+
+/// Names of units, in the order of a list.
+fn units(numbers: &[u32]) -> Vec<String> {
+    numbers.iter().map(|number| format!("u{number}.service")).collect()
+}
+
+#[test]
+fn pages_of_a_list_that_is_forgotten_leave_nothing_out_and_show_nothing_twice() {
+    let settings = Settings { token_limit: 3, ..Settings::default() };
+    let stand = Stand::new(Plan { settings, ..Plan::of(&[]) });
+    let options = json!([{"section": "Service", "name": "ExecStart", "value": SLEEP}]);
+    let put = |number: u32, wish: &str| {
+        let body = json!({"desiredState": wish, "options": options}).to_string();
+        stand.put(&format!("u{number}.service"), &body).status
+    };
+    (1..=9).for_each(|number| assert_eq!(put(number, "inactive"), 201));
+    let list = |token: &str| {
+        let query =
+            if token.is_empty() { String::new() } else { format!("?nextPageToken={token}") };
+        page(&stand.get(&format!("/fleet/v1/units{query}")).json())
+    };
+    let (first, next) = list("");
+    assert_eq!(first, units(&[1, 2, 3]));
+    // Newer lists than are kept, and etcd has forgotten its past.
+    for turn in 0..20 {
+        assert_eq!(put(9, ["loaded", "inactive"][turn % 2]), 204);
+        assert!(!list("").1.is_empty());
+    }
+    stand.store.compact();
+    for gone in [2, 5] {
+        let path = format!("/fleet/v1/units/u{gone}.service");
+        assert_eq!(stand.ask("DELETE", &path, None).status, 204);
+    }
+    assert_eq!((put(25, "inactive"), put(55, "inactive")), (201, 201));
+    let (second, next) = list(&next);
+    assert_eq!(second, units(&[4, 55, 6]));
+    assert_eq!(list(&next), (units(&[7, 8, 9]), String::new()));
+}
+
+#[test]
+fn a_token_of_another_list_or_of_an_older_form_is_refused() {
+    let settings = Settings { token_limit: 2, ..Settings::default() };
+    let stand = Stand::new(Plan { settings, ..Plan::of(&["m1", "m2", "m3"]) });
+    for number in 1..=3 {
+        let options = json!([{"section": "Service", "name": "ExecStart", "value": SLEEP}]);
+        let body = json!({"desiredState": "launched", "options": options}).to_string();
+        assert_eq!(stand.put(&format!("u{number}.service"), &body).status, 201);
+    }
+    let next = |of: &str| page(&stand.get(&format!("/fleet/v1/{of}")).json()).1;
+    stand.until("three states", |_| !next("state").is_empty());
+    let ask = |of: &str, token: &str| stand.get(&format!("/fleet/v1/{of}?nextPageToken={token}"));
+    let words = "invalid value of nextPageToken query parameter";
+    let lists = ["units", "state", "machines"];
+    for of in lists {
+        let token = next(of);
+        assert_eq!(ask(of, &token).status, 200, "{of}");
+        for other in lists.into_iter().filter(|other| *other != of) {
+            assert_eq!(ask(other, &token).fault(), (400, words.to_string()), "{of} at {other}");
+        }
+    }
+    // As they were before they said of which list they are.
+    let [limit, number] = [2_u16, 1].map(u16::to_le_bytes);
+    let revision = 7_i64.to_le_bytes();
+    for last in ["u2.service", "m2", ""] {
+        let parts = [&limit[..], &number, &revision, last.as_bytes()];
+        let token = cluster::api::page::encode(&parts.concat());
+        for of in lists {
+            assert_eq!(ask(of, &token).fault(), (400, words.to_string()), "{last} at {of}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_one_daemon_began_another_goes_on_with() {
+    let (store, keys) = (Store::memory(), Keys::under("/f"));
+    let mirrors = [(); 2].map(|()| Mirror::start(store.clone(), keys.clone()).0);
+    for number in 1..=5 {
+        let name = UnitName::new(&format!("u{number}.service")).unwrap();
+        let file = UnitFile::parse(HELLO).unwrap();
+        let make = |picture: &cluster::picture::Picture| {
+            Ok::<_, ()>(Some(registry::create(picture, &name, &file, Desired::Inactive)))
+        };
+        let made = mirrors[0].write(make).await.unwrap();
+        for mirror in &mirrors {
+            assert!(mirror.reached(made, Duration::from_secs(30)).await);
+        }
+    }
+    let settings = || Settings { token_limit: 3, ..Settings::default() };
+    let [one, other] = mirrors.map(|mirror| ApiState::new(mirror, settings()));
+    let list = async |api: &ApiState, query: String| {
+        let (method, path) = ("GET".to_string(), "/fleet/v1/units".to_string());
+        let caller = Caller::local();
+        let request = Request { method, path, query, caller, ..Request::default() };
+        let answer = api.answer(&request).await;
+        page(&serde_json::from_slice(&answer.body).unwrap())
+    };
+    let (first, next) = list(&one, String::new()).await;
+    assert_eq!(first, units(&[1, 2, 3]));
+    let rest = list(&other, format!("nextPageToken={next}")).await;
+    assert_eq!(rest, (units(&[4, 5]), String::new()));
+}
+
+#[test]
+fn the_case_of_a_keys_letters_does_not_matter_as_to_go() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "a.service", HELLO);
+    assert_eq!(code(&stand.fleetctl(&["submit", "a.service"])), 0);
+    assert_eq!(
+        stand.put("a.service", r#"{"Name":"a.service","DesiredState":"loaded"}"#).status,
+        204
+    );
+    assert_eq!(stand.get("/fleet/v1/units/a.service").json()["desiredState"], "loaded");
+}

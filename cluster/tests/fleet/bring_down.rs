@@ -1,0 +1,42 @@
+//! stop, unload and destroy as people call them: the real binary against the real API. What else
+//! fleetctl does is in `fleetctl.rs`.
+
+use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
+
+#[test]
+fn what_is_taken_down_is_told_and_nothing_else() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "a.service", HELLO);
+    write(&stand, "all.service", &format!("{HELLO}[X-Fleet]\nGlobal=true\n"));
+    assert_eq!(code(&stand.fleetctl(&["load", "a", "all"])), 0);
+    let run = |words: &str| {
+        let output = stand.fleetctl(&words.split(' ').collect::<Vec<_>>());
+        (code(&output), stdout(&output), stderr(&output))
+    };
+    let stopped = |out: &str, names: &str| {
+        (0, out.to_string(), format!("Successfully stopped units [{names}].\n"))
+    };
+    assert_eq!(run("stop a all"), stopped("Triggered global unit all.service stop\n", ""));
+    assert_eq!(code(&stand.fleetctl(&["start", "a"])), 0);
+    let triggered = stopped("Triggered unit a.service stop\n", "a.service");
+    assert_eq!(run("stop --no-block a none"), triggered);
+    assert_eq!(run("destroy none a"), (0, "Destroyed a.service\n".to_string(), String::new()));
+}
+
+#[test]
+fn what_is_inactive_is_neither_stopped_nor_restarted() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "ssd.service", &format!("{HELLO}[X-Fleet]\nMachineMetadata=disk=ssd\n"));
+    write(&stand, "new.service", HELLO);
+    assert_eq!(code(&stand.fleetctl(&["start", "--no-block", "ssd"])), 0);
+    let stopped = stand.fleetctl(&["stop", "ssd"]);
+    let words = "Unable to stop unit ssd.service in state inactive\n";
+    assert_eq!((code(&stopped), stderr(&stopped)), (1, words.to_string()));
+    assert_eq!(code(&stand.fleetctl(&["unload", "ssd"])), 0, "the wish can be taken back");
+    // A file that is not in the cluster is put there, and that is all.
+    let restarted = stand.fleetctl(&["restart", "new"]);
+    let words = "Unable to restart unit new.service in state inactive\n";
+    assert_eq!((code(&restarted), stderr(&restarted)), (0, words.to_string()));
+    assert_eq!(stdout(&restarted), "Unit new.service inactive\n");
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "new"])), HELLO);
+}

@@ -1,0 +1,360 @@
+//! A machine that is cut off from etcd, and its exclusive units; and when it gives back what it claimed.
+
+use crate::told::{Fleetd, TTL, Told, soon};
+use cluster::desired::Desired;
+use cluster::fleetd::daemon;
+use cluster::fleetd::recollection::Recalled;
+use cluster::fleetd::steward::Stops;
+use cluster::native_unit;
+use cluster::picture::Picture;
+use cluster::registry;
+use cluster::store::Store;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use groundstate_units::control::source_set::SourceSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A fleetd with one unit that runs, one that is loaded, and one that runs by its claim.
+async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
+    let fleetd = Fleetd::begin(store, init, Recalled::default());
+    fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+    fleetd.submit("a.service", "", Desired::Launched).await;
+    fleetd.submit("l.service", "", Desired::Loaded).await;
+    fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
+    init.has(&["a.service", "l.service", "x.service"]).await;
+    // What is told later is known of by then.
+    let said = |picture: &Arc<Picture>| picture.states.len() == 3;
+    fleetd.mirror.changes().wait_for(said).await.unwrap();
+    fleetd
+}
+
+/// Cut off, `begins_anew` meanwhile or not, above an init that does not take what it is told at first,
+/// or does.
+async fn is_given_up(begins_anew: bool, refuses: bool) {
+    let (store, init) = (Store::memory(), Told::new());
+    let mut fleetd = runs(&store, &init).await;
+    let puts = init.set.borrow().0;
+    store.set_reachable(false);
+    if refuses {
+        init.refused.send_replace(Some(0));
+    }
+    if begins_anew {
+        let recalled = fleetd.crash();
+        assert_eq!(recalled.held.units.len(), 1, "{recalled:?}");
+        fleetd = Fleetd::begin(&store, &init, recalled);
+    }
+    if refuses {
+        let again = |refused: &Option<u32>| refused.is_some_and(|count| count > 1);
+        init.refused.subscribe().wait_for(again).await.unwrap();
+        assert_eq!(init.set.borrow().0, puts);
+        init.refused.send_replace(None);
+    }
+    init.has(&["a.service", "l.service"]).await;
+    let (now, set) = init.set.borrow().clone();
+    assert_eq!(now, puts + 1, "nothing else was stopped on the way");
+    let roots: Vec<&str> = set.roots.iter().map(|root| root.as_str()).collect();
+    assert_eq!(roots, ["a.service"]);
+    // It comes back when etcd does.
+    store.set_reachable(true);
+    init.has(&["a.service", "l.service", "x.service"]).await;
+    fleetd.crash();
+}
+
+/// Cut off and stopped for good, its machine stays in the cluster. `refuses`: init has not taken yet
+/// that what is exclusive is given up.
+async fn leaves_the_rest(begins_anew: bool, refuses: bool) {
+    let (store, init) = (Store::memory(), Told::new());
+    let mut fleetd = runs(&store, &init).await;
+    store.set_reachable(false);
+    if refuses {
+        init.refused.send_replace(Some(0));
+        let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
+        init.refused.subscribe().wait_for(once).await.unwrap();
+    }
+    if begins_anew {
+        fleetd = Fleetd::begin(&store, &init, fleetd.crash());
+    }
+    let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive));
+    if refuses {
+        let again = |refused: &Option<u32>| refused.is_some_and(|count| count > 2);
+        init.refused.subscribe().wait_for(again).await.unwrap();
+        let kept = fleetd.kept.lock().unwrap().held.units.len();
+        assert_eq!(kept, 1, "one that is begun anew by now has it to give up still");
+        init.refused.send_replace(None);
+    }
+    left.await.unwrap();
+    let set = init.set.borrow().1.clone();
+    assert!(set.files.keys().eq(["a.service", "l.service"]), "{:?}", set.files.keys());
+    let roots: Vec<&str> = set.roots.iter().map(|root| root.as_str()).collect();
+    assert_eq!(roots, ["a.service"]);
+    assert!(fleetd.crash().held.units.is_empty());
+}
+
+#[test]
+fn what_init_does_not_take_keeps_nothing_from_being_given_up() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.most.send_replace(2);
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        let told = |picture: &Arc<Picture>| picture.states.len() == 4;
+        fleetd.mirror.changes().wait_for(told).await.unwrap();
+        store.set_reachable(false);
+        init.has(&["a.service", "l.service"]).await;
+        store.set_reachable(true);
+        init.most.send_replace(4);
+        init.has(&["a.service", "b.service", "l.service", "x.service"]).await;
+        fleetd.crash();
+    });
+}
+
+/// It refuses for good, and has then not answered once, or been told nothing yet by the fleetd that is
+/// there: what it has is known all the same.
+fn is_stopped_though_the_rest_is_refused(begins_anew: bool) {
+    soon(async move {
+        let (store, init) = (Store::memory(), Told::new());
+        let mut fleetd = runs(&store, &init).await;
+        init.most.send_replace(3);
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        init.noes.subscribe().wait_for(|noes| *noes > 0).await.unwrap();
+        if begins_anew {
+            fleetd = Fleetd::begin(&store, &init, fleetd.crash());
+        } else {
+            init.refused.send_replace(Some(0));
+            let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
+            init.refused.subscribe().wait_for(once).await.unwrap();
+            init.refused.send_replace(None);
+        }
+        let noes = *init.noes.borrow();
+        init.noes.subscribe().wait_for(|now| *now > noes).await.unwrap();
+        init.most.send_replace(2);
+        let name = UnitName::new("x.service").unwrap();
+        let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+        store.commit(&write).await.unwrap().unwrap();
+        init.has(&["a.service", "l.service"]).await;
+        let gone = |picture: &Arc<Picture>| picture.claims.is_empty();
+        fleetd.mirror.changes().wait_for(gone).await.unwrap();
+        init.most.send_replace(3);
+        init.has(&["a.service", "b.service", "l.service"]).await;
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn what_is_to_stop_is_stopped_by_what_init_had_where_it_has_not_answered_since() {
+    is_stopped_though_the_rest_is_refused(false);
+}
+
+#[test]
+fn what_is_to_stop_is_stopped_by_what_init_had_of_the_fleetd_before() {
+    is_stopped_though_the_rest_is_refused(true);
+}
+
+#[test]
+fn what_was_moved_away_is_given_up_by_the_next_fleetd_where_init_has_not_taken_it() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.refused.send_replace(Some(0));
+        let name = UnitName::new("x.service").unwrap();
+        let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+        store.commit(&write).await.unwrap().unwrap();
+        let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
+        init.refused.subscribe().wait_for(once).await.unwrap();
+        store.set_reachable(false);
+        let recalled = fleetd.crash();
+        assert!(recalled.held.units.contains(&name) && !recalled.ran.contains_key(&name));
+        init.refused.send_replace(None);
+        let fleetd = Fleetd::begin(&store, &init, recalled);
+        init.has(&["a.service", "l.service"]).await;
+        fleetd.crash();
+    });
+}
+
+fn shows(begins_anew: bool, refuses: bool) {
+    soon(is_given_up(begins_anew, refuses));
+}
+
+#[test]
+fn what_is_stopped_with_fleetd_is_exclusive_though_it_never_came_to_its_cluster() {
+    soon(leaves_the_rest(false, false));
+    soon(leaves_the_rest(true, false));
+    soon(leaves_the_rest(false, true));
+}
+
+#[test]
+fn claims_of_the_fleetd_before_end_with_the_lease_that_was_granted_to_it() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        store.set_reachable(false);
+        let cut = Instant::now();
+        let fleetd = Fleetd::begin_with(&store, &init, fleetd.crash(), TTL * 4);
+        init.has(&["a.service", "l.service"]).await;
+        assert!(cut.elapsed() < TTL, "by a longer `agent_ttl`: {:?}", cut.elapsed());
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn claims_of_the_fleetd_before_end_no_sooner_than_the_lease_that_was_granted_to_it() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        store.set_reachable(false);
+        let (cut, shorter) = (Instant::now(), TTL / 4);
+        let fleetd = Fleetd::begin_with(&store, &init, fleetd.crash(), shorter);
+        init.has(&["a.service", "l.service"]).await;
+        assert!(cut.elapsed() > shorter, "by a shorter `agent_ttl`: {:?}", cut.elapsed());
+        fleetd.crash();
+    });
+}
+
+fn native(text: &str) -> UnitFile {
+    native_unit::read("a.yaml", text).unwrap()
+}
+
+async fn sees(fleetd: &Fleetd, what: fn(&Picture) -> bool) {
+    fleetd.mirror.changes().wait_for(|picture| what(picture)).await.unwrap();
+}
+
+/// A fleetd with one native unit, which runs by its claim.
+async fn runs_native(store: &Store, init: &Arc<Told>) -> Fleetd {
+    let fleetd = Fleetd::begin(store, init, Recalled::default());
+    sees(&fleetd, |picture| picture.machines.len() == 1).await;
+    let own = "unit: a\nexec-start: /bin/true\nstop-timeout: 1s\nstop-promptly: yes\n\
+               x-fleet:\n  Exclusive: true\n";
+    fleetd.put("a.service", native(own), Desired::Launched).await;
+    sees(&fleetd, |picture| picture.states.len() == 1 && picture.claims.len() == 1).await;
+    fleetd
+}
+
+/// To init two native units of one stem are one.
+#[test]
+fn the_claim_of_a_native_unit_is_given_back_though_init_has_its_namesake() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs_native(&store, &init).await;
+        let other = "unit: a\ntype: timer\n";
+        fleetd.put("a.timer", native(other), Desired::Launched).await;
+        sees(&fleetd, |picture| picture.states.len() == 2).await;
+        let name = UnitName::new("a.service").unwrap();
+        let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+        store.commit(&write).await.unwrap().unwrap();
+        sees(&fleetd, |picture| picture.claims.is_empty()).await;
+        assert_eq!(init.set.borrow().1.files.values().collect::<Vec<_>>(), [other]);
+        fleetd.crash();
+    });
+}
+
+/// init would keep the process of the file before, which runs by a claim.
+#[test]
+fn what_runs_by_a_claim_is_stopped_where_a_file_without_one_would_keep_it() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs_native(&store, &init).await;
+        init.has(&["a.yaml"]).await;
+        init.stale.send_replace(true);
+        for keeps in ["on-change: keep", "essential: yes"] {
+            let other = format!("unit: a\nexec-start: /bin/false\n{keeps}\n");
+            fleetd.put("a.service", native(&other), Desired::Launched).await;
+            sees(&fleetd, |picture| picture.claims.is_empty()).await;
+            let has_it = |set: &(u64, SourceSet)| set.1.files.values().eq([&other]);
+            init.set.subscribe().wait_for(has_it).await.unwrap();
+        }
+        fleetd.crash();
+    });
+}
+
+/// Its heir has another name in the cluster, and the same at init.
+#[test]
+fn what_runs_by_a_claim_is_stopped_where_a_file_of_another_unit_would_keep_it() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = Fleetd::begin(&store, &init, Recalled::default());
+        sees(&fleetd, |picture| picture.machines.len() == 1).await;
+        fleetd.submit("a.service", "Exclusive=true", Desired::Launched).await;
+        sees(&fleetd, |picture| picture.states.len() == 1 && picture.claims.len() == 1).await;
+        init.has(&["a.service"]).await;
+        init.stale.send_replace(true);
+        let heir = native("unit: a.service\nexec-start: /bin/false\non-change: keep\n");
+        fleetd.put("a.service.service", heir, Desired::Launched).await;
+        sees(&fleetd, |picture| picture.states.len() == 2).await;
+        let (puts, name) = (init.set.borrow().0, UnitName::new("a.service").unwrap());
+        let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+        store.commit(&write).await.unwrap().unwrap();
+        sees(&fleetd, |picture| picture.claims.is_empty()).await;
+        init.has(&["a.service.yaml"]).await;
+        assert_eq!(init.set.borrow().0, puts + 2, "init had neither of them in between");
+        fleetd.crash();
+    });
+}
+
+/// To init it has the name that the other would have by the other kind of file.
+#[test]
+fn what_init_keeps_beside_a_claim_runs_on_when_fleetd_is_begun_anew() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let mut fleetd = runs_native(&store, &init).await;
+        let beside = native("unit: a.service\nexec-start: /bin/false\non-change: keep\n");
+        fleetd.put("a.service.service", beside, Desired::Launched).await;
+        sees(&fleetd, |picture| picture.states.len() == 2).await;
+        for stale in [false, true] {
+            init.stale.send_replace(stale);
+            let puts = init.set.borrow().0;
+            fleetd = Fleetd::begin(&store, &init, fleetd.crash());
+            init.set.subscribe().wait_for(|set| set.0 > puts).await.unwrap();
+            let (now, set) = init.set.borrow().clone();
+            assert!(set.files.keys().eq(["a.service.yaml", "a.yaml"]), "{:?}", set.files.keys());
+            assert_eq!(now, puts + 1, "init had only one of them in between");
+        }
+        fleetd.crash();
+    });
+}
+
+/// What is asked of init first may take long, and the fleetd after this one reckons by what is kept.
+#[test]
+fn that_a_claim_was_made_anew_is_kept_before_init_is_asked_anything() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let before = runs(&store, &init).await.crash();
+        init.deaf.send_replace(Some(0));
+        let fleetd = Fleetd::begin(&store, &init, before.clone());
+        let asked = |deaf: &Option<u32>| deaf.is_some_and(|count| count > 0);
+        init.deaf.subscribe().wait_for(asked).await.unwrap();
+        let kept = fleetd.crash().held;
+        assert!(kept.lease != before.held.lease && kept.units == before.held.units, "{kept:?}");
+        assert!(kept.earlier.is_empty(), "it would be given up by the lease before: {kept:?}");
+    });
+}
+
+/// It was made anew and destroyed, as is said to be done with what is withheld from being stopped.
+#[test]
+fn what_was_told_of_a_withheld_unit_while_no_fleetd_ran_is_heard_by_the_next_one() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        let name = UnitName::new("a.service").unwrap();
+        let mirror = fleetd.mirror.clone();
+        let mut recalled = fleetd.crash();
+        assert!(recalled.ran.contains_key(&name));
+        recalled.withheld.insert(name.clone());
+        let write = registry::destroy(&mirror.picture(), &name).unwrap();
+        store.commit(&write).await.unwrap().unwrap();
+        let fleetd = Fleetd::begin(&store, &init, recalled);
+        init.has(&["l.service", "x.service"]).await;
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn what_is_given_up_is_told_to_init_until_it_takes_it() {
+    shows(false, true);
+}
+
+#[test]
+fn a_fleetd_begun_anew_while_it_is_cut_off_gives_up_what_the_one_before_it_claimed() {
+    shows(true, false);
+    shows(true, true);
+}

@@ -1,0 +1,39 @@
+//! Man pages and completions in `contrib` are those that the programs write.
+
+use std::path::Path;
+use std::process::Command;
+
+fn written(words: &[&str]) -> String {
+    let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
+    fleetctl.args(words).env("FLEETCTL_ENDPOINT", "unix:///of/this/machine").env("COLUMNS", "50");
+    String::from_utf8(fleetctl.output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn what_contrib_holds_is_what_fleetctl_writes() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib");
+    for program in ["fleetctl", "fleetd"] {
+        for (file, words) in [
+            (format!("completions/{program}.bash"), &["completions", "bash", program][..]),
+            (format!("completions/_{program}"), &["completions", "zsh", program]),
+            (format!("completions/{program}.fish"), &["completions", "fish", program]),
+            (format!("man/{program}.8"), &["man", program]),
+        ] {
+            let kept = std::fs::read_to_string(top.join(&file)).unwrap_or_default();
+            let how = format!("write it anew: fleetctl {} > contrib/{file}", words.join(" "));
+            assert!(kept == written(words), "{how}");
+        }
+    }
+}
+
+#[test]
+fn the_pages_have_every_command_flag_and_key() {
+    let page = written(&["man"]);
+    for what in ["rollout", "\\-\\-no\\-rollback", "\\-\\-block\\-attempts", "FLEETCTL_SIGN_KEY"] {
+        assert!(page.contains(what), "{what}");
+    }
+    let page = written(&["man", "fleetd"]);
+    for what in ["\\-\\-config", "agent_ttl", "etcd_servers", "FLEET_KEY"] {
+        assert!(page.contains(what), "{what}");
+    }
+}

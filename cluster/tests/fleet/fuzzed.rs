@@ -1,0 +1,48 @@
+//! The corpora of the fuzz targets that read what only the cluster reads, fed to the same
+//! functions; the others are `tests/tests/fuzzed.rs`'s.
+#![allow(
+    clippy::expect_used,
+    clippy::wildcard_enum_match_arm,
+    unreachable_pub,
+    missing_docs,
+    dead_code,
+    reason = "these are tests"
+)]
+
+#[path = "../../../fuzz/src/api_request.rs"]
+mod api_request;
+#[path = "../../../fuzz/src/composed.rs"]
+mod composed;
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+#[path = "../../../fuzz/src/fleet.rs"]
+mod fleet;
+#[path = "../../../fuzz/src/stored_value.rs"]
+mod stored_value;
+#[path = "../../../fuzz/src/wire.rs"]
+mod wire;
+#[path = "../../../fuzz/src/written.rs"]
+mod written;
+
+use corpus::{Target, damaged, files, targets};
+
+const TARGETS: &[(&str, Target)] = targets!(api_request, stored_value);
+
+#[test]
+fn each_corpus_of_the_cluster_goes_through_its_target_and_a_fifth_of_it_past_the_parser() {
+    for (target, run) in TARGETS {
+        let files = files(target);
+        let past = files.iter().filter(|bytes| run(bytes)).count();
+        corpus::assert_varied(target, past, files.len());
+    }
+}
+
+#[test]
+fn cuts_and_flipped_bits_of_each_corpus_of_the_cluster_are_survived() {
+    for (target, run) in TARGETS {
+        // Each goes through a whole cluster: a fifth of them, cuts and bits in turn.
+        for bytes in files(target).iter().flat_map(|bytes| damaged(bytes)).step_by(5) {
+            run(&bytes);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Who leads, by the daemon's own candidate over a store in memory: where the key `leader` was written
+//! by somebody else than a candidate. Elections between machines are simulated.
+
+use cluster::clock::Clock;
+use cluster::desired::Desired;
+use cluster::fleetd::lead::Candidate;
+use cluster::fleetd::presence::Presence;
+use cluster::key::{Keys, Subject};
+use cluster::machine::MachineId;
+use cluster::mirror::Mirror;
+use cluster::picture::Picture;
+use cluster::record::{Leader, MachineRecord, encode};
+use cluster::registry;
+use cluster::store::Store;
+use cluster::transaction::Transaction;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A machine that may lead.
+struct Machine {
+    store: Store,
+    keys: Keys,
+    id: MachineId,
+    lease: i64,
+    mirror: Mirror,
+}
+
+impl Machine {
+    async fn new() -> Machine {
+        let (store, keys) = (Store::memory(), Keys::under("/f"));
+        let id = MachineId::new("m1").unwrap();
+        let lease = store.grant(SOON * 10).await.unwrap().id;
+        let record = MachineRecord {
+            ip: String::new(),
+            metadata: BTreeMap::new(),
+            boot: String::new(),
+            instance: "one".to_string(),
+            disk: None,
+            version: "1".to_string(),
+            listen: None,
+        };
+        let come = registry::register(&Picture::new(keys.clone()), &id, &record, lease);
+        store.commit(&come.unwrap()).await.unwrap().unwrap();
+        let (mirror, follower) = Mirror::new(store.clone(), keys.clone(), Clock::system());
+        tokio::spawn(follower.follow());
+        Machine { store, keys, id, lease, mirror }
+    }
+
+    fn stand(&self) {
+        let presence = Presence { lease: Some(self.lease), ..Presence::default() };
+        // Nobody changes it.
+        let (told, presence) = watch::channel(presence);
+        let candidate = Candidate {
+            mirror: self.mirror.clone(),
+            machine: self.id.clone(),
+            interval: Duration::from_secs(2),
+            ttl: Duration::from_secs(30),
+            grace: Duration::ZERO,
+            room: 128,
+            presence,
+            leading: watch::channel(None).0,
+            meter: Arc::default(),
+        };
+        tokio::spawn(async move {
+            let _told = told;
+            candidate.stand().await;
+        });
+    }
+
+    async fn write_leader(&self, value: Vec<u8>) {
+        let write = Transaction::default().put(self.keys.of(&Subject::Leader), value);
+        self.store.commit(&write).await.unwrap().unwrap();
+    }
+
+    async fn has_placed(&self, own: &str) {
+        let (name, now) = (UnitName::new(own).unwrap(), self.mirror.picture());
+        let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+        let write = registry::create(&now, &name, &file, Desired::Launched);
+        self.store.commit(&write).await.unwrap().unwrap();
+        let placed = |picture: &Arc<Picture>| picture.place_of(&name).is_some();
+        self.mirror.changes().wait_for(placed).await.unwrap();
+    }
+}
+
+#[test]
+fn a_leader_that_no_lease_holds_keeps_nobody_from_leading() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let dead = encode(&Leader { machine: MachineId::new("m9").unwrap() });
+    runtime.block_on(async {
+        let shown = async {
+            for value in [b"garbage".to_vec(), dead] {
+                // It stood there before, as after a copy of all keys to another etcd.
+                let machine = Machine::new().await;
+                machine.write_leader(value.clone()).await;
+                machine.stand();
+                machine.has_placed("a.service").await;
+                // And is written while somebody leads.
+                machine.write_leader(value).await;
+                machine.has_placed("b.service").await;
+            }
+        };
+        timeout(SOON, shown).await.unwrap();
+    });
+}

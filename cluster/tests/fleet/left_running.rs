@@ -1,0 +1,190 @@
+//! What runs on, or may run again, though it is to be down: its claim stays with its machine, and it is
+//! given up until init has nothing of it.
+
+use crate::told::{Fleetd, Told, soon};
+use cluster::desired::Desired;
+use cluster::fleetd::daemon;
+use cluster::fleetd::recollection::Recalled;
+use cluster::fleetd::steward::Stops;
+use cluster::picture::Picture;
+use cluster::registry;
+use cluster::store::Store;
+use cluster::unit_name::UnitName;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const OWN: &str = "x.service";
+
+/// A fleetd with one unit that runs, and one that runs by its claim.
+async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
+    let fleetd = Fleetd::begin(store, init, Recalled::default());
+    fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+    fleetd.submit("a.service", "", Desired::Launched).await;
+    fleetd.submit(OWN, "Exclusive=true", Desired::Launched).await;
+    init.has(&["a.service", OWN]).await;
+    let said = |picture: &Arc<Picture>| picture.states.len() == 2;
+    fleetd.mirror.changes().wait_for(said).await.unwrap();
+    fleetd
+}
+
+async fn destroy(fleetd: &Fleetd, store: &Store) {
+    let name = UnitName::new(OWN).unwrap();
+    let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+    store.commit(&write).await.unwrap().unwrap();
+}
+
+/// It failed a moment ago, and is to be tried again.
+fn waits() -> Value {
+    json!({"unit": OWN, "type": "foreground-supervised", "state": "waiting", "needed": true,
+        "file": OWN})
+}
+
+#[test]
+fn a_process_that_can_not_be_killed_keeps_its_claim_though_its_file_is_gone() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.says.send_replace(vec![ghost(OWN)]);
+        destroy(&fleetd, &store).await;
+        init.has(&["a.service"]).await;
+        // It has looked since, and gone on by that.
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        init.has(&["a.service", "b.service"]).await;
+        fleetd.submit("c.service", "", Desired::Launched).await;
+        init.has(&["a.service", "b.service", "c.service"]).await;
+        let claims = |picture: &Picture| picture.claims.len();
+        assert_eq!(claims(&fleetd.mirror.picture()), 1);
+        init.says.send_replace(Vec::new());
+        fleetd.submit("d.service", "", Desired::Launched).await;
+        fleetd.mirror.changes().wait_for(|picture| claims(picture) == 0).await.unwrap();
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn what_waits_for_its_next_try_is_given_up_all_the_same() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.says.send_replace(vec![waits()]);
+        init.refused.send_replace(Some(0));
+        destroy(&fleetd, &store).await;
+        let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
+        init.refused.subscribe().wait_for(once).await.unwrap();
+        store.set_reachable(false);
+        let fleetd = Fleetd::begin(&store, &init, fleetd.crash());
+        init.is_asked(3).await;
+        init.refused.send_replace(None);
+        init.has(&["a.service"]).await;
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn a_fleetd_that_ends_waits_until_init_has_nothing_of_what_it_guards() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.says.send_replace(vec![waits()]);
+        // Not even less than it has.
+        init.most.send_replace(0);
+        let leave = fleetd.leave.clone();
+        let left = tokio::spawn(daemon::stop_units(leave, Stops::Exclusive));
+        init.is_asked(3).await;
+        assert!(!left.is_finished(), "its next try would be guarded by nobody");
+        init.most.send_replace(1);
+        assert!(left.await.unwrap(), "it is down");
+        init.has(&["a.service"]).await;
+        fleetd.crash();
+    });
+}
+
+/// All that init says of a run without a unit, which it could not kill.
+fn ghost(name: &str) -> Value {
+    json!({"unit": name, "type": "foreground-supervised", "state": "failed",
+        "run": 7, "stale": true, "needed": false, "file": ""})
+}
+
+#[test]
+fn a_machine_that_leaves_does_not_wait_for_what_was_never_its_own() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.says.send_replace(vec![ghost("other")]);
+        assert!(
+            daemon::stop_units(fleetd.leave.clone(), Stops::All).await,
+            "all of its own is down"
+        );
+        assert!(init.set.borrow().1.files.is_empty());
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn a_machine_that_leaves_waits_for_what_it_has_claimed_though_its_file_is_gone() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.says.send_replace(vec![ghost("other"), ghost(OWN)]);
+        destroy(&fleetd, &store).await;
+        init.has(&["a.service"]).await;
+        let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
+        init.is_asked(3).await;
+        assert!(!left.is_finished(), "its claim would end with the lease, and its process not");
+        init.says.send_replace(vec![ghost("other")]);
+        assert!(left.await.unwrap(), "it is down");
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn an_init_that_takes_nothing_and_has_nothing_is_not_waited_for() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        init.knows_us.send_replace(false);
+        let fleetd = Fleetd::begin(&store, &init, Recalled::default());
+        fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+        fleetd.submit(OWN, "Exclusive=true", Desired::Launched).await;
+        init.noes.subscribe().wait_for(|noes| *noes > 0).await.unwrap();
+        let stopped = daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive).await;
+        assert!(stopped, "there is nothing to stop");
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn where_there_is_no_init_and_none_took_anything_there_is_nothing_to_wait_for() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        init.mute.send_replace(Some(0));
+        init.refused.send_replace(Some(0));
+        let fleetd = Fleetd::begin(&store, &init, Recalled::default());
+        fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+        fleetd.submit("a.service", "", Desired::Launched).await;
+        let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
+        init.is_asked(3).await;
+        assert!(!left.is_finished(), "one that says nothing may have what was put");
+        init.absent.send_replace(true);
+        assert!(left.await.unwrap(), "nothing of it runs anywhere");
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn an_init_that_went_away_with_what_it_was_told_is_waited_for() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = runs(&store, &init).await;
+        init.mute.send_replace(Some(0));
+        init.refused.send_replace(Some(0));
+        init.absent.send_replace(true);
+        let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
+        init.is_asked(3).await;
+        assert!(!left.is_finished(), "it may be begun anew, and have it still");
+        init.mute.send_replace(None);
+        init.refused.send_replace(None);
+        init.absent.send_replace(false);
+        assert!(left.await.unwrap());
+        fleetd.crash();
+    });
+}

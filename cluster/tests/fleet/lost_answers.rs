@@ -1,0 +1,173 @@
+//! What the API tells of a write whose answer got lost, where others wrote before it was looked
+//! for: the store is in memory and does what it is told; that of histories with a real etcd is
+//! `tests/api_history.rs`.
+
+use cluster::api::caller::Caller;
+use cluster::api::request::Request;
+use cluster::api::server::{ApiState, Settings};
+use cluster::key::Keys;
+use cluster::mirror::Mirror;
+use cluster::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
+use cluster::store::{Batch, Fault, Store, Watch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const PATH: &str = "/fleet/v1/units/a.service";
+const FILE: &str =
+    r#"{"desiredState":"inactive","options":[{"section":"S","name":"N","value":"1"}]}"#;
+const OTHER: &str =
+    r#"{"desiredState":"inactive","options":[{"section":"S","name":"N","value":"2"}]}"#;
+const WISH: &str = r#"{"desiredState":"loaded"}"#;
+
+/// What another client asks for between a write and the look for it.
+type Between = (&'static str, &'static str);
+
+/// A store in memory; armed, it loses the answer to the next write.
+struct Losing {
+    memory: Store,
+    /// By it others write.
+    beside: ApiState,
+    armed: AtomicBool,
+    /// The write whose answer is lost is carried out.
+    done: bool,
+    between: Option<Between>,
+}
+
+struct Seeing(Watch);
+
+impl DrivenWatch for Seeing {
+    fn next(&mut self) -> Answered<'_, Batch> {
+        Box::pin(self.0.next())
+    }
+}
+
+impl Losing {
+    async fn lose(self: Arc<Self>, transaction: cluster::transaction::Transaction) -> Fault {
+        if self.done {
+            assert!(self.memory.commit(&transaction).await.unwrap().is_some());
+        }
+        if let Some((method, body)) = self.between {
+            let answer = self.beside.answer(&request(method, body)).await;
+            assert!(answer.status < 300, "{}", answer.status);
+        }
+        Fault::Unknown("lost".to_string())
+    }
+}
+
+/// [`Driven`] is asked by reference, and what it does outlives that.
+struct Handle(Arc<Losing>);
+
+impl Driven for Handle {
+    fn call(&self, call: Call) -> Answered<'static, Reply> {
+        let losing = self.0.clone();
+        Box::pin(async move {
+            match call {
+                Call::Commit(transaction) if losing.armed.swap(false, Ordering::SeqCst) => {
+                    Err(losing.lose(transaction).await)
+                }
+                Call::Commit(transaction) => {
+                    losing.memory.commit(&transaction).await.map(Reply::Committed)
+                }
+                Call::Read(prefix) => losing.memory.read(&prefix).await.map(Reply::Read),
+                Call::Grant(_)
+                | Call::KeepAlive(_)
+                | Call::Remainder(_)
+                | Call::Revoke(_)
+                | Call::Leaderless => panic!("no lease is asked for"),
+            }
+        })
+    }
+
+    fn watch(&self, prefix: &str, after: i64) -> Answered<'static, Box<dyn DrivenWatch>> {
+        let (memory, prefix) = (self.0.memory.clone(), prefix.to_string());
+        Box::pin(async move {
+            let watch = memory.watch(&prefix, after).await?;
+            Ok(Box::new(Seeing(watch)) as Box<dyn DrivenWatch>)
+        })
+    }
+}
+
+fn request(method: &str, body: &str) -> Request {
+    Request {
+        method: method.to_string(),
+        path: PATH.to_string(),
+        content_types: vec!["application/json".to_string()],
+        body: body.as_bytes().to_vec(),
+        caller: Caller::local(),
+        ..Request::default()
+    }
+}
+
+async fn api(store: Store) -> ApiState {
+    let (mirror, _) = Mirror::start(store, Keys::under("/fleet"));
+    mirror.health().wait_for(|health| health.last_contact.is_some()).await.unwrap();
+    ApiState::new(mirror, Settings::default())
+}
+
+/// What `asked` is answered on a unit that is there, where the answer to its write is lost, and
+/// what is there then.
+fn told(asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
+    told_of(true, asked, done, between)
+}
+
+/// The same on one that may not be `there`.
+fn told_of(there: bool, asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let memory = Store::memory();
+        let beside = api(memory.clone()).await;
+        if there {
+            assert_eq!(beside.answer(&request("PUT", FILE)).await.status, 201);
+        }
+        let armed = AtomicBool::new(false);
+        let losing = Arc::new(Losing { memory, beside: beside.clone(), armed, done, between });
+        let api = api(Store::driven(Arc::new(Handle(losing.clone())))).await;
+        losing.armed.store(true, Ordering::SeqCst);
+        let asked = request(asked.0, asked.1);
+        let answer = tokio::time::timeout(Duration::from_secs(20), api.answer(&asked)).await;
+        assert!(!losing.armed.load(Ordering::SeqCst), "nothing was written");
+        // One that begins now knows all that was written.
+        let there = self::api(losing.memory.clone()).await.answer(&request("GET", "")).await;
+        let wish = match there.status {
+            200 => {
+                let unit: serde_json::Value = serde_json::from_slice(&there.body).unwrap();
+                unit["desiredState"].as_str().unwrap().to_string()
+            }
+            _ => "gone".to_string(),
+        };
+        (answer.unwrap().status, wish)
+    })
+}
+
+#[test]
+fn what_was_done_or_lost_is_done_once() {
+    for done in [true, false] {
+        assert_eq!(told(("PUT", WISH), done, None), (204, "loaded".to_string()));
+        assert_eq!(told(("PUT", OTHER), done, None), (201, "inactive".to_string()));
+        assert_eq!(told(("DELETE", ""), done, None), (204, "gone".to_string()));
+    }
+}
+
+#[test]
+fn what_was_made_and_destroyed_by_others_since_is_not_made_anew() {
+    for done in [true, false] {
+        assert_eq!(told_of(false, ("PUT", OTHER), done, None), (201, "inactive".to_string()));
+    }
+    let gone = Some(("DELETE", ""));
+    assert_eq!(told_of(false, ("PUT", OTHER), true, gone), (503, "gone".to_string()));
+}
+
+#[test]
+fn what_was_undone_by_others_since_is_not_told_as_never_done() {
+    let gone = Some(("DELETE", ""));
+    for done in [true, false] {
+        assert_eq!(told(("PUT", WISH), done, gone), (503, "gone".to_string()));
+        assert_eq!(told(("PUT", OTHER), done, gone), (503, "gone".to_string()));
+    }
+    // What others did is as good.
+    for done in [true, false] {
+        let between = if done { None } else { gone };
+        assert_eq!(told(("DELETE", ""), done, between), (204, "gone".to_string()));
+    }
+}

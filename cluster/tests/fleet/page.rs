@@ -1,0 +1,31 @@
+//! The page at `/ui` in a real browser: a machine goes away, and without a reload the
+//! unit's row changes and says why; nothing is written to the console's errors. Needs
+//! `chromium`, which is asked over its debugging protocol.
+
+use crate::browser::Browser;
+use crate::stand::{Plan, Stand, folder};
+use cluster::api::listener::Security;
+
+#[test]
+fn a_machine_that_goes_away_is_seen_without_a_reload() {
+    let security = Security { insecure_loopback_only: true, ..Security::default() };
+    let stand = Stand::new(Plan {
+        machines: vec![("m1", vec![]), ("m2", vec![("disk", "ssd")])],
+        security: Some(security),
+        ..Plan::default()
+    });
+    let options = r#"[{"name":"MachineMetadata","section":"X-Fleet","value":"disk=ssd"}]"#;
+    let unit = format!("{{\"desiredState\":\"launched\",\"options\":{options}}}");
+    assert_eq!(stand.put("shop.service", &unit).status, 201);
+    let mut browser = Browser::open(&format!("http://{}/ui", stand.tcp.unwrap()), folder());
+    browser.shows(&["live", "m1", "m2", "shop.service", "loaded / active / running"]);
+    browser.evaluate("window.sameDocument = true");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let machine = runtime.block_on(stand.store.read("/test/v3/machine/m2")).unwrap();
+    runtime.block_on(stand.store.revoke(machine.entries[0].lease)).unwrap();
+    browser.shows(&["none of the 1 machines can have it", "m1: its metadata has no disk=ssd"]);
+    let rows = browser.evaluate("document.querySelectorAll('#machines tbody tr').length");
+    assert_eq!(rows, 1);
+    assert_eq!(browser.evaluate("window.sameDocument"), true, "no reload");
+    assert_eq!(browser.errors, Vec::<String>::new());
+}

@@ -1,0 +1,132 @@
+//! What a command of fleetctl waits for, and for what it does not; as somebody sees it who looks at a
+//! terminal, and that nobody else does.
+
+use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
+use nix::pty::openpty;
+use std::fs::File;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// A follower, which waits as long as there is nobody to follow.
+fn put_follower(stand: &Stand) {
+    write(stand, "first.service", HELLO);
+    write(stand, "follows.service", &format!("{HELLO}[X-Fleet]\nMachineOf=first.service\n"));
+}
+
+/// fleetctl with a terminal of that kind for its stderr, and what comes there.
+fn at_terminal(stand: &Stand, term: &str, words: &[&str]) -> (Child, Receiver<String>) {
+    let pty = openpty(None, None).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_fleetctl"))
+        .args(words)
+        .env("FLEETCTL_ENDPOINT", format!("unix://{}", stand.socket().display()))
+        .env("TERM", term)
+        .current_dir(&stand.folder)
+        .stdout(Stdio::null())
+        .stderr(pty.slave)
+        .spawn()
+        .unwrap();
+    let (told, comes) = channel();
+    std::thread::spawn(move || {
+        let mut master = File::from(pty.master);
+        let mut piece = [0; 4096];
+        // It ends with an error once nobody has the other side open any more.
+        while let Ok(read @ 1..) = master.read(&mut piece) {
+            let _ = told.send(String::from_utf8_lossy(&piece[..read]).into_owned());
+        }
+    });
+    (child, comes)
+}
+
+/// What has come once that has come.
+fn when(comes: &Receiver<String>, what: &str) -> String {
+    let mut all = String::new();
+    while !all.contains(what) {
+        let more = comes.recv_timeout(Duration::from_secs(30));
+        all.push_str(&more.unwrap_or_else(|_| panic!("no {what:?} in {all:?}")));
+    }
+    all
+}
+
+/// What stands on the last line once all of it has come.
+fn stays(text: &str) -> String {
+    text.rsplit("\r\x1b[K").next().unwrap_or_default().to_string()
+}
+
+#[test]
+fn who_looks_at_a_terminal_sees_what_is_waited_for() {
+    let stand = Stand::new(Plan::of(&["0123456789abcdef"]));
+    put_follower(&stand);
+    let words = ["start", "--block-attempts=30", "follows.service"];
+    let (mut child, comes) = at_terminal(&stand, "xterm", &words);
+    let mut all = when(&comes, "follows.service: inactive, waiting to be launched, 1 s");
+    assert!(all.contains("launched, 0 s"), "time goes on: {all:?}");
+    assert_eq!(code(&stand.fleetctl(&["start", "first.service"])), 0);
+    assert!(child.wait().unwrap().success());
+    all.extend(comes.iter());
+    assert_eq!(stays(&all), "", "{all:?}");
+}
+
+#[test]
+fn it_is_seen_however_long_a_command_waits() {
+    // Nobody places anything, and so nobody says that it is in vain.
+    let stand = Stand::new(Plan::of(&[]));
+    put_follower(&stand);
+    let (mut child, comes) = at_terminal(&stand, "xterm", &["start", "first.service"]);
+    let mut all = when(&comes, "first.service: inactive, waiting to be launched, 3 s");
+    assert_eq!(code(&stand.fleetctl(&["destroy", "first.service"])), 0);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    all.extend(comes.iter());
+    assert_eq!(stays(&all), "unit first.service was destroyed\r\n", "{all:?}");
+    // And while a server that does not answer is waited for.
+    let silent = stand.folder.join("silent.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    let endpoint = format!("--endpoint=unix://{}", silent.display());
+    let words = [&endpoint, "--request-timeout=3", "destroy", "a.service", "b.service"];
+    let (mut child, comes) = at_terminal(&stand, "xterm", &words);
+    let mut all = when(&comes, "a.service b.service: waiting to be gone, 1 s");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    all.extend(comes.iter());
+    assert!(stays(&all).starts_with("Error destroying units: "), "{all:?}");
+}
+
+#[test]
+fn nobody_else_sees_it() {
+    let stand = Stand::new(Plan::of(&["0123456789abcdef"]));
+    put_follower(&stand);
+    let words = ["start", "--block-attempts=1", "follows.service"];
+    let timed_out = "timed out waiting for unit follows.service to report state launched";
+    let (mut child, comes) = at_terminal(&stand, "dumb", &words);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let all: String = comes.iter().collect();
+    assert!(all.starts_with(timed_out) && !all.contains('\x1b'), "{all:?}");
+    let output = stand.fleetctl(&words);
+    assert_eq!(code(&output), 1);
+    let told = stderr(&output);
+    assert!(told.starts_with(timed_out) && !told.contains(['\x1b', '\r']), "{told:?}");
+}
+
+#[test]
+fn a_unit_that_ends_or_does_not_begin_is_not_waited_for() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    let unit = |name: &str, ends: &str| {
+        write(&stand, name, &format!("{HELLO}[Test]\nEnds={ends}\n"));
+    };
+    unit("once.service", "done");
+    unit("unmet.service", "skipped");
+    unit("needy.service", "failed");
+    let once = stand.fleetctl(&["start", "once"]);
+    let told = "Unit once.service inactive\nUnit once.service launched on m1.../127.0.0.1\n";
+    assert_eq!((code(&once), stdout(&once), stderr(&once)), (0, told.to_string(), String::new()));
+    assert_eq!(code(&stand.fleetctl(&["restart", "once"])), 0);
+    let unmet = stand.fleetctl(&["start", "unmet"]);
+    assert_eq!(code(&unmet), 0, "{}", stderr(&unmet));
+    assert!(stderr(&unmet).contains("unit unmet.service does not run: it is on m1"));
+    let needy = stand.fleetctl(&["start", "needy"]);
+    assert_eq!(code(&needy), 1);
+    assert!(stderr(&needy).contains("unit needy.service has failed"), "{}", stderr(&needy));
+    write(&stand, "once.service", &format!("{HELLO}[Test]\nEnds=done\n[X]\na=b\n"));
+    let rolled = stand.fleetctl(&["rollout", "--timeout=20", "once.service"]);
+    assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
+}

@@ -1,0 +1,145 @@
+//! `fleetctl rollout`: a new file for units that run, a few at a time. As in `fleetctl.rs`: the real
+//! binary against the real API, and machines that do what they are told.
+
+use crate::rolled::{bad, everywhere, three};
+use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
+use cluster::unit_file::UnitFile;
+
+#[test]
+fn a_rollout_goes_on_while_units_come_up_and_back_when_one_does_not() {
+    let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2"]) });
+    write(&stand, "web@.service", HELLO);
+    assert_eq!(code(&stand.fleetctl(&["start", "web@1", "web@2", "web@3"])), 0);
+    let new = HELLO.replace("1000", "2000");
+    write(&stand, "web@.service", &new);
+    let rolled = stand.fleetctl(&["rollout", "--batch=2", "web@.service"]);
+    assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
+    assert!(stdout(&rolled).contains("Rolled out 3 units"));
+    for number in 1..=3 {
+        assert_eq!(stdout(&stand.fleetctl(&["cat", &format!("web@{number}")])), new);
+    }
+    write(&stand, "web@.service", &HELLO.replace("/bin/sleep 1000", "/bin/false"));
+    let failed = stand.fleetctl(&["rollout", "web@.service"]);
+    assert_eq!(code(&failed), 1);
+    assert!(stderr(&failed).contains("unit web@1.service failed on"), "{}", stderr(&failed));
+    for number in 1..=3 {
+        assert_eq!(stdout(&stand.fleetctl(&["cat", &format!("web@{number}")])), new);
+    }
+    stand.until("all run again", |stand| {
+        let list = stdout(&stand.fleetctl(&["list-units", "--fields=active", "--no-legend"]));
+        list == "active\nactive\nactive\n"
+    });
+}
+
+#[test]
+fn a_global_unit_is_rolled_out_machine_by_machine() {
+    let stand = three();
+    let everywhere = everywhere();
+    write(&stand, "all.service", &everywhere);
+    assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
+    let hashes = |stand: &Stand| -> Vec<String> {
+        let list = ["list-units", "--fields=hash,active", "--no-legend", "--full"];
+        let list = stdout(&stand.fleetctl(&list));
+        list.lines().map(str::to_string).collect()
+    };
+    stand.until("it is on all", |stand| hashes(stand).len() == 3);
+    let old = hashes(&stand);
+    // The first machine it does not come up on ends it.
+    write(&stand, "all.service", &bad(&everywhere));
+    let failed = stand.fleetctl(&["rollout", "--no-rollback", "all.service"]);
+    assert_eq!(code(&failed), 1);
+    let told = (stdout(&failed), stderr(&failed));
+    assert!(told.0.contains("on m1\n") && !told.0.contains("on m2"), "{told:?}");
+    assert!(told.1.contains("failed on m1"), "{told:?}");
+    let now = hashes(&stand);
+    assert!(now[0] != old[0] && now[1..] == old[1..], "the others have the old file: {now:?}");
+    let machines = || stand.get("/fleet/v1/units/all.service").json()["machines"].clone();
+    assert_eq!(machines(), serde_json::json!(["m1"]));
+    write(&stand, "all.service", &everywhere.replace("/bin/sleep 1000", "/bin/false # 2"));
+    let failed = stand.fleetctl(&["rollout", "all.service"]);
+    assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
+    assert_eq!(code(&stand.fleetctl(&["destroy", "all"])), 0);
+    write(&stand, "all.service", &everywhere);
+    assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
+    stand.until("the old file runs everywhere", |stand| hashes(stand) == old);
+    write(&stand, "all.service", &everywhere.replace("1000", "2000"));
+    let rolled = stand.fleetctl(&["rollout", "--batch=2", "all.service"]);
+    assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
+    let told = stdout(&rolled);
+    assert!(
+        told.contains("Replacing all.service on m1 m2\nReplacing all.service on m3\n"),
+        "{told}"
+    );
+    let new = hashes(&stand);
+    assert!(new.len() == 3 && new[0] != old[0] && new.iter().all(|one| *one == new[0]), "{new:?}");
+    assert!(machines().is_null(), "it is over");
+}
+
+#[test]
+fn a_rollout_that_was_left_in_the_middle_goes_on() {
+    let stand = three();
+    let everywhere = everywhere();
+    let machines = || stand.get("/fleet/v1/units/all.service").json()["machines"].clone();
+    let hashes = || -> std::collections::BTreeSet<String> {
+        let list = ["list-units", "--fields=hash", "--no-legend", "--full"];
+        stdout(&stand.fleetctl(&list)).lines().map(str::to_string).collect()
+    };
+    for (number, words) in [
+        ("2000", ["rollout", "all.service"].as_slice()),
+        ("3000", ["start", "--replace", "all.service"].as_slice()),
+    ] {
+        write(&stand, "all.service", &everywhere.replace("1000", &format!("{number}0")));
+        assert_eq!(code(&stand.fleetctl(&["start", "--replace", "all"])), 0);
+        let new = everywhere.replace("1000", number);
+        write(&stand, "all.service", &new);
+        let file = UnitFile::parse(&new).unwrap();
+        // As far as a rollout came whose client went away.
+        let half = serde_json::json!({
+            "options": file.options, "desiredState": "launched", "machines": ["m1"],
+        });
+        assert_eq!(stand.put("all.service", &half.to_string()).status, 201);
+        stand.until("one has the new file, two the old one", |_| hashes().len() == 2);
+        let rolled = stand.fleetctl(words);
+        assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
+        let told = stdout(&rolled);
+        let one_by_one = "Replacing all.service on m2\nReplacing all.service on m3\nRolled out";
+        assert_eq!(told.contains(one_by_one), words[0] == "rollout", "{told}");
+        assert!(!told.contains("othing to do"), "{told}");
+        assert!(machines().is_null(), "it is over");
+        stand.until("all have it", |_| hashes() == [file.hash()].into());
+    }
+    let again = stand.fleetctl(&["rollout", "all.service"]);
+    assert!(stdout(&again).starts_with("Nothing to do"), "{}", stdout(&again));
+}
+
+#[test]
+fn a_rollout_that_goes_on_and_fails_gives_the_old_file_back() {
+    let stand = three();
+    let everywhere = everywhere();
+    write(&stand, "all.service", &everywhere);
+    assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
+    let bad = bad(&everywhere);
+    write(&stand, "all.service", &bad);
+    let list = ["list-units", "--fields=active", "--no-legend"];
+    let active = |stand: &Stand| stdout(&stand.fleetctl(&list));
+    stand.until("it is on all", |stand| active(stand) == "active\n".repeat(3));
+    let options = UnitFile::parse(&bad).unwrap().options;
+    let half = serde_json::json!({
+        "options": options, "desiredState": "launched", "machines": ["m1"],
+    });
+    assert_eq!(stand.put("all.service", &half.to_string()).status, 201);
+    // A wish in the middle of it takes nothing away.
+    for wish in ["loaded", "launched"] {
+        let wish = serde_json::json!({ "desiredState": wish });
+        assert_eq!(stand.put("all.service", &wish.to_string()).status, 204);
+    }
+    stand.until("one has failed", |stand| active(stand).matches("active").count() == 2);
+    let failed = stand.fleetctl(&["rollout", "all.service"]);
+    assert_eq!(code(&failed), 1);
+    let told = stderr(&failed);
+    assert!(told.contains("failed on m1") && told.contains("has its old file again"), "{told}");
+    stand.until("the old file runs everywhere", |stand| active(stand) == "active\n".repeat(3));
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), everywhere);
+    let unit = stand.get("/fleet/v1/units/all.service").json();
+    assert!(unit["machines"].is_null() && unit["before"].is_null(), "it is over: {unit}");
+}

@@ -1,0 +1,387 @@
+//! `fleetctl rollout` while others than it go on: what is destroyed, stopped, or leaves in the middle of it.
+//! As in `rollout.rs`.
+
+use crate::rolled::{bad, everywhere, hashes, running, three};
+use crate::stand::{HELLO, Stand, code, fleetctl, stderr, stdout, write};
+use crate::way::{begun, by_way_of, hears, laid_over, put_at};
+use cluster::unit_file::UnitFile;
+use std::collections::BTreeSet;
+use std::io::BufReader;
+
+fn wishes(stand: &Stand) -> String {
+    stdout(&stand.fleetctl(&["list-unit-files", "--no-legend", "--fields=unit,dstate"]))
+}
+
+#[test]
+fn a_moment_without_etcd_does_not_turn_a_rollout_of_instances_round() {
+    let stand = running("web@.service", HELLO, &["web@1", "web@2", "web@3"], 3);
+    let (store, mut is_away) = (stand.store.clone(), false);
+    let way = by_way_of(&stand, move |asked| {
+        if asked.starts_with("PUT") && asked.contains("web@2") && !is_away {
+            is_away = true;
+            store.set_reachable(false);
+        }
+        false
+    });
+    write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
+    let mut rolls = begun(&stand, &[&way, "rollout", "web@.service"]);
+    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "waiting on");
+    stand.store.set_reachable(true);
+    let rolled = rolls.wait_with_output().unwrap();
+    assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
+    assert!(stdout(&rolled).contains("Rolled out 3 units"), "{}", stdout(&rolled));
+}
+
+#[test]
+fn a_moment_without_etcd_does_not_end_a_rollout_of_a_global_unit_as_it_begins() {
+    let stand = running("all.service", &everywhere(), &["all"], 3);
+    let (store, mut is_away) = (stand.store.clone(), false);
+    let way = by_way_of(&stand, move |asked| {
+        if asked.starts_with("PUT") && !std::mem::replace(&mut is_away, true) {
+            store.set_reachable(false);
+        }
+        false
+    });
+    write(&stand, "all.service", &everywhere().replace("1000", "2000"));
+    let mut rolls = begun(&stand, &[&way, "rollout", "all.service"]);
+    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "waiting on");
+    stand.store.set_reachable(true);
+    let rolled = rolls.wait_with_output().unwrap();
+    assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
+}
+
+#[test]
+fn what_was_destroyed_or_unloaded_in_the_middle_of_a_rollout_stays_so() {
+    let stand = running("web@.service", HELLO, &["web@1", "web@2", "web@3"], 3);
+    let new = HELLO.replace("1000", "2000");
+    write(&stand, "web@.service", &new);
+    let endpoint = format!("unix://{}", stand.socket().display());
+    let (folder, mut is_done) = (stand.folder.clone(), false);
+    let way = by_way_of(&stand, move |asked| {
+        if asked.starts_with("PUT") && asked.contains("web@1") && !is_done {
+            is_done = true;
+            for words in [["destroy", "web@2"], ["unload", "web@3"]] {
+                assert_eq!(code(&fleetctl(&folder, &endpoint, &words)), 0);
+            }
+        }
+        false
+    });
+    let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
+    assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
+    let told = stdout(&rolled);
+    assert!(told.contains("Unit web@2.service was destroyed meanwhile"), "{told}");
+    assert!(told.contains("Rolled out 2 units"), "{told}");
+    assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@3.service\tinactive\n");
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "web@3"])), new);
+}
+
+#[test]
+fn another_file_that_was_put_in_the_middle_of_a_rollout_is_not_rolled_over() {
+    let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
+    let other = HELLO.replace("1000", "3000");
+    let options = UnitFile::parse(&other).unwrap().options;
+    let put = serde_json::json!({ "options": options, "desiredState": "launched" });
+    let (socket, mut is_put) = (stand.socket(), false);
+    let way = by_way_of(&stand, move |asked| {
+        if asked.starts_with("PUT") && !std::mem::replace(&mut is_put, true) {
+            put_at(&socket, "web@2.service", &put.to_string());
+        }
+        false
+    });
+    write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
+    let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
+    assert_eq!(code(&rolled), 1);
+    assert!(stderr(&rolled).contains("web@2.service has another file by now"));
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), other);
+}
+
+#[test]
+fn a_rollout_that_goes_back_wishes_nothing_that_was_unloaded_meanwhile() {
+    let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
+    write(&stand, "web@.service", &bad(HELLO));
+    let endpoint = format!("unix://{}", stand.socket().display());
+    let (folder, mut is_put, mut is_done) = (stand.folder.clone(), false, false);
+    let way = by_way_of(&stand, move |asked| {
+        if is_put && !is_done && asked.starts_with("GET") {
+            is_done = true;
+            assert_eq!(code(&fleetctl(&folder, &endpoint, &["unload", "--no-block", "web@2"])), 0);
+        }
+        is_put |= asked.starts_with("PUT") && asked.contains("web@2");
+        false
+    });
+    let rolled = stand.fleetctl(&[&way, "rollout", "--batch=2", "web@.service"]);
+    assert_eq!(code(&rolled), 1);
+    assert_eq!(stderr(&rolled).matches("has its old file again").count(), 2, "{}", stderr(&rolled));
+    assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@2.service\tinactive\n");
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), HELLO);
+}
+
+/// Another than the rollout does that as it asks for what it has put to be up.
+fn meanwhile(stand: &Stand, put: &'static str, words: &'static [&'static str]) -> String {
+    let endpoint = format!("unix://{}", stand.socket().display());
+    let (folder, mut is_put, mut is_done) = (stand.folder.clone(), false, false);
+    by_way_of(stand, move |asked| {
+        if is_put && asked.starts_with("GET") && !std::mem::replace(&mut is_done, true) {
+            let done = fleetctl(&folder, &endpoint, words);
+            assert_eq!(code(&done), 0, "{}", stderr(&done));
+        }
+        is_put |= asked.starts_with("PUT") && asked.contains(put);
+        false
+    })
+}
+
+#[test]
+fn what_is_stopped_or_destroyed_as_it_is_waited_for_does_not_turn_a_rollout_round() {
+    let names = ["web@1", "web@2", "web@3"];
+    for (words, said, left) in [
+        (["unload", "web@1"].as_slice(), "is not to run any more", "web@1.service\tinactive\n"),
+        (&["destroy", "web@1"], "was destroyed meanwhile", ""),
+    ] {
+        let stand = running("web@.service", HELLO, &names, 3);
+        let way = meanwhile(&stand, "web@1", words);
+        write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
+        let rolled = stand.fleetctl(&[&way, "rollout", "--timeout=5", "web@.service"]);
+        let told = (stdout(&rolled), stderr(&rolled));
+        assert_eq!((code(&rolled), told.1.as_str()), (0, ""), "{told:?}");
+        let said = format!("Unit web@1.service {said}");
+        assert_eq!(told.0.matches(&said).count(), 1, "{told:?}");
+        let others = "web@2.service\tlaunched\nweb@3.service\tlaunched\n";
+        assert_eq!(wishes(&stand), format!("{left}{others}"));
+    }
+}
+
+#[test]
+fn what_is_stopped_or_destroyed_as_all_its_machines_are_waited_for_does_not_either() {
+    for (words, said, left) in [
+        (&["stop", "all"], "all.service is not to run any more", "all.service\tloaded\n"),
+        (&["unload", "all"], "all.service is not to run any more", "all.service\tinactive\n"),
+        (&["destroy", "all"], "all.service was destroyed meanwhile", ""),
+    ] {
+        let stand = running("all.service", &everywhere(), &["all"], 3);
+        let way = meanwhile(&stand, r#""machines":["m1","m2"]"#, words);
+        let new = everywhere().replace("1000", "2000");
+        write(&stand, "all.service", &new);
+        let rolled = stand.fleetctl(&[&way, "rollout", "--timeout=5", "all.service"]);
+        let told = (stdout(&rolled), stderr(&rolled));
+        assert_eq!((code(&rolled), told.1.as_str()), (0, ""), "{told:?}");
+        assert_eq!(told.0.matches(said).count(), 1, "{told:?}");
+        assert_eq!(wishes(&stand), left);
+        if !left.is_empty() {
+            assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), new);
+            assert!(stand.get("/fleet/v1/units/all.service").json()["machines"].is_null());
+        }
+    }
+}
+
+/// Another than the rollout does that between its last look at the unit and what it puts there.
+fn just_before(
+    stand: &Stand,
+    put: &'static str,
+    mut does: impl FnMut() + Send + 'static,
+) -> String {
+    let mut is_done = false;
+    by_way_of(stand, move |asked| {
+        if asked.starts_with("PUT") && asked.contains(put) && !std::mem::replace(&mut is_done, true)
+        {
+            does();
+        }
+        false
+    })
+}
+
+fn destroys(stand: &Stand, name: &'static str) -> impl FnMut() + Send + 'static {
+    let endpoint = format!("unix://{}", stand.socket().display());
+    let folder = stand.folder.clone();
+    move || assert_eq!(code(&fleetctl(&folder, &endpoint, &["destroy", name])), 0)
+}
+
+#[test]
+fn what_is_destroyed_just_before_it_is_replaced_is_not_made_anew() {
+    let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
+    write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
+    let way = just_before(&stand, "units/web%402.service", destroys(&stand, "web@2"));
+    let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
+    assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
+    let told = stdout(&rolled);
+    assert!(told.contains("Unit web@2.service was destroyed meanwhile"), "{told}");
+    assert!(told.contains("Rolled out 1 units"), "{told}");
+    assert_eq!(wishes(&stand), "web@1.service\tlaunched\n");
+}
+
+#[test]
+fn what_is_destroyed_just_before_it_gets_its_old_file_back_is_not_made_anew() {
+    let stand = running("a.service", HELLO, &["a"], 1);
+    write(&stand, "a.service", &bad(HELLO));
+    let way = just_before(&stand, "/bin/sleep", destroys(&stand, "a"));
+    let rolled = stand.fleetctl(&[&way, "rollout", "a.service"]);
+    assert_eq!(code(&rolled), 1);
+    assert!(stderr(&rolled).contains("it was destroyed"), "{}", stderr(&rolled));
+    assert_eq!(wishes(&stand), "");
+}
+
+fn unloads(stand: &Stand, name: &'static str) -> impl FnMut() + Send + 'static {
+    let endpoint = format!("unix://{}", stand.socket().display());
+    let folder = stand.folder.clone();
+    move || {
+        let words = ["unload", "--no-block", name];
+        assert_eq!(code(&fleetctl(&folder, &endpoint, &words)), 0);
+    }
+}
+
+#[test]
+fn what_is_unloaded_just_before_it_is_replaced_stays_so() {
+    let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
+    let new = HELLO.replace("1000", "2000");
+    write(&stand, "web@.service", &new);
+    let way = just_before(&stand, "units/web%402.service", unloads(&stand, "web@2"));
+    let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
+    assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
+    assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@2.service\tinactive\n");
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), new);
+}
+
+#[test]
+fn what_is_unloaded_just_before_it_gets_its_old_file_back_stays_so() {
+    let stand = running("a.service", HELLO, &["a"], 1);
+    write(&stand, "a.service", &bad(HELLO));
+    let way = just_before(&stand, "/bin/sleep", unloads(&stand, "a"));
+    let rolled = stand.fleetctl(&[&way, "rollout", "a.service"]);
+    assert_eq!(code(&rolled), 1);
+    assert!(stderr(&rolled).contains("Unit a.service has its old file again"));
+    assert_eq!(wishes(&stand), "a.service\tinactive\n");
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "a"])), HELLO);
+}
+
+#[test]
+fn a_file_that_is_put_just_before_a_unit_is_replaced_stays() {
+    let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
+    let other = HELLO.replace("1000", "3000");
+    let way = just_before(&stand, "units/web%402.service", puts(&stand, "web@2.service", &other));
+    write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
+    let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
+    assert_eq!(code(&rolled), 1);
+    assert!(stderr(&rolled).contains("web@2.service has another file by now"));
+    assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), other);
+}
+
+/// Instances of three, and a file with which the third comes up nowhere.
+fn bad_third() -> (Stand, String) {
+    let fails = ["m1", "m2", "m3"].map(|id| format!("/bin/fails/web@3.service/{id}"));
+    let new = HELLO.replace("/bin/sleep 1000", &fails.join(" "));
+    let stand = running("web@.service", HELLO, &["web@1", "web@2", "web@3"], 3);
+    write(&stand, "web@.service", &new);
+    (stand, new)
+}
+
+/// Another client puts that there.
+fn puts(stand: &Stand, name: &'static str, text: &str) -> impl FnMut() + Send + 'static {
+    let options = UnitFile::parse(text).unwrap().options;
+    let put = serde_json::json!({ "options": options, "desiredState": "launched" });
+    let socket = stand.socket();
+    move || put_at(&socket, name, &put.to_string())
+}
+
+#[test]
+fn the_same_file_that_another_put_just_before_is_not_taken_back() {
+    let (stand, new) = bad_third();
+    let way = just_before(&stand, "units/web%402.service", puts(&stand, "web@2.service", &new));
+    let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
+    assert_eq!(code(&rolled), 1);
+    assert!(stderr(&rolled).contains("web@3.service failed on"), "{}", stderr(&rolled));
+    let cat = |name: &str| stdout(&stand.fleetctl(&["cat", name]));
+    assert_eq!([cat("web@1"), cat("web@2"), cat("web@3")], [HELLO, new.as_str(), HELLO]);
+}
+
+#[test]
+fn what_was_made_anew_of_the_same_file_is_not_taken_back() {
+    let (stand, new) = bad_third();
+    let mut destroy = destroys(&stand, "web@1");
+    let mut make = puts(&stand, "web@1.service", &new);
+    let way = just_before(&stand, "units/web%403.service", move || {
+        destroy();
+        make();
+    });
+    let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
+    assert_eq!(code(&rolled), 1);
+    let said = "Unit web@1.service: it was destroyed and made anew meanwhile, and stays";
+    assert!(stderr(&rolled).contains(said), "{}", stderr(&rolled));
+    let cat = |name: &str| stdout(&stand.fleetctl(&["cat", name]));
+    assert_eq!([cat("web@1"), cat("web@2"), cat("web@3")], [new.as_str(), HELLO, HELLO]);
+}
+
+#[test]
+fn a_machine_that_does_not_have_it_any_more_does_not_turn_a_rollout_round() {
+    let stand = three();
+    let marked = format!("{}MachineMetadata=k=1\n", everywhere());
+    for id in ["m1", "m2", "m3"] {
+        laid_over(&stand.socket(), id, "k", "1");
+    }
+    write(&stand, "all.service", &marked);
+    assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
+    stand.until("it is on all", |stand| hashes(stand).len() == 3);
+    write(&stand, "all.service", &marked.replace("1000", "2000"));
+    let (socket, mut is_done) = (stand.socket(), false);
+    let way = by_way_of(&stand, move |asked| {
+        if asked.contains(r#""machines":["m1","m2"]"#) && !std::mem::replace(&mut is_done, true) {
+            laid_over(&socket, "m1", "k", "0");
+            laid_over(&socket, "m3", "k", "0");
+        }
+        false
+    });
+    let rolled = stand.fleetctl(&[&way, "rollout", "--timeout=20", "all.service"]);
+    let told = (stdout(&rolled), stderr(&rolled));
+    assert_eq!(code(&rolled), 0, "{told:?}");
+    assert!(told.0.contains("Unit all.service is not on m1 any more"), "{told:?}");
+    assert!(!told.0.contains("on m3\n"), "{told:?}");
+    stand.until("one has it", |stand| hashes(stand).len() == 1);
+}
+
+#[test]
+fn instances_that_are_on_all_machines_are_rolled_out_machine_by_machine() {
+    let stand = running("web@.service", &everywhere(), &["web@1", "web@2"], 6);
+    let old = hashes(&stand);
+    write(&stand, "web@.service", &bad(&everywhere()));
+    let failed = stand.fleetctl(&["rollout", "--no-rollback", "web@.service"]);
+    assert_eq!(code(&failed), 1);
+    let new = hashes(&stand);
+    let changed = new.iter().zip(&old).filter(|(new, old)| new != old).count();
+    assert_eq!(changed, 1, "{new:#?}");
+    // Goes on where it was left, with a file that is good, and comes to all of the second too.
+    write(&stand, "web@.service", &everywhere().replace("1000", "2000"));
+    let rolled = stand.fleetctl(&["rollout", "web@.service"]);
+    assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
+    let told = stdout(&rolled);
+    for line in ["Replacing web@1.service on m3\n", "Replacing web@2.service on m1\n"] {
+        assert!(told.contains(line), "{told}");
+    }
+    let all: BTreeSet<String> = hashes(&stand)
+        .iter()
+        .filter_map(|line| line.rsplit('\t').next().map(str::to_string))
+        .collect();
+    assert_eq!(all.len(), 1);
+}
+
+#[test]
+fn instances_on_all_machines_that_were_left_in_the_middle_go_on_or_back() {
+    let stand = running("web@.service", &everywhere(), &["web@1", "web@2"], 6);
+    let old = hashes(&stand);
+    let half = |text: &str| {
+        let options = UnitFile::parse(text).unwrap().options;
+        let half = serde_json::json!({
+            "options": options, "desiredState": "launched", "machines": ["m1"],
+        });
+        assert_eq!(stand.put("web@1.service", &half.to_string()).status, 201);
+    };
+    write(&stand, "web@.service", &bad(&everywhere()));
+    half(&bad(&everywhere()));
+    let failed = stand.fleetctl(&["rollout", "--timeout=20", "web@.service"]);
+    assert!(stderr(&failed).contains("failed on m1"), "{}", stderr(&failed));
+    stand.until("all have what they had", |stand| hashes(stand) == old);
+    let new = everywhere().replace("1000", "2000");
+    write(&stand, "web@.service", &new);
+    half(&new);
+    let rolled = stand.fleetctl(&["rollout", "--timeout=20", "web@.service"]);
+    assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
+    assert!(!stdout(&rolled).contains("Replacing web@1.service on m1"), "{}", stdout(&rolled));
+    assert!(hashes(&stand).iter().zip(&old).all(|(new, old)| new != old));
+}

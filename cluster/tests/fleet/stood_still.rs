@@ -1,0 +1,161 @@
+//! What a machine does first when it goes on after it has stood still, or as long as it is cut off, by a
+//! clock of the test's own.
+
+use crate::told::{Fleetd, Told, soon};
+use cluster::clock::{Clock, Sleep, Time};
+use cluster::desired::Desired;
+use cluster::fence;
+use cluster::fleetd::recollection::Recalled;
+use cluster::picture::Picture;
+use cluster::store::Store;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// `agent_ttl` as it is where nothing is said: what etcd is asked for is waited for 2.5 s.
+const TTL: Duration = Duration::from_secs(30);
+/// As often looks the machine what there is to do, where nothing is told.
+const PULSE: Duration = Duration::from_millis(250);
+
+/// The time since boot of a machine that stands still now and then: nothing runs meanwhile, and all of
+/// that time is there at once when it goes on.
+struct Stood {
+    /// How long in all.
+    whole: Duration,
+    /// From then on time passes as the test says alone.
+    stopped: Option<Duration>,
+}
+
+#[derive(Clone)]
+struct StoodStill(Arc<watch::Sender<Stood>>);
+
+impl StoodStill {
+    fn new() -> StoodStill {
+        StoodStill(Arc::new(watch::channel(Stood { whole: Duration::ZERO, stopped: None }).0))
+    }
+
+    /// It goes on after that time.
+    fn stands(&self, time: Duration) {
+        self.0.send_modify(|stood| stood.whole += time);
+    }
+
+    /// The same, and then no moment passes.
+    fn stands_and_stops(&self, time: Duration) {
+        let stopped = Some(Clock::system().now());
+        self.0.send_modify(|stood| *stood = Stood { whole: stood.whole + time, stopped });
+    }
+
+    /// Where it is stopped: that time, and what follows at once.
+    async fn passes(&self, time: Duration) {
+        self.stands(time);
+        // The store and init answer at once: all that waited has had its turns by then.
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl Time for StoodStill {
+    fn now(&self) -> Duration {
+        let stood = self.0.borrow();
+        stood.stopped.unwrap_or_else(|| Clock::system().now()) + stood.whole
+    }
+
+    fn sleep_until(&self, at: Duration) -> Sleep {
+        let time = self.0.clone();
+        Box::pin(async move {
+            let mut moves = time.subscribe();
+            loop {
+                let (awake, stopped) = {
+                    let stood = moves.borrow_and_update();
+                    (at.saturating_sub(stood.whole), stood.stopped)
+                };
+                match stopped {
+                    Some(stopped) if stopped >= awake => return,
+                    Some(_) => {
+                        let _ = moves.changed().await;
+                    }
+                    None => tokio::select! {
+                        () = Clock::system().sleep_until(awake) => return,
+                        _ = moves.changed() => {}
+                    },
+                }
+            }
+        })
+    }
+}
+
+/// A fleetd with one unit that runs, and one that runs by its claim.
+async fn runs(store: &Store, init: &Arc<Told>, time: &StoodStill) -> Fleetd {
+    let clock = Clock::of(Arc::new(time.clone()));
+    let fleetd = Fleetd::begin_as("m1", store, init, Recalled::default(), (TTL, clock));
+    fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+    fleetd.submit("a.service", "", Desired::Launched).await;
+    fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
+    init.has(&["a.service", "x.service"]).await;
+    // What is told later is known of by then.
+    let said = |picture: &Arc<Picture>| picture.states.len() == 2;
+    fleetd.mirror.changes().wait_for(said).await.unwrap();
+    fleetd
+}
+
+/// A machine that goes on has no network yet, or never again. What would be waited for never comes, for by
+/// its clock not a moment passes.
+#[test]
+fn a_machine_that_stood_still_for_longer_than_its_lease_gives_up_first_what_is_exclusive() {
+    assert!(fence::asking(TTL) > Duration::from_secs(1), "it could wait for long");
+    soon(async {
+        let (store, init, time) = (Store::memory(), Told::new(), StoodStill::new());
+        let fleetd = runs(&store, &init, &time).await;
+        let puts = init.set.borrow().0;
+        store.set_reachable(false);
+        time.stands_and_stops(TTL * 2);
+        init.has(&["a.service"]).await;
+        assert_eq!(init.set.borrow().0, puts + 1, "nothing else was told before");
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn events_of_init_without_end_keep_nobody_from_giving_up_what_is_exclusive() {
+    soon(async {
+        let (store, init, time) = (Store::memory(), Told::new(), StoodStill::new());
+        let fleetd = runs(&store, &init, &time).await;
+        let happened = fleetd.happened.clone();
+        let flood = tokio::spawn(async move { while happened.send(()).await.is_ok() {} });
+        init.is_asked(3).await;
+        store.set_reachable(false);
+        time.stands(TTL * 2);
+        init.has(&["a.service"]).await;
+        flood.abort();
+        fleetd.crash();
+    });
+}
+
+/// Each look would be at the very same.
+#[test]
+fn a_machine_that_is_cut_off_looks_at_what_it_was_told_again_with_the_next_sign_of_life() {
+    soon(async {
+        let (store, init, time) = (Store::memory(), Told::new(), StoodStill::new());
+        let fleetd = runs(&store, &init, &time).await;
+        let has_it = || init.set.borrow().1.files.contains_key("x.service");
+        store.set_reachable(false);
+        time.stands_and_stops(Duration::ZERO);
+        while has_it() {
+            time.passes(PULSE).await;
+        }
+        // That it was given up it has tried to tell.
+        time.passes(PULSE * 4).await;
+        time.passes(PULSE * 4).await;
+        let looked = fleetd.meter.reconciled();
+        for _ in 0..40 {
+            time.passes(PULSE).await;
+        }
+        assert_eq!(fleetd.meter.reconciled(), looked);
+        store.set_reachable(true);
+        while !has_it() {
+            time.passes(PULSE).await;
+        }
+        fleetd.crash();
+    });
+}

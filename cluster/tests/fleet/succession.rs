@@ -1,0 +1,89 @@
+//! A machine that was booted anew, and what its last run left in the store.
+
+use crate::led::{Cluster, id, name, record};
+use cluster::desired::Desired;
+use cluster::key::Subject;
+use cluster::picture::Picture;
+use cluster::record::MachineRecord;
+use cluster::registry;
+use cluster::transaction::Transaction;
+use std::time::Duration;
+
+#[test]
+fn a_machine_booted_anew_takes_the_key_of_its_silent_last_run_and_of_no_other() {
+    let mut cluster = Cluster::new();
+    let on = |disk: &str, instance: &str| MachineRecord {
+        disk: Some(disk.to_string()),
+        ..record("m1", instance)
+    };
+    let lease = cluster.store.grant(u64::MAX);
+    let first = registry::register(&cluster.picture(), &id("m1"), &on("d", "first"), lease);
+    cluster.store.commit(&first.unwrap()).unwrap();
+    let picture = cluster.picture();
+    let seen = Some(picture.machines[&id("m1")].modified);
+    let come = |picture: &Picture, record: &MachineRecord, silent: Option<i64>| {
+        registry::succeed(picture, &id("m1"), record, 0, silent)
+    };
+    let of_the_disk = come(&picture, &on("d", "second"), None).unwrap_err();
+    assert!(of_the_disk.is_of_our_disk, "it may be silent, or it may not");
+    assert!(!come(&picture, &on("e", "second"), seen).unwrap_err().is_of_our_disk);
+    assert!(!come(&picture, &record("m1", "second"), seen).unwrap_err().is_of_our_disk);
+    let heir = come(&picture, &on("d", "second"), seen).unwrap();
+    // The first one lives, and has written its key again.
+    let again = registry::register(&picture, &id("m1"), &on("d", "first"), lease).unwrap();
+    cluster.store.commit(&again).unwrap();
+    assert_eq!(cluster.store.commit(&heir), None, "a write that was on its way does not land");
+    assert!(come(&cluster.picture(), &on("d", "second"), seen).is_err(), "what was seen is old");
+    let seen = Some(cluster.picture().machines[&id("m1")].modified);
+    let heir = come(&cluster.picture(), &on("d", "second"), seen).unwrap();
+    assert!(cluster.store.commit(&heir).is_some());
+}
+
+#[test]
+fn a_claim_of_the_last_run_of_a_machine_is_not_taken_over() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (epoch, lease) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::ZERO);
+    let text = "[Service]\nExecStart=/bin/true\n[X-Fleet]\nExclusive=true\n";
+    cluster.submit("a.service", text, Desired::Launched);
+    assert_eq!(cluster.run(&mut engine, epoch), 1);
+    let claim = |picture: &Picture, instance: &str, lease: i64| {
+        registry::claim(picture, (&id("m1"), instance), &name("a.service"), lease)
+    };
+    let first = claim(&cluster.picture(), "first", lease).unwrap();
+    cluster.store.commit(&first).unwrap();
+    let fresh = cluster.store.grant(u64::MAX);
+    assert!(claim(&cluster.picture(), "first", fresh).is_some(), "fleetd restarted");
+    assert_eq!(claim(&cluster.picture(), "second", fresh), None);
+    cluster.store.revoke(lease);
+    assert!(claim(&cluster.picture(), "second", fresh).is_some(), "it ended with its lease");
+}
+
+#[test]
+fn a_machines_key_that_nobody_can_read_is_its_own_again_once_no_lease_holds_it() {
+    let mut cluster = Cluster::new();
+    let first = cluster.machine("m1");
+    let own = cluster.keys.of(&Subject::Machine(id("m1")));
+    let garble = |cluster: &mut Cluster, lease: i64| {
+        let write = Transaction::default().put_bound(own.clone(), b"{".to_vec(), lease);
+        cluster.store.commit(&write).unwrap();
+    };
+    let come = |cluster: &mut Cluster, picture: &Picture| {
+        let lease = cluster.store.grant(u64::MAX);
+        let write = registry::register(picture, &id("m1"), &record("m1", "first"), lease);
+        cluster.store.commit(&write.unwrap()).is_some()
+    };
+    garble(&mut cluster, first);
+    let picture = cluster.picture();
+    assert!(!come(&mut cluster, &picture), "somebody shows life under it, whoever that is");
+    garble(&mut cluster, 0);
+    let picture = cluster.picture();
+    assert!(come(&mut cluster, &picture));
+    // Who runs knows what it was.
+    let known = cluster.picture();
+    let lease = known.machines[&id("m1")].lease;
+    garble(&mut cluster, lease);
+    let picture = known.read_anew(&cluster.store.read(cluster.keys.root()));
+    assert!(come(&mut cluster, &picture), "its own is put right");
+}

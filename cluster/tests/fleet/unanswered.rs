@@ -1,0 +1,171 @@
+//! fleetctl where an answer gets lost, or nobody answers for a while: what was wished stands, and so does
+//! what was done.
+
+use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
+use crate::way::{begun, by_way_of, first, hears, put_at};
+use cluster::unit_file::UnitFile;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+#[test]
+fn a_unit_whose_making_was_answered_to_nobody_is_made() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "a.service", HELLO);
+    let way = by_way_of(&stand, first("PUT"));
+    let made = stand.fleetctl(&[&way, "submit", "a.service"]);
+    assert_eq!((code(&made), stderr(&made)), (0, String::new()));
+}
+
+#[test]
+fn what_is_waited_for_is_waited_for_beyond_a_moment_without_etcd() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "a.service", &format!("{HELLO}\n[X-Fleet]\nMachineOf=b.service\n"));
+    write(&stand, "b.service", HELLO);
+    let mut starts = begun(&stand, &["start", "--block-attempts=60", "a.service"]);
+    stand.until("it is wished", |stand| {
+        stdout(&stand.fleetctl(&["list-unit-files", "--no-legend", "--fields=dstate"]))
+            == "launched\n"
+    });
+    stand.store.set_reachable(false);
+    hears(&mut BufReader::new(starts.stderr.as_mut().unwrap()), "waiting on");
+    stand.store.set_reachable(true);
+    stand.until("it can be started", |stand| code(&stand.fleetctl(&["start", "b.service"])) == 0);
+    let started = starts.wait_with_output().unwrap();
+    assert_eq!(code(&started), 0);
+    assert!(stdout(&started).contains("a.service launched"), "{}", stdout(&started));
+}
+
+#[test]
+fn a_restart_does_not_end_between_down_and_up() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "a.service", HELLO);
+    assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
+    let (store, mut is_down) = (stand.store.clone(), false);
+    let way = by_way_of(&stand, move |asked| {
+        if asked.starts_with("PUT") && asked.contains("launched") && !is_down {
+            is_down = true;
+            store.set_reachable(false);
+        }
+        false
+    });
+    let mut restarts = begun(&stand, &[&way, "restart", "a.service"]);
+    hears(&mut BufReader::new(restarts.stderr.as_mut().unwrap()), "waiting on");
+    stand.store.set_reachable(true);
+    let restarted = restarts.wait_with_output().unwrap();
+    assert_eq!(code(&restarted), 0);
+    assert!(stdout(&restarted).contains("a.service launched"), "{}", stdout(&restarted));
+}
+
+fn wishes(stand: &Stand) -> String {
+    stdout(&stand.fleetctl(&["list-unit-files", "--no-legend", "--fields=unit,dstate"]))
+}
+
+#[test]
+fn a_restart_leaves_nothing_down_that_it_can_not_see_go_down() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "a.service", HELLO);
+    write(&stand, "b.service", HELLO);
+    assert_eq!(code(&stand.fleetctl(&["start", "a.service", "b.service"])), 0);
+    let (mut is_down, mut is_up) = (false, false);
+    let way = by_way_of(&stand, move |asked| {
+        is_down |= asked.starts_with("PUT") && asked.contains("loaded");
+        is_up |= asked.starts_with("PUT") && asked.contains("launched");
+        // Nobody sees the first one go down.
+        is_down && !is_up && asked.starts_with("GET")
+    });
+    let words = [&way, "restart", "--block-attempts=1", "a.service", "b.service"];
+    let restarted = stand.fleetctl(&words);
+    assert_eq!(code(&restarted), 1);
+    assert!(stderr(&restarted).contains("timed out waiting for unit a.service"));
+    // The others are restarted nevertheless.
+    assert!(stdout(&restarted).contains("b.service launched"), "{}", stdout(&restarted));
+    assert_eq!(wishes(&stand), "a.service\tlaunched\nb.service\tlaunched\n");
+}
+
+#[test]
+fn a_restart_of_what_is_nowhere_says_why_and_its_wish_stands() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "a.service", &format!("{HELLO}\n[X-Fleet]\nMachineID=nope\n"));
+    assert_eq!(code(&stand.fleetctl(&["start", "--no-block", "a.service"])), 0);
+    let restarted = stand.fleetctl(&["restart", "a.service"]);
+    assert_eq!(code(&restarted), 1);
+    assert!(stderr(&restarted).contains("can not be placed"), "{}", stderr(&restarted));
+    assert_eq!(wishes(&stand), "a.service\tlaunched\n");
+}
+
+#[test]
+fn what_is_watched_in_json_comes_in_json() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    write(&stand, "a.service", HELLO);
+    assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
+    let mut watches = begun(&stand, &["--json", "list-units", "--watch"]);
+    let mut said = BufReader::new(watches.stdout.as_mut().unwrap());
+    let mut next = || -> serde_json::Value {
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    };
+    assert_eq!(next()[0]["systemdActiveState"], "active");
+    assert_eq!(code(&stand.fleetctl(&["stop", "a.service"])), 0);
+    while next()[0]["systemdActiveState"] != "inactive" {}
+    watches.kill().unwrap();
+    watches.wait().unwrap();
+}
+
+/// Until a server is heard to say that etcd does not answer.
+fn is_without_etcd(socket: &Path) {
+    let mut answer = [0; 12];
+    while answer != *b"HTTP/1.1 503" {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.write_all(b"GET /fleet/v1/state HTTP/1.1\r\nHost: domain-sock\r\n\r\n").unwrap();
+        stream.read_exact(&mut answer).unwrap();
+    }
+}
+
+#[test]
+fn what_is_watched_is_watched_beyond_a_moment_without_etcd() {
+    for path in ["GET /fleet/v1/events", "GET /fleet/v1/state"] {
+        let stand = Stand::new(Plan::of(&["m1"]));
+        write(&stand, "a.service", HELLO);
+        assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
+        let (store, socket, mut asked_first) = (stand.store.clone(), stand.socket(), first(path));
+        let way = by_way_of(&stand, move |asked| {
+            if asked_first(asked) {
+                store.set_reachable(false);
+                is_without_etcd(&socket);
+            }
+            false
+        });
+        let mut watches = begun(&stand, &[&way, "--json", "list-units", "--watch"]);
+        hears(&mut BufReader::new(watches.stderr.as_mut().unwrap()), "waiting on");
+        stand.store.set_reachable(true);
+        hears(&mut BufReader::new(watches.stdout.as_mut().unwrap()), "\"active\"");
+        watches.kill().unwrap();
+        watches.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_is_made_anew_as_it_is_destroyed_is_not_waited_for() {
+    for number in ["1000", "2000"] {
+        let stand = Stand::new(Plan::of(&["m1"]));
+        write(&stand, "a.service", HELLO);
+        assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
+        let options = UnitFile::parse(&HELLO.replace("1000", number)).unwrap().options;
+        let put = serde_json::json!({ "options": options, "desiredState": "loaded" });
+        let (socket, mut is_gone, mut is_done) = (stand.socket(), false, false);
+        let way = by_way_of(&stand, move |asked| {
+            if is_gone && !std::mem::replace(&mut is_done, true) {
+                put_at(&socket, "a.service", &put.to_string());
+            }
+            is_gone |= asked.starts_with("DELETE");
+            false
+        });
+        let destroyed = stand.fleetctl(&[&way, "destroy", "--block-attempts=5", "a.service"]);
+        assert_eq!((code(&destroyed), stderr(&destroyed)), (0, String::new()));
+        let told = stdout(&destroyed);
+        assert_eq!(told, "Destroyed a.service; another one has its name by now\n");
+        assert_eq!(wishes(&stand), "a.service\tloaded\n");
+    }
+}

@@ -1,0 +1,70 @@
+//! A machine of which nobody can read what it says: `why` names the key, and a drain counts. A value
+//! that nobody can read, where there is none, makes nothing run that does not.
+
+use crate::led::{Cluster, id, name};
+use cluster::agent::{self, Goal};
+use cluster::desired::Desired;
+use cluster::key::Subject;
+use cluster::registry;
+use cluster::transaction::Transaction;
+use std::time::Duration;
+
+const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 9\n";
+
+#[test]
+fn why_names_what_nobody_can_read_and_a_drain_counts_all_the_same() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (epoch, _) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::from_secs(9));
+    cluster.submit("a.service", SLEEP, Desired::Launched);
+    cluster.run(&mut engine, epoch);
+    assert!(cluster.schedule("m1").contains_key("a.service"));
+    let key = cluster.keys.of(&Subject::metadata(&id("m1"), "role").unwrap());
+    cluster.store.commit(&Transaction::default().put(key.clone(), b"{".to_vec())).unwrap();
+    cluster.submit("b.service", SLEEP, Desired::Launched);
+    let mut engine = cluster.engine(Duration::from_secs(9));
+    cluster.run(&mut engine, epoch);
+    let told = |cluster: &Cluster, own: &str| {
+        let picture = cluster.picture();
+        picture.whys.get(&name(own)).unwrap().record.machines.get(&id("m1")).cloned().unwrap()
+    };
+    assert_eq!(told(&cluster, "b.service"), format!("what stands in {key} can not be read"));
+    assert!(cluster.schedule("m1").contains_key("a.service"), "it keeps what it has");
+    cluster.machine("m2");
+    cluster.run(&mut engine, epoch);
+    let drain = registry::drain(&cluster.picture(), &id("m1"), true);
+    cluster.store.commit(&drain).unwrap();
+    cluster.run(&mut engine, epoch);
+    assert!(cluster.schedule("m1").is_empty(), "{:?}", cluster.schedule("m1"));
+    assert_eq!(cluster.schedule("m2").len(), 2);
+}
+
+#[test]
+fn garbage_where_global_units_stand_makes_no_other_unit_one() {
+    let mut cluster = Cluster::new();
+    cluster.machine("m1");
+    let (epoch, _) = cluster.lead("m1");
+    let mut engine = cluster.engine(Duration::from_secs(9));
+    cluster.submit("a.service", SLEEP, Desired::Launched);
+    cluster.submit("idle.service", SLEEP, Desired::Inactive);
+    cluster.run(&mut engine, epoch);
+    cluster.machine("m2");
+    let garbage = |cluster: &mut Cluster, subject: Subject| {
+        let key = cluster.keys.of(&subject);
+        cluster.store.commit(&Transaction::default().put(key, b"{".to_vec())).unwrap();
+    };
+    for own in ["a.service", "idle.service"] {
+        garbage(&mut cluster, Subject::Global(name(own)));
+    }
+    let there = |cluster: &Cluster, on: &str| {
+        let goal = agent::goal(&cluster.picture(), &id(on), &Goal::new());
+        goal.keys().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(there(&cluster, "m1"), ["a.service"]);
+    assert_eq!(there(&cluster, "m2"), [""; 0], "it has its place elsewhere");
+    garbage(&mut cluster, Subject::Desired(name("idle.service")));
+    let mut engine = cluster.engine(Duration::from_secs(9));
+    cluster.run(&mut engine, epoch);
+    assert_eq!(there(&cluster, "m1"), ["a.service"], "nobody can have wished for the other one");
+}

@@ -1,0 +1,242 @@
+//! What a machine says of its units where its init has not what it was to be told, or does not say how
+//! it fares.
+
+use crate::told::{Fleetd, Told, soon};
+use cluster::desired::Desired;
+use cluster::fleetd::daemon;
+use cluster::fleetd::recollection::Recalled;
+use cluster::fleetd::steward::Stops;
+use cluster::machine::MachineId;
+use cluster::record::StateRecord;
+use cluster::registry;
+use cluster::store::Store;
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+
+impl Fleetd {
+    /// Until it says that of the unit.
+    async fn says(&self, own: &str, so: impl Fn(&StateRecord) -> bool) -> StateRecord {
+        let (name, me) = (UnitName::new(own).unwrap(), MachineId::new("m1").unwrap());
+        let mut changes = self.mirror.changes();
+        let said = |picture: &cluster::picture::Picture| {
+            picture.states.get(&name).and_then(|by| Some(by.get(&me)?.record.clone()))
+        };
+        let picture = changes.wait_for(|picture| said(picture).is_some_and(|state| so(&state)));
+        said(&picture.await.unwrap()).unwrap()
+    }
+}
+
+async fn begun(store: &Store, init: &std::sync::Arc<Told>) -> Fleetd {
+    let fleetd = Fleetd::begin(store, init, Recalled::default());
+    fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+    fleetd.submit("a.service", "", Desired::Launched).await;
+    fleetd.says("a.service", |state| state.active == "active").await;
+    fleetd
+}
+
+#[test]
+fn what_init_does_not_take_is_said_of_the_units_that_wait_for_it() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        init.most.send_replace(1);
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        let why = |state: &StateRecord| {
+            state.reason.as_ref().is_some_and(|why| why.ends_with("there would be too many units"))
+        };
+        let waits = fleetd.says("b.service", why).await;
+        assert_eq!((waits.active.as_str(), waits.reached), ("inactive", Desired::Inactive));
+        let runs = fleetd.says("a.service", |_| true).await;
+        assert_eq!((runs.active.as_str(), runs.reason), ("active", None));
+        init.most.send_replace(2);
+        for own in ["a.service", "b.service"] {
+            fleetd.says(own, |state| state.reason.is_none() && state.active == "active").await;
+        }
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn what_init_did_not_take_once_is_not_said_of_what_it_is_not_to_have() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        init.most.send_replace(1);
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        fleetd.says("b.service", |state| state.reason.is_some()).await;
+        let write =
+            registry::destroy(&fleetd.mirror.picture(), &UnitName::new("b.service").unwrap());
+        store.commit(&write.unwrap()).await.unwrap().unwrap();
+        fleetd.submit("x.service", "Exclusive=true", Desired::Loaded).await;
+        let said = fleetd.says("x.service", |_| true).await;
+        assert_eq!((said.load.as_str(), said.reason), ("loaded", None));
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn a_name_that_init_can_not_have_keeps_no_other_unit_from_running() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        fleetd.submit(".x.service", "", Desired::Launched).await;
+        let said = fleetd.says(".x.service", |state| state.load == "error").await;
+        assert!(said.reason.is_some_and(|why| why.contains("\".x.service\"")));
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        init.has(&["a.service", "b.service"]).await;
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn what_runs_is_not_said_to_run_as_a_newer_file_has_it() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        init.mute.send_replace(Some(0));
+        let text = "[Service]\nExecStart=/bin/false\n[X-Fleet]\nMachineID=m1\n";
+        let file = UnitFile::parse(text).unwrap();
+        fleetd.put("a.service", file.clone(), Desired::Launched).await;
+        let has = |set: &(u64, _)| set.0 > 1;
+        init.set.subscribe().wait_for(has).await.unwrap();
+        // It has gone on since, and asked in vain.
+        let often = |count: &Option<u32>| count.is_some_and(|count| count > 2);
+        init.mute.subscribe().wait_for(often).await.unwrap();
+        let said = fleetd.says("a.service", |_| true).await;
+        assert_ne!(said.hash, file.hash(), "{said:?}");
+        init.mute.send_replace(None);
+        fleetd.says("a.service", |state| state.hash == file.hash()).await;
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn while_init_is_silent_how_the_units_fare_is_said_not_to_be_known() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        init.mute.send_replace(Some(0));
+        let said = fleetd.says("a.service", |state| state.reason.is_some()).await;
+        assert!(said.reason.is_some_and(|why| why.ends_with("does not answer: away")));
+        assert_eq!((said.active.as_str(), said.reached), ("active", Desired::Launched));
+        init.mute.send_replace(None);
+        fleetd.says("a.service", |state| state.reason.is_none()).await;
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn what_runs_on_as_an_older_file_has_it_is_said_to() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        let old = fleetd.says("a.service", |_| true).await.hash;
+        init.stale.send_replace(true);
+        let text = "[Service]\nExecStart=/bin/false\n[X-Fleet]\nMachineID=m1\n";
+        let file = UnitFile::parse(text).unwrap();
+        fleetd.put("a.service", file.clone(), Desired::Launched).await;
+        let drifts = |state: &StateRecord| {
+            state.reason.as_ref().is_some_and(|why| why.contains("older file"))
+        };
+        let said = fleetd.says("a.service", drifts).await;
+        assert_eq!((said.active.as_str(), &said.hash), ("active", &old));
+        // A fleetd that begins anew finds it so.
+        let fleetd = Fleetd::begin(&store, &init, fleetd.crash());
+        fleetd.submit("b.service", "", Desired::Loaded).await;
+        fleetd.says("b.service", |state| state.load == "loaded").await;
+        let said = fleetd.says("a.service", drifts).await;
+        assert_eq!(said.hash, old);
+        init.stale.send_replace(false);
+        fleetd.submit("c.service", "", Desired::Loaded).await;
+        let said = fleetd.says("a.service", |state| state.hash == file.hash()).await;
+        assert_eq!(said.reason, None);
+        fleetd.crash();
+    });
+}
+
+fn everywhere(program: &str) -> UnitFile {
+    let text = format!("[Service]\nExecStart={program}\n[X-Fleet]\nGlobal=true\n");
+    UnitFile::parse(&text).unwrap()
+}
+
+/// Its file is replaced before fleetd ends, or `meanwhile`; etcd does not know any more what was said of it.
+fn is_known_after_the_lease(meanwhile: bool) {
+    soon(async move {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        let (old, new) = (everywhere("/bin/true"), everywhere("/bin/false"));
+        fleetd.put("g.service", old.clone(), Desired::Launched).await;
+        fleetd.says("g.service", |state| state.active == "active").await;
+        init.stale.send_replace(true);
+        let drifts = |state: &StateRecord| {
+            state.reason.as_ref().is_some_and(|why| why.contains("older file"))
+        };
+        if !meanwhile {
+            fleetd.put("g.service", new.clone(), Desired::Launched).await;
+            fleetd.says("g.service", drifts).await;
+        }
+        let (mirror, recalled) = (fleetd.mirror.clone(), fleetd.crash());
+        let picture = mirror.picture();
+        store.revoke(picture.machines.values().next().unwrap().lease).await.unwrap();
+        if meanwhile {
+            let name = UnitName::new("g.service").unwrap();
+            let write = registry::create(&picture, &name, &new, Desired::Launched);
+            store.commit(&write).await.unwrap().unwrap();
+        }
+        let fleetd = Fleetd::begin(&store, &init, recalled);
+        let said = fleetd.says("g.service", drifts).await;
+        assert_eq!(said.hash, old.hash(), "{said:?}");
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn a_fleetd_that_was_away_beyond_its_lease_knows_what_runs_on_as_an_older_file_has_it() {
+    is_known_after_the_lease(false);
+    is_known_after_the_lease(true);
+}
+
+#[test]
+fn an_init_that_hangs_holds_nothing_up() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        init.hangs.send_replace(true);
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        let hangs = |state: &StateRecord| {
+            state.reason.as_ref().is_some_and(|why| why.contains("does not answer: no answer"))
+        };
+        fleetd.says("b.service", hangs).await;
+        // Nor what is told later, nor the end.
+        fleetd.submit("c.service", "", Desired::Launched).await;
+        fleetd.says("c.service", |_| true).await;
+        assert!(daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive).await);
+        fleetd.crash();
+    });
+}
+
+#[test]
+fn what_init_refuses_for_good_is_not_put_again_all_the_time() {
+    soon(async {
+        let (store, init) = (Store::memory(), Told::new());
+        let fleetd = begun(&store, &init).await;
+        init.most.send_replace(1);
+        fleetd.submit("b.service", "", Desired::Launched).await;
+        let mut noes = init.noes.subscribe();
+        noes.wait_for(|noes| *noes > 0).await.unwrap();
+        let began = std::time::Instant::now();
+        noes.wait_for(|noes| *noes > 2).await.unwrap();
+        let looked = fleetd.meter.reconciled();
+        noes.wait_for(|noes| *noes > 3).await.unwrap();
+        let took = began.elapsed();
+        assert!(took > std::time::Duration::from_secs(3), "{took:?}");
+        // Nor is all looked at meanwhile to find that it is too soon.
+        let looks = fleetd.meter.reconciled() - looked;
+        assert!(looks < 5, "{looks}");
+        // Another set is put at once, however long the pause is by then.
+        init.most.send_replace(3);
+        fleetd.submit("c.service", "", Desired::Launched).await;
+        init.has(&["a.service", "b.service", "c.service"]).await;
+        fleetd.crash();
+    });
+}
