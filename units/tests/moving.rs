@@ -1,0 +1,72 @@
+//! A unit file that changes at one of the looks the loader takes at it: before it is read, while it
+//! is, and after. Whatever is taken of it is all that it was at one moment.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+
+mod memory;
+
+use memory::Look::{Gone, Half, Is};
+use memory::{Look, Memory, told};
+
+const PATH: &str = "/etc/groundstate/units/web.yaml";
+const OLD: &str = "unit: web\ndescription: old\nprovides: old\n";
+const NEW: &str = "unit: web\ndescription: new\nprovides: new\n";
+/// As long as [`NEW`].
+const MIXED: &str = "unit: web\ndescription: new\nprovides: old\n";
+
+/// The description, what is told, and whether the set is refused.
+fn load(looks: &[Look]) -> (Option<String>, Vec<String>, bool, i64) {
+    let mut memory = Memory::new(&[(PATH, OLD)]);
+    memory.moving = Some((PATH.to_owned(), looks.to_vec()));
+    let loaded = memory.load(None);
+    let web = loaded.generation.units.first().map(|unit| unit.live.description.clone());
+    (web, told(&loaded.generation), loaded.refused, memory.looks())
+}
+
+#[test]
+fn what_changes_while_it_is_read_and_then_no_more_is_taken_at_the_next_try() {
+    // Each try is three looks: before, at the bytes, after.
+    for (looks, taken, tries) in [
+        (vec![Is(OLD)], OLD, 1),
+        (vec![Is(OLD), Is(NEW)], NEW, 1),
+        (vec![Is(OLD), Is(OLD), Is(NEW)], NEW, 2),
+        (vec![Is(OLD), Is(MIXED), Is(NEW)], NEW, 2),
+        (vec![Is(NEW), Half(NEW), Is(NEW)], NEW, 2),
+        (vec![Half(NEW), Half(NEW), Half(NEW), Half(NEW), Half(NEW), Is(NEW)], NEW, 3),
+        (vec![Is(OLD), Is(OLD), Is(NEW), Is(NEW), Is(MIXED), Is(OLD)], OLD, 3),
+    ] {
+        let (description, told, refused, looked) = load(&looks);
+        let whole = if taken == OLD { "old" } else { "new" };
+        assert_eq!(description.as_deref(), Some(whole));
+        assert_eq!((told, refused), (Vec::new(), false));
+        assert_eq!(looked, 3 * tries);
+    }
+}
+
+#[test]
+fn what_changes_at_each_of_three_tries_is_taken_at_none() {
+    // At a fourth it would be.
+    let restless =
+        [Is(OLD), Is(OLD), Is(NEW), Is(NEW), Is(NEW), Is(OLD), Is(OLD), Is(OLD), Is(NEW)];
+    for looks in [&restless[..], &[Half(OLD)]] {
+        let (description, told, refused, _) = load(looks);
+        assert_eq!((description, told), (None, vec!["web.yaml:1:1 error unstable".to_owned()]));
+        assert!(refused);
+    }
+}
+
+#[test]
+fn what_is_gone_amid_the_reading_is_told_and_nothing_of_it_taken() {
+    for looks in [
+        vec![Gone],
+        vec![Is(OLD), Gone],
+        vec![Is(OLD), Is(OLD), Gone],
+        vec![Is(OLD), Is(OLD), Is(NEW), Gone],
+        // Gone for good is gone, however soon another has its place.
+        vec![Is(OLD), Gone, Is(NEW)],
+    ] {
+        let (description, told, refused, _) = load(&looks);
+        assert_eq!((description, told), (None, vec!["web.yaml:1:1 error unreadable".to_owned()]));
+        assert!(refused);
+    }
+}
