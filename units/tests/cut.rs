@@ -1,0 +1,139 @@
+//! Unit files of which only the beginning is there, because whoever wrote them was interrupted. A cut
+//! within a line is told. One between two lines is not, and then each value is that of the whole
+//! file; only the last, where it goes on over the cut, is the lines of it that are there.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+
+mod memory;
+
+use groundstate_units::diagnostic::Severity;
+use groundstate_units::generation::Generation;
+use groundstate_units::key_table::KEYS;
+use groundstate_units::yaml::{self, Document, Limits, Node, Value};
+use memory::card::{IRC_BOT, MADDY, one};
+use std::fs;
+use std::path::Path;
+
+/// Values over several lines, of each kind, and several units in one file.
+const LONG: [&str; 5] = [
+    "unit: web\nprovides: http\nexec-start: /bin/x --config /etc/web.conf\nuser: www\n",
+    "unit: lists\nprovides:\n  - a\n  - b\nwaits-for: [c,\n  d,\n  e]\nexec-start: /bin/x\n",
+    "unit: maps\nenv:\n  A: one\n  B: \"two\"\nlimits: {nofile: 5,\n  core: 0}\nexec-start:\n  - /bin/x a\n  - /bin/x b\n",
+    "unit: texts\ndescription: |\n  one\n  two\nenv: {A: 'b\n  c'}\ncondition-path: >\n  /a\n  b\nexec-start: /bin/x one\n  two \"three\n  four\"\n",
+    "# c\nunit: first\nexec-start: /bin/x 1 # c\n...\n---\nunit: second\ntype: oneshot\n\nexec-start: /bin/x 2\nexec-stop: /bin/x 3\n---\nunit: third\n",
+];
+
+fn yaml_files(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            yaml_files(&path, found);
+        } else if path.extension().is_some_and(|end| end == "yaml") {
+            found.extend(fs::read_to_string(path));
+        }
+    }
+}
+
+fn read(text: &str) -> yaml::Reading {
+    yaml::read(&"x".into(), text.as_bytes(), &Limits::UNIT_FILE)
+}
+
+/// Texts without a mistake: those here, every example there is, and what the fuzzer begins with.
+fn texts() -> Vec<String> {
+    let mut texts: Vec<String> =
+        LONG.iter().chain([&MADDY, &IRC_BOT]).map(|t| (*t).to_owned()).collect();
+    texts.extend(KEYS.iter().map(|key| format!("unit: x\n{}\n", key.example)));
+    let top = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    yaml_files(&top.join("contrib"), &mut texts);
+    for entry in fs::read_dir(top.join("fuzz/corpus/unit_file")).unwrap() {
+        texts.extend(fs::read_to_string(entry.unwrap().path()));
+    }
+    texts.retain(|text| read(text).diagnostics.is_empty());
+    texts
+}
+
+/// `part` is what the first lines of `whole` say, or all of it.
+fn begins(part: &Node, whole: &Node) -> bool {
+    match (&part.value, &whole.value) {
+        (Value::Scalar(part), _) if part.is_null() => true,
+        (Value::Scalar(part), Value::Scalar(whole)) => {
+            whole.text.starts_with(part.text.trim_end()) && part.quoted == whole.quoted
+        }
+        (Value::List(part), Value::List(whole)) => {
+            part.len() <= whole.len() && part.iter().zip(whole).all(|(a, b)| begins(a, b))
+        }
+        (Value::Map(part), Value::Map(whole)) => {
+            let mut pairs = part.iter().zip(whole);
+            part.len() <= whole.len()
+                && pairs.all(|(a, b)| a.key == b.key && begins(&a.node, &b.node))
+        }
+        _ => false,
+    }
+}
+
+/// Checks what was read of a file up to the end of line `lines`.
+fn check(cut: &[Document], whole: &[Document], lines: usize) {
+    assert!(cut.len() <= whole.len());
+    for (at, (part, all)) in cut.iter().zip(whole).enumerate() {
+        let (Some(part), Some(all)) = (part.root.map(), all.root.map()) else {
+            assert!(begins(&part.root, &all.root));
+            continue;
+        };
+        for (index, (a, b)) in part.iter().zip(all).enumerate() {
+            // The only one that may go on below the cut.
+            let is_last = at + 1 == cut.len() && index + 1 == part.len();
+            assert_eq!((&a.key, a.at), (&b.key, b.at));
+            assert!(a.node == b.node || is_last && begins(&a.node, &b.node), "{}", a.key);
+        }
+        assert!(part.len() <= all.len());
+        let below = |n: usize| all[n].at.line as usize > lines;
+        assert!(at + 1 == cut.len() || part.len() == all.len());
+        assert!(part.len() == all.len() || below(part.len()), "a key above the cut is not there");
+    }
+}
+
+/// The units without a mistake that run something.
+fn sound(generation: &Generation) -> Vec<(String, Vec<u8>)> {
+    let sound = generation.units.iter().filter(|u| u.fault.is_none() && u.kind.has_process());
+    sound.map(|unit| (unit.name.to_string(), unit.run.to_vec())).collect()
+}
+
+#[test]
+fn of_a_file_cut_between_two_lines_each_value_is_that_of_the_whole() {
+    let (mut cuts, mut silent) = (0, 0);
+    for text in texts() {
+        let whole = read(&text).documents;
+        for (end, _) in text.match_indices('\n') {
+            let cut = &text[..=end];
+            let reading = read(cut);
+            cuts += 1;
+            if reading.diagnostics.is_empty() {
+                silent += 1;
+                check(&reading.documents, &whole, cut.lines().count());
+            }
+        }
+    }
+    assert!(silent > 300 && cuts > silent, "{silent} of {cuts} cuts were not told");
+}
+
+#[test]
+fn a_file_cut_within_a_line_is_told_and_runs_only_what_stands_whole_above_the_cut() {
+    let mut cuts = 0;
+    for (index, text) in texts().iter().enumerate() {
+        let whole = sound(&one(text));
+        // Of a long one, some.
+        let ends = text.char_indices().skip(1).step_by(1 + text.len() / 700);
+        for (end, _) in ends.filter(|(end, _)| !text[..*end].ends_with('\n')) {
+            let cut = &text[..end];
+            let told = read(cut).diagnostics.iter().any(|d| d.severity == Severity::Error);
+            assert!(told, "{cut:?} is taken");
+            cuts += 1;
+            // What it is made of takes long: of those that are no more than an example, some.
+            if index < LONG.len() || cuts % 13 == 0 {
+                let odd = sound(&one(cut)).into_iter().find(|unit| !whole.contains(unit));
+                assert_eq!(odd, None, "runs something else: {cut:?}");
+            }
+        }
+    }
+    assert!(cuts > 5_000, "{cuts}");
+}
