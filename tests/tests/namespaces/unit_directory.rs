@@ -1,13 +1,13 @@
 //! Unit directories that are broken, hostile, or change under the reader: what is good in them
 //! starts all the same, and nobody becomes root by a slip of the pen.
 
-use groundstate_tests::boot::{Boot, Way};
+use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_units::sim::chance::Chance;
 use nix::sys::stat::Mode;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -123,47 +123,101 @@ fn a_user_that_is_none_runs_nothing() {
     init.finish();
 }
 
+/// All that the files of the changing units ever hold, but for what is cut short or gone. The
+/// description stands at the head, the target at the end: neither half alone is either.
+fn whole(name: &str, which: &str) -> String {
+    let head = format!("unit: {name}\ntype: virtual\ndescription: {which}\n");
+    let text =
+        head + &"# sixty bytes and one that stand between the head and the end\n".repeat(600);
+    // However much of it a page holds, no page ends where a line does: what is cut off there is seen.
+    assert!(text.as_bytes().chunks_exact(4096).all(|page| !page.ends_with(b"\n")));
+    format!("{text}provides: {name}, {name}-{which}\n")
+}
+
+/// What each of the changing units is, by name: its description and what it provides.
+fn definitions(init: &Init, names: &[String]) -> Vec<(Value, Value)> {
+    let status = init.status();
+    let of = |name: &String| {
+        let unit = status.unit(name);
+        (unit["description"].clone(), unit["provides"].clone())
+    };
+    names.iter().map(of).collect()
+}
+
+/// Who waits for this waits no longer than a test that fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Writes the changing units again and again, each time as a whole or not at all.
+fn change(files: &Sandbox, names: &[String], done: &AtomicBool) {
+    let mut chance = Chance::new(8);
+    while !done.load(Ordering::SeqCst) {
+        let name = &names[chance.below(names.len())];
+        let path = files.path(&format!("units/{name}.yaml"));
+        let text = whole(name, chance.pick(&["old", "new"]).expect("there are two"));
+        match chance.below(8) {
+            0 => drop(fs::remove_file(&path)),
+            // In place, and then cut off.
+            1 => fs::write(&path, &text[..text.len() / 2]).unwrap(),
+            2 | 3 => fs::write(&path, text).unwrap(),
+            _ => drop(files.put(&format!("units/{name}.yaml"), &text)),
+        }
+    }
+}
+
 #[test]
 fn files_that_change_under_the_reader_are_taken_whole_or_not_at_all() {
     let files = Sandbox::new();
-    for number in 0..20 {
-        files.unit(&format!("u{number}"), "type: virtual\ndescription: old");
+    let names: Vec<String> = (0..4).map(|number| format!("u{number}")).collect();
+    for name in &names {
+        files.put(&format!("units/{name}.yaml"), &whole(name, "old"));
     }
     files.unit("web", "exec-start: DAEMON");
-    let all: Vec<String> = (0..20).map(|number| format!("u{number}")).collect();
-    files.unit("all", &format!("type: virtual\nwaits-for: web, {}", all.join(", ")));
+    files.unit("all", &format!("type: virtual\nwaits-for: web, {}", names.join(", ")));
     let init = Boot::new(files).start("all");
     let before = init.when_system("running");
+    let mut last = definitions(&init, &names);
+    let (mut taken, mut refused) = ([0, 0], 0);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut round = 0;
-            while !done.load(Ordering::SeqCst) {
-                let name = format!("u{}", round % 20);
-                let path = init.sandbox.path(&format!("units/{name}.yaml"));
-                match round % 4 {
-                    0 => drop(fs::remove_file(&path)),
-                    // Written in place, in two halves.
-                    1 => fs::write(&path, format!("unit: {name}\ntype: vir")).unwrap(),
-                    _ => fs::write(&path, format!("unit: {name}\ntype: virtual\n")).unwrap(),
+        let _over = Over(&done);
+        scope.spawn(|| change(&init.sandbox, &names, &done));
+        // Until there was enough of all that can become of one.
+        until("files were taken and refused", || {
+            let answer = init.ask("reload", &json!({}));
+            let now = definitions(&init, &names);
+            match answer {
+                Ok(_) => {
+                    for (name, (description, provides)) in names.iter().zip(&now) {
+                        let which = description.as_str().unwrap_or("nothing");
+                        assert!(["old", "new"].contains(&which), "{name}: {description}");
+                        assert_eq!(*provides, json!([name, format!("{name}-{which}")]), "{which}");
+                        taken[usize::from(which == "new")] += 1;
+                    }
                 }
-                round += 1;
+                Err(error) => {
+                    assert_eq!(now, last, "it was refused: {error}");
+                    refused += 1;
+                }
             }
+            last = now;
+            assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
+            let enough = turns(10, 1_000);
+            (taken.iter().all(|count| *count >= enough) && refused >= enough).then_some(())
         });
-        for _ in 0..20 {
-            // Refused, or done as a whole.
-            let _ = init.ask("reload", &json!({}));
-            let status = init.status();
-            assert_eq!(status.main_pid("web"), before.main_pid("web"));
-        }
-        done.store(true, Ordering::SeqCst);
     });
-    for number in 0..20 {
-        init.sandbox.unit(&format!("u{number}"), "type: virtual");
+    println!("{taken:?} {refused}");
+    for name in &names {
+        init.sandbox.put(&format!("units/{name}.yaml"), &whole(name, "new"));
     }
     init.tell("reload", &json!({}));
-    let after = init.when_system("running");
-    assert_eq!(after.main_pid("web"), before.main_pid("web"));
+    assert!(definitions(&init, &names).iter().all(|(description, _)| description == "new"));
+    init.when_system("running");
     init.finish();
 }
 
