@@ -75,6 +75,7 @@ mod source;
 mod standing;
 mod starvation;
 mod store;
+mod stranger;
 
 mod survival;
 mod template;

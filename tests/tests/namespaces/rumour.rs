@@ -221,9 +221,22 @@ fn a_main_pid_that_is_not_the_units_own_is_refused_and_never_signalled() {
     let init = pair();
     let before = init.status();
     let other = before.main_pid("other").unwrap();
-    for pid in ["1", "0", "-1", "2147483647", "99999999999999999999", "3", &other.to_string()] {
+    // Those that are a number are refused, and counted; the rest is none of the words.
+    let mut refused = 0;
+    for (pid, is_number) in [
+        ("1", true),
+        ("0", true),
+        ("-1", false),
+        ("2147483647", true),
+        ("2147483648", false),
+        ("99999999999999999999", false),
+        ("3", true),
+        (&other.to_string(), true),
+    ] {
         init.sandbox.order("web.ctl", &format!("notify MAINPID={pid}"));
         heard(&init, "web", pid);
+        refused += u64::from(is_number);
+        assert_eq!(init.dropped("messages-refused"), refused, "MAINPID={pid}");
         assert_eq!(init.status().main_pid("web"), before.main_pid("web"), "MAINPID={pid}");
     }
     init.tell("set-target", &json!({"targets": ["other"]}));

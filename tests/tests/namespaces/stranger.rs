@@ -1,0 +1,266 @@
+//! Strangers within init's own pid namespace who send to the notify socket: a process of another
+//! unit, and some of no unit at all. Init knows the pid of each of them, and refuses each. And main
+//! pids that a unit names and that are a stranger's: a kernel thread's, one that came again.
+
+use groundstate_tests::boot::{Boot, Init, Way};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::{Sandbox, program};
+use nix::sys::stat::Mode;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command};
+
+/// A unit that is not ready before it is told, another user's unit of which nothing is expected,
+/// and strangers of no unit.
+struct Scene {
+    init: Init,
+    web: i32,
+    /// Who only pretends.
+    outsiders: Vec<Child>,
+}
+
+/// Each of them takes orders at this pipe in `open/`.
+const STRANGERS: [&str; 3] = ["guest", "nobody", "root"];
+
+fn scene() -> Scene {
+    let files = Sandbox::new();
+    let open = files.path("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    files.unit(
+        "web",
+        "type: foreground-notified\nstart-timeout: none\nfd-store-max: 8\nexec-start: DAEMON --notify --ready-on-order --control DIR/web.ctl",
+    );
+    files.unit(
+        "guest",
+        "user: 65534\ngroup: 65534\nexec-start: /usr/bin/env NOTIFY_SOCKET=DIR/run/notify.sock DAEMON --control DIR/open/guest",
+    );
+    files.unit("all", "type: virtual\nwaits-for: web, guest");
+    let init = Boot::new(files).start("all");
+    init.when("they are there", |s| s.state("guest") == "running" && s.state("web") == "starting");
+    let address = until("it is past its exec", || {
+        init.main_of("web").environment().get("NOTIFY_SOCKET").cloned()
+    });
+    assert_eq!(address, init.sandbox.at("run/notify.sock"), "where the guest sends to");
+    let inside = init.process().0.to_string();
+    let stranger = |name: &str, who: &[&str]| {
+        Command::new("nsenter")
+            .args(["-t", &inside, "-p", "-m"])
+            .args(who)
+            .arg(program("GROUNDSTATE_DAEMON", "daemon"))
+            .args(["--control", &init.sandbox.at(&format!("open/{name}"))])
+            .env("NOTIFY_SOCKET", &address)
+            .spawn()
+            .expect("nsenter runs")
+    };
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let outsiders = vec![stranger("nobody", &nobody), stranger("root", &[])];
+    let web = until("it has its program", || init.status().main_pid("web"));
+    Scene { init, web, outsiders }
+}
+
+impl Scene {
+    /// So many of their messages have been refused or were of no use.
+    fn told_off(&self, refused: u64, unusable: u64) {
+        let now = || ["messages-refused", "messages-unusable"].map(|what| self.init.dropped(what));
+        until(&format!("{refused} are refused and {unusable} unusable: {:?}", now()), || {
+            (now() == [refused, unusable]).then_some(())
+        });
+    }
+
+    /// What they said of it changed nothing.
+    fn untouched(&self, state: &str) {
+        let status = self.init.status();
+        assert_eq!((status.state("web"), status.main_pid("web")), (state, Some(self.web)));
+        for unit in ["web", "guest"] {
+            assert_eq!(status.unit(unit)["status"], "", "{}", status.unit(unit));
+        }
+        assert_eq!(status.state("guest"), "running");
+    }
+
+    fn end(mut self) {
+        STRANGERS[1..]
+            .iter()
+            .for_each(|name| self.init.sandbox.order(&format!("open/{name}"), "exit 0"));
+        for outsider in &mut self.outsiders {
+            assert!(outsider.wait().unwrap().success());
+        }
+        self.init.sandbox.order("web.ctl", "ready");
+        self.init.when_state("web", "running");
+        self.untouched("running");
+        self.init.finish();
+    }
+}
+
+#[test]
+fn no_stranger_within_inits_own_namespace_is_heard_and_each_message_is_counted() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let scene = scene();
+    let main = format!("MAINPID={}", scene.web);
+    let words = [
+        "READY=1",
+        "STATUS=forged",
+        &main,
+        "RELOADING=1",
+        "WATCHDOG_USEC=1",
+        "WATCHDOG=trigger",
+        "EXTEND_TIMEOUT_USEC=1",
+        "FDSTOREREMOVE=1\\nFDNAME=stored",
+        "READY=1\\nSTATUS=forged",
+        // What nobody understands is nobody's to say either.
+        "",
+        "x",
+        "=",
+        "=x",
+        "READY",
+        "\0\0",
+        "MAINPID=\\nMAINPID=\0",
+    ];
+    let mut count = 0;
+    for stranger in STRANGERS {
+        for word in words {
+            scene.init.sandbox.order(&format!("open/{stranger}"), &format!("notify {word}"));
+            count += 1;
+        }
+        scene.told_off(count, 0);
+        scene.untouched("starting");
+    }
+    // What is longer than any may be is nobody's.
+    for (stranger, unusable) in STRANGERS.iter().zip(1..) {
+        let long = format!("notify STATUS={}", "x".repeat(20_000));
+        scene.init.sandbox.order(&format!("open/{stranger}"), &long);
+        scene.told_off(count, unusable);
+        scene.init.sandbox.order(&format!("open/{stranger}"), "notify READY=1");
+        count += 1;
+        scene.told_off(count, unusable);
+    }
+    scene.untouched("starting");
+    scene.end();
+}
+
+#[test]
+fn descriptors_of_a_stranger_within_inits_own_namespace_are_closed_and_counted() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let scene = scene();
+    let pipe = scene.init.sandbox.path("open/pipe");
+    nix::unistd::mkfifo(&pipe, Mode::from_bits_truncate(0o666)).unwrap();
+    let path = pipe.to_str().unwrap();
+    std::fs::set_permissions(&pipe, std::fs::Permissions::from_mode(0o666)).unwrap();
+    // It holds the other end of the pipe itself: opening it waits for nobody.
+    let _end = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    let closed = || scene.init.dropped("descriptors-closed");
+    let (mut few, mut many) = (0, 0);
+    for stranger in STRANGERS {
+        for _ in 0..4 {
+            let before = closed();
+            scene.init.sandbox.order(&format!("open/{stranger}"), &format!("pass 1 3 {path}"));
+            few += 1;
+            scene.told_off(few, many);
+            assert_eq!(closed(), before + 3);
+            // Of so many the kernel itself closes those that there is no room for.
+            scene.init.sandbox.order(&format!("open/{stranger}"), &format!("pass 1 253 {path}"));
+            many += 1;
+            scene.told_off(few, many);
+            assert!(closed() > before + 3);
+        }
+        until("none of them is left", || {
+            let files = scene.init.process().files();
+            (!files.values().any(|file| file == path)).then_some(())
+        });
+    }
+    scene.untouched("starting");
+    scene.end();
+}
+
+#[test]
+fn a_kernel_thread_is_no_main_process() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    // They are seen in the first pid namespace alone: their parent is kthreadd, and they have no memory.
+    let is_thread = |p: &Process| p.stat_field(1) == Some(2) && p.status("VmSize").is_none();
+    let Some(thread) = Process::all().into_iter().find(is_thread) else {
+        return groundstate_tests::not_run!("no kernel thread is seen from here");
+    };
+    let files = Sandbox::new();
+    files.unit(
+        "web",
+        "type: foreground-notified\nexec-start: DAEMON --notify --control DIR/web.ctl",
+    );
+    files.unit("none", "type: virtual");
+    let init = Boot::new(files).way(Way::Supervisor).start("web");
+    let before = init.when_state("web", "running");
+    for (pid, refused) in [(2, 1), (thread.0, 2)] {
+        init.sandbox.order("web.ctl", &format!("notify MAINPID={pid}\\nSTATUS={pid}"));
+        until("it is heard", || {
+            (init.status().unit("web")["status"] == pid.to_string()).then_some(())
+        });
+        assert_eq!(init.dropped("messages-refused"), refused);
+        assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
+    }
+    init.tell("set-target", &json!({"targets": ["none"]}));
+    init.when_state("web", "disabled");
+    init.finish();
+}
+
+/// Units of which one has a child, and another gives its next one the pid it is told.
+fn forking() -> Init {
+    let files = Sandbox::new();
+    files.unit(
+        "web",
+        "type: foreground-notified\nexec-start: DAEMON --notify --control DIR/web.ctl --trace DIR/web.trace",
+    );
+    files.put(
+        "fate.sh",
+        "while read pid; do\necho $((pid-1)) >/proc/sys/kernel/ns_last_pid\n\
+         \"$2\" --trace $1/canary --ignore TERM --ignore HUP --ignore INT --ignore USR1 &\n\
+         echo $! >>$1/given\ndone 0<>$1/fate\n",
+    );
+    nix::unistd::mkfifo(&files.path("fate"), Mode::S_IRWXU).unwrap();
+    files.unit("fate", "restart: never\nexec-start: /bin/sh DIR/fate.sh DIR DAEMON");
+    files.unit("all", "type: virtual\nwaits-for: web, fate");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    init
+}
+
+#[test]
+fn a_child_whose_pid_came_again_is_no_main_process() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let init = forking();
+    let main = init.status().main_pid("web");
+    // Until nobody else was faster.
+    let (pid, canaries) = until("a pid comes again", || {
+        let children = init.sandbox.trace("web.trace").len();
+        init.sandbox.order("web.ctl", "fork 1");
+        let pid: i32 = until("it has a child", || {
+            let trace = init.sandbox.trace("web.trace");
+            trace.get(children)?.strip_prefix("child ")?.parse().ok()
+        });
+        let child = init.process().neighbour(pid).expect("it is there");
+        child.end();
+        until("its parent has reaped it", || child.state().is_none().then_some(()));
+        let given = init.sandbox.trace("given").len();
+        init.sandbox.order("fate", &pid.to_string());
+        let has = until("somebody has a pid", || init.sandbox.trace("given").get(given).cloned());
+        until("it counts signals", || {
+            (init.sandbox.trace("canary").len() == 2 * (given + 1)).then_some(())
+        });
+        (has == pid.to_string()).then_some((pid, given + 1))
+    });
+    init.sandbox.order("web.ctl", &format!("notify MAINPID={pid}\\nSTATUS=said"));
+    until("it is heard", || (init.status().unit("web")["status"] == "said").then_some(()));
+    assert_eq!(init.dropped("messages-refused"), 1);
+    assert_eq!(init.status().main_pid("web"), main);
+    init.tell("restart", &json!({"targets": ["web"]}));
+    init.when("it is another", |s| s.state("web") == "running" && s.main_pid("web") != main);
+    assert_eq!(init.sandbox.trace("canary").len(), 2 * canaries, "start and ready, no signal");
+    init.finish();
+}
