@@ -110,6 +110,8 @@ pub(crate) struct Run {
     pub(crate) skipped: bool,
     /// Its reload is over when the service says so itself.
     announced: bool,
+    /// It has said that it is ending: no more is heard of it but that, and that it needs more time.
+    leaving: bool,
     watch: Option<Duration>,
     /// It asked for more time: no run-timeout before; the kernel killed one of its processes.
     extended: Time,

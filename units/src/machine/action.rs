@@ -71,7 +71,7 @@ pub enum StopReason {
     StartTimeout,
     /// No ping in time.
     Watchdog,
-    /// Active for too long.
+    /// Active for too long, at all or after it has said that it ends.
     RunTimeout,
     /// The rest of a run whose main process ended or broke its protocol.
     Leftovers,

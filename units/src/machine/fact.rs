@@ -264,6 +264,7 @@ impl Machine {
             TimerKind::Reload => self.reloaded(ix, false),
             TimerKind::Watchdog => self.watchdog(now, ix, out),
             TimerKind::RunTimeout => self.run_timeout(now, ix, out),
+            TimerKind::Leaving => self.stays(now, ix, out),
             TimerKind::StartTimeout => {
                 let failure = Failure::new(Reason::StartTimeout);
                 let forgiven = self.cell(ix).must && self.planted(Mutant::StartTimeoutForgiven);

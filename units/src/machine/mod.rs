@@ -384,8 +384,8 @@ impl Machine {
                     run.out_of_memory = true;
                 }
             }
-            Event::Stopping(_)
-            | Event::Boot { .. }
+            Event::Stopping(_) => self.leaving(now, ix),
+            Event::Boot { .. }
             | Event::SetGoal(_)
             | Event::Want { .. }
             | Event::Unwant(_)

@@ -118,6 +118,8 @@ pub enum Mutant {
     PromptStopWaits,
     /// stop-promptly: its stop can be prolonged all the same.
     PromptStopProlonged,
+    /// who says that it is ending has for ever.
+    LeavingForEver,
     /// a watchdog's ping is not heard.
     PingUnheard,
     /// §6: a reload of its own that times out ends the unit.

@@ -67,12 +67,27 @@ impl Machine {
                 *form = Form::Reloading { ping_by, until, announced: by_itself };
             }
             Phase::Ready(_, Form::Reloading { announced, .. }, _) => *announced |= by_itself,
-            Phase::Ready(_, Form::Exited { .. }, _)
+            Phase::Ready(_, Form::Exited { .. } | Form::Leaving { .. }, _)
             | Phase::Idle
             | Phase::Starting(_, _)
             | Phase::Stopping(_, _)
             | Phase::Backoff(_)
             | Phase::Failed(_) => {}
+        });
+    }
+
+    /// STOPPING=1: it ends by itself, and has as long for that as it had if it were told to.
+    pub(super) fn leaving(&mut self, now: Time, ix: Ix) {
+        if self.planted(Mutant::LeavingForEver) {
+            return;
+        }
+        self.amend(ix, |phase| {
+            if let Phase::Ready(run, form, _) = phase
+                && matches!(form, Form::Running { .. } | Form::Reloading { .. })
+            {
+                let by = run.definition.live.stop_timeout.map(|span| now.after(span));
+                *form = Form::Leaving { by };
+            }
         });
     }
 
@@ -99,8 +114,9 @@ impl Machine {
         self.amend(ix, |phase| match phase {
             Phase::Starting(_, start) => later(&mut start.ready_by),
             Phase::Ready(run, form, _) => {
-                if let Form::Reloading { until, .. } = form {
-                    later(until);
+                match form {
+                    Form::Reloading { until: at, .. } | Form::Leaving { by: at } => later(at),
+                    Form::Running { .. } | Form::Exited { .. } => {}
                 }
                 if form.is_working() {
                     run.extended = run.extended.max(Some(now.after(span)));
@@ -125,7 +141,7 @@ impl Machine {
             match phase {
                 Phase::Ready(_, Form::Running { ping_by }, _)
                 | Phase::Ready(_, Form::Reloading { ping_by, .. }, _) => *ping_by = due,
-                Phase::Ready(_, Form::Exited { .. }, _)
+                Phase::Ready(_, Form::Exited { .. } | Form::Leaving { .. }, _)
                 | Phase::Starting(_, _)
                 | Phase::Stopping(_, _)
                 | Phase::Idle
@@ -143,6 +159,13 @@ impl Machine {
         if !self.planted(Mutant::RunsForEver) {
             self.overdue(now, ix, Reason::RunTimeout, StopReason::RunTimeout, out);
         }
+    }
+
+    /// It has said that it ends, and is there still: from now on it is ended, and has failed.
+    pub(super) fn stays(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        let message = "it said STOPPING=1 and had not ended after its stop-timeout".to_string();
+        let reason = Reason::Protocol { message };
+        self.overdue(now, ix, reason, StopReason::RunTimeout, out);
     }
 
     /// A working run has failed on init's own clock.

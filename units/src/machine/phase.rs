@@ -40,7 +40,7 @@ pub(super) struct Start {
     pub(super) ready_at: Option<Time>,
 }
 
-/// The three forms of active.
+/// The forms of active.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Form {
     /// Working.
@@ -66,12 +66,17 @@ pub(super) enum Form {
         /// `restart: always`: when it runs again.
         again: Option<Time>,
     },
+    /// It has said that it is ending, by itself.
+    Leaving {
+        /// It has failed then: `stop-timeout` from what it said on.
+        by: Option<Time>,
+    },
 }
 
 impl Form {
-    /// Running or reloading.
+    /// Its process has not ended.
     pub(super) fn is_working(&self) -> bool {
-        matches!(self, Form::Running { .. } | Form::Reloading { .. })
+        !matches!(self, Form::Exited { .. })
     }
 }
 
@@ -189,6 +194,7 @@ impl Phase {
                 due(*until, TimerKind::Reload),
                 due(run.run_by(*since), TimerKind::RunTimeout),
             ],
+            Phase::Ready(_, Form::Leaving { by }, _) => [due(*by, TimerKind::Leaving), None, None],
             Phase::Ready(_, Form::Exited { again, .. }, _) => {
                 [due(*again, TimerKind::Again), None, None]
             }

@@ -2,7 +2,7 @@
 //! reload, forgive its unit. All that are named, or none.
 
 use super::mutant::Mutant;
-use super::phase::Phase;
+use super::phase::{Form, Phase};
 use super::wish::{refusal, unknown};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
@@ -108,7 +108,11 @@ impl Machine {
     /// Running or reloading, and not to stop.
     fn is_working(&self, ix: Ix) -> bool {
         let cell = self.cell(ix);
-        matches!(&cell.phase, Phase::Ready(_, form, _) if form.is_working()) && !cell.must
+        let form = match &cell.phase {
+            Phase::Ready(_, form, _) => form,
+            _ => return false,
+        };
+        matches!(form, Form::Running { .. } | Form::Reloading { .. }) && !cell.must
     }
 
     fn has_reload(&self, ix: Ix) -> bool {

@@ -61,6 +61,7 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::ExtensionShortens, "an extension of a timeout may shorten it"),
     (Mutant::PromptStopWaits, "stop-promptly: its stop waits for its dependents all the same"),
     (Mutant::PromptStopProlonged, "stop-promptly: its stop can be prolonged all the same"),
+    (Mutant::LeavingForEver, "who says that it is ending has for ever"),
     (Mutant::PingUnheard, "a watchdog's ping is not heard"),
     (Mutant::SlowReloadFails, "§6: a reload of its own that times out ends the unit"),
     (Mutant::FirstStartForEver, "§4 degraded: being active does not end the first start"),

@@ -21,7 +21,7 @@ impl Machine {
             Phase::Stopping(_, _) => State::Stopping,
             Phase::Starting(_, _) | Phase::Ready(_, _, _) if cell.must => State::Stopping,
             Phase::Starting(_, _) => State::Starting,
-            Phase::Ready(_, Form::Running { .. }, _) => State::Running,
+            Phase::Ready(_, Form::Running { .. } | Form::Leaving { .. }, _) => State::Running,
             Phase::Ready(_, Form::Reloading { .. }, _) => State::Reloading,
             Phase::Ready(_, Form::Exited { .. }, _) => State::Exited,
             Phase::Failed(_) => State::Failed,

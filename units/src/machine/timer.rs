@@ -30,6 +30,8 @@ pub(super) enum TimerKind {
     Kill,
     /// Not gone after KILL.
     Hopeless,
+    /// Not ended by itself, as it had said.
+    Leaving,
 }
 
 /// Where a unit stands in the order of names; see [`super::Machine::key`].

@@ -146,7 +146,11 @@ impl Machine {
         match &self.cell(unit.0).phase {
             Phase::Backoff(at) => Some(*at),
             Phase::Ready(_, Form::Exited { again, .. }, _) => *again,
-            Phase::Ready(_, Form::Running { .. } | Form::Reloading { .. }, _)
+            Phase::Ready(
+                _,
+                Form::Running { .. } | Form::Reloading { .. } | Form::Leaving { .. },
+                _,
+            )
             | Phase::Starting(_, _)
             | Phase::Stopping(_, _)
             | Phase::Idle
@@ -164,7 +168,11 @@ impl Machine {
     pub fn exit(&self, unit: UnitId) -> Option<Exit> {
         match &self.cell(unit.0).phase {
             Phase::Ready(_, Form::Exited { exit, .. }, _) => *exit,
-            Phase::Ready(_, Form::Running { .. } | Form::Reloading { .. }, _)
+            Phase::Ready(
+                _,
+                Form::Running { .. } | Form::Reloading { .. } | Form::Leaving { .. },
+                _,
+            )
             | Phase::Starting(_, _)
             | Phase::Stopping(_, _)
             | Phase::Idle

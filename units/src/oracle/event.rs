@@ -59,7 +59,26 @@ impl Oracle {
         let unit = self.whose(|run| run.id == id).iter().next()?;
         let run = self.stored[unit].run.as_mut()?;
         let due = |run: &mut Run, what: Due, span| run.due[what as usize] = later(now, span);
+        let goes = run.leaving && run.form == Running;
         match (event, run.form) {
+            (Event::ExtendTimeout(_, span), _) if goes => {
+                let by = &mut run.due[Due::Stop as usize];
+                *by = now.after(*span).max(*by);
+            }
+            (Event::WatchdogEvery(_, span), _) if goes => {
+                run.watch = Some(*span).filter(|span| !span.is_zero());
+            }
+            (
+                Event::Ready(_) | Event::Reloading(_) | Event::Reloaded(..) | Event::Stopping(_),
+                _,
+            )
+            | (Event::WatchdogPing(_), _)
+                if goes => {}
+            (Event::Stopping(_), Running | Reloading) => {
+                (run.leaving, run.form, run.announced) = (true, Running, false);
+                run.due = NOTHING_DUE;
+                due(run, Due::Stop, run.unit.live.stop_timeout);
+            }
             (Event::Executed(_), Starting) => match run.unit.readiness {
                 Readiness::Exec => self.activate(unit, Running),
                 Readiness::Wait(span) => due(run, Due::Ready, Some(span)),
@@ -293,6 +312,7 @@ impl Oracle {
             Due::Ping => self.fail(unit, Failure::Watchdog, true),
             Due::Start => self.fail(unit, Failure::StartTimeout, true),
             Due::Stop if run.killed => run.unkillable = true,
+            Due::Stop if run.form != State::Stopping => self.fail(unit, Failure::Ordinary, true),
             Due::Stop => self.kill(unit),
         }
     }
@@ -319,9 +339,16 @@ impl Run {
     fn too_long(&self) -> Time {
         let working = matches!(self.form, State::Running | State::Reloading);
         match (self.unit.live.run_timeout, self.active_since) {
-            (Some(span), Some(since)) if working => since.after(span).max(self.extended),
+            (Some(span), Some(since)) if working && !self.leaving => {
+                since.after(span).max(self.extended)
+            }
             _ => Time::NEVER,
         }
+    }
+
+    /// It runs, and has not said that it ends.
+    pub(super) fn works(&self) -> bool {
+        self.form == State::Running && !self.leaving
     }
 
     fn reloaded(&mut self) {

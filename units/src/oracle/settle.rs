@@ -163,6 +163,7 @@ impl Oracle {
             unkillable: false,
             skipped: false,
             announced: false,
+            leaving: false,
             watch: None,
             extended: Time::ZERO,
             starved: false,

@@ -116,7 +116,8 @@ impl Oracle {
 
     pub(super) fn able_to_reload(&self) -> Set {
         let able = |run: &Run| {
-            matches!(run.form, State::Running | State::Reloading) && run.unit.has_exec_reload
+            let works = matches!(run.form, State::Running | State::Reloading) && !run.leaving;
+            works && run.unit.has_exec_reload
         };
         self.whose(able).less(self.must_stop())
     }
@@ -132,7 +133,7 @@ impl Oracle {
 
     pub(super) fn reload_unit(&mut self, unit: usize) {
         let Some(run) = &mut self.stored[unit].run else { return };
-        if run.form == State::Running {
+        if run.works() {
             run.form = State::Reloading;
             run.announced = false;
             run.due[Due::Reload as usize] = later(self.now, run.unit.live.start_timeout);
@@ -196,7 +197,7 @@ impl Oracle {
                 match is.live.on_change {
                     _ if keep => {}
                     OnChange::Keep => {}
-                    OnChange::Reload if run.form == State::Running && is.has_exec_reload => {
+                    OnChange::Reload if run.works() && is.has_exec_reload => {
                         let unit_of_run = Arc::make_mut(&mut run.unit);
                         (unit_of_run.run_hash, unit_of_run.has_exec_reload) = (is.run_hash, true);
                         Arc::make_mut(&mut unit_of_run.live).start_timeout = is.live.start_timeout;

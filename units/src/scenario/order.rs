@@ -227,6 +227,7 @@ fn fact(verb: &str, words: &[&str], clock: &Clock) -> Result<Event> {
         ("reloading", []) => Event::Reloading(id),
         ("reloaded", []) => Event::Reloaded(id, true),
         ("reload-failed", []) => Event::Reloaded(id, false),
+        ("stopping", []) => Event::Stopping(id),
         ("extend", [seconds]) => Event::ExtendTimeout(id, span(seconds)?),
         ("watchdog", [seconds]) => Event::WatchdogEvery(id, span(seconds)?),
         ("ping", []) => Event::WatchdogPing(id),

@@ -36,6 +36,8 @@ pub struct Record {
     pub skipped: bool,
     /// It asked for more time.
     pub extended: bool,
+    /// Being active, it said that it ends.
+    pub leaving: Option<Time>,
     /// Nothing of it is left.
     pub over: Option<Time>,
 }
@@ -120,6 +122,7 @@ impl Book {
                 }
             }
             Event::ExtendTimeout(..) => run.extended = true,
+            Event::Stopping(_) if run.active.is_some() => _ = run.leaving.get_or_insert(now),
             _ => {}
         }
     }
@@ -170,6 +173,7 @@ impl Book {
                 active: None,
                 skipped: false,
                 extended: false,
+                leaving: None,
                 over: None,
             },
         );

@@ -51,6 +51,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L33 prompt stop", stop::l33_prompt_stop),
     ("L34 journal cut", run::l34_journal_cut),
     ("L35 beside what lives", run::l35_beside_what_lives),
+    ("L36 leaves", bound::l36_leaves),
 ];
 
 /// The names of all, those over whole schedules ([`whole`]) too.

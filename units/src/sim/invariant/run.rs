@@ -43,7 +43,8 @@ pub fn l28_reload_with(view: &View) -> Verdict {
     };
     for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.kind == D::ReloadWith) {
         let working = matches!(view.before.state(from), State::Running | State::Reloading);
-        let can = view.is.run(from).is_some_and(|run| run.unit.has_exec_reload);
+        let leaves = view.book.of(from).is_some_and(|run| run.leaving.is_some());
+        let can = view.is.run(from).is_some_and(|run| run.unit.has_exec_reload) && !leaves;
         if edge.to.is_some_and(told) && working && can && !told(from) {
             return Err(format!("{} is not told to reload", view.name(from)));
         }

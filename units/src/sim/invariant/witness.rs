@@ -41,4 +41,5 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L33", Mutant::PromptStopWaits),
     ("L34", Mutant::OneRunBegunBefore),
     ("L35", Mutant::WhatLivesWaits),
+    ("L36", Mutant::LeavingForEver),
 ];
