@@ -1,6 +1,7 @@
 //! /etc/passwd on a file system that does not answer, or that is no file: whoever reads it waits,
-//! which is never PID 1.
+//! which is never PID 1. And users that are taken away, or are in more groups than can be had.
 
+use super::outfit::{alone, inside as path_inside};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -10,6 +11,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 
 const PASSWD: &str = "/etc/passwd";
 
@@ -117,5 +119,105 @@ fn a_passwd_that_is_no_file_is_neither_read_nor_waited_for() {
     // A user that nobody can look up is none, least of all root.
     let failed = init.when_state("named", "failed");
     assert!(failed.unit("named").to_string().contains("user"), "{}", failed.table());
+    init.finish();
+}
+
+/// A boot in which these have a line in passwd and are members of so many groups, from 5000 on.
+fn with_users(files: Sandbox, users: &[(&str, u32, u32)]) -> Boot {
+    let mut script = String::new();
+    for (name, uid, count) in users {
+        script.push_str(&format!("echo {name}:x:{uid}:4700::/:/bin/sh >>/etc/passwd\n"));
+        for group in 0..*count {
+            script
+                .push_str(&format!("echo {name}{group}:x:{}:{name} >>/etc/group\n", 5000 + group));
+        }
+    }
+    alone(files).through(&["sh", "-c", &format!("{script}exec \"$@\""), "sh"])
+}
+
+/// Everyone may write there.
+fn open(files: &Sandbox) {
+    std::fs::create_dir(files.path("open")).unwrap();
+    std::fs::set_permissions(files.path("open"), std::fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+/// As whom each run of a unit has begun.
+const TELLS: &str =
+    "exec-start: /bin/sh -c 'id -u >>DIR/open/$GROUNDSTATE_UNIT; exec DAEMON --children 2'";
+
+#[test]
+fn a_user_that_is_taken_away_later_runs_nothing_more() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let files = Sandbox::new();
+    open(&files);
+    files.unit("web", &format!("user: leaver\nrestart: always\nrestart-delay: 1ms\n{TELLS}"));
+    files.unit("none", "type: virtual");
+    let init = with_users(files, &[("leaver", 4711, 2)]).start("web");
+    let is_his = || {
+        let all = until("it has its children", || {
+            Some(init.processes_of("web")).filter(|all| all.len() == 3)
+        });
+        for process in all {
+            // Real, effective, saved, and that of the file system.
+            assert_eq!(process.status("Uid").unwrap(), "4711\t4711\t4711\t4711");
+            assert_eq!(process.status("Gid").unwrap(), "4700\t4700\t4700\t4700");
+            assert_eq!(process.status("Groups").unwrap(), "5000 5001");
+        }
+    };
+    init.when_state("web", "running");
+    is_his();
+    let passwd = path_inside(&init, PASSWD);
+    let with = std::fs::read_to_string(&passwd).unwrap();
+    let without: String = with
+        .lines()
+        .filter(|line| !line.starts_with("leaver:"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    std::fs::write(&passwd, without).unwrap();
+    // Of what was loaded before it is who he was.
+    let first = init.main_of("web");
+    first.end();
+    until("it is another", || (init.main_of("web") != first).then_some(()));
+    is_his();
+    init.tell("reload", &json!({}));
+    let begun = init.sandbox.trace("open/web").len();
+    init.tell("set-target", &json!({"targets": ["none"]}));
+    init.when_state("web", "disabled");
+    init.tell("set-target", &json!({"targets": ["web"]}));
+    let failed = init.when_state("web", "failed");
+    assert!(failed.unit("web")["reason"].to_string().contains("leaver"), "{}", failed.unit("web"));
+    assert!(init.processes_of("web").is_empty());
+    assert_eq!(init.sandbox.trace("open/web").len(), begun, "nothing more of it ran");
+    std::fs::write(&passwd, with).unwrap();
+    init.tell("reload", &json!({}));
+    init.tell("retry", &json!({"targets": ["web"]}));
+    init.when_state("web", "running");
+    is_his();
+    assert!(init.sandbox.trace("open/web").iter().all(|uid| uid == "4711"));
+    init.finish();
+}
+
+#[test]
+fn a_user_of_more_groups_than_can_be_had_runs_nothing() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let files = Sandbox::new();
+    open(&files);
+    files.unit("just", &format!("user: just\n{TELLS}"));
+    files.unit("beyond", &format!("user: beyond\nrestart: never\n{TELLS}"));
+    files.unit("all", "type: virtual\nwaits-for: just, beyond");
+    let init = with_users(files, &[("just", 4711, 32), ("beyond", 4712, 33)]).start("all");
+    let failed = init.when("one runs, one does not", |s| {
+        s.state("just") == "running" && s.state("beyond") == "failed"
+    });
+    let why = failed.unit("beyond")["reason"].to_string();
+    assert!(why.contains("33 supplementary groups"), "{why}");
+    let groups = until("it has its program", || init.main_of("just").status("Groups"));
+    let all: Vec<String> = (5000..5032).map(|group| group.to_string()).collect();
+    assert_eq!(groups, all.join(" "));
+    assert!(init.sandbox.trace("open/beyond").is_empty());
     init.finish();
 }
