@@ -6,7 +6,7 @@ use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_units::sim::chance::Chance;
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, SFlag};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -33,6 +33,8 @@ const BROKEN: [(&str, &[u8]); 13] = [
 /// What is no file, or too much of one, by name.
 const NO_FILES: [&str; 9] =
     ["line", "large", "fifo", "socket", "folder", "zero", "kmsg", "dangling", "loop"];
+/// A device that only root can make.
+const NODE: &str = "node";
 
 fn lay_out(files: &Sandbox) -> UnixListener {
     let path = |name: &str| files.path(&format!("units/{name}.yaml"));
@@ -51,7 +53,12 @@ fn lay_out(files: &Sandbox) -> UnixListener {
     ] {
         symlink(target, path(name)).unwrap();
     }
-    for number in 0..1000 {
+    if nix::unistd::geteuid().is_root() {
+        // As /dev/zero: who reads it does so for ever.
+        let zero = nix::sys::stat::makedev(1, 5);
+        nix::sys::stat::mknod(&path(NODE), SFlag::S_IFCHR, Mode::S_IRWXU, zero).unwrap();
+    }
+    for number in 0..turns(1000, 20_000) {
         fs::write(path(&format!("many{number}")), format!("unit: many{number}\n")).unwrap();
     }
     // With the ends of lines that DOS has and a mark in front it is a file like any other.
@@ -72,7 +79,8 @@ fn what_is_good_starts_whatever_lies_beside_it() {
     let (code, told) = init.initctl_json(&["check", &init.sandbox.at("units")]);
     assert_eq!(code, 65);
     let complaints = told["diagnostics"].as_array().unwrap();
-    for name in BROKEN.map(|(name, _)| name).into_iter().chain(NO_FILES) {
+    let node = nix::unistd::geteuid().is_root().then_some(NODE);
+    for name in BROKEN.map(|(name, _)| name).into_iter().chain(NO_FILES).chain(node) {
         let file = format!("/{name}.yaml");
         let about =
             |d: &&serde_json::Value| d["file"].as_str().is_some_and(|path| path.ends_with(&file));
@@ -267,6 +275,31 @@ fn settings_that_can_not_be_read_boot_by_the_defaults_and_are_told() {
         let what = format!("{text:?} is complained of");
         until(&what, || init.output().contains("init.yaml").then_some(()));
         init.finish();
+    }
+}
+
+#[test]
+fn settings_that_can_not_be_read_lead_to_the_default_target_or_the_emergency() {
+    // Everything but the last two words, which name a target.
+    let unnamed = "n=$(($#-2)); while [ $n -gt 0 ]; do a=$1; shift; set -- \"$@\" \"$a\"; n=$((n-1)); done; \
+                   shift 2; exec \"$@\"";
+    for text in ["\0\0\0", "default-target: [", "default-target: 7up!\nstop-timeout: soon\n"] {
+        for (up, down) in [("web", "rescue"), ("rescue", "web")] {
+            let files = Sandbox::new();
+            files.unit("web", "exec-start: DAEMON");
+            files.unit("rescue", "exec-start: DAEMON");
+            files.unit("emergency", "type: virtual\nwaits-for: rescue");
+            if up == "web" {
+                files.unit("multi-user", "type: virtual\nwaits-for: web");
+            }
+            files.put("init.yaml", text);
+            let init = Boot::new(files).through(&["sh", "-c", unnamed, "sh"]).start("unnamed");
+            let status = init.when_state(up, "running");
+            assert_eq!(status.state(down), "disabled");
+            let what = format!("{text:?} is complained of");
+            until(&what, || init.output().contains("init.yaml").then_some(()));
+            init.finish();
+        }
     }
 }
 
