@@ -1,17 +1,20 @@
 //! What the fuzz target `import` holds of any bytes: as a systemd unit file they are imported,
 //! written in the native form, read back and meant, without a panic; every place that is
-//! told lies within the file; and what was imported without a mistake is read back without
-//! one. The first byte chooses the kind of unit and of name.
+//! told lies within the file; each assignment has its fate, and one that is left out is told; and what
+//! was imported without a mistake is read back without one. The first byte chooses the kind of unit and of name.
 //!
 //! The tests of the workspace feed `corpus/import` to the same function.
 
 use groundstate_units::account::Accounts;
-use groundstate_units::diagnostic::Severity;
-use groundstate_units::import::systemd::{Suffix, Surroundings, UnitName, convert, unit_text};
+use groundstate_units::diagnostic::{Diagnostic, Severity};
+use groundstate_units::import::systemd::{
+    Outcome, Suffix, Surroundings, UnitName, convert, unit_text,
+};
 use groundstate_units::manifest::Manifest;
 use groundstate_units::settings::Settings;
 use groundstate_units::spec::{Kind, Run};
 use groundstate_units::{meaning, yaml, yaml_writer};
+use std::collections::BTreeSet;
 
 /// The name that the first byte stands for.
 pub fn name(first: u8) -> String {
@@ -35,7 +38,23 @@ pub fn import(bytes: &[u8]) -> Option<Kind> {
             return None;
         }
     };
+    let lines_of = |said: &[Diagnostic]| said.iter().map(|said| said.at.line).collect();
+    let found: BTreeSet<u32> = lines_of(&read.found);
     let imported = convert(&unit, &file, &[read], &Surroundings::default());
+    let told: BTreeSet<u32> = lines_of(&imported.manifest.diagnostics);
+    let fates: BTreeSet<u32> = imported.fates.iter().map(|fate| fate.at.line).collect();
+    for (section, line) in assignments(text) {
+        // Of a section that is none, the section is told.
+        let is_told = found.contains(&line) || told.contains(&section);
+        assert!(fates.contains(&line) || is_told, "line {line} is dropped in silence");
+    }
+    for fate in &imported.fates {
+        // Up to where the next one begins. All that only make it weaker are told together.
+        let end = fates.range(fate.at.line + 1..).next().copied().unwrap_or(u32::MAX);
+        let is_left_out = matches!(fate.outcome, Outcome::Lost(_) | Outcome::Refused(_));
+        let is_told = told.range(fate.at.line..end).next().is_some();
+        assert!(is_told || !is_left_out, "left out without a word: {fate:?}");
+    }
     for said in &imported.manifest.diagnostics {
         assert!(said.at.line as usize <= lines, "{said}");
     }
@@ -67,6 +86,29 @@ pub fn import(bytes: &[u8]) -> Option<Kind> {
         "means another thing when read back:\n{written}"
     );
     Some(kind)
+}
+
+/// The lines on which an assignment and its section begin, as whoever looks for nothing else in a text sees them:
+/// within a section, but for those of `[X-…]` that are for others, no comment, and no continuation of
+/// the line before.
+fn assignments(text: &[u8]) -> Vec<(u32, u32)> {
+    let text = String::from_utf8_lossy(text);
+    let (mut section, mut goes_on, mut lines) = (None, false, Vec::new());
+    for (line, number) in text.trim_start_matches('\u{feff}').split('\n').zip(1..) {
+        let slashes = line.trim_end_matches('\r').bytes().rev().take_while(|byte| *byte == b'\\');
+        let ends_open = slashes.count() % 2 == 1;
+        let line = line.trim_matches([' ', '\t', '\r']);
+        if line.starts_with(['#', ';']) {
+            continue;
+        }
+        let is_first = !std::mem::replace(&mut goes_on, ends_open);
+        if is_first && line.starts_with('[') {
+            section = Some(number).filter(|_| !line.starts_with("[X-"));
+        }
+        let is_assignment = is_first && !line.starts_with(['[', '=']) && line.contains('=');
+        lines.extend(section.filter(|_| is_assignment).map(|section| (section, number)));
+    }
+    lines
 }
 
 /// As a run is stored, but for what tells an imported unit from a native one: a limit that can
