@@ -24,6 +24,7 @@ daemon [FLAG…]: a scriptable stand-in for a service
   --reload SIGNAL      at it: RELOADING=1, then READY=1 (HUP, USR1)
   --children N         start N children that stay
   --orphans N          start N processes whose parent exits
+  --multiply           start copies of itself for ever, which do the same; end at no signal but KILL
   --watchdog           send WATCHDOG=1 twice per $WATCHDOG_USEC
   --output N           print N numbered lines when ready
   --mute-mount DIR     before all else, mount a file system there that answers nobody
@@ -68,6 +69,8 @@ pub struct Flags {
     pub children: usize,
     /// `--orphans`.
     pub orphans: usize,
+    /// `--multiply`.
+    pub multiply: bool,
     /// `--watchdog`.
     pub watchdog: bool,
     /// `--output`.
@@ -136,6 +139,7 @@ impl Flags {
                 "--reload" => flags.reload = Some(value()?),
                 "--children" => flags.children = number(&value()?)?,
                 "--orphans" => flags.orphans = number(&value()?)?,
+                "--multiply" => flags.multiply = true,
                 "--watchdog" => flags.watchdog = true,
                 "--output" => flags.output = number(&value()?)?,
                 "--mute-mount" => flags.mute_mount = Some(value()?.into()),

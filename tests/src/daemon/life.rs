@@ -3,7 +3,7 @@
 
 use super::flags::{End, Flags, Ready};
 use super::order::Order;
-use super::{mute, notify};
+use super::{bomb, mute, notify};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -54,6 +54,9 @@ pub fn live(flags: Flags) -> std::io::Result<i32> {
     let mut set = SigSet::empty();
     READ.into_iter().for_each(|signal| set.add(signal));
     set.thread_block()?;
+    if flags.multiply {
+        bomb::multiply();
+    }
     if let Some(place) = &flags.mute_mount {
         mute::mount(place)?;
     }

@@ -2,6 +2,7 @@
 //! forks and reloads as its flags and its control pipe say, so that a test never
 //! needs a real daemon or a sleep. Start with [`flags::HELP`]; the loop is [`life`].
 
+mod bomb;
 pub mod flags;
 pub mod life;
 mod mute;

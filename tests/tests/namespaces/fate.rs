@@ -1,7 +1,7 @@
 //! How processes end, or do not: each way is told as it was, and what will not end holds up
 //! nobody else.
 
-use super::ways::{after, pair};
+use super::ways::pair;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
@@ -244,36 +244,6 @@ fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
     // The file system has died with its server: the next try finds nothing.
     init.when("it may be started again", |s| s.reason("stuck") != "unkillable");
     init.tell("set-target", &json!({"targets": ["base"]}));
-    init.finish();
-}
-
-/// None: here the highest pid is the whole machine's, not a namespace's.
-fn few_pids() -> Option<Sandbox> {
-    let name = nix::sys::utsname::uname().expect("uname");
-    let release = name.release().to_string_lossy().into_owned();
-    let mut numbers = release.split(['.', '-']).map(|word| word.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next()?, numbers.next()?);
-    (nix::unistd::geteuid().is_root() && version >= (6, 14)).then(Sandbox::new)
-}
-
-#[test]
-fn a_fork_bomb_is_ended_by_its_stop() {
-    let Some(files) = few_pids() else {
-        groundstate_tests::not_run!("the highest pid is the whole machine's here");
-        return;
-    };
-    files.unit("bomb", "stop-timeout: 500ms\nexec-start: /bin/sh -c 'b() { b & b & wait; }; b'");
-    files.unit("base", "exec-start: DAEMON");
-    files.unit("other", "exec-start: DAEMON");
-    let init = after("echo 500 >/proc/sys/kernel/pid_max", files).start("base");
-    init.when_system("running");
-    init.tell("set-target", &json!({"targets": ["base"], "want": ["bomb"]}));
-    until("it has gone off", || (init.process().neighbours().len() > 150).then_some(()));
-    init.tell("set-target", &json!({"targets": ["base"]}));
-    init.when("it is down", |s| s.main_pid("bomb").is_none() && s.state("bomb") != "stopping");
-    until("nothing of it is left", || (init.process().neighbours().len() < 10).then_some(()));
-    init.tell("set-target", &json!({"targets": ["other"]}));
-    init.when_state("other", "running");
     init.finish();
 }
 

@@ -15,6 +15,7 @@ mod account;
 mod anew;
 mod away;
 mod beside;
+mod bomb;
 mod clock;
 mod command;
 mod control;

@@ -1,0 +1,110 @@
+//! Fork bombs that do not go out by themselves: a stop ends them, whether they fill a namespace that
+//! has few pids or have no process that lives for more than a moment.
+
+use super::ways::after;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// Pids there are in all, those of init and its other units among them.
+const PIDS: usize = 400;
+
+/// None: here the highest pid is the whole machine's, not a namespace's.
+fn few_pids() -> Option<Sandbox> {
+    let name = nix::sys::utsname::uname().expect("uname");
+    let release = name.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(|word| word.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next()?, numbers.next()?);
+    (nix::unistd::geteuid().is_root() && version >= (6, 14)).then(Sandbox::new)
+}
+
+/// Who is to survive the bomb.
+fn others(files: &Sandbox) {
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("other", "exec-start: DAEMON");
+}
+
+fn lights(init: &Init) {
+    init.when_system("running");
+    init.tell("set-target", &json!({"targets": ["base"], "want": ["bomb"]}));
+}
+
+/// A bomb that takes all pids there are. It has gone off, and goes on: what is killed of it is made good.
+fn fills(files: Sandbox) -> Init {
+    files.unit("bomb", "stop-timeout: 500ms\nexec-start: DAEMON --multiply");
+    others(&files);
+    let init = after(&format!("echo {PIDS} >/proc/sys/kernel/pid_max"), files);
+    let init = init.start("base");
+    lights(&init);
+    let all = || init.process().neighbours();
+    until("it has gone off", || (all().len() > PIDS / 2).then_some(()));
+    // Of the lower ones none is given a second time.
+    let young = |process: &Process| process.inner_pid() > Some(300);
+    let gone = until("there is something of it to be killed", || {
+        let of_it = init.processes_of("bomb");
+        let young: Vec<Process> = of_it.into_iter().filter(young).take(20).collect();
+        (young.len() == 20).then_some(young)
+    });
+    let left = all().len() - gone.len();
+    gone.iter().for_each(|process| process.end());
+    until("it is as large as before", || {
+        let is_gone = gone.iter().all(|process| !process.is_alive());
+        (is_gone && all().len() > left + gone.len() / 2).then_some(())
+    });
+    init
+}
+
+/// A bomb of processes each of which begins the next and ends. All heed nothing but KILL.
+fn flees(files: Sandbox) -> Init {
+    files.put("next.sh", "sh $0 & exit 0\n");
+    files.put("first.sh", "trap '' TERM; for i in 1 2 3 4 5 6 7 8; do sh $1/next.sh & done\nwhile :; do sleep 1000000; done\n");
+    files.unit("bomb", "stop-timeout: 500ms\nexec-start: /bin/sh DIR/first.sh DIR");
+    others(&files);
+    let init = Boot::new(files).start("base");
+    lights(&init);
+    let mut seen = BTreeSet::new();
+    until("many have come and gone", || {
+        seen.extend(init.processes_of("bomb"));
+        (seen.len() > 100).then_some(())
+    });
+    init
+}
+
+/// All of it goes, and init need not say that something can not be killed.
+fn is_stopped(init: Init) {
+    let base = init.status().main_pid("base");
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    let status = init.when("it is down", |s| {
+        s.main_pid("bomb").is_none() && ["disabled", "failed"].contains(&s.state("bomb"))
+    });
+    assert_eq!(status.reason("bomb"), "stop-timeout", "{}", status.table());
+    let events = init.initctl_json_lines(&["events"]);
+    let given_up = events.iter().find(|event| event["reason"]["kind"] == "unkillable");
+    assert_eq!(given_up, None, "all of it is gone before its time to be killed is over");
+    assert!(init.processes_of("bomb").is_empty(), "what is down has nothing left");
+    until("nothing of it is left", || (init.process().neighbours().len() < 10).then_some(()));
+    init.tell("set-target", &json!({"targets": ["base", "other"]}));
+    init.when_state("other", "running");
+    assert_eq!(init.status().main_pid("base"), base);
+    init.finish();
+}
+
+#[test]
+fn a_fork_bomb_is_ended_by_its_stop() {
+    let Some(files) = few_pids() else {
+        return groundstate_tests::not_run!("the highest pid is the whole machine's here");
+    };
+    is_stopped(fills(files));
+}
+
+#[test]
+fn a_bomb_whose_processes_live_for_a_moment_is_ended_by_its_stop() {
+    let init = flees(Sandbox::new());
+    if init.status().0["tracking"] != "cgroup2" {
+        return groundstate_tests::not_run!("no cgroups of the second kind here");
+    }
+    is_stopped(init);
+}
