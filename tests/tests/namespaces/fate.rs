@@ -8,7 +8,6 @@ use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::silent::Silent;
-use groundstate_tests::tracer::Tracer;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -244,35 +243,6 @@ fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
     // The file system has died with its server: the next try finds nothing.
     init.when("it may be started again", |s| s.reason("stuck") != "unkillable");
     init.tell("set-target", &json!({"targets": ["base"]}));
-    init.finish();
-}
-
-#[test]
-fn no_child_of_whatever_kind_makes_pid_1_wait() {
-    let init = Boot::new(pair()).start("web");
-    init.when_system("running");
-    let calls = [
-        "-e",
-        "trace=wait4,waitid,epoll_wait,epoll_pwait,poll,ppoll,select,nanosleep,clock_nanosleep,futex",
-    ];
-    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &calls);
-    for _ in 0..5 {
-        let db = init.main_of("db");
-        db.signal(Signal::SIGSTOP);
-        init.tell("ping", &json!({}));
-        db.signal(Signal::SIGKILL);
-        init.when("it is back", |s| {
-            s.system() == "running"
-                && s.main_pid("db").is_some_and(|pid| db.inner_pid() != Some(pid))
-        });
-    }
-    let lines = tracer.detach();
-    let waits: Vec<&String> = lines.iter().filter(|line| line.starts_with("wait")).collect();
-    assert!(!waits.is_empty(), "it reaps");
-    assert!(waits.iter().all(|line| line.contains("WNOHANG")), "{waits:?}");
-    let others = ["poll(", "ppoll(", "select(", "nanosleep(", "clock_nanosleep(", "futex("];
-    let waits = lines.iter().find(|line| others.iter().any(|call| line.starts_with(call)));
-    assert_eq!(waits, None, "it waits in its one poll alone");
     init.finish();
 }
 

@@ -75,6 +75,7 @@ mod socket_option;
 mod source;
 mod standing;
 mod starvation;
+mod still;
 mod store;
 mod stranger;
 
