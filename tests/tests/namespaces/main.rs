@@ -35,6 +35,7 @@ mod flood;
 mod foreign;
 mod freezer;
 mod goal;
+mod hand_over;
 mod hierarchy;
 mod identity;
 mod imported;

@@ -9,28 +9,63 @@ use groundstate_tests::silent::Silent;
 use serde_json::json;
 use std::time::Duration;
 
-/// A launcher that leaves a daemon behind and writes `text` into the pid file.
-fn unit(files: &Sandbox, text: &str) {
-    files.unit("old", &format!("type: background-pidfile\npid-file: DIR/run/old.pid\nstart-timeout: 1s\nrestart: never\nstop-timeout: 500ms\nexec-start: DAEMON --pid-file DIR/run/old.pid --pid '{text}'"));
-    files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
-    files.unit("none", "type: virtual");
-    files.unit("all", "type: virtual\nwaits-for: old\ndepends-on: canary");
-}
+/// What may be in a pid file that names no process, and what is told of it.
+const WRONG: [(&str, &str); 13] = [
+    ("printf 0", "does not hold the pid of a service"),
+    ("printf 1", "does not hold the pid of a service"),
+    ("echo -5", "does not hold one number"),
+    ("printf 2147483648", "does not hold the pid of a service"),
+    ("printf 99999999999999999999", "does not hold the pid of a service"),
+    ("printf text", "does not hold one number"),
+    ("printf \"12 34\"", "does not hold one number"),
+    ("printf \"12\\n34\\n\"", "does not hold one number"),
+    ("printf \"4\\\\0002\"", "does not hold one number"),
+    ("head -c 10485760 /dev/zero", "is longer than a pid"),
+    ("ln -s /proc/1/stat FILE; :", "is a symbolic link"),
+    ("mkdir FILE; :", "is no regular file"),
+    ("mkfifo FILE; :", "is no regular file"),
+];
 
 #[test]
 fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
-    for text in ["0", "1", "-5", "2147483648", "text", "12 34", " ", "99999999999999999999"] {
-        let files = Sandbox::new();
-        unit(&files, text);
-        let init = Boot::new(files).start("all");
-        let status = init.when("init made up its mind", |s| {
-            s.state("canary") == "running" && !matches!(s.state("old"), "starting" | "waiting" | "")
-        });
-        assert_eq!(status.main_pid("old"), None, "`{text}`: {}", status.table());
-        init.tell("set-target", &json!({"targets": ["none"]}));
-        init.when("all is down", |s| s.main_pid("canary").is_none());
-        init.finish();
+    let files = Sandbox::new();
+    files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
+    let names: Vec<String> = (0..WRONG.len()).map(|at| format!("old{at}")).collect();
+    for (name, (makes, _)) in names.iter().zip(WRONG) {
+        let file = files.at(&format!("run/{name}.pid"));
+        let (makes, to) = match makes.split_once("FILE; :") {
+            Some((makes, _)) => (format!("{makes}{file}"), String::new()),
+            None => (makes.to_owned(), format!(">{file}.new; mv {file}.new {file}")),
+        };
+        // It leaves a daemon behind, so that there is one whose pid the file might have been.
+        let launcher = format!("/bin/sh -c 'setsid sleep 1000000 & {makes} {to}'");
+        files.unit(name, &format!("type: background-pidfile\npid-file: {file}\nstart-timeout: 60s\nrestart: never\nexec-start: {launcher}"));
     }
+    files.unit("keep", "type: virtual\ndepends-on: canary");
+    files.unit(
+        "all",
+        &format!("type: virtual\ndepends-on: canary\nwaits-for: {}", names.join(", ")),
+    );
+    let init = Boot::new(files).start("all");
+    for (name, (makes, told)) in names.iter().zip(WRONG) {
+        let status = init.when_state(name, "failed");
+        assert_eq!(status.main_pid(name), None, "`{makes}`");
+        let reason = &status.unit(name)["reason"];
+        let text = reason["text"].as_str().unwrap_or_default();
+        assert!(text.contains(told), "`{makes}`: {reason}");
+        assert!(init.processes_of(name).is_empty(), "`{makes}`: nothing is left of it");
+    }
+    init.tell("set-target", &json!({"targets": ["keep"]}));
+    init.when("all are done with", |s| names.iter().all(|name| s.state(name) == "disabled"));
+    is_unhurt(&init);
+    init.finish();
+}
+
+/// The canary runs, and has never got a signal.
+pub(super) fn is_unhurt(init: &Init) {
+    let trace = init.sandbox.trace("canary");
+    assert_eq!(trace.len(), 2, "start and ready, no signal: {trace:?}");
+    assert_eq!(init.status().state("canary"), "running");
 }
 
 /// A unit whose pid file this command makes of the canary's trace: it fails, is done with, and the
@@ -47,9 +82,7 @@ fn names_the_canary(command: &str) -> Init {
     assert_eq!(status.main_pid("old"), None);
     init.tell("set-target", &json!({"targets": ["keep"]}));
     init.when("old is done with", |s| s.state("old") == "disabled");
-    let trace = init.sandbox.trace("canary");
-    assert_eq!(trace.len(), 2, "start and ready, no signal: {trace:?}");
-    assert_eq!(init.status().state("canary"), "running");
+    is_unhurt(&init);
     init
 }
 
@@ -65,20 +98,6 @@ fn a_pid_file_that_is_another_name_of_a_file_does_that_file_no_harm() {
     );
     let canary = init.status().main_pid("canary").expect("it runs");
     assert_eq!(init.sandbox.read("run/canary.pid").trim(), canary.to_string());
-    init.finish();
-}
-
-#[test]
-fn a_pid_file_that_is_no_file_does_not_hang_init() {
-    let files = Sandbox::new();
-    unit(&files, "1");
-    files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nstart-timeout: 1s\nrestart: never\nexec-start: /usr/bin/mkfifo DIR/run/old.pid");
-    let init = Boot::new(files).start("all");
-    init.when_state("canary", "running");
-    init.check();
-    let status =
-        init.when("init made up its mind", |s| !matches!(s.state("old"), "starting" | "waiting"));
-    assert_eq!(status.main_pid("old"), None);
     init.finish();
 }
 
@@ -139,8 +158,7 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
         (runs >= stopped).then_some(())
     });
     assert!(done.is_some(), "{runs} runs were stopped");
-    let trace = init.sandbox.trace("canary");
-    assert_eq!(trace.len(), 2, "start and ready, no signal: {trace:?}");
+    is_unhurt(&init);
     init.tell("set-target", &json!({"targets": ["canary"]}));
     init.when("the racer is down", |s| s.state("racer") == "disabled");
     assert_eq!(init.status().main_pid("canary"), canary);

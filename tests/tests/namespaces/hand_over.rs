@@ -1,0 +1,177 @@
+//! A pid file over time: it comes late, or never, goes away, is written anew by who hands over to
+//! another process, or was there before its unit began.
+
+use super::pid_file::is_unhurt;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
+
+/// What each script below begins with: `name PID` makes it the pid file, `await FILE` waits for one.
+const WORDS: &str = "name() { echo $1 >$dir/run/new; mv $dir/run/new $dir/run/old.pid; }\n\
+                     await() { until [ -e $dir/$1 ]; do sleep 0.01; done; }\n\
+                     dir=$1; echo $$ >$dir/left\n";
+
+/// A unit whose launcher leaves this script behind, or a launcher that is this script, and a canary.
+fn unit(more: &str, launcher: &str, script: &str) -> Sandbox {
+    let files = Sandbox::new();
+    files.put("daemon.sh", &format!("{WORDS}{script}\n"));
+    files.unit(
+        "canary",
+        "type: foreground-notified\nexec-start: DAEMON --notify --trace DIR/canary",
+    );
+    files.unit("old", &format!("type: background-pidfile\ndepends-on: canary\npid-file: DIR/run/old.pid\nrestart: never\n{more}\nexec-start: /bin/sh -c '{launcher}'"));
+    files.unit("keep", "type: virtual\ndepends-on: canary");
+    files.unit("all", "type: virtual\nwaits-for: old\ndepends-on: canary");
+    files
+}
+
+/// A launcher that ends at once.
+const LEAVES: &str = "echo x >>DIR/launched; setsid sh DIR/daemon.sh DIR DAEMON &";
+
+/// The script, once its launcher has ended.
+fn left(init: &Init) -> Process {
+    until("it is the only one left of its unit", || match init.processes_of("old").as_slice() {
+        [one] => one.inner_pid().filter(|pid| says(init, "left") == Some(*pid)).map(|_| *one),
+        _ => None,
+    })
+}
+
+/// The pid in a file.
+fn says(init: &Init, file: &str) -> Option<i32> {
+    init.sandbox.read(file).trim().parse().ok()
+}
+
+/// The unit has never had a main process, nor been up.
+fn was_never_up(init: &Init) {
+    let events = init.initctl_json_lines(&["events"]);
+    assert!(events.iter().any(|event| event["unit"] == "old"));
+    let up = events.iter().find(|event| event["unit"] == "old" && event["to"] == "running");
+    assert_eq!(up, None);
+    assert_eq!(init.status().main_pid("old"), None);
+}
+
+#[test]
+fn a_pid_file_that_comes_after_its_launcher_has_ended_is_waited_for() {
+    let files = unit("start-timeout: 1h", LEAVES, "await go; name $$; exec sleep 1000000");
+    let init = Boot::new(files).start("all");
+    let daemon = left(&init);
+    init.check();
+    was_never_up(&init);
+    assert_eq!(init.status().state("old"), "starting");
+    init.sandbox.put("go", "");
+    let status = init.when_state("old", "running");
+    assert_eq!(status.main_pid("old"), daemon.inner_pid());
+    init.finish();
+}
+
+#[test]
+fn a_pid_file_that_never_comes_fails_the_start_and_what_was_begun_is_ended() {
+    let files = unit("start-timeout: 1s", LEAVES, "await never");
+    files.unit("nothing", "type: background-pidfile\npid-file: DIR/run/nothing.pid\nrestart: never\nstart-timeout: 1h\nexec-start: /bin/true");
+    files.unit("both", "type: virtual\nwaits-for: all, nothing");
+    let init = Boot::new(files).start("both");
+    let status = init.when_state("old", "failed");
+    assert_eq!(status.reason("old"), "start-timeout", "{}", status.table());
+    was_never_up(&init);
+    assert!(init.processes_of("old").is_empty());
+    // Where nobody is left who might write it, that is known without waiting.
+    let reason = init.when_state("nothing", "failed").unit("nothing")["reason"].clone();
+    assert!(
+        reason["text"].as_str().unwrap_or_default().contains("there is no pid file"),
+        "{reason}"
+    );
+    is_unhurt(&init);
+    init.finish();
+}
+
+#[test]
+fn a_pid_file_that_is_removed_takes_nothing_from_its_unit() {
+    let files = unit("stop-timeout: 60s", LEAVES, "name $$; exec \"$2\" --trace $dir/trace");
+    let init = Boot::new(files).start("all");
+    let main = init.when_state("old", "running").main_pid("old");
+    until("it is at work", || {
+        init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
+    });
+    std::fs::remove_file(init.sandbox.path("run/old.pid")).expect("it is there");
+    init.check();
+    // Nothing is heard of this: init is asked to look at everything once more.
+    init.tell("reload", &json!({}));
+    init.check();
+    let status = init.status();
+    assert_eq!((status.state("old"), status.main_pid("old")), ("running", main));
+    init.tell("set-target", &json!({"targets": ["keep"]}));
+    init.when_state("old", "disabled");
+    assert_eq!(init.sandbox.trace("trace")[1..], ["ready", "term", "stop"]);
+    is_unhurt(&init);
+    init.finish();
+}
+
+#[test]
+fn who_names_another_process_of_its_unit_and_ends_hands_over_to_it() {
+    let script = "name $$; await go\n\"$2\" --trace $dir/trace & echo $! >$dir/next; name $!";
+    let init = Boot::new(unit("stop-timeout: 60s", LEAVES, script)).start("all");
+    let before = init.when_state("old", "running");
+    let first = left(&init);
+    assert_eq!(before.main_pid("old"), first.inner_pid());
+    init.sandbox.put("go", "");
+    let status = init.when("another goes on", |s| {
+        s.main_pid("old").is_some() && s.main_pid("old") == says(&init, "next")
+    });
+    assert!(!first.is_alive());
+    assert_eq!((status.state("old"), init.sandbox.trace("launched").len()), ("running", 1));
+    until("it is at work", || {
+        init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
+    });
+    init.tell("set-target", &json!({"targets": ["keep"]}));
+    init.when_state("old", "disabled");
+    assert_eq!(init.sandbox.trace("trace")[1..], ["ready", "term", "stop"]);
+    is_unhurt(&init);
+    init.finish();
+}
+
+#[test]
+fn who_names_a_process_of_another_unit_and_ends_hands_over_to_nobody() {
+    let script = "name $$; await go\nname $(sed -n 's/start //p' $dir/canary)";
+    let init = Boot::new(unit("", LEAVES, script)).start("all");
+    init.when_state("old", "running");
+    let (main, canary) = (init.main_of("old"), init.status().main_pid("canary"));
+    init.sandbox.put("go", "");
+    // A moment passes in which its pid file is looked at.
+    init.when("it has ended", |s| s.main_pid("old").is_none() && s.state("old") != "running");
+    assert!(!main.is_alive());
+    assert_eq!(says(&init, "run/old.pid"), canary, "that is what its pid file says");
+    init.tell("set-target", &json!({"targets": ["keep"]}));
+    init.when_state("old", "disabled");
+    is_unhurt(&init);
+    init.finish();
+}
+
+#[test]
+fn a_pid_file_from_before_that_names_who_lives_now_is_not_believed() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    // A process of the unit itself gets the very pid, or another unit's has it.
+    let own = "until echo 29999 >/proc/sys/kernel/ns_last_pid; setsid sleep 1000000 & \
+               echo $$! >DIR/left; [ $$! = 30000 ]; do kill $$!; done";
+    for (launcher, canary_writes) in
+        [(own, false), ("setsid sleep 1000000 & echo $$! >DIR/left", true)]
+    {
+        let files = unit("start-timeout: 1s", launcher, "");
+        files.put("run/old.pid", "30000\n");
+        if canary_writes {
+            files.unit("canary", "type: foreground-notified\nexec-start: /bin/sh -c 'echo $$$$ >DIR/run/old.pid; exec DAEMON --notify --trace DIR/canary'");
+        }
+        let init = Boot::new(files).start("all");
+        let status = init.when_state("old", "failed");
+        assert_eq!(status.reason("old"), "start-timeout", "{}", status.table());
+        was_never_up(&init);
+        let of_launcher = says(&init, "left").expect("it was launched");
+        assert!(canary_writes || of_launcher == 30000);
+        assert!(!init.sandbox.path("run/old.pid").exists(), "it was removed before the start");
+        is_unhurt(&init);
+        init.finish();
+    }
+}
