@@ -23,15 +23,35 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Runs the test in a process of its own: what it does to itself it does to nobody else, and
 /// all that is left to that process is the test's. True in that process.
 pub(crate) fn is_alone(test: &str) -> bool {
+    is_alone_under(&[], test)
+}
+
+/// The same where this system call is not there, and is asked for. None: strace(1) is not there.
+fn is_alone_without(call: &str, test: &str) -> Option<bool> {
+    std::process::Command::new("strace").arg("-V").output().ok()?;
+    let name = format!("groundstate-without-{call}-{}", std::process::id());
+    let lines = std::env::temp_dir().join(name);
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=ENOSYS"));
+    // Who makes no such call is not stopped at any.
+    let words = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", lines.to_str()?];
+    let alone = is_alone_under(&[&words[..], &["-e", &trace, "-e", &inject]].concat(), test);
+    if !alone {
+        let said = std::fs::read_to_string(&lines).unwrap();
+        std::fs::remove_file(&lines).unwrap();
+        assert!(said.contains("INJECTED"), "nobody asked for {call}");
+    }
+    Some(alone)
+}
+
+fn is_alone_under(wrapper: &[&str], test: &str) -> bool {
     const ALONE: &str = "GROUNDSTATE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         return true;
     }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
+    let own = std::env::current_exe().unwrap();
+    let words = [wrapper, &[own.to_str().unwrap(), "--exact", test, "--nocapture"]].concat();
+    let output =
+        std::process::Command::new(words[0]).args(&words[1..]).env(ALONE, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
     false
