@@ -253,7 +253,7 @@ packages_of() { # STAGE: lines "PACKAGE what-proves-it-is-there"
     "libprotobuf-dev /usr/include/google/protobuf/descriptor.proto"
   case $1 in
     core | cluster | crowd | schema) printf '%s\n' "etcd-server etcd" "etcd-client etcdctl" \
-      "chromium chromium" "openssl openssl" "iproute2 ip" "procps pkill" "hostname hostname" \
+      "strace strace" "chromium chromium" "openssl openssl" "iproute2 ip" "procps pkill" "hostname hostname" \
       "util-linux setpriv" "python3 python3" "openssh-server sshd" "openssh-client ssh-agent" \
       "jq jq" ;;
     namespaces) printf '%s\n' "strace strace" "util-linux unshare" ;;

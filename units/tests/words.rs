@@ -39,7 +39,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// All that can be said of a run, but for STOPPING=1.
+/// All that can be said of a run.
 fn words(run: RunId) -> Vec<Event> {
     vec![
         Event::Ready(run),
@@ -51,6 +51,7 @@ fn words(run: RunId) -> Vec<Event> {
         Event::WatchdogEvery(run, LONGEST),
         Event::WatchdogPing(run),
         Event::WatchdogTrigger(run),
+        Event::Stopping(run),
     ]
 }
 

@@ -308,7 +308,6 @@ fn every_word_is_taken_in_every_state() {
     files.unit("none", "type: virtual");
     let init = Boot::new(files).start("web");
     let words = [
-        "STOPPING=1",
         "WATCHDOG=1",
         "EXTEND_TIMEOUT_USEC=18446744073709551616",
         "EXTEND_TIMEOUT_USEC=1000000",
@@ -318,6 +317,7 @@ fn every_word_is_taken_in_every_state() {
         "FDSTOREREMOVE=1",
         "BARRIER=1",
         "MAINPID=1",
+        "STOPPING=1",
     ];
     let all = |state: &str| {
         init.when_state("web", state);
@@ -342,5 +342,20 @@ fn every_word_is_taken_in_every_state() {
     assert_eq!(init.status().state("web"), "stopping", "who stops is not made ready any more");
     init.sandbox.order("web.ctl", "exit 0");
     init.when_state("web", "disabled");
+    init.finish();
+}
+
+#[test]
+fn who_says_that_it_stops_and_stays_is_stopped_after_its_stop_timeout_and_has_failed() {
+    let files = Sandbox::new();
+    told(&files, "web", "stop-timeout: 1s\nrestart: never");
+    files.unit("all", "type: virtual\nwaits-for: web");
+    let init = Boot::new(files).start("all");
+    let main = init.main_of("web");
+    init.when_state("web", "running");
+    init.sandbox.order("web.ctl", "notify STOPPING=1");
+    let status = init.when_state("web", "failed");
+    assert_eq!(status.unit("web")["reason"]["kind"], "protocol", "{}", status.table());
+    assert!(!main.is_alive());
     init.finish();
 }
