@@ -37,6 +37,14 @@ impl Tracker {
                 owner.add(pid);
             }
         }
+        // What multiplies as it is killed has begun more meanwhile.
+        for (run, _) in parted {
+            if self.killed.contains(&run)
+                && let Some(family) = self.families.get(&run)
+            {
+                family.signal(9, None);
+            }
+        }
     }
 }
 

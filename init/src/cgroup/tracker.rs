@@ -55,6 +55,9 @@ pub(crate) struct Tracker {
     /// Of whom processes were reaped, and what they left is to be found: each with when it began.
     #[serde(skip)]
     pub(super) parted: Vec<(RunId, u64)>,
+    /// Without cgroups: those that were killed, and are to be for as long as anything of them ends.
+    #[serde(skip)]
+    pub(super) killed: BTreeSet<RunId>,
     #[serde(skip)]
     pub(super) children: BTreeMap<i32, RunId>,
     #[serde(skip)]
@@ -110,6 +113,7 @@ impl Tracker {
             runs: BTreeMap::new(),
             families: BTreeMap::new(),
             parted: Vec::new(),
+            killed: BTreeSet::new(),
             children: BTreeMap::new(),
             watches: BTreeMap::new(),
             memory_watches: BTreeMap::new(),
@@ -353,6 +357,9 @@ impl Tracker {
         if !killed {
             // Before its children: what these leave would not be known any more.
             self.signal(run, KILL, None);
+            if self.hierarchy.is_none() {
+                self.killed.insert(run);
+            }
         }
         // A child that is not in its cgroup yet is reached too.
         for pid in self.runs.get(&run).map(|tracked| &tracked.children).into_iter().flatten() {
@@ -365,6 +372,7 @@ impl Tracker {
     pub(crate) fn forget(&mut self, run: RunId) {
         let Some(tracked) = self.runs.remove(&run) else { return };
         self.families.remove(&run);
+        self.killed.remove(&run);
         self.memory_watches.retain(|_, of| *of != run);
         for pid in tracked.children {
             self.children.remove(&pid);

@@ -2,7 +2,7 @@
 //! has few pids or have no process that lives for more than a moment.
 
 use super::ways::after;
-use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::boot::Init;
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -32,11 +32,12 @@ fn lights(init: &Init) {
     init.tell("set-target", &json!({"targets": ["base"], "want": ["bomb"]}));
 }
 
-/// A bomb that takes all pids there are. It has gone off, and goes on: what is killed of it is made good.
-fn fills(files: Sandbox) -> Init {
+/// A bomb that takes all pids there are, after `taking` something away. It has gone off, and goes on:
+/// what is killed of it is made good.
+fn fills(files: Sandbox, taking: &str) -> Init {
     files.unit("bomb", "stop-timeout: 500ms\nexec-start: DAEMON --multiply");
     others(&files);
-    let init = after(&format!("echo {PIDS} >/proc/sys/kernel/pid_max"), files);
+    let init = after(&format!("echo {PIDS} >/proc/sys/kernel/pid_max; {taking}"), files);
     let init = init.start("base");
     lights(&init);
     let all = || init.process().neighbours();
@@ -58,12 +59,12 @@ fn fills(files: Sandbox) -> Init {
 }
 
 /// A bomb of processes each of which begins the next and ends. All heed nothing but KILL.
-fn flees(files: Sandbox) -> Init {
+fn flees(files: Sandbox, taking: &str) -> Init {
     files.put("next.sh", "sh $0 & exit 0\n");
     files.put("first.sh", "trap '' TERM; for i in 1 2 3 4 5 6 7 8; do sh $1/next.sh & done\nwhile :; do sleep 1000000; done\n");
     files.unit("bomb", "stop-timeout: 500ms\nexec-start: /bin/sh DIR/first.sh DIR");
     others(&files);
-    let init = Boot::new(files).start("base");
+    let init = after(taking, files).start("base");
     lights(&init);
     let mut seen = BTreeSet::new();
     until("many have come and gone", || {
@@ -97,14 +98,31 @@ fn a_fork_bomb_is_ended_by_its_stop() {
     let Some(files) = few_pids() else {
         return groundstate_tests::not_run!("the highest pid is the whole machine's here");
     };
-    is_stopped(fills(files));
+    is_stopped(fills(files, "true"));
 }
 
 #[test]
 fn a_bomb_whose_processes_live_for_a_moment_is_ended_by_its_stop() {
-    let init = flees(Sandbox::new());
+    let init = flees(Sandbox::new(), "true");
     if init.status().0["tracking"] != "cgroup2" {
         return groundstate_tests::not_run!("no cgroups of the second kind here");
     }
+    is_stopped(init);
+}
+
+#[test]
+fn a_fork_bomb_is_ended_by_its_stop_without_cgroups() {
+    let Some(files) = few_pids() else {
+        return groundstate_tests::not_run!("the highest pid is the whole machine's here");
+    };
+    let init = fills(files, "umount -R -l /sys");
+    assert_eq!(init.status().0["tracking"], "process-group");
+    is_stopped(init);
+}
+
+#[test]
+fn a_bomb_whose_processes_live_for_a_moment_is_ended_by_its_stop_without_cgroups() {
+    let init = flees(Sandbox::new(), "umount -R -l /sys");
+    assert_eq!(init.status().0["tracking"], "process-group");
     is_stopped(init);
 }
