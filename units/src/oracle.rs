@@ -20,6 +20,7 @@ use crate::sim::graph::{Edge, Graph, Universe};
 use crate::sim::set::Set;
 use crate::spec::{DependencyKind as D, Exit};
 use crate::time::Time;
+use event::Due;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,22 +61,6 @@ enum Failure {
     StartTimeout,
     Exec,
 }
-
-/// What a run waits for in time; of one moment the earlier comes first.
-#[derive(Clone, Copy, Debug)]
-enum Due {
-    Ready,
-    Again,
-    Slot,
-    Reload,
-    Ping,
-    Start,
-    Stop,
-}
-/// In their order.
-const DUES: [Due; 7] =
-    [Due::Ready, Due::Again, Due::Slot, Due::Reload, Due::Ping, Due::Start, Due::Stop];
-const NOTHING_DUE: [Time; 7] = [Time::NEVER; 7];
 
 /// A unit without a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

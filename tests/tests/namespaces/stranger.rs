@@ -197,8 +197,9 @@ fn a_kernel_thread_is_no_main_process() {
     let before = init.when_state("web", "running");
     for (pid, refused) in [(2, 1), (thread.0, 2)] {
         init.sandbox.order("web.ctl", &format!("notify MAINPID={pid}\\nSTATUS={pid}"));
+        let said = pid.to_string();
         until("it is heard", || {
-            (init.status().unit("web")["status"] == pid.to_string()).then_some(())
+            (init.status().unit("web")["status"].as_str() == Some(said.as_str())).then_some(())
         });
         assert_eq!(init.dropped("messages-refused"), refused);
         assert_eq!(init.status().main_pid("web"), before.main_pid("web"));

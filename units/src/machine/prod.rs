@@ -108,11 +108,8 @@ impl Machine {
     /// Running or reloading, and not to stop.
     fn is_working(&self, ix: Ix) -> bool {
         let cell = self.cell(ix);
-        let form = match &cell.phase {
-            Phase::Ready(_, form, _) => form,
-            _ => return false,
-        };
-        matches!(form, Form::Running { .. } | Form::Reloading { .. }) && !cell.must
+        let works = |form: &Form| matches!(form, Form::Running { .. } | Form::Reloading { .. });
+        matches!(&cell.phase, Phase::Ready(_, form, _) if works(form)) && !cell.must
     }
 
     fn has_reload(&self, ix: Ix) -> bool {

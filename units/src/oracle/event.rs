@@ -2,7 +2,7 @@
 //! are in [`super::wish`]. What follows from it is settled afterwards ([`super::settle`]).
 
 use super::settle::{again, delay, later};
-use super::{DUES, Deed, Due, Failure, IMMORTAL, NOTHING_DUE, Oracle, Rest, Run};
+use super::{Deed, Failure, IMMORTAL, Oracle, Rest, Run};
 use crate::machine::event::{Event, Stage};
 use crate::machine::reason::State;
 use crate::name::Name;
@@ -10,6 +10,22 @@ use crate::sim::set::Set;
 use crate::spec::{DependencyKind as D, Exit, Kind, Readiness};
 use crate::time::Time;
 use std::time::Duration;
+
+/// What a run waits for in time; of one moment the earlier comes first.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Due {
+    Ready,
+    Again,
+    Slot,
+    Reload,
+    Ping,
+    Start,
+    Stop,
+}
+/// In their order.
+pub(super) const DUES: [Due; 7] =
+    [Due::Ready, Due::Again, Due::Slot, Due::Reload, Due::Ping, Due::Start, Due::Stop];
+pub(super) const NOTHING_DUE: [Time; 7] = [Time::NEVER; 7];
 
 impl Oracle {
     /// False: refused, and nothing changed.
@@ -59,24 +75,12 @@ impl Oracle {
         let unit = self.whose(|run| run.id == id).iter().next()?;
         let run = self.stored[unit].run.as_mut()?;
         let due = |run: &mut Run, what: Due, span| run.due[what as usize] = later(now, span);
-        let goes = run.leaving && run.form == Running;
+        if run.leaves(event, now) {
+            return None;
+        }
         match (event, run.form) {
-            (Event::ExtendTimeout(_, span), _) if goes => {
-                let by = &mut run.due[Due::Stop as usize];
-                *by = now.after(*span).max(*by);
-            }
-            (Event::WatchdogEvery(_, span), _) if goes => {
-                run.watch = Some(*span).filter(|span| !span.is_zero());
-            }
-            (
-                Event::Ready(_) | Event::Reloading(_) | Event::Reloaded(..) | Event::Stopping(_),
-                _,
-            )
-            | (Event::WatchdogPing(_), _)
-                if goes => {}
             (Event::Stopping(_), Running | Reloading) => {
-                (run.leaving, run.form, run.announced) = (true, Running, false);
-                run.due = NOTHING_DUE;
+                (run.leaving, run.form, run.due) = (true, Running, NOTHING_DUE);
                 due(run, Due::Stop, run.unit.live.stop_timeout);
             }
             (Event::Executed(_), Starting) => match run.unit.readiness {
@@ -344,6 +348,26 @@ impl Run {
             }
             _ => Time::NEVER,
         }
+    }
+
+    /// It has said that it ends, and no more is heard of it than this.
+    fn leaves(&mut self, event: &Event, now: Time) -> bool {
+        if !self.leaving || self.form != State::Running {
+            return false;
+        }
+        match event {
+            Event::ExtendTimeout(_, span) => {
+                let by = &mut self.due[Due::Stop as usize];
+                *by = now.after(*span).max(*by);
+            }
+            Event::WatchdogEvery(_, span) => {
+                self.watch = Some(*span).filter(|span| !span.is_zero());
+            }
+            Event::Ready(_) | Event::Reloading(_) | Event::Reloaded(..) => {}
+            Event::Stopping(_) | Event::WatchdogPing(_) => {}
+            _ => return false,
+        }
+        true
     }
 
     /// It runs, and has not said that it ends.

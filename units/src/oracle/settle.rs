@@ -1,7 +1,8 @@
 //! One step: what follows from an event (§5), and how a run begins, becomes active, is told
 //! and is gone. The sets it asks for are computed in [`crate::oracle`].
 
-use super::{Deed, Due, Failure, NOTHING_DUE, Oracle, Rest, Run, SLOT, Stored};
+use super::event::{Due, NOTHING_DUE};
+use super::{Deed, Failure, Oracle, Rest, Run, SLOT, Stored};
 use crate::machine::event::{Event, RunId};
 
 use crate::machine::reason::State;
