@@ -243,8 +243,10 @@ impl Processes {
         if dice.percent(30) {
             let at = ready_at.after(later(dice));
             self.push(at, Event::Stopping(run), None);
-            let span = later(dice);
-            self.push(at.after(MS), Event::ExtendTimeout(run, span), None);
+            if dice.percent(50) {
+                let span = later(dice);
+                self.push(at.after(MS), Event::ExtendTimeout(run, span), None);
+            }
         }
     }
 
