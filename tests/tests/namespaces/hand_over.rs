@@ -52,6 +52,21 @@ fn was_never_up(init: &Init) {
     assert_eq!(init.status().main_pid("old"), None);
 }
 
+/// The daemon has come so far that it would tell of a signal.
+fn is_at_work(init: &Init) {
+    until("it is at work", || {
+        init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
+    });
+}
+
+/// It is stopped as it is to be.
+fn is_stopped(init: &Init) {
+    init.tell("set-target", &json!({"targets": ["keep"]}));
+    init.when_state("old", "disabled");
+    assert_eq!(init.sandbox.trace("trace")[1..], ["ready", "term", "stop"]);
+    is_unhurt(init);
+}
+
 #[test]
 fn a_pid_file_that_comes_after_its_launcher_has_ended_is_waited_for() {
     let files = unit("start-timeout: 1h", LEAVES, "await go; name $$; exec sleep 1000000");
@@ -91,9 +106,7 @@ fn a_pid_file_that_is_removed_takes_nothing_from_its_unit() {
     let files = unit("stop-timeout: 60s", LEAVES, "name $$; exec \"$2\" --trace $dir/trace");
     let init = Boot::new(files).start("all");
     let main = init.when_state("old", "running").main_pid("old");
-    until("it is at work", || {
-        init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
-    });
+    is_at_work(&init);
     std::fs::remove_file(init.sandbox.path("run/old.pid")).expect("it is there");
     init.check();
     // Nothing is heard of this: init is asked to look at everything once more.
@@ -101,10 +114,7 @@ fn a_pid_file_that_is_removed_takes_nothing_from_its_unit() {
     init.check();
     let status = init.status();
     assert_eq!((status.state("old"), status.main_pid("old")), ("running", main));
-    init.tell("set-target", &json!({"targets": ["keep"]}));
-    init.when_state("old", "disabled");
-    assert_eq!(init.sandbox.trace("trace")[1..], ["ready", "term", "stop"]);
-    is_unhurt(&init);
+    is_stopped(&init);
     init.finish();
 }
 
@@ -121,13 +131,8 @@ fn who_names_another_process_of_its_unit_and_ends_hands_over_to_it() {
     });
     assert!(!first.is_alive());
     assert_eq!((status.state("old"), init.sandbox.trace("launched").len()), ("running", 1));
-    until("it is at work", || {
-        init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
-    });
-    init.tell("set-target", &json!({"targets": ["keep"]}));
-    init.when_state("old", "disabled");
-    assert_eq!(init.sandbox.trace("trace")[1..], ["ready", "term", "stop"]);
-    is_unhurt(&init);
+    is_at_work(&init);
+    is_stopped(&init);
     init.finish();
 }
 
