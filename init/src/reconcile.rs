@@ -7,6 +7,7 @@ use crate::event_loop::Init;
 use crate::lineage::Lineage;
 use crate::process;
 use crate::run::procedure::{Part, UNKNOWN};
+use crate::run::running::Main;
 use crate::sys::impatience::impatiently;
 use crate::sys::{Pid, signal, wait};
 use crate::voice::Level;
@@ -25,8 +26,14 @@ impl Init {
         let lines = self.runs.iter().flat_map(|(run, running)| {
             running.lines.iter().map(move |(pid, part)| (run, Pid::from_raw(*pid), *part))
         });
+        let mains = self.runs.iter().filter_map(|(run, running)| match running.main {
+            Some(Main::Child(pid)) if running.line(pid).is_none() => {
+                Some((run, Pid::from_raw(pid), Part::Main))
+            }
+            _ => None,
+        });
         let gone: Vec<(RunId, Pid, Part)> =
-            lines.filter(|(_, pid, _)| !wait::is_child(*pid)).collect();
+            lines.chain(mains).filter(|(_, pid, _)| !wait::is_child(*pid)).collect();
         for (run, pid, part) in gone {
             self.tracker.ended(pid);
             self.tracker.adopt_left();

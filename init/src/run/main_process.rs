@@ -13,12 +13,14 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use mio::Interest;
 use mio::unix::SourceFd;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// SIGCONT: a stopped process can not act on any other signal but KILL.
 const CONT: u8 = 18;
 /// SIGKILL.
 pub(super) const KILL: u8 = 9;
+/// Why a process is not made a main process.
+const FOREIGN: &str = "does not belong to the unit";
 
 impl Init {
     pub(super) fn signal_run(&mut self, run: RunId, whom: Whom, number: u8) {
@@ -68,9 +70,7 @@ impl Init {
         let Some(running) = self.runs.get(run) else { return };
         // Those that are still on their way into the cgroup.
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
-        if let Some(Main::Other { pidfd, .. }) = &running.main {
-            let _ = signal::pidfd_kill(pidfd.as_fd(), KILL);
-        }
+        running.main.as_ref().inspect(|main| kill_main(main));
     }
 
     /// The main process and the lines under way; what they have left lives on.
@@ -78,9 +78,9 @@ impl Init {
         let Some(running) = self.runs.get(run) else { return };
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
         let mut killed: Vec<i32> = running.lines.iter().map(|(pid, _)| *pid).collect();
-        if let Some(Main::Other { pid, pidfd, .. }) = &running.main {
-            let _ = signal::pidfd_kill(pidfd.as_fd(), KILL);
-            killed.push(*pid);
+        if let Some(main) = &running.main {
+            kill_main(main);
+            killed.push(main.pid());
         }
         self.tracker.thaw(killed);
     }
@@ -118,42 +118,64 @@ impl Init {
         pid: i32,
         belongs: impl Fn(&Init) -> bool,
     ) -> Result<(), &'static str> {
-        const FOREIGN: &str = "does not belong to the unit";
         if pid <= 1 || Pid::from_raw(pid) == nix::unistd::getpid() {
             return Err(FOREIGN);
         }
-        let pidfd = signal::pidfd(Pid::from_raw(pid)).map_err(|_| "is not there")?;
+        let of = Pid::from_raw(pid);
+        // Where none can be had (no such system call, no room), the pid of init's own child is its own until
+        // it is reaped: such a one needs none.
+        let pidfd = match signal::pidfd(of) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err("is not there"),
+            Err(_) if !wait::is_child(of) => return Err("can not be watched"),
+            pidfd => pidfd.ok(),
+        };
         if self.is_anothers(run, pid) || !belongs(self) {
             return Err(FOREIGN);
         }
         // Who has ended and is not reaped is still found where it was. Of init's child it will be
         // known how it ended; another's may never be reaped.
-        let ours = || {
-            wait::is_child_behind(pidfd.as_fd())
-                .unwrap_or_else(|| wait::is_child(Pid::from_raw(pid)))
+        let is_over = |pidfd: &OwnedFd| {
+            let ours =
+                || wait::is_child_behind(pidfd.as_fd()).unwrap_or_else(|| wait::is_child(of));
+            signal::has_ended(pidfd.as_fd()) && !ours()
         };
-        if signal::has_ended(pidfd.as_fd()) && !ours() {
+        if pidfd.as_ref().is_some_and(is_over) {
             return Err("has ended");
         }
+        self.has_main(run, pid, pidfd)
+    }
+
+    /// It has it from now on. Without a descriptor: it is init's child.
+    fn has_main(
+        &mut self,
+        run: RunId,
+        pid: i32,
+        pidfd: Option<OwnedFd>,
+    ) -> Result<(), &'static str> {
         let token = self.tokens.next();
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
         running.search = None;
         let before = running.main.take();
-        let is_line = running.line(pid).is_some();
-        running.main = Some(if is_line {
-            Main::Child(pid)
-        } else {
-            // Where it can not be watched, its end is seen when it is reaped.
-            let mut source = SourceFd(&pidfd.as_raw_fd());
-            let registry = self.poll.registry();
-            let _ = ask_again(|| registry.register(&mut source, token, Interest::READABLE));
-            Main::Other { pid, pidfd, token: token.0 }
+        let pidfd = pidfd.filter(|_| running.line(pid).is_none());
+        let is_watched = pidfd.is_some();
+        running.main = Some(match pidfd {
+            None => Main::Child(pid),
+            Some(pidfd) => {
+                // Where it can not be watched, its end is seen when it is reaped.
+                let mut source = SourceFd(&pidfd.as_raw_fd());
+                let registry = self.poll.registry();
+                let _ = ask_again(|| registry.register(&mut source, token, Interest::READABLE));
+                Main::Other { pid, pidfd, token: token.0 }
+            }
         });
         if let Some(Main::Other { pid, token, .. }) = before {
             self.runs.abandon(pid, token, run);
         }
-        if !is_line {
+        if is_watched {
             self.runs.adopt(pid, token.0, run);
+        } else {
+            wait::made_before([pid]);
+            self.runs.own_main(pid, run);
         }
         self.stand(run);
         Ok(())
@@ -191,6 +213,13 @@ impl Init {
             self.main_has_ended(run, Exit::Code(0));
         }
     }
+}
+
+fn kill_main(main: &Main) {
+    let _ = match main {
+        Main::Child(pid) => wait::kill_made(Pid::from_raw(*pid), KILL),
+        Main::Other { pidfd, .. } => signal::pidfd_kill(pidfd.as_fd(), KILL),
+    };
 }
 
 /// A line that has ended may be in the table until all that follows from it is known: its pid may be

@@ -117,6 +117,11 @@ impl Runs {
         }
     }
 
+    /// A child of init's, started or left to it, is the run's main process.
+    pub(crate) fn own_main(&mut self, pid: i32, run: RunId) {
+        self.by_pid.insert(pid, run);
+    }
+
     /// A process that init did not start is the run's main process.
     pub(crate) fn adopt(&mut self, pid: i32, token: usize, run: RunId) {
         self.by_main.insert(pid, run);

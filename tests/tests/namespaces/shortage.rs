@@ -213,6 +213,34 @@ fn for_each_newer_system_call_there_is_another_way() {
     assert!(missed.len() >= 4, "of these it has missed {missed:?} alone");
 }
 
+#[test]
+fn a_daemon_is_found_healed_and_stopped_without_descriptors_of_processes() {
+    let files = Sandbox::new();
+    files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nrestart-delay: 50ms\nexec-start: DAEMON --pid-file DIR/run/old.pid");
+    files.unit(
+        "guessed",
+        "type: background-scripted\nexec-start: /bin/sh -c 'DAEMON --pid-file DIR/run/guessed.pid'",
+    );
+    files.unit("all", "type: virtual\ndepends-on: old\nwaits-for: guessed");
+    files.unit("none", "type: virtual");
+    let trace = files.at("strace");
+    let inject = "inject=pidfd_open:error=ENOSYS";
+    let wrapper = ["strace", "-f", "-qq", "-o", &trace, "-e", inject];
+    let mut init = Boot::new(files).through(&wrapper).way(Way::Supervisor).start("all");
+    let before = init.when_system("running").main_pid("old");
+    init.main_of("old").end();
+    init.when("it is healed", |s| {
+        s.system() == "running" && s.main_pid("old").is_some() && s.main_pid("old") != before
+    });
+    let main = init.main_of("old");
+    init.tell("set-target", &json!({"targets": ["none"]}));
+    init.when_state("old", "disabled");
+    assert!(!main.is_alive());
+    init.tell("exit", &json!({}));
+    assert_eq!(init.ended().code(), Some(0));
+    assert!(init.sandbox.read("strace").contains("INJECTED"), "it was asked for");
+}
+
 /// A file system of 64 KiB; gone with the value.
 struct Small(PathBuf);
 
