@@ -6,7 +6,6 @@
 
 use crate::boot::{Boot, Init};
 use crate::deadline::{until, within};
-use crate::process::Process;
 use crate::sandbox::Sandbox;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -21,8 +20,6 @@ const PACE: Duration = Duration::from_millis(200);
 const GROWTH: u64 = 2 * 1024;
 /// Lines init may say at once, and in a second, as its own limits have it.
 const LINES: (usize, usize) = (256, 32);
-/// A tick of the times in /proc.
-const TICK: Duration = Duration::from_millis(10);
 
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
@@ -79,12 +76,6 @@ impl fmt::Display for Seen {
     }
 }
 
-/// What a process took of a processor so far.
-pub fn busy(process: Process) -> Duration {
-    let ticks = [11, 12].map(|field| process.stat_field(field).expect("it is there"));
-    TICK * u32::try_from(ticks.iter().sum::<i32>()).unwrap_or_default()
-}
-
 /// How often each has failed in a row.
 fn failures(init: &Init) -> BTreeMap<String, u64> {
     let status = init.status();
@@ -116,7 +107,7 @@ pub fn storm(size: Size) -> Seen {
     init.when_system("running");
     let pids =
         |init: &Init| calm.iter().map(|name| init.status().main_pid(name)).collect::<Vec<_>>();
-    let (before, begin, idle) = (pids(&init), Instant::now(), busy(init.process()));
+    let (before, begin, idle) = (pids(&init), Instant::now(), init.process().processor_time());
     let (mut starts, mut first) = (0, 0);
     init.tell("set-target", &json!({"targets": ["all"]}));
     for round in 0..size.rounds {
@@ -136,7 +127,7 @@ pub fn storm(size: Size) -> Seen {
     }
     let memory = (first, init.process().memory());
     assert_eq!(pids(&init), before, "nobody else was started anew");
-    let (busy, took) = (busy(init.process()).saturating_sub(idle), begin.elapsed());
+    let (busy, took) = (init.process().processor_time().saturating_sub(idle), begin.elapsed());
     let lines = init.output().lines().count();
     init.tell("set-target", &json!({"targets": ["calm"]}));
     init.when_system("running");

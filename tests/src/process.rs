@@ -68,6 +68,13 @@ impl Process {
         text.rsplit_once(')')?.1.split_whitespace().nth(index)?.parse().ok()
     }
 
+    /// The processor time its first thread has had (proc_pid_schedstat: nanoseconds on a processor).
+    pub fn processor_time(self) -> std::time::Duration {
+        let text = self.read("schedstat").expect("the kernel counts it");
+        let nanos = text.split(' ').next().and_then(|time| time.parse().ok()).expect("a number");
+        std::time::Duration::from_nanos(nanos)
+    }
+
     /// Its environment.
     pub fn environment(self) -> BTreeMap<String, String> {
         let text = self.read("environ").unwrap_or_default();

@@ -10,6 +10,7 @@ use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
+use std::time::Duration;
 
 #[test]
 fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cgroups() {
@@ -68,10 +69,10 @@ fn what_became_its_program_in_a_crash_is_known_to_though_init_may_not_look_at_it
     init.finish_after_crash();
 }
 
-/// Nanoseconds of processor time that init took to reap so many orphans that died all at once. One
+/// The processor time that init took to reap so many orphans that died all at once. One
 /// look at its children for each of them would take four times as long for each, where they are four
 /// times as many.
-fn time_of_reaping(count: usize) -> u64 {
+fn time_of_reaping(count: usize) -> Duration {
     let files = Sandbox::new();
     nix::unistd::mkfifo(&files.path("never"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
     files.put(
@@ -87,17 +88,13 @@ fn time_of_reaping(count: usize) -> u64 {
     let ours: Vec<_> = init.processes_of("parent");
     let crowd: Vec<_> = ours.into_iter().filter(|process| *process != main).collect();
     assert_eq!(crowd.len(), count);
-    let took = || -> u64 {
-        let text = init.process().read("schedstat").expect("it is there");
-        text.split(' ').next().and_then(|time| time.parse().ok()).expect("a number")
-    };
     init.process().signal(Signal::SIGSTOP);
     crowd.iter().for_each(|process| process.signal(Signal::SIGKILL));
     until("all are dead", || crowd.iter().all(|process| !process.is_alive()).then_some(()));
-    let before = took();
+    let before = init.process().processor_time();
     init.process().signal(Signal::SIGCONT);
     until("all are reaped", || (children().len() <= 3).then_some(()));
-    let took = took() - before;
+    let took = init.process().processor_time() - before;
     assert_eq!(init.status().state("parent"), "running");
     init.may_keep_this_much();
     init.finish();
@@ -107,7 +104,7 @@ fn time_of_reaping(count: usize) -> u64 {
 #[test]
 fn a_crowd_of_orphans_takes_time_by_its_number_and_no_more_without_cgroups() {
     let (few, many) = (250, 1000);
-    let each = |count: usize| time_of_reaping(count) / count as u64;
+    let each = |count: u32| time_of_reaping(count as usize) / count;
     let (of_few, of_many) = (each(few), each(many));
-    assert!(of_many < of_few * 2, "{of_few} ns each of {few}, {of_many} ns each of {many}");
+    assert!(of_many < of_few * 2, "{of_few:?} each of {few}, {of_many:?} each of {many}");
 }
