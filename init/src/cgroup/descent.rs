@@ -20,12 +20,14 @@ impl Tracker {
     pub(crate) fn adopt_left(&mut self) {
         // Runs whose processes have just ended, and when these began.
         let parted = std::mem::take(&mut self.parted);
+        let reaped = std::mem::take(&mut self.reaped);
         if self.hierarchy.is_some() {
             return;
         }
         for pid in process::children().into_iter().map(Pid::from_raw) {
             let known = |family: &Family| family.leads(pid.as_raw());
-            if wait::is_made(pid) || self.families.values().any(known) {
+            let is_new = reaped.contains(&pid.as_raw()) || wait::is_made(pid);
+            if is_new || self.families.values().any(known) {
                 continue;
             }
             let Some(stat) = process::stat(pid) else { continue };

@@ -55,6 +55,9 @@ pub(crate) struct Tracker {
     /// Of whom processes were reaped, and what they left is to be found: each with when it began.
     #[serde(skip)]
     pub(super) parted: Vec<(RunId, u64)>,
+    /// All that were: who has such a pid by now was left by none of them.
+    #[serde(skip)]
+    pub(super) reaped: BTreeSet<i32>,
     /// Without cgroups: those that were killed, and are to be for as long as anything of them ends.
     #[serde(skip)]
     pub(super) killed: BTreeSet<RunId>,
@@ -113,6 +116,7 @@ impl Tracker {
             runs: BTreeMap::new(),
             families: BTreeMap::new(),
             parted: Vec::new(),
+            reaped: BTreeSet::new(),
             killed: BTreeSet::new(),
             children: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -215,6 +219,7 @@ impl Tracker {
         }
         if self.hierarchy.is_none() {
             self.look_again = true;
+            self.reaped.insert(pid.as_raw());
             let mut families = self.families.iter_mut();
             self.parted.extend(families.find_map(|(run, of)| Some((*run, of.remove(pid)?))));
         }

@@ -174,7 +174,9 @@ impl Init {
         if is_watched {
             self.runs.adopt(pid, token.0, run);
         } else {
-            wait::made_before([pid]);
+            if wait::is_child(Pid::from_raw(pid)) {
+                wait::made_before([pid]);
+            }
             self.runs.own_main(pid, run);
         }
         self.stand(run);

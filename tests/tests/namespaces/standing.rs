@@ -163,6 +163,7 @@ fn what_was_being_stopped_is_stopped_to_its_end() {
             && s.state("web") == "running"
             && s.state("gone") == "disabled"
             && starts(&init, "web") >= 2
+            && starts(&init, "left") >= 2
     });
     let began = ["web", "gone", "left"].map(|unit| starts(&init, unit));
     assert_eq!((traces(&init, "mount"), began), (2, [2, 1, 2]));

@@ -194,7 +194,9 @@ impl Phase {
                 due(*until, TimerKind::Reload),
                 due(run.run_by(*since), TimerKind::RunTimeout),
             ],
-            Phase::Ready(_, Form::Leaving { by }, _) => [due(*by, TimerKind::Leaving), None, None],
+            Phase::Ready(run, Form::Leaving { by }, since) => {
+                [due(*by, TimerKind::Leaving), None, due(run.run_by(*since), TimerKind::RunTimeout)]
+            }
             Phase::Ready(_, Form::Exited { again, .. }, _) => {
                 [due(*again, TimerKind::Again), None, None]
             }

@@ -343,9 +343,7 @@ impl Run {
     fn too_long(&self) -> Time {
         let working = matches!(self.form, State::Running | State::Reloading);
         match (self.unit.live.run_timeout, self.active_since) {
-            (Some(span), Some(since)) if working && !self.leaving => {
-                since.after(span).max(self.extended)
-            }
+            (Some(span), Some(since)) if working => since.after(span).max(self.extended),
             _ => Time::NEVER,
         }
     }
@@ -357,6 +355,7 @@ impl Run {
         }
         match event {
             Event::ExtendTimeout(_, span) => {
+                self.extended = self.extended.max(now.after(*span));
                 let by = &mut self.due[Due::Stop as usize];
                 *by = now.after(*span).max(*by);
             }
