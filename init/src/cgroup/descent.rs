@@ -11,6 +11,7 @@ use super::held::Held;
 use super::tracker::Tracker;
 use crate::process::{self, Stat};
 use crate::sys::{Pid, wait};
+use groundstate_units::machine::event::RunId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,12 +41,10 @@ impl Tracker {
             }
         }
         // What multiplies as it is killed has begun more meanwhile.
-        for (run, _) in parted {
-            if self.killed.contains(&run)
-                && let Some(family) = self.families.get(&run)
-            {
-                family.signal(9, None);
-            }
+        let killed: BTreeSet<RunId> =
+            parted.iter().map(|(run, _)| *run).filter(|run| self.killed.contains(run)).collect();
+        for family in killed.iter().filter_map(|run| self.families.get(run)) {
+            family.signal(9, None);
         }
     }
 }

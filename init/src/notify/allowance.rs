@@ -33,9 +33,9 @@ impl Allowance {
         !self.rests(now) && self.left > 0
     }
 
-    /// One was read.
-    pub(super) fn take(&mut self, now: Time) {
-        self.left = self.left.saturating_sub(1);
+    /// So many were read.
+    pub(super) fn take(&mut self, count: u64, now: Time) {
+        self.left = self.left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
         if self.left == 0 {
             self.rests_until = Some(now.after(limit::NOTIFY_REST));
         }
@@ -63,7 +63,7 @@ mod tests {
         for milli in 0..millis {
             let now = begin.after(Duration::from_millis(milli));
             while allowance.has(now) {
-                allowance.take(now);
+                allowance.take(1, now);
                 read += 1;
             }
         }

@@ -201,7 +201,7 @@ impl Notify {
         let received = self.receive();
         let read =
             self.dropped.saturating_sub(before).saturating_add(u64::from(received.is_some()));
-        (0..read).for_each(|_| self.allowance.take(now));
+        self.allowance.take(read, now);
         received
     }
 
