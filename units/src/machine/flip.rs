@@ -30,9 +30,12 @@ impl Machine {
         self.propagate();
         next.no_restart |= self.planted(Mutant::ReloadReplacesNothing);
         let places = places(&self.generation, &next.generation);
-        for (unit, there) in self.generation.unit_ids().zip(&places) {
-            if self.cell(unit.0).phase.is_up() {
-                self.write_down(unit, *there, &next);
+        // Units that were removed and are still up may come back, which is a change for them too.
+        let back = self.ghosts.iter().map(|name| next.generation.find_unit(name.as_str()));
+        let back: Vec<_> = places.iter().copied().chain(back).collect();
+        for (ix, there) in self.all().into_iter().zip(back) {
+            if self.cell(ix).phase.is_up() {
+                self.write_down(UnitId(ix), there, &next);
             }
         }
         if !Arc::ptr_eq(&self.generation, &next.generation) {

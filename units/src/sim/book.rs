@@ -38,8 +38,19 @@ pub struct Record {
     pub extended: bool,
     /// Being active, it said that it ends.
     pub leaving: Option<Time>,
+    /// By when it has to, by what its stop-timeout was as it said so.
+    pub leave_by: Option<Time>,
     /// Nothing of it is left.
     pub over: Option<Time>,
+}
+
+/// What a run's definition gives it, as a fact of it comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// How long the next run waits at least, should this one have failed.
+    pub delay: Duration,
+    /// How long it has to end.
+    pub stop_timeout: Option<Duration>,
 }
 
 /// See the module.
@@ -85,9 +96,8 @@ impl Book {
         self.last.keys().copied().filter(alive).collect()
     }
 
-    /// Before the machine hears of it. `expected`: the run is in must_stop; `delay`: how long
-    /// the next run waits at least, should this one have failed.
-    pub fn fact(&mut self, now: Time, event: &Event, expected: bool, delay: Duration) {
+    /// Before the machine hears of it. `expected`: the run is in must_stop.
+    pub fn fact(&mut self, now: Time, event: &Event, expected: bool, times: &Times) {
         let Some(id) = event.run() else { return };
         self.facts += 1;
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -118,11 +128,14 @@ impl Book {
                 run.over = Some(now);
                 run.skipped |= matches!(event, Event::Skipped(..));
                 if bad && first && !expected && !zero {
-                    self.quiet_until.insert(run.unit, now.after(delay));
+                    self.quiet_until.insert(run.unit, now.after(times.delay));
                 }
             }
             Event::ExtendTimeout(..) => run.extended = true,
-            Event::Stopping(_) if run.active.is_some() => _ = run.leaving.get_or_insert(now),
+            Event::Stopping(_) if run.active.is_some() && run.leaving.is_none() => {
+                run.leaving = Some(now);
+                run.leave_by = times.stop_timeout.map(|span| now.after(span));
+            }
             _ => {}
         }
     }
@@ -174,6 +187,7 @@ impl Book {
                 skipped: false,
                 extended: false,
                 leaving: None,
+                leave_by: None,
                 over: None,
             },
         );

@@ -19,6 +19,7 @@ pub mod compare;
 pub mod coverage;
 pub mod digest;
 pub mod exhaust;
+mod fact;
 pub mod fault;
 pub mod fixpoint;
 pub mod foreign;

@@ -9,6 +9,7 @@ use crate::sim::book::Book;
 use crate::sim::chance::Chance;
 use crate::sim::compare;
 use crate::sim::coverage::Coverage;
+use crate::sim::fact;
 use crate::sim::fault::Fault;
 use crate::sim::graph::Universe;
 use crate::sim::invariant::{self, whole};
@@ -16,10 +17,9 @@ use crate::sim::process::Processes;
 use crate::sim::schedule::{Kindly, Schedule, Wish};
 use crate::sim::set::Set;
 use crate::sim::shape::World;
-use crate::sim::sheet::{self, Sheet, universe};
+use crate::sim::sheet::{Sheet, universe};
 use crate::sim::subject::Subject;
 use crate::sim::view::{Order, Past, Seen, View};
-use crate::spec::Kind;
 use crate::time::Time;
 use std::time::Duration;
 
@@ -238,21 +238,7 @@ impl<'a> Runner<'a> {
         let was = Past { graph: self.oracle.graph.clone(), needed: self.oracle.needed };
         let about = event.run().and_then(|run| self.book.runs.get(&run)).map(|run| run.unit);
         let late = self.is_late(&event);
-        let ends = match &event {
-            Event::Exited(_, exit) | Event::Ended(_, exit) => Some(*exit),
-            _ => None,
-        };
-        let live = about.and_then(|unit| self.oracle.unit(unit)).map(|unit| unit.live.clone());
-        let live = live.unwrap_or_else(|| sheet::live(Kind::Virtual).into());
-        let stops = about.is_some_and(|unit| self.oracle.must_stop().has(unit));
-        // What was for a connection is over with it: what follows is a start of its own.
-        let served = about.is_some_and(|unit| self.oracle.is_connected(unit));
-        let expected = stops || served || ends.is_some_and(|e| live.success_status.lists(e));
-        let over = about.and_then(|unit| self.book.of(unit)).is_none_or(|run| run.died || late);
-        if ends.is_some_and(|exit| live.restart_except.lists(exit)) && !over && !(stops || served) {
-            self.book.bar(&event);
-        }
-        self.book.fact(self.now, &event, expected, live.restart_delay.min(live.restart_delay_max));
+        fact::hear(&mut self.book, &self.oracle, self.now, &event, late);
         let (actions, refused) = self.subject.step(self.now, event.clone());
         let orders = compare::orders(&self.universe, &actions);
         let after = self.subject.see(&self.universe);

@@ -5,10 +5,6 @@ use crate::machine::event::Event;
 use crate::machine::reason::State;
 use crate::sim::view::{Order, Verdict, View};
 use crate::time::Time;
-use std::time::Duration;
-
-/// No unit of a schedule has a longer stop-timeout ([`crate::sim::shape`]) but those that have none.
-const LONGEST_STOP: Duration = Duration::from_secs(5);
 
 /// L14: a unit that failed is not started again before its delay is over.
 pub fn l14_limiter(view: &View) -> Verdict {
@@ -48,12 +44,8 @@ pub fn l36_leaves(view: &View) -> Verdict {
     }
     for unit in 0..view.after.states.len() {
         let Some(run) = view.book.of(unit).filter(|run| !run.extended) else { continue };
-        // The one it has now, or had as it said so.
-        let limit = view.is.unit(unit).and_then(|unit| unit.live.stop_timeout);
-        let limit = limit.map(|_| LONGEST_STOP);
-        let (Some(since), Some(limit)) = (run.leaving, limit) else { continue };
         let runs = view.after.state(unit) == State::Running && run.over.is_none();
-        if runs && view.now > since.after(limit) {
+        if runs && run.leave_by.is_some_and(|by| view.now > by) {
             return Err(format!("{} said that it ends, and runs", view.name(unit)));
         }
     }
