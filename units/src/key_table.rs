@@ -149,7 +149,7 @@ const GENERAL: &[Key] = &[
         "Commands run to their end before exec-start, in order, as the same user. One that fails fails the start, unless a `-` stands before it.",
         "exec-start-pre: /usr/bin/install -d -o www /run/www"),
     key("exec-stop", Shape::ExecLines, Run, PROCESS, NONE, "none: the stop signal is sent",
-        "Commands that stop the unit, instead of the stop signal to its main process. `$MAINPID` is its main process. A command that fails is followed by the signal; what has not ended at the stop timeout gets SIGKILL.",
+        "Commands that stop the unit, instead of the stop signal to its main process. `$MAINPID` is its main process, as long as that lives. A command that fails is followed by the signal; what has not ended at the stop timeout gets SIGKILL.",
         "exec-stop: /bin/kill -TERM $MAINPID"),
     key("exec-reload", Shape::ExecLines, Run, PROCESS, NONE, "none: reload-unit is refused",
         "Commands by which the unit takes in its own changed configuration, run by `initctl reload-unit`. One that fails leaves the unit running.",

@@ -50,8 +50,10 @@ impl Init {
         let stdio = |error: std::io::Error| fail(Stage::Stdio, &error);
         let starts = matches!(part, Part::Start(_));
         let first = !std::mem::replace(&mut running.begun, true);
-        let (targets, main_pid) =
-            (running.targets.clone(), running.main.as_ref().map(|main| Pid::from_raw(main.pid())));
+        let targets = running.targets.clone();
+        // Of one that has ended, which init may not have heard yet, the pid is anybody's soon.
+        let main = running.main.as_ref().filter(|main| main.lives());
+        let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(&running.procedure, part);
         extra.extend(self.remote_of(&name));
         let before = self.helper_outputs;

@@ -4,12 +4,13 @@
 use super::procedure::{Alarm, Part, Procedure};
 use crate::journal::carried;
 use crate::spawn::Report;
+use crate::sys::{Pid, signal, wait};
 use groundstate_units::name::Name;
 use groundstate_units::spec::{NotifyAccess, Run};
 use groundstate_units::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,14 @@ impl Main {
     pub(crate) fn pid(&self) -> i32 {
         match self {
             Main::Child(pid) | Main::Other { pid, .. } => *pid,
+        }
+    }
+
+    /// It has not ended, whether init has heard of that or not.
+    pub(super) fn lives(&self) -> bool {
+        match self {
+            Main::Child(pid) => wait::is_living_child(Pid::from_raw(*pid)),
+            Main::Other { pidfd, .. } => !signal::has_ended(pidfd.as_fd()),
         }
     }
 

@@ -44,6 +44,11 @@ pub(crate) fn is_child(pid: Pid) -> bool {
     changed(pid, libc::WEXITED).is_some()
 }
 
+/// A child of this process that has not ended.
+pub(crate) fn is_living_child(pid: Pid) -> bool {
+    changed(pid, libc::WEXITED) == Some(0)
+}
+
 /// The process behind a pidfd is a child of this one, ended or not, whoever has its pid by now. None: a
 /// kernel that can not tell (before Linux 5.4).
 pub(crate) fn is_child_behind(pidfd: BorrowedFd<'_>) -> Option<bool> {

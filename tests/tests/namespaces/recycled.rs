@@ -102,6 +102,12 @@ fn canary(init: &Init, pid: i32) -> (Process, i32) {
     (init.process().neighbour(has).expect("it is there"), has)
 }
 
+/// Init stands still until it gets a CONT.
+fn hold(init: &Init) {
+    init.process().signal(Signal::SIGSTOP);
+    until("init is held", || (init.process().state() == Some('T')).then_some(()));
+}
+
 fn ask(init: &Init, whose: Whose, turn: usize) -> (&'static str, Value) {
     let targets = json!({"targets": [whose.unit()]});
     match turn % 4 {
@@ -130,8 +136,7 @@ fn turn(init: &Init, whose: Whose, turn: usize) -> bool {
             held.until(|call| call.number == libc::SYS_waitid && is_gone());
         }
         Whose::Forked | Whose::Member | Whose::Deaf => {
-            init.process().signal(Signal::SIGSTOP);
-            until("init is held", || (init.process().state() == Some('T')).then_some(()));
+            hold(init);
             process.end();
             until("its parent has reaped it", || is_gone().then_some(()));
         }
@@ -231,15 +236,14 @@ fn its_own(init: &Init) -> bool {
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
     let left = init.sandbox.trace("left").len();
-    let mut steps = Steps::of(init);
+    hold(init);
+    // It is to hear of this first.
     client.send("want", &json!({"target": "asked"}));
-    // It knows that somebody asks, and of nothing else.
-    steps.until(|call| call.number == libc::SYS_epoll_wait && call.result > 0);
     process.end();
     until("its parent has reaped it", || process.state().is_none().then_some(()));
     init.sandbox.order("fate", &format!("{pid} alone"));
     until("the pid is next", || (init.sandbox.trace("left").len() > left).then_some(()));
-    drop(steps);
+    init.process().signal(Signal::SIGCONT);
     client.answer().expect("an answer").expect("no refusal");
     let has = init.when_state("asked", "running").main_pid("asked").expect("its process");
     init.when("it runs anew", |s| {
@@ -249,6 +253,26 @@ fn its_own(init: &Init) -> bool {
     init.tell("unwant", &json!({"target": "asked"}));
     init.when_state("asked", "disabled");
     assert!(init.process().neighbour(has).is_none(), "it was ended");
+    has == pid
+}
+
+/// A main process that is another's child goes, and a canary gets its pid, after its unit was asked to be
+/// reloaded or restarted and before init hears of either. False: somebody else was faster.
+fn asked_of_who_has_gone(init: &Init, verb: &'static str) -> bool {
+    let (process, pid) = victim(init, Whose::Forked);
+    let mut client = init.client().expect("it listens");
+    client.ask("ping", &json!({})).expect("an answer");
+    hold(init);
+    client.send(verb, &json!({"targets": ["forked"]}));
+    process.end();
+    until("its parent has reaped it", || process.state().is_none().then_some(()));
+    let (canary, has) = canary(init, pid);
+    init.process().signal(Signal::SIGCONT);
+    let _ = client.answer().expect("an answer");
+    init.when("it runs anew", |s| {
+        s.main_pid("forked").is_some_and(|now| now != pid) && s.state("forked") == "running"
+    });
+    lives(init, canary, verb);
     has == pid
 }
 
@@ -298,5 +322,21 @@ fn a_pid_that_inits_own_next_child_gets_is_not_that_of_the_main_process_before()
     init.when_system("running");
     let same = (0..turns(20, 1_000)).filter(|_| its_own(&init)).count();
     assert!(same > 0, "init's child never had the very pid");
+    init.finish();
+}
+
+#[test]
+fn a_main_process_that_has_gone_is_nobodys_mainpid() {
+    if !can_be_chosen() {
+        return groundstate_tests::not_run!("a pid can not be chosen here");
+    }
+    let init = Boot::new(files()).start("all");
+    init.when_system("running");
+    for verb in ["reload-unit", "restart"] {
+        let same = (0..turns(10, 500)).filter(|_| asked_of_who_has_gone(&init, verb)).count();
+        assert!(same > 0, "{verb}: nobody ever had the very pid");
+    }
+    init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));
+    init.when_state("fate", "failed");
     init.finish();
 }
