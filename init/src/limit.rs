@@ -23,6 +23,8 @@ pub(crate) const UNREAD_OF_A_FOLLOWER: usize = 64 * 1024;
 pub(crate) const UNREAD_OF_A_UID: usize = 4 * UNREAD;
 /// … and all clients of all of these.
 pub(crate) const UNREAD_OF_OTHERS: usize = 32 * UNREAD;
+/// Where that much was unread at once, what it took is given back when all of it has been read.
+pub(crate) const MUCH_UNREAD: usize = 128 * 1024;
 /// So many clients at once are a crowd: what they took is given back when half of them have gone.
 pub(crate) const CROWD: usize = 16;
 /// A begun line that does not end, and an answer that is not read, are given up after this.

@@ -54,9 +54,9 @@ pub(crate) struct Control {
     /// Not all who follow the events were sent the last ones.
     #[serde(skip)]
     owes_events: bool,
-    /// Much was unread, and what that took is not given back.
+    /// And what that took is not given back.
     #[serde(skip)]
-    was_crowded: bool,
+    much_was_unread: bool,
     /// The most clients since what they took was last given back.
     #[serde(skip)]
     most_clients: usize,
@@ -95,7 +95,7 @@ impl Control {
             next: token::CLIENTS,
             served: 0,
             owes_events: false,
-            was_crowded: false,
+            much_was_unread: false,
             most_clients: 0,
             ready: true,
             doubts: true,
@@ -293,7 +293,7 @@ impl Control {
     pub(crate) fn flush(&mut self, now: Time) {
         let unread =
             |control: &Control| control.clients.values().map(Client::unsent).sum::<usize>();
-        self.was_crowded |= unread(self) > limit::UNREAD;
+        self.much_was_unread |= unread(self) > limit::MUCH_UNREAD;
         self.forgive(now);
         for client in self.clients.values_mut() {
             client.flush(now);
@@ -312,11 +312,11 @@ impl Control {
         }
         let clients = self.clients.len();
         self.most_clients = self.most_clients.max(before);
-        let is_read = self.was_crowded && unread(self) == 0;
+        let is_read = self.much_was_unread && unread(self) == 0;
         // They go one by one, each with what it was read and answered with.
         let have_gone = self.most_clients >= limit::CROWD && clients <= self.most_clients / 2;
         if is_read || have_gone {
-            self.was_crowded &= !is_read;
+            self.much_was_unread &= !is_read;
             self.most_clients = clients;
             memory::give_back();
         }
