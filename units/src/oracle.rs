@@ -83,6 +83,8 @@ pub(crate) struct Run {
     /// it that nobody provides any more.
     behind: Set,
     pub(crate) targets: Set,
+    /// Targets it conflicts with; these too until it is gone.
+    against: Set,
     pub(crate) orphaned: Set,
     lost: bool,
     asked: bool,
@@ -312,10 +314,9 @@ impl Oracle {
             })
         };
         let free = |unit: usize| {
-            let targets = self.graph.selected(unit);
             self.stored[unit].rest == Rest::Idle
                 && !up.iter().any(|other| self.graph.conflict(unit, other))
-                && self.whose(|run| !run.targets.and(targets).is_empty()).is_empty()
+                && self.whose(|run| self.keeps_off(unit, run)).is_empty()
         };
         let may = self.needed.less(up).less(self.broken_or_refused());
         let mut order: Vec<usize> = may.iter().filter(|unit| free(*unit) && open(*unit)).collect();

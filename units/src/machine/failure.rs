@@ -176,11 +176,12 @@ impl Machine {
                 cell.last = None;
             }
         }
-        if matches!(cell.phase, Phase::Backoff(_) | Phase::Failed(_)) {
-            self.set_phase(ix, Phase::Idle);
-        } else {
-            self.mark(ix);
+        match &mut cell.phase {
+            Phase::Backoff(_) | Phase::Failed(_) => return self.set_phase(ix, Phase::Idle),
+            Phase::Stopping(_, stop) => stop.forgive(),
+            Phase::Idle | Phase::Starting(_, _) | Phase::Ready(_, _, _) => {}
         }
+        self.mark(ix);
     }
 
     /// The keys of class *live* that hold for a unit now; None for one that was removed.

@@ -2,11 +2,12 @@
 //! the place of the present one. What each up run was promised under the old graph
 //! is written down first; then every unit is carried over by name.
 
+use super::Machine;
 use super::cell::Cell;
+use super::hold::conflicting;
 use super::mutant::Mutant;
 use super::phase::{Form, Phase};
 use super::run::{Definition, Run};
-use super::{Ix, Machine};
 use crate::generation::{Generation, Unit, UnitId};
 use crate::graph::{Edge, Graph};
 use crate::machine::action::{Action, Note};
@@ -63,6 +64,8 @@ impl Machine {
         let order_after = there.map(|unit| providers(new, &next.graph, unit));
         let held = selected(old, &self.graph, unit);
         let held_after = there.map(|unit| selected(new, &next.graph, unit));
+        let against = conflicting(old, unit);
+        let against_after = there.map(|unit| conflicting(new, unit));
         let lost = there.and_then(|there| self.loses(unit, there, next));
         let milestones = self.milestones_lost(unit, next);
         let Some(run) = self.cell_mut(unit.0).phase.run_mut() else { return };
@@ -71,6 +74,9 @@ impl Machine {
         }
         if run.held.is_none() && held_after.as_ref() != Some(&held) {
             run.held = Some(held.into());
+        }
+        if run.against.is_none() && against_after.as_ref() != Some(&against) {
+            run.against = Some(against.into());
         }
         run.milestones_lost = milestones;
         if run.lost.is_none() {
@@ -221,7 +227,7 @@ impl Machine {
                 .then(|| Definition { live: live.clone(), ..Definition::clone(&run.definition) });
             let timeout_changed = run.definition.live.start_timeout != live.start_timeout;
             let timeout = live.start_timeout;
-            if fresh.is_none() && run.held.is_none() {
+            if fresh.is_none() && run.held.is_none() && run.against.is_none() {
                 continue;
             }
             self.amend(ix, |phase| {
@@ -231,35 +237,12 @@ impl Machine {
                     start.ready_by = timeout.map(|span| start.began.after(span));
                 }
                 if let Some(run) = phase.run_mut() {
-                    run.held = None;
+                    (run.held, run.against) = (None, None);
                     if let Some(fresh) = fresh {
                         run.definition = Arc::new(fresh);
                     }
                 }
             });
-        }
-    }
-
-    /// Who has to wait until another unit's run gives a target back.
-    pub(super) fn find_holders(&mut self) {
-        self.holders.clear();
-        if self.planted(Mutant::TargetNotHeld) {
-            return;
-        }
-        for ix in self.all() {
-            let Some(held) = self.cell(ix).phase.run().and_then(|run| run.held.clone()) else {
-                continue;
-            };
-            let waiting: Vec<Ix> = held
-                .iter()
-                .filter_map(|name| self.generation.find_target(name.as_str()))
-                .filter_map(|target| self.graph.provider(target).unit())
-                .map(|unit| unit.0)
-                .filter(|other| *other != ix)
-                .collect();
-            if !waiting.is_empty() {
-                self.holders.insert(ix, waiting);
-            }
         }
     }
 }
@@ -314,8 +297,11 @@ fn carry(
         cell.recent.clear();
         cell.last = None;
         cell.broke_off = false;
-        if matches!(cell.phase, Phase::Backoff(_) | Phase::Failed(_)) {
-            cell.phase = Phase::Idle;
+        match &mut cell.phase {
+            Phase::Backoff(_) | Phase::Failed(_) => cell.phase = Phase::Idle,
+            // Not counted yet, for something of it is left.
+            Phase::Stopping(_, stop) => stop.forgive(),
+            Phase::Idle | Phase::Starting(_, _) | Phase::Ready(_, _, _) => {}
         }
     }
     if cell.phase.is_told() {

@@ -88,6 +88,7 @@ mod failure;
 mod flip;
 mod ground;
 mod health;
+mod hold;
 mod kept;
 pub mod mutant;
 pub mod need;
@@ -202,6 +203,8 @@ pub struct Machine {
     old_order_cut: bool,
     /// Who gives back a target another unit waits for: holder → waiting.
     holders: BTreeMap<Ix, Vec<Ix>>,
+    /// Units that restart with who provides a target, by the run that still holds it.
+    followers: BTreeMap<Ix, Vec<Ix>>,
 }
 
 impl Machine {
@@ -242,6 +245,7 @@ impl Machine {
             old_order: BTreeMap::new(),
             old_order_cut: false,
             holders: BTreeMap::new(),
+            followers: BTreeMap::new(),
         }
     }
 

@@ -36,6 +36,10 @@ pub enum Mutant {
     OneSidedConflict,
     /// §3 conflicts: a start beside a stopping unit.
     ConflictBesideStopping,
+    /// §3 restart-with: a provider that is masked or removed restarts nobody.
+    RestartWithForgotten,
+    /// §3 conflicts: one that the graph has no more is forgotten.
+    ConflictForgotten,
     /// §3 conflicts: a wish for both is granted.
     ConflictGranted,
     /// §3 masks: a wish for a masked target is granted.

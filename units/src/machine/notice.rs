@@ -38,9 +38,13 @@ impl Machine {
         self.disarm(ix, &phase);
         let ping_by = |watchdog: Option<Duration>| watchdog.map(|every| now.after(every));
         match phase {
-            Phase::Starting(run, _) if run.definition.readiness != Readiness::Exit => {
-                let ping_by = ping_by(run.watchdog);
-                self.put_phase(ix, Phase::Ready(run, Form::Running { ping_by }, now));
+            Phase::Starting(run, start) if run.definition.readiness != Readiness::Exit => {
+                let form = if start.leaves {
+                    Form::leaving(&run, now)
+                } else {
+                    Form::Running { ping_by: ping_by(run.watchdog) }
+                };
+                self.put_phase(ix, Phase::Ready(run, form, now));
                 self.became_active(ix);
             }
             Phase::Ready(run, Form::Reloading { ping_by, .. }, since) => {
@@ -81,13 +85,16 @@ impl Machine {
         if self.planted(Mutant::LeavingForEver) {
             return;
         }
-        self.amend(ix, |phase| {
-            if let Phase::Ready(run, form, _) = phase
-                && matches!(form, Form::Running { .. } | Form::Reloading { .. })
-            {
-                let by = run.definition.live.stop_timeout.map(|span| now.after(span));
-                *form = Form::Leaving { by };
+        self.amend(ix, |phase| match phase {
+            Phase::Ready(run, form @ (Form::Running { .. } | Form::Reloading { .. }), _) => {
+                *form = Form::leaving(run, now);
             }
+            Phase::Starting(_, start) => start.leaves = true,
+            Phase::Ready(_, Form::Exited { .. } | Form::Leaving { .. }, _)
+            | Phase::Stopping(_, _)
+            | Phase::Idle
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => {}
         });
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Start {
     pub(super) slot_until: Option<Time>,
     /// `ready-wait`, once it runs.
     pub(super) ready_at: Option<Time>,
+    /// It has said that it is ending: it is [`Form::Leaving`] once it counts as active.
+    pub(super) leaves: bool,
 }
 
 /// The forms of active.
@@ -74,6 +76,11 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// The run says now that it is ending.
+    pub(super) fn leaving(run: &Run, now: Time) -> Form {
+        Form::Leaving { by: run.definition.live.stop_timeout.map(|span| now.after(span)) }
+    }
+
     /// Its process has not ended.
     pub(super) fn is_working(&self) -> bool {
         !matches!(self, Form::Exited { .. })
@@ -87,6 +94,15 @@ pub(super) struct Stop {
     /// `stop-timeout` has passed.
     pub(super) timed_out: bool,
     pub(super) then: Then,
+}
+
+impl Stop {
+    /// What its run failed with is not counted once it is gone.
+    pub(super) fn forgive(&mut self) {
+        if matches!(self.then, Then::Fail(_)) {
+            self.then = Then::Idle;
+        }
+    }
 }
 
 /// How far the stop has come.

@@ -67,11 +67,13 @@ impl Machine {
                 draft.note(&dry, outcome.actions);
             }
         }
-        Ok(draft.finish(was_up))
+        Ok(draft.finish(&was_up, &dry.names_up()))
     }
 
+    /// Those that are up, and not to go.
     fn names_up(&self) -> BTreeSet<Name> {
-        let up = self.all().into_iter().filter_map(|ix| self.cell(ix).phase.run());
+        let stays = |ix: &Ix| !self.cell(*ix).phase.is_told();
+        let up = self.all().into_iter().filter(stays).filter_map(|ix| self.cell(ix).phase.run());
         up.map(|run| run.definition.name.clone()).collect()
     }
 
@@ -153,7 +155,7 @@ impl Draft {
         }
     }
 
-    fn finish(self, was_up: BTreeSet<Name>) -> Plan {
+    fn finish(self, was_up: &BTreeSet<Name>, is_up: &BTreeSet<Name>) -> Plan {
         let tidy = |mut waves: Vec<Vec<Name>>| {
             waves.retain(|wave| !wave.is_empty());
             waves.iter_mut().for_each(|wave| wave.sort());
@@ -164,7 +166,7 @@ impl Draft {
         let started: BTreeSet<&Name> = start.iter().flatten().collect();
         let restart = stopped.intersection(&started).copied().cloned().collect();
         let touched = |name: &Name| stopped.contains(name) || started.contains(name);
-        let keep = was_up.iter().filter(|name| !touched(name)).cloned().collect();
+        let keep = was_up.intersection(is_up).filter(|name| !touched(name)).cloned().collect();
         Plan { restart, keep, stop, start }
     }
 }

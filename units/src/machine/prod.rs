@@ -42,6 +42,9 @@ impl Machine {
         for ix in self.named(names)? {
             if self.cell(ix).phase.is_up() {
                 self.ask_restart(ix);
+                if let Phase::Stopping(_, stop) = &mut self.cell_mut(ix).phase {
+                    stop.forgive();
+                }
             } else {
                 self.forgive(ix, false);
             }

@@ -20,6 +20,11 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::SkippedSatisfiesHard, "§4 skipped: satisfies depends-on too"),
     (Mutant::OneSidedConflict, "§3 conflicts: holds for the unit that names it alone"),
     (Mutant::ConflictBesideStopping, "§3 conflicts: a start beside a stopping unit"),
+    (
+        Mutant::RestartWithForgotten,
+        "§3 restart-with: a provider that is masked or removed restarts nobody",
+    ),
+    (Mutant::ConflictForgotten, "§3 conflicts: one that the graph has no more is forgotten"),
     (Mutant::ConflictGranted, "§3 conflicts: a wish for both is granted"),
     (Mutant::MaskedGranted, "§3 masks: a wish for a masked target is granted"),
     (Mutant::RestartWithIgnored, "§3 restart-with: a stop marks nobody"),

@@ -69,6 +69,8 @@ pub(super) struct Run {
     pub(super) order: Option<Arc<[Name]>>,
     /// The targets it provides until it is gone, once the present graph says otherwise.
     pub(super) held: Option<Arc<[Name]>>,
+    /// The targets it conflicts with until it is gone, once its present definition says otherwise.
+    pub(super) against: Option<Arc<[Name]>>,
     /// depends-ms targets of this run that nobody provides any more.
     pub(super) milestones_lost: Vec<Name>,
 }
@@ -91,6 +93,7 @@ impl Run {
             watchdog: None,
             order: None,
             held: None,
+            against: None,
             milestones_lost: Vec::new(),
         }
     }

@@ -114,7 +114,7 @@ impl Machine {
             self.became_active(ix);
         } else {
             let slot_until = limited.then(|| now.after(SLOT));
-            let start = Start { began: now, ready_by, slot_until, ready_at: None };
+            let start = Start { began: now, ready_by, slot_until, ready_at: None, leaves: false };
             self.set_phase(ix, Phase::Starting(run, start));
         }
     }
@@ -167,7 +167,9 @@ impl Machine {
     pub(super) fn restart_with(&mut self, ix: Ix) {
         let graph = Arc::clone(&self.graph);
         let with = graph.back(UnitId(ix)).iter().filter(|b| b.kind == DependencyKind::RestartWith);
-        for other in with.map(|back| back.dependent.0) {
+        let with = with.map(|back| back.dependent.0);
+        let of_held = self.followers.get(&ix).cloned().unwrap_or_default();
+        for other in with.chain(of_held) {
             let cell = self.cell_mut(other);
             if cell.phase.is_told() {
                 continue;

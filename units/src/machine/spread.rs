@@ -218,6 +218,7 @@ impl Machine {
                 // An edge that would have closed a ring may not do so any more.
                 self.search_due = true;
             }
+            self.followers.remove(&ix);
             for held_up in self.holders.remove(&ix).unwrap_or_default() {
                 if step(&mut self.cell_mut(held_up).closed, true, false) {
                     self.mark(held_up);

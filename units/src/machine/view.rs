@@ -1,8 +1,9 @@
 //! What may be asked of a machine. Nothing here changes it.
 
 use super::Machine;
+use super::cell::Cell;
 use super::need::{Occasion, Wish};
-use super::phase::{Form, Phase};
+use super::phase::{Form, Kill, Phase, Stop};
 use crate::generation::{Generation, UnitId};
 use crate::graph::Graph;
 use crate::machine::event::{Intent, RunId, Shutdown};
@@ -94,6 +95,20 @@ impl Machine {
     /// A trigger that has fired, and whose activation has not ended.
     pub fn has_fired(&self, unit: UnitId) -> bool {
         self.cell(unit.0).fired
+    }
+
+    /// Runs that were killed and are not gone.
+    pub fn killed(&self) -> Vec<RunId> {
+        let killed = |cell: &Cell| match &cell.phase {
+            Phase::Stopping(run, Stop { kill: Kill::Sent(_) | Kill::Hopeless, .. }) => Some(run.id),
+            Phase::Stopping(_, _)
+            | Phase::Idle
+            | Phase::Starting(_, _)
+            | Phase::Ready(_, _, _)
+            | Phase::Backoff(_)
+            | Phase::Failed(_) => None,
+        };
+        self.cells.iter().filter_map(killed).collect()
     }
 
     /// Its present run.

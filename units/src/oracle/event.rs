@@ -32,7 +32,7 @@ impl Oracle {
     pub(super) fn apply(&mut self, event: &Event) -> bool {
         match event {
             Event::Restart(names) => self.prod(names, |it, unit| match &mut it.stored[unit].run {
-                Some(run) => run.asked = true,
+                Some(run) => (run.asked, run.failure) = (true, None),
                 None => it.forgive(unit, false),
             }),
             Event::Retry(names) => self.prod(names, |it, unit| it.forgive(unit, true)),
@@ -83,6 +83,7 @@ impl Oracle {
                 (run.leaving, run.form, run.due) = (true, Running, NOTHING_DUE);
                 due(run, Due::Stop, run.unit.live.stop_timeout);
             }
+            (Event::Stopping(_), Starting) => run.leaving = run.unit.readiness != Readiness::Exit,
             (Event::Executed(_), Starting) => match run.unit.readiness {
                 Readiness::Exec => self.activate(unit, Running),
                 Readiness::Wait(span) => due(run, Due::Ready, Some(span)),

@@ -112,10 +112,11 @@ impl Oracle {
         }
         for unit in self.all().less(self.must_stop()).iter() {
             let (targets, present) = (self.graph.selected(unit), self.units[unit].clone());
+            let against = self.against(unit);
             let (Some(run), Some(present)) = (&mut self.stored[unit].run, present) else {
                 continue;
             };
-            run.targets = targets;
+            (run.targets, run.against) = (targets, against);
             if !Arc::ptr_eq(&run.unit, &present) && run.unit.live != present.live {
                 let timeout = present.live.start_timeout;
                 if run.form == State::Starting && timeout != run.unit.live.start_timeout {
@@ -126,10 +127,25 @@ impl Oracle {
         }
     }
 
+    /// The targets that the unit's present definition conflicts with.
+    pub(super) fn against(&self, unit: usize) -> Set {
+        let present = self.unit(unit).filter(|unit| unit.fault.is_none());
+        let all = present.into_iter().flat_map(|unit| &unit.dependencies);
+        all.filter(|it| it.kind == D::Conflicts).map(|it| it.target.index()).collect()
+    }
+
+    /// A run of another keeps this unit from starting: it holds a target of its, or one of the two
+    /// conflicts with what the other has.
+    pub(crate) fn keeps_off(&self, unit: usize, run: &Run) -> bool {
+        let (targets, against) = (self.graph.selected(unit), self.against(unit));
+        !run.targets.and(targets.or(against)).is_empty() || !run.against.and(targets).is_empty()
+    }
+
     /// Clears verdict, backoff and failed; `count`: and the failures in a row.
     pub(super) fn forgive(&mut self, unit: usize, count: bool) {
         let it = &mut self.stored[unit];
         (it.verdict, it.rest) = (false, Rest::Idle);
+        it.run.iter_mut().for_each(|run| run.failure = None);
         if count {
             it.n = 0;
             it.failures.clear();
@@ -154,6 +170,7 @@ impl Oracle {
             form: State::Starting,
             behind: self.graph.to(unit, D::orders),
             targets: self.graph.selected(unit),
+            against: self.against(unit),
             orphaned: Set::EMPTY,
             lost: false,
             asked: false,
@@ -189,14 +206,23 @@ impl Oracle {
         let Some(run) = &mut it.run else { return };
         (run.form, run.due) = (form, NOTHING_DUE);
         if form == State::Running && run.unit.kind != Kind::BackgroundScripted {
-            run.due[Due::Ping as usize] = later(now, run.watch);
+            let (what, span) = match run.leaving {
+                true => (Due::Stop, run.unit.live.stop_timeout),
+                false => (Due::Ping, run.watch),
+            };
+            run.due[what as usize] = later(now, span);
         }
         run.active_since.get_or_insert(now);
     }
 
     /// init tells the run to stop.
     pub(super) fn tell(&mut self, unit: usize) {
-        for other in self.graph.from(unit, D::RestartWith).iter() {
+        // Who is masked or removed is not found behind the edge any more, and holds its target still.
+        let held = self.run(unit).map_or(Set::EMPTY, |run| run.targets);
+        let with = self.graph.all().filter(|(_, edge)| edge.kind == D::RestartWith);
+        let with = with.filter(|(_, edge)| edge.to == Some(unit) || held.has(edge.target));
+        let with: Set = with.map(|(other, _)| other).filter(|other| *other != unit).collect();
+        for other in with.iter() {
             self.stored[other].run.iter_mut().for_each(|run| run.asked = true);
         }
         self.quit(unit, true);
@@ -285,6 +311,7 @@ impl Oracle {
             (rest, it.n, it.verdict, it.tried, it.fired, it.run.is_some()).hash(into);
             let Some(run) = &it.run else { continue };
             (run.unit.run_hash, run.form, run.behind, run.targets, run.orphaned).hash(into);
+            run.against.hash(into);
             (run.lost, run.asked, run.changed, run.ended, run.empty, run.skipped).hash(into);
             (run.killed, run.unkillable, run.failure, run.again, run.active_for).hash(into);
             (run.active_since.map(ago), run.due.map(ahead)).hash(into);

@@ -184,7 +184,7 @@ impl Oracle {
                 }
                 continue;
             };
-            if was.as_ref().is_some_and(|was| *was != is) {
+            if was.as_ref().is_none_or(|was| *was != is) {
                 self.forgive(unit, true);
             }
             let Some(run) = &mut self.stored[unit].run else { continue };

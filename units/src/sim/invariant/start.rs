@@ -31,13 +31,18 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                     !needed || active || failed || state == Some(State::Failed)
                 }
                 D::Conflicts => {
-                    let alive = edge.to.filter(|to| view.book.alive().has(*to));
+                    let holds = |other: &usize| {
+                        edge.to == Some(*other)
+                            || view.is.run(*other).is_some_and(|run| run.targets.has(edge.target))
+                    };
+                    let alive = view.book.alive().less(Set::EMPTY.with(unit));
+                    let alive = alive.iter().find(holds);
                     let down = |to| {
                         view.orders
                             .iter()
                             .any(|it| matches!(it, Order::Stop(u, _, _, true) if *u == to))
                     };
-                    alive.is_none_or(|to| to == unit || down(to))
+                    alive.is_none_or(down)
                 }
                 D::Wants | D::Before | D::RestartWith => true,
                 D::ReloadWith | D::OnFailure | D::OnSuccess | D::Accepts => true,

@@ -59,9 +59,7 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
             let beside = up.chain(view.book.alive().iter()).any(|other| {
                 other != unit
                     && (view.is.graph.conflict(unit, other)
-                        || view.is.stored.get(other).and_then(|it| it.run.as_ref()).is_some_and(
-                            |run| !run.targets.and(view.is.graph.selected(unit)).is_empty(),
-                        ))
+                        || view.is.run(other).is_some_and(|run| view.is.keeps_off(unit, run)))
             });
             if behind || beside || slots || timer(unit) {
                 founded.add(unit);

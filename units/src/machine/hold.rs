@@ -1,0 +1,99 @@
+//! What a run still has although the present graph gives it to others, or to nobody: the targets it
+//! holds until it is gone, and those it conflicts with. Who waits for that, and who restarts with it.
+//! It is written down where a new graph takes the place of the one before ([`super::flip`]).
+
+use super::mutant::Mutant;
+use super::{Ix, Machine};
+use crate::generation::{Generation, TargetId, Unit, UnitId};
+use crate::name::Name;
+use crate::spec::DependencyKind;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Machine {
+    /// Who has to wait until another unit's run gives a target back: who is to provide it, and who
+    /// conflicts with it.
+    pub(super) fn find_holders(&mut self) {
+        self.holders.clear();
+        self.followers.clear();
+        if self.planted(Mutant::TargetNotHeld) {
+            return;
+        }
+        let forgets = self.planted(Mutant::ConflictForgotten);
+        // Looked for only where a run holds what it is not selected for any more.
+        let (mut opposed, mut restarting) = (None, None);
+        for ix in self.all() {
+            let Some(run) = self.cell(ix).phase.run() else { continue };
+            let (held, against) = (run.held.clone(), run.against.clone());
+            if held.is_none() && against.is_none() {
+                continue;
+            }
+            let target = |name: &Name| self.generation.find_target(name.as_str());
+            let provider = |target: TargetId| self.graph.provider(target).unit().map(|unit| unit.0);
+            let (mut waiting, mut followers) = (BTreeSet::new(), BTreeSet::new());
+            for target in held.iter().flat_map(|held| held.iter()).filter_map(target) {
+                waiting.extend(provider(target));
+                if !forgets {
+                    let opposed: &BTreeMap<_, _> =
+                        opposed.get_or_insert_with(|| opposed_by(&self.generation));
+                    waiting.extend(opposed.get(&target).into_iter().flatten().copied());
+                }
+                let restarting: &BTreeMap<_, _> =
+                    restarting.get_or_insert_with(|| self.restarting_with());
+                followers.extend(restarting.get(&target).into_iter().flatten().copied());
+            }
+            let against = against.iter().flat_map(|against| against.iter()).filter(|_| !forgets);
+            waiting.extend(against.filter_map(target).filter_map(provider));
+            for (of, mut others) in [(&mut self.holders, waiting), (&mut self.followers, followers)]
+            {
+                others.remove(&ix);
+                if !others.is_empty() {
+                    of.insert(ix, others.into_iter().collect());
+                }
+            }
+        }
+    }
+
+    /// By target, the units that restart with who provides it.
+    fn restarting_with(&self) -> BTreeMap<TargetId, Vec<Ix>> {
+        let mut with: BTreeMap<TargetId, Vec<Ix>> = BTreeMap::new();
+        if self.planted(Mutant::RestartWithForgotten) {
+            return with;
+        }
+        for unit in self.generation.unit_ids() {
+            let edges = self.graph.edges(unit).iter();
+            for edge in edges.filter(|edge| edge.kind == DependencyKind::RestartWith) {
+                with.entry(edge.target).or_default().push(unit.0);
+            }
+        }
+        with
+    }
+}
+
+/// The targets a unit says it conflicts with.
+pub(super) fn conflicting(generation: &Generation, unit: UnitId) -> Vec<Name> {
+    let unit = generation.unit(unit).filter(|unit| unit.fault.is_none());
+    let targets = unit.into_iter().flat_map(conflicts_of);
+    let mut names: Vec<Name> =
+        targets.filter_map(|target| Some(generation.target(target)?.name.clone())).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn conflicts_of(unit: &Unit) -> impl Iterator<Item = TargetId> {
+    let conflicts = unit.dependencies.iter().filter(|it| it.kind == DependencyKind::Conflicts);
+    conflicts.map(|dependency| dependency.target)
+}
+
+/// By target, the units that say they conflict with it.
+fn opposed_by(generation: &Generation) -> BTreeMap<TargetId, Vec<Ix>> {
+    let mut opposed: BTreeMap<TargetId, Vec<Ix>> = BTreeMap::new();
+    for (id, unit) in generation.unit_ids().zip(&generation.units) {
+        for target in
+            Some(unit).filter(|unit| unit.fault.is_none()).into_iter().flat_map(conflicts_of)
+        {
+            opposed.entry(target).or_default().push(id.0);
+        }
+    }
+    opposed
+}
