@@ -275,6 +275,8 @@ impl Init {
         self.settle();
         self.logger_reports();
         self.settle();
+        self.tell_mains_ended();
+        self.settle();
         if self.more_to_reap || asked.contains(&Asked::Reap) {
             let now = self.now;
             if let Some(logger) = &mut self.logger {
@@ -325,6 +327,7 @@ impl Init {
             self.watch_logger();
         }
         if self.machine.next_deadline().is_some_and(|at| at <= now) {
+            self.hear_before_time_is_over();
             self.facts.push_back(Event::Tick);
         }
     }

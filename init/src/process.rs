@@ -223,6 +223,20 @@ fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
     }
 }
 
+/// The process is in another user namespace than init, where being root means nothing
+/// here. A pid of 0 is of a pid namespace outside ours; one that is gone can not prove
+/// anything. Where there is no /proc, or it may not be looked at, the uid decides.
+pub(crate) fn is_of_other_users(pid: i32) -> bool {
+    if pid == 0 || !is_proc_ours() {
+        return false;
+    }
+    let Ok(ours) = std::fs::read_link("/proc/self/ns/user") else { return false };
+    match std::fs::read_link(format!("/proc/{pid}/ns/user")) {
+        Ok(theirs) => theirs != ours,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

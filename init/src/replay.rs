@@ -32,6 +32,8 @@ const GO_ON: u8 = 18;
 struct One {
     pid: Pid,
     begun: Begun,
+    /// Its end was noted too.
+    ended: bool,
     /// The read end of its output, if it was still in the table.
     output: Option<OwnedFd>,
     /// The same of its pipes aside.
@@ -49,8 +51,6 @@ impl One {
 #[derive(Debug, Default)]
 pub(crate) struct Started {
     of: BTreeMap<(RunId, Part), One>,
-    /// The end of these was seen too, and nothing was begun under that pid since.
-    ended: BTreeSet<i32>,
     /// Sockets that were opened, by run and unit.
     opened: BTreeMap<(RunId, u64), Vec<OwnedFd>>,
 }
@@ -62,20 +62,22 @@ impl Started {
         for note in notes {
             match &note.what {
                 What::Ended(_) => {
-                    started.ended.insert(note.pid);
+                    // Who had the pid before it has ended too.
+                    let of = started.of.values_mut().filter(|one| one.pid.as_raw() == note.pid);
+                    of.for_each(|one| one.ended = true);
                 }
                 What::Begun(begun) if note.pid > 0 => {
                     // Given out again: what stands there is not about the one before.
                     let before = started.of.values_mut().filter(|one| one.begun.slot == begun.slot);
                     before.for_each(|one| one.begun.slot = u32::MAX);
-                    started.ended.remove(&note.pid);
                     let (pid, begun) = (Pid::from_raw(note.pid), begun.clone());
                     let output = inherit::take_if_same(begun.output);
                     let asides = begun.asides.iter();
                     let asides = asides
                         .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
                         .collect();
-                    started.of.insert((begun.run, begun.part), One { pid, begun, output, asides });
+                    let one = One { pid, begun, ended: false, output, asides };
+                    started.of.insert((one.begun.run, one.begun.part), one);
                 }
                 What::Opened(opened) => {
                     let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
@@ -106,6 +108,11 @@ impl Started {
     fn runs(&self) -> BTreeSet<(u64, RunId)> {
         let opened = self.opened.keys().map(|(run, unit)| (*unit, *run));
         self.of.values().map(|one| (one.begun.unit, one.begun.run)).chain(opened).collect()
+    }
+
+    /// The pids of those of whose end nothing was noted.
+    fn living(&self) -> BTreeSet<i32> {
+        self.of.values().filter(|one| !one.ended).map(|one| one.pid.as_raw()).collect()
     }
 
     fn take(&mut self, run: RunId, part: Part, unit: u64) -> Option<One> {
@@ -170,8 +177,10 @@ impl Init {
         for note in &notes {
             if let What::Ended(_) = note.what {
                 wait::reaped_before(Pid::from_raw(note.pid));
+                self.tracker.was_reaped(Pid::from_raw(note.pid));
             }
         }
+        self.tracker.knows_begun(self.lineage.started.living());
         self.kill_what_nobody_noted();
         self.number_as_before();
         self.now = notes.iter().map(|note| note.at).find(is_known).unwrap_or(self.now);
@@ -299,7 +308,11 @@ impl Init {
                 logger.take_up(told, one.asides.remove(&aside.run));
             }
         }
-        let child = self.spawner.take_up(one.pid, one.begun.slot, name.as_str());
+        let child = if one.ended {
+            self.spawner.take_up_gone(one.pid, one.begun.slot, name.as_str())
+        } else {
+            self.spawner.take_up(one.pid, one.begun.slot, name.as_str())
+        };
         self.keep(run, part, &spec, child);
         true
     }
@@ -312,8 +325,7 @@ impl Init {
         let by_descriptor = spec.is_some_and(|spec| {
             spec.particular.as_ref().is_some_and(|particular| particular.ready_fd.is_some())
         });
-        let has_ended = self.lineage.started.ended.contains(&one.pid.as_raw())
-            || process::stat(one.pid).is_some_and(|stat| stat.ended);
+        let has_ended = one.ended || process::stat(one.pid).is_some_and(|stat| stat.ended);
         has_ended || (!by_descriptor && has_its_program(one.pid))
     }
 
@@ -329,16 +341,17 @@ impl Init {
         let left = std::mem::take(&mut self.lineage.started.of);
         left.values().for_each(|one| self.kill_one(one));
         self.lineage.started = Started::default();
+        self.tracker.knows_begun(BTreeSet::new());
     }
 
     fn kill_one(&mut self, one: &One) {
+        if one.ended {
+            return;
+        }
         let run = one.begun.run;
         let is_its_units = self.runs.get(run).is_some_and(|running| {
             notes::unit(running.name.as_str()) == one.begun.unit && !running.lines.is_empty()
         });
-        if self.lineage.started.ended.contains(&one.pid.as_raw()) {
-            return;
-        }
         let what = format!("process {} (run {}) was begun in the crash", one.pid, run.0);
         self.say(Level::Warning, format_args!("{what} and can not be taken up: it is killed"));
         let since = self.lineage.killed_since.get_or_insert(one.begun.born);
@@ -382,9 +395,13 @@ mod tests {
     #[test]
     fn who_got_the_pid_of_one_that_had_ended_has_not_ended() {
         let ended = || note(42, What::Ended(Exit::Code(0)));
-        let ends = |notes: &[Note]| Started::among(notes).ended.into_iter().collect::<Vec<i32>>();
-        assert_eq!(ends(&[ended(), note(42, begun(7))]), [0; 0]);
-        assert_eq!(ends(&[note(42, begun(7)), ended()]), [42]);
-        assert_eq!(ends(&[ended(), note(42, begun(7)), ended()]), [42]);
+        let living = |notes: &[Note]| {
+            let of = Started::among(notes).of;
+            of.values().filter(|one| !one.ended).map(|one| one.begun.run.0).collect::<Vec<u64>>()
+        };
+        assert_eq!(living(&[ended(), note(42, begun(7))]), [7]);
+        assert_eq!(living(&[note(42, begun(7)), ended()]), [0; 0]);
+        assert_eq!(living(&[ended(), note(42, begun(7)), ended()]), [0; 0]);
+        assert_eq!(living(&[note(42, begun(7)), ended(), note(42, begun(9))]), [9]);
     }
 }

@@ -343,6 +343,7 @@ impl Init {
     /// Asks the kernel for all that an earlier image had asked it for.
     fn rewatch(&mut self) -> io::Result<()> {
         self.tracker.rewatch();
+        self.tracker.chase(self.machine.killed());
         self.watch_tracker()?;
         self.watch_logger();
         self.rewatch_kept();

@@ -220,9 +220,12 @@ impl Init {
 
     /// The end of a turn: closes what is not to be kept any longer.
     pub(crate) fn tidy_store(&mut self) {
-        let machine = &self.machine;
+        let (machine, runs) = (&self.machine, &self.runs);
         let is_over = |(unit, shelf): &(&Name, &Shelf)| {
-            let Some(id) = machine.generation().find_unit(unit.as_str()) else { return true };
+            let Some(id) = machine.generation().find_unit(unit.as_str()) else {
+                // It may come back while it is up.
+                return runs.latest(unit) != Some(shelf.run);
+            };
             let run = machine.run(id);
             match shelf.keep {
                 Keep::Yes => false,

@@ -8,7 +8,7 @@
 //! cgroups, and `status` says that it is paid.
 
 use super::held::Held;
-use super::tracker::Tracker;
+use super::tracker::{Tracked, Tracker};
 use crate::process::{self, Stat};
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::RunId;
@@ -16,6 +16,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Tracker {
+    /// As another image, without cgroups: what was killed is killed again, with what it has begun meanwhile.
+    pub(crate) fn chase(&mut self, killed: impl IntoIterator<Item = RunId>) {
+        if self.hierarchy.is_some() {
+            return;
+        }
+        // An exec-stop-post is begun after the kill.
+        let is_alone = |tracked: &Tracked| tracked.children.is_empty();
+        for run in killed {
+            if self.runs.get(&run).is_some_and(is_alone) {
+                self.kill(run);
+            }
+        }
+    }
+
+    /// Between a crash and now: it has been reaped, which is put again later.
+    pub(crate) fn was_reaped(&mut self, pid: Pid) {
+        self.families.values_mut().for_each(|family| family.was_reaped(pid));
+    }
+
+    /// Between a crash and now: these were begun, and are taken up or killed.
+    pub(crate) fn knows_begun(&mut self, pids: BTreeSet<i32>) {
+        self.begun_after = pids;
+    }
+
     /// After all of [`Tracker::ended`] and before anybody asks about a run: finds the runs of processes
     /// that have become children of init by that. Once for all: it is a look at each child there is.
     pub(crate) fn adopt_left(&mut self) {
@@ -27,7 +51,9 @@ impl Tracker {
         }
         for pid in process::children().into_iter().map(Pid::from_raw) {
             let known = |family: &Family| family.leads(pid.as_raw());
-            let is_new = reaped.contains(&pid.as_raw()) || wait::is_made(pid);
+            let is_new = reaped.contains(&pid.as_raw())
+                || self.begun_after.contains(&pid.as_raw())
+                || wait::is_made(pid);
             if is_new || self.families.values().any(known) {
                 continue;
             }
@@ -48,6 +74,9 @@ impl Tracker {
         }
     }
 }
+
+/// When one began whose end is known and not heard yet.
+const GONE: u64 = u64::MAX;
 
 /// The children of init that belong to one run.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -74,6 +103,24 @@ impl Family {
             None => {
                 self.bands.insert(pid.as_raw());
             }
+        }
+    }
+
+    /// The same of one that has been reaped, which is put again after a crash: what it left is to be known.
+    pub(super) fn add_gone(&mut self, pid: Pid) {
+        self.heads.insert(pid.as_raw(), GONE);
+        // Another has the number only where nobody of its session is left.
+        if process::stat(pid).is_none() {
+            self.bands.insert(pid.as_raw());
+        }
+    }
+
+    /// It has been reaped, which is heard later. Who has the pid by now is none of them.
+    pub(super) fn was_reaped(&mut self, pid: Pid) {
+        let head = self.heads.get(&pid.as_raw());
+        let stat = head.and_then(|began| process::stat(pid).filter(|stat| stat.began != *began));
+        if stat.is_some() {
+            self.bands.remove(&pid.as_raw());
         }
     }
 
@@ -108,17 +155,18 @@ impl Family {
     /// All that live, each with the moment it began. Without /proc: the children of init.
     pub(super) fn living(&self) -> BTreeMap<i32, u64> {
         let now = process::snapshot();
-        let mut members: BTreeSet<i32> = self.heads.keys().copied().collect();
+        let heads = self.heads.keys().copied();
+        let mut members: BTreeSet<i32> =
+            heads.filter(|pid| self.is_head(now.get(pid), *pid)).collect();
         members.extend(now.values().filter(|stat| self.has(stat)).map(|stat| stat.pid));
-        // Each round goes one generation down; it ends because every round but the last adds one.
-        loop {
-            let below =
-                |stat: &&Stat| members.contains(&stat.parent) && !members.contains(&stat.pid);
-            let new: Vec<i32> = now.values().filter(below).map(|stat| stat.pid).collect();
-            if new.is_empty() {
-                break;
-            }
-            members.extend(new);
+        let mut below: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for stat in now.values() {
+            below.entry(stat.parent).or_default().push(stat.pid);
+        }
+        let mut due: Vec<i32> = members.iter().copied().collect();
+        while let Some(pid) = due.pop() {
+            let children = below.remove(&pid).unwrap_or_default();
+            due.extend(children.into_iter().filter(|child| members.insert(*child)));
         }
         members.remove(&own());
         members.retain(|pid| now.get(pid).is_none_or(|stat| !stat.ended));
@@ -129,13 +177,23 @@ impl Family {
     /// Looked for once more, it is there still, and one of them. What began when that one did has lost its
     /// parent meanwhile where it is init's.
     fn is_still(&self, pid: i32, members: &BTreeMap<i32, u64>) -> bool {
-        // Not reaped, so the pid is its own.
-        self.leads(pid)
-            || process::stat(Pid::from_raw(pid)).is_some_and(|stat| {
+        let stat = process::stat(Pid::from_raw(pid));
+        self.is_head(stat.as_ref(), pid)
+            || stat.is_some_and(|stat| {
                 let parent = stat.parent;
                 let is_of_them = self.has(&stat) || members.contains_key(&parent);
                 (is_of_them || parent == own()) && members.get(&pid) == Some(&stat.began)
             })
+    }
+
+    /// The child of init with this pid is one of them, and not who has had it since: what is put again after a
+    /// crash is so before its end is heard. Nothing tells them apart where there is no /proc.
+    fn is_head(&self, stat: Option<&Stat>, pid: i32) -> bool {
+        self.heads.get(&pid).is_some_and(|began| match began {
+            0 => true,
+            &GONE => false,
+            began => stat.is_none_or(|stat| stat.began == *began),
+        })
     }
 
     /// Signals all but `except`. With SIGKILL in rounds, as long as new ones turn up.
@@ -170,4 +228,26 @@ fn own() -> i32 {
 
 fn own_session() -> i32 {
     nix::unistd::getsid(None).map_or(0, Pid::as_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn who_has_the_pid_of_one_that_has_been_reaped_is_not_signalled_for_it() {
+        let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(other.id()).unwrap();
+        let before = process::stat(Pid::from_raw(pid)).unwrap().began - 1;
+        let mut family = Family { heads: [(pid, before)].into(), bands: [pid].into() };
+        family.was_reaped(Pid::from_raw(pid));
+        family.signal(9, None);
+        let mut gone = Family::default();
+        gone.add_gone(Pid::from_raw(pid));
+        gone.signal(9, None);
+        assert!(family.leads(pid) && gone.leads(pid), "its end is still to be heard");
+        drop(other.stdin.take());
+        assert!(other.wait().unwrap().success());
+    }
 }

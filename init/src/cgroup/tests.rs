@@ -339,3 +339,21 @@ fn the_kernels_word_on_memory_is_heard_although_nobody_waits_for_an_end() {
     tracker.emptied();
     assert!(tracker.memory_watches.is_empty(), "what is gone is watched no longer");
 }
+
+#[test]
+fn what_is_begun_after_a_kill_is_not_killed_for_it() {
+    if !is_alone("cgroup::tests::what_is_begun_after_a_kill_is_not_killed_for_it") {
+        return;
+    }
+    process::become_subreaper().unwrap();
+    let mut tracker = Tracker::without_cgroups();
+    let first = run(&mut tracker, RUN, "exec sleep 600");
+    tracker.kill(RUN);
+    assert!(tracker.killed.contains(&RUN));
+    end(&mut tracker, first);
+    // An exec-stop-post.
+    let then = run(&mut tracker, RUN, "exec sleep 600");
+    assert!(!tracker.killed.contains(&RUN));
+    tracker.kill(RUN);
+    end(&mut tracker, then);
+}

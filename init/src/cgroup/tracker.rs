@@ -58,6 +58,9 @@ pub(crate) struct Tracker {
     /// All that were: who has such a pid by now was left by none of them.
     #[serde(skip)]
     pub(super) reaped: BTreeSet<i32>,
+    /// What was begun before a crash, and after what is put again now: nobody has left it.
+    #[serde(skip)]
+    pub(super) begun_after: BTreeSet<i32>,
     /// Without cgroups: those that were killed, and are to be for as long as anything of them ends.
     #[serde(skip)]
     pub(super) killed: BTreeSet<RunId>,
@@ -117,6 +120,7 @@ impl Tracker {
             families: BTreeMap::new(),
             parted: Vec::new(),
             reaped: BTreeSet::new(),
+            begun_after: BTreeSet::new(),
             killed: BTreeSet::new(),
             children: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -202,10 +206,13 @@ impl Tracker {
         tracked.children.push(pid.as_raw());
         self.children.insert(pid.as_raw(), run);
         if self.hierarchy.is_none() {
+            // What is begun after a kill, an exec-stop-post, is not killed.
+            self.killed.remove(&run);
             for family in self.families.values_mut() {
                 family.not_ours(pid);
             }
-            self.families.entry(run).or_default().add(pid);
+            let family = self.families.entry(run).or_default();
+            if wait::is_made(pid) { family.add(pid) } else { family.add_gone(pid) }
         }
     }
 

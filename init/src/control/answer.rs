@@ -262,10 +262,18 @@ impl Init {
             };
             runs.push(run);
         }
-        for run in runs {
-            if all || !self.signal_main(run, number) {
-                self.tracker.signal(run, number, None);
+        let mut refused = None;
+        for (unit, run) in units.iter().zip(runs) {
+            let sent = if all { None } else { self.signal_main(run, number) };
+            match sent {
+                None => self.tracker.signal(run, number, None),
+                Some(sent) => refused = refused.or(sent.err().map(|error| (unit, error))),
             }
+        }
+        // Its others are not meant by that.
+        if let Some((unit, error)) = refused {
+            let text = format!("{unit}: its main process could not be signalled: {error}");
+            return Err(Failure::new("not-running", text, "`kill --all` signals all of it"));
         }
         now(Told { schema: 1, units, ..Told::default() })
     }

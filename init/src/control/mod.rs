@@ -280,7 +280,7 @@ impl Control {
     fn caller(&self, stream: &UnixStream) -> io::Result<Caller> {
         let found = getsockopt(stream, sockopt::PeerCredentials)?;
         let (uid, pid) = (found.uid(), found.pid());
-        let trusted = (uid == 0 || uid == self.own_uid) && !is_of_other_users(pid);
+        let trusted = (uid == 0 || uid == self.own_uid) && !process::is_of_other_users(pid);
         Ok(Caller { uid, pid, trusted })
     }
 
@@ -343,20 +343,6 @@ fn unused<T>(next: &mut usize, taken: &BTreeMap<usize, T>) -> usize {
         }
     }
     number
-}
-
-/// The process is in another user namespace than init, where being root means nothing
-/// here. A pid of 0 is of a pid namespace outside ours; one that is gone can not prove
-/// anything. Where there is no /proc, or it may not be looked at, the uid decides.
-fn is_of_other_users(pid: i32) -> bool {
-    if pid == 0 || !process::is_proc_ours() {
-        return false;
-    }
-    let Ok(ours) = std::fs::read_link("/proc/self/ns/user") else { return false };
-    match std::fs::read_link(format!("/proc/{pid}/ns/user")) {
-        Ok(theirs) => theirs != ours,
-        Err(error) => error.kind() == ErrorKind::NotFound,
-    }
 }
 
 /// A listening socket: every uid may connect; what it may ask is decided by its credentials.

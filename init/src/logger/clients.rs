@@ -4,6 +4,7 @@
 use super::answers::Answers;
 use super::history::Found;
 use super::limit;
+use crate::process;
 use crate::sys::impatience::impatiently;
 use crate::sys::socket;
 use groundstate_units::control::answer::Failure;
@@ -95,7 +96,9 @@ impl Clients {
 
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream) -> io::Result<()> {
         let peer = socket::peer(&stream)?;
-        let root = peer.uid == 0;
+        // As at the control socket: root of a user namespace of its own is nobody here.
+        let is_ours = !process::is_of_other_users(peer.pid.as_raw());
+        let root = peer.uid == 0 && is_ours;
         let most = limit::CLIENTS - if root { 0 } else { limit::CLIENTS_FOR_ROOT };
         let tokens = self.first_token..self.first_token + most;
         let free = tokens.clone().find(|token| !self.by_token.contains_key(token));
@@ -105,7 +108,7 @@ impl Clients {
             return Err(io::Error::from(io::ErrorKind::QuotaExceeded));
         };
         let allowed = root
-            || peer.uid == nix::unistd::geteuid().as_raw()
+            || (is_ours && peer.uid == nix::unistd::geteuid().as_raw())
             || self.readers.is_some_and(|group| {
                 group == peer.gid || socket::peer_groups(&stream).contains(&group)
             });

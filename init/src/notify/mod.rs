@@ -194,9 +194,11 @@ impl Notify {
 
     /// The next datagram; or none for now, because so many were heard.
     pub(crate) fn receive_in_turn(&mut self, now: Time) -> Option<Datagram> {
-        if !self.allowance.has(now) {
-            return None;
-        }
+        if self.allowance.has(now) { self.receive_at_once(now) } else { None }
+    }
+
+    /// The next datagram, if there is one, however many were heard: that counts for those to come.
+    pub(crate) fn receive_at_once(&mut self, now: Time) -> Option<Datagram> {
         let before = self.dropped;
         let received = self.receive();
         let read =
@@ -206,7 +208,7 @@ impl Notify {
     }
 
     /// The next datagram, or none for now.
-    pub(crate) fn receive(&mut self) -> Option<Datagram> {
+    fn receive(&mut self) -> Option<Datagram> {
         let fetched = self.waiting.pop_front();
         if fetched.is_some() {
             return fetched;
@@ -226,9 +228,14 @@ impl Notify {
         None
     }
 
-    /// What comes next was read in the turn before.
-    pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// So many of what comes next were read in the turn before.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Not all that lies there may be heard now.
+    pub(crate) fn holds_back(&self, now: Time) -> bool {
+        self.deadline().is_some() && self.allowance.rests(now)
     }
 
     /// What was read and not heard yet.

@@ -41,7 +41,8 @@ impl Init {
     /// nobody's.
     fn tell_stray(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
-        let Some(Main::Child(pid) | Main::Other { pid, .. }) = running.main else { return };
+        let Some(main) = running.main.as_ref().filter(|main| main.lives()) else { return };
+        let pid = main.pid();
         if self.tracker.has_strayed(run, Pid::from_raw(pid)) {
             let (name, what) =
                 (running.name.clone(), "has left its cgroup, what it starts is lost");
@@ -49,20 +50,16 @@ impl Init {
         }
     }
 
-    /// Sends a signal to the main process, or to that of the line under way. False: there
+    /// Sends a signal to the main process, or to that of the line under way. None: there
     /// is none.
-    pub(crate) fn signal_main(&self, run: RunId, number: u8) -> bool {
-        let Some(running) = self.runs.get(run) else { return false };
-        let sent = match &running.main {
+    pub(crate) fn signal_main(&self, run: RunId, number: u8) -> Option<std::io::Result<()>> {
+        let running = self.runs.get(run)?;
+        Some(match &running.main {
             // Our own child: while it is not reaped the pid is its own.
             Some(Main::Child(pid)) => wait::kill_made(Pid::from_raw(*pid), number),
             Some(Main::Other { pidfd, .. }) => signal::pidfd_kill(pidfd.as_fd(), number),
-            None => match running.current {
-                Some(pid) => wait::kill_made(Pid::from_raw(pid), number),
-                None => return false,
-            },
-        };
-        sent.is_ok()
+            None => wait::kill_made(Pid::from_raw(running.current?), number),
+        })
     }
 
     pub(super) fn kill_run(&mut self, run: RunId) {
@@ -78,7 +75,7 @@ impl Init {
         let Some(running) = self.runs.get(run) else { return };
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
         let mut killed: Vec<i32> = running.lines.iter().map(|(pid, _)| *pid).collect();
-        if let Some(main) = &running.main {
+        if let Some(main) = running.main.as_ref().filter(|main| main.lives()) {
             kill_main(main);
             killed.push(main.pid());
         }
@@ -168,8 +165,10 @@ impl Init {
                 Main::Other { pid, pidfd, token: token.0 }
             }
         });
-        if let Some(Main::Other { pid, token, .. }) = before {
-            self.runs.abandon(pid, token, run);
+        match before {
+            Some(Main::Other { pid, token, .. }) => self.runs.abandon(pid, token, run),
+            Some(Main::Child(before)) if before != pid => self.runs.own_main_no_more(before, run),
+            Some(Main::Child(_)) | None => {}
         }
         if is_watched {
             self.runs.adopt(pid, token.0, run);
@@ -194,9 +193,28 @@ impl Init {
         !matches!(main, Some(Main::Other { pidfd, .. }) if signal::has_ended(pidfd.as_fd()))
     }
 
-    /// The process behind a watched descriptor has ended. A child of ours is left to the
-    /// reaping, which knows how it ended; of another's child nobody tells us.
+    /// The process behind a watched descriptor has ended.
     pub(crate) fn pidfd_ready(&mut self, token: usize) {
+        let run = self.runs.watched(token).and_then(|run| self.runs.get(run));
+        let main = run.and_then(|running| running.main.as_ref());
+        if matches!(main, Some(Main::Other { token: at, .. }) if *at == token) {
+            self.runs.mains_ended.push(token);
+        }
+    }
+
+    /// In the turn in which these were ready: what was said before counts before.
+    pub(crate) fn tell_mains_ended(&mut self) {
+        let ended = std::mem::take(&mut self.runs.mains_ended);
+        if ended.is_empty() {
+            return;
+        }
+        self.hear_out();
+        self.settle();
+        ended.into_iter().for_each(|token| self.watched_main_ended(token));
+    }
+
+    /// A child of ours is left to the reaping, which knows how it ended; of another's child nobody tells us.
+    fn watched_main_ended(&mut self, token: usize) {
         let Some(run) = self.runs.watched(token) else { return };
         let (pid, ours, number) = match self.runs.get(run).and_then(|of| of.main.as_ref()) {
             Some(Main::Other { pid, pidfd, token: at }) if *at == token => {

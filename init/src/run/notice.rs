@@ -33,23 +33,36 @@ impl Init {
     /// Reads what has been said, up to a turn's worth, and what a flood may have of it.
     pub(crate) fn hear(&mut self) {
         let now = self.now;
-        self.hear_by(|notify| notify.receive_in_turn(now));
+        self.hear_by(limit::NOTIFICATIONS_A_TURN, |notify| notify.receive_in_turn(now));
     }
 
-    /// Reads all that has been said: some who have said it have ended.
+    /// Reads all that has been said: some who have said it have ended. What was read ahead, and a turn's
+    /// worth of what lies in the socket's queue, which holds less (net.unix.max_dgram_qlen).
     pub(crate) fn hear_out(&mut self) {
-        self.hear_by(Notify::receive);
+        let now = self.now;
+        let ahead = self.notify.as_ref().map_or(0, Notify::waiting);
+        let most = ahead.saturating_add(limit::NOTIFICATIONS_A_TURN);
+        self.hear_by(most, |notify| notify.receive_at_once(now));
     }
 
-    fn hear_by(&mut self, mut receive: impl FnMut(&mut Notify) -> Option<Datagram>) {
+    /// Somebody's time is over: what was said in time counts, although a flood holds it back.
+    pub(crate) fn hear_before_time_is_over(&mut self) {
+        let now = self.now;
+        if self.notify.as_ref().is_some_and(|notify| notify.holds_back(now)) {
+            self.hear_out();
+            self.settle();
+        }
+    }
+
+    fn hear_by(&mut self, most: usize, mut receive: impl FnMut(&mut Notify) -> Option<Datagram>) {
         if self.lineage.found.is_before_boot() {
             // Whose it is will be known.
             return;
         }
         let mut heard = Vec::new();
-        for _ in 0..limit::NOTIFICATIONS_A_TURN {
+        for _ in 0..most {
             let Some(notify) = &mut self.notify else { break };
-            let ahead = notify.has_waiting();
+            let ahead = notify.waiting() > 0;
             let Some(datagram) = receive(notify) else { break };
             let said = self.spoken(datagram);
             if said.is_none() && !ahead {
@@ -136,7 +149,7 @@ impl Init {
     }
 
     fn main_named(&mut self, run: RunId, pid: i32) {
-        let same = |main: &Main| main.pid() == pid;
+        let same = |main: &Main| main.pid() == pid && main.lives();
         let Some(running) = self.runs.get(run) else { return };
         if running.main.as_ref().is_some_and(same) || running.procedure.has_ended() {
             return;

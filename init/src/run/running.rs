@@ -42,11 +42,16 @@ impl Main {
     }
 
     /// It has not ended, whether init has heard of that or not.
-    pub(super) fn lives(&self) -> bool {
+    pub(crate) fn lives(&self) -> bool {
         match self {
             Main::Child(pid) => wait::is_living_child(Pid::from_raw(*pid)),
             Main::Other { pidfd, .. } => !signal::has_ended(pidfd.as_fd()),
         }
+    }
+
+    /// It has ended and was not init's: its pid may be anybody's.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Main::Other { pidfd, .. } if signal::has_ended(pidfd.as_fd()))
     }
 
     /// Init did not start it, and it had this pid when it was found.

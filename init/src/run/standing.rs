@@ -18,7 +18,8 @@ impl Init {
     pub(crate) fn stand(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run).filter(|running| running.begun) else { return };
         let mut lines = running.lines.clone();
-        let mut main = running.main.as_ref().map_or(0, |main| main.pid());
+        let main = running.main.as_ref().filter(|main| !main.is_gone());
+        let mut main = main.map_or(0, |main| main.pid());
         for (pid, part) in self.runs.untold(run) {
             if part == Part::Main {
                 main = pid;

@@ -4,7 +4,9 @@
 use super::look::Look;
 use super::procedure::Part;
 use super::running::{Main, Running};
+use crate::process;
 use crate::store::Store;
+use crate::sys::Pid;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use groundstate_units::time::Time;
@@ -34,6 +36,8 @@ pub(crate) struct Runs {
     timed: BTreeSet<RunId>,
     /// Whose processes were reaped just now: what they said before is still to be heard.
     ended: BTreeMap<i32, (RunId, Part)>,
+    /// Tokens of main processes that were found and have ended, as this turn began.
+    pub(crate) mains_ended: Vec<usize>,
 }
 
 impl Runs {
@@ -120,6 +124,13 @@ impl Runs {
     /// A child of init's, started or left to it, is the run's main process.
     pub(crate) fn own_main(&mut self, pid: i32, run: RunId) {
         self.by_pid.insert(pid, run);
+    }
+
+    /// It is so no longer. What init started for the run stays its.
+    pub(crate) fn own_main_no_more(&mut self, pid: i32, run: RunId) {
+        if self.get(run).is_none_or(|running| running.line(pid).is_none()) {
+            take_of(&mut self.by_pid, pid, run);
+        }
     }
 
     /// A process that init did not start is the run's main process.
@@ -217,8 +228,16 @@ impl Runs {
             return Some((run, Some(part)));
         }
         // One that was found may have ended, and its pid be a stranger's: where it is says more.
-        let run = whose().or_else(|| self.by_main.get(&pid).copied())?;
+        let found = || self.by_main.get(&pid).copied().filter(|run| !self.is_strangers(pid, *run));
+        let run = whose().or_else(found)?;
         Some((run, None))
+    }
+
+    /// The main process that was found under that pid has ended, and another has it.
+    fn is_strangers(&self, pid: i32, run: RunId) -> bool {
+        let main = self.get(run).and_then(|running| running.main.as_ref());
+        main.is_none_or(Main::is_gone)
+            && process::stat(Pid::from_raw(pid)).is_some_and(|stat| !stat.ended)
     }
 
     /// It is over.
@@ -371,18 +390,20 @@ mod tests {
 
     #[test]
     fn last_words_are_of_who_was_reaped_whatever_main_process_had_its_pid_before() {
+        // Nobody has it by now (proc(5), pid_max).
+        const NOBODYS: i32 = 5_000_000;
         let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
-        found(&mut runs, one, 42, 2);
-        let speaker = |runs: &Runs, whose: Option<RunId>| runs.speaker(42, || whose);
+        found(&mut runs, one, NOBODYS, 2);
+        let speaker = |runs: &Runs, whose: Option<RunId>| runs.speaker(NOBODYS, || whose);
         assert_eq!(speaker(&runs, None), Some((one, None)));
         assert_eq!(speaker(&runs, Some(RunId(9))), Some((RunId(9), None)));
         runs.insert(other, running(other, "next"));
-        runs.own(42, other, Part::Start(0));
+        runs.own(NOBODYS, other, Part::Start(0));
         assert_eq!(speaker(&runs, Some(one)), Some((other, Some(Part::Start(0)))));
-        runs.disown(42);
-        runs.has_ended(42, other, Part::Start(0));
+        runs.disown(NOBODYS);
+        runs.has_ended(NOBODYS, other, Part::Start(0));
         assert_eq!(speaker(&runs, Some(one)), Some((other, Some(Part::Start(0)))));
-        runs.is_told(42);
+        runs.is_told(NOBODYS);
         assert_eq!(speaker(&runs, None), Some((one, None)));
     }
 

@@ -165,6 +165,11 @@ impl Spawner {
         if wait::is_child(pid) {
             wait::made_before([pid.as_raw()]);
         }
+        self.take_up_gone(pid, slot, unit)
+    }
+
+    /// The same of one that has been reaped: its pid may be another child's.
+    pub(crate) fn take_up_gone(&mut self, pid: Pid, slot: u32, unit: &str) -> Child {
         let slot = self.ground.borrow_mut().board.take_up(slot);
         let (ground, said) = (slot.map(|_| self.ground.clone()), Said::of(unit));
         let slot = slot.unwrap_or(SlotId::NONE);

@@ -6,6 +6,7 @@ use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 /// What each script below begins with: `name PID` makes it the pid file, `await FILE` waits for one.
@@ -133,6 +134,39 @@ fn who_names_another_process_of_its_unit_and_ends_hands_over_to_it() {
     assert_eq!((status.state("old"), init.sandbox.trace("launched").len()), ("running", 1));
     is_at_work(&init);
     is_stopped(&init);
+    init.finish();
+}
+
+#[test]
+fn what_is_said_before_a_main_process_ends_counts_before_its_end() {
+    let files = Sandbox::new();
+    let script = "sleep 1000000 & echo $! >$1/first\n\"$2\" --trace $1/trace --control $1/next &\nwait $(cat $1/first); exec sleep 1000000\n";
+    files.put("front.sh", script);
+    let kind = "type: foreground-notified\nnotify-access: all\nrestart: never\nstop-timeout: 60s";
+    files.unit("front", &format!("{kind}\nexec-start: /bin/sh DIR/front.sh DIR DAEMON"));
+    let init = Boot::new(files).start("front");
+    is_at_work(&init);
+    let next = init.sandbox.trace("trace")[0].clone();
+    let next: i32 = next.strip_prefix("start ").and_then(|pid| pid.parse().ok()).expect("a pid");
+    let first = says(&init, "first").expect("a pid");
+    init.sandbox.order("next", &format!("notify MAINPID={first}\\nREADY=1"));
+    init.when("another's child is its main process", |s| {
+        s.main_pid("front") == Some(first) && s.state("front") == "running"
+    });
+    // Init hears of both in one turn.
+    init.process().signal(Signal::SIGSTOP);
+    until("init is held", || (init.process().state() == Some('T')).then_some(()));
+    init.sandbox.order("next", &format!("notify MAINPID={next}"));
+    init.sandbox.order("next", "fork 1");
+    let process = |pid| init.process().neighbour(pid).expect("it is there");
+    until("it has said so", || (!process(next).children().is_empty()).then_some(()));
+    let first = process(first);
+    first.end();
+    until("its parent has reaped it", || first.state().is_none().then_some(()));
+    init.process().signal(Signal::SIGCONT);
+    init.when("another goes on", |s| s.main_pid("front") == Some(next));
+    let events = init.initctl_json_lines(&["events"]);
+    assert!(events.iter().all(|event| event["unit"] != "front" || event["from"] != "running"));
     init.finish();
 }
 

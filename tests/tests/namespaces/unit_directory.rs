@@ -91,6 +91,48 @@ fn what_is_good_starts_whatever_lies_beside_it() {
     init.finish();
 }
 
+/// The most it has had in memory since it was last asked, in KiB.
+fn peak(init: &Init) -> u64 {
+    let most = init.process().status("VmHWM").expect("it is there");
+    fs::write(format!("/proc/{}/clear_refs", init.process().0), "5").expect("it can be set back");
+    most.trim_end_matches("kB").trim().parse().expect("a number")
+}
+
+#[test]
+fn what_is_refused_takes_nothing_of_inits_memory() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let files = Sandbox::new();
+    files.unit("good", "exec-start: DAEMON");
+    let init = Boot::new(files).start("good");
+    init.when_system("running");
+    init.tell("reload", &json!({}));
+    peak(&init);
+    init.tell("reload", &json!({}));
+    let good = peak(&init);
+    let path = |name: &str| init.sandbox.path(&format!("units/{name}.yaml"));
+    let keys: String = (0..20_000).map(|number| format!("key{number}: 1\n")).collect();
+    let dependencies = "a, ".repeat(80_000);
+    let levels = "[".repeat(200_000);
+    let large: [(&str, String); 5] = [
+        ("line", "x".repeat(16 << 20)),
+        ("keys", keys.clone()),
+        ("more-keys", keys.repeat(50)),
+        ("dependencies", format!("depends-on: [{dependencies}a]\nexec-start: /bin/true\n")),
+        ("levels", format!("env: {levels}\n")),
+    ];
+    for (name, text) in large {
+        fs::write(path(name), text).expect("a file");
+    }
+    File::create(path("large")).expect("a file").set_len(64 << 20).expect("a hole");
+    let refused = init.ask("reload", &json!({})).expect_err("nothing of that is taken");
+    assert!(!refused.to_string().is_empty());
+    let bad = peak(&init);
+    assert!(bad <= good + 2 * 1024, "{bad} KiB, {good} for what is good");
+    init.finish();
+}
+
 #[test]
 fn a_user_that_is_none_runs_nothing() {
     if !nix::unistd::geteuid().is_root() {
