@@ -25,7 +25,10 @@ impl Machine {
                 return Err(format!("{name}: {what} is {is}, should be {should}"));
             }
         }
-        if self.may_stop != anew.may_stop || self.may_start != anew.may_start {
+        if self.may_stop != anew.may_stop
+            || self.may_start != anew.may_start
+            || self.may_start_freely != anew.may_start_freely
+        {
             return Err("the lists of who may stop and start are not those of the cells".into());
         }
         let held = self.all().into_iter().filter(|ix| self.cell(*ix).phase.holds_slot()).count();

@@ -72,12 +72,14 @@ impl Machine {
         if run.order.is_none() && order_after.as_ref() != Some(&order) {
             run.order = Some(order.into());
         }
-        if run.held.is_none() && held_after.as_ref() != Some(&held) {
-            run.held = Some(held.into());
+        let mut hold = run.hold.take().unwrap_or_default();
+        if hold.targets.is_none() && held_after.as_ref() != Some(&held) {
+            hold.targets = Some(held);
         }
-        if run.against.is_none() && against_after.as_ref() != Some(&against) {
-            run.against = Some(against.into());
+        if hold.against.is_none() && against_after.as_ref() != Some(&against) {
+            hold.against = Some(against);
         }
+        run.hold = Some(hold).filter(|hold| hold.targets.is_some() || hold.against.is_some());
         run.milestones_lost = milestones;
         if run.lost.is_none() {
             run.lost = lost;
@@ -227,7 +229,7 @@ impl Machine {
                 .then(|| Definition { live: live.clone(), ..Definition::clone(&run.definition) });
             let timeout_changed = run.definition.live.start_timeout != live.start_timeout;
             let timeout = live.start_timeout;
-            if fresh.is_none() && run.held.is_none() && run.against.is_none() {
+            if fresh.is_none() && run.hold.is_none() {
                 continue;
             }
             self.amend(ix, |phase| {
@@ -237,7 +239,7 @@ impl Machine {
                     start.ready_by = timeout.map(|span| start.began.after(span));
                 }
                 if let Some(run) = phase.run_mut() {
-                    (run.held, run.against) = (None, None);
+                    run.hold = None;
                     if let Some(fresh) = fresh {
                         run.definition = Arc::new(fresh);
                     }

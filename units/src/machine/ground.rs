@@ -174,6 +174,7 @@ impl Machine {
     fn derive_counters(&mut self, graph: &Graph) {
         self.queue.clear();
         self.may_start.clear();
+        self.may_start_freely.clear();
         self.may_stop.clear();
         for ix in self.all() {
             let closed = graph.edges(UnitId(ix)).iter().filter(|edge| match edge.provider {

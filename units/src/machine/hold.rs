@@ -23,10 +23,8 @@ impl Machine {
         let (mut opposed, mut restarting) = (None, None);
         for ix in self.all() {
             let Some(run) = self.cell(ix).phase.run() else { continue };
-            let (held, against) = (run.held.clone(), run.against.clone());
-            if held.is_none() && against.is_none() {
-                continue;
-            }
+            let Some(hold) = run.hold.clone() else { continue };
+            let (held, against) = (hold.targets, hold.against);
             let target = |name: &Name| self.generation.find_target(name.as_str());
             let provider = |target: TargetId| self.graph.provider(target).unit().map(|unit| unit.0);
             let (mut waiting, mut followers) = (BTreeSet::new(), BTreeSet::new());

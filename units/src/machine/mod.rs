@@ -191,6 +191,8 @@ pub struct Machine {
     visited: usize,
     may_stop: BTreeSet<Key>,
     may_start: BTreeSet<(Reverse<u32>, Ix)>,
+    /// Those of them that take no place.
+    may_start_freely: BTreeSet<(Reverse<u32>, Ix)>,
     /// `max-starting`; 0: no limit.
     slots: u32,
     slots_used: u32,
@@ -238,6 +240,7 @@ impl Machine {
             visited: 0,
             may_stop: BTreeSet::new(),
             may_start: BTreeSet::new(),
+            may_start_freely: BTreeSet::new(),
             slots: 0,
             slots_used: 0,
             search_due: false,

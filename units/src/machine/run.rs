@@ -38,6 +38,15 @@ impl Definition {
     }
 }
 
+/// See [`super::hold`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Hold {
+    /// The targets it provides, where they are not those that it is selected for.
+    pub(super) targets: Option<Vec<Name>>,
+    /// The targets it conflicts with, where its definition says otherwise now.
+    pub(super) against: Option<Vec<Name>>,
+}
+
 /// A run that is up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Run {
@@ -67,10 +76,8 @@ pub(super) struct Run {
     pub(super) watchdog: Option<Duration>,
     /// The providers its start waited for, once the present graph says otherwise.
     pub(super) order: Option<Arc<[Name]>>,
-    /// The targets it provides until it is gone, once the present graph says otherwise.
-    pub(super) held: Option<Arc<[Name]>>,
-    /// The targets it conflicts with until it is gone, once its present definition says otherwise.
-    pub(super) against: Option<Arc<[Name]>>,
+    /// What it has until it is gone, once the present graph says otherwise.
+    pub(super) hold: Option<Box<Hold>>,
     /// depends-ms targets of this run that nobody provides any more.
     pub(super) milestones_lost: Vec<Name>,
 }
@@ -92,8 +99,7 @@ impl Run {
             extended: None,
             watchdog: None,
             order: None,
-            held: None,
-            against: None,
+            hold: None,
             milestones_lost: Vec::new(),
         }
     }

@@ -69,9 +69,7 @@ impl Machine {
         if free {
             return { ready }.next();
         }
-        let instant = |ix: Ix| self.unit(ix).is_some_and(|unit| unit.kind.is_instant());
-        let instant = |ix: Ix| instant(ix) && !self.planted(Mutant::InstantWaitsForSlot);
-        { ready }.find(|ix| instant(*ix) || self.is_there(*ix))
+        self.may_start_freely.first().map(|(_, ix)| *ix)
     }
 
     /// Starts a run.

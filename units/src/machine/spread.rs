@@ -291,10 +291,16 @@ impl Machine {
         } else {
             self.may_stop.remove(&key);
         }
-        if may_start {
-            self.may_start.insert(rank);
-        } else {
-            self.may_start.remove(&rank);
+        let instant = self.unit(ix).is_some_and(|unit| unit.kind.is_instant());
+        let instant = instant && !self.planted(Mutant::InstantWaitsForSlot);
+        let freely = may_start && (instant || self.is_there(ix));
+        for (set, is_in) in [(&mut self.may_start, may_start), (&mut self.may_start_freely, freely)]
+        {
+            if is_in {
+                set.insert(rank);
+            } else {
+                set.remove(&rank);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 mod dense;
 mod removed;
 mod second_boot;
+mod slots;
 
 use super::*;
 use crate::assembly::{Draft, Edge, assemble};

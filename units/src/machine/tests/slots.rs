@@ -1,0 +1,67 @@
+//! Places to start in: no more units start at once than may, however many are free to, and who is stuck gives its
+//! place back.
+
+use super::*;
+use std::collections::VecDeque;
+
+const UNITS: usize = 10_000;
+const PLACES: usize = 8;
+
+/// The runs that were begun, but for the one of who wants them all.
+fn services(outcome: &Outcome) -> Vec<RunId> {
+    let start = |action: &Action| {
+        if let Action::Start { name, run, .. } = action
+            && name.as_str() != "all"
+        {
+            Some(*run)
+        } else {
+            None
+        }
+    };
+    outcome.actions.iter().filter_map(start).collect()
+}
+
+#[test]
+fn of_ten_thousand_no_more_start_at_once_than_may_and_the_stuck_give_way() {
+    let label = |i: usize| format!("u{i:05}");
+    let mut drafts: Vec<Draft> = (0..UNITS).map(|i| service(&label(i), &[])).collect();
+    drafts.iter_mut().for_each(|draft| draft.live.start_timeout = None);
+    let all: Vec<String> = (0..UNITS).map(label).collect();
+    let edges: Vec<_> = all.iter().map(|text| (DependencyKind::Wants, text.as_str())).collect();
+    drafts.push(unit("all", Kind::Virtual, &edges));
+    let mut generation = assemble(drafts, []);
+    generation.settings.max_starting = u32::try_from(PLACES).unwrap();
+    let mut machine = Machine::new(Duration::from_secs(90));
+    let (generation, targets) = (Arc::new(generation), vec![name("all")]);
+    let outcome = machine.step(at(0), Event::Boot { generation, targets, before: None });
+    let mut stuck = services(&outcome);
+    assert_eq!(stuck.len(), PLACES);
+    // All but one stay as they are, and what moves on has one place.
+    let mut last = stuck.pop().unwrap();
+    let mut begun = PLACES;
+    for _ in 0..1_000 {
+        let next = services(&machine.step(at(1), Event::Ready(last)));
+        assert_eq!(next.len(), 1, "{begun} have begun");
+        last = next[0];
+        begun += 1;
+    }
+    let early = services(&machine.step(at(59), Event::Tick));
+    assert!(early.is_empty(), "{early:?}");
+    let mut starting: VecDeque<RunId> = services(&machine.step(at(60), Event::Tick)).into();
+    assert_eq!(starting.len(), stuck.len(), "as many as have been stuck for a minute");
+    begun += starting.len();
+    starting.push_back(last);
+    while let Some(run) = starting.pop_front() {
+        let next = services(&machine.step(at(60), Event::Ready(run)));
+        begun += next.len();
+        starting.extend(next);
+        assert!(starting.len() <= PLACES, "{} start at once", starting.len());
+    }
+    assert_eq!(begun, UNITS, "each once");
+    machine.audit().unwrap();
+    // Late, but it is heard.
+    for run in stuck {
+        machine.step(at(61), Event::Ready(run));
+    }
+    assert_eq!(machine.system(), crate::control::answer::System::Running);
+}
