@@ -38,10 +38,11 @@ fn machine(settings: &str, units: impl Fn(&Path)) -> Machine {
 
 #[test]
 fn each_key_of_a_machine_does_what_is_configured() {
-    let settings = "ctrl-alt-del: fingers\nkeyboard-request: request\npower-key: reboot\n";
+    let settings = "ctrl-alt-del: fingers\nkeyboard-request: request\npower-key: button\n";
     let mut machine = machine(settings, |root| {
         does(root, "fingers", "");
         does(root, "request", "kill -PWR 1");
+        does(root, "button", "initctl reboot");
     });
     machine.says("PROBE keys");
     machine.three_fingers();
@@ -50,6 +51,8 @@ fn each_key_of_a_machine_does_what_is_configured() {
     machine.says("Ctrl-Alt-Del: the goal is to be fingers");
     machine.order("sendkey alt-up");
     machine.says("PROBE this is request");
+    machine.says("the power key: the goal is to be button");
+    machine.says("PROBE this is button");
     machine.goes_off();
     machine.says("reboot: Restarting system");
 }

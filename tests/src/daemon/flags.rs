@@ -24,6 +24,7 @@ daemon [FLAG…]: a scriptable stand-in for a service
   --reload SIGNAL      at it: RELOADING=1, then READY=1 (HUP, USR1)
   --children N         start N children that stay
   --orphans N          start N processes whose parent exits
+  --adopts LINE        adopt what is left below it (PR_SET_CHILD_SUBREAPER), then run LINE in a shell
   --multiply           start copies of itself for ever, which do the same; end at no signal but KILL
   --watchdog           send WATCHDOG=1 twice per $WATCHDOG_USEC
   --output N           print N numbered lines when ready
@@ -69,6 +70,8 @@ pub struct Flags {
     pub children: usize,
     /// `--orphans`.
     pub orphans: usize,
+    /// `--adopts`.
+    pub adopts: Option<String>,
     /// `--multiply`.
     pub multiply: bool,
     /// `--watchdog`.
@@ -139,6 +142,7 @@ impl Flags {
                 "--reload" => flags.reload = Some(value()?),
                 "--children" => flags.children = number(&value()?)?,
                 "--orphans" => flags.orphans = number(&value()?)?,
+                "--adopts" => flags.adopts = Some(value()?),
                 "--multiply" => flags.multiply = true,
                 "--watchdog" => flags.watchdog = true,
                 "--output" => flags.output = number(&value()?)?,

@@ -105,6 +105,10 @@ impl Life {
             .map(|every| (every, Instant::now()));
         life.fork(life.flags.children)?;
         life.orphan(life.flags.orphans)?;
+        if let Some(line) = &life.flags.adopts {
+            nix::sys::prctl::set_child_subreaper(true)?;
+            Command::new("/bin/sh").args(["-c", line]).stdin(Stdio::null()).status()?;
+        }
         match life.flags.ready {
             Ready::AtOnce => life.become_ready()?,
             Ready::After(span) => life.ready_at = Some(Instant::now() + span),

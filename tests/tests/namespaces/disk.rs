@@ -1,7 +1,9 @@
 //! A log disk that does not answer (frozen, as fsfreeze(8) does it), and a logger that is not there:
 //! what happens to those who speak, and what is said of it.
 
-use super::log::logger;
+use super::log::{logger, logs};
+use super::shortage::supervises;
+use super::ways::{after, pair};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -190,4 +192,37 @@ fn a_logger_that_dies_at_each_line_hurts_no_service_and_loses_none() {
         assert_eq!(all.matches(&format!("web line {number}\n")).count(), 1, "{all}");
     }
     init.finish();
+}
+
+/// Nothing can be written but in the runtime directory, as on a machine that starts from a read-only medium.
+const READ_ONLY: &str = "mount --bind DIR DIR && mount --bind DIR/run DIR/run && \
+                         mount -o remount,bind,ro DIR && mount -o remount,bind,ro / || exit 9";
+/// There is neither a block nor an inode left where logs are kept.
+const FULL: &str = "mount -t tmpfs -o size=64k,nr_inodes=10 none DIR/log || exit 9; cat /dev/zero >DIR/log/all 2>/dev/null; \
+                    n=0; while true >DIR/log/$n; do n=$((n+1)); done 2>/dev/null";
+
+#[test]
+fn a_root_that_is_read_only_or_full_from_the_start_is_booted_from_and_what_is_said_is_kept_in_memory()
+ {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    for (taking, why) in [(READ_ONLY, "Read-only file system"), (FULL, "No space left on device")] {
+        let files = pair();
+        // So it is.
+        files.unit("proof", "type: oneshot\nexec-start: /bin/sh -c '! touch DIR/log/proof'");
+        files.unit("all", "type: virtual\ndepends-on: web, proof");
+        let dir = files.dir().to_str().expect("a plain name").to_owned();
+        let init = after(&taking.replace("DIR", &dir), files).unrecorded().start("all");
+        supervises(&init);
+        assert_eq!(init.status().state("proof"), "exited", "{why}");
+        let has_it =
+            || logs(&init, "web", 5).iter().any(|line| line.ends_with("here")).then_some(());
+        until("what is said is had from memory", has_it);
+        let told = || init.output().matches("log files are not written").count();
+        until("it is told", || (told() > 0).then_some(()));
+        let output = init.output();
+        assert!(told() == 1 && output.contains(&format!("'s): {why}")), "once, and why: {output}");
+        init.finish();
+    }
 }

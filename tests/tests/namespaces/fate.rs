@@ -1,6 +1,7 @@
 //! How processes end, or do not: each way is told as it was, and what will not end holds up
 //! nobody else.
 
+use super::shutdown::two;
 use super::ways::pair;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
@@ -11,7 +12,7 @@ use groundstate_tests::silent::Silent;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Signals that end nobody who does nothing about them.
@@ -247,21 +248,35 @@ fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
     init.finish();
 }
 
+/// Sends each of these signals to init so often, from outside, until it is gone.
+fn storm(init: &Init, signals: &str, rounds: usize) -> Child {
+    let script = format!(
+        "i=0; while [ $i -lt {rounds} ]; do for s in {signals}; do kill -$s $0 2>/dev/null || exit; done; i=$((i+1)); done"
+    );
+    let pid = init.process().0.to_string();
+    Command::new("/bin/sh").args(["-c", &script, &pid]).spawn().expect("a shell")
+}
+
 #[test]
 fn a_storm_of_signals_is_no_more_than_each_of_them_once() {
     let init = Boot::new(pair()).start("web");
     let before = init.when_system("running");
     let db = init.main_of("db");
-    let all = "HUP USR1 USR2 WINCH CHLD PIPE ALRM URG CONT 41 60";
-    let rounds = turns(1_000, 100_000);
-    let script = format!(
-        "i=0; while [ $i -lt {rounds} ]; do for s in {all}; do kill -$s $0; done; i=$((i+1)); done"
-    );
-    let pid = init.process().0.to_string();
-    let mut storm = Command::new("/bin/sh").args(["-c", &script, &pid]).spawn().expect("a shell");
+    let mut storm = storm(&init, HARMLESS_TO_INIT, turns(1_000, 100_000));
     db.signal(Signal::SIGKILL);
     assert!(storm.wait().expect("it ends").success());
-    // At USR1 the sockets are made anew: who has just come may have to come again.
+    hears(&init);
+    init.when("its end was not lost", |s| {
+        s.system() == "running" && s.main_pid("db") != before.main_pid("db")
+    });
+    init.finish();
+}
+
+/// Signals that end no init.
+const HARMLESS_TO_INIT: &str = "HUP USR1 USR2 WINCH CHLD PIPE ALRM URG CONT 41 60";
+
+/// At USR1 the sockets are made anew: who has just come may have to come again.
+fn hears(init: &Init) {
     until("all of it is heard", || {
         let heard = || {
             init.client().and_then(|mut client| {
@@ -271,10 +286,71 @@ fn a_storm_of_signals_is_no_more_than_each_of_them_once() {
         };
         (0..3).all(|_| heard().is_some()).then_some(())
     });
+}
+
+/// It stands still while all of this comes, and goes on: to it that is one moment.
+fn at_once(init: &Init, signals: &str, rounds: usize) {
+    init.process().signal(Signal::SIGSTOP);
+    until("it stands still", || (init.process().state() == Some('T')).then_some(()));
+    let sent = storm(init, signals, rounds).wait().expect("the storm ends");
+    assert!(sent.success(), "{signals}: all of it is sent");
+}
+
+/// How often the machine was told of an event of this kind.
+fn recorded(init: &Init, kind: &str) -> usize {
+    let start = format!("\"event\":{{\"{kind}\":");
+    init.sandbox.read("record").lines().filter(|line| line.contains(&start)).count()
+}
+
+/// All that was to be done at the end was done once.
+fn ended_in_order(init: &mut Init, signal: &str) {
+    assert_eq!(init.ended().code(), Some(0), "{signal}: {}", init.output());
+    let web = init.sandbox.trace("web");
+    assert_eq!(web.iter().filter(|word| *word == "term").count(), 1, "{signal}: {web:?}");
+    assert_eq!(init.sandbox.trace("stopped"), ["x"], "{signal}");
+}
+
+/// Each signal that ends all there is; 37 to 39 are RTMIN+3 to RTMIN+5.
+const ENDS: [&str; 6] = ["INT", "TERM", "PWR", "37", "38", "39"];
+
+#[test]
+fn a_signal_that_came_often_while_init_stood_still_is_heeded_once() {
+    let often = turns(1_000, 100_000);
+    let init = Boot::new(pair()).start("web");
+    let before = init.when_system("running");
+    let db = init.main_of("db");
+    // CONT would let it go on.
+    at_once(&init, &HARMLESS_TO_INIT.replace(" CONT", ""), often);
+    db.signal(Signal::SIGKILL);
+    init.process().signal(Signal::SIGCONT);
+    hears(&init);
     init.when("its end was not lost", |s| {
         s.system() == "running" && s.main_pid("db") != before.main_pid("db")
     });
+    until("it has reloaded", || (recorded(&init, "Reload") > 0).then_some(()));
+    // Whatever of it were still to come would come before this.
+    init.tell("reload", &json!({}));
+    init.tell("ping", &json!({}));
+    assert_eq!(recorded(&init, "Reload"), 2, "one of the storm, one that was asked for");
     init.finish();
+    for signal in ENDS {
+        let mut init = two();
+        at_once(&init, signal, often);
+        init.process().signal(Signal::SIGCONT);
+        ended_in_order(&mut init, signal);
+        assert_eq!(recorded(&init, "Shutdown"), 1, "{signal}");
+    }
+}
+
+#[test]
+fn a_storm_of_a_signal_that_ends_all_is_one_end_in_order() {
+    // A key that is pressed for longer hastens the end.
+    for signal in ENDS.into_iter().filter(|signal| *signal != "INT") {
+        let mut init = two();
+        let mut storm = storm(&init, signal, 1_000_000_000);
+        ended_in_order(&mut init, signal);
+        storm.wait().expect("whom it was for is gone");
+    }
 }
 
 #[test]

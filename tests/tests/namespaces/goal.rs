@@ -1,8 +1,9 @@
 //! The goal and the overlay: what is started, stopped and kept, and what init says of it.
 
 use groundstate_tests::boot::Boot;
+use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn two_targets() -> Sandbox {
     let files = Sandbox::new();
@@ -148,5 +149,43 @@ fn at_most_that_many_units_start_at_once() {
         init.sandbox.order(unit, "ready");
     }
     init.when_system("running");
+    init.finish();
+}
+
+#[test]
+fn however_many_are_free_to_start_no_more_do_at_once_than_may() {
+    const PLACES: usize = 4;
+    let count = turns(200, 10_000);
+    let files = Sandbox::new();
+    files.put("init.yaml", &format!("max-starting: {PLACES}\n"));
+    let names: Vec<String> = (0..count).map(|number| format!("u{number}")).collect();
+    for name in &names {
+        files.unit(name, "type: oneshot\nlog: null\nexec-start: /bin/true");
+    }
+    // Nobody may name more than four thousand.
+    let mut groups = Vec::new();
+    for part in names.chunks(1_000) {
+        let group = format!("group{}", groups.len());
+        files.unit(&group, &format!("type: virtual\nwaits-for: {}", part.join(", ")));
+        groups.push(group);
+    }
+    files.unit("all", &format!("type: virtual\nwaits-for: {}", groups.join(", ")));
+    let mut init = Boot::new(files).start("all");
+    init.when_system("running");
+    init.tell("ping", &json!({}));
+    let (mut starting, mut most, mut begun) = (0_usize, 0, 0);
+    for line in init.sandbox.read("record").lines() {
+        let told: Value = serde_json::from_str(line).expect("a line of the record");
+        let notes = told["actions"].as_array().into_iter().flatten().map(|action| &action["Note"]);
+        for note in notes.filter(|note| note["unit"].as_str().is_some_and(|it| it.starts_with('u')))
+        {
+            begun += usize::from(note["to"] == "starting");
+            starting += usize::from(note["to"] == "starting");
+            starting -= usize::from(note["from"] == "starting");
+        }
+        most = starting.max(most);
+    }
+    assert_eq!((most, begun, starting), (PLACES, count, 0));
+    init.may_keep_this_much();
     init.finish();
 }

@@ -66,6 +66,7 @@ mod recycled;
 mod relation;
 mod reload;
 mod restriction;
+mod rights;
 mod rumour;
 mod share;
 mod shim;

@@ -1,25 +1,34 @@
 //! What a service finds itself in: environment, limits, files, signals, user; and what
 //! becomes of processes nobody else looks after.
 
+use super::ways::after;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
+
+/// What init is started with is all that no service is to have; `$0` gets the limits that are to be theirs.
+const UNCLEAN: &str = "trap '' HUP QUIT PIPE TTIN TTOU URG; umask 077; cd /tmp; ulimit -c 0; ulimit -S -n 512; \
+                       exec 7</dev/null 8>&1; cat /proc/self/limits >\"$0\"; exec \"$@\"";
 
 #[test]
 fn a_service_starts_from_a_clean_slate() {
     let files = Sandbox::new();
     files.put("init.yaml", "env-pass: []\n");
     files.unit("plain", "exec-start: /bin/sleep 1000");
-    let init = Boot::new(files).variable("SECRET", "of the outer world").start("plain");
+    let given = files.at("given");
+    let boot = Boot::new(files).through(&["/bin/sh", "-c", UNCLEAN, &given]);
+    let init = boot.variable("SECRET", "of the outer world").start("plain");
     init.when_state("plain", "running");
     let process = init.main_of("plain");
     until("it is past its exec", || {
         process.link("exe").filter(|exe| exe.ends_with("sleep") || exe.ends_with("coreutils"))
     });
-    for mask in ["SigBlk", "SigIgn", "SigCgt"] {
-        assert_eq!(process.status(mask).as_deref(), Some("0000000000000000"), "{mask}");
+    let none = "0000000000000000";
+    for mask in ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "CapAmb"] {
+        assert_eq!(process.status(mask).as_deref(), Some(none), "{mask}");
     }
     assert_eq!(process.status("Umask").as_deref(), Some("0022"));
     assert_eq!(process.link("cwd").unwrap().to_str(), Some("/"));
@@ -28,13 +37,17 @@ fn a_service_starts_from_a_clean_slate() {
     until("it has these alone", || (open() == [0, 1, 2]).then_some(()));
     assert_eq!(process.files()[&0], "/dev/null");
     let pid = process.0;
+    assert_eq!(process.stat_field(2), Some(pid), "it leads its own group");
     assert_eq!(process.stat_field(3), Some(pid), "it leads its own session");
     assert_eq!(process.stat_field(4), Some(0), "it has no terminal");
+    // Init has raised its own meanwhile.
+    assert_eq!(process.read("limits").unwrap(), init.sandbox.read("given"));
+    assert_ne!(init.process().limit("Max open files"), process.limit("Max open files"));
     let environment = process.environment();
-    assert!(!environment.contains_key("SECRET"), "{environment:?}");
-    assert!(!environment.contains_key("NOTIFY_SOCKET"), "{environment:?}");
+    let names: Vec<&str> = environment.keys().map(String::as_str).collect();
+    assert_eq!(names, ["GROUNDSTATE_UNIT", "PATH"], "{environment:?}");
     assert_eq!(environment["GROUNDSTATE_UNIT"], "plain");
-    assert!(environment["PATH"].contains("/bin"));
+    assert_eq!(environment["PATH"], "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     init.finish();
 }
 
@@ -175,4 +188,94 @@ fn a_unit_of_many_deaf_processes_is_gone_after_its_stop() {
     init.when("it is down", |s| s.main_pid("hydra").is_none());
     until("nothing of it is left", || init.processes_of("hydra").is_empty().then_some(()));
     init.finish();
+}
+
+/// Says who is alive of the run before, as it begins; leaves one that is deaf, one that is deaf in a session of its own and
+/// has lost its parent, and one that takes its time to end; and ends.
+const MESSY: &str = r#"dir=$1
+while read pid; do
+  state=$(sed 's/.*) \(.\).*/\1/' /proc/$pid/stat 2>/dev/null)
+  case $state in '' | Z | X) ;; *) echo "$pid is $state" >>$dir/overlap ;; esac
+done <$dir/left
+: >$dir/left
+( trap '' TERM; exec sleep 1000 ) & echo $! >>$dir/left
+( setsid sh -c 'trap "" TERM; echo $$ >>$0/left; exec sleep 1000' $dir & )
+( trap 'sleep 0.05; exit' TERM; while :; do sleep 0.01; done ) & echo $! >>$dir/left
+until [ $(wc -l <$dir/left) = 3 ]; do sleep 0.01; done
+echo x >>$dir/runs
+"#;
+
+#[test]
+fn no_run_begins_while_anything_of_the_one_before_is_alive() {
+    let lives = turns(20, 500);
+    for taking in ["true", "umount -R -l /sys"] {
+        let files = Sandbox::new();
+        files.put("messy.sh", MESSY).put("left", "");
+        files.unit(
+            "messy",
+            "stop-timeout: 150ms\nrestart: always\nrestart-delay: 1ms\nrestart-delay-max: 10ms\nsuccess-status: [0]\n\
+             exec-start: /bin/sh DIR/messy.sh DIR",
+        );
+        files.unit("none", "type: virtual");
+        let mut init = after(taking, files).start("messy");
+        until("it has lived often", || (init.sandbox.trace("runs").len() >= lives).then_some(()));
+        assert_eq!(init.sandbox.read("overlap"), "", "{taking}: {}", init.output());
+        init.tell("set-target", &json!({"targets": ["none"]}));
+        init.when("it is down", |s| {
+            s.main_pid("messy").is_none() && ["disabled", "failed"].contains(&s.state("messy"))
+        });
+        assert!(init.processes_of("messy").is_empty(), "{taking}");
+        init.may_keep_this_much();
+        init.finish();
+    }
+}
+
+/// Forked twice, in a session of its own, with nothing open: it adopts what flees from it in the same
+/// way. Neither heeds TERM.
+const FLEES: &str = r#"( setsid "$1" --name reaper --ignore TERM --adopts '( trap "" TERM; setsid sleep 1000 <&- >&- 2>&- & )' <&- >&- 2>&- & )
+exec "$1" --name main
+"#;
+
+#[test]
+fn who_forks_twice_adopts_what_it_begins_and_has_nothing_open_is_killed_too() {
+    for (taking, tracking) in [("true", "cgroup2"), ("umount -R -l /sys", "process-group")] {
+        let files = Sandbox::new();
+        files.put("flee.sh", FLEES);
+        files.unit("hydra", "stop-timeout: 500ms\nexec-start: /bin/sh DIR/flee.sh DAEMON");
+        files.unit("none", "type: virtual");
+        let init = after(taking, files).start("hydra");
+        if init.status().0["tracking"] != tracking {
+            init.finish();
+            return groundstate_tests::not_run!("no cgroups of the second kind here");
+        }
+        let own_session = |process: &Process| process.stat_field(3) == Some(process.0);
+        let reaper = until("it has fled, and is init's", || {
+            let fled = |process: &Process| {
+                let words = process.read("cmdline").unwrap_or_default();
+                words.contains("\0reaper\0")
+                    && own_session(process)
+                    && process.stat_field(1) == Some(init.process().0)
+            };
+            init.processes_of("hydra").into_iter().find(fled)
+        });
+        // Who left it is gone, and it is not init's: it has been adopted on the way.
+        let adopted = until("what has fled from it is its own, and has nothing open", || {
+            let fled = |process: &Process| {
+                process.read("comm").as_deref() == Some("sleep\n")
+                    && own_session(process)
+                    && process.files().is_empty()
+            };
+            reaper.children().into_iter().find(fled)
+        });
+        let all = [init.main_of("hydra"), reaper, adopted];
+        assert!(all.iter().all(|process| process.is_alive()), "{all:?}");
+        init.tell("set-target", &json!({"targets": ["none"]}));
+        let status = init.when("it is down", |s| {
+            s.main_pid("hydra").is_none() && ["disabled", "failed"].contains(&s.state("hydra"))
+        });
+        assert_eq!(status.reason("hydra"), "stop-timeout", "{}", status.table());
+        let left: Vec<&Process> = all.iter().filter(|process| process.is_alive()).collect();
+        assert!(left.is_empty(), "{tracking}: {left:?}");
+        init.finish();
+    }
 }

@@ -161,7 +161,7 @@ fn is_up(init: &Init, trace: &str) {
 }
 
 /// A service and a script that has to be run at the end, all up.
-fn two() -> Init {
+pub(super) fn two() -> Init {
     let files = Sandbox::new();
     files.put("init.yaml", "shutdown-deadline: 4s\n");
     files.unit("web", "exec-start: DAEMON --trace DIR/web");

@@ -1,7 +1,7 @@
 //! Poor surroundings: no root, no namespace, no writable runtime directory, no
 //! processes to be had, a kernel without the newer system calls.
 
-use groundstate_tests::boot::{Boot, Way};
+use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
@@ -52,6 +52,8 @@ fn another_user_can_run_it_for_themselves() {
         .through(&["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
         .start("web");
     init.when_system("running");
+    // Its cgroup is root's.
+    assert_eq!(init.status().0["tracking"], "process-group");
     assert!(init.main_of("web").status("Uid").unwrap().starts_with("65534"));
     init.finish();
 }
@@ -73,6 +75,30 @@ fn without_a_writable_runtime_directory_it_goes_on() {
     std::fs::set_permissions(files.path("run"), std::fs::Permissions::from_mode(0o500)).unwrap();
     let mut init = Boot::new(files).arguments(&["--exit-with", "web"]).launch("web");
     assert_eq!(init.ended().code(), Some(5), "{}", init.output());
+}
+
+/// No socket tells how it goes: what is seen of it are its processes.
+#[test]
+fn with_a_runtime_directory_on_a_read_only_run_it_supervises() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let boot = after("mount -t tmpfs -o ro none /run", pair());
+    let mut init = boot.arguments(&["--runtime-dir", "/run/groundstate"]).launch("web");
+    let main = |init: &Init, unit: &str| match init.processes_of(unit)[..] {
+        [main] => Some(main),
+        _ => None,
+    };
+    // Db says that it is ready on a notify socket that has no place either.
+    until("web is up", || main(&init, "web"));
+    let db = until("db is up", || main(&init, "db"));
+    db.signal(Signal::SIGKILL);
+    until("db is replaced", || main(&init, "db").filter(|now| *now != db));
+    until("so is web, which depends on it", || main(&init, "web"));
+    let told = "cannot write to /run/groundstate: ";
+    assert_eq!(init.output().matches(told).count(), 1, "{}", init.output());
+    init.process().signal(Signal::SIGTERM);
+    assert_eq!(init.ended().code(), Some(0), "{}", init.output());
 }
 
 #[test]
@@ -110,6 +136,11 @@ fn an_older_kernel_will_do() {
     init.when_system("running");
     init.tell("exit", &serde_json::json!({}));
     until("init is gone", || (!init.process().is_alive()).then_some(()));
+    let made = init.sandbox.read("strace");
+    for call in ["close_range", "clone3", "memfd_create", "statx"] {
+        let met = |line: &str| line.contains(call) && line.contains("INJECTED");
+        assert!(made.lines().any(met), "{call}");
+    }
 }
 
 #[test]
@@ -237,4 +268,52 @@ fn a_signal_that_means_nothing_and_a_file_that_may_grow_no_more_end_no_superviso
         init.tell("ping", &serde_json::json!({}));
     }
     init.finish();
+}
+
+/// A service, and a daemon that only a pid file tells of. No program of theirs makes any of the calls below: who is
+/// refused them is init.
+fn of_plain_programs() -> Sandbox {
+    let files = Sandbox::new();
+    files.unit("web", "restart-delay: 50ms\nexec-start: /bin/sleep 1000");
+    files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nrestart-delay: 50ms\nexec-start: /bin/sh -c 'sleep 1000 & echo $$! >DIR/run/old.pid'");
+    files.unit("all", "type: virtual\ndepends-on: web, old");
+    files.unit("none", "type: virtual");
+    files
+}
+
+#[test]
+fn for_each_newer_system_call_there_is_another_way() {
+    for call in ["pidfd_open", "close_range", "openat2", "clone3", "memfd_create", "statx"] {
+        let files = of_plain_programs();
+        let trace = files.at("strace");
+        // Who has not this one has io_uring neither, and init does not ask.
+        let (calls, inject) =
+            (format!("trace={call},io_uring_setup"), format!("inject={call}:error=ENOSYS"));
+        // Without close_range(2) each child closes as many as there may be, and each is traced.
+        let wrapper = ["prlimit", "--nofile=256:256", "strace", "-f", "-qq", "-o", &trace];
+        let boot = Boot::new(files).through(&wrapper).through(&["-e", &calls, "-e", &inject]);
+        let mut init = boot.way(Way::Supervisor).start("all");
+        let before = init.when_system("running");
+        let units = ["web", "old"];
+        for unit in units {
+            init.main_of(unit).end();
+        }
+        init.when(&format!("both are healed without {call}"), |s| {
+            let is_new = |unit: &&str| {
+                s.main_pid(unit).is_some() && s.main_pid(unit) != before.main_pid(unit)
+            };
+            s.system() == "running" && units.iter().all(is_new)
+        });
+        let mains = units.map(|unit| init.main_of(unit));
+        init.tell("set-target", &serde_json::json!({"targets": ["none"]}));
+        for unit in units {
+            init.when_state(unit, "disabled");
+        }
+        assert!(mains.iter().all(|main| !main.is_alive()), "without {call}");
+        init.tell("exit", &serde_json::json!({}));
+        assert_eq!(init.ended().code(), Some(0), "without {call}");
+        let made = init.sandbox.read("strace");
+        assert!(made.contains("INJECTED"), "{call} was never asked for");
+        assert!(!made.contains("io_uring"), "{made}");
+    }
 }

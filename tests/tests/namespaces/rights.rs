@@ -1,0 +1,85 @@
+//! Init with fewer rights than root has: what needs none goes on, what asks for one that is not there never runs,
+//! and who belongs to another user is stopped all the same.
+
+use super::outfit::is_root;
+use super::shortage::supervises;
+use super::ways::pair;
+use groundstate_tests::boot::Boot;
+use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
+
+/// What takes a right, and the step at which it fails where there is none.
+const BEYOND: [(&str, &str); 6] = [
+    ("user: nobody", "group"),
+    ("group: nogroup", "group"),
+    ("root-dir: /", "chroot"),
+    ("capabilities-ambient: [CAP_KILL]", "capabilities"),
+    ("nice: -5", "scheduling"),
+    ("io-class: realtime", "scheduling"),
+];
+/// Units that ask for all that and run no longer than a moment, beside a pair that asks for nothing.
+fn asking() -> Sandbox {
+    let files = pair();
+    let names: Vec<String> = (0..BEYOND.len()).map(|number| format!("asks{number}")).collect();
+    for (name, (asks, _)) in names.iter().zip(BEYOND) {
+        files.unit(name, &format!("type: oneshot\n{asks}\nexec-start: /bin/true"));
+    }
+    files.unit("all", &format!("type: virtual\nwaits-for: web, {}", names.join(", ")));
+    files
+}
+
+#[test]
+fn what_asks_for_a_right_that_is_not_there_never_runs_and_the_rest_does() {
+    if !is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let all: &[&str] = &[];
+    let none: &[&str] = &["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"];
+    for (with, state) in [(all, "exited"), (none, "failed")] {
+        let init = Boot::new(asking()).through(with).start("all");
+        let status = init.when("all have been tried", |s| {
+            let tried =
+                |number: usize| ["exited", "failed"].contains(&s.state(&format!("asks{number}")));
+            s.state("web") == "running" && (0..BEYOND.len()).all(tried)
+        });
+        for (number, (asks, step)) in BEYOND.into_iter().enumerate() {
+            let name = format!("asks{number}");
+            assert_eq!(status.state(&name), state, "{asks}: {}", status.unit(&name));
+            let reason = &status.unit(&name)["reason"];
+            let told = (&reason["kind"], &reason["stage"]);
+            if state == "failed" {
+                assert_eq!(told, (&json!("exec"), &json!(step)), "{asks}: {reason}");
+            }
+        }
+        init.finish();
+    }
+}
+
+#[test]
+fn without_any_one_of_its_rights_it_supervises_and_stops_who_is_another_user() {
+    if !is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let without =
+        |right: &str| vec![format!("--bounding-set=-{right}"), format!("--inh-caps=-{right}")];
+    let each = ["sys_admin", "sys_resource", "kill"].map(without).into_iter();
+    for words in each.chain([vec!["--no-new-privs".to_owned()]]) {
+        let files = pair();
+        files.unit("foreign", "user: nobody\nstop-timeout: 500ms\nexec-start: /bin/sleep 1000");
+        files.unit("all", "type: virtual\ndepends-on: web, foreign");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let init = Boot::new(files).through(&["setpriv"]).through(&words).start("all");
+        supervises(&init);
+        // Whom it may not signal it reaches by the cgroup alone.
+        if init.status().0["tracking"] != "cgroup2" {
+            return groundstate_tests::not_run!("no cgroups of the second kind here");
+        }
+        let main = init.main_of("foreign");
+        init.tell("set-target", &json!({"targets": ["web"]}));
+        init.when("it is down", |s| {
+            s.main_pid("foreign").is_none() && ["disabled", "failed"].contains(&s.state("foreign"))
+        });
+        assert!(!main.is_alive(), "{words:?}");
+        init.finish();
+    }
+}
