@@ -1,8 +1,9 @@
 //! The small world, completely: no dice.
 //!
 //! - `exhaust --commit C`: every graph of up to three units over depends-on, depends-ms,
-//!   waits-for and after × {foreground-supervised, oneshot, virtual}, and every graph of
-//!   two units over the other kinds; every sequence of events to the depth, which is
+//!   waits-for and after × {foreground-supervised, oneshot, virtual}, every graph of
+//!   two units over the other kinds, and every graph of up to two of which some report what they are at, with all
+//!   they can say and at every moment in which something is due; every sequence of events to the depth, which is
 //!   `--depth` (5) for up to two units and `--depth3` (3) for three. Machine and oracle
 //!   are compared after every event. `--part K/N` takes each N-th graph from the K-th on.
 //!
@@ -10,7 +11,7 @@
 //! What is searched: [`groundstate_units::sim::exhaust`].
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
-use groundstate_units::sim::exhaust::{self, Counts, ORDERING, OTHERS};
+use groundstate_units::sim::exhaust::{self, Counts, ORDERING, OTHERS, SPEAKING, TYPES};
 use groundstate_units::sim::sheet::Sheet;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,13 +62,16 @@ fn main() -> ExitCode {
     let begun = Instant::now();
     let mut whole = Counts::default();
     let mut failed = 0;
-    for (name, units, kinds, depth) in [
-        ("one unit", 1, &ORDERING, depth),
-        ("two units, ordering kinds", 2, &ORDERING, depth),
-        ("two units, other kinds", 2, &OTHERS, depth),
-        ("three units, ordering kinds", 3, &ORDERING, depth3),
+    // Of two that speak there are nearly as many events as of three that do not.
+    for (name, units, kinds, types, depth) in [
+        ("one unit", 1, &ORDERING, &TYPES[..], depth),
+        ("one unit that speaks", 1, &ORDERING, &SPEAKING[..], depth),
+        ("two units, ordering kinds", 2, &ORDERING, &TYPES[..], depth),
+        ("two units, other kinds", 2, &OTHERS, &TYPES[..], depth),
+        ("two units that speak", 2, &ORDERING, &SPEAKING[..], depth.min(4)),
+        ("three units, ordering kinds", 3, &ORDERING, &TYPES[..], depth3),
     ] {
-        let mut worlds = exhaust::worlds(units, kinds);
+        let mut worlds = exhaust::worlds(units, kinds, types);
         let mut nth = 0..;
         worlds.retain(|_| nth.next().is_some_and(|nth: usize| nth % part.1 == part.0));
         let (counts, failures) = all(&worlds, depth);

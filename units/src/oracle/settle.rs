@@ -314,6 +314,7 @@ impl Oracle {
             run.against.hash(into);
             (run.lost, run.asked, run.changed, run.ended, run.empty, run.skipped).hash(into);
             (run.killed, run.unkillable, run.failure, run.again, run.active_for).hash(into);
+            (run.announced, run.leaving).hash(into);
             (run.active_since.map(ago), run.due.map(ahead)).hash(into);
         }
     }

@@ -2,7 +2,9 @@
 //! of dependency that matter most, every sequence of events up to a depth, the
 //! machine beside the oracle after each. Nothing is drawn. Two states that look and
 //! behave the same are looked at once; of graphs that differ only in the names of
-//! units no second one is taken. Run by `tests/src/bin/exhaust.rs`.
+//! units no second one is taken. Of what reports ([`SPEAKING`]) all it may say is tried, and everything also
+//! in the very moment in which something is due, before the tick that says so: a shell sends that last. Run by
+//! `tests/src/bin/exhaust.rs`.
 
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::oracle::Oracle;
@@ -36,10 +38,16 @@ pub struct Counts {
 pub const ORDERING: [D; 4] = [D::DependsOn, D::DependsMs, D::WaitsFor, D::After];
 /// Those of the second, with two units.
 pub const OTHERS: [D; 4] = [D::Wants, D::Before, D::RestartWith, D::Conflicts];
-const KINDS: [Kind; 3] = [Kind::ForegroundSupervised, Kind::Oneshot, Kind::Virtual];
+/// The types of the units of both.
+pub const TYPES: [Kind; 3] = [Kind::ForegroundSupervised, Kind::Oneshot, Kind::Virtual];
+/// Those of the third: one that says all there is to be said, and one that says nothing.
+pub const SPEAKING: [Kind; 2] = [Kind::ForegroundNotified, Kind::ForegroundSupervised];
 
-/// Every world of `units` units over `kinds`, one of each class of equal ones.
-pub fn worlds(units: usize, kinds: &[D]) -> Vec<Sheet> {
+/// What happens next; true: in the moment in which something is due, and before that.
+type Next = (bool, Event);
+
+/// Every world of `units` units of these types over `kinds`, one of each class of equal ones.
+pub fn worlds(units: usize, kinds: &[D], of: &[Kind]) -> Vec<Sheet> {
     let pairs: Vec<(usize, usize)> =
         (0..units).flat_map(|from| (0..units).map(move |to| (from, to))).collect();
     let orders = kinds.iter().all(|kind| kind.orders() && *kind != D::Before);
@@ -49,9 +57,9 @@ pub fn worlds(units: usize, kinds: &[D]) -> Vec<Sheet> {
     let choices = kinds.len() + 1;
     let mut worlds = Vec::new();
     let mut seen = BTreeSet::new();
-    for types in 0..KINDS.len().pow(units as u32) {
+    for types in 0..of.len().pow(units as u32) {
         for edges in 0..choices.pow(pairs.len() as u32) {
-            let kind = |unit: usize| types / KINDS.len().pow(unit as u32) % KINDS.len();
+            let kind = |unit: usize| types / of.len().pow(unit as u32) % of.len();
             let edge = |pair: usize| edges / choices.pow(pair as u32) % choices;
             let types: Vec<usize> = (0..units).map(kind).collect();
             let mut matrix = vec![vec![0; units]; units];
@@ -59,7 +67,7 @@ pub fn worlds(units: usize, kinds: &[D]) -> Vec<Sheet> {
                 matrix[*from][*to] = edge(pair);
             }
             if seen.insert(canonical(&types, &matrix)) {
-                worlds.push(sheet(&types, &matrix, kinds));
+                worlds.push(sheet(&types, &matrix, kinds, of));
             }
         }
     }
@@ -93,11 +101,11 @@ fn permutations(units: usize) -> Vec<Vec<usize>> {
     all
 }
 
-fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D]) -> Sheet {
+fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D], of: &[Kind]) -> Sheet {
     let settings =
         Settings { shutdown_deadline: Some(Duration::from_secs(9)), ..Settings::default() };
     let entry = |unit: usize| {
-        let kind = KINDS[types[unit]];
+        let kind = of[types[unit]];
         let mut live = sheet::live(kind);
         live.failure_verdict = 2;
         live.restart = if kind == Kind::Oneshot { Restart::Never } else { live.restart };
@@ -113,7 +121,7 @@ fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D]) -> Sheet {
             live,
             readiness: sheet::readiness(kind),
             has_exec_stop: false,
-            has_exec_reload: false,
+            has_exec_reload: kind == Kind::ForegroundNotified,
             run_hash: 1,
             broken: false,
             is_one: false,
@@ -137,6 +145,8 @@ struct Node {
     now: Time,
     /// By unit: its live run, and whether its main process ended.
     runs: BTreeMap<usize, (RunId, bool)>,
+    /// By unit: its last run that is over. Not part of a state: what is said of it changes nothing.
+    over: BTreeMap<usize, RunId>,
 }
 
 /// Searches one world to the depth. Errors with the first difference, and how it was reached.
@@ -153,12 +163,13 @@ pub fn search(world: &Sheet, depth: usize, counts: &mut Counts) -> Result<(), St
         oracle: Oracle::new(universe.clone()),
         now: Time::from_nanos(1_000_000_000),
         runs: BTreeMap::new(),
+        over: BTreeMap::new(),
     };
-    let boot = Event::Boot { generation, targets: top(1 << (units - 1)), before: None };
+    let boot = (false, Event::Boot { generation, targets: top(1 << (units - 1)), before: None });
     let boot = root.after(&boot, &universe, counts)?;
     let mut seen = BTreeSet::new();
     // How each state that was met first was reached: by which event, from which other.
-    let mut trail: Vec<(Option<usize>, Event)> = Vec::new();
+    let mut trail: Vec<(Option<usize>, Next)> = Vec::new();
     // Breadth first, so that each state is gone on from once, with the most events still to come.
     let mut level = vec![(boot, None)];
     for depth_left in (0..depth).rev() {
@@ -185,7 +196,7 @@ pub fn search(world: &Sheet, depth: usize, counts: &mut Counts) -> Result<(), St
 }
 
 /// The events that lead to a state, first one first.
-fn way(trail: &[(Option<usize>, Event)], mut at: Option<usize>) -> Vec<String> {
+fn way(trail: &[(Option<usize>, Next)], mut at: Option<usize>) -> Vec<String> {
     let mut names = Vec::new();
     while let Some((before, event)) = at.and_then(|at| trail.get(at)) {
         names.push(format!("{event:?}"));
@@ -202,44 +213,60 @@ impl Node {
         units: usize,
         universe: &Universe,
         top: &dyn Fn(usize) -> Vec<crate::name::Name>,
-    ) -> Vec<Event> {
+    ) -> Vec<Next> {
+        let kind = |unit: usize| self.oracle.unit(unit).map(|unit| unit.kind);
+        let speaks = |unit: usize| kind(unit) == Some(Kind::ForegroundNotified);
         let mut events = Vec::new();
         for set in 1..1 << units {
             let goal = Goal { targets: top(set), ..Goal::default() };
             events.push(Event::SetGoal(goal));
         }
         for (unit, (run, ended)) in &self.runs {
-            let kind = self.oracle.unit(*unit).map(|unit| unit.kind);
             if *ended {
                 events.push(Event::Gone(*run));
+                events.extend(speaks(*unit).then_some(Event::Ready(*run)));
                 continue;
             }
-            if kind == Some(Kind::ForegroundSupervised) {
+            if speaks(*unit) || kind(*unit) == Some(Kind::ForegroundSupervised) {
                 events.push(Event::Executed(*run));
             }
             events.push(Event::Ended(*run, Exit::Code(0)));
             events.push(Event::Ended(*run, Exit::Code(1)));
             events.push(Event::Exited(*run, Exit::Code(1)));
+            if speaks(*unit) {
+                events.extend([Event::Ready(*run), Event::Reloading(*run), Event::Stopping(*run)]);
+                events.extend([true, false].map(|well| Event::Reloaded(*run, well)));
+            }
         }
-        events.push(Event::Tick);
+        for run in self.over.iter().filter(|(unit, _)| speaks(**unit)).map(|(_, run)| *run) {
+            events.extend([Event::Ready(run), Event::Reloaded(run, true), Event::Gone(run)]);
+        }
         events.push(Event::Restart(vec![universe.targets[0].clone()]));
+        if speaks(0) {
+            events.push(Event::ReloadUnit(vec![universe.targets[0].clone()]));
+        }
         let mask = Policy { mask: [universe.targets[0].clone()].into(), ..Policy::default() };
         events.push(Event::SetPolicy(mask));
         events.push(Event::SetPolicy(Policy::default()));
         events.push(Event::Shutdown(Shutdown::Halt));
-        events
+        let ahead = self.oracle.next_due().is_some_and(|due| due > self.now);
+        let is_late = ahead && self.runs.keys().any(|unit| speaks(*unit));
+        let late: Vec<Event> = if is_late { events.clone() } else { Vec::new() };
+        let late = late.into_iter().map(|event| (true, event));
+        let now = events.into_iter().map(|event| (false, event));
+        now.chain(late).chain([(false, Event::Tick)]).collect()
     }
 
     /// One event to both; errors where they differ.
     fn after(
         &self,
-        event: &Event,
+        (is_late, event): &Next,
         universe: &Universe,
         counts: &mut Counts,
     ) -> Result<Node, String> {
         let mut next = self.clone();
         counts.events += 1;
-        if *event == Event::Tick {
+        if *is_late || *event == Event::Tick {
             next.now = next.oracle.next_due().unwrap_or(next.now).max(next.now);
         }
         let (actions, refused) = next.subject.step(next.now, event.clone());
@@ -262,7 +289,11 @@ impl Node {
             Event::Exited(run, _) => {
                 self.runs.values_mut().filter(|it| it.0 == *run).for_each(|it| it.1 = true);
             }
-            Event::Ended(run, _) | Event::Gone(run) => self.runs.retain(|_, it| it.0 != *run),
+            Event::Ended(run, _) | Event::Gone(run) => {
+                let its = self.runs.iter().filter(|(_, it)| it.0 == *run);
+                self.over.extend(its.map(|(unit, it)| (*unit, it.0)));
+                self.runs.retain(|_, it| it.0 != *run);
+            }
             _ => {}
         }
         for order in orders {
