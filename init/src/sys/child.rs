@@ -189,6 +189,9 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
             must(slot, entered);
         }
         raw::call(libc::SYS_umask, [(*orders).umask as usize, 0, 0, 0, 0, 0]);
+        // A session keyring of its own, of its user (keyctl_join_session_keyring(3)). Where there is none to be had,
+        // as in most containers, it keeps that of who started init.
+        raw::call(libc::SYS_keyctl, [JOIN_SESSION_KEYRING, 0, 0, 0, 0, 0]);
         if (*orders).listen_pid {
             write_pid((*plan).listen_pid.as_mut_ptr().wrapping_add(LISTEN_PID.len()));
         }
@@ -197,6 +200,9 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
         fail(slot, error)
     }
 }
+
+/// KEYCTL_JOIN_SESSION_KEYRING of linux/keyctl.h.
+const JOIN_SESSION_KEYRING: usize = 1;
 
 /// Detail of [`Step::Execve`]: a program is there, and what the kernel runs it with is not.
 pub(crate) const WITHOUT_INTERPRETER: u32 = 1;

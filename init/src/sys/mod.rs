@@ -9,7 +9,7 @@
 //! | file | system calls | why here |
 //! |---|---|---|
 //! | [`raw`] | any, by number | a child that shares PID 1's memory may touch no libc: wrappers write errno into PID 1's thread-local storage |
-//! | [`child`] | setsid dup3 close_range prlimit64 setgroups setresgid setresuid chdir umask execve … | the child between clone and exec |
+//! | [`child`] | setsid dup3 close_range prlimit64 setgroups setresgid setresuid chdir umask keyctl execve … | the child between clone and exec |
 //! | [`launch`] | clone3 clone fork | no wrapper has CLONE_INTO_CGROUP or CLONE_CLEAR_SIGHAND |
 //! | [`board`] | mmap munmap | memory shared with children: reports, stacks |
 //! | [`wait`] | waitid | `nix` refuses ends by real-time signals |

@@ -8,6 +8,7 @@ use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
+use std::process::Command;
 
 /// What init is started with is all that no service is to have; `$0` gets the limits that are to be theirs.
 const UNCLEAN: &str = "trap '' HUP QUIT PIPE TTIN TTOU URG; umask 077; cd /tmp; ulimit -c 0; ulimit -S -n 512; \
@@ -278,4 +279,32 @@ fn who_forks_twice_adopts_what_it_begins_and_has_nothing_open_is_killed_too() {
         assert!(left.is_empty(), "{tracking}: {left:?}");
         init.finish();
     }
+}
+
+#[test]
+fn each_service_has_a_session_keyring_of_its_own() {
+    let files = Sandbox::new();
+    // KEYCTL_GET_KEYRING_ID of KEY_SPEC_SESSION_KEYRING; nobody's is -1.
+    let call = libc::SYS_keyctl;
+    files.put(
+        "id.py",
+        &format!("import ctypes\nprint(ctypes.CDLL(None).syscall({call}, 0, -3, 0))\n"),
+    );
+    let names = ["one", "other"];
+    for name in names {
+        let line = format!("/bin/sh -c 'python3 DIR/id.py >DIR/{name}'");
+        files.unit(name, &format!("type: oneshot\nexec-start: {line}"));
+    }
+    files.unit("all", "type: virtual\ndepends-on: one, other");
+    let id = |text: &str| text.trim().parse::<i64>().expect("a number");
+    let output = Command::new("python3").arg(files.path("id.py")).output().expect("python3 runs");
+    let own = id(&String::from_utf8_lossy(&output.stdout));
+    if own < 0 {
+        return groundstate_tests::not_run!("there are no keyrings here");
+    }
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    let [one, other] = names.map(|name| id(&init.sandbox.read(name)));
+    assert!(one > 0 && other > 0 && one != other && own != one && own != other);
+    init.finish();
 }
