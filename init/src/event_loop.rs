@@ -327,7 +327,6 @@ impl Init {
             self.watch_logger();
         }
         if self.machine.next_deadline().is_some_and(|at| at <= now) {
-            self.hear_before_time_is_over();
             self.facts.push_back(Event::Tick);
         }
     }

@@ -36,7 +36,7 @@ impl Init {
             lines.chain(mains).filter(|(_, pid, _)| !wait::is_child(*pid)).collect();
         for (run, pid, part) in gone {
             self.tracker.ended(pid);
-            self.tracker.adopt_left();
+            self.tracker.adopt_left(None);
             wait::reaped_before(pid);
             let name = self.runs.get(run).map(|running| running.name.to_string());
             let name = name.unwrap_or_default();

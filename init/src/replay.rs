@@ -221,6 +221,13 @@ impl Init {
         self.machine.begun_before(known);
     }
 
+    /// The tick in which that was which is put again, at the latest.
+    fn ticks_then(&self) -> u64 {
+        const A_TICK: u128 = 10_000_000;
+        let ago = clock::now().since(self.now).as_nanos() / A_TICK;
+        clock::ticks().saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX)).saturating_add(1)
+    }
+
     /// One turn of the loop, with what it took from the notes. What nobody has read yet is left where
     /// it is: it may be by somebody who is still to be taken up.
     fn replay_turn(&mut self, mut heard: Vec<Datagram>, notes: Vec<Note>) {
@@ -246,7 +253,13 @@ impl Init {
         self.settle();
         opened.into_iter().for_each(|run| self.opened_before(run));
         self.settle();
-        self.hear_these(heard);
+        // Some of it was said by who was begun by the rest.
+        let is_known = |init: &Init, said: &Datagram| init.speaker(said).is_some();
+        let (known, others): (Vec<_>, Vec<_>) =
+            heard.into_iter().partition(|said| is_known(self, said));
+        self.hear_these(known);
+        self.settle();
+        self.hear_these(others);
         self.settle();
         seen.into_iter().for_each(|run| self.ready(run));
         self.settle();
@@ -255,7 +268,7 @@ impl Init {
             self.let_go_of(ended)
         });
         let ends = ends.collect();
-        self.tracker.adopt_left();
+        self.tracker.adopt_left(Some(self.ticks_then()));
         self.tell_ends(ends, false);
         self.emptied();
         self.settle();
@@ -309,6 +322,7 @@ impl Init {
             }
         }
         let child = if one.ended {
+            self.tracker.had_started(run, one.pid, one.begun.born);
             self.spawner.take_up_gone(one.pid, one.begun.slot, name.as_str())
         } else {
             self.spawner.take_up(one.pid, one.begun.slot, name.as_str())

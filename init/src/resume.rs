@@ -22,6 +22,7 @@ use crate::options::Options;
 use crate::outer::Outer;
 use crate::paths::Paths;
 use crate::replay::{self, Started};
+use crate::run::procedure::Alarm;
 use crate::run::running::Main;
 use crate::signals::Signals;
 use crate::spawn::{Base, Null};
@@ -147,6 +148,7 @@ impl Init {
         #[cfg(debug_assertions)]
         crash_test::strike_in("resume", !begins.gave_way);
         init.rewatch().map_err(gives_way)?;
+        init.chase();
         Bell::ring_again(rung);
         // What was held back until now comes, and finds somebody who listens.
         crate::sys::signal::unblock_all();
@@ -242,6 +244,7 @@ impl Init {
         init.say(Level::Error, text);
         init.note_on(&found.past);
         notes::while_quiet(|| init.go_back_to_now(heeded));
+        init.chase();
         // What it did again of the past has cleared nothing.
         init.lineage.suspects.extend(suspect);
         init.note_all_done();
@@ -250,6 +253,15 @@ impl Init {
         crate::sys::signal::unblock_all();
         init.next_load();
         Ok(init)
+    }
+
+    /// What was killed and is not gone is killed again, but where it still has time after its last signal.
+    fn chase(&mut self) {
+        let mut killed = self.machine.killed();
+        killed.retain(|run| {
+            self.runs.get(*run).is_none_or(|running| !running.alarms.contains_key(&Alarm::Kill))
+        });
+        self.tracker.chase(killed);
     }
 
     /// What the image that crashed has numbered since its state was kept, the logger knows.
@@ -343,7 +355,6 @@ impl Init {
     /// Asks the kernel for all that an earlier image had asked it for.
     fn rewatch(&mut self) -> io::Result<()> {
         self.tracker.rewatch();
-        self.tracker.chase(self.machine.killed());
         self.watch_tracker()?;
         self.watch_logger();
         self.rewatch_kept();

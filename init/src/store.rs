@@ -224,7 +224,11 @@ impl Init {
         let is_over = |(unit, shelf): &(&Name, &Shelf)| {
             let Some(id) = machine.generation().find_unit(unit.as_str()) else {
                 // It may come back while it is up.
-                return runs.latest(unit) != Some(shelf.run);
+                let run = runs.latest(unit);
+                return match shelf.keep {
+                    Keep::No => run != Some(shelf.run),
+                    Keep::Yes | Keep::Restart => run.is_none(),
+                };
             };
             let run = machine.run(id);
             match shelf.keep {

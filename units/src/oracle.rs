@@ -302,6 +302,10 @@ impl Oracle {
         let (stop, active, up) = (self.must_stop(), self.active(), self.whose(|_| true));
         let (skipped, immortal) = (self.whose(|run| run.skipped), self.whose(|run| run.unkillable));
         let over = active.or(self.failed()).or(self.starved());
+        // Who provides it, or does until it is gone.
+        let holding = |edge: &crate::sim::graph::Edge| {
+            self.whose(|run| run.targets.has(edge.target)).or(edge.to.into_iter().collect())
+        };
         let open = |unit: usize| {
             self.graph.edges[unit].iter().all(|edge| match (edge.kind, edge.to) {
                 (D::DependsOn | D::DependsMs | D::RequiresActive, None) => edge.optional,
@@ -309,7 +313,7 @@ impl Oracle {
                 (D::DependsMs | D::RequiresActive, Some(to)) => active.has(to),
                 (D::WaitsFor, Some(to)) => over.has(to),
                 (D::After, Some(to)) => over.has(to) || !self.needed.has(to),
-                (D::RestartWith, Some(to)) => !stop.less(immortal).has(to),
+                (D::RestartWith, _) => stop.less(immortal).and(holding(edge)).is_empty(),
                 _ => true,
             })
         };

@@ -16,6 +16,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Tracker {
+    /// A child was cloned for this run: whatever had its pid before is gone.
+    pub(super) fn has_begun(&mut self, run: RunId, pid: Pid) {
+        if self.hierarchy.is_some() {
+            return;
+        }
+        // What is begun after a kill, an exec-stop-post, is not killed.
+        self.killed.remove(&run);
+        for (_, family) in self.families.iter_mut().filter(|(of, _)| **of != run) {
+            family.not_ours(pid);
+        }
+        // Or it is one that had been started, and is known.
+        if wait::is_made(pid) {
+            let family = self.families.entry(run).or_default();
+            family.not_ours(pid);
+            family.add(pid);
+        }
+    }
+
     /// As another image, without cgroups: what was killed is killed again, with what it has begun meanwhile.
     pub(crate) fn chase(&mut self, killed: impl IntoIterator<Item = RunId>) {
         if self.hierarchy.is_some() {
@@ -30,6 +48,13 @@ impl Tracker {
         }
     }
 
+    /// Between a crash and now: this was started for the run, began then, and has been reaped.
+    pub(crate) fn had_started(&mut self, run: RunId, pid: Pid, began: u64) {
+        if self.hierarchy.is_none() {
+            self.families.entry(run).or_default().add_gone(pid, began);
+        }
+    }
+
     /// Between a crash and now: it has been reaped, which is put again later.
     pub(crate) fn was_reaped(&mut self, pid: Pid) {
         self.families.values_mut().for_each(|family| family.was_reaped(pid));
@@ -41,8 +66,9 @@ impl Tracker {
     }
 
     /// After all of [`Tracker::ended`] and before anybody asks about a run: finds the runs of processes
-    /// that have become children of init by that. Once for all: it is a look at each child there is.
-    pub(crate) fn adopt_left(&mut self) {
+    /// that have become children of init by that. Once for all: it is a look at each child there is. `by`: the
+    /// tick up to which they had begun, where that is put again after a crash.
+    pub(crate) fn adopt_left(&mut self, by: Option<u64>) {
         // Runs whose processes have just ended, and when these began.
         let parted = std::mem::take(&mut self.parted);
         let reaped = std::mem::take(&mut self.reaped);
@@ -57,7 +83,10 @@ impl Tracker {
             if is_new || self.families.values().any(known) {
                 continue;
             }
-            let Some(stat) = process::stat(pid) else { continue };
+            let stat = process::stat(pid);
+            let Some(stat) = stat.filter(|stat| by.is_none_or(|by| stat.began <= by)) else {
+                continue;
+            };
             let band = self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
             let left =
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
@@ -75,14 +104,13 @@ impl Tracker {
     }
 }
 
-/// When one began whose end is known and not heard yet.
-const GONE: u64 = u64::MAX;
-
 /// The children of init that belong to one run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Family {
     /// Children of init, started or left, each with the moment it began.
     heads: BTreeMap<i32, u64>,
+    /// Those of them whose end is known and not heard yet: whoever has that pid is another.
+    gone: BTreeSet<i32>,
     /// Sessions and process groups of theirs. A number stays theirs as long as anybody is in it.
     bands: BTreeSet<i32>,
 }
@@ -106,9 +134,11 @@ impl Family {
         }
     }
 
-    /// The same of one that has been reaped, which is put again after a crash: what it left is to be known.
-    pub(super) fn add_gone(&mut self, pid: Pid) {
-        self.heads.insert(pid.as_raw(), GONE);
+    /// The same of one that began then and has been reaped, which is put again after a crash: what it left is
+    /// to be known.
+    pub(super) fn add_gone(&mut self, pid: Pid, began: u64) {
+        self.heads.insert(pid.as_raw(), began);
+        self.gone.insert(pid.as_raw());
         // Another has the number only where nobody of its session is left.
         if process::stat(pid).is_none() {
             self.bands.insert(pid.as_raw());
@@ -126,18 +156,20 @@ impl Family {
 
     /// It is reaped: its pid may be another's from now on. When it began, if it was ours.
     pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
+        self.gone.remove(&pid.as_raw());
         self.heads.remove(&pid.as_raw())
     }
 
     /// A new process has this pid: whatever had the number before is gone.
     pub(super) fn not_ours(&mut self, pid: Pid) {
         self.heads.remove(&pid.as_raw());
+        self.gone.remove(&pid.as_raw());
         self.bands.remove(&pid.as_raw());
     }
 
     /// It is one of them, or in one of their sessions or groups.
     pub(super) fn has(&self, stat: &Stat) -> bool {
-        self.heads.get(&stat.pid) == Some(&stat.began)
+        self.heads.get(&stat.pid) == Some(&stat.began) && !self.gone.contains(&stat.pid)
             || self.bands.contains(&stat.session)
             || self.bands.contains(&stat.group)
     }
@@ -189,11 +221,8 @@ impl Family {
     /// The child of init with this pid is one of them, and not who has had it since: what is put again after a
     /// crash is so before its end is heard. Nothing tells them apart where there is no /proc.
     fn is_head(&self, stat: Option<&Stat>, pid: i32) -> bool {
-        self.heads.get(&pid).is_some_and(|began| match began {
-            0 => true,
-            &GONE => false,
-            began => stat.is_none_or(|stat| stat.began == *began),
-        })
+        let is_it = |began: &u64| *began == 0 || stat.is_none_or(|stat| stat.began == *began);
+        !self.gone.contains(&pid) && self.heads.get(&pid).is_some_and(is_it)
     }
 
     /// Signals all but `except`. With SIGKILL in rounds, as long as new ones turn up.
@@ -240,11 +269,12 @@ mod tests {
         let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(other.id()).unwrap();
         let before = process::stat(Pid::from_raw(pid)).unwrap().began - 1;
-        let mut family = Family { heads: [(pid, before)].into(), bands: [pid].into() };
+        let mut family =
+            Family { heads: [(pid, before)].into(), bands: [pid].into(), ..Family::default() };
         family.was_reaped(Pid::from_raw(pid));
         family.signal(9, None);
         let mut gone = Family::default();
-        gone.add_gone(Pid::from_raw(pid));
+        gone.add_gone(Pid::from_raw(pid), before);
         gone.signal(9, None);
         assert!(family.leads(pid) && gone.leads(pid), "its end is still to be heard");
         drop(other.stdin.take());

@@ -54,7 +54,7 @@ fn reap(tracker: &mut Tracker, pid: Pid) {
     if wait::peek_one(pid).unwrap().is_some() {
         wait::reap(pid).unwrap();
         tracker.ended(pid);
-        tracker.adopt_left();
+        tracker.adopt_left(None);
     }
 }
 
@@ -68,7 +68,7 @@ fn end(tracker: &mut Tracker, mut running: Running) {
     }
     running.end();
     tracker.ended(pid);
-    tracker.adopt_left();
+    tracker.adopt_left(None);
 }
 
 #[test]
@@ -356,4 +356,35 @@ fn what_is_begun_after_a_kill_is_not_killed_for_it() {
     assert!(!tracker.killed.contains(&RUN));
     tracker.kill(RUN);
     end(&mut tracker, then);
+}
+
+#[test]
+fn what_began_after_an_end_that_is_put_again_was_not_left_by_it() {
+    if !is_alone("cgroup::tests::what_began_after_an_end_that_is_put_again_was_not_left_by_it") {
+        return;
+    }
+    process::become_subreaper().unwrap();
+    let mut tracker = Tracker::without_cgroups();
+    let first = run(&mut tracker, RUN, "exec sleep 600");
+    let began = crate::process::stat(first.pid).unwrap().began;
+    // Who came to init long after that, in a session of its own.
+    let other = RunId(8);
+    let launcher = run(&mut tracker, other, "sleep 0.1; setsid setsid sleep 600 & sleep 0.1");
+    let pid = first.pid;
+    wait::kill_made(pid, 9).unwrap();
+    wait::await_end(pid).unwrap();
+    wait::await_end(launcher.pid).unwrap();
+    let is_left = |pid: &i32| {
+        crate::process::stat(Pid::from_raw(*pid)).is_some_and(|stat| stat.session == *pid)
+    };
+    let left = crate::process::children().into_iter().find(is_left).expect("it is init's child");
+    // As it was then, and after that.
+    tracker.ended(pid);
+    tracker.adopt_left(Some(began));
+    assert_eq!(tracker.whose(Pid::from_raw(left)), None);
+    tracker.ended(launcher.pid);
+    tracker.adopt_left(Some(u64::MAX));
+    assert_eq!(tracker.whose(Pid::from_raw(left)), Some(other));
+    tracker.kill(other);
+    until(&mut tracker, |tracker| tracker.is_empty(other));
 }

@@ -205,15 +205,7 @@ impl Tracker {
         let tracked = self.runs.entry(run).or_default();
         tracked.children.push(pid.as_raw());
         self.children.insert(pid.as_raw(), run);
-        if self.hierarchy.is_none() {
-            // What is begun after a kill, an exec-stop-post, is not killed.
-            self.killed.remove(&run);
-            for family in self.families.values_mut() {
-                family.not_ours(pid);
-            }
-            let family = self.families.entry(run).or_default();
-            if wait::is_made(pid) { family.add(pid) } else { family.add_gone(pid) }
-        }
+        self.has_begun(run, pid);
     }
 
     /// A child has ended and was reaped: call this before the next clone, whoever it is. Gives its

@@ -51,8 +51,11 @@ impl Init {
         let starts = matches!(part, Part::Start(_));
         let first = !std::mem::replace(&mut running.begun, true);
         let targets = running.targets.clone();
-        // Of one that has ended, which init may not have heard yet, the pid is anybody's soon.
-        let main = running.main.as_ref().filter(|main| main.lives());
+        // Of one that has ended, which init may not have heard yet, the pid is anybody's soon: nobody is to
+        // signal that.
+        let signals = matches!(part, Part::Stop(_) | Part::Reload(_));
+        let is_it = |main: &&Main| main.lives() || (!signals && main.is_not_reaped());
+        let main = running.main.as_ref().filter(is_it);
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(&running.procedure, part);
         extra.extend(self.remote_of(&name));

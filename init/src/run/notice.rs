@@ -30,9 +30,14 @@ fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
 }
 
 impl Init {
-    /// Reads what has been said, up to a turn's worth, and what a flood may have of it.
+    /// Reads what has been said, up to a turn's worth, and what a flood may have of it. But where somebody's
+    /// time is over all of it: what was said in time counts.
     pub(crate) fn hear(&mut self) {
         let now = self.now;
+        let is_over = self.machine.next_deadline().is_some_and(|at| at <= now);
+        if is_over && self.notify.as_ref().is_some_and(|notify| notify.holds_back(now)) {
+            return self.hear_out();
+        }
         self.hear_by(limit::NOTIFICATIONS_A_TURN, |notify| notify.receive_in_turn(now));
     }
 
@@ -45,25 +50,18 @@ impl Init {
         self.hear_by(most, |notify| notify.receive_at_once(now));
     }
 
-    /// Somebody's time is over: what was said in time counts, although a flood holds it back.
-    pub(crate) fn hear_before_time_is_over(&mut self) {
-        let now = self.now;
-        if self.notify.as_ref().is_some_and(|notify| notify.holds_back(now)) {
-            self.hear_out();
-            self.settle();
-        }
-    }
-
+    /// `most`: datagrams, be they of use or not.
     fn hear_by(&mut self, most: usize, mut receive: impl FnMut(&mut Notify) -> Option<Datagram>) {
         if self.lineage.found.is_before_boot() {
             // Whose it is will be known.
             return;
         }
-        let mut heard = Vec::new();
-        for _ in 0..most {
-            let Some(notify) = &mut self.notify else { break };
-            let ahead = notify.waiting() > 0;
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        let (mut heard, mut read) = (Vec::new(), 0u64);
+        while let Some(notify) = self.notify.as_mut().filter(|_| read < most) {
+            let (ahead, useless) = (notify.waiting() > 0, notify.dropped);
             let Some(datagram) = receive(notify) else { break };
+            read = read.saturating_add(notify.dropped.saturating_sub(useless)).saturating_add(1);
             let said = self.spoken(datagram);
             if said.is_none() && !ahead {
                 notes::unheard();
@@ -113,7 +111,7 @@ impl Init {
     }
 
     /// For which run the sender may speak.
-    fn speaker(&self, datagram: &Datagram) -> Option<RunId> {
+    pub(crate) fn speaker(&self, datagram: &Datagram) -> Option<RunId> {
         let pid = datagram.pid;
         if pid <= 0 {
             return None;

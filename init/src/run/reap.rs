@@ -39,7 +39,7 @@ impl Init {
             ends.push(self.let_go_of(ended));
         }
         if !ends.is_empty() {
-            self.tracker.adopt_left();
+            self.tracker.adopt_left(None);
         }
         self.tell_ends(ends, true);
     }

@@ -49,6 +49,11 @@ impl Main {
         }
     }
 
+    /// Init's child, which may have ended: as yet the pid is its own.
+    pub(super) fn is_not_reaped(&self) -> bool {
+        matches!(self, Main::Child(pid) if wait::is_child(Pid::from_raw(*pid)))
+    }
+
     /// It has ended and was not init's: its pid may be anybody's.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Main::Other { pidfd, .. } if signal::has_ended(pidfd.as_fd()))

@@ -1,10 +1,9 @@
 //! Init itself is at fault: it goes on, and nobody notices.
 
-use super::away::BARE;
 use super::survival::copy;
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, FAULTS, crash, crash_when, is_kept, memories};
+use groundstate_tests::crash::{Call, FAULTS, crash, crash_when, is_kept};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -110,65 +109,6 @@ fn how_a_process_had_ended_when_init_crashed_is_known() {
     let codes: Vec<i64> = of_it.filter_map(|event| event["reason"]["code"].as_i64()).collect();
     assert!(codes.contains(&7) && !codes.contains(&255), "{codes:?}");
     assert_eq!((init.processes_of("notified").len(), starts(&init, "notified")), (1, 2));
-    init.finish_after_crash();
-}
-
-#[test]
-fn what_was_started_when_init_crashed_is_started_once() {
-    let init = at_work();
-    let first = init.main_of("notified");
-    is_started_once(init, |_| first.signal(Signal::SIGKILL));
-}
-
-#[test]
-fn what_was_started_after_another_had_ended_is_not_what_that_one_left() {
-    let files = Sandbox::new();
-    let it = "type: foreground-notified\nexec-start: DAEMON --notify --trace DIR/notified.trace --control DIR/notified";
-    files.unit("notified", it);
-    let init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("notified");
-    init.when_state("notified", "running");
-    let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
-    let before = epoch();
-    init.sandbox.order("notified", "notify STATUS=kept");
-    until("its run is in what is kept", || (epoch() > before).then_some(()));
-    let mut client = init.client().expect("it listens");
-    client.ask("ping", &json!({})).expect("an answer");
-    is_started_once(init, |_| client.send("restart", &json!({"targets": ["notified"]})));
-}
-
-/// Init crashes as it has started the unit's process once more.
-fn is_started_once(mut init: Init, begin: impl FnOnce(&Init)) {
-    init.expect_crashes();
-    let (came, pid) = (std::cell::Cell::new(None), std::cell::Cell::new(0));
-    let started = |call: &Call| {
-        if call.number != libc::SYS_clone3 || call.result <= 0 {
-            return false;
-        }
-        // It becomes its program while init stands still.
-        let inner = i32::try_from(call.result).unwrap_or(0);
-        let unit = until("it has its program, or has ended", || {
-            let Some(process) = init.process().neighbour(inner) else { return Some(None) };
-            let unit = process.environment().get("GROUNDSTATE_UNIT").cloned();
-            unit.map(Some).or_else(|| (!process.is_alive()).then_some(None))
-        });
-        let is_it = unit.as_deref() == Some("notified");
-        if is_it {
-            came.set(init.process().neighbour(inner));
-            pid.set(call.result);
-        }
-        is_it
-    };
-    crash_when(&init, || begin(&init), started);
-    has_survived(&init, 1);
-    let after = init.when("it runs", |s| s.state("notified") == "running");
-    assert_eq!(after.main_pid("notified").map(i64::from), Some(pid.get()));
-    assert_eq!(came.get(), Some(init.main_of("notified")));
-    assert_eq!((init.processes_of("notified").len(), starts(&init, "notified")), (1, 2));
-    init.sandbox.order("notified", "say written after the crash");
-    until("its output is read", || {
-        let log = init.initctl(&["logs", "notified", "-n", "100"]);
-        String::from_utf8_lossy(&log.stdout).contains("after the crash").then_some(())
-    });
     init.finish_after_crash();
 }
 

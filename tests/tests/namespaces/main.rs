@@ -14,6 +14,7 @@ mod accept;
 mod account;
 mod anew;
 mod away;
+mod begun;
 mod beside;
 mod bomb;
 mod clock;

@@ -133,8 +133,9 @@ const STEPS: [(&str, &[&str]); 16] = [
 ];
 
 /// Without these a child is no less than it is to be: they can not fail, there is another way,
-/// or they only look.
-const OF_NO_WEIGHT: [&str; 10] = [
+/// or they only look; and where there are no keyrings it has none.
+const OF_NO_WEIGHT: [&str; 11] = [
+    "keyctl",
     "rt_sigaction",
     "rt_sigprocmask",
     "close_range",

@@ -191,6 +191,14 @@ impl Machine {
             let cell = self.cell_mut(held_up);
             cell.closed = cell.closed.saturating_add(1);
         }
+        for (holder, followers) in self.followers.clone() {
+            if self.cell(holder).facets & spread::STOPPING != 0 {
+                for follower in followers {
+                    let cell = self.cell_mut(follower);
+                    cell.closed = cell.closed.saturating_add(1);
+                }
+            }
+        }
         for ix in self.all() {
             if self.cell(ix).facets & spread::STOPPING != 0 {
                 for provider in self.order_providers(ix) {

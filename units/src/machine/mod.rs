@@ -205,7 +205,8 @@ pub struct Machine {
     old_order_cut: bool,
     /// Who gives back a target another unit waits for: holder → waiting.
     holders: BTreeMap<Ix, Vec<Ix>>,
-    /// Units that restart with who provides a target, by the run that still holds it.
+    /// Units that restart with who provides a target, by the run that still holds it: told with it, and
+    /// not begun while it is stopping.
     followers: BTreeMap<Ix, Vec<Ix>>,
 }
 

@@ -8,6 +8,7 @@ use crate::generation::UnitId;
 use crate::graph::Provider;
 use crate::machine::reason::{Reason, State};
 use crate::name::Name;
+use std::collections::BTreeSet;
 
 impl Machine {
     /// The row.
@@ -138,10 +139,20 @@ impl Machine {
         let mut targets: Vec<Name> = edges
             .filter_map(|edge| Some(self.generation.target(edge.target)?.name.clone()))
             .collect();
-        if self.holders.values().flatten().any(|held_up| *held_up == ix) {
-            let own = self.unit(ix).map_or(&[][..], |unit| &unit.provides);
-            targets
-                .extend(own.iter().filter_map(|t| Some(self.generation.target(*t)?.name.clone())));
+        let own = self.unit(ix).map_or(&[][..], |unit| &unit.provides);
+        let own = own.iter().filter_map(|target| Some(&self.generation.target(*target)?.name));
+        let own: BTreeSet<&Name> = own.collect();
+        for (holder, waiting) in self.holders.iter().chain(&self.followers) {
+            let Some(run) = self.cell(*holder).phase.run().filter(|_| waiting.contains(&ix)) else {
+                continue;
+            };
+            let held = run.hold.iter().flat_map(|hold| &hold.targets).flatten();
+            let before = targets.len();
+            targets.extend(held.filter(|target| own.contains(target)).cloned());
+            if targets.len() == before {
+                // It is not to be beside it.
+                targets.push(run.definition.name.clone());
+            }
         }
         targets.sort();
         targets.dedup();

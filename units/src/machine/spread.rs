@@ -213,12 +213,18 @@ impl Machine {
                 }
             }
         }
+        if before & STOPPING != 0 && now & STOPPING == 0 {
+            for follower in self.followers.remove(&ix).unwrap_or_default() {
+                if step(&mut self.cell_mut(follower).closed, true, false) {
+                    self.mark(follower);
+                }
+            }
+        }
         if before & UP != 0 && now & UP == 0 {
             if self.old_order.remove(&ix).is_some() && self.old_order_cut {
                 // An edge that would have closed a ring may not do so any more.
                 self.search_due = true;
             }
-            self.followers.remove(&ix);
             for held_up in self.holders.remove(&ix).unwrap_or_default() {
                 if step(&mut self.cell_mut(held_up).closed, true, false) {
                     self.mark(held_up);

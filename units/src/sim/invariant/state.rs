@@ -3,6 +3,7 @@
 use crate::machine::action::{Action, StopReason};
 use crate::machine::event::Event;
 use crate::machine::reason::State;
+use crate::sim::graph::Edge;
 use crate::sim::set::Set;
 use crate::sim::view::{Order, Verdict, View};
 use crate::spec::DependencyKind as D;
@@ -59,7 +60,12 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
             let beside = up.chain(view.book.alive().iter()).any(|other| {
                 other != unit
                     && (view.is.graph.conflict(unit, other)
-                        || view.is.run(other).is_some_and(|run| view.is.keeps_off(unit, run)))
+                        || view.is.run(other).is_some_and(|run| {
+                            let restarts = |edge: &Edge| {
+                                edge.kind == D::RestartWith && run.targets.has(edge.target)
+                            };
+                            view.is.keeps_off(unit, run) || view.is.graph.of(unit).any(restarts)
+                        }))
             });
             if behind || beside || slots || timer(unit) {
                 founded.add(unit);

@@ -1,0 +1,113 @@
+//! What init had begun, and who had ended, since its state was kept, as it crashes: nothing is started twice, and
+//! each process is of its own run. Other crashes are in [`super::crash`].
+
+use super::away::BARE;
+use super::crash::{has_survived, starts};
+use super::upgrade::at_work;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::{Call, crash_when, memories};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+#[test]
+fn what_was_started_when_init_crashed_is_started_once() {
+    let init = at_work();
+    let first = init.main_of("notified");
+    is_started_once(init, |_| first.signal(Signal::SIGKILL));
+}
+
+#[test]
+fn what_was_started_after_another_had_ended_is_not_what_that_one_left() {
+    let files = Sandbox::new();
+    let it = "type: foreground-notified\nexec-start: DAEMON --notify --trace DIR/notified.trace --control DIR/notified";
+    files.unit("notified", it);
+    let init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("notified");
+    init.when_state("notified", "running");
+    let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
+    let before = epoch();
+    init.sandbox.order("notified", "notify STATUS=kept");
+    until("its run is in what is kept", || (epoch() > before).then_some(()));
+    let mut client = init.client().expect("it listens");
+    client.ask("ping", &json!({})).expect("an answer");
+    is_started_once(init, |_| client.send("restart", &json!({"targets": ["notified"]})));
+}
+
+#[test]
+fn a_daemon_whose_launcher_had_come_and_gone_when_init_crashed_is_its_units() {
+    let files = Sandbox::new();
+    let launcher = "DAEMON --trace DIR/old.trace --pid-file DIR/run/old.pid; sleep 0.2";
+    files.unit(
+        "old",
+        &format!("type: background-pidfile\npid-file: DIR/run/old.pid\nexec-start: /bin/sh -c '{launcher}'"),
+    );
+    files.unit("more", "type: virtual");
+    let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("old");
+    init.expect_crashes();
+    init.when_state("old", "running");
+    let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
+    let before = epoch();
+    init.tell("want", &json!({"target": "more"}));
+    until("its run is in what is kept", || (epoch() > before).then_some(()));
+    let mut client = init.client().expect("it listens");
+    client.ask("ping", &json!({})).expect("an answer");
+    let launcher = std::cell::Cell::new(None);
+    let is_reaped = |call: &Call| {
+        if call.number == libc::SYS_clone3 && call.result > 0 && launcher.get().is_none() {
+            let inner = i32::try_from(call.result).unwrap_or(0);
+            let unit = until("it has its program, or has ended", || {
+                let Some(process) = init.process().neighbour(inner) else { return Some(None) };
+                let unit = process.environment().get("GROUNDSTATE_UNIT").cloned();
+                unit.map(Some).or_else(|| (!process.is_alive()).then_some(None))
+            });
+            launcher.set(unit.filter(|unit| unit == "old").and(init.process().neighbour(inner)));
+        }
+        let gone = || launcher.get().is_some_and(|process: Process| process.state().is_none());
+        call.number == libc::SYS_waitid && gone()
+    };
+    crash_when(&init, || client.send("restart", &json!({"targets": ["old"]})), is_reaped);
+    has_survived(&init, 1);
+    let status = init.when_state("old", "running");
+    let named: Option<i32> = init.sandbox.read("run/old.pid").trim().parse().ok();
+    assert!(named.is_some() && status.main_pid("old") == named, "{}", init.output());
+    assert_eq!((init.processes_of("old").len(), starts(&init, "old")), (1, 2));
+    init.finish_after_crash();
+}
+
+/// Init crashes as it has started the unit's process once more.
+fn is_started_once(mut init: Init, begin: impl FnOnce(&Init)) {
+    init.expect_crashes();
+    let (came, pid) = (std::cell::Cell::new(None), std::cell::Cell::new(0));
+    let started = |call: &Call| {
+        if call.number != libc::SYS_clone3 || call.result <= 0 {
+            return false;
+        }
+        // It becomes its program while init stands still.
+        let inner = i32::try_from(call.result).unwrap_or(0);
+        let unit = until("it has its program, or has ended", || {
+            let Some(process) = init.process().neighbour(inner) else { return Some(None) };
+            let unit = process.environment().get("GROUNDSTATE_UNIT").cloned();
+            unit.map(Some).or_else(|| (!process.is_alive()).then_some(None))
+        });
+        let is_it = unit.as_deref() == Some("notified");
+        if is_it {
+            came.set(init.process().neighbour(inner));
+            pid.set(call.result);
+        }
+        is_it
+    };
+    crash_when(&init, || begin(&init), started);
+    has_survived(&init, 1);
+    let after = init.when("it runs", |s| s.state("notified") == "running");
+    assert_eq!(after.main_pid("notified").map(i64::from), Some(pid.get()));
+    assert_eq!(came.get(), Some(init.main_of("notified")));
+    assert_eq!((init.processes_of("notified").len(), starts(&init, "notified")), (1, 2));
+    init.sandbox.order("notified", "say written after the crash");
+    until("its output is read", || {
+        let log = init.initctl(&["logs", "notified", "-n", "100"]);
+        String::from_utf8_lossy(&log.stdout).contains("after the crash").then_some(())
+    });
+    init.finish_after_crash();
+}
