@@ -221,6 +221,8 @@ impl Machine {
             }
         }
         if before & UP != 0 && now & UP == 0 {
+            // Of what could not be killed nobody was told that it is not stopping any more.
+            self.followers.remove(&ix);
             if self.old_order.remove(&ix).is_some() && self.old_order_cut {
                 // An edge that would have closed a ring may not do so any more.
                 self.search_due = true;

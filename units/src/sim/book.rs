@@ -36,9 +36,9 @@ pub struct Record {
     pub skipped: bool,
     /// It asked for more time.
     pub extended: bool,
-    /// Being active, it said that it ends.
+    /// It said that it ends.
     pub leaving: Option<Time>,
-    /// By when it has to, by what its stop-timeout was as it said so.
+    /// By when it has to, where it was active, by what its stop-timeout was as it said so.
     pub leave_by: Option<Time>,
     /// Nothing of it is left.
     pub over: Option<Time>,
@@ -132,9 +132,10 @@ impl Book {
                 }
             }
             Event::ExtendTimeout(..) => run.extended = true,
-            Event::Stopping(_) if run.active.is_some() && run.leaving.is_none() => {
+            Event::Stopping(_) if run.leaving.is_none() => {
                 run.leaving = Some(now);
-                run.leave_by = times.stop_timeout.map(|span| now.after(span));
+                let is_active = run.active.is_some();
+                run.leave_by = times.stop_timeout.filter(|_| is_active).map(|span| now.after(span));
             }
             _ => {}
         }
