@@ -36,13 +36,12 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                             || view.is.run(*other).is_some_and(|run| run.targets.has(edge.target))
                     };
                     let alive = view.book.alive().less(Set::EMPTY.with(unit));
-                    let alive = alive.iter().find(holds);
                     let down = |to| {
                         view.orders
                             .iter()
                             .any(|it| matches!(it, Order::Stop(u, _, _, true) if *u == to))
                     };
-                    alive.is_none_or(down)
+                    alive.iter().filter(holds).all(down)
                 }
                 D::Wants | D::Before | D::RestartWith => true,
                 D::ReloadWith | D::OnFailure | D::OnSuccess | D::Accepts => true,
