@@ -20,11 +20,11 @@ use crate::limit;
 use crate::process;
 use crate::sys::impatience::impatiently;
 use crate::sys::memory;
+use crate::sys::peer::{self, Peer};
 use client::{Caller, Client};
 use groundstate_units::time::Time;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use nix::sys::socket::{getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, Permissions, set_permissions};
@@ -278,10 +278,9 @@ impl Control {
     /// Who is at the other end. Decided once, at connect: a connection handed on keeps
     /// the rights of who made it.
     fn caller(&self, stream: &UnixStream) -> io::Result<Caller> {
-        let found = getsockopt(stream, sockopt::PeerCredentials)?;
-        let (uid, pid) = (found.uid(), found.pid());
-        let trusted = (uid == 0 || uid == self.own_uid) && !process::is_of_other_users(pid);
-        Ok(Caller { uid, pid, trusted })
+        let Peer { uid, pid, .. } = peer::of(stream)?;
+        let trusted = (uid == 0 || uid == self.own_uid) && !process::is_of_other_users(stream, pid);
+        Ok(Caller { uid, pid: pid.as_raw(), trusted })
     }
 
     /// Something is queued for somebody.

@@ -6,7 +6,7 @@ use super::history::Found;
 use super::limit;
 use crate::process;
 use crate::sys::impatience::impatiently;
-use crate::sys::socket;
+use crate::sys::peer;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::limit::REQUEST_LINE;
 use groundstate_units::log_query::LogQuery;
@@ -95,9 +95,9 @@ impl Clients {
     }
 
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream) -> io::Result<()> {
-        let peer = socket::peer(&stream)?;
+        let peer = peer::of(&stream)?;
         // As at the control socket: root of a user namespace of its own is nobody here.
-        let is_ours = !process::is_of_other_users(peer.pid.as_raw());
+        let is_ours = !process::is_of_other_users(&stream, peer.pid);
         let root = peer.uid == 0 && is_ours;
         let most = limit::CLIENTS - if root { 0 } else { limit::CLIENTS_FOR_ROOT };
         let tokens = self.first_token..self.first_token + most;
@@ -109,9 +109,9 @@ impl Clients {
         };
         let allowed = root
             || (is_ours && peer.uid == nix::unistd::geteuid().as_raw())
-            || self.readers.is_some_and(|group| {
-                group == peer.gid || socket::peer_groups(&stream).contains(&group)
-            });
+            || self
+                .readers
+                .is_some_and(|group| group == peer.gid || peer::groups(&stream).contains(&group));
         registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
         let (asked, answers) = (Vec::new(), Answers::default());
         self.by_token.insert(

@@ -8,7 +8,7 @@ use super::directory::Owner;
 use crate::sys::terminal;
 use groundstate_units::spec::{Input, Opening, Output, Stdio};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, fcntl, open, openat2};
+use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, fcntl, open, openat, openat2};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
 use nix::sys::termios::{
     ControlFlags, InputFlags, LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr,
@@ -152,7 +152,10 @@ fn open_with_care(path: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
         .flags(flags)
         .mode(if flags.contains(OFlag::O_CREAT) { mode } else { Mode::empty() })
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let file = openat2(nix::fcntl::AT_FDCWD, path, how)?;
+    let file = match openat2(nix::fcntl::AT_FDCWD, path, how) {
+        Err(Errno::ENOSYS) => open_step_by_step(path, flags, mode)?,
+        opened => opened?,
+    };
     let about = fstat(&file)?;
     let kind = SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT;
     match kind {
@@ -161,6 +164,18 @@ fn open_with_care(path: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
         SFlag::S_IFCHR => Ok(file),
         _ => Err(Errno::EPERM.into()),
     }
+}
+
+/// Without following a link either, before Linux 5.6.
+fn open_step_by_step(path: &str, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
+    let (above, last) = path.rsplit_once('/').unwrap_or((".", path));
+    let step = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let first = if path.starts_with('/') { "/" } else { "." };
+    let mut directory = open(first, step, Mode::empty())?;
+    for name in above.split('/').filter(|name| !name.is_empty()) {
+        directory = openat(&directory, name, step, Mode::empty())?;
+    }
+    openat(&directory, last, flags | OFlag::O_NOFOLLOW, mode)
 }
 
 fn open_terminal(stdio: &Stdio, owner: Owner) -> io::Result<OwnedFd> {
@@ -225,4 +240,41 @@ fn reset(line: BorrowedFd<'_>) -> io::Result<()> {
         }
     }
     Ok(tcsetattr(line, SetArg::TCSANOW, &settings)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn step_by_step_it_is_opened_as_it_is_at_once() {
+        let top = std::env::temp_dir().join(format!("groundstate-steps-{}", std::process::id()));
+        std::fs::create_dir_all(top.join("in/side")).unwrap();
+        std::fs::write(top.join("in/side/file"), "it").unwrap();
+        std::os::unix::fs::symlink("in", top.join("link")).unwrap();
+        std::os::unix::fs::symlink("file", top.join("in/side/other")).unwrap();
+        let paths = [
+            ("in/side/file", true),
+            ("in//side/../side/./file", true),
+            ("in/side/new", true),
+            ("link/side/file", false),
+            ("in/side/other", false),
+            ("in/side/file/", false),
+            ("in/side/file/more", false),
+            ("in/missing/file", false),
+            ("in/side/", false),
+        ];
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_CLOEXEC;
+        let mode = Mode::from_bits_truncate(0o600);
+        for (path, is_opened) in paths {
+            let path = format!("{}/{path}", top.display());
+            assert_eq!(open_with_care(&path, flags, mode).is_ok(), is_opened, "{path}");
+            let steps = open_step_by_step(&path, flags, mode);
+            assert_eq!(steps.is_ok(), is_opened, "{path}: {steps:?}");
+        }
+        let magic = format!("/proc/self/root{}/in/side/file", top.display());
+        assert!(open_with_care(&magic, flags, mode).is_err());
+        assert!(open_step_by_step(&magic, flags, mode).is_err());
+        std::fs::remove_dir_all(&top).unwrap();
+    }
 }

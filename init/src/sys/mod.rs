@@ -16,6 +16,7 @@
 //! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are noted for its children |
 //! | [`bell`] | rt_sigaction (by signal-hook) write | a handler may do next to nothing, and signal-hook's registration is unsafe for that reason |
 //! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
+//! | [`peer`] | getsockopt | SO_PEERGROUPS, SO_PEERPIDFD |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that goes on as another image |
 //! | [`impatience`] | rt_sigaction timer_create timer_settime timer_delete | a signal to one thread, by a timer that an exec ends |
@@ -47,6 +48,7 @@ pub(crate) mod memfd;
 pub(crate) mod memory;
 pub(crate) mod notes;
 pub(crate) mod orders;
+pub(crate) mod peer;
 pub(crate) mod process;
 mod raw;
 mod rights;

@@ -5,10 +5,9 @@
 //! whatever the caller does with the message. Nothing here waits.
 
 use super::impatience::Impatience;
+use super::peer::Peer;
 use super::{Pid, check, notes};
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socketpair, sockopt,
-};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -17,20 +16,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 pub(crate) const SEND_MAX: usize = 64;
 /// Descriptors that are taken from one message.
 const RECEIVE_MAX: usize = 253;
-
-/// Supplementary groups of a process (NGROUPS_MAX of Linux).
-const GROUPS_MAX: usize = 65_536;
-
-/// Who is at the other end, as the kernel saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    /// Process; 0 when it is outside this pid namespace.
-    pub pid: Pid,
-    /// User.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-}
 
 /// One message.
 #[derive(Debug)]
@@ -94,33 +79,6 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Resul
         libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
     };
     check(result).map(|_| value)
-}
-
-/// The process at the other end when it connected.
-pub(crate) fn peer(socket: impl AsFd) -> io::Result<Peer> {
-    let found = getsockopt(&socket, sockopt::PeerCredentials)?;
-    Ok(Peer { pid: Pid::from_raw(found.pid()), uid: found.uid(), gid: found.gid() })
-}
-
-/// Supplementary groups of the process at the other end of a unix stream when it connected
-/// (SO_PEERGROUPS, Linux 4.13). Empty where the kernel does not tell.
-pub(crate) fn peer_groups(socket: impl AsFd) -> Vec<u32> {
-    let mut groups = vec![0u32; GROUPS_MAX];
-    let mut length = libc::socklen_t::try_from(size_of::<u32>() * groups.len()).unwrap_or(0);
-    // SAFETY: the kernel writes at most `length` bytes to `groups`, and to `length` what it wrote
-    // (or, with ERANGE, what it would need).
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERGROUPS,
-            groups.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    let count = if result == 0 { length as usize / size_of::<u32>() } else { 0 };
-    groups.truncate(count);
-    groups
 }
 
 /// The control data of a message, aligned as cmsghdr(3) asks.
@@ -418,7 +376,7 @@ mod tests {
         let (ours, theirs) = pair().unwrap();
         send(ours.as_fd(), b"x", &[sent.as_fd()]).unwrap();
         let got = receive(theirs.as_fd(), &mut [0; 4]).unwrap();
-        assert_eq!(getsockopt(&got.fds[0], sockopt::Linger).unwrap().l_onoff, 0);
+        assert_eq!(nix::sys::socket::getsockopt(&got.fds[0], sockopt::Linger).unwrap().l_onoff, 0);
     }
 
     #[test]
@@ -451,17 +409,6 @@ mod tests {
         assert_eq!(receive(theirs.as_fd(), &mut [0; 4]).unwrap().fds.len(), SEND_MAX);
         let more = vec![null.as_fd(); SEND_MAX + 1];
         assert!(send(ours.as_fd(), b"x", &more).is_err());
-    }
-
-    #[test]
-    fn the_groups_of_a_peer_are_those_of_its_process() {
-        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let own = nix::unistd::getgroups().unwrap();
-        let mut own: Vec<u32> = own.iter().map(|group| group.as_raw()).collect();
-        let mut seen = peer_groups(&ours);
-        own.sort_unstable();
-        seen.sort_unstable();
-        assert_eq!(own, seen);
     }
 
     #[test]
