@@ -39,7 +39,7 @@ impl Machine {
         let mut up: Vec<_> = self.runs.values().copied().map(|ix| self.key(ix)).collect();
         up.sort_unstable();
         for (_, _, ix) in up {
-            if !self.cell(ix).phase.is_hopeless() && self.has_process(ix) {
+            if !self.cell(ix).phase.is_hopeless() && self.may_hang(ix) {
                 self.kill(now, ix, true, out);
             }
         }

@@ -331,8 +331,8 @@ impl Machine {
         self.require_stop(ix);
     }
 
-    /// What `kind` of run this is does not matter to whoever kills it.
-    pub(super) fn has_process(&self, ix: Ix) -> bool {
-        self.kind(ix).is_some_and(Kind::has_process)
+    /// It has a child, its process or who opens its sockets, that may be waited for in vain.
+    pub(super) fn may_hang(&self, ix: Ix) -> bool {
+        self.kind(ix).is_some_and(|kind| kind.has_process() || kind == Kind::Socket)
     }
 }

@@ -288,7 +288,7 @@ impl Machine {
                 Ok(())
             }
             Event::Fire(name) => {
-                if let Some(unit) = self.graph.meant(&self.generation, &name).unit() {
+                if let Some(unit) = self.generation.find_unit(name.as_str()) {
                     self.fired(now, unit.0);
                 }
                 Ok(())

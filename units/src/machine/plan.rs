@@ -10,7 +10,7 @@ use crate::machine::reason::Refusal;
 use crate::name::Name;
 use crate::spec::{Exit, Kind, Readiness};
 use crate::time::Time;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Unit names, stops and starts in waves in the order they will happen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,9 @@ struct Draft {
     starts: Vec<Vec<Name>>,
     ending: Vec<RunId>,
     beginning: Vec<(RunId, Kind)>,
+    /// What triggers have begun and will be over by itself: no wish ends it.
+    fired: BTreeMap<RunId, Name>,
+    over: BTreeSet<RunId>,
 }
 
 impl Machine {
@@ -97,7 +100,12 @@ impl Draft {
     fn take_up(&mut self, machine: &Machine) {
         for ix in machine.all() {
             match &machine.cell(ix).phase {
-                Phase::Starting(run, _) => self.beginning.push((run.id, run.definition.kind)),
+                Phase::Starting(run, _) => {
+                    self.beginning.push((run.id, run.definition.kind));
+                    if machine.was_fired(ix) && Machine::ends_by_itself(run.definition.kind) {
+                        self.fired.insert(run.id, run.definition.name.clone());
+                    }
+                }
                 Phase::Stopping(run, _) => self.ending.push(run.id),
                 Phase::Ready(_, _, _) | Phase::Idle | Phase::Backoff(_) | Phase::Failed(_) => {}
             }
@@ -109,6 +117,7 @@ impl Draft {
         let gone = std::mem::take(&mut self.ending).into_iter().map(Event::Gone);
         let ready = std::mem::take(&mut self.beginning).into_iter().map(|(run, kind)| {
             if Machine::ends_by_itself(kind) {
+                self.over.extend(self.fired.contains_key(&run).then_some(run));
                 Event::Ended(run, Exit::Code(0))
             } else {
                 Event::Ready(run)
@@ -140,7 +149,9 @@ impl Draft {
                 Action::Stop { name, run, nothing_left, .. } => {
                     let unit = machine.generation.find_unit(name.as_str());
                     let dependents = unit.map(|unit| machine.names_of(unit, false));
-                    push(&mut self.stops, name, &dependents.unwrap_or_default());
+                    if !self.over.contains(&run) {
+                        push(&mut self.stops, name, &dependents.unwrap_or_default());
+                    }
                     self.beginning.retain(|(starting, _)| *starting != run);
                     if !nothing_left {
                         self.ending.push(run);
@@ -166,8 +177,10 @@ impl Draft {
         let started: BTreeSet<&Name> = start.iter().flatten().collect();
         let restart = stopped.intersection(&started).copied().cloned().collect();
         let touched = |name: &Name| stopped.contains(name) || started.contains(name);
-        let keep = was_up.intersection(is_up).filter(|name| !touched(name)).cloned().collect();
-        Plan { restart, keep, stop, start }
+        let over = self.fired.iter().filter(|(run, _)| self.over.contains(run));
+        let kept = was_up.intersection(is_up).chain(over.map(|(_, name)| name));
+        let keep: BTreeSet<Name> = kept.filter(|name| !touched(name)).cloned().collect();
+        Plan { restart, keep: keep.into_iter().collect(), stop, start }
     }
 }
 

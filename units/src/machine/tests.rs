@@ -1,7 +1,8 @@
 //! The machine by itself, where a scenario file can not say it: what a step costs,
-//! the plan, the chain of reasons, the notes, and that it stands whatever it is told.
+//! the chain of reasons, the notes, and that it stands whatever it is told.
 
 mod dense;
+mod plan;
 mod removed;
 mod second_boot;
 mod slots;
@@ -120,47 +121,6 @@ fn an_event_looks_at_its_neighbours_only() {
     machine.step(at(100), Event::Ended(inner, Exit::Code(1)));
     assert!(machine.visited() <= 1 + dependents, "{} looked at", machine.visited());
     machine.audit().unwrap();
-}
-
-#[test]
-fn the_plan_of_a_target_is_what_will_happen_in_waves() {
-    let drafts = vec![
-        service("net", &[]),
-        service("db", &[(DependencyKind::DependsOn, "net")]),
-        service("web", &[(DependencyKind::DependsOn, "db")]),
-        service("mail", &[(DependencyKind::DependsOn, "net")]),
-        unit("full", Kind::Virtual, &[(DependencyKind::WaitsFor, "web")]),
-    ];
-    let (mut machine, outcome) = boot(drafts, "full");
-    bring_up(&mut machine, outcome);
-    let before = format!("{machine:?}");
-    let goal = Goal { targets: vec![name("mail")], ..Goal::default() };
-    let plan = machine.plan(at(5), Event::SetGoal(goal)).unwrap();
-    assert_eq!(strings(&plan.stop), [vec!["full"], vec!["web"], vec!["db"]]);
-    assert_eq!(strings(&plan.start), [vec!["mail"]]);
-    assert_eq!(plan.keep, [name("net")]);
-    assert!(plan.restart.is_empty());
-    let plan = machine.plan(at(5), Event::Restart(vec![name("db")])).unwrap();
-    assert_eq!(plan.restart, [name("db"), name("web")]);
-    assert_eq!(strings(&plan.start), [vec!["db"], vec!["web"]]);
-    assert_eq!(format!("{machine:?}"), before, "a plan changes nothing");
-    let goal = Goal { targets: vec![name("nosuch")], ..Goal::default() };
-    assert_eq!(machine.plan(at(5), Event::SetGoal(goal)).unwrap_err().kind, "unknown-target");
-}
-
-#[test]
-fn the_plan_of_a_boot_tells_virtual_units_after_what_they_wait_for() {
-    let drafts = vec![
-        service("a", &[]),
-        service("b", &[]),
-        unit("mid", Kind::Virtual, &[(DependencyKind::WaitsFor, "a")]),
-        service("top", &[(DependencyKind::DependsOn, "mid"), (DependencyKind::DependsOn, "b")]),
-    ];
-    let machine = Machine::new(Duration::from_secs(90));
-    let generation = Arc::new(assemble(drafts, []));
-    let event = Event::Boot { generation, targets: vec![name("top")], before: None };
-    let plan = machine.plan(at(0), event).unwrap();
-    assert_eq!(strings(&plan.start), [vec!["a", "b"], vec!["mid"], vec!["top"]]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use super::mutant::Mutant;
 use super::spread::is_dead;
 use super::{Ix, Machine};
 use crate::generation::{Generation, UnitId};
-use crate::graph::{Edge, Provider};
+use crate::graph::Edge;
 use crate::name::Name;
 use crate::spec::DependencyKind;
 use crate::time::Time;
@@ -120,7 +120,10 @@ impl Machine {
     /// It is to be stopped, whether it was told already or not: that it was is for the shell to know, which
     /// has told it.
     pub fn is_due(&self, run: RunId) -> bool {
-        let is_spared = |ix| self.unit(ix).is_some_and(|unit| self.spared.contains(&unit.name));
+        let is_meant = |ix: Ix, name: &Name| {
+            self.graph.meant(&self.generation, name).unit() == Some(UnitId(ix))
+        };
+        let is_spared = |ix| self.spared.iter().any(|name| is_meant(ix, name));
         self.unit_of(run).is_some_and(|ix| self.cell(ix).must || is_spared(ix))
     }
 
@@ -234,13 +237,22 @@ impl Machine {
         }
         self.ground(now);
         // What the operator has dropped was on its way down.
-        let is_masked = self.graph.meant(&self.generation, &name) == Provider::Masked;
-        if !self.cell(ix).needed && !is_masked {
+        if !self.cell(ix).needed && !self.graph.is_masked(UnitId(ix)) {
             // Refused, it begins all the same, and is stopped in order.
-            let is_wanted = self.want(now, name.clone(), None, out).is_ok();
-            self.spared.extend(Some(name).filter(|name| is_wanted && spared.contains(name)));
+            let wish = self.wish_for(UnitId(ix), &name);
+            let is_wanted = self.want(now, wish.clone(), None, out).is_ok();
+            self.spared.extend(Some(wish).filter(|_| is_wanted && spared.contains(&name)));
             self.ground(now);
         }
+    }
+
+    /// What to wish for to mean this unit: its name may be another's target.
+    fn wish_for(&self, unit: UnitId, name: &Name) -> Name {
+        let is_meant = |name: &Name| self.graph.meant(&self.generation, name).unit() == Some(unit);
+        let own = self.generation.unit(unit).map_or(&[][..], |unit| &unit.provides);
+        let targets = own.iter().filter_map(|target| self.generation.target(*target));
+        let mut wishes = std::iter::once(name).chain(targets.map(|target| &target.name));
+        wishes.find(|name| is_meant(name)).unwrap_or(name).clone()
     }
 }
 

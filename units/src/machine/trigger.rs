@@ -114,6 +114,12 @@ impl Machine {
         self.graph.provider(target).unit().map(|unit| unit.0)
     }
 
+    /// It is up for a trigger that fired, or for a connection.
+    pub(super) fn was_fired(&self, ix: Ix) -> bool {
+        let by = |trigger: &Ix| self.cell(*trigger).fired && self.activated(*trigger) == Some(ix);
+        self.cell(ix).fired || self.triggers.iter().any(by)
+    }
+
     /// A trigger fired. One that is not needed and active can not. Of a unit that is none: a
     /// connection came for it.
     pub(super) fn fired(&mut self, now: Time, trigger: Ix) {

@@ -333,7 +333,8 @@ impl Oracle {
     fn deadline(&mut self, at: Time) {
         if self.end.is_some_and(|end| end <= at) {
             self.end = Some(Time::NEVER);
-            let remains = self.whose(|run| !run.unkillable && run.unit.kind.has_process());
+            let has_child = |kind: Kind| kind.has_process() || kind == Kind::Socket;
+            let remains = self.whose(|run| !run.unkillable && has_child(run.unit.kind));
             remains.iter().for_each(|unit| self.kill(unit));
         }
     }
