@@ -78,8 +78,13 @@ impl Tracker {
 
     /// The run has this one, as an image before this one had given it.
     pub(super) fn was_made_ahead(&mut self, number: u64, run: RunId) {
-        self.ahead.made.retain(|_, made| *made != number);
+        self.is_for_nobody(number);
         self.ahead.taken.insert(number, run);
+    }
+
+    /// Somebody was in it: no run that comes gets it.
+    pub(super) fn is_for_nobody(&mut self, number: u64) {
+        self.ahead.made.retain(|_, made| *made != number);
         self.is_not_ahead(number);
     }
 

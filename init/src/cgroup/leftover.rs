@@ -128,6 +128,9 @@ impl Tracker {
             // What can not be killed shows by its cgroup staying.
             let _ = group::kill(hierarchy.as_fd(), &hierarchy.shown, name);
         }
+        if let Some(group::Number::Ahead(number)) = group::number_of(name) {
+            self.is_for_nobody(number);
+        }
         self.discard(name.into());
     }
 

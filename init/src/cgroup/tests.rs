@@ -1,6 +1,8 @@
 //! Real processes that try to get away, with cgroups and without. Where this machine gives us
 //! no cgroup v2 to write to, only the second way is run.
 
+mod killed;
+
 use super::Tracker;
 use super::controller::Wish;
 use crate::spawn::Verdict;

@@ -31,6 +31,9 @@ pub(crate) struct Tracked {
     pub(super) cgroup: Option<Box<str>>,
     /// A process was put into it.
     pub(super) entered: bool,
+    /// All in it were killed by the kernel.
+    #[serde(skip)]
+    killed: bool,
     /// Somebody waits for it to empty.
     waited_for: bool,
     /// How often the kernel has killed in it for want of memory, as far as was told.
@@ -186,7 +189,8 @@ impl Tracker {
                 tracked.cgroup = Some(name.clone());
                 let fresh = !std::mem::replace(&mut tracked.entered, true);
                 let bounded = wish.counts_memory() || !wish.slice().is_empty();
-                let place = Place { directory: Rc::new(directory), fresh, bounded };
+                let killed = tracked.killed;
+                let place = Place { directory: Rc::new(directory), fresh, bounded, killed };
                 if fresh && wish.particular.is_some() {
                     self.furnish(run, unit, &name, wish)?;
                 }
@@ -298,7 +302,7 @@ impl Tracker {
         if group::remove_leaf(hierarchy.as_fd(), name) {
             // Made again should there be another process to put into it.
             let name = tracked.cgroup.take();
-            tracked.entered = false;
+            (tracked.entered, tracked.killed) = (false, false);
             if let Some(name) = &name {
                 self.unwatch(name);
                 self.give_up(name);
@@ -354,6 +358,7 @@ impl Tracker {
         let Some(tracked) = self.runs.get_mut(&run) else { return };
         let killed = match (&self.hierarchy, &tracked.cgroup) {
             (Some(hierarchy), Some(name)) => {
+                tracked.killed = true;
                 group::kill(hierarchy.as_fd(), &hierarchy.shown, name).is_ok()
             }
             _ => false,

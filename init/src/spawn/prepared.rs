@@ -38,6 +38,8 @@ pub(crate) struct Place {
     pub fresh: bool,
     /// Its memory may have a bound, of its own or of one it lies in.
     pub bounded: bool,
+    /// All in it were killed once: who is cloned into it dies, too (seen with Linux 6.18).
+    pub killed: bool,
 }
 
 /// One process to be started.

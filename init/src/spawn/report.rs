@@ -9,7 +9,7 @@ use crate::journal::carried;
 use crate::sys::Pid;
 use crate::sys::board::SlotId;
 use crate::sys::child::Step;
-use crate::sys::launch::Shared;
+use crate::sys::launch::{self, Shared};
 use groundstate_units::machine::event::ExecFailure;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -85,6 +85,9 @@ impl Report {
             (None, Step::Execve) => Verdict::Executed,
             // Killed on its way.
             (None, step) => {
+                if step == Step::Begin {
+                    launch::died_at_birth();
+                }
                 Verdict::Failed(self.said.failure((step, libc::EINTR, progress.detail)))
             }
         }

@@ -324,6 +324,7 @@ impl Descriptors {
         let [input, output, error] = &prepared.stdio;
         let frame = Frame {
             cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
+            goes_in: prepared.place.as_ref().is_some_and(|place| place.killed),
             stdio: [lift(input)?, lift(output)?, lift(error)?],
             passed: prepared.listen.iter().map(|fd| lift(fd)).collect::<io::Result<_>>()?,
             report: report.as_ref().map(&mut lift).transpose()?,

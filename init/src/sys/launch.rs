@@ -48,6 +48,16 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// clone3 with what we ask of it is not to be had here (before Linux 5.7, seccomp).
 static NO_CLONE3: AtomicBool = AtomicBool::new(false);
 
+/// Who is cloned into a cgroup dies at once.
+static NO_JOINING: AtomicBool = AtomicBool::new(false);
+
+/// A child that was cloned into a cgroup was killed before it did anything. All of them are where all
+/// were killed once in PID 1's own cgroup and it has lived on (seen with Linux 6.18, which compares how
+/// often that was): from now on they go in by themselves.
+pub(crate) fn died_at_birth() {
+    NO_JOINING.store(true, Ordering::Relaxed);
+}
+
 /// clone3 works as far as is known.
 pub(crate) fn has_clone3() -> bool {
     !NO_CLONE3.load(Ordering::Relaxed)
@@ -63,11 +73,16 @@ pub(crate) fn look_for_clone3() {
     }
 }
 
-fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>) {
+/// False: the child has to go in by itself.
+fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>, goes_in: bool) -> bool {
+    if goes_in || NO_JOINING.load(Ordering::Relaxed) {
+        return false;
+    }
     if let Some(fd) = cgroup.and_then(|fd| u64::try_from(fd).ok()) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = fd;
     }
+    true
 }
 
 /// The kernel notes the child's pid before anybody else knows of it.
@@ -136,7 +151,7 @@ pub(crate) fn shared(
         exit_signal: libc::SIGCHLD as u64,
         ..CloneArgs::default()
     };
-    into_cgroup(&mut args, frame.cgroup);
+    let in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.goes_in);
     note(&mut args, &frame.note);
     let (base, size) = stack.span();
     (args.stack, args.stack_size) = (base as u64, size as u64);
@@ -146,7 +161,7 @@ pub(crate) fn shared(
     let (plan, result) = unsafe {
         let mut plan = Plan::new(slot, &raw const (*bundle).frame, &raw const (*bundle).orders);
         plan.reset = signal::ignored();
-        plan.in_cgroup = true;
+        plan.in_cgroup = in_cgroup;
         let plan: *mut Plan = (*bundle).plan.insert(plan);
         (plan, clone_onto(&raw const args, child::run, plan))
     };
@@ -210,13 +225,12 @@ pub(crate) fn copied(
     let mut plan = unsafe { Plan::new(slot, frame, orders) };
     if has_clone3() {
         plan.reset = signal::ignored();
-        plan.in_cgroup = true;
         let mut args = CloneArgs {
             flags: CLONE_CLEAR_SIGHAND,
             exit_signal: libc::SIGCHLD as u64,
             ..CloneArgs::default()
         };
-        into_cgroup(&mut args, frame.cgroup);
+        plan.in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.goes_in);
         note(&mut args, &frame.note);
         let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
         // SAFETY: `args` is a valid clone_args; without CLONE_VM the child has its own copy of
@@ -296,11 +310,10 @@ pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
         flags: CLONE_CLEAR_SIGHAND,
         ..CloneArgs::default()
     };
-    into_cgroup(&mut args, Some(cgroup.as_raw_fd()));
+    let mut joined = into_cgroup(&mut args, Some(cgroup.as_raw_fd()), false);
     let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
     // SAFETY: as in `copied`.
     let mut result = unsafe { raw::call(libc::SYS_clone3, call) };
-    let mut joined = true;
     if is_no_clone3(result) {
         NO_CLONE3.store(true, Ordering::Relaxed);
         joined = false;
@@ -317,6 +330,10 @@ pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
     match super::wait::await_end(pid(result)?)? {
         Exit::Code(0) => Ok(()),
         Exit::Code(errno) => Err(io::Error::from_raw_os_error(errno.into())),
+        Exit::Signal { .. } if joined => {
+            died_at_birth();
+            probe(cgroup)
+        }
         Exit::Signal { .. } => Err(io::Error::from_raw_os_error(libc::EINTR)),
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Limit {
 pub(crate) struct Frame {
     /// The directory of a cgroup v2; None: where PID 1 is.
     pub cgroup: Option<RawFd>,
+    /// It goes in by itself, not by the clone.
+    pub goes_in: bool,
     /// What becomes 0, 1 and 2. None below 3.
     pub stdio: [RawFd; 3],
     /// What becomes 3, 4 … None below [`Frame::floor`].
