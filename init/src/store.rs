@@ -194,9 +194,12 @@ impl Init {
         }
     }
 
-    /// What a start of the unit is handed behind its sockets.
-    pub(crate) fn kept_for(&self, unit: &Name) -> Vec<(String, Rc<OwnedFd>)> {
-        let kept = self.runs.store.units.get(unit).into_iter().flat_map(|shelf| &shelf.kept);
+    /// What a start of the unit is handed behind its sockets. Where what a run left is kept to its end, the
+    /// next run may begin in the very turn in which that has come.
+    pub(crate) fn kept_for(&self, unit: &Name, run: RunId) -> Vec<(String, Rc<OwnedFd>)> {
+        let is_its = |shelf: &&Shelf| shelf.keep != Keep::No || shelf.run == run;
+        let shelf = self.runs.store.units.get(unit).filter(is_its);
+        let kept = shelf.into_iter().flat_map(|shelf| &shelf.kept);
         kept.map(|kept| (kept.name.clone(), kept.fd.share())).collect()
     }
 

@@ -72,7 +72,7 @@ impl Init {
             self.stdio(&name, &targets, &spec, log, starts.then_some(&listen)).map_err(stdio)?;
         let mut listen = listen;
         if starts {
-            listen.extend(self.kept_for(&name));
+            listen.extend(self.kept_for(&name, run));
         }
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec)?;

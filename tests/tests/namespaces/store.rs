@@ -9,19 +9,25 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// A service with a store of two, which has left the file `data` and one end of a pair in it.
+/// The file of a service with a store of two.
+fn unit(more: &str, flags: &str) -> String {
+    format!(
+        "type: foreground-notified\nfd-store-max: 2\n{more}\nrestart-delay: 50ms\n\
+         exec-start: DAEMON --notify --control DIR/k.ctl {flags}"
+    )
+}
+
+/// Such a service, which has left the file `data` and one end of a pair.
 fn keeper(more: &str) -> Init {
     let files = Sandbox::new();
-    files.put("data", "kept\n");
     files.unit("other", "exec-start: DAEMON");
-    files.unit(
-        "keeper",
-        &format!(
-            "type: foreground-notified\nfd-store-max: 2\n{more}\nrestart-delay: 50ms\n\
-             exec-start: DAEMON --notify --control DIR/k.ctl"
-        ),
-    );
-    let init = Boot::new(files).start("keeper");
+    files.unit("keeper", &unit(more, ""));
+    leaves(Boot::new(files).start("keeper"))
+}
+
+/// It leaves the file `data` and one end of a pair, and one file too much.
+fn leaves(init: Init) -> Init {
+    init.sandbox.put("data", "kept\n");
     init.when_state("keeper", "running");
     let data = init.sandbox.at("data");
     init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME=data"));
@@ -125,8 +131,19 @@ fn what_a_service_left_comes_back_after_a_crash_and_a_restart() {
 #[test]
 fn who_does_not_ask_has_no_store_and_a_dead_end_is_closed() {
     let init = keeper("fd-store-preserve: no");
-    crash(&init);
+    let first = init.main_of("keeper");
+    init.tell("restart", &json!({"targets": ["keeper"]}));
+    init.when("the next run", |s| {
+        s.state("keeper") == "running" && init.main_of("keeper") != first
+    });
     assert_eq!(handed(&init).0, None, "kept to the end of the run");
+    let data = init.sandbox.at("data");
+    init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME=data\\nSTATUS=again"));
+    until("init has heard it", || {
+        (init.status().unit("keeper")["status"] == "again").then_some(())
+    });
+    crash(&init);
+    assert_eq!(handed(&init).0, None, "however that ends");
     init.sandbox.unit(
         "keeper",
         "type: foreground-notified\nfd-store-max: 2\nrestart-delay: 50ms\n\
@@ -148,6 +165,51 @@ fn who_does_not_ask_has_no_store_and_a_dead_end_is_closed() {
     crash(&init);
     assert_eq!(handed(&init).0, None);
     init.finish();
+}
+
+#[test]
+fn what_a_unit_that_is_taken_away_has_left_is_kept_as_long_as_it_is_up() {
+    for (keep, is_back, handed_on) in [
+        ("yes", true, Some("data:pair")),
+        ("yes", false, None),
+        ("restart", true, Some("data:pair")),
+        ("restart", false, None),
+        ("no", true, None),
+        ("no", false, None),
+    ] {
+        let files = Sandbox::new();
+        let more = format!("fd-store-preserve: {keep}\nstop-timeout: 10min");
+        files.unit("keeper", &unit(&more, "--ignore TERM"));
+        files.unit("all", "type: virtual\nwants: keeper");
+        let init = leaves(Boot::new(files).start("all"));
+        let data = init.sandbox.at("data");
+        let is_kept = || init.process().files().values().any(|file| *file == data);
+        let first = init.main_of("keeper");
+        init.sandbox.remove_unit("keeper");
+        init.tell("reload", &json!({}));
+        init.when_state("keeper", "stopping");
+        // What closes it does so at the end of a turn.
+        init.tell("ping", &json!({}));
+        init.tell("ping", &json!({}));
+        assert!(is_kept() && first.is_alive(), "{keep}");
+        if is_back {
+            init.sandbox.unit("keeper", &unit(&more, "--ignore TERM"));
+            init.tell("reload", &json!({}));
+            assert!(is_kept() && first.is_alive(), "{keep}");
+        }
+        init.sandbox.order("k.ctl", "exit 0");
+        if is_back {
+            init.when("it is up again", |s| {
+                s.state("keeper") == "running" && init.main_of("keeper") != first
+            });
+            assert_eq!(handed(&init).0.as_deref(), handed_on, "{keep}");
+        } else {
+            init.when_state("keeper", "");
+        }
+        let expected = handed_on.is_some();
+        until("what nobody is to be given is closed", || (is_kept() == expected).then_some(()));
+        init.finish();
+    }
 }
 
 #[test]
