@@ -1,6 +1,6 @@
 //! The real init as PID 1 of a virtual machine: qemu without hardware help, Debian's
 //! kernels, the serial console as the only witness. What is shown with it stands in
-//! `tests/vm.rs` and `tests/vm_end.rs`.
+//! `tests/vm.rs` and those beside it.
 
 use crate::deadline::{until, within};
 use crate::extent::is_soak;

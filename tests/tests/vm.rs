@@ -1,5 +1,5 @@
 //! The real init as PID 1 of a virtual machine: it boots, heals, limits its services and goes
-//! off. How it ends in trouble: `vm_end.rs`.
+//! off. What it makes of what the kernel hands it: `vm_first.rs`; how it ends in trouble: `vm_end.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,66 +14,6 @@ use groundstate_tests::sandbox::Sandbox;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
-
-/// The wall clock jumps about (no earlier than the machine is up, says Linux) while a service starts and another waits for its next try.
-const JUMPS: &str = r#"
-up() { read now rest </proc/uptime; echo "${now%.*}"; }
-begin=$(up)
-initctl want late >/dev/null
-kill -9 "$(pid)"
-for date in '2036-06-01 00:00:00' '1970-01-01 01:00:00' '2038-01-19 03:14:06' '2106-02-07 06:28:14' '2016-06-01 00:00:00'; do
-  date -u -s "$date" >/dev/null && say clock "$(date +%Y)"
-done
-first=$(pid)
-until initctl status web | grep -q running; do :; done
-say healed again
-until initctl status late | grep -q failed; do :; done
-say late took $(($(up) - begin))
-initctl --json events | tail -n 1 | sed 's/^/PROBE event /' >/dev/console
-"#;
-
-/// What is to be told of the jumps.
-fn told_of_jumps(console: &str) {
-    let said = |start: &str| {
-        let line = console.lines().find_map(|line| line.split_once(&format!("PROBE {start} ")));
-        line.unwrap_or_else(|| panic!("no `PROBE {start}`:\n{console}")).1.trim()
-    };
-    for year in ["2036", "1970", "2038", "2106", "2016"] {
-        assert!(console.contains(&format!("PROBE clock {year}")), "{year}:\n{console}");
-    }
-    assert!(console.contains("PROBE healed again"), "{console}");
-    // Not before its time-out of six seconds, each of which may have been cut in two.
-    assert!(said("late took").parse::<u64>().unwrap() >= 5, "{console}");
-    let event: serde_json::Value = serde_json::from_str(said("event")).unwrap();
-    assert!(
-        event.get("time").and_then(|it| it.as_str()).unwrap().starts_with("2016-06-01T"),
-        "{event}"
-    );
-    assert!(
-        event.get("mono-us").and_then(serde_json::Value::as_u64).is_some_and(|at| at > 0),
-        "{event}"
-    );
-}
-
-#[test]
-fn the_first_thing_a_kernel_starts_reaches_its_goal_and_switches_off() {
-    let sandbox = Sandbox::new();
-    let root = system(&sandbox, &format!("{JUMPS}initctl poweroff"));
-    let late = "unit: late\ntype: foreground-notified\nstart-timeout: 6s\nrestart: never\nexec-start: /bin/sleep 1000\n";
-    fs::write(root.join("etc/groundstate/units/late.yaml"), late).unwrap();
-    let initrd = archive(&sandbox, &root);
-    // Kernels hand words they do not know to PID 1 as arguments and environment.
-    let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "5 foo=bar");
-    machine.says("PROBE goal reached");
-    machine.says("PROBE healed");
-    machine.says("PROBE no crash");
-    machine.goes_off();
-    machine.says("reboot: Power down");
-    let console = machine.console();
-    let shown = console.lines().find(|line| line.contains("web") && line.contains("running"));
-    assert!(shown.is_some(), "`initctl status` shows web running:\n{console}");
-    told_of_jumps(&console);
-}
 
 /// Sleeps for longer than the time-outs of what is starting and of what is stopping. Asleep only
 /// CLOCK_BOOTTIME goes on, which is what /proc/uptime shows.
