@@ -28,10 +28,15 @@ fn root() -> bool {
 
 /// What somebody is answered to each of these requests, all on one connection.
 fn asked_by(init: &Init, who: &[&str], requests: &[Value]) -> Vec<Value> {
+    asked_at("run/control.sock", init, who, requests)
+}
+
+/// The same at another socket.
+fn asked_at(socket: &str, init: &Init, who: &[&str], requests: &[Value]) -> Vec<Value> {
     let mut child = Command::new(who[0])
         .args(&who[1..])
         .arg(program("GROUNDSTATE_CALLER", "caller"))
-        .args(["ask", &init.sandbox.at("run/control.sock")])
+        .args(["ask", &init.sandbox.at(socket)])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -112,6 +117,55 @@ fn root_is_root_wherever_it_is_but_for_another_user_namespace() {
         assert_eq!(answers[0]["error"]["kind"] == "denied", !may, "{who:?}: {}", answers[0]);
     }
     init.when_state("web", "running");
+    init.finish();
+}
+
+/// Whether somebody is shown a log.
+fn reads_logs(init: &Init, who: &[&str]) -> bool {
+    let request = json!({"v": 1, "id": 1, "verb": "logs", "targets": ["web"]});
+    let answers = asked_at("run/log.sock", init, who, &[request]);
+    assert_eq!(answers.len(), 1, "{who:?}");
+    let error = &answers[0]["error"];
+    assert!(error.is_null() || error["kind"] == "denied", "{who:?}: {error}");
+    error.is_null()
+}
+
+/// Root, of a user namespace of its own; in none of the groups that may read.
+const ROOT_ELSEWHERE: [&str; 5] = ["setpriv", "--clear-groups", "unshare", "-U", "--map-root-user"];
+
+#[test]
+fn root_of_another_user_namespace_reads_no_logs() {
+    if !root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let init = one_unit();
+    let of_nobody = [&NOBODY[..], &["unshare", "-Ur"]].concat();
+    for (who, may) in [
+        (&[][..], true),
+        (&["unshare", "-fp"], true),
+        (&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], true),
+        (&NOBODY, false),
+        (&ROOT_ELSEWHERE, false),
+        (&[&ROOT_ELSEWHERE[..], &["-fp", "--mount-proc"]].concat(), false),
+        (&of_nobody, false),
+    ] {
+        // Nobody may not enter the namespaces: it becomes nobody inside.
+        let pid = init.process().0.to_string();
+        let inside = ["nsenter", "-t", &pid, "-p", "-m"];
+        assert_eq!(reads_logs(&init, &[&inside[..], who].concat()), may, "{who:?}");
+    }
+    init.finish();
+    // Nor does it help to be, elsewhere, who runs an init that is not root.
+    let files = Sandbox::new();
+    for name in ["run", "log", "."] {
+        std::os::unix::fs::chown(files.path(name), Some(65534), Some(65534)).unwrap();
+    }
+    files.unit("web", "exec-start: DAEMON --name web");
+    let init = Boot::new(files).way(Way::Supervisor).through(&NOBODY).start("web");
+    init.when_system("running");
+    for (who, may) in [(&NOBODY[..], true), (&of_nobody, false), (&["env"], true)] {
+        assert_eq!(reads_logs(&init, who), may, "{who:?}");
+    }
     init.finish();
 }
 

@@ -1,7 +1,8 @@
-//! What `restart`, `kill` and `cat` say and do where there is nothing to prod or more than one
-//! unit in a file.
+//! What `restart`, `kill` and `cat` say and do where there is nothing to prod, nobody who may be, or more
+//! than one unit in a file.
 
-use groundstate_tests::boot::Boot;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
 
@@ -34,6 +35,95 @@ fn what_is_not_running_is_neither_killed_nor_restarted_and_that_is_said() {
     init.when("web is replaced", |s| s.state("web") == "running" && s.main_pid("web") != before);
     let status = init.when_state("bad", "failed");
     assert_eq!(status.unit("bad")["attempt"].as_u64(), runs.map(|n| n + 1), "tried again");
+    init.finish();
+}
+
+#[test]
+fn a_main_process_that_may_not_be_signalled_is_told_and_nobody_else_is_signalled() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let files = Sandbox::new();
+    let deaf = "DAEMON --ignore HUP --ignore USR1 --trace";
+    files.put("foreign.trace", "");
+    std::fs::set_permissions(
+        files.path("foreign.trace"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o666),
+    )
+    .unwrap();
+    // Its main process becomes somebody else, and has a child that stays root.
+    files.unit("foreign", &format!("stop-timeout: 500ms\nexec-start: /bin/sh -c '{deaf} DIR/child & exec setpriv --reuid=65534 --regid=65534 --clear-groups {deaf} DIR/foreign.trace'"));
+    files.unit("own", &format!("exec-start: {deaf} DIR/own"));
+    files.unit("all", "type: virtual\nwaits-for: foreign, own");
+    let bounded = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"];
+    let init = Boot::new(files).through(&bounded).start("all");
+    let heard = |who: &str, word: &str| {
+        let words = init.sandbox.trace(who);
+        words.iter().filter(|heard| *heard == word).count()
+    };
+    for who in ["child", "foreign.trace", "own"] {
+        until("it hears signals", || (heard(who, "ready") == 1).then_some(()));
+    }
+    let (code, said) = init.initctl_json(&["kill", "--signal", "HUP", "foreign"]);
+    assert_ne!(code, 0, "{said}");
+    let message = said["error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.starts_with("foreign: its main process could not be signalled: ")
+            && message.contains("not permitted"),
+        "{said}"
+    );
+    // Of two signals that are there at once the lower one, HUP, is heard first.
+    init.tell("kill", &json!({"targets": ["foreign", "own"], "signal": 10, "all": true}));
+    for who in ["child", "own"] {
+        until("it has heard the other one", || (heard(who, "usr1") == 1).then_some(()));
+        assert_eq!(heard(who, "hup"), 0, "{who}");
+    }
+    assert_eq!((heard("foreign.trace", "hup"), heard("foreign.trace", "usr1")), (0, 0));
+    let pids = init.processes_of("foreign");
+    init.finish();
+    assert!(pids.iter().all(|process| !process.is_alive()), "with its namespace");
+}
+
+/// What is shown of a unit in text, by each command that tells of it.
+fn told(init: &Init, unit: &str) -> [String; 2] {
+    ["status", "why"].map(|verb| {
+        let output = init.initctl(&[verb, unit]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    })
+}
+
+#[test]
+fn who_is_kept_off_by_a_conflict_is_told_to_be() {
+    let files = Sandbox::new();
+    files.unit("apache", "conflicts: nginx\nstop-timeout: 10min\nexec-start: DAEMON --ignore TERM --control DIR/apache --trace DIR/trace");
+    files.unit("nginx", "exec-start: DAEMON");
+    files.unit("both", "type: virtual\nwaits-for: apache, nginx");
+    let init = Boot::new(files).start("both");
+    init.when_state("both", "running");
+    let says = |text: &str| {
+        for told in told(&init, "nginx") {
+            assert!(told.contains(text), "{told}");
+        }
+    };
+    // Of two that are in the goal one was first.
+    let status = init.when_state("apache", "running");
+    assert_eq!((status.state("nginx"), status.reason("nginx")), ("failed", "conflict"));
+    assert_eq!(status.unit("nginx")["reason"]["target"], "apache");
+    says("it conflicts with apache, which was first");
+    until("it hears signals", || {
+        init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
+    });
+    // Of another goal one is on its way down.
+    init.tell("set-target", &json!({"targets": ["nginx"]}));
+    init.when_state("apache", "stopping");
+    assert_eq!(init.status().state("nginx"), "waiting");
+    says("waits for apache");
+    let chain = init.tell("why", &json!({"target": "nginx"}))["chain"].clone();
+    let last = chain.as_array().and_then(|chain| chain.last()).expect("a cause");
+    assert_eq!((&last["unit"], &last["state"]), (&json!("apache"), &json!("stopping")), "{chain}");
+    init.sandbox.order("apache", "exit 0");
+    let status = init.when_state("nginx", "running");
+    assert_eq!((status.state("apache"), status.main_pid("apache")), ("disabled", None));
     init.finish();
 }
 
