@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
 
 /// How init is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,6 +251,19 @@ impl Init {
     /// Waits until the system is in a state.
     pub fn when_system(&self, state: &str) -> Status {
         self.when(&format!("the system is {state}"), |status| status.system() == state)
+    }
+
+    /// How long a unit was in a state, when it last was, by init's own clock; over by now.
+    pub fn time_in(&self, unit: &str, state: &str) -> Duration {
+        let events = self.initctl_json_lines(&["events"]);
+        let mut its = events.iter().filter(|event| event["unit"] == unit).rev();
+        let mut at = |side: &str| {
+            let found = its.find(|event| event[side] == state);
+            let event = found.unwrap_or_else(|| panic!("{unit} is not past {state}: {events:?}"));
+            event["mono-us"].as_u64().map(Duration::from_micros).expect("a time")
+        };
+        let end = at("from");
+        end.saturating_sub(at("to"))
     }
 
     /// The main process of a unit, as the test sees it.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A process, by its pid as the test sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,11 +69,20 @@ impl Process {
         text.rsplit_once(')')?.1.split_whitespace().nth(index)?.parse().ok()
     }
 
-    /// The processor time its first thread has had (proc_pid_schedstat: nanoseconds on a processor).
-    pub fn processor_time(self) -> std::time::Duration {
-        let text = self.read("schedstat").expect("the kernel counts it");
-        let nanos = text.split(' ').next().and_then(|time| time.parse().ok()).expect("a number");
-        std::time::Duration::from_nanos(nanos)
+    /// The processor time its first thread has had.
+    pub fn processor_time(self) -> Duration {
+        self.schedule(0).expect("the kernel counts it")
+    }
+
+    /// How long its first thread could have run and had no processor; none when it is gone.
+    pub fn waited_for_a_processor(self) -> Option<Duration> {
+        self.schedule(1)
+    }
+
+    /// A number of /proc/PID/schedstat: nanoseconds on a processor, nanoseconds waiting for one.
+    fn schedule(self, index: usize) -> Option<Duration> {
+        let text = self.read("schedstat")?;
+        text.split(' ').nth(index)?.parse().ok().map(Duration::from_nanos)
     }
 
     /// Its environment.

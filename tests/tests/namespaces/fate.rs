@@ -13,7 +13,6 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
 
 /// Signals that end nobody who does nothing about them.
 const HARMLESS: [i32; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
@@ -143,22 +142,6 @@ fn a_core_that_was_dumped_is_told() {
     init.finish();
 }
 
-#[test]
-fn a_start_that_neither_ends_nor_heeds_anybody_is_over_in_its_time() {
-    let files = Sandbox::new();
-    files.unit(
-        "deaf",
-        "type: foreground-notified\nstart-timeout: 1s\nstop-timeout: 2s\nrestart: never\n\
-         exec-start: DAEMON --notify --ready-on-order --ignore TERM --control DIR/deaf --trace DIR/trace",
-    );
-    let init = Boot::new(files).start("deaf");
-    let status = init.when_state("deaf", "failed");
-    assert_eq!(status.reason("deaf"), "start-timeout");
-    assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "it was asked first");
-    assert!(init.processes_of("deaf").is_empty());
-    init.finish();
-}
-
 /// The directory of the cgroup of a process, as the test sees it.
 pub(crate) fn cgroup(process: Process) -> Option<String> {
     let text = process.read("cgroup")?;
@@ -166,42 +149,6 @@ pub(crate) fn cgroup(process: Process) -> Option<String> {
     let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
     let dirs = roots.map(|root| format!("{root}{path}"));
     dirs.into_iter().find(|dir| std::path::Path::new(&format!("{dir}/cgroup.freeze")).exists())
-}
-
-#[test]
-fn who_is_stopped_or_frozen_is_gone_after_its_stop_timeout() {
-    let files = Sandbox::new();
-    for name in ["stopped", "frozen", "within"] {
-        files.unit(name, &format!("stop-timeout: 500ms\nexec-start: DAEMON --trace DIR/{name}"));
-    }
-    files.unit("other", "exec-start: DAEMON");
-    files.unit("all", "type: virtual\nwaits-for: stopped, frozen, within, other");
-    let init = Boot::new(files).start("all");
-    init.when_system("running");
-    let main = init.main_of("stopped");
-    main.signal(Signal::SIGSTOP);
-    until("it is stopped", || (main.state() == Some('T')).then_some(()));
-    let main = init.main_of("within");
-    let (Some(frozen), Some(within)) = (cgroup(init.main_of("frozen")), cgroup(main)) else {
-        init.finish();
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
-    };
-    std::fs::write(format!("{frozen}/cgroup.freeze"), "1").expect("it can be frozen");
-    let below = format!("{within}/below");
-    std::fs::create_dir(&below).expect("a cgroup below");
-    std::fs::write(format!("{below}/cgroup.procs"), main.0.to_string()).expect("it goes there");
-    std::fs::write(format!("{below}/cgroup.freeze"), "1").expect("it can be frozen");
-    let left: Vec<Process> =
-        ["stopped", "frozen", "within"].iter().flat_map(|unit| init.processes_of(unit)).collect();
-    let begin = Instant::now();
-    init.tell("set-target", &json!({"targets": ["other"]}));
-    init.when("all are down", |s| {
-        ["stopped", "frozen", "within"].iter().all(|unit| s.main_pid(unit).is_none())
-    });
-    until("nothing is left", || left.iter().all(|p| !p.is_alive()).then_some(()));
-    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
-    assert_eq!(init.status().state("other"), "running");
-    init.finish();
 }
 
 /// A unit whose process waits for a file system that does not answer: not even KILL ends it.

@@ -1,26 +1,32 @@
 //! The freezer of cgroup v1: not even SIGKILL ends who is frozen by it. Other ways not to end are in
-//! [`super::fate`].
+//! [`super::deaf`] and [`super::fate`].
 
+use super::deaf::{STOP, go_down_in_time};
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::{until, within};
+use groundstate_tests::lateness::Lateness;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
-use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A cgroup of it with one below. Both go with this value, and whatever is in them thaws.
-struct Freezer(PathBuf);
+pub(super) struct Freezer(PathBuf);
 
 impl Freezer {
     /// None: there is no such hierarchy here, or nothing is to be made in it.
-    fn new(name: &str) -> Option<Freezer> {
+    pub(super) fn new(name: &str) -> Option<Freezer> {
         let root = Path::new("/sys/fs/cgroup/freezer");
         let dir = root.join(format!("groundstate-test-{}-{name}", std::process::id()));
         fs::create_dir_all(dir.join("below")).ok()?;
         let freezer = Freezer(dir);
         freezer.0.join("below/freezer.state").exists().then_some(freezer)
+    }
+
+    /// The lower one.
+    pub(super) fn below(&self) -> PathBuf {
+        self.0.join("below")
     }
 
     /// Puts it into the lower one and freezes that, or the one above.
@@ -53,7 +59,7 @@ fn who_is_frozen_by_the_old_freezer_is_gone_after_its_stop_timeout() {
     let files = Sandbox::new();
     for unit in units {
         let mode = if unit == "alone" { "kill-mode: process\n" } else { "" };
-        files.unit(unit, &format!("{mode}stop-timeout: 500ms\nexec-start: DAEMON"));
+        files.unit(unit, &format!("{mode}{}\nexec-start: DAEMON", STOP.1));
     }
     files.unit("other", "exec-start: DAEMON");
     files.unit("all", "type: virtual\nwaits-for: itself, above, alone, other");
@@ -64,11 +70,7 @@ fn who_is_frozen_by_the_old_freezer_is_gone_after_its_stop_timeout() {
         let file = if *unit == "above" { "freezer.state" } else { "below/freezer.state" };
         freezer.freeze(file, main);
     }
-    init.tell("set-target", &json!({"targets": ["other"]}));
-    until("nothing is left", || mains.iter().all(|p| !p.is_alive()).then_some(()));
-    let down = |s: &groundstate_tests::status::Status| {
-        units.iter().all(|unit| s.main_pid(unit).is_none() && s.reason(unit) != "unkillable")
-    };
-    init.when("all are down", down);
+    let late = Lateness::of(init.process());
+    go_down_in_time(&init, &units, &late);
     init.finish();
 }

@@ -4,9 +4,10 @@
 use super::beside::{begins_anew, with};
 use super::crash::starts;
 use super::fate::cgroup;
+use super::freezer::Freezer;
 use super::shortage::supervises;
 use super::ways::{after, pair};
-use groundstate_tests::boot::Boot;
+use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -41,6 +42,10 @@ impl Drop for Options {
     }
 }
 
+/// Takes those of the second kind away.
+const FIRST_KIND: &str =
+    "umount -l /sys/fs/cgroup/unified || umount -R -l /sys/fs/cgroup; ! grep cgroup2 /proc/mounts";
+
 #[test]
 fn whatever_cgroups_there_are_a_unit_is_started_healed_and_stopped_as_a_whole() {
     if !nix::unistd::geteuid().is_root() {
@@ -56,11 +61,7 @@ fn whatever_cgroups_there_are_a_unit_is_started_healed_and_stopped_as_a_whole() 
     );
     for (kind, taking, tracking) in [
         ("none", "umount -R -l /sys", "process-group"),
-        (
-            "of the first kind alone",
-            "umount -l /sys/fs/cgroup/unified || umount -R -l /sys/fs/cgroup; ! grep cgroup2 /proc/mounts",
-            "process-group",
-        ),
+        ("of the first kind alone", FIRST_KIND, "process-group"),
         ("as they are here", "true", ""),
         ("of the second kind", top, "cgroup2"),
         (
@@ -100,6 +101,9 @@ const NO_CONTROLLER: &str = "umount -R -l /sys/fs/cgroup && mount -t cgroup2 non
 #[test]
 fn a_limit_whose_controller_is_missing_fails_the_start_and_no_other() {
     let is_root = nix::unistd::geteuid().is_root();
+    if !is_root {
+        groundstate_tests::not_run!("it takes root to have a cgroup without controllers");
+    }
     let kinds = [("umount -R -l /sys", "process-group"), (NO_CONTROLLER, "cgroup2")];
     for (taking, tracking) in kinds.into_iter().take(if is_root { 2 } else { 1 }) {
         let files = pair();
@@ -131,44 +135,53 @@ pub(super) fn top(dir: &str) -> PathBuf {
     Path::new(dir).ancestors().find(is_top).expect("the top").to_owned()
 }
 
-#[test]
-fn who_moves_out_of_its_cgroup_is_stopped_all_the_same() {
-    if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
-    }
+/// Once they may, two units go to the cgroup that is named to them: one that is deaf, and one that is not.
+fn movers() -> Sandbox {
     let files = Sandbox::new();
     files.unit("probe", "exec-start: DAEMON");
     files.unit("deaf", "stop-timeout: 500ms\nexec-start: /bin/sh -c 'trap \"\" TERM; until [ -e DIR/go ]; do :; done; echo $$$$ >$(cat DIR/top)/cgroup.procs && echo x >DIR/deaf; while :; do sleep 0.05; done'");
     files.unit("polite", "stop-timeout: 60s\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do :; done; echo $$$$ >$(cat DIR/top)/cgroup.procs && echo x >DIR/polite; exec sleep 1000'");
     files.unit("all", "type: virtual\nwaits-for: probe, deaf, polite");
-    let init = Boot::new(files).start("all");
+    files
+}
+
+/// They go there, as a line of their /proc/PID/cgroup then says, and are stopped.
+fn are_stopped_in(init: &Init, dir: &Path, has_moved: impl Fn(&str) -> bool) {
+    init.sandbox.put("top", dir.to_str().unwrap()).put("go", "");
+    for unit in ["deaf", "polite"] {
+        until("it has moved", || (!init.sandbox.read(unit).is_empty()).then_some(()));
+    }
+    let mains = ["deaf", "polite"].map(|unit| init.main_of(unit));
+    for main in mains {
+        let text = main.read("cgroup").unwrap_or_default();
+        assert!(text.lines().any(&has_moved), "{text}");
+    }
+    init.tell("set-target", &json!({"targets": ["probe"]}));
+    let status = init
+        .when("both are down", |s| s.state("deaf") == "failed" && s.state("polite") == "disabled");
+    assert!(mains.iter().all(|main| !main.is_alive()));
+    assert_eq!(status.reason("deaf"), "stop-timeout");
+}
+
+#[test]
+fn who_moves_out_of_its_cgroup_is_stopped_all_the_same() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let init = Boot::new(movers()).start("all");
     init.when_system("running");
     let Some(dir) = cgroup(init.main_of("probe")) else {
         init.finish();
         return groundstate_tests::not_run!("no cgroups of the second kind here");
     };
-    init.sandbox.put("top", top(&dir).to_str().unwrap()).put("go", "");
-    for unit in ["deaf", "polite"] {
-        until("it has moved", || (!init.sandbox.read(unit).is_empty()).then_some(()));
-    }
-    let mains: Vec<Process> = ["deaf", "polite"].map(|unit| init.main_of(unit)).into();
-    let is_outside = |main: &Process| {
-        let text = main.read("cgroup").unwrap_or_default();
-        text.lines().any(|line| line.starts_with("0::") && !line.contains("groundstate"))
-    };
-    assert!(mains.iter().all(is_outside));
-    init.tell("set-target", &json!({"targets": ["probe"]}));
-    init.when("both are down", |s| {
-        ["deaf", "polite"].iter().all(|unit| s.main_pid(unit).is_none())
+    are_stopped_in(&init, &top(&dir), |line| {
+        line.starts_with("0::") && !line.contains("groundstate")
     });
-    assert!(mains.iter().all(|main| !main.is_alive()));
     for unit in ["deaf", "polite"] {
         let told = |line: &str| line.contains(unit) && line.contains("has left its cgroup");
         until("it is told", || init.output().lines().any(told).then_some(()));
     }
     assert!(!init.output().contains("probe: its main process"), "{}", init.output());
-    assert_eq!(init.status().reason("deaf"), "stop-timeout");
-    assert_eq!(init.status().state("polite"), "disabled");
     // What it started out there nobody else ends.
     until("nothing of it is left", || {
         let left: Vec<Process> = init.processes_of("deaf");
@@ -176,6 +189,24 @@ fn who_moves_out_of_its_cgroup_is_stopped_all_the_same() {
         left.is_empty().then_some(())
     });
     init.finish();
+}
+
+#[test]
+fn who_moves_to_a_cgroup_of_the_first_kind_is_its_units_still_and_stopped_with_all_it_has_begun() {
+    let Some(freezer) = Freezer::new("moved-to") else {
+        return groundstate_tests::not_run!("no freezer of cgroup v1 here");
+    };
+    // With cgroups of the second kind beside it, and without.
+    for taking in ["true", FIRST_KIND] {
+        let init = after(taking, movers()).start("all");
+        init.when_system("running");
+        are_stopped_in(&init, &freezer.below(), |line| {
+            line.contains(":freezer:") && line.ends_with("moved-to/below")
+        });
+        assert!(init.processes_of("deaf").is_empty(), "{taking}");
+        assert!(!init.output().contains("has left its cgroup"), "{}", init.output());
+        init.finish();
+    }
 }
 
 /// A cgroup with little memory, of whichever kind can limit it here.

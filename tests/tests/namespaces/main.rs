@@ -23,6 +23,7 @@ mod control;
 mod course;
 mod crash;
 mod crowd;
+mod deaf;
 mod directory;
 mod disk;
 mod door;
@@ -62,6 +63,7 @@ mod purpose;
 mod race;
 mod reach;
 mod reader;
+mod reaping;
 #[cfg(target_arch = "x86_64")]
 mod recycled;
 mod relation;

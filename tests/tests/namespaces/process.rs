@@ -2,7 +2,7 @@
 //! becomes of processes nobody else looks after.
 
 use super::ways::after;
-use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
@@ -99,38 +99,6 @@ fn a_user_is_all_of_that_user() {
 }
 
 #[test]
-fn orphans_are_reaped_and_hurt_no_unit() {
-    let (init, orphans) = among_orphans(turns(100, 10_000));
-    let before = init.status();
-    orphans.iter().for_each(|orphan| orphan.signal(nix::sys::signal::Signal::SIGKILL));
-    until("they are reaped", || (init.process().children().len() <= 3).then_some(()));
-    assert_eq!(init.status().main_pid("parent"), before.main_pid("parent"));
-    init.finish();
-}
-
-/// An init to which one unit has left so many processes, and those. Each is a copy of a shell that
-/// waits for somebody to open a pipe: they are cheap.
-fn among_orphans(count: usize) -> (Init, Vec<Process>) {
-    let files = Sandbox::new();
-    nix::unistd::mkfifo(&files.path("never"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-    files.put(
-        "leave.sh",
-        "i=0; while [ $i -lt $1 ]; do i=$((i+1)); ( ( exec 3<$2/never ) & ); done\n\
-         exec \"$3\"\n",
-    );
-    files.unit("parent", &format!("exec-start: /bin/sh DIR/leave.sh {count} DIR DAEMON"));
-    let init = Boot::new(files).start("parent");
-    let ours = || init.process().children().len();
-    until("they are init's", || (ours() > count).then_some(()));
-    let main = init.main_of("parent");
-    until("who left them is at work", || main.link("exe").filter(|exe| exe.ends_with("daemon")));
-    let orphans = init.processes_of("parent").into_iter().filter(|process| *process != main);
-    let orphans: Vec<Process> = orphans.collect();
-    assert_eq!(orphans.len(), count);
-    (init, orphans)
-}
-
-#[test]
 fn what_a_unit_leaves_behind_is_gone_before_it_starts_again() {
     let files = Sandbox::new();
     files.unit(
@@ -159,19 +127,6 @@ fn hundreds_of_short_lives_leave_nothing() {
         (starts > 300).then_some(())
     });
     init.check();
-    init.finish();
-}
-
-#[test]
-fn a_crowd_that_dies_while_init_is_stopped_is_reaped_at_once() {
-    let (init, crowd) = among_orphans(turns(100, 10_000));
-    let main = init.status().main_pid("parent");
-    init.process().signal(nix::sys::signal::Signal::SIGSTOP);
-    crowd.iter().for_each(|process| process.signal(nix::sys::signal::Signal::SIGKILL));
-    until("all are dead", || crowd.iter().all(|process| !process.is_alive()).then_some(()));
-    init.process().signal(nix::sys::signal::Signal::SIGCONT);
-    until("all are reaped", || (init.process().children().len() <= 3).then_some(()));
-    assert_eq!(init.status().main_pid("parent"), main);
     init.finish();
 }
 

@@ -2,6 +2,7 @@
 //! process that is no business of that unit gets its very pid. Whatever init is asked for then, and however
 //! far it is with that, the other one, a canary, gets no signal.
 
+use super::reaping::can_be_chosen;
 use super::ways::after;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::Steps;
@@ -274,11 +275,6 @@ fn asked_of_who_has_gone(init: &Init, verb: &'static str) -> bool {
     });
     lives(init, canary, verb);
     has == pid
-}
-
-fn can_be_chosen() -> bool {
-    nix::unistd::geteuid().is_root()
-        && std::path::Path::new("/proc/sys/kernel/ns_last_pid").exists()
 }
 
 #[test]

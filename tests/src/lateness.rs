@@ -1,0 +1,165 @@
+//! By how much the machine was late while a test measured how late init was. What has a time may take
+//! that long and as much more: a starved machine breaks no promise of init's, and an init that is late
+//! by itself has no excuse. Not a measure of speed: that is for `tests/bench`.
+
+use crate::process::Process;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Between two ticks.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// By how much a clock that ticks each [`PAUSE`] was late, all in all.
+#[derive(Debug)]
+struct Ticks {
+    late: Duration,
+    due: Instant,
+    is_over: bool,
+}
+
+impl Ticks {
+    fn new(now: Instant) -> Ticks {
+        Ticks { late: Duration::ZERO, due: now + PAUSE, is_over: false }
+    }
+
+    /// One came. False: it was the last.
+    fn tick(&mut self, now: Instant) -> bool {
+        *self = Ticks { late: self.late(now), due: now + PAUSE, is_over: self.is_over };
+        !self.is_over
+    }
+
+    /// That which is to come and has not is late as well.
+    fn late(&self, now: Instant) -> Duration {
+        self.late + now.saturating_duration_since(self.due)
+    }
+}
+
+/// How late the machine is, from its making on: who sleeps here wakes late, and this process waits for
+/// a processor.
+#[derive(Debug)]
+pub struct Lateness {
+    ticks: Arc<Mutex<Ticks>>,
+    clock: Option<JoinHandle<()>>,
+    process: Process,
+    waited_before: Duration,
+}
+
+impl Lateness {
+    /// Of the machine, for this process.
+    pub fn of(process: Process) -> Lateness {
+        let ticks = Arc::new(Mutex::new(Ticks::new(Instant::now())));
+        let shared = Arc::clone(&ticks);
+        let tick =
+            move || shared.lock().unwrap_or_else(PoisonError::into_inner).tick(Instant::now());
+        let clock = std::thread::spawn(move || {
+            while tick() {
+                std::thread::park_timeout(PAUSE);
+            }
+        });
+        let waited_before = process.waited_for_a_processor().unwrap_or_default();
+        Lateness { ticks, clock: Some(clock), process, waited_before }
+    }
+
+    /// By so much until now.
+    pub fn so_far(&self) -> Duration {
+        let now = self.process.waited_for_a_processor().unwrap_or_default();
+        self.ticks().late(Instant::now()) + now.saturating_sub(self.waited_before)
+    }
+
+    /// What began no earlier than this value, is over by now, and took so long took no longer than it may.
+    ///
+    /// # Panics
+    /// With `what`, where it did.
+    pub fn check(&self, what: &str, took: Duration, limit: Duration) {
+        let late = self.so_far();
+        assert!(
+            took <= limit + late,
+            "{what} took {took:?}, may take {limit:?}, and the machine was late by {late:?}"
+        );
+    }
+
+    fn ticks(&self) -> std::sync::MutexGuard<'_, Ticks> {
+        self.ticks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Lateness {
+    fn drop(&mut self) {
+        self.ticks().is_over = true;
+        if let Some(clock) = self.clock.take() {
+            clock.thread().unpark();
+            let _ = clock.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deadline::until;
+    use std::process::{Child, Command};
+
+    fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn a_tick_is_late_by_what_comes_after_its_pause() {
+        let start = Instant::now();
+        let mut ticks = Ticks::new(start);
+        assert!(ticks.tick(start + PAUSE));
+        assert_eq!(ticks.late(start + PAUSE), Duration::ZERO);
+        // One that came early has taken nothing back.
+        assert!(ticks.tick(start + millis(9)));
+        assert!(ticks.tick(start + millis(9) + PAUSE + millis(40)));
+        assert!(ticks.tick(start + millis(9) + PAUSE * 2 + millis(42)));
+        assert_eq!(ticks.late(start + millis(9) + PAUSE * 2 + millis(42)), millis(42));
+    }
+
+    #[test]
+    fn a_tick_that_has_not_come_yet_is_late_already() {
+        let start = Instant::now();
+        let ticks = Ticks::new(start);
+        assert_eq!(ticks.late(start + PAUSE + millis(300)), millis(300));
+    }
+
+    #[test]
+    fn the_clock_ends_with_the_value() {
+        let mut ticks = Ticks::new(Instant::now());
+        ticks.is_over = true;
+        assert!(!ticks.tick(Instant::now()));
+        let late = Lateness::of(Process(1));
+        let ticks = Arc::downgrade(&late.ticks);
+        drop(late);
+        assert!(ticks.upgrade().is_none());
+    }
+
+    /// More of them than there are processors, each of which is always at work.
+    fn busy() -> Vec<Child> {
+        let count = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+        let spin = || Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        (0..count).map(|_| spin()).collect()
+    }
+
+    #[test]
+    fn who_waits_for_a_processor_is_late() {
+        let mut busy = busy();
+        let its = Process(i32::try_from(busy[0].id()).unwrap());
+        let late = Lateness::of(its);
+        let waited = || its.waited_for_a_processor().unwrap() - late.waited_before;
+        until("it waits for a processor", || (waited() > millis(50)).then_some(()));
+        assert!(late.so_far() > millis(50));
+        late.check("a wait", millis(1_050), millis(1_000));
+        for child in &mut busy {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "an hour took 3600s, may take 1s, and the machine was late by")]
+    fn what_takes_longer_than_that_is_told() {
+        Lateness::of(Process(1)).check("an hour", millis(3_600_000), millis(1_000));
+    }
+}
