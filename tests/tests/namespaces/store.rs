@@ -193,7 +193,8 @@ fn what_a_unit_that_is_taken_away_has_left_is_kept_as_long_as_it_is_up() {
         init.tell("ping", &json!({}));
         assert!(is_kept() && first.is_alive(), "{keep}");
         if is_back {
-            init.sandbox.unit("keeper", &unit(&more, "--ignore TERM"));
+            // The next one ends when it is asked to.
+            init.sandbox.unit("keeper", &unit(&more, ""));
             init.tell("reload", &json!({}));
             assert!(is_kept() && first.is_alive(), "{keep}");
         }
