@@ -59,7 +59,7 @@ complete -c initctl -n "__fish_initctl_needs_command" -f -a "plot" -d 'The start
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "cat" -d 'The file of a unit'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "whose" -d 'Which unit a process belongs to'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "check" -d 'Find the mistakes in unit files'
-complete -c initctl -n "__fish_initctl_needs_command" -f -a "convert" -d 'Print the native form of another init system\'s unit files; asks no init'
+complete -c initctl -n "__fish_initctl_needs_command" -f -a "convert" -d 'Print the native form of another init system\'s unit files and scripts; asks no init'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "explain" -d 'What a key of a unit file means; asks no init'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "source" -d 'Sets of unit files owned by a controller'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "upgrade" -d 'Replace the running init by another binary'
@@ -291,7 +291,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand convert" -l color -d 'Co
 always\t'Yes'
 never\t'No'"
 complete -c initctl -n "__fish_initctl_using_subcommand convert" -l strict-sandbox -d 'Refuse units whose sandbox can not be given'
-complete -c initctl -n "__fish_initctl_using_subcommand convert" -l report -d 'What became of each directive, instead of the native form'
+complete -c initctl -n "__fish_initctl_using_subcommand convert" -l report -d 'What became of each directive or line of a header, instead of the native form'
 complete -c initctl -n "__fish_initctl_using_subcommand convert" -l json -d 'Print JSON: one object, or for streams one object a line'
 complete -c initctl -n "__fish_initctl_using_subcommand convert" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c initctl -n "__fish_initctl_using_subcommand explain" -l socket -d 'The control socket of the init to ask [env: GROUNDSTATE_SOCKET]' -r -F

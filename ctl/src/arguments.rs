@@ -116,7 +116,7 @@ pub(crate) enum Command {
     Whose(Whose),
     /// Find the mistakes in unit files
     Check(Check),
-    /// Print the native form of another init system's unit files; asks no init
+    /// Print the native form of another init system's unit files and scripts; asks no init
     Convert(Convert),
     /// What a key of a unit file means; asks no init
     Explain(Explain),
@@ -330,13 +330,13 @@ pub(crate) struct Check {
 /// `convert`.
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
-    /// Unit files of systemd; their drop-ins are found beside them
+    /// Unit files of systemd, whose drop-ins are found beside them, or scripts of /etc/init.d
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
     /// Refuse units whose sandbox can not be given
     #[arg(long)]
     pub(crate) strict_sandbox: bool,
-    /// What became of each directive, instead of the native form
+    /// What became of each directive or line of a header, instead of the native form
     #[arg(long)]
     pub(crate) report: bool,
 }

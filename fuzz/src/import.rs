@@ -7,9 +7,8 @@
 
 use groundstate_units::account::Accounts;
 use groundstate_units::diagnostic::{Diagnostic, Severity};
-use groundstate_units::import::systemd::{
-    Outcome, Suffix, Surroundings, UnitName, convert, unit_text,
-};
+use groundstate_units::import::fate::Outcome;
+use groundstate_units::import::systemd::{Suffix, Surroundings, UnitName, convert, unit_text};
 use groundstate_units::manifest::Manifest;
 use groundstate_units::settings::Settings;
 use groundstate_units::spec::{Kind, Run};
@@ -113,7 +112,7 @@ fn assignments(text: &[u8]) -> Vec<(u32, u32)> {
 
 /// As a run is stored, but for what tells an imported unit from a native one: a limit that can
 /// not be set fails only the latter.
-fn run(stored: &[u8]) -> Option<Run> {
+pub(super) fn run(stored: &[u8]) -> Option<Run> {
     let mut run = Run::decode(stored)?;
     if let Some(particular) = &mut run.particular {
         particular.lenient = false;

@@ -3,6 +3,7 @@
 
 use crate::key_table::KEYS;
 use crate::manifest::{Entry, Manifest};
+use crate::text;
 use crate::yaml::{Node, Scalar, Value};
 use std::fmt::Write;
 
@@ -62,8 +63,8 @@ fn bare_or(value: &Scalar) -> String {
 
 /// A text as a YAML scalar: bare where nobody can take it for anything else.
 pub fn scalar(text: &str) -> String {
-    let plain =
-        |c: char| !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{85}');
+    // The reader refuses the others as they are.
+    let plain = |c: char| !text::acts(c);
     let first = text.chars().next();
     let safe_start = first.is_some_and(|c| {
         c.is_ascii_alphanumeric() || matches!(c, '/' | '$' | '_' | '+' | '.' | '(' | '=')
@@ -147,6 +148,8 @@ mod tests {
             "#c",
             "{}",
             "007",
+            "\u{202e}turned",
+            "a\u{85}b\u{2028}\u{1}c\u{7f}",
         ] {
             let node = back(&format!("k: {}\n", scalar(text)));
             let value = node.get("k").unwrap().scalar().unwrap().clone();

@@ -1,6 +1,6 @@
-//! `convert`: systemd unit files in the native form, with what became of each directive.
-//! The same code imports such files when init loads them; nothing has to be converted
-//! before it runs.
+//! `convert`: systemd unit files and the scripts of /etc/init.d in the native form, with what became of
+//! each directive. The same code imports unit files when init loads them, and they need not be
+//! converted before they run; scripts are taken in no other way.
 
 use super::check;
 use crate::arguments;
@@ -10,12 +10,13 @@ use crate::session::{self, Session};
 use crate::style::{Style, Tone};
 use groundstate_units::account::Accounts;
 use groundstate_units::control::answer::{Report, Said};
-use groundstate_units::diagnostic::{Diagnostic, Severity};
+use groundstate_units::diagnostic::{Diagnostic, Place, Severity};
 use groundstate_units::facts;
 use groundstate_units::files::Files;
-use groundstate_units::import::systemd::{
-    Fate, Imported, Outcome, Score, Surroundings, UnitName, UnitText, convert, unit_text,
-};
+use groundstate_units::import::fate::{Fate, Imported, Outcome, Score};
+use groundstate_units::import::form::Form;
+use groundstate_units::import::systemd::{Surroundings, UnitName, convert, unit_text};
+use groundstate_units::import::sysv;
 use groundstate_units::settings::Settings;
 use groundstate_units::{limit, meaning, text, yaml_writer};
 use serde_json::{Value, json};
@@ -98,40 +99,70 @@ fn remark(session: &Session, text: &str) {
 type Fatal = Vec<Diagnostic>;
 
 fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, Trouble> {
-    let file = path.to_string_lossy().into_owned();
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = UnitName::of(&name.unwrap_or_default());
-    let mut texts = Vec::new();
-    let mut fatal = Vec::new();
-    let mut bytes_of = Vec::new();
-    for part in std::iter::once(file.clone()).chain(drop_ins(&file, &name)) {
-        let part: Arc<str> = part.into();
-        let bytes = read(&part)?;
-        match unit_text::parse(&part, &bytes) {
+    let file: Arc<str> = path.to_string_lossy().into();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let unit = UnitName::of(&name);
+    let bytes = read(&file)?;
+    let form = Form::of(&name, &bytes);
+    let mut parts = vec![(file.clone(), bytes)];
+    if form == Form::Systemd {
+        for part in drop_ins(&file, &unit) {
+            let bytes = read(&part)?;
+            parts.push((part.into(), bytes));
+        }
+    }
+    let imported = match (form, parts.first()) {
+        (Form::Sysv, Some((file, bytes))) => {
+            Ok(sysv::convert(&name, file, bytes, &from_the_root(path)?))
+        }
+        (Form::OpenRc, _) => Err(vec![openrc(&file)]),
+        (Form::Systemd | Form::Sysv, _) => systemd(&unit, &file, &parts, around),
+    };
+    let mut made = imported.map(|imported| mean(file.to_string(), &unit, imported));
+    let found = match &mut made {
+        Ok(done) => &mut done.diagnostics,
+        Err(fatal) => fatal,
+    };
+    for diagnostic in found {
+        let bytes = parts.iter().find(|(part, _)| *part == diagnostic.at.file);
+        let whole = bytes.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok());
+        diagnostic.excerpt = text::excerpt(whole.unwrap_or_default(), diagnostic.at.line);
+    }
+    Ok(made)
+}
+
+/// A unit file with its drop-ins.
+fn systemd(
+    name: &UnitName,
+    file: &Arc<str>,
+    parts: &[(Arc<str>, Vec<u8>)],
+    around: &Surroundings,
+) -> Result<Imported, Fatal> {
+    let (mut texts, mut fatal) = (Vec::new(), Vec::new());
+    for (part, bytes) in parts {
+        match unit_text::parse(part, bytes) {
             Ok(text) => texts.push(text),
             Err(found) => fatal.extend(found),
         }
-        bytes_of.push((part, bytes));
     }
-    let add_excerpts = |found: &mut Vec<Diagnostic>| {
-        for diagnostic in found {
-            let bytes = bytes_of.iter().find(|(part, _)| *part == diagnostic.at.file);
-            let whole = bytes.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok());
-            diagnostic.excerpt = text::excerpt(whole.unwrap_or_default(), diagnostic.at.line);
-        }
-    };
-    if !fatal.is_empty() {
-        add_excerpts(&mut fatal);
-        return Ok(Err(fatal));
-    }
-    let mut done = mean(file, &name, &texts, around);
-    add_excerpts(&mut done.diagnostics);
-    Ok(Ok(done))
+    if fatal.is_empty() { Ok(convert(name, file, &texts, around).into()) } else { Err(fatal) }
+}
+
+fn openrc(file: &Arc<str>) -> Diagnostic {
+    let place = Place { file: file.clone(), line: 1, column: 1 };
+    Diagnostic::error("import", place, "an OpenRC script, which can not be converted")
+        .with_hint("write a unit for its program; `initctl explain` lists the keys")
+}
+
+/// How a unit is to call a script, wherever somebody stands who converts it.
+fn from_the_root(path: &Path) -> Result<String, Trouble> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let words = || format!("{}: its path is no UTF-8", path.display());
+    path.to_str().map(str::to_owned).ok_or_else(|| Trouble::usage(words(), "rename it"))
 }
 
 /// The import, and what the native reader has to say about its result.
-fn mean(file: String, name: &UnitName, texts: &[UnitText], around: &Surroundings) -> Converted {
-    let imported = convert(name, &file.as_str().into(), texts, around);
+fn mean(file: String, name: &UnitName, imported: Imported) -> Converted {
     let mut diagnostics = imported.manifest.diagnostics.clone();
     if !name.is_template() {
         let read =
@@ -195,9 +226,10 @@ fn native(one: &Converted) -> String {
             true => format!("line {}", fate.at.line),
             false => format!("{}:{}", fate.at.file, fate.at.line),
         };
-        let line = format!("# {word}: {place}: {}={value}: {why}", fate.name);
-        // What would end the comment is no part of it.
-        text.extend(line.chars().map(|c| if c.is_control() { ' ' } else { c }));
+        let equals = if fate.name.is_empty() { "" } else { "=" };
+        let line = format!("# {word}: {place}: {}{equals}{value}: {why}", fate.name);
+        // What would end the comment, or is refused in a file, is no part of it.
+        text.extend(line.chars().map(|c| if text::acts(c) { ' ' } else { c }));
         text.push('\n');
     }
     text.push_str(&yaml_writer::write(&one.imported.manifest));
@@ -286,35 +318,4 @@ fn fate_as_json(fate: &Fate) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn converted(text: &str) -> Converted {
-        let texts = [unit_text::parse(&"a.service".into(), text.as_bytes()).unwrap()];
-        let name = UnitName::of("a.service");
-        mean("a.service".to_string(), &name, &texts, &Surroundings::default())
-    }
-
-    #[test]
-    fn what_is_dropped_stands_in_a_comment_with_its_line() {
-        let one =
-            converted("[Service]\nExecStart=/bin/true\nJobless=1\n[Unit]\nAllowIsolate=yes\n");
-        let text = native(&one);
-        assert!(text.contains("# dropped: line 3: Jobless=1: unknown\n"), "{text}");
-        assert!(text.contains("# not needed: line 5: AllowIsolate=yes: "), "{text}");
-        assert!(text.contains("2 of 3 directives honoured (66 %)"), "{text}");
-        assert!(text.contains("\nunit: a.service\n") && text.contains("\nexec-start: /bin/true\n"));
-    }
-
-    #[test]
-    fn the_native_form_is_read_without_a_complaint() {
-        let one = converted("[Service]\nExecStart=/bin/sh -c 'a: $X'\nEnvironment=\"A=b c\"\n");
-        let limits = &groundstate_units::yaml::Limits::UNIT_FILE;
-        let text = native(&one);
-        let documents = groundstate_units::yaml::parse("a", text.as_bytes(), limits).unwrap();
-        let manifest = groundstate_units::manifest::Manifest::read(&"a".into(), &documents[0]);
-        let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
-        assert_eq!(read.diagnostics, Vec::new());
-        assert!(read.draft.is_some_and(|draft| draft.fault.is_none()));
-    }
-}
+mod tests;

@@ -15,7 +15,6 @@ pub mod conversion;
 mod dependency;
 mod directive;
 mod entries;
-mod fate;
 mod implied;
 mod install;
 mod mount;
@@ -33,9 +32,11 @@ mod word;
 
 pub use conversion::{Imported, Surroundings, convert, native_name};
 pub(crate) use dependency::native_target as target_of_link;
-pub use fate::{Fate, Outcome, Score};
 pub use unit_name::{Suffix, UnitName};
 pub use unit_text::{UnitOption, UnitText};
+pub(crate) use word::quote;
+
+use super::fate;
 
 #[cfg(test)]
 mod tests;

@@ -42,6 +42,12 @@ pub struct Imported {
     pub(crate) walked: usize,
 }
 
+impl From<Imported> for super::fate::Imported {
+    fn from(unit: Imported) -> Self {
+        super::fate::Imported { manifest: unit.manifest, fates: unit.fates }
+    }
+}
+
 /// Imports a unit: its file's text and those of its drop-ins, in order. A name that is a
 /// template's leaves specifiers as they are: native templates know the same.
 pub fn convert(

@@ -1,7 +1,17 @@
-//! What became of each directive: the report of `initctl convert`.
+//! What became of each directive, of whichever format: the report of `initctl convert`.
 
 use crate::diagnostic::Place;
+use crate::manifest::Manifest;
 use std::sync::Arc;
+
+/// A file as a native unit, and what became of what it says.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// As the native loader takes it; its diagnostics are those of the import.
+    pub manifest: Manifest,
+    /// Of each directive.
+    pub fates: Vec<Fate>,
+}
 
 /// What became of one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,43 @@
+//! What is printed of a converted file.
+
+use super::*;
+
+fn converted(text: &str) -> Converted {
+    let file = Arc::from("a.service");
+    let (name, parts) = (UnitName::of(&file), [(Arc::clone(&file), text.into())]);
+    let imported = systemd(&name, &file, &parts, &Surroundings::default()).unwrap();
+    mean(file.to_string(), &name, imported)
+}
+
+#[test]
+fn what_is_dropped_stands_in_a_comment_with_its_line() {
+    let one = converted("[Service]\nExecStart=/bin/true\nJobless=1\n[Unit]\nAllowIsolate=yes\n");
+    let text = native(&one);
+    assert!(text.contains("# dropped: line 3: Jobless=1: unknown\n"), "{text}");
+    assert!(text.contains("# not needed: line 5: AllowIsolate=yes: "), "{text}");
+    assert!(text.contains("2 of 3 directives honoured (66 %)"), "{text}");
+    assert!(text.contains("\nunit: a.service\n") && text.contains("\nexec-start: /bin/true\n"));
+}
+
+#[test]
+fn the_native_form_is_read_without_a_complaint() {
+    let one = converted("[Service]\nExecStart=/bin/sh -c 'a: $X'\nEnvironment=\"A=b c\"\n");
+    let limits = &groundstate_units::yaml::Limits::UNIT_FILE;
+    let text = native(&one);
+    let documents = groundstate_units::yaml::parse("a", text.as_bytes(), limits).unwrap();
+    let manifest = groundstate_units::manifest::Manifest::read(&"a".into(), &documents[0]);
+    let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
+    assert_eq!(read.diagnostics, Vec::new());
+    assert!(read.draft.is_some_and(|draft| draft.fault.is_none()));
+}
+
+#[test]
+fn what_a_script_says_and_a_file_may_not_hold_is_no_part_of_the_comments() {
+    let text = "#!/bin/sh\n### BEGIN INIT INFO\n# X-Own: a\u{202e}b\u{85}c\n# d\u{7f}e\n### END INIT INFO\n";
+    let imported = sysv::convert("a", &"a".into(), text.as_bytes(), "/etc/init.d/a");
+    let one = mean("a".to_string(), &UnitName::of("a"), imported);
+    let text = native(&one);
+    assert!(text.contains("\n# dropped: line 3: X-Own=a b c: unknown\n"), "{text}");
+    assert!(text.contains("\n# dropped: line 4: d e: no `NAME: VALUE`\n"), "{text}");
+    assert!(!text.contains(|c| c != '\n' && text::acts(c)));
+}

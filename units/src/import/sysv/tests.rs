@@ -1,0 +1,295 @@
+//! Scripts as people write them, imported: what they become natively, and what is told.
+
+use super::convert;
+use crate::account::Accounts;
+use crate::diagnostic::Severity;
+use crate::import::fate::{Imported, Outcome, Score};
+use crate::manifest::Manifest;
+use crate::settings::Settings;
+use crate::{limit, meaning, yaml, yaml_writer};
+use sample::{EARLY, FACILITIES, RED_HAT, SAMPLES, TWO_NAMES, WITHOUT};
+
+mod damaged;
+mod sample;
+
+fn import(name: &str, text: &str) -> Imported {
+    convert(name, &name.into(), text.as_bytes(), &format!("/etc/init.d/{name}"))
+}
+
+/// With these lines in its header.
+fn with(lines: &str) -> Imported {
+    import("web", &format!("#!/bin/sh\n### BEGIN INIT INFO\n{lines}### END INIT INFO\nexit 0\n"))
+}
+
+/// The values of a key, one a line; empty: no such key.
+fn values(imported: &Imported, key: &str) -> Vec<String> {
+    let Some(entry) = imported.manifest.entry(key) else { return Vec::new() };
+    if let Some(pairs) = entry.node.map() {
+        return pairs.iter().map(|pair| pair.key.clone()).collect();
+    }
+    let one = std::slice::from_ref(&entry.node);
+    let list = entry.node.list().unwrap_or(one);
+    list.iter().map(|node| node.scalar().unwrap().text.clone()).collect()
+}
+
+fn told(imported: &Imported) -> Vec<(u32, String)> {
+    let found = imported.manifest.diagnostics.iter();
+    found.map(|said| (said.at.line, said.message.clone())).collect()
+}
+
+/// What became of the line with that number.
+#[track_caller]
+fn fate(imported: &Imported, line: u32) -> &Outcome {
+    let found: Vec<_> = imported.fates.iter().filter(|fate| fate.at.line == line).collect();
+    assert_eq!(found.len(), 1, "line {line}");
+    &found[0].outcome
+}
+
+fn kept(keys: &str) -> Outcome {
+    Outcome::Kept(keys.to_string())
+}
+
+fn lost(how: &str) -> Outcome {
+    Outcome::Lost(how.to_string())
+}
+
+#[test]
+fn a_script_is_run_with_start_and_stop_as_systemds_generator_has_it() {
+    let shell = import("shell", TWO_NAMES);
+    for (key, value) in [
+        ("type", &["background-scripted"][..]),
+        ("provides", &["shell", "shell.service", "shelld", "shelld.service"]),
+        ("description", &["A shell from afar"]),
+        ("depends-ms", &["sysinit.target?"]),
+        ("waits-for", &["keys?"]),
+        ("after", &["basic.target", "remote-fs.target", "syslog", "firewall"]),
+        ("exec-start", &["/etc/init.d/shell start"]),
+        ("exec-stop", &["/etc/init.d/shell stop"]),
+        ("exec-reload", &["/etc/init.d/shell reload"]),
+        ("wanted-by", &["multi-user"]),
+        ("restart", &["never"]),
+        ("kill-mode", &["process"]),
+        ("start-timeout", &["5min"]),
+        ("stop-timeout", &["5min"]),
+        ("success-status", &["0", "5", "6"]),
+        ("env", &["SYSTEMCTL_SKIP_REDIRECT", "_SYSTEMCTL_SKIP_REDIRECT"]),
+    ] {
+        assert_eq!(values(&shell, key), value, "{key}");
+    }
+    assert_eq!(shell.manifest.name.as_ref().unwrap().as_str(), "shell");
+    assert_eq!(told(&shell), []);
+    assert_eq!(Score::of(&shell.fates), Score { honoured: 9, all: 9 });
+    assert_eq!(fate(&shell, 5), &kept("after, waits-for"));
+    assert!(matches!(fate(&shell, 6), Outcome::ByDesign(_)));
+}
+
+#[test]
+fn what_is_started_before_all_else_waits_for_nothing_it_does_not_name() {
+    let clock = import("clock.sh", EARLY);
+    assert_eq!(clock.manifest.name.as_ref().unwrap().as_str(), "clock");
+    assert_eq!(values(&clock, "exec-start"), ["/etc/init.d/clock.sh start"]);
+    assert_eq!(values(&clock, "wanted-by"), ["sysinit.target"]);
+    assert_eq!(values(&clock, "waits-for"), ["mountdevs?"]);
+    assert_eq!(values(&clock, "before"), ["checkroot"]);
+    assert_eq!(values(&clock, "depends-ms"), [""; 0]);
+    assert_eq!(values(&clock, "after"), [""; 0]);
+    assert_eq!(values(&clock, "exec-reload"), [""; 0]);
+    assert_eq!(told(&clock), []);
+}
+
+#[test]
+fn a_script_without_a_header_is_run_all_the_same_and_that_is_told() {
+    let here = import("here", WITHOUT);
+    assert_eq!(values(&here, "exec-start"), ["/etc/init.d/here start"]);
+    assert_eq!(values(&here, "wanted-by"), [""; 0]);
+    assert_eq!(values(&here, "success-status"), [""; 0]);
+    assert_eq!(here.fates, []);
+    assert_eq!(here.manifest.diagnostics[0].code, "no-header");
+    assert_eq!(here.manifest.diagnostics.len(), 1);
+}
+
+#[test]
+fn the_comments_of_chkconfig_are_read_at_the_head_alone() {
+    let cache = import("cache", RED_HAT);
+    assert_eq!(values(&cache, "wanted-by"), ["multi-user"]);
+    assert_eq!(values(&cache, "description"), ["Keeps what was asked for near whoever asked."]);
+    assert_eq!(values(&cache, "type"), ["background-pidfile"]);
+    assert_eq!(values(&cache, "pid-file"), ["/run/cached.pid"]);
+    assert_eq!(cache.fates.len(), 6);
+    assert_eq!(fate(&cache, 7), &kept("description"));
+    let order = "its places in the order, 85 and 15: `after` takes names; the rest is in wanted-by";
+    assert_eq!(fate(&cache, 5), &lost(order));
+    let said = told(&cache);
+    assert_eq!(said[0].0, 1);
+    assert_eq!(said[1], (5, format!("chkconfig: {order}")));
+    assert_eq!(said.len(), 2);
+    let both = import(
+        "a",
+        "# chkconfig: - 1 2\n### BEGIN INIT INFO\n# Default-Start: 1\n### END INIT INFO\n",
+    );
+    assert_eq!(values(&both, "wanted-by"), ["rescue.target"]);
+    assert_eq!(fate(&both, 1), &Outcome::ByDesign("the LSB header says it".to_string()));
+    let by_hand = import("a", "# chkconfig: - 1 2\n");
+    assert_eq!(values(&by_hand, "wanted-by"), [""; 0]);
+    assert_eq!(fate(&import("a", "# chkconfig: 35\n"), 1), &lost("it is not `LEVELS START STOP`"));
+}
+
+#[test]
+fn each_facility_is_the_target_that_stands_for_it() {
+    let all = import("all-of-it", FACILITIES);
+    assert_eq!(values(&all, "provides"), ["all-of-it", "all-of-it.service", "rpcbind"]);
+    assert_eq!(values(&all, "waits-for"), ["network-online.target?", "nss-lookup.target?"]);
+    assert_eq!(
+        values(&all, "after"),
+        [
+            "basic.target",
+            "local-fs.target",
+            "remote-fs.target",
+            "time-sync.target",
+            "syslog",
+            "display-manager",
+        ]
+    );
+    assert_eq!(values(&all, "before"), ["last"]);
+    assert_eq!(
+        (values(&all, "stdin"), values(&all, "start-idle")),
+        (vec!["tty".into()], vec!["yes".into()])
+    );
+    assert_eq!(told(&all).len(), 0, "{:?}", told(&all));
+    let portmap = with("# Required-Start: $portmap\n# Required-Stop: $network\n");
+    assert_eq!(values(&portmap, "waits-for"), ["rpcbind?"]);
+    assert_eq!(values(&portmap, "after")[1..], ["network-online.target"]);
+}
+
+#[test]
+fn after_all_others_is_near_to_when_nobody_else_is_starting() {
+    let last = with("# Required-Start: $all db\n# X-Start-Before: $all\n");
+    assert_eq!(values(&last, "start-idle"), ["yes"]);
+    assert_eq!(values(&last, "waits-for"), ["db?"]);
+    let how = "`$all`: it waits until nobody else is starting, for five seconds at most; \
+               the rest is in start-idle, waits-for";
+    assert_eq!(fate(&last, 3), &lost(how));
+    assert!(matches!(fate(&last, 4), Outcome::Lost(_)));
+    assert_eq!(told(&last).len(), 2);
+}
+
+#[test]
+fn what_a_line_can_not_mean_is_told_where_it_stands() {
+    for (line, how) in [
+        ("Required-Start: $moon", "`$moon`: no facility that is known"),
+        ("Provides: $moon", "`$moon`: no facility that is known"),
+        ("Provides: a/b", "`a/b`: no unit's name"),
+        ("Provides: a@", "`a@`: no unit's name"),
+        ("Required-Start: ../x ok", "`../x`: no unit's name; the rest is in waits-for"),
+        ("Should-Start: web", "`web`: it is that itself"),
+        ("Default-Start: 0", "`0`: nothing is started on the way down"),
+        ("Default-Start: 2 9", "`9`: no level; the rest is in wanted-by"),
+        ("X-Moon: full", "unknown"),
+        ("nothing of that kind", "no `NAME: VALUE`"),
+    ] {
+        let web = with(&format!("# {line}\n"));
+        assert_eq!(fate(&web, 3), &lost(how), "{line}");
+        let word = line.split_once(':').map_or(line, |(word, _)| word);
+        assert_eq!(told(&web), [(3, format!("{word}: {how}"))], "{line}");
+        assert_eq!((web.fates[0].at.column, web.manifest.diagnostics[0].at.column), (3, 3));
+    }
+    let pid_files = import("a", "# pidfile: run/a\n# pidfile: /run/a\n# pidfile: /run/b\n");
+    assert_eq!(values(&pid_files, "pid-file"), ["/run/a"]);
+    assert_eq!(fate(&pid_files, 1), &lost("it is no absolute path"));
+    assert!(matches!(fate(&pid_files, 3), Outcome::Lost(_)));
+}
+
+#[test]
+fn an_order_that_would_be_a_ring_is_told_and_the_first_word_counts() {
+    let web = with("# X-Start-Before: db\n# Required-Start: db webd\n# Provides: web webd\n");
+    assert_eq!(values(&web, "waits-for"), ["db?"]);
+    assert_eq!(values(&web, "before"), [""; 0]);
+    assert_eq!(fate(&web, 3), &lost("`db` comes before it already"));
+    assert_eq!(fate(&web, 4), &lost("`webd`: it is that itself; the rest is in waits-for"));
+}
+
+#[test]
+fn a_stop_is_in_the_order_of_the_start_turned_round() {
+    let web =
+        with("# Required-Start: a\n# Should-Start: b\n# Required-Stop: a c\n# Should-Stop: b\n");
+    assert_eq!(values(&web, "after")[1..], ["b", "c"]);
+    assert_eq!(fate(&web, 5), &kept("after"));
+    assert!(matches!(fate(&web, 6), Outcome::ByDesign(_)));
+}
+
+#[test]
+fn a_header_that_is_not_closed_is_an_error_where_it_begins() {
+    let open =
+        import("a", "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: a\n\nexit 0\n# Should-Start: x\n");
+    let errors =
+        || open.manifest.diagnostics.iter().filter(|said| said.severity == Severity::Error);
+    assert_eq!(
+        errors().map(|said| (said.at.line, said.code.as_str())).collect::<Vec<_>>(),
+        [(2, "header")]
+    );
+    assert_eq!(open.fates.len(), 1);
+    let end = import("a", "### BEGIN INIT INFO\n# Provides: a\n");
+    assert_eq!(end.manifest.diagnostics[0].code, "header");
+    let two = with("# Provides: b\n### END INIT INFO\nx\n### BEGIN INIT INFO\n# Provides: c\n");
+    assert_eq!(values(&two, "provides"), ["web", "web.service", "b", "b.service"]);
+    assert_eq!(fate(&two, 7), &lost("the first header counts"));
+}
+
+#[test]
+fn keywords_are_known_however_their_letters_are_written() {
+    let web = with("#provides: b\n# REQUIRED-START:c\n#\tX-interactive:  no\n#\n");
+    assert_eq!(values(&web, "waits-for"), ["c?"]);
+    assert_eq!(web.fates.len(), 3);
+    assert_eq!(web.fates[1].name, "Required-Start");
+    assert_eq!(told(&web), []);
+}
+
+#[test]
+fn a_description_goes_on_and_nothing_else_does() {
+    let web = with("# Description: one\n#  two: three\n#\tfour\n# Provides: b\n#   five\n");
+    assert_eq!(values(&web, "description"), ["one two: three four"]);
+    assert_eq!(fate(&web, 5), &kept("description"));
+    assert_eq!(fate(&web, 7), &lost("no `NAME: VALUE`"));
+    let odd = with("# Short-Description: a \u{1}\u{7f}b\u{85}\n# Short-Description: c\n");
+    assert_eq!(values(&odd, "description"), ["a b"]);
+    assert!(matches!(fate(&odd, 4), Outcome::ByDesign(_)));
+}
+
+#[test]
+fn a_name_that_is_none_is_an_error() {
+    for name in ["a b", "-x", "a@", ".hidden", "", ".sh", "\u{e4}"] {
+        let odd = import(name, TWO_NAMES);
+        assert_eq!(odd.manifest.name, None);
+        assert_eq!(odd.manifest.diagnostics[0].code, "name", "{name}");
+    }
+    let large = vec![b'#'; limit::IMPORTED_FILE + 1];
+    let large = convert("a", &"a".into(), &large, "/a");
+    assert_eq!(large.manifest.diagnostics[0].code, "too-large");
+    let lines = format!("### BEGIN INIT INFO\n{}", "# X: y\n".repeat(limit::IMPORTED_OPTIONS + 1));
+    let many = import("a", &lines);
+    assert_eq!(many.fates.len(), limit::IMPORTED_OPTIONS);
+    assert!(many.manifest.diagnostics.iter().any(|said| said.code == "too-large"));
+}
+
+#[test]
+fn a_script_is_called_by_its_path_whatever_is_in_it() {
+    let odd = convert("web", &"web".into(), WITHOUT.as_bytes(), "/a b/\"d\"/web");
+    let text = &values(&odd, "exec-start")[0];
+    let (line, _) = crate::exec_line::parse(text).unwrap();
+    let words = crate::exec_line::expand(&line, &|_| None, None).unwrap();
+    assert_eq!(words, ["/a b/\"d\"/web", "start"]);
+}
+
+#[test]
+fn what_a_script_becomes_is_read_back_without_a_complaint() {
+    for (name, text) in SAMPLES {
+        let imported = import(name, text);
+        let written = yaml_writer::write(&imported.manifest);
+        let documents = yaml::parse("x", written.as_bytes(), &yaml::Limits::UNIT_FILE).unwrap();
+        let manifest = Manifest::read(&"x".into(), &documents[0]);
+        assert_eq!(manifest.entries.len(), imported.manifest.entries.len());
+        let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
+        assert_eq!(read.diagnostics, Vec::new(), "{written}");
+        assert!(read.draft.is_some_and(|draft| draft.fault.is_none()));
+    }
+}

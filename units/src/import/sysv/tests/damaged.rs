@@ -1,0 +1,61 @@
+//! Scripts that are no longer what they were: whatever is in them, each line of a header has its fate.
+
+use super::super::convert;
+use super::sample::SAMPLES;
+use crate::account::Accounts;
+use crate::settings::Settings;
+use crate::{meaning, yaml, yaml_writer};
+
+/// As whoever looks for nothing else sees them: comments with a text between the two marks.
+fn lines_of_blocks(text: &str) -> Vec<u32> {
+    let (mut inside, mut lines) = (false, Vec::new());
+    for (line, number) in text.split('\n').zip(1..) {
+        let comment = line.strip_prefix('#').map(str::trim);
+        match (line.trim_end(), comment) {
+            ("### BEGIN INIT INFO", _) => inside = true,
+            ("### END INIT INFO", _) => inside = false,
+            (_, Some(comment)) if inside && !comment.is_empty() => lines.push(number),
+            (_, Some(_)) => {}
+            (line, None) => inside &= line.is_empty(),
+        }
+    }
+    lines
+}
+
+#[track_caller]
+fn each_line_has_one_fate(name: &str, text: &[u8]) {
+    let imported = convert(name, &name.into(), text, "/etc/init.d/x");
+    let text = String::from_utf8_lossy(text);
+    let fates = imported.fates.iter().filter(|fate| &*fate.section == "INIT INFO");
+    let fates: Vec<u32> = fates.map(|fate| fate.at.line).collect();
+    assert_eq!(fates, lines_of_blocks(&text), "{text}");
+    let written = yaml_writer::write(&imported.manifest);
+    let limits = yaml::Limits::UNIT_FILE;
+    assert!(yaml::parse("x", written.as_bytes(), &limits).is_ok(), "{written}");
+    let all = u32::try_from(text.split('\n').count()).unwrap();
+    for said in &imported.manifest.diagnostics {
+        assert!((1..=all).contains(&said.at.line), "{said}");
+    }
+    meaning::read(imported.manifest, &Settings::default(), &Accounts::default());
+}
+
+#[test]
+fn every_cut_and_every_flipped_bit_of_the_samples_is_survived_and_no_line_is_without_a_fate() {
+    for (name, text) in SAMPLES {
+        for at in 0..text.len() {
+            each_line_has_one_fate(name, &text.as_bytes()[..at]);
+            let mut changed = text.as_bytes().to_vec();
+            changed[at] ^= 1 << (at % 8);
+            each_line_has_one_fate(name, &changed);
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_header_has_a_fate_for_each_of_its_lines(
+        text in "(### (BEGIN|END) INIT INFO\n|# (Provides|Required-Start|Should-Stop|X-Start-Before|Default-Start|Description|X-Own|pidfile|chkconfig): |[ab$@:/#\t-]|\\$all|\\$network|/run/x|[0-6S]|\n|\n# |\n#  |reload\\)){0,60}",
+    ) {
+        each_line_has_one_fate("a", text.as_bytes());
+    }
+}
