@@ -25,6 +25,8 @@ mod generation;
 mod graph;
 #[path = "../../fuzz/src/import.rs"]
 mod import;
+#[path = "../../fuzz/src/import_sysv.rs"]
+mod import_sysv;
 #[path = "../../fuzz/src/kept_machine.rs"]
 mod kept_machine;
 #[path = "../../fuzz/src/log_line.rs"]
@@ -53,6 +55,7 @@ const TARGETS: &[(&str, Target)] = targets!(
     generation,
     graph,
     import,
+    import_sysv,
     kept_machine,
     log_line,
     name,
@@ -141,14 +144,17 @@ fn the_corpus_has_units_of_each_kind() {
 
 #[test]
 fn every_cut_and_every_flipped_bit_of_the_corpus_is_survived() {
-    for bytes in files("import") {
-        for end in 0..bytes.len() {
-            import::import(&bytes[..end]);
-        }
-        for at in (0..bytes.len()).step_by(3) {
-            let mut changed = bytes.clone();
-            changed[at] ^= 1 << (at % 8);
-            import::import(&changed);
+    let importers = TARGETS.iter().filter(|(target, _)| target.starts_with("import"));
+    for (target, run) in importers {
+        for bytes in files(target) {
+            for end in 0..bytes.len() {
+                run(&bytes[..end]);
+            }
+            for at in (0..bytes.len()).step_by(3) {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << (at % 8);
+                run(&changed);
+            }
         }
     }
 }

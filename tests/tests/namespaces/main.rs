@@ -41,6 +41,7 @@ mod hand_over;
 mod hierarchy;
 mod identity;
 mod imported;
+mod init_script;
 mod intent;
 mod keeping;
 mod log;
