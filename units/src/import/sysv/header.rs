@@ -85,6 +85,7 @@ impl Reader<'_> {
             return false;
         }
         let Some(comment) = line.strip_prefix('#') else {
+            self.is_open = false;
             if !line.is_empty() {
                 self.at_head = false;
                 self.end_block();
@@ -99,7 +100,10 @@ impl Reader<'_> {
                 self.header.has_block = true;
                 self.is_open = false;
             }
-            (Some(Marker::End), Some(_)) => self.begun = None,
+            (Some(Marker::End), Some(_)) => {
+                self.begun = None;
+                self.is_open = false;
+            }
             (_, Some(_)) => self.of_block(comment, number),
             (_, None) if self.at_head => self.of_head(comment, number),
             (_, None) => {}

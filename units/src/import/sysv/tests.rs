@@ -250,6 +250,10 @@ fn a_description_goes_on_and_nothing_else_does() {
     assert_eq!(values(&web, "description"), ["one two: three four"]);
     assert_eq!(fate(&web, 5), &kept("description"));
     assert_eq!(fate(&web, 7), &lost("no `NAME: VALUE`"));
+    let behind = with("# Description: one\n### END INIT INFO\n#  two\n");
+    assert_eq!((values(&behind, "description"), behind.fates.len()), (vec!["one".into()], 1));
+    let apart = import("a", "# description: one \\\n\n# two\n");
+    assert_eq!((values(&apart, "description"), apart.fates.len()), (vec!["one".into()], 1));
     let odd = with("# Short-Description: a \u{1}\u{7f}b\u{85}\n# Short-Description: c\n");
     assert_eq!(values(&odd, "description"), ["a b"]);
     assert!(matches!(fate(&odd, 4), Outcome::ByDesign(_)));
