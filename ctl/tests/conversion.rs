@@ -1,0 +1,45 @@
+//! `initctl convert` of files of each form: who takes a file, what is printed, and how it ends.
+#![allow(clippy::unwrap_used, reason = "what fails here ends the test")]
+
+use std::fs;
+use std::process::{Command, Output};
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn the_name_of_a_file_and_else_its_first_line_say_who_converts_it() {
+    let place = std::env::temp_dir().join(format!("initctl-convert-{}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    let file = |name: &str, text: &str| fs::write(place.join(name), text).unwrap();
+    let initctl = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_initctl"));
+        command.args(words).current_dir(&place).env_clear().output().unwrap()
+    };
+    let header = "### BEGIN INIT INFO\n# Provides: webd\n# Default-Start: 2 9\n### END INIT INFO\n";
+    file("web", &format!("#!/bin/sh\n{header}case $1 in reload) : ;; esac\n"));
+    file("gentle", "#!/sbin/openrc-run\ncommand=/bin/true\n");
+    file("README", "words\n");
+    file("a.service", "#!/bin/sh\n[Service]\nExecStart=/bin/true\n");
+    let said = initctl(&["convert", "web"]);
+    let text = out(&said);
+    assert!(said.status.success(), "{}", err(&said));
+    assert!(text.contains("# dropped: line 4: Default-Start=2 9: `9`: no level"), "{text}");
+    let program = place.join("web");
+    assert!(text.contains(&format!("\nexec-reload: {} reload\n", program.display())), "{text}");
+    assert_eq!(err(&said), "web: directives dropped: 1; the output says which\n");
+    let report = out(&initctl(&["convert", "--report", "web"]));
+    assert!(report.starts_with("web: 1 of 2 directives (50 %)\n"), "{report}");
+    for (file, words) in [("gentle", "an OpenRC script"), ("README", "what kind of unit it is")] {
+        let said = initctl(&["convert", file]);
+        assert_eq!(said.status.code(), Some(65), "{file}");
+        assert!(err(&said).contains(words), "{}", err(&said));
+    }
+    assert!(out(&initctl(&["convert", "a.service"])).contains("\nunit: a.service\n"));
+    fs::remove_dir_all(&place).unwrap();
+}
