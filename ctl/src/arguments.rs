@@ -330,7 +330,7 @@ pub(crate) struct Check {
 /// `convert`.
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
-    /// Unit files of systemd, whose drop-ins are found beside them, or scripts of /etc/init.d
+    /// Unit files of systemd, whose drop-ins are found beside them, or scripts of /etc/init.d, SysV's or OpenRC's
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
     /// Refuse units whose sandbox can not be given

@@ -15,7 +15,9 @@ fn err(output: &Output) -> String {
 #[test]
 fn the_name_of_a_file_and_else_its_first_line_say_who_converts_it() {
     let place = std::env::temp_dir().join(format!("initctl-convert-{}", std::process::id()));
-    fs::create_dir_all(&place).unwrap();
+    for directory in ["init.d", "conf.d"] {
+        fs::create_dir_all(place.join(directory)).unwrap();
+    }
     let file = |name: &str, text: &str| fs::write(place.join(name), text).unwrap();
     let initctl = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_initctl"));
@@ -23,7 +25,9 @@ fn the_name_of_a_file_and_else_its_first_line_say_who_converts_it() {
     };
     let header = "### BEGIN INIT INFO\n# Provides: webd\n# Default-Start: 2 9\n### END INIT INFO\n";
     file("web", &format!("#!/bin/sh\n{header}case $1 in reload) : ;; esac\n"));
-    file("gentle", "#!/sbin/openrc-run\ncommand=/bin/true\n");
+    let gentle = "#!/sbin/openrc-run\ncommand=/usr/bin/gentle\ncommand_args=$words\ncommand_background=yes\n";
+    file("init.d/gentle", &format!("{gentle}pidfile=/run/gentle.pid\nunread=`date`\n"));
+    file("conf.d/gentle", "words='-a b'\n");
     file("README", "words\n");
     file("a.service", "#!/bin/sh\n[Service]\nExecStart=/bin/true\n");
     let said = initctl(&["convert", "web"]);
@@ -35,11 +39,14 @@ fn the_name_of_a_file_and_else_its_first_line_say_who_converts_it() {
     assert_eq!(err(&said), "web: directives dropped: 1; the output says which\n");
     let report = out(&initctl(&["convert", "--report", "web"]));
     assert!(report.starts_with("web: 1 of 2 directives (50 %)\n"), "{report}");
-    for (file, words) in [("gentle", "an OpenRC script"), ("README", "what kind of unit it is")] {
-        let said = initctl(&["convert", file]);
-        assert_eq!(said.status.code(), Some(65), "{file}");
-        assert!(err(&said).contains(words), "{}", err(&said));
-    }
+    let said = initctl(&["convert", "init.d/gentle"]);
+    let text = out(&said);
+    assert!(said.status.success(), "{}", err(&said));
+    assert!(text.contains("\nexec-start: /usr/bin/gentle -a b\n"), "{text}");
+    assert!(text.contains("unread=`date`"), "{text}");
+    let said = initctl(&["convert", "README"]);
+    assert_eq!(said.status.code(), Some(65));
+    assert!(err(&said).contains("what kind of unit it is"), "{}", err(&said));
     assert!(out(&initctl(&["convert", "a.service"])).contains("\nunit: a.service\n"));
     fs::remove_dir_all(&place).unwrap();
 }

@@ -4,6 +4,7 @@
 
 pub mod fate;
 pub mod form;
+pub mod openrc;
 pub(crate) mod set;
 pub mod systemd;
 pub mod sysv;

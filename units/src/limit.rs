@@ -13,6 +13,16 @@ pub const UNIT_FILE: usize = 256 * 1024;
 pub const IMPORTED_FILE: usize = 1024 * 1024;
 /// Assignments in one imported unit file.
 pub const IMPORTED_OPTIONS: usize = 16_384;
+/// Commands in one imported shell script, its settings included each for itself.
+pub const SCRIPT_COMMANDS: usize = 16_384;
+/// Bytes that one value of an imported shell script comes to.
+pub const SCRIPT_VALUE: usize = 64 * 1024;
+/// Bytes that all values of an imported shell script come to, each as often as it is filled in.
+pub const SCRIPT_EXPANSION: usize = 1024 * 1024;
+/// Words behind the verbs of one imported script's `depend()`.
+pub const SCRIPT_RELATIONS: usize = 16_384;
+/// Brackets within brackets in one value of an imported shell script.
+pub const SCRIPT_DEPTH: usize = 16;
 /// Instances made of all templates of one generation.
 pub const INSTANCES: usize = 4_096;
 /// Bytes of one exec line.

@@ -10,13 +10,13 @@ use crate::session::{self, Session};
 use crate::style::{Style, Tone};
 use groundstate_units::account::Accounts;
 use groundstate_units::control::answer::{Report, Said};
-use groundstate_units::diagnostic::{Diagnostic, Place, Severity};
+use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::facts;
 use groundstate_units::files::Files;
 use groundstate_units::import::fate::{Fate, Imported, Outcome, Score};
 use groundstate_units::import::form::Form;
 use groundstate_units::import::systemd::{Surroundings, UnitName, convert, unit_text};
-use groundstate_units::import::sysv;
+use groundstate_units::import::{openrc, sysv};
 use groundstate_units::settings::Settings;
 use groundstate_units::{limit, meaning, text, yaml_writer};
 use serde_json::{Value, json};
@@ -104,19 +104,27 @@ fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, T
     let unit = UnitName::of(&name);
     let bytes = read(&file)?;
     let form = Form::of(&name, &bytes);
+    // A unit that runs the script names it so, and what is said of it is at that path.
+    let file = if form == Form::OpenRc { from_the_root(path)?.into() } else { file };
     let mut parts = vec![(file.clone(), bytes)];
-    if form == Form::Systemd {
-        for part in drop_ins(&file, &unit) {
-            let bytes = read(&part)?;
-            parts.push((part.into(), bytes));
-        }
+    let beside = match form {
+        Form::Systemd => drop_ins(&file, &unit),
+        Form::OpenRc => settings_of(path, &name).into_iter().collect(),
+        Form::Sysv => Vec::new(),
+    };
+    for part in beside {
+        let bytes = read(&part)?;
+        parts.push((part.into(), bytes));
     }
     let imported = match (form, parts.first()) {
         (Form::Sysv, Some((file, bytes))) => {
             Ok(sysv::convert(&name, file, bytes, &from_the_root(path)?))
         }
-        (Form::OpenRc, _) => Err(vec![openrc(&file)]),
-        (Form::Systemd | Form::Sysv, _) => systemd(&unit, &file, &parts, around),
+        (Form::OpenRc, Some((_, bytes))) => {
+            let settings = parts.get(1).map(|(file, bytes)| (file, bytes.as_slice()));
+            Ok(openrc::convert(&name, &file, bytes, settings))
+        }
+        (Form::Systemd | Form::OpenRc | Form::Sysv, _) => systemd(&unit, &file, &parts, around),
     };
     let mut made = imported.map(|imported| mean(file.to_string(), &unit, imported));
     let found = match &mut made {
@@ -148,10 +156,11 @@ fn systemd(
     if fatal.is_empty() { Ok(convert(name, file, &texts, around).into()) } else { Err(fatal) }
 }
 
-fn openrc(file: &Arc<str>) -> Diagnostic {
-    let place = Place { file: file.clone(), line: 1, column: 1 };
-    Diagnostic::error("import", place, "an OpenRC script, which can not be converted")
-        .with_hint("write a unit for its program; `initctl explain` lists the keys")
+/// The settings of an OpenRC script of that name: in `conf.d` beside the directory it is in.
+fn settings_of(path: &Path, name: &str) -> Option<String> {
+    let path = std::path::absolute(path).ok()?;
+    let settings = path.parent()?.parent()?.join("conf.d").join(name);
+    settings.is_file().then(|| settings.to_string_lossy().into_owned())
 }
 
 /// How a unit is to call a script, wherever somebody stands who converts it.

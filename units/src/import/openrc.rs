@@ -1,0 +1,107 @@
+//! OpenRC's service scripts. The way of the data:
+//!
+//! text → [`script`] (simple commands with places, nothing lost) → [`reading`] and [`relation`]
+//! (what is assigned, what `depend()` says) → [`declaration`] where the script only declares,
+//! [`wrapping`] where it does more → a native [`crate::manifest::Manifest`], and the fate of each
+//! thing for the report.
+//!
+//! No shell is asked, here or anywhere: a conversion runs nothing of what it converts, and comes
+//! to the same wherever it is done. So a script is read as far as its text says what it means
+//! ([`expansion`]); of what only a shell can tell, the fate says so.
+//!
+//! The facts are those of openrc-run(8), supervise-daemon(8), start-stop-daemon(8) of OpenRC, and
+//! of its guides to service scripts.
+
+mod daemon_option;
+mod declaration;
+mod directory;
+mod expansion;
+mod function;
+mod quoting;
+mod reading;
+mod relation;
+mod script;
+mod signalling;
+mod table;
+mod unit;
+mod variables;
+mod wrapping;
+
+use super::fate::{Imported, Outcome};
+use crate::account::Accounts;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::limit;
+use crate::meaning;
+use crate::settings::Settings;
+use crate::spec::Kind;
+use declaration::Reason;
+use reading::{Reading, SCRIPT, SETTINGS};
+use std::sync::Arc;
+use unit::Unit;
+
+/// Converts the script `file` of the service `name`; `settings` are /etc/conf.d/NAME, where
+/// there is such a file, by its path and text.
+pub fn convert(
+    name: &str,
+    file: &Arc<str>,
+    text: &[u8],
+    settings: Option<(&Arc<str>, &[u8])>,
+) -> Imported {
+    let size = settings.map_or(text.len(), |(_, bytes)| bytes.len().max(text.len()));
+    if size > limit::IMPORTED_FILE {
+        return too_large(name, file);
+    }
+    let text = String::from_utf8_lossy(text);
+    let script = script::parse(text.strip_prefix('\u{feff}').unwrap_or(&text));
+    let mut reading = Reading::of(name, file);
+    if let Some((file, bytes)) = settings {
+        let text = String::from_utf8_lossy(bytes);
+        reading.read(SETTINGS, file, &script::parse(&text));
+    }
+    reading.read(SCRIPT, file, &script);
+    let relations = relation::read(&mut reading, &script, file, name);
+    let mut unit = Unit::of(name, file, declaration::kind(&mut reading));
+    relations.apply(&mut unit);
+    let mut reasons = declaration::declare(&mut reading, &mut unit, &script);
+    if reasons.is_empty() {
+        reasons.extend(refused(&unit));
+    }
+    if !reasons.is_empty() {
+        unit = Unit::of(name, file, Kind::BackgroundScripted);
+        relations.apply(&mut unit);
+        wrapping::wrap(&reading, &mut unit, &reasons);
+    }
+    look_at_first_line(&mut unit, &text);
+    unit.imported()
+}
+
+/// What the reader of native units would refuse.
+fn refused(unit: &Unit) -> Vec<Reason> {
+    let read = meaning::read(unit.manifest().clone(), &Settings::default(), &Accounts::default());
+    let known = &unit.manifest().diagnostics;
+    let new = read.diagnostics.into_iter().filter(|said| !known.contains(said));
+    let errors = new.filter(|said| said.severity == Severity::Error);
+    errors.map(|said| Reason { at: said.at, what: said.message }).collect()
+}
+
+fn too_large(name: &str, file: &Arc<str>) -> Imported {
+    let mut unit = Unit::of(name, file, Kind::Virtual);
+    let at = unit.start();
+    let message = "a script or its settings of more than 1 MiB";
+    unit.tell(Diagnostic::error("too-large", at.clone(), message));
+    unit.fate(SCRIPT, "all", "", &at, Outcome::Refused(message.to_string()));
+    unit.imported()
+}
+
+fn look_at_first_line(unit: &mut Unit, text: &str) {
+    let first = text.lines().next().unwrap_or_default();
+    let known = ["openrc-run", "runscript"].iter().any(|program| first.ends_with(program));
+    if !first.starts_with("#!") || !known {
+        let at = unit.start();
+        let message = "its first line does not say that openrc-run is to read it";
+        unit.warn("not-openrc", &at, message.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests;

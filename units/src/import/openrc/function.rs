@@ -1,0 +1,53 @@
+//! The functions of a script that only declares, and what becomes of each. Those that start or
+//! stop something by themselves are no matter of this file: such a script is wrapped.
+
+use super::declaration::Declaration;
+use super::reading::SCRIPT;
+use super::script::{Command, Script};
+use super::{directory, signalling};
+use crate::import::fate::Outcome;
+use std::collections::BTreeMap;
+
+/// The fate of each.
+pub(super) fn tell(this: &mut Declaration<'_>, script: &Script<'_>) {
+    let commands = this.reading.extra_commands();
+    let functions = this.reading.functions.clone();
+    let bodies = bodies(script);
+    let none = Vec::new();
+    for (name, at) in &functions {
+        let body = bodies.get(name.as_str()).unwrap_or(&none);
+        let outcome = match name.as_str() {
+            "depend" => Outcome::ByDesign("its words have their fates one by one".to_string()),
+            "start_pre" if directory::are_made(this, body) => {
+                Outcome::Kept("runtime-dir, state-dir, cache-dir, log-dir".to_string())
+            }
+            "start_pre" => {
+                this.reason(at.clone(), format!("{name}() is the script's own"));
+                continue;
+            }
+            "status" | "describe" => Outcome::ByDesign("`initctl` says how a unit is".to_string()),
+            "reload" => signalling::reload(this, body, at),
+            "healthcheck" | "unhealthy" => Outcome::Lost("its health is not asked for".to_string()),
+            other if commands.contains(other) => {
+                Outcome::Lost("the command is not taken over".to_string())
+            }
+            _ => Outcome::ByDesign("nothing that was taken over calls it".to_string()),
+        };
+        this.unit.fate(SCRIPT, &format!("{name}()"), "", at, outcome);
+    }
+}
+
+/// The commands of each function, the last of a name.
+fn bodies<'s, 'a>(script: &'s Script<'a>) -> BTreeMap<&'a str, Vec<&'s Command<'a>>> {
+    let numbers: BTreeMap<&str, usize> =
+        script.functions.iter().enumerate().map(|(at, function)| (function.name, at)).collect();
+    let mut bodies: BTreeMap<&str, Vec<&Command<'_>>> = BTreeMap::new();
+    for command in &script.commands {
+        let Some(number) = command.within else { continue };
+        let Some(function) = script.functions.get(number) else { continue };
+        if numbers.get(function.name) == Some(&number) {
+            bodies.entry(function.name).or_default().push(command);
+        }
+    }
+    bodies
+}

@@ -1,0 +1,169 @@
+//! Nothing is dropped in silence: whatever a script holds, and whatever has happened to it, each
+//! assignment and each word of `depend()` has its fate, and the unit that comes of it is one.
+
+use super::{examples, import};
+use crate::account::Accounts;
+use crate::diagnostic::Severity;
+use crate::import::fate::Imported;
+use crate::manifest::Manifest;
+use crate::settings::Settings;
+use crate::{limit, meaning, yaml, yaml_writer};
+use std::collections::BTreeSet;
+
+/// Who looks for nothing else in a script sees these: lines with an assignment outside of a
+/// function, and lines with a verb within `depend()`, up to the first that ends a function or
+/// belongs to another one.
+fn expected(text: &str) -> (BTreeSet<u32>, BTreeSet<(u32, String)>) {
+    let (mut assignments, mut words) = (BTreeSet::new(), BTreeSet::new());
+    let (mut function, mut goes_on, mut last) = (String::new(), None::<u32>, "");
+    for (line, number) in text.lines().zip(1..) {
+        let (bare, before) = (line.trim(), std::mem::replace(&mut last, line));
+        if let Some((name, _)) = line.split_once("()") {
+            function = name.to_string();
+        } else if bare == "}" {
+            function.clear();
+        } else if function == "depend" {
+            let bare = bare.split('#').next().unwrap_or_default();
+            let mut parts = bare.split_whitespace();
+            let is_verb = |word: &str| super::super::relation::VERBS.contains(&word);
+            if goes_on.is_none() && !parts.next().is_some_and(is_verb) {
+                continue;
+            }
+            let all = if goes_on.is_some() { bare } else { bare.split_once(' ').unwrap().1 };
+            goes_on = all.ends_with('\\').then_some(number);
+            let plain = all.trim_end_matches('\\').split_whitespace();
+            words.extend(plain.map(|word| (number, word.to_string())));
+        } else if function.is_empty() {
+            let bare = bare.strip_prefix(": ${").or(bare.strip_prefix("export ")).unwrap_or(bare);
+            let name = bare.split(['=', ':']).next().unwrap_or_default();
+            let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            let inside = before.ends_with("of");
+            if !name.is_empty() && is_name && !inside {
+                assignments.insert(number);
+            }
+        }
+    }
+    (assignments, words)
+}
+
+#[test]
+fn each_assignment_and_each_word_of_depend_has_its_fate() {
+    let (mut seen, mut behind) = (0, 0);
+    for (name, text) in examples::ALL {
+        let imported = import(name, text);
+        let (assignments, words) = expected(text);
+        for line in &assignments {
+            let told = imported.fates.iter().any(|fate| fate.at.line == *line);
+            assert!(told, "{name}: line {line} is dropped in silence");
+        }
+        for (line, word) in &words {
+            // What is filled in may be told as it has become.
+            let told = imported
+                .fates
+                .iter()
+                .any(|fate| fate.at.line == *line && (fate.value == *word || word.contains('$')));
+            assert!(told, "{name}: {word} in line {line} is dropped in silence");
+        }
+        (seen, behind) = (seen + assignments.len(), behind + words.len());
+    }
+    assert!(seen >= 40 && behind >= 20, "{seen} and {behind}");
+}
+
+/// The unit is written, and read again without a complaint, unless one was made already.
+#[track_caller]
+fn written(imported: &Imported) -> Option<String> {
+    let errors = imported.manifest.diagnostics.iter();
+    if errors.clone().any(|said| said.severity == Severity::Error) {
+        return None;
+    }
+    let text = yaml_writer::write(&imported.manifest);
+    let limits = yaml::Limits { bytes: usize::MAX, nodes: usize::MAX, ..yaml::Limits::UNIT_FILE };
+    let documents = yaml::parse("native", text.as_bytes(), &limits).unwrap();
+    let manifest = Manifest::read(&"native".into(), &documents[0]);
+    let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
+    let odd = |code: &str| !["missing-user", "missing-group", "shared-directory"].contains(&code);
+    let found = read.diagnostics.iter().filter(|said| odd(&said.code));
+    let errors: Vec<_> = found.filter(|said| said.severity == Severity::Error).collect();
+    assert_eq!(errors, Vec::<&crate::diagnostic::Diagnostic>::new(), "{text}");
+    Some(text)
+}
+
+#[test]
+fn each_unit_is_read_back_without_a_complaint() {
+    for (name, text) in examples::ALL {
+        assert!(written(&import(name, text)).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn every_cut_and_every_flipped_bit_of_the_examples_is_survived() {
+    for (name, text) in examples::ALL {
+        for end in 0..text.len() {
+            written(&import(name, &text[..end]));
+        }
+        for at in 0..text.len() {
+            let mut bytes = text.as_bytes().to_vec();
+            bytes[at] ^= 1 << (at % 8);
+            let file = "/etc/init.d/x".into();
+            let imported = super::convert(name, &file, &bytes, Some((&file, &bytes)));
+            let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+            assert!(imported.fates.iter().all(|fate| fate.at.line as usize <= lines));
+            written(&imported);
+        }
+    }
+}
+
+#[test]
+fn what_doubles_itself_again_and_again_comes_to_an_end() {
+    let bomb: String = (0..64).map(|_| "a=$a$a\n").collect();
+    let text = format!("#!/sbin/openrc-run\na=xx\n{bomb}command=/bin/a\ncommand_args=\"$a\"\n");
+    super::scripted(&import("a", &text), "too long");
+    let value = "x".repeat(limit::SCRIPT_VALUE);
+    let many: String = (0..64).map(|_| "b=$a\n").collect();
+    let text = format!("a={value}\n{many}command=/bin/a\ncommand_args=$b\n");
+    super::scripted(&import("a", &text), "more than is filled in");
+    let deep = format!("command_args={}x{}\n", "${a:-".repeat(5000), "}".repeat(5000));
+    super::scripted(&super::web(&deep), "brackets within brackets");
+}
+
+#[test]
+fn what_goes_on_and_on_is_read_in_one_go() {
+    let many = limit::SCRIPT_COMMANDS + 8;
+    for piece in [
+        "a=1\n",
+        "f() { :; }\n",
+        "if x; then\n",
+        "(",
+        "{ ",
+        "a='$(",
+        "cat <<X\n",
+        "case a in\n",
+        "depend() { need b; }\n",
+        ". x\n",
+        "export a$b=c\n",
+        "\\\n",
+        "a;",
+        "`",
+        "\"${a:-\"",
+        "$(",
+        "need $a\n",
+        ": ${a:=b}\n",
+    ] {
+        written(&import("a", &piece.repeat(many)));
+        written(&import("a", &format!("depend() {{\n{}}}\n", piece.repeat(many))));
+    }
+    let words = format!("depend() {{\nneed {}\n}}\n", "ab ".repeat(60_000));
+    written(&import("a", &words));
+    let locals: String = (0..8_000).map(|at| format!("local l{at}\nneed $m{at}\n")).collect();
+    written(&import("a", &format!("depend() {{\n{locals}}}\n")));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_lines_are_converted_without_a_panic(
+        lines in proptest::collection::vec(
+            "(#.*|a=.{0,9}|command(_args)?=[\"']?.{0,9}[\"']?|depend\\(\\) \\{|\\}|need .{0,9}|if x|then|fi|: \\$\\{a:=.{0,5}\\}|.{0,20})", 0..20)
+    ) {
+        written(&import("a", &lines.join("\n")));
+    }
+}

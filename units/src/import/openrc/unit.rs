@@ -1,0 +1,180 @@
+//! The native unit in the making: its keys with the places they come from, and the fate of each
+//! thing that was read. What is left out is told as a diagnostic too.
+
+use crate::diagnostic::{Diagnostic, Place};
+use crate::import::fate::{Fate, Imported, Outcome};
+use crate::key;
+use crate::limit;
+use crate::manifest::{Entry, Manifest};
+use crate::name::Name;
+use crate::spec::Kind;
+use crate::yaml::{Node, Pair, Scalar, Spot, Value};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// See the module.
+pub(super) struct Unit {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    /// Lists of targets, all together.
+    pub(super) edges: usize,
+    manifest: Manifest,
+    fates: Vec<Fate>,
+    /// What lists hold already.
+    held: BTreeSet<(&'static str, String)>,
+    /// Names of sections, each once.
+    sections: Vec<Arc<str>>,
+}
+
+impl Unit {
+    /// An empty one, for the script that is that file.
+    pub(super) fn of(name: &str, file: &Arc<str>, kind: Kind) -> Unit {
+        let mut manifest = Manifest::imported(file.clone(), Spot { line: 1, column: 1 });
+        match Name::new(name) {
+            Ok(name) => manifest.name = Some(name),
+            Err(error) => {
+                let at = manifest.at.of(file);
+                let said = Diagnostic::error("name", at, error.to_string());
+                manifest.diagnostics.push(said.with_hint("units are named as their scripts are"));
+            }
+        }
+        let mut unit = Unit {
+            name: name.to_string(),
+            kind,
+            edges: 0,
+            manifest,
+            fates: Vec::new(),
+            held: BTreeSet::new(),
+            sections: Vec::new(),
+        };
+        unit.put("type", kind.as_str(), &unit.start());
+        unit
+    }
+
+    /// The beginning of the script.
+    pub(super) fn start(&self) -> Place {
+        self.manifest.place()
+    }
+
+    /// The manifest as it is by now.
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// One value, which takes the place of one that was there.
+    pub(super) fn put(&mut self, key: &str, text: &str, at: &Place) {
+        self.manifest.entries.retain(|entry| entry.key.name != key);
+        self.enter(key, at, |at| scalar(at, text));
+    }
+
+    /// One value where there is none yet.
+    pub(super) fn put_default(&mut self, key: &str, text: &str) {
+        if self.manifest.entry(key).is_none() {
+            self.put(key, text, &self.start());
+        }
+    }
+
+    /// One more entry of a list; the same twice counts once.
+    pub(super) fn add(&mut self, key: &str, text: &str, at: &Place) {
+        let Some(known) = key::find(key) else { return };
+        if !self.held.insert((known.name, text.to_string())) {
+            return;
+        }
+        self.edges += usize::from(known.dependency().is_some());
+        let spot = Spot { line: at.line, column: at.column };
+        if key == "provides" && self.manifest.entry(key).is_none() {
+            let own = self.name.clone();
+            self.held.insert((known.name, own.clone()));
+            self.enter(key, at, |at| Node { at, value: Value::List(vec![scalar(at, &own)]) });
+            return self.add_to(key, scalar(spot, text));
+        }
+        if self.manifest.entry(key).is_none() {
+            self.enter(key, at, |at| Node { at, value: Value::List(Vec::new()) });
+        }
+        self.add_to(key, scalar(spot, text));
+    }
+
+    fn add_to(&mut self, key: &str, node: Node) {
+        let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
+        if let Some(Entry { node: Node { value: Value::List(list), .. }, .. }) = entry {
+            list.push(node);
+        }
+    }
+
+    /// One more pair of a map; a later one of the same name takes its place. False: there are too many.
+    pub(super) fn pair(&mut self, key: &str, name: &str, text: &str, at: &Place) -> bool {
+        if self.manifest.entry(key).is_none() {
+            self.enter(key, at, |at| Node { at, value: Value::Map(Vec::new()) });
+        }
+        let spot = Spot { line: at.line, column: at.column };
+        let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
+        if let Some(Entry { node: Node { value: Value::Map(pairs), .. }, .. }) = entry {
+            pairs.retain(|pair| pair.key != name);
+            let node = scalar(spot, text);
+            if pairs.len() >= limit::ENVIRONMENT {
+                return false;
+            }
+            pairs.push(Pair { key: name.to_string(), at: spot, node });
+        }
+        true
+    }
+
+    fn enter(&mut self, key: &str, at: &Place, node: impl FnOnce(Spot) -> Node) {
+        let Some(key) = key::find(key) else { return };
+        let spot = Spot { line: at.line, column: at.column };
+        let node = node(spot);
+        self.manifest.entries.push(Entry { key, file: at.file.clone(), at: spot, node });
+    }
+
+    /// Its type has that key.
+    pub(super) fn takes(&self, key: &str) -> bool {
+        key::find(key).is_some_and(|key| key.types.has(self.kind))
+    }
+
+    /// What became of one thing.
+    pub(super) fn fate(
+        &mut self,
+        section: &str,
+        name: &str,
+        value: &str,
+        at: &Place,
+        outcome: Outcome,
+    ) {
+        if let Outcome::Lost(how) | Outcome::Weaker(how) = &outcome {
+            let message = format!("{name} {value:.60}: {how}");
+            self.warn("dropped", at, message);
+        }
+        let section = match self.sections.iter().find(|known| known.as_ref() == section) {
+            Some(known) => known.clone(),
+            None => {
+                self.sections.push(section.into());
+                section.into()
+            }
+        };
+        let (name, value) = (name.to_string(), value.to_string());
+        self.fates.push(Fate { section, name, value, at: at.clone(), outcome });
+    }
+
+    /// Something that the reader of the unit has to know.
+    pub(super) fn warn(&mut self, code: &str, at: &Place, message: String) {
+        self.tell(Diagnostic::warning(code, at.clone(), message));
+    }
+
+    /// The same, of any weight.
+    pub(super) fn tell(&mut self, said: Diagnostic) {
+        if self.manifest.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE {
+            self.manifest.diagnostics.push(said);
+        }
+    }
+
+    /// Done.
+    pub(super) fn imported(mut self) -> Imported {
+        self.fates.sort_by(|a, b| (&a.at, &a.name).cmp(&(&b.at, &b.name)));
+        self.manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
+        Imported { manifest: self.manifest, fates: self.fates }
+    }
+}
+
+fn scalar(at: Spot, text: &str) -> Node {
+    Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) }
+}

@@ -1,0 +1,125 @@
+//! A script that does more than declare: a unit around it, which has openrc-run start and stop
+//! it. That asks for two things where OpenRC has not booted the system, and the unit provides
+//! both: the directories below /run/openrc in which openrc-run keeps what it knows, and the file
+//! `softlevel` there, without which it refuses. With `--nodeps` it leaves dependencies to the
+//! unit; `zap` before `start` has it forget a run that ended without it.
+
+use super::declaration::Reason;
+use super::reading::{Reading, SCRIPT};
+use super::signalling;
+use super::unit::Unit;
+use crate::diagnostic::Diagnostic;
+use crate::import::fate::Outcome;
+use crate::import::systemd::quote;
+use crate::limit;
+use crate::value;
+
+/// What openrc-run keeps below /run/openrc.
+const STATES: [&str; 12] = [
+    "daemons",
+    "exclusive",
+    "failed",
+    "hotplugged",
+    "inactive",
+    "options",
+    "scheduled",
+    "started",
+    "starting",
+    "stopping",
+    "tmp",
+    "wasinactive",
+];
+
+/// Scripts are given as long as SysV scripts are: nobody has told how long theirs take.
+const PATIENCE: u32 = 300;
+/// OpenRC waits without end; a shutdown can not.
+const STOP: u32 = 90;
+
+/// Fills the unit, and tells the fate of all that was read.
+pub(super) fn wrap(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
+    let start = unit.start();
+    let file = match value::path(&start.file) {
+        Ok(path) => path,
+        Err(_) => format!("/etc/init.d/{}", unit.name),
+    };
+    let call = |verbs: &str| {
+        format!("/sbin/openrc-run {} --nodeps {verbs}", quote(&file.replace('$', "$$")))
+    };
+    for state in STATES {
+        unit.add("runtime-dir", &format!("openrc/{state}"), &start);
+    }
+    unit.put("runtime-dir-keep", "yes", &start);
+    let level = "/bin/sh -c 'echo default >/run/openrc/softlevel'";
+    unit.put("exec-start-pre", level, &start);
+    unit.put("exec-start", &call("zap start"), &start);
+    unit.put("exec-stop", &call("stop"), &start);
+    let reloads = reading.functions.get("reload").cloned();
+    if let Some(at) = reloads.filter(|_| reading.extra_commands().contains("reload")) {
+        unit.put("exec-reload", &call("reload"), &at);
+    }
+    unit.put_default("start-timeout", &format!("{PATIENCE}s"));
+    unit.put("stop-timeout", &format!("{}s", stop_timeout(reading)), &start);
+    if let Some(text) = reading.variables.said("description") {
+        let at = reading.place("description").unwrap_or_else(|| start.clone());
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        unit.put("description", &text, &at);
+    }
+    tell(reading, unit, reasons);
+}
+
+/// As long as its own schedule takes, and some seconds more.
+fn stop_timeout(reading: &Reading) -> u32 {
+    let retry = reading.variables.said("retry").unwrap_or_default();
+    let steps = signalling::schedule(&retry).unwrap_or_default();
+    let spans = steps.iter().map(|(_, span)| span.unwrap_or(PATIENCE));
+    let all = spans.fold(0u32, u32::saturating_add);
+    STOP.max(all.saturating_add(20)).min(3600)
+}
+
+fn tell(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
+    let start = unit.start();
+    let first = reasons.first().map_or("", |reason| reason.what.as_str());
+    let message = format!("it is run through openrc-run: {first}");
+    let mut said = Diagnostic::note("scripted", start.clone(), message)
+        .with_hint("/sbin/openrc-run has to stay installed");
+    said.related = reasons.iter().map(|reason| reason.at.clone()).collect();
+    said.related.truncate(limit::DIAGNOSTICS_PER_FILE);
+    unit.tell(said);
+    let needs = "OpenRC's openrc-run and what it calls have to stay installed";
+    let needs = Outcome::ByDesign(needs.to_string());
+    unit.fate("unit", "/sbin/openrc-run", "", &start, needs);
+    for reason in reasons {
+        let why = Outcome::ByDesign("so openrc-run has to run the script".to_string());
+        unit.fate("unit", &reason.what, "", &reason.at, why);
+    }
+    for (at, why) in &reading.broken {
+        let how = format!("{why}: what stands behind it is not read, dependencies included");
+        unit.fate(SCRIPT, "the rest of the file", "", at, Outcome::Lost(how));
+    }
+    let with_it = || Outcome::ByDesign("openrc-run reads it at each start".to_string());
+    for assignment in &reading.assignments {
+        let name = assignment.name.as_str();
+        let outcome = match name {
+            "description" if unit.manifest().entry(name).is_some() => {
+                Outcome::Kept("description".to_string())
+            }
+            _ => with_it(),
+        };
+        unit.fate(assignment.section, name, &assignment.raw, &assignment.at, outcome);
+    }
+    for passed in &reading.passed {
+        unit.fate(passed.section, &passed.name, &passed.raw, &passed.at, with_it());
+    }
+    for (name, at) in &reading.functions {
+        let outcome = match name.as_str() {
+            "depend" => Outcome::ByDesign("its words have their fates one by one".to_string()),
+            "start" | "start_pre" | "start_post" => Outcome::Kept("exec-start".to_string()),
+            "stop" | "stop_pre" | "stop_post" => Outcome::Kept("exec-stop".to_string()),
+            "reload" if unit.manifest().entry("exec-reload").is_some() => {
+                Outcome::Kept("exec-reload".to_string())
+            }
+            _ => Outcome::ByDesign("it can be called by openrc-run".to_string()),
+        };
+        unit.fate(SCRIPT, &format!("{name}()"), "", at, outcome);
+    }
+}
