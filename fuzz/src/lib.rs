@@ -16,6 +16,7 @@ pub mod fleet;
 pub mod generation;
 pub mod graph;
 pub mod import;
+pub mod import_openrc;
 pub mod import_sysv;
 pub mod journal_notes;
 pub mod kept_init;

@@ -25,6 +25,8 @@ mod generation;
 mod graph;
 #[path = "../../fuzz/src/import.rs"]
 mod import;
+#[path = "../../fuzz/src/import_openrc.rs"]
+mod import_openrc;
 #[path = "../../fuzz/src/import_sysv.rs"]
 mod import_sysv;
 #[path = "../../fuzz/src/kept_machine.rs"]
@@ -55,6 +57,7 @@ const TARGETS: &[(&str, Target)] = targets!(
     generation,
     graph,
     import,
+    import_openrc,
     import_sysv,
     kept_machine,
     log_line,

@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
                 '\n' => {
                     self.advance(1);
                     self.end(false)?;
-                    self.here_documents();
+                    self.here_documents()?;
                 }
                 ';' if second == Some(';') => {
                     self.advance(2);
@@ -255,9 +255,13 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn here_documents(&mut self) {
+    fn here_documents(&mut self) -> Result<(), Broken> {
         for (end, tabs) in std::mem::take(&mut self.pending) {
-            while !self.rest().is_empty() {
+            let at = self.spot;
+            loop {
+                if self.rest().is_empty() {
+                    return Err((at, "a here-document that is not ended"));
+                }
                 let line = self.rest().split_inclusive('\n').next().unwrap_or_default();
                 self.advance(line.len());
                 let line = line.trim_end_matches(['\n', '\r']);
@@ -266,6 +270,7 @@ impl<'a> Parser<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     /// The word that begins here; it may be empty.

@@ -283,6 +283,9 @@ fn what_a_shell_alone_can_tell_has_openrc_run_the_script() {
         ("start_pre() { checkpath -d -o www /run/web; }", "start_pre()"),
         ("start_pre() { checkpath -d /run/web; web --check; }", "start_pre()"),
         ("stop_post() { rm -f /run/x; }", "stop_post()"),
+        ("[ -n \"${own:=x}\" ]\ncommand_args=$own", "may get a value in line 5"),
+        ("einfo() { command_args=x; }\neinfo", "`einfo` is run"),
+        ("cat <<X\ncommand_args=x", "here-document"),
         ("a='", "not closed"),
         ("case x in", "not ended"),
     ] {
@@ -356,7 +359,9 @@ fn a_script_without_a_command_is_a_unit_without_a_process() {
 
 #[test]
 fn a_name_that_is_none_and_a_file_that_is_too_large_are_errors() {
-    assert_eq!(said(&import("a b", examples::BACKGROUND), Severity::Error).len(), 1);
+    for name in ["a b", "a@", ""] {
+        assert_eq!(said(&import(name, examples::BACKGROUND), Severity::Error).len(), 1, "{name}");
+    }
     let large = import("a", &"#".repeat(crate::limit::IMPORTED_FILE + 1));
     assert_eq!(said(&large, Severity::Error).len(), 1);
     assert!(matches!(fate(&large, "all", ""), Outcome::Refused(_)));

@@ -30,13 +30,17 @@ impl Unit {
     /// An empty one, for the script that is that file.
     pub(super) fn of(name: &str, file: &Arc<str>, kind: Kind) -> Unit {
         let mut manifest = Manifest::imported(file.clone(), Spot { line: 1, column: 1 });
-        match Name::new(name) {
-            Ok(name) => manifest.name = Some(name),
-            Err(error) => {
-                let at = manifest.at.of(file);
-                let said = Diagnostic::error("name", at, error.to_string());
-                manifest.diagnostics.push(said.with_hint("units are named as their scripts are"));
+        let wrong = match Name::new(name) {
+            Ok(name) if !name.as_str().ends_with('@') => {
+                manifest.name = Some(name);
+                None
             }
+            Ok(_) => Some("a name that ends with `@` is a template's".to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(wrong) = wrong {
+            let said = Diagnostic::error("name", manifest.at.of(file), wrong);
+            manifest.diagnostics.push(said.with_hint("units are named as their scripts are"));
         }
         let mut unit = Unit {
             name: name.to_string(),
