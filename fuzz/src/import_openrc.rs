@@ -9,8 +9,8 @@
 use super::composed::Composed;
 use groundstate_units::account::Accounts;
 use groundstate_units::diagnostic::{Diagnostic, Severity};
+use groundstate_units::import::fate::{Imported, Outcome};
 use groundstate_units::import::openrc::convert;
-use groundstate_units::import::systemd::{Imported, Outcome};
 use groundstate_units::limit;
 use groundstate_units::manifest::Manifest;
 use groundstate_units::settings::Settings;
