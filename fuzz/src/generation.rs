@@ -20,10 +20,9 @@ use std::time::Duration;
 
 /// The generation, if it is one. Panics where one of the promises is broken.
 pub fn generation(bytes: &[u8]) -> Option<Generation> {
-    let (first, rest) = bytes.split_first()?;
-    let bytes = if *first < 128 { rest.to_vec() } else { damaged(rest) };
+    let (_, rest) = bytes.split_first()?;
     let _ = (Run::decode(rest), Trigger::decode(rest));
-    let mut generation = Generation::decode(&bytes).ok()?;
+    let mut generation = Generation::decode(&meant(bytes)?).ok()?;
     assert_eq!(generation.prove(), Ok(()));
     assert_eq!(Generation::decode(&generation.encode()).as_ref(), Ok(&generation));
     generation.pack();
@@ -32,7 +31,14 @@ pub fn generation(bytes: &[u8]) -> Option<Generation> {
     Some(generation)
 }
 
-fn live(generation: &Arc<Generation>) {
+/// The encoded generation an input stands for.
+pub fn meant(input: &[u8]) -> Option<Vec<u8>> {
+    let (first, rest) = input.split_first()?;
+    Some(if *first < 128 { rest.to_vec() } else { damaged(rest) })
+}
+
+/// A machine boots, reloads and ends with it.
+pub fn live(generation: &Arc<Generation>) {
     let mut machine = Machine::new(Duration::from_secs(90));
     let targets: Vec<Name> = generation.targets.iter().take(8).map(|it| it.name.clone()).collect();
     let now = Time::from_nanos(1);

@@ -10,17 +10,7 @@ use groundstate_units::machine::event::{Event, Shutdown};
 
 /// How many notes there are, if any. Panics where one of the promises is broken.
 pub fn journal_notes(bytes: &[u8]) -> Option<usize> {
-    let (first, rest) = bytes.split_first()?;
-    let mut memory = vec![0; BYTES];
-    let mut from = Composed::of(rest);
-    let after = u64::from(from.byte()) * (ENTRIES / 200);
-    if *first < 128 {
-        let there = &mut memory[RING..];
-        let length = rest.len().min(there.len());
-        there[..length].copy_from_slice(&rest[..length]);
-    } else {
-        compose(&mut memory, after, &mut from);
-    }
+    let (memory, after) = meant(bytes)?;
     let past = Past::read(&memory, after);
     assert!(past.notes.len() as u64 <= ENTRIES + 2 && past.last >= past.known);
     for note in &past.notes {
@@ -32,6 +22,22 @@ pub fn journal_notes(bytes: &[u8]) -> Option<usize> {
     // What the kernel had in hand is all there is behind the last.
     assert!(Past::read(&memory, past.last).notes.len() <= 2);
     (!past.notes.is_empty()).then_some(past.notes.len())
+}
+
+/// The memory an input stands for, and after which note it is read.
+pub fn meant(input: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let (first, rest) = input.split_first()?;
+    let mut memory = vec![0; BYTES];
+    let mut from = Composed::of(rest);
+    let after = u64::from(from.byte()) * (ENTRIES / 200);
+    if *first < 128 {
+        let there = &mut memory[RING..];
+        let length = rest.len().min(there.len());
+        there[..length].copy_from_slice(&rest[..length]);
+    } else {
+        compose(&mut memory, after, &mut from);
+    }
+    Some((memory, after))
 }
 
 fn compose(memory: &mut [u8], after: u64, from: &mut Composed<'_>) {

@@ -18,9 +18,7 @@ const DESCRIPTORS: i32 = 64;
 
 /// Whether the machine fits, if all can be read. Panics where one of the promises is broken.
 pub fn kept_init(bytes: &[u8]) -> Option<bool> {
-    let (first, rest) = bytes.split_first()?;
-    let bytes = if *first < 32 { rest.to_vec() } else { composed(rest) };
-    let mut parts = Parts::read(&bytes).ok()?;
+    let mut parts = Parts::read(&meant(bytes)?).ok()?;
     if let Some(notify) = parts.notify.take() {
         // It would unlink whatever file it names.
         std::mem::forget(notify);
@@ -31,6 +29,12 @@ pub fn kept_init(bytes: &[u8]) -> Option<bool> {
     let Ok((generation, machine)) = parts.machine() else { return Some(false) };
     assert!(Machine::from_kept(&machine.keep(), generation).is_some(), "kept again it is refused");
     Some(true)
+}
+
+/// The journal an input stands for.
+pub fn meant(input: &[u8]) -> Option<Vec<u8>> {
+    let (first, rest) = input.split_first()?;
+    Some(if *first < 32 { rest.to_vec() } else { composed(rest) })
 }
 
 /// Bytes without their number before them.

@@ -20,16 +20,21 @@ use std::time::Duration;
 
 /// The machine, if it is one. Panics where one of the promises is broken.
 pub fn kept_machine(bytes: &[u8]) -> Option<Machine> {
-    let (first, rest) = bytes.split_first()?;
-    let bytes = if *first < 128 { rest.to_vec() } else { damaged(rest) };
-    let machine = Machine::from_kept(&bytes, at_work().0.clone())?;
+    let machine = Machine::from_kept(&meant(bytes)?, at_work().0.clone())?;
     let again = Machine::from_kept(&machine.keep(), at_work().0.clone());
     assert!(again.is_some(), "what was taken and kept again is refused");
     live(machine.clone());
     Some(machine)
 }
 
-fn live(mut machine: Machine) {
+/// The kept machine an input stands for.
+pub fn meant(input: &[u8]) -> Option<Vec<u8>> {
+    let (first, rest) = input.split_first()?;
+    Some(if *first < 128 { rest.to_vec() } else { damaged(rest) })
+}
+
+/// It is asked, told facts, given the time, and ended.
+pub fn live(mut machine: Machine) {
     let name = Name::new("u1").expect("a name");
     let _ = machine.next_deadline();
     let _ = machine.plan(Time::from_nanos(5), Event::SetGoal(Goal::default()));
@@ -82,7 +87,7 @@ fn damaged(by: &[u8]) -> Vec<u8> {
 }
 
 /// Eight units: some up, one starting, one in backoff, one told to stop; and their machine.
-fn at_work() -> &'static (Arc<Generation>, Machine) {
+pub fn at_work() -> &'static (Arc<Generation>, Machine) {
     static WORK: OnceLock<(Arc<Generation>, Machine)> = OnceLock::new();
     WORK.get_or_init(|| {
         let generation = Arc::new(eight());

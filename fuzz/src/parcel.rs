@@ -17,9 +17,7 @@ use std::sync::OnceLock;
 
 /// Whether more than single units is wrong, if it is one. Panics where one of the promises is broken.
 pub fn parcel(bytes: &[u8]) -> Option<bool> {
-    let (first, rest) = bytes.split_first()?;
-    let bytes = if *first < 128 { rest.to_vec() } else { damaged(rest) };
-    let delivery = unwrap(sealed(&bytes)).ok()?;
+    let delivery = unwrap(sealed(&meant(bytes)?)).ok()?;
     assert_eq!(delivery.generation.prove(), Ok(()));
     let again = unwrap(wrapped(&delivery)).expect("what was taken is taken again");
     assert_eq!(again.generation, delivery.generation);
@@ -27,14 +25,20 @@ pub fn parcel(bytes: &[u8]) -> Option<bool> {
     Some(delivery.refused)
 }
 
-fn sealed(bytes: &[u8]) -> OwnedFd {
+/// The delivery an input stands for.
+pub fn meant(input: &[u8]) -> Option<Vec<u8>> {
+    let (first, rest) = input.split_first()?;
+    Some(if *first < 128 { rest.to_vec() } else { damaged(rest) })
+}
+
+pub fn sealed(bytes: &[u8]) -> OwnedFd {
     let mut file = File::from(memfd::create(c"parcel").expect("memory"));
     file.write_all(bytes).expect("there is room");
     memfd::seal(&file).expect("it can be sealed");
     file.into()
 }
 
-fn wrapped(delivery: &Delivery) -> OwnedFd {
+pub fn wrapped(delivery: &Delivery) -> OwnedFd {
     let memory = memfd::create(c"parcel").expect("memory");
     let other = memory.try_clone().expect("a descriptor");
     Wrapping::Memory(other).fill(delivery).expect("it can be written");

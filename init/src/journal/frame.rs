@@ -186,7 +186,7 @@ pub(super) fn in_place(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// CRC-32 of IEEE 802.3, as in zlib and Ethernet.
-pub(super) fn crc(bytes: &[u8]) -> u32 {
+pub(crate) fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| {
         let index = usize::from(sum.to_le_bytes().first().copied().unwrap_or(0) ^ byte);
         TABLE.get(index).copied().unwrap_or(0) ^ (sum >> 8)

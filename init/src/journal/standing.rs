@@ -32,7 +32,7 @@ const LOST: usize = 8;
 /// Of the head: the highest number that stood in a place which another unit has now, or found none.
 const FORGOTTEN: usize = 16;
 /// Bytes of a place.
-const ENTRY: usize = 144;
+pub(crate) const ENTRY: usize = 144;
 /// Places. Units beyond are not known after a lost state.
 const ENTRIES: usize = 2048;
 /// Bytes of all.

@@ -126,7 +126,7 @@ pub(crate) fn unwrap(memory: OwnedFd) -> Result<Delivery, String> {
     Ok(Delivery { memory: Some(memory.into()), ..decode(&bytes)? })
 }
 
-fn decode(bytes: &[u8]) -> Result<Delivery, String> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Delivery, String> {
     let (wire, rest) =
         postcard::take_from_bytes::<Wire>(bytes).map_err(|error| error.to_string())?;
     if !rest.is_empty() {
