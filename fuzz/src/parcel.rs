@@ -19,10 +19,18 @@ use std::sync::OnceLock;
 pub fn parcel(bytes: &[u8]) -> Option<bool> {
     let delivery = unwrap(sealed(&meant(bytes)?)).ok()?;
     assert_eq!(delivery.generation.prove(), Ok(()));
+    Some(packed_again(delivery))
+}
+
+/// Whether more than single units is wrong. What is packed again, as the loader does, is the same.
+pub fn packed_again(delivery: Delivery) -> bool {
+    let taken = delivery.generation.clone();
+    // The files are packed as it is taken.
+    let delivery = Delivery { generation: taken.unpacked(), ..delivery };
     let again = unwrap(wrapped(&delivery)).expect("what was taken is taken again");
-    assert_eq!(again.generation, delivery.generation);
+    assert_eq!(again.generation, taken);
     assert_eq!((again.notes, again.refused), (delivery.notes, delivery.refused));
-    Some(delivery.refused)
+    delivery.refused
 }
 
 /// The delivery an input stands for.
@@ -38,7 +46,7 @@ pub fn sealed(bytes: &[u8]) -> OwnedFd {
     file.into()
 }
 
-pub fn wrapped(delivery: &Delivery) -> OwnedFd {
+fn wrapped(delivery: &Delivery) -> OwnedFd {
     let memory = memfd::create(c"parcel").expect("memory");
     let other = memory.try_clone().expect("a descriptor");
     Wrapping::Memory(other).fill(delivery).expect("it can be written");

@@ -236,6 +236,10 @@ programs() { # the tests' own, static as well: the stand-in runs in any containe
     --bin simulate-cluster --test simulation --test apart
 }
 
+program() { # NAME: that one of them alone
+  RUSTFLAGS="-C target-feature=+crt-static" cargo build "${PROGRAMS[@]}" --bin "$1"
+}
+
 run_program() { # PROGRAM ARGUMENT…: builds them first, at the lowest priority where NICE is set
   programs >"$WORK/programs.log" 2>&1 || { tail -n 30 "$WORK/programs.log" >&2; return 2; }
   ${NICE:+nice -n 19} "$GROUNDSTATE_PROGRAMS/$1" "${@:2}"

@@ -12,6 +12,9 @@ const ENOUGH: u64 = 200;
 /// Failures that are shown.
 const SHOWN: usize = 10;
 
+/// Characters of what each says.
+const SAID_AT_MOST: usize = 500;
+
 thread_local! {
     /// Of the last panic.
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
@@ -52,7 +55,7 @@ impl Report {
 
     pub fn count_failure(&mut self, number: u64, input: &Input) {
         self.counts.entry(input.decoder).or_default().all += 1;
-        let said = SAID.with_borrow(Clone::clone);
+        let said: String = SAID.with_borrow(|said| said.chars().take(SAID_AT_MOST).collect());
         self.failures.push(format!(
             "{number}: {:?}, base {}, right {}, {:?}: {said}",
             input.decoder, input.base, input.is_right, input.mutations
