@@ -28,6 +28,7 @@ mod directory;
 mod disk;
 mod door;
 mod ending;
+mod entrance;
 mod exec;
 mod failure;
 mod fate;

@@ -5,6 +5,7 @@ use super::command::script;
 use super::outfit::is_root;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
+use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
 use groundstate_tests::tracer::{Tracer, injected};
@@ -103,10 +104,13 @@ const ASKED: [(&str, &str); 11] = [
     ("user", "user: nobody"),
     ("group", "group: nogroup"),
     ("bound", "capabilities-bound: [CAP_KILL]"),
-    ("ambient", "user: nobody\ncapabilities-ambient: [CAP_KILL]"),
+    (
+        "ambient",
+        "user: nobody\ncapabilities-ambient: [CAP_KILL, CAP_CHOWN]\nno-new-privileges: yes",
+    ),
     ("bits", "secure-bits: [noroot]"),
     ("no-new", "no-new-privileges: yes"),
-    ("limits", "limits: {core: 0}"),
+    ("limits", "limits: {core: 0, nofile: 64, fsize: 1M}"),
     ("root", "root-dir: /"),
     ("dir", "working-dir: /usr"),
     ("schedule", "nice: 5\nio-class: idle\ncpu-policy: batch\ncpu-affinity: 0"),
@@ -148,12 +152,12 @@ const OF_NO_WEIGHT: [&str; 11] = [
     "sched_yield",
 ];
 
-/// Which calls the child of each unit makes before its program runs, and which init makes itself.
-fn calls(
-    lines: &[String],
-    init: i32,
-) -> (BTreeMap<&'static str, BTreeSet<String>>, BTreeSet<String>) {
-    let mut of: BTreeMap<i32, BTreeSet<String>> = BTreeMap::new();
+/// The calls that the child of each unit makes before its program runs, in order.
+type Calls = BTreeMap<&'static str, Vec<String>>;
+
+/// These, and which calls init makes itself.
+fn calls(lines: &[String], init: i32) -> (Calls, BTreeSet<String>) {
+    let mut of: BTreeMap<i32, Vec<String>> = BTreeMap::new();
     let mut found = BTreeMap::new();
     for line in lines {
         let Some((pid, call)) = line.split_once(' ') else { continue };
@@ -163,7 +167,7 @@ fn calls(
         if name.starts_with('<') {
             continue;
         }
-        of.entry(pid).or_default().insert(name.to_owned());
+        of.entry(pid).or_default().push(name.to_owned());
         if name == "execve"
             && let Some((unit, _)) =
                 ASKED.into_iter().find(|(unit, _)| call.contains(&format!("/ran-{unit}\"")))
@@ -171,13 +175,81 @@ fn calls(
             found.insert(unit, of.remove(&pid).unwrap_or_default());
         }
     }
-    (found, of.remove(&init).unwrap_or_default())
+    (found, of.remove(&init).unwrap_or_default().into_iter().collect())
+}
+
+/// Calls that fail: of each the how manieth of a child.
+type Failing = BTreeMap<String, usize>;
+
+/// Which of these a child meets first.
+fn meets(child: &[String], failing: &Failing) -> Option<(String, usize)> {
+    let mut made = BTreeMap::new();
+    child.iter().find_map(|call| {
+        let nth = made.entry(call).and_modify(|nth| *nth += 1).or_insert(1usize);
+        (failing.get(call) == Some(nth)).then(|| (call.clone(), *nth))
+    })
+}
+
+/// In so few rounds each of these calls fails at each of its occurrences from the second to this one, and
+/// at the last: in a round each child meets one at most.
+fn rounds(of: &Calls, weighty: &BTreeSet<String>, most: usize) -> Vec<Failing> {
+    let mut left = BTreeSet::new();
+    for (unit, child) in of {
+        for call in weighty {
+            let count = child.iter().filter(|made| *made == call).count();
+            let nths = (2..=count).filter(|nth| *nth <= most || *nth == count);
+            left.extend(nths.map(|nth| (*unit, call.clone(), nth)));
+        }
+    }
+    let mut rounds = Vec::new();
+    while let Some((_, call, nth)) = left.first().cloned() {
+        let mut failing = Failing::from([(call, nth)]);
+        let met = |failing: &Failing| {
+            let met = |(unit, child): (&&'static str, &Vec<String>)| {
+                meets(child, failing).map(|(call, nth)| (*unit, call, nth))
+            };
+            of.iter().filter_map(met).filter(|it| left.contains(it)).collect::<Vec<_>>()
+        };
+        // Whatever beside it has more of them met.
+        for (_, call, nth) in &left {
+            let mut more = failing.clone();
+            more.entry(call.clone()).or_insert(*nth);
+            if met(&more).len() > met(&failing).len() {
+                failing = more;
+            }
+        }
+        for one in met(&failing) {
+            left.remove(&one);
+        }
+        rounds.push(failing);
+    }
+    rounds
+}
+
+/// It was never executed, and the step is named.
+fn assert_refused(status: &Status, unit: &str, ran: bool, (call, errno): (&str, i32)) {
+    let reason = &status.unit(unit)["reason"];
+    assert!(!ran && status.state(unit) == "failed", "{call} failed, and {unit} ran");
+    let told = (&reason["kind"], &reason["errno"]);
+    assert_eq!(told, (&json!("exec"), &json!(errno)), "{call}, {unit}: {reason}");
+    let steps = STEPS.into_iter().find(|(name, _)| *name == call).map(|(_, steps)| steps);
+    let stage = reason["stage"].as_str().expect("a step");
+    assert!(steps.is_none_or(|steps| steps.contains(&stage)), "{call}, {unit}: {reason}");
 }
 
 /// All of [`ASKED`] begin once, under strace(1) with these arguments, and are not wanted any more. How that
 /// went, and its lines.
 fn begin_all(init: &Init, what: &str, arguments: &[&str]) -> (Status, Vec<String>) {
-    let all = ASKED.map(|(name, _)| name);
+    begin(init, &ASKED.map(|(name, _)| name), what, arguments)
+}
+
+/// The same of these units.
+pub(crate) fn begin(
+    init: &Init,
+    all: &[&str],
+    what: &str,
+    arguments: &[&str],
+) -> (Status, Vec<String>) {
     let arguments = [&["-f", "-s", "256"], arguments].concat();
     let tracer = Tracer::attach(init.process(), &init.sandbox.path(what), &arguments);
     init.tell("set-target", &json!({"targets": ["base"], "want": all}));
@@ -223,38 +295,62 @@ fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
     let (_, lines) = begin_all(&init, "recorded", &[]);
     let (of, own) = calls(&lines, init.process().0);
     assert!(of.len() == ASKED.len() && all.iter().all(|unit| ran(&init, unit)), "{of:?}");
-    let every: BTreeSet<&String> = of.values().flatten().collect();
     // Init's own failure would say nothing of its children's; of those named it makes none that it needs.
     let named = |call: &str| STEPS.iter().any(|(name, _)| *name == call);
-    let weighty = |call: &&String| {
+    let is_weighty = |call: &&String| {
         named(call) || !own.contains(*call) && !OF_NO_WEIGHT.contains(&call.as_str())
     };
-    let mut failed = Vec::new();
-    for call in every.into_iter().filter(weighty) {
+    let weighty: BTreeSet<String> = of.values().flatten().filter(is_weighty).cloned().collect();
+    each_fails(&init, &of, &weighty);
+    let missed: Vec<&str> =
+        STEPS.iter().map(|(call, _)| *call).filter(|call| !weighty.contains(*call)).collect();
+    assert!(missed.is_empty(), "never made: {missed:?}; failed: {weighty:?}");
+    let again = each_fails_later(&init, &of, &weighty);
+    for call in ["chdir", "dup3", "prctl", "prlimit64"] {
+        assert!(again.contains(call), "{call} is made once by each: {again:?}");
+    }
+    init.finish();
+}
+
+/// Whoever makes one of these calls is refused when it fails each time, and so the first time.
+fn each_fails(init: &Init, of: &Calls, weighty: &BTreeSet<String>) {
+    for call in weighty {
         let inject = format!("inject={call}:error=EPERM");
         let (status, lines) =
-            begin_all(&init, call, &["-e", &format!("trace={call}"), "-e", &inject]);
+            begin_all(init, call, &["-e", &format!("trace={call}"), "-e", &inject]);
         assert!(injected(&lines) > 0, "{call}");
-        for unit in all {
-            let (reason, ran) = (&status.unit(unit)["reason"], ran(&init, unit));
-            if !of[unit].contains(call) {
-                assert!(ran, "{call} is no call of {unit}: {reason}");
-                continue;
+        for (unit, child) in of {
+            let ran = ran(init, unit);
+            if child.contains(call) {
+                assert_refused(&status, unit, ran, (call, 1));
+            } else {
+                assert!(ran, "{call} is no call of {unit}: {}", status.unit(unit)["reason"]);
             }
-            assert!(!ran && status.state(unit) == "failed", "{call} failed, and {unit} ran");
-            assert_eq!(
-                (&reason["kind"], &reason["errno"]),
-                (&json!("exec"), &json!(1)),
-                "{call}, {unit}: {reason}"
-            );
-            let steps = STEPS.into_iter().find(|(name, _)| name == call).map(|(_, steps)| steps);
-            let stage = reason["stage"].as_str().expect("a step");
-            assert!(steps.is_none_or(|steps| steps.contains(&stage)), "{call}, {unit}: {reason}");
         }
-        failed.push(call.as_str());
     }
-    let missed: Vec<&str> =
-        STEPS.iter().map(|(call, _)| *call).filter(|call| !failed.contains(call)).collect();
-    assert!(missed.is_empty(), "never made: {missed:?}; failed: {failed:?}");
-    init.finish();
+}
+
+/// The same at their later occurrences, with an error that has no meaning of its own anywhere. Gives which have more than one.
+fn each_fails_later(init: &Init, of: &Calls, weighty: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut again = BTreeSet::new();
+    for failing in rounds(of, weighty, turns(5, 128)) {
+        let inject = |(call, nth)| format!("inject={call}:error=EIO:when={nth}");
+        let injects: Vec<String> = failing.iter().map(inject).collect();
+        let traced: Vec<&str> = failing.keys().map(String::as_str).collect();
+        let traced = format!("trace={}", traced.join(","));
+        let arguments = [&traced].into_iter().chain(&injects).flat_map(|it| ["-e", it]);
+        let (status, lines) = begin_all(init, "again", &arguments.collect::<Vec<_>>());
+        assert!(injected(&lines) > 0, "{failing:?}");
+        for (unit, child) in of {
+            let ran = ran(init, unit);
+            match meets(child, &failing) {
+                Some((call, _)) => {
+                    assert_refused(&status, unit, ran, (&call, 5));
+                    again.insert(call);
+                }
+                None => assert!(ran, "{failing:?}: {unit}: {}", status.unit(unit)["reason"]),
+            }
+        }
+    }
+    again
 }
