@@ -164,6 +164,8 @@ pub(crate) const CLOSERS_KILLED: Duration = Duration::from_secs(2);
 pub(crate) const DESCRIPTORS_LEFT: usize = 1024;
 /// Descriptors of all socket units together: each clone of PID 1 copies the table they are in.
 pub(crate) const SOCKETS: usize = 1024;
+/// So long who opens sockets, or removes their paths, waits for who had to do with the same before it.
+pub(crate) const OPENER_PATIENCE: Duration = Duration::from_secs(10);
 /// Descriptors kept for all units together: each clone of PID 1 copies the table they are in.
 pub(crate) const STORED: usize = 1024;
 /// Bytes of the name of one.

@@ -255,26 +255,15 @@ impl Init {
     pub(super) fn close_sockets(&mut self, mut listening: Listening) {
         self.doors_change();
         self.unwatch(&mut listening);
-        let Listening { socket, fds, unit, flushing, .. } = listening;
+        let Listening { run, socket, fds, unit, flushing, .. } = listening;
         if let Some(pid) = flushing {
             // It has ended already, or its end is about to be reaped.
             let _ = wait::kill_made(pid, 9);
         }
         // Closed first: whoever is to bind the same path finds nobody there.
         impatiently(|| drop(fds));
-        if !socket.remove {
-            return;
-        }
-        let errand = process::fork(&[], || {
-            let _ = process::die_with_parent(9);
-            open::remove(&socket);
-            0
-        });
-        if let Err(error) = errand {
-            self.say(
-                Level::Warning,
-                format_args!("{unit}: the paths of its sockets are not removed: {error}"),
-            );
+        if socket.remove {
+            self.remove_paths(&unit, run, socket);
         }
     }
 }

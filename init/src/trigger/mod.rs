@@ -176,7 +176,7 @@ impl Init {
 
     /// A trigger is to end. False: this run is no trigger's.
     pub(crate) fn stop_trigger(&mut self, run: RunId, nothing_left: bool) -> bool {
-        if let Some(opening) = self.triggers.opening.get_mut(&run) {
+        if let Some(opening) = self.opener(run) {
             opening.give_up();
             return true;
         }
@@ -192,7 +192,7 @@ impl Init {
 
     /// KILL to what is still being opened.
     pub(crate) fn kill_trigger(&mut self, run: RunId) {
-        if let Some(opening) = self.triggers.opening.get_mut(&run) {
+        if let Some(opening) = self.opener(run) {
             opening.give_up();
         }
     }

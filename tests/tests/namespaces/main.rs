@@ -70,6 +70,7 @@ mod reaping;
 mod recycled;
 mod relation;
 mod reload;
+mod reopening;
 mod restriction;
 mod rights;
 mod rumour;
