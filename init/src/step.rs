@@ -28,7 +28,11 @@ impl Init {
     pub(crate) fn wish(&mut self, event: Event) -> Result<(), Refusal> {
         self.settle();
         note_wish(&event);
+        let edits_policy = matches!(event, Event::SetPolicy(_));
         let refused = self.step(event);
+        if edits_policy && refused.is_none() {
+            self.policy_edited();
+        }
         self.settle();
         refused.map_or(Ok(()), Err)
     }

@@ -15,30 +15,27 @@ use groundstate_units::name::Name;
 use std::sync::Arc;
 
 impl Init {
-    /// What a wish names that may be an instance of a template, and is not there.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "no other wish brings a target in")]
-    pub(crate) fn instances_of(&self, wish: &Event) -> Vec<Name> {
-        let generation = self.machine.generation();
-        let graph = self.machine.graph();
-        let is_missing = |name: &&Name| {
-            UnitName::of(name.as_str()).is_instance()
-                && graph.meant(generation, name) == Provider::Nobody
+    /// What a wish names that no loader has made, or that one at work was not told of: a
+    /// generation without it may be on its way.
+    fn needs_instances(&self, wish: &Event) -> bool {
+        let (generation, graph) = (self.machine.generation(), self.machine.graph());
+        let (present, policy) = (self.machine.wish(), self.machine.policy());
+        let is_told = |name: &Name| {
+            present.want.contains_key(name)
+                || present.goal.contains(name)
+                || (matches!(wish, Event::SetPolicy(_)) && policy.enable.contains(name))
+        };
+        let is_missing = |name: &Name| {
+            graph.meant(generation, name) == Provider::Nobody
                 && generation.find_unit(name.as_str()).is_none()
         };
-        let named: Vec<&Name> = match wish {
-            Event::SetGoal(goal) => {
-                goal.targets.iter().chain(goal.want.iter().map(|(name, _)| name)).collect()
-            }
-            Event::Want { target, .. } => vec![target],
-            Event::SetPolicy(policy) => policy.enable.iter().collect(),
-            _ => Vec::new(),
-        };
-        named.into_iter().filter(is_missing).cloned().collect()
+        let changes = self.loader.will_change();
+        instances_of(wish).any(|name| is_missing(name) || (changes && !is_told(name)))
     }
 
     /// A wish: planned, then granted or refused as a whole.
     pub(super) fn change(&mut self, asker: Asker, wish: Event) -> Answered {
-        if !self.instances_of(&wish).is_empty() {
+        if self.needs_instances(&wish) {
             return self.later(asker, Purpose::Instances { asker, wish: wish.into(), dry: false });
         }
         let plan = self.show_plan(wish.clone())?;
@@ -49,7 +46,7 @@ impl Init {
 
     /// What a wish would do.
     pub(super) fn plan_change(&mut self, asker: Asker, wish: Event) -> Answered {
-        if !self.instances_of(&wish).is_empty() {
+        if self.needs_instances(&wish) {
             return self.later(asker, Purpose::Instances { asker, wish: wish.into(), dry: true });
         }
         now(self.show_plan(wish)?)
@@ -61,10 +58,8 @@ impl Init {
         asker: Asker,
         wish: Event,
         dry: bool,
-        mut generation: Generation,
+        generation: Generation,
     ) {
-        // A policy edit may have come while the loader was at work.
-        generation.policy = self.machine.policy().clone();
         let generation = Arc::new(generation);
         let flip =
             Event::Reload { generation: generation.clone(), no_restart: false, tolerant: true };
@@ -96,4 +91,18 @@ impl Init {
         self.wish(wish).map_err(refused)?;
         Ok(Changed { schema: 1, generation: number, plan, diagnostics: Vec::new() })
     }
+}
+
+/// What a wish names that may be an instance of a template.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other wish brings a target in")]
+pub(crate) fn instances_of(wish: &Event) -> impl Iterator<Item = &Name> {
+    let named: Vec<&Name> = match wish {
+        Event::SetGoal(goal) => {
+            goal.targets.iter().chain(goal.want.iter().map(|(name, _)| name)).collect()
+        }
+        Event::Want { target, .. } => vec![target],
+        Event::SetPolicy(policy) => policy.enable.iter().collect(),
+        _ => Vec::new(),
+    };
+    named.into_iter().filter(|name| UnitName::of(name.as_str()).is_instance())
 }

@@ -5,7 +5,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod client;
-mod instance;
+pub(crate) mod instance;
 mod room;
 mod serving;
 mod show;

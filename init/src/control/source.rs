@@ -120,10 +120,8 @@ impl Init {
         asker: Asker,
         source: &Name,
         plan: bool,
-        mut generation: Generation,
+        generation: Generation,
     ) {
-        // A policy edit may have come while the loader was at work.
-        generation.policy = self.machine.policy().clone();
         let generation = Arc::new(generation);
         let (revision, number) = (generation.revision(source), generation.number);
         let event =

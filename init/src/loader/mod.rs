@@ -6,6 +6,7 @@
 
 pub(crate) mod child;
 pub(crate) mod disk;
+mod edit;
 pub(crate) mod first;
 mod hands;
 mod origin;
@@ -16,6 +17,7 @@ mod queue;
 mod store;
 mod straggler;
 mod target;
+mod wanted;
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
@@ -31,7 +33,6 @@ use crate::weight;
 use child::{Errand, Part};
 use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::generation::Generation;
-use groundstate_units::name::Name;
 use groundstate_units::settings::{Echo, Settings};
 use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
@@ -73,6 +74,9 @@ pub(crate) struct Loader {
     /// When the next one is tried, of an init that begins anew beside what lives.
     #[serde(skip)]
     again_at: Option<Time>,
+    /// A policy edit was granted since the load at work began. None: another image began it.
+    #[serde(skip)]
+    policy_edited: Option<bool>,
     /// Where the generation in force came from.
     pub(crate) origin: Origin,
 }
@@ -87,6 +91,11 @@ impl Loader {
     /// One is at work.
     pub(crate) fn is_at_work(&self) -> bool {
         self.working.is_some()
+    }
+
+    /// One is at work that may bring another generation.
+    pub(crate) fn will_change(&self) -> bool {
+        self.working.as_ref().is_some_and(|working| !working.purpose.is_shown_only())
     }
 
     /// When the one at work is killed, or given up; or when the next one is tried.
@@ -155,13 +164,7 @@ impl Init {
             Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => Part::Whole,
         };
         let previous = Some(self.machine.generation().clone());
-        let wish = self.machine.wish();
-        let mut wanted: Vec<Name> = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
-        wanted.extend(self.lineage.found.names());
-        if let Purpose::Instances { wish, .. } = &purpose {
-            wanted.extend(self.machine.policy().enable.iter().cloned());
-            wanted.extend(self.instances_of(wish));
-        }
+        let wanted = self.wanted_for(&purpose);
         let errand = Errand { previous, part, wanted, ..Errand::of(&self.paths, self.mode) };
         let sent = send(self.poll.registry(), &errand);
         self.loading(purpose, sent);
@@ -171,6 +174,7 @@ impl Init {
         match sent {
             Ok((pid, parcel)) => {
                 let deadline = self.now.after(limit::LOADER);
+                self.loader.policy_edited = Some(false);
                 self.loader.working =
                     Some(Working { pid, parcel, deadline, purpose, killed: false });
             }
@@ -250,6 +254,7 @@ impl Init {
         if refused && !matches!(purpose, Purpose::Boot) {
             return self.not_loaded(purpose, generation.diagnostics, "the unit files were refused");
         }
+        let Some(purpose) = self.with_present_policy(purpose, &mut generation) else { return };
         generation.number = self.machine.generation().number.saturating_add(1);
         let number = generation.number;
         self.loader.origin.delivered(number, memory);

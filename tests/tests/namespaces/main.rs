@@ -46,6 +46,7 @@ mod init_script;
 mod intent;
 mod keeping;
 mod log;
+mod meanwhile;
 mod memory;
 mod moment;
 mod mount;

@@ -208,3 +208,18 @@ fn the_owner_of_a_source_puts_that_one_and_no_other() {
     init.when_state("db", "running");
     init.finish();
 }
+
+#[test]
+fn an_instance_that_the_policy_enables_is_there_after_a_put_of_its_template() {
+    let init = Boot::new(files()).start("base");
+    init.when_system("running");
+    let job = "unit: job@\nwanted-by: base\nexec-start: DAEMON --name %i";
+    let (job, db) = (file(&init, "job@.yaml", job), db(&init));
+    put(&init, &[&job]);
+    init.tell("policy", &serde_json::json!({"policy": {"enable": ["job@x"]}}));
+    let before = init.when_state("job@x", "running");
+    put(&init, &[&job, &db, "--root", "db"]);
+    let after = init.when_state("db", "running");
+    assert_eq!(after.main_pid("job@x"), before.main_pid("job@x"));
+    init.finish();
+}

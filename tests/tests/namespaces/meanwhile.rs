@@ -1,0 +1,140 @@
+//! What is granted while a loader is at work is not taken back by what that brings. Loads at once
+//! with each other are in [`super::race`].
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::held::Held;
+use groundstate_tests::sandbox::Sandbox;
+use serde_json::{Value, json};
+
+/// What a loader reads after the settings and the policy, and before any unit.
+const ACCOUNTS: &str = "/etc/passwd";
+
+fn two() -> Init {
+    let files = Sandbox::new();
+    files.unit("base", "wants: cron, other\nexec-start: DAEMON");
+    files.unit("cron", "exec-start: DAEMON");
+    files.unit("other", "exec-start: DAEMON");
+    files.put("policy.yaml", "mask: []\n");
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    init
+}
+
+fn edit(init: &Init, words: &[&str]) {
+    let (code, said) = init.initctl_json(words);
+    assert_eq!(code, 0, "{words:?}: {said}");
+}
+
+#[test]
+fn a_mask_that_comes_while_a_reload_reads_holds_after_it() {
+    let init = two();
+    let hang_up = || init.process().signal(nix::sys::signal::Signal::SIGHUP);
+    let mut client = init.client().unwrap();
+    for round in 0..4 {
+        let generation = init.status().0["generation"].clone();
+        let held = Held::behind(ACCOUNTS, &init, || match round {
+            0 => client.send("plan", &json!({"reload": true})),
+            1 => hang_up(),
+            _ => client.send("reload", &json!({})),
+        });
+        edit(&init, &["mask", "cron"]);
+        init.when_state("cron", "disabled");
+        if round == 3 {
+            init.tell("upgrade", &json!({}));
+        }
+        drop(held);
+        match round {
+            0 => {
+                let plan = client.answer().unwrap().unwrap();
+                assert_eq!(plan["start"], json!([]), "{plan}");
+            }
+            1 => {
+                init.when("it is taken", |s| s.0["generation"] != generation);
+            }
+            _ => {
+                client.answer().unwrap().unwrap();
+            }
+        }
+        assert_eq!(init.status().state("cron"), "disabled", "round {round}");
+        init.tell("reload", &json!({}));
+        assert_eq!(init.status().state("cron"), "disabled", "round {round}");
+        edit(&init, &["unmask", "cron"]);
+        init.when_state("cron", "running");
+    }
+    drop(client);
+    init.finish();
+}
+
+#[test]
+fn an_edit_by_hand_is_taken_in_by_a_reload_across_which_init_became_another_image() {
+    let init = two();
+    init.sandbox.put("policy.yaml", "mask: [other]\n");
+    let mut client = init.client().unwrap();
+    let held = Held::behind(ACCOUNTS, &init, || client.send("reload", &json!({})));
+    init.tell("upgrade", &json!({}));
+    drop(held);
+    client.answer().unwrap().unwrap();
+    init.when_state("other", "disabled");
+    // Made after both.
+    let held = Held::behind(ACCOUNTS, &init, || client.send("reload", &json!({})));
+    edit(&init, &["mask", "cron"]);
+    drop(held);
+    client.answer().unwrap().unwrap();
+    let status = init.when_state("cron", "disabled");
+    assert_eq!(status.state("other"), "disabled", "what was there before the edit is in it");
+    drop(client);
+    init.finish();
+}
+
+/// One instance was wanted and is so no more: its definition stays until the next load.
+fn one_left() -> Init {
+    let files = Sandbox::new();
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("job@", "exec-start: DAEMON --name %i");
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    init.tell("want", &json!({"target": "job@x"}));
+    init.when_state("job@x", "running");
+    leave(&init);
+    init
+}
+
+fn leave(init: &Init) {
+    init.tell("unwant", &json!({"target": "job@x"}));
+    init.when_state("job@x", "disabled");
+}
+
+/// The wish comes while the load stands still; what is answered to both.
+fn wish_beside(init: &Init, verb: &str, fields: &Value) -> [Result<Value, Value>; 2] {
+    let (mut one, mut other) = (init.client().unwrap(), init.client().unwrap());
+    let held = Held::behind(ACCOUNTS, init, || one.send(verb, fields));
+    other.send("want", &json!({"target": "job@x"}));
+    other.send("ping", &json!({}));
+    let mut answers = vec![other.answer().unwrap().unwrap()];
+    drop(held);
+    answers.push(other.answer().unwrap().unwrap());
+    let wanted = answers.into_iter().find(|answer| answer["plan"].is_object());
+    [one.answer().unwrap(), Ok(wanted.expect("it is granted"))]
+}
+
+#[test]
+fn an_instance_that_is_wanted_again_while_a_load_leaves_it_out_is_there_after_it() {
+    let init = one_left();
+    let [other, wanted] = wish_beside(&init, "want", &json!({"target": "job@y"}));
+    other.unwrap();
+    assert!(wanted.unwrap()["plan"]["start"].to_string().contains("job@x"));
+    init.when("both are up", |s| s.state("job@x") == "running" && s.state("job@y") == "running");
+    init.when_system("running");
+    leave(&init);
+    let [reload, _] = wish_beside(&init, "reload", &json!({}));
+    reload.unwrap();
+    init.when_state("job@x", "running");
+    init.when_system("running");
+    // One that brings nothing leaves the definition where it is.
+    leave(&init);
+    init.sandbox.unit("base", "exec-strat: DAEMON");
+    let [refused, _] = wish_beside(&init, "reload", &json!({}));
+    refused.unwrap_err();
+    init.when_state("job@x", "running");
+    init.finish();
+}
