@@ -102,8 +102,11 @@ pub(crate) fn cause_first(notes: &mut [Note], subject: Option<&Name>) {
 pub(crate) struct History {
     kept: VecDeque<Kept>,
     last: u64,
-    /// Last line of each run that is up.
+    /// Last line of each run that is up; now and then of some more.
     of_run: BTreeMap<RunId, u64>,
+    /// Of so many when those that are over were last looked for.
+    #[serde(skip)]
+    up: usize,
 }
 
 impl History {
@@ -122,7 +125,8 @@ impl History {
 
     /// What one step changed. What `occasion` says is a line too, and the cause of the changes.
     /// `about` is the run the step was about: its last line is the cause of the first line here,
-    /// and the first line the cause of the others.
+    /// and the first line the cause of the others. Runs that are not `up` any more are forgotten
+    /// in the end.
     pub(crate) fn add(
         &mut self,
         at: Time,
@@ -130,6 +134,7 @@ impl History {
         occasion: Option<Occasion>,
         about: Option<RunId>,
         notes: Vec<Note>,
+        up: impl Fn(RunId) -> bool,
     ) {
         let occasion = match occasion {
             Some(Occasion::Own(word)) => Some(Said::Own(word)),
@@ -157,6 +162,11 @@ impl History {
                 (cause, first) = (Some(self.last), false);
             }
         }
+        // Rarely, for each of them is looked at.
+        if self.of_run.len() > limit::EVENTS.max(self.up.saturating_mul(2)) {
+            self.of_run.retain(|run, _| up(*run));
+            self.up = self.of_run.len();
+        }
     }
 
     /// The run is over; nothing will follow from it.
@@ -180,7 +190,7 @@ mod tests {
     }
 
     fn add(history: &mut History, about: Option<u64>, notes: Vec<Note>) {
-        history.add(Time::ZERO, Duration::ZERO, None, about.map(RunId), notes);
+        history.add(Time::ZERO, Duration::ZERO, None, about.map(RunId), notes, |_| true);
     }
 
     #[test]
@@ -219,7 +229,7 @@ mod tests {
         let fired = |history: &mut History, notes| {
             let name = Name::new("tick").expect("a name");
             let fired = Some(Occasion::Fired(name));
-            history.add(Time::ZERO, Duration::ZERO, fired, Some(RunId(1)), notes);
+            history.add(Time::ZERO, Duration::ZERO, fired, Some(RunId(1)), notes, |_| true);
         };
         fired(&mut history, vec![note(2)]);
         fired(&mut history, Vec::new());
@@ -239,5 +249,34 @@ mod tests {
         assert_eq!(history.after(0).count(), limit::EVENTS);
         assert_eq!(history.after(0).next().map(|entry| entry.seq), Some(6));
         assert_eq!(history.after(history.last()).count(), 0);
+    }
+    #[test]
+    fn of_runs_without_end_only_those_that_are_up_are_remembered() {
+        let mut history = History::default();
+        add(&mut history, None, vec![note(1)]);
+        // Of a virtual unit, of a trigger, of a start that was refused nobody says that it is over.
+        for run in 2..10_000 {
+            let up = |other: RunId| [1, run].contains(&other.0);
+            history.add(Time::ZERO, Duration::ZERO, None, None, vec![note(run)], up);
+            assert!(history.of_run.len() <= limit::EVENTS, "{}", history.of_run.len());
+        }
+        add(&mut history, Some(1), vec![note(10_000)]);
+        let last = history.after(history.last() - 1).next().expect("a line");
+        assert_eq!(last.cause, Some(1), "one that is up is remembered however long it is");
+    }
+
+    #[test]
+    fn more_runs_than_lines_that_are_all_up_are_not_looked_at_with_each_line() {
+        let (mut history, looks) = (History::default(), std::cell::Cell::new(0));
+        let most = 4 * limit::EVENTS;
+        for run in 1..=most as u64 {
+            let up = |_| {
+                looks.set(looks.get() + 1);
+                true
+            };
+            history.add(Time::ZERO, Duration::ZERO, None, None, vec![note(run)], up);
+        }
+        assert_eq!(history.of_run.len(), most);
+        assert!(looks.get() < 2 * most, "{}", looks.get());
     }
 }

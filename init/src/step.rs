@@ -89,7 +89,9 @@ impl Init {
         history::cause_first(&mut notes, subject.as_ref());
         self.timings.add(self.now, &notes);
         let occasion = occasion.filter(|_| refused.is_none());
-        self.history.add(self.now, clock::wall(), occasion, about, notes);
+        let Init { history, runs, machine, .. } = self;
+        let up = |run| runs.get(run).is_some() || machine.name_of_run(run).is_some();
+        history.add(self.now, clock::wall(), occasion, about, notes, up);
         for action in actions {
             self.carry_out(action);
         }
