@@ -314,6 +314,13 @@ impl Init {
         // What comes from now on waits in the kernel; what has come goes along.
         let held = signal::hold();
         let rung = self.signals.rung();
+        let outcome = self.execute(passed, rung);
+        Bell::ring_again(rung);
+        drop(held);
+        outcome
+    }
+
+    fn execute(&mut self, passed: &Passed, rung: u64) -> (Option<Option<OwnedFd>>, String) {
         let state = match self.state_in_memory() {
             Ok(state) => state,
             Err(error) => return (None, error.to_string()),
@@ -336,8 +343,6 @@ impl Init {
         let words = arguments_in(word, entered.is_some());
         let error = process::execute(passed.binary.as_fd(), &words, &environment());
         inherit::keep_none();
-        Bell::ring_again(rung);
-        drop(held);
         (entered, format!("it can not be executed: {error}"))
     }
 }

@@ -38,7 +38,7 @@ impl Bell {
     pub(crate) fn listen(&self, signal: i32) -> io::Result<()> {
         // SAFETY: the action is made of atomics and one raw write(2), which touches no errno:
         // all of it may be done in a handler (signal-safety(7)), and none of it panics.
-        unsafe { signal_hook::low_level::register(signal, move || ring(signal)) }.map(drop)
+        unsafe { signal_hook::low_level::register(signal, move || ring(bit(signal))) }.map(drop)
     }
 
     /// For the poll: readable when it has rung.
@@ -66,9 +66,9 @@ impl Bell {
         IN_WRITING.store(0, Ordering::SeqCst);
     }
 
-    /// These came to an earlier image of this process, which had no time for them.
+    /// These came to an earlier image of this process, which had no time for them; or to this one.
     pub(crate) fn ring_again(signals: u64) {
-        RUNG.fetch_or(signals, Ordering::SeqCst);
+        ring(signals);
     }
 
     /// Some signal has come, whether or not the poll has told of it.
@@ -89,8 +89,8 @@ pub(super) fn not_dealt_with() -> u64 {
 }
 
 /// The handler's work. The pipe holds one byte for all that has come since it was last asked.
-pub(super) fn ring(signal: i32) {
-    if RUNG.fetch_or(bit(signal), Ordering::SeqCst) != 0 {
+pub(super) fn ring(signals: u64) {
+    if RUNG.fetch_or(signals, Ordering::SeqCst) != 0 || signals == 0 {
         return;
     }
     if let Ok(rope) = usize::try_from(ROPE.load(Ordering::SeqCst)) {
@@ -127,6 +127,11 @@ mod tests {
         let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(0));
         assert_eq!(bell.take(), 0);
+        // What was taken and not dealt with wakes again.
+        Bell::ring_again(bit(other));
+        let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(1));
+        assert_eq!(bell.take(), bit(other));
     }
 
     #[test]

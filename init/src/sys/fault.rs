@@ -101,7 +101,7 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     let (code, from) = unsafe { ((*info).si_code, (*info).si_pid()) };
     let is_ours = code == libc::SI_TKILL && isize::try_from(from) == Ok(own);
     if code <= 0 && !is_ours {
-        bell::ring(signal);
+        bell::ring(bell::bit(signal));
         return;
     }
     again(next, u32::try_from(signal).unwrap_or(0));
