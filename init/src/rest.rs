@@ -12,32 +12,30 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-const TERM: u8 = 15;
+/// SIGTERM.
+pub(crate) const TERM: u8 = 15;
 const KILL: u8 = 9;
 /// SIGCONT: what is stopped can not end itself.
-const CONT: u8 = 18;
+pub(crate) const CONT: u8 = 18;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long the killed may take to go.
 const LAST: Duration = Duration::from_millis(500);
 
-/// Ends them all; `patience` is between the question and the kill.
-pub(crate) fn end(patience: Duration) {
+/// Ends them all; `patience` is between the question and the kill. False: without a /proc it sees
+/// nobody, and has done nothing. It is PID 1's alone to signal all that there are.
+pub(crate) fn end(patience: Duration) -> bool {
     let own = nix::unistd::getpid();
     if process::snapshot().is_empty() {
-        // Without /proc nobody can be told apart, and nobody spared.
-        let _ = signal::kill_everybody(TERM);
-        std::thread::sleep(patience);
-        let _ = signal::kill_everybody(KILL);
-        return;
+        return false;
     }
     for signal in [TERM, CONT] {
         tell(own, signal);
     }
-    if wait_for(own, patience, None) {
-        return;
+    if !wait_for(own, patience, None) {
+        wait_for(own, LAST, Some(KILL));
     }
-    wait_for(own, LAST, Some(KILL));
+    true
 }
 
 /// True: nobody is left. With a signal, it is said again and again: who forks meanwhile does

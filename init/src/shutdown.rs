@@ -15,12 +15,13 @@ use crate::event_loop::Init;
 use crate::journal::notes::{Kind, Wished};
 use crate::limit;
 use crate::outer::Outer;
-use crate::rest;
+use crate::rest::{self, CONT, TERM};
 use crate::sys::{notes, process, signal, wait};
 use crate::voice::Level;
 use crate::watchdog::Watchdog;
 use crate::{hand_back, signals, unmount};
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
+use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::{Deserialize, Serialize};
@@ -298,10 +299,7 @@ impl End {
 /// Asks every process there is to end, then makes it. A child does it; where that one is held
 /// up itself, nobody is asked and nobody spared any more.
 fn kill_rest(patience: Duration, watchdog: &mut Option<Watchdog>) {
-    let work = || {
-        rest::end(patience);
-        0
-    };
+    let work = || u8::from(!rest::end(patience));
     for _ in 0..limit::REAPS_A_TURN {
         if !matches!(wait::reap_any(), Ok(Some(_))) {
             break;
@@ -312,32 +310,43 @@ fn kill_rest(patience: Duration, watchdog: &mut Option<Watchdog>) {
         // Nobody is left.
         return;
     }
-    let Ok(child) = process::fork(&[], work) else { return kill_all() };
+    let Ok(child) = process::fork(&[], work) else { return end_all(patience, watchdog) };
     let until = clock::now().after(patience.saturating_add(limit::KILL_REST));
     while clock::now() < until {
-        if let Some(watchdog) = watchdog {
-            watchdog.feed(clock::now());
-        }
+        watchdog.iter_mut().for_each(|watchdog| watchdog.feed(clock::now()));
         match wait::reap_any() {
-            Ok(Some(ended)) if ended.pid == child => return,
+            Ok(Some(ended)) if ended.pid == child => match ended.exit {
+                Exit::Code(0) => return,
+                Exit::Code(_) | Exit::Signal { .. } => return end_all(patience, watchdog),
+            },
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
     }
-    kill_all();
+    kill_all(watchdog);
 }
 
-fn kill_all() {
-    // Refused: there is nobody left.
+/// The same where nobody can be told apart: nobody is spared.
+fn end_all(patience: Duration, watchdog: &mut Option<Watchdog>) {
+    for number in [TERM, CONT] {
+        // Refused: there is nobody left.
+        let _ = signal::kill_everybody(number);
+    }
+    reap_for(patience, watchdog);
+    kill_all(watchdog);
+}
+
+fn kill_all(watchdog: &mut Option<Watchdog>) {
+    // As above.
     if signal::kill_everybody(KILL).is_ok() {
-        reap_for(Duration::from_millis(500));
+        reap_for(Duration::from_millis(500), watchdog);
     }
 }
 
-/// Reaps until no child is left, or the time is over.
-fn reap_for(patience: Duration) {
+fn reap_for(patience: Duration, watchdog: &mut Option<Watchdog>) {
     let until = clock::now().after(patience);
     while clock::now() < until {
+        watchdog.iter_mut().for_each(|watchdog| watchdog.feed(clock::now()));
         match wait::reap_any() {
             Ok(Some(_)) => {}
             Ok(None) if signal::kill_everybody(0).is_err() => return,
@@ -353,7 +362,7 @@ pub(crate) fn console(text: &str) {
 /// PID 1 of a machine never ends: the kernel would panic.
 pub(crate) fn park() -> ! {
     loop {
-        reap_for(Duration::from_secs(1));
+        reap_for(Duration::from_secs(1), &mut None);
         std::thread::sleep(Duration::from_secs(1));
     }
 }

@@ -183,6 +183,23 @@ fn without_proc_it_supervises() {
     init.finish();
 }
 
+/// What no unit knows of: it was there before init was.
+#[test]
+fn without_proc_who_is_left_at_the_end_is_asked_before_it_is_killed() {
+    let files = pair();
+    let leftover = files.at("leftover.sh");
+    let (up, told) = (files.at("up"), files.at("told"));
+    files.put(
+        "leftover.sh",
+        &format!("trap 'echo term >{told}; exit' TERM; sleep 1000 & touch {up}; wait\n"),
+    );
+    let init = after(&format!("nice -n -19 setsid sh {leftover} & {NO_PROC}"), files).start("web");
+    init.when_system("running");
+    until("it is up", || init.sandbox.path("up").exists().then_some(()));
+    let files = init.finish_and_keep();
+    assert_eq!(files.read("told"), "term\n");
+}
+
 /// What is mounted below the /proc of its own is that of the pid namespace outside: its numbers
 /// are those of other processes.
 #[test]
