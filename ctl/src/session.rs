@@ -16,10 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Who asks with force, or whether init is there at all, does not wait longer for an answer.
-const SOON: Duration = Duration::from_secs(5);
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What every verb is given.
 pub(crate) struct Session {
@@ -106,14 +103,7 @@ impl Session {
 
     /// What init says to a ping, if it does soon.
     pub(crate) fn ping(&self) -> Result<Box<RawValue>, Trouble> {
-        self.connect()?.ping(SOON)
-    }
-
-    /// There is an init that answers soon.
-    pub(crate) fn is_answered(&self) -> bool {
-        let answered = self.ping();
-        // Not allowed, or not understood, is an answer.
-        !matches!(answered, Err(Trouble::Failed(Exit::NoInit | Exit::TimedOut, _)))
+        self.connect()?.ping()
     }
 
     /// Root means the init of this machine, or of its container.

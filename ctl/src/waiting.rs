@@ -51,7 +51,7 @@ impl Waiting {
         }
         let seq = session.init()?.map_or(0, |init| init.seq);
         let mut events = session.connect()?;
-        events.tell(Verb::Events { follow: true, after: seq })?;
+        events.begin(Verb::Events { follow: true, after: seq }, None)?;
         Ok(Waiting { events: Some(events), wait })
     }
 
@@ -99,7 +99,6 @@ impl Waiting {
 }
 
 fn follow(mut events: Connection, sender: Sender<News>) {
-    events.patience(None);
     thread::spawn(move || {
         while let Ok(Some(event)) = events.next::<Event>() {
             if sender.send(News::Event(Box::new(event))).is_err() {
@@ -110,9 +109,9 @@ fn follow(mut events: Connection, sender: Sender<News>) {
 }
 
 fn settle(mut connection: Connection, sender: Sender<News>) {
-    connection.patience(None);
     thread::spawn(move || {
-        let asked = connection.tell(Verb::Wait {}).and_then(|()| connection.next::<Settled>());
+        let asked =
+            connection.begin(Verb::Wait {}, None).and_then(|()| connection.next::<Settled>());
         let result = match asked {
             Ok(Some(settled)) => Ok(settled.system),
             Ok(None) => return,

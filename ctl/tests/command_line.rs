@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -101,48 +102,73 @@ fn what_can_not_be_written_as_json_is_complained_about_in_words() {
     }
 }
 
+/// Each verb that can do nothing by itself.
+const OF_AN_INIT: &[&[&str]] = &[
+    &[],
+    &["status", "web"],
+    &["status", "--check"],
+    &["set-target", "web", "+x", "-y", "--wait", "--timeout", "5s", "--or-rollback"],
+    &["set-target", "web", "--dry-run"],
+    &["set-target", "-cron"],
+    &["plan"],
+    &["plan", "web", "-json", "+x"],
+    &["plan", "--reload"],
+    &["why", "web"],
+    &["want", "web", "--for", "1h"],
+    &["unwant", "web"],
+    &["reload", "--no-restart"],
+    &["reload", "--plan"],
+    &["restart", "web", "db", "--wait"],
+    &["reload-unit", "web"],
+    &["kill", "web", "-s", "HUP", "--all"],
+    &["retry", "web"],
+    &["events", "-f"],
+    &["tree", "--reverse", "web"],
+    &["graph", "--dot"],
+    &["graph", "--mermaid"],
+    &["blame"],
+    &["critical-chain"],
+    &["plot"],
+    &["cat", "web"],
+    &["whose", "1"],
+    &["source", "list"],
+    &["source", "drop", "fleet"],
+    &["upgrade"],
+    &["switch-root", "/"],
+    &["ping"],
+    &["stats"],
+    &["poweroff", "-y"],
+    &["reboot"],
+    &["halt"],
+    &["exit", "3"],
+];
+
 #[test]
 fn every_verb_that_needs_an_init_ends_with_69_without_one() {
-    for words in [
-        &[][..],
-        &["status", "web"],
-        &["status", "--check"],
-        &["set-target", "web", "+x", "-y", "--wait", "--timeout", "5s", "--or-rollback"],
-        &["set-target", "web", "--dry-run"],
-        &["set-target", "-cron"],
-        &["plan"],
-        &["plan", "web", "-json", "+x"],
-        &["plan", "--reload"],
-        &["why", "web"],
-        &["want", "web", "--for", "1h"],
-        &["unwant", "web"],
-        &["reload", "--no-restart"],
-        &["reload", "--plan"],
-        &["restart", "web", "db", "--wait"],
-        &["reload-unit", "web"],
-        &["kill", "web", "-s", "HUP", "--all"],
-        &["retry", "web"],
-        &["events", "-f"],
-        &["tree", "--reverse", "web"],
-        &["graph", "--dot"],
-        &["graph", "--mermaid"],
-        &["blame"],
-        &["critical-chain"],
-        &["plot"],
-        &["cat", "web"],
-        &["whose", "1"],
-        &["source", "list"],
-        &["source", "drop", "fleet"],
-        &["upgrade"],
-        &["switch-root", "/"],
-        &["ping"],
-        &["stats"],
-        &["poweroff", "-y"],
-        &["reboot"],
-        &["halt"],
-        &["exit", "3"],
-    ] {
+    for words in OF_AN_INIT {
         assert_eq!(code(words), 69, "{words:?}");
+    }
+}
+
+#[test]
+fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
+    let place = Place::new();
+    // Their callers are never let in.
+    let _still = ["control.sock", "log.sock"].map(|name| UnixListener::bind(place.0.join(name)));
+    let others = [&["mask", "web"][..], &["events"], &["poweroff", "-ffy"]];
+    let begun = OF_AN_INIT.iter().chain(&others).map(|words| {
+        let mut command = place.command(words);
+        (words, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    });
+    for (words, child) in begun.collect::<Vec<_>>() {
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{words:?}: {}", err(&ended));
+        let said = err(&ended);
+        assert!(said.contains("control.sock within 5s\nhint: "), "{words:?}: {said}");
+    }
+    for words in [&["logs", "web"][..], &["logs", "-f", "web"]] {
+        let said = err(&place.initctl(words));
+        assert!(said.contains("the logger does not answer; reading its files"), "{said}");
     }
 }
 

@@ -132,17 +132,14 @@ fn show(
         Ok(())
     };
     match log_source::ask(session, query) {
-        Ok(mut connection) => {
-            connection.patience((!asked.follow).then_some(std::time::Duration::from_secs(60)));
-            loop {
-                match connection.next::<Piece>() {
-                    Ok(Some(Piece::Line(line))) => take(line)?,
-                    Ok(_) => break,
-                    Err(Trouble::Failed(_, failure)) if failure.kind == "unknown-target" => break,
-                    Err(trouble) => return Err(trouble),
-                }
+        Ok(mut connection) => loop {
+            match connection.next::<Piece>() {
+                Ok(Some(Piece::Line(line))) => take(line)?,
+                Ok(_) => break,
+                Err(Trouble::Failed(_, failure)) if failure.kind == "unknown-target" => break,
+                Err(trouble) => return Err(trouble),
             }
-        }
+        },
         Err(trouble) if log_source::is_down(&trouble) => {
             let dir = init.map_or(session.places.log_dir.as_str(), |init| &init.paths.log_dir);
             let names = match query.names.is_empty() {

@@ -256,8 +256,7 @@ pub(super) fn goal(asked: &Asked) -> Outcome {
     aloud(asked, &format!("the goal is {} now", unit.unit));
     if !asked.no_block {
         let mut connection = session.connect()?;
-        connection.patience(None);
-        connection.tell(Verb::Wait {})?;
+        connection.begin(Verb::Wait {}, None)?;
         connection.next::<Settled>()?;
     }
     Ok(0)

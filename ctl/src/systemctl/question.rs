@@ -47,8 +47,7 @@ pub(super) fn is_system_running(asked: &Asked) -> Outcome {
     let session = session();
     if asked.wait {
         let mut connection: Connection = session.connect()?;
-        connection.patience(None);
-        connection.tell(Verb::Wait {})?;
+        connection.begin(Verb::Wait {}, None)?;
         connection.next::<Settled>()?;
     }
     let snapshot = Snapshot::take(&session)?;

@@ -48,8 +48,7 @@ impl Watch {
     pub(super) fn begin(session: &Session) -> Result<Watch, Trouble> {
         let seq = session.init()?.map_or(0, |init| init.seq);
         let mut events = session.connect()?;
-        events.patience(Some(AGAIN));
-        events.tell(Verb::Events { follow: true, after: seq })?;
+        events.begin(Verb::Events { follow: true, after: seq }, Some(AGAIN))?;
         Ok(Watch { events, why: BTreeMap::new() })
     }
 

@@ -1,6 +1,7 @@
 //! `events`: what happened, one line each, and what it followed from.
 
 use crate::arguments;
+use crate::connection::PATIENCE;
 use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
@@ -11,10 +12,8 @@ use serde_json::value::RawValue;
 /// Asks and prints.
 pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Trouble> {
     let mut connection = session.connect()?;
-    if asked.follow {
-        connection.patience(None);
-    }
-    connection.tell(Verb::Events { follow: asked.follow, after: asked.after })?;
+    let limit = (!asked.follow).then_some(PATIENCE);
+    connection.begin(Verb::Events { follow: asked.follow, after: asked.after }, limit)?;
     while let Some(value) = connection.next::<Box<RawValue>>()? {
         if serde_json::from_str::<End>(value.get()).is_ok() {
             break;

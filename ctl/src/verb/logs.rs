@@ -24,8 +24,9 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
     let names: Vec<String> = asked.targets.iter().map(Name::to_string).collect();
     let query = Query { names: &names, lines: asked.lines, follow: asked.follow, since };
     let named = asked.targets.len() != 1;
-    let asking = log_source::ask(session, &query);
-    match asking.and_then(|connection| stream(session, connection, asked.follow, named)) {
+    let known = if asked.follow { known(session, asked, &names) } else { Ok(()) };
+    let asking = known.and_then(|()| log_source::ask(session, &query));
+    match asking.and_then(|connection| stream(session, connection, named)) {
         Ok(0) if asked.lines == Some(0) => {}
         Ok(0) if !asked.follow && since.is_some() => {
             session.remark("nothing was written since then")
@@ -64,16 +65,25 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
     Ok(Exit::Done)
 }
 
-fn stream(
-    session: &Session,
-    mut connection: Connection,
-    follow: bool,
-    named: bool,
-) -> Result<usize, Trouble> {
-    let mut count = 0;
-    if follow {
-        connection.patience(None);
+/// Who follows a name that is nobody's would wait for ever. One that has written nothing yet is
+/// known to init alone; without an init any name may be followed.
+fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result<(), Trouble> {
+    let query = Query { names, lines: Some(0), follow: false, since: None };
+    let heard = log_source::ask(session, &query)
+        .and_then(|connection| stream(session, connection, true))
+        .map(drop);
+    match heard {
+        Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {}
+        heard => return heard,
     }
+    match session.ask(Verb::Status { targets: asked.targets.clone() }) {
+        Ok(_) | Err(Trouble::Failed(Exit::NoInit | Exit::TimedOut, _)) => Ok(()),
+        Err(trouble) => Err(trouble),
+    }
+}
+
+fn stream(session: &Session, mut connection: Connection, named: bool) -> Result<usize, Trouble> {
+    let mut count = 0;
     while let Some(Piece::Line(line)) = connection.next::<Piece>()? {
         put(session, &line, named)?;
         count += 1;
@@ -97,7 +107,11 @@ fn render(line: &ShownLine, named: bool, style: &Style) -> String {
 
 /// Where the files are and which units are asked for; without init as far as it can be told.
 fn places(session: &Session, targets: &[Name]) -> Result<(String, Vec<Name>), Trouble> {
-    let Some(init) = session.init()? else {
+    let init = match session.init() {
+        Err(Trouble::Failed(Exit::TimedOut, _)) => None,
+        asked => asked?,
+    };
+    let Some(init) = init else {
         return Ok((session.places.log_dir.clone(), targets.to_vec()));
     };
     let (status, _) = session.ask_as::<Status>(Verb::Status { targets: targets.to_vec() })?;

@@ -3,6 +3,7 @@
 use crate::arguments::{ExitWith, Power, SwitchRoot, Upgrade};
 use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
+use groundstate_units::control::answer::Pong;
 use groundstate_units::control::request::Verb;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -62,11 +63,13 @@ fn whole(path: &Path) -> Result<String, Trouble> {
 
 /// `last`: what comes when everything is stopped, on a machine.
 fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, Trouble> {
-    if asked.force > 0 && !session.is_answered() {
-        return without_init(session, asked, &verb);
+    let there = session.ping();
+    if let Err(trouble @ Trouble::Failed(Exit::NoInit | Exit::TimedOut, _)) = there {
+        return without_init(session, asked, &verb, trouble);
     }
     // The end must not hang on a word for it.
-    let mode = session.init().ok().flatten().map(|init| init.mode).unwrap_or_default();
+    let mode = there.and_then(|said| session::read::<Pong>(&said));
+    let mode = mode.map(|init| init.mode).unwrap_or_default();
     let doing = &format!("everything is stopped, then {}", last_deed(&verb, &mode, last));
     if !asked.yes && !session.json && session::is_interactive() && !agreed(doing)? {
         session.remark("left as it is");
@@ -80,9 +83,14 @@ fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, 
     Ok(Exit::Done)
 }
 
-/// Nobody answers at the socket: PID 1 is asked by a signal, or, by `--force` twice over, nobody is.
+/// Nobody answers at the socket: by `--force` PID 1 is asked by a signal, or, twice over, nobody is.
 /// So it is where init has crashed and does nothing but reap.
-fn without_init(session: &Session, asked: Power, verb: &Verb) -> Result<Exit, Trouble> {
+fn without_init(
+    session: &Session,
+    asked: Power,
+    verb: &Verb,
+    trouble: Trouble,
+) -> Result<Exit, Trouble> {
     let ways = [
         (Verb::Poweroff {}, Signal::SIGPWR, RebootMode::RB_POWER_OFF),
         (Verb::Reboot {}, Signal::SIGINT, RebootMode::RB_AUTOBOOT),
@@ -91,8 +99,11 @@ fn without_init(session: &Session, asked: Power, verb: &Verb) -> Result<Exit, Tr
     let way = ways.into_iter().find(|(of, ..)| of == verb);
     // Where another init was meant, PID 1 is not to end in its stead.
     let Some((_, signal, mode)) = way.filter(|_| session.is_of_this_machine()) else {
-        return session.ask(Verb::Ping {}).map(|_| Exit::Bad);
+        return Err(trouble);
     };
+    if asked.force == 0 {
+        return Err(with_force(trouble));
+    }
     let done = if asked.force > 1 {
         reboot_now(mode).map(|never| match never {})
     } else {
@@ -102,6 +113,15 @@ fn without_init(session: &Session, asked: Power, verb: &Verb) -> Result<Exit, Tr
     done.map_err(fault)?;
     session.remark(&format!("nobody answers at {}: PID 1 was sent {signal}", session.socket));
     Ok(Exit::Done)
+}
+
+/// What still works.
+fn with_force(trouble: Trouble) -> Trouble {
+    let Trouble::Failed(exit, mut failure) = trouble else { return trouble };
+    failure.hint.push_str(
+        "\n--force asks PID 1 by a signal; --force --force asks nobody: no unit is stopped",
+    );
+    Trouble::Failed(exit, failure)
 }
 
 /// An init that is not in charge of a machine just ends.

@@ -22,6 +22,22 @@ pub(crate) fn logger(init: &Init) -> groundstate_tests::process::Process {
 }
 
 #[test]
+fn who_follows_a_name_that_is_nobodys_is_told_so() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --say 'out it goes'");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    until("it is in the log", || (logs(&init, "web", 1).len() == 1).then_some(()));
+    for words in [&["logs", "wbe"][..], &["logs", "-f", "wbe"], &["logs", "-f", "web", "wbe"]] {
+        let ended = init.initctl(words);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(64), "{words:?}: {said}");
+        assert!(said.contains("did you mean `web`?"), "{words:?}: {said}");
+    }
+    init.finish();
+}
+
+#[test]
 fn what_a_service_says_is_shown_kept_and_echoed() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --say 'out it goes' --say-err 'and err'");
