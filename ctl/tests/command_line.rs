@@ -1,47 +1,20 @@
 //! The real `initctl` without an init: what it says, where, and how it ends.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here ends the test")]
 
+mod place;
+
+use place::{Place, err};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// A directory of its own, gone at the end.
-struct Place(PathBuf);
 
 impl Place {
-    fn new() -> Place {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("initctl-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Place(path)
-    }
-
     fn file(&self, name: &str, text: &str) -> &Place {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
         self
-    }
-
-    fn initctl(&self, words: &[&str]) -> Output {
-        self.command(words).output().unwrap()
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_initctl"));
-        command.args(words).current_dir(&self.0).stdin(Stdio::null()).env_clear();
-        command.env("GROUNDSTATE_SOCKET", self.0.join("control.sock"));
-        command
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -51,10 +24,6 @@ fn code(words: &[&str]) -> i32 {
 
 fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn json(output: &Output) -> Value {
@@ -99,76 +68,6 @@ fn what_can_not_be_written_as_json_is_complained_about_in_words() {
         let ended = place.command(words).stdout(full).output().unwrap();
         assert_eq!(ended.status.code(), Some(1), "{words:?}");
         assert!(err(&ended).contains("cannot write"), "{words:?}: {}", err(&ended));
-    }
-}
-
-/// Each verb that can do nothing by itself.
-const OF_AN_INIT: &[&[&str]] = &[
-    &[],
-    &["status", "web"],
-    &["status", "--check"],
-    &["set-target", "web", "+x", "-y", "--wait", "--timeout", "5s", "--or-rollback"],
-    &["set-target", "web", "--dry-run"],
-    &["set-target", "-cron"],
-    &["plan"],
-    &["plan", "web", "-json", "+x"],
-    &["plan", "--reload"],
-    &["why", "web"],
-    &["want", "web", "--for", "1h"],
-    &["unwant", "web"],
-    &["reload", "--no-restart"],
-    &["reload", "--plan"],
-    &["restart", "web", "db", "--wait"],
-    &["reload-unit", "web"],
-    &["kill", "web", "-s", "HUP", "--all"],
-    &["retry", "web"],
-    &["events", "-f"],
-    &["tree", "--reverse", "web"],
-    &["graph", "--dot"],
-    &["graph", "--mermaid"],
-    &["blame"],
-    &["critical-chain"],
-    &["plot"],
-    &["cat", "web"],
-    &["whose", "1"],
-    &["source", "list"],
-    &["source", "drop", "fleet"],
-    &["upgrade"],
-    &["switch-root", "/"],
-    &["ping"],
-    &["stats"],
-    &["poweroff", "-y"],
-    &["reboot"],
-    &["halt"],
-    &["exit", "3"],
-];
-
-#[test]
-fn every_verb_that_needs_an_init_ends_with_69_without_one() {
-    for words in OF_AN_INIT {
-        assert_eq!(code(words), 69, "{words:?}");
-    }
-}
-
-#[test]
-fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
-    let place = Place::new();
-    // Their callers are never let in.
-    let _still = ["control.sock", "log.sock"].map(|name| UnixListener::bind(place.0.join(name)));
-    let others = [&["mask", "web"][..], &["events"], &["poweroff", "-ffy"]];
-    let begun = OF_AN_INIT.iter().chain(&others).map(|words| {
-        let mut command = place.command(words);
-        (words, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
-    });
-    for (words, child) in begun.collect::<Vec<_>>() {
-        let ended = child.wait_with_output().unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{words:?}: {}", err(&ended));
-        let said = err(&ended);
-        assert!(said.contains("control.sock within 5s\nhint: "), "{words:?}: {said}");
-    }
-    for words in [&["logs", "web"][..], &["logs", "-f", "web"]] {
-        let said = err(&place.initctl(words));
-        assert!(said.contains("the logger does not answer; reading its files"), "{said}");
     }
 }
 

@@ -1,0 +1,41 @@
+//! A directory in which the real `initctl` is called, and what it said there. Not what is expected of it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of its own, gone at the end.
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("initctl-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+
+    pub(crate) fn initctl(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_initctl"));
+        command.args(words).current_dir(&self.0).stdin(Stdio::null()).env_clear();
+        command.env("GROUNDSTATE_SOCKET", self.0.join("control.sock"));
+        command
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What it said to people.
+pub(crate) fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}

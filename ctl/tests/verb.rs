@@ -1,0 +1,79 @@
+//! Each verb that asks an init, where there is none and where one stands still. What the others say
+//! is in `command_line.rs`.
+#![allow(clippy::unwrap_used, reason = "what fails here ends the test")]
+
+mod place;
+
+use place::{Place, err};
+use std::os::unix::net::UnixListener;
+use std::process::Stdio;
+
+/// Each verb that can do nothing by itself.
+const OF_AN_INIT: &[&[&str]] = &[
+    &[],
+    &["status", "web"],
+    &["status", "--check"],
+    &["set-target", "web", "+x", "-y", "--wait", "--timeout", "5s", "--or-rollback"],
+    &["set-target", "web", "--dry-run"],
+    &["set-target", "-cron"],
+    &["plan"],
+    &["plan", "web", "-json", "+x"],
+    &["plan", "--reload"],
+    &["why", "web"],
+    &["want", "web", "--for", "1h"],
+    &["unwant", "web"],
+    &["reload", "--no-restart"],
+    &["reload", "--plan"],
+    &["restart", "web", "db", "--wait"],
+    &["reload-unit", "web"],
+    &["kill", "web", "-s", "HUP", "--all"],
+    &["retry", "web"],
+    &["events", "-f"],
+    &["tree", "--reverse", "web"],
+    &["graph", "--dot"],
+    &["graph", "--mermaid"],
+    &["blame"],
+    &["critical-chain"],
+    &["plot"],
+    &["cat", "web"],
+    &["whose", "1"],
+    &["source", "list"],
+    &["source", "drop", "fleet"],
+    &["upgrade"],
+    &["switch-root", "/"],
+    &["ping"],
+    &["stats"],
+    &["poweroff", "-y"],
+    &["reboot"],
+    &["halt"],
+    &["exit", "3"],
+];
+
+#[test]
+fn every_verb_that_needs_an_init_ends_with_69_without_one() {
+    for words in OF_AN_INIT {
+        assert_eq!(Place::new().initctl(words).status.code(), Some(69), "{words:?}");
+    }
+}
+
+#[test]
+fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
+    let place = Place::new();
+    // Their callers are never let in.
+    let _still = ["control.sock", "log.sock"].map(|name| UnixListener::bind(place.0.join(name)));
+    let others = [&["mask", "web"][..], &["events"], &["poweroff", "-ffy"]];
+    let begun = OF_AN_INIT.iter().chain(&others).map(|words| {
+        let mut command = place.command(words);
+        (words, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    });
+    for (words, child) in begun.collect::<Vec<_>>() {
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{words:?}: {}", err(&ended));
+        let said = err(&ended);
+        assert!(said.contains("control.sock within 5s\nhint: "), "{words:?}: {said}");
+    }
+    for words in [&["logs", "web"][..], &["logs", "-f", "web"]] {
+        let said = err(&place.initctl(words));
+        assert!(said.contains("the logger does not answer; reading its files"), "{said}");
+    }
+}
