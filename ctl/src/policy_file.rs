@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// An edited file that can be put back.
 pub(crate) struct Edited {
-    path: String,
+    /// Which file.
+    pub(crate) path: String,
     before: Option<Vec<u8>>,
     /// It now differs.
     pub(crate) changed: bool,

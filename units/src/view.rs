@@ -7,6 +7,7 @@ mod location;
 mod plan;
 mod relation;
 
+use cause::present;
 pub use cause::reason;
 pub use location::located;
 pub use plan::plan;
@@ -144,7 +145,7 @@ pub fn graph(machine: &Machine, facts: &Facts) -> Graph {
             state: Some(machine.state(id)),
             degraded: view.degraded.contains(&id),
             needed: machine.is_needed(id),
-            reason: machine.reason(id).map(|why| reason(&why, facts, None)),
+            reason: machine.reason(id).map(|why| present(machine, &why, facts, None)),
         })
     };
     let edges = |id: UnitId| {
@@ -285,7 +286,7 @@ impl<'a> View<'a> {
 
     /// A reason in words; of a wait for the next try with what made the last one fail.
     fn told(&self, unit: UnitId, why: &Reason, pid: Option<u32>) -> crate::control::answer::Reason {
-        let mut told = reason(why, self.facts, pid);
+        let mut told = present(self.machine, why, self.facts, pid);
         if let (Reason::Backoff { .. }, Some(last)) = (why, self.machine.last_failure(unit)) {
             told.text = format!("{}: {}", told.text, reason(last, self.facts, None).text);
         }
@@ -336,7 +337,7 @@ impl<'a> View<'a> {
             },
             degraded: unit.is_some_and(|unit| self.degraded.contains(&unit)),
             coincidental: self.coincidental.contains(&id),
-            reason: self.nobody(id).map(|why| reason(&why, self.facts, None)),
+            reason: self.nobody(id).map(|why| present(self.machine, &why, self.facts, None)),
         })
     }
 
@@ -351,7 +352,7 @@ impl<'a> View<'a> {
             degraded: link.unit.is_some_and(|unit| self.degraded.contains(&unit)),
             reason: link.reason.as_ref().map(|why| match link.unit {
                 Some(unit) => self.told(unit, why, pid),
-                None => reason(why, self.facts, pid),
+                None => present(self.machine, why, self.facts, pid),
             }),
             next_try: link.unit.and_then(|unit| self.next_try(unit)),
             gives_up: link.unit.map(|unit| self.machine.gives_up(unit)),
@@ -384,7 +385,7 @@ impl<'a> View<'a> {
                 target: name.to_string(),
                 state,
                 degraded: false,
-                reason: Some(reason(&why, self.facts, None)),
+                reason: Some(present(self.machine, &why, self.facts, None)),
                 next_try: None,
                 gives_up: None,
             }],

@@ -7,7 +7,7 @@ mod memory;
 use groundstate_units::control::answer::{Failure, Status};
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
+use groundstate_units::machine::event::{Event, ExecFailure, Goal, RunId, Stage};
 use groundstate_units::name::Name;
 use groundstate_units::policy::Policy;
 use groundstate_units::spec::Exit;
@@ -166,6 +166,31 @@ fn a_masked_target_is_nobodys_and_says_so() {
     assert_eq!(find(&status, "targets", "target", "db")["unit"], Value::Null);
     assert_eq!(find(&status, "targets", "target", "db")["reason"]["kind"], "masked");
     assert_eq!(find(&status, "units", "unit", "db")["unit"], "db");
+}
+
+#[test]
+fn what_the_goal_leaves_out_is_told_from_what_is_masked() {
+    let mut machine = booted();
+    let goal = |drop: &[&str]| {
+        let drop = drop.iter().map(|text| name(text)).collect();
+        Event::SetGoal(Goal { targets: vec![name("all")], want: Vec::new(), drop })
+    };
+    machine.step(at(2), goal(&["db"]));
+    let why = |machine: &Machine, target: &str| {
+        let why = serde_json::to_value(view::why(machine, &facts(3), &name(target)).unwrap());
+        why.unwrap()["chain"][0]["reason"].clone()
+    };
+    for target in ["db", "site"] {
+        let reason = why(&machine, target);
+        assert_eq!(reason["text"], "db is dropped from the goal (-db)", "{target}");
+        assert_eq!((&reason["kind"], &reason["dropped"]), (&json!("masked"), &json!("db")));
+    }
+    let refused = machine.step(at(3), Event::Restart(vec![name("db")])).refused.unwrap();
+    assert_eq!(refused.hint, "`initctl unwant db` takes that back");
+    let policy = Policy { mask: [name("db")].into(), ..Policy::default() };
+    machine.step(at(4), Event::SetPolicy(policy));
+    let reason = why(&machine, "site");
+    assert_eq!((&reason["text"], &reason["dropped"]), (&json!("db is masked"), &Value::Null));
 }
 
 #[test]

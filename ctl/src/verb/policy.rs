@@ -8,7 +8,7 @@ use crate::policy_file::{self, Edited};
 use crate::session::Session;
 use crate::typed::nearest;
 use crate::verb::{check, plan};
-use groundstate_units::control::answer::{Changed, Failure, Plan, SCHEMA, Status};
+use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, SCHEMA, Status};
 use groundstate_units::control::place::runtime_policy;
 use groundstate_units::control::request::Verb;
 use groundstate_units::generation::TargetId;
@@ -16,7 +16,7 @@ use groundstate_units::load::load;
 use groundstate_units::name::Name;
 use groundstate_units::policy::Policy;
 use nix::unistd::geteuid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What to do with the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +37,12 @@ pub(crate) fn edit(
     asked: arguments::Policy,
     edit: Edit,
 ) -> Result<Exit, Trouble> {
+    if edit == Edit::Unmask {
+        return unmask(session, &asked);
+    }
     let check = |known: &Known, policy: &Policy| {
         let said = |name: &Name| match edit {
-            Edit::Mask => false,
-            Edit::Unmask => policy.mask.contains(name),
+            Edit::Mask | Edit::Unmask => false,
             Edit::Enable | Edit::Disable => {
                 policy.enable.contains(name) || policy.disable.contains(name)
             }
@@ -48,11 +50,35 @@ pub(crate) fn edit(
         let mut names = asked.targets.iter().filter(|name| !said(name));
         names.try_for_each(|name| known.has(name))
     };
-    change(session, asked.runtime, check, |policy| {
+    let files = if asked.runtime { Files::Passing } else { Files::Lasting };
+    change(session, files, check, |_, policy| {
         for name in &asked.targets {
             apply(policy, edit, name);
         }
     })
+}
+
+/// Takes back whatever masks the names, in either file, or with `--runtime` in that one alone.
+fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Trouble> {
+    let mut left: Vec<String> = Vec::new();
+    let check = |known: &Known, policy: &Policy| {
+        for name in &asked.targets {
+            if known.masks(policy, name).is_empty() {
+                known.has(name)?;
+                left.push(known.not_masked(name));
+            }
+        }
+        Ok(())
+    };
+    let files = if asked.runtime { Files::Passing } else { Files::Both };
+    let exit = change(session, files, check, |known, policy| {
+        let masks = asked.targets.iter().flat_map(|name| known.masks(policy, name));
+        for name in masks.collect::<Vec<Name>>() {
+            apply(policy, Edit::Unmask, &name);
+        }
+    })?;
+    left.iter().for_each(|text| session.remark(text));
+    Ok(exit)
 }
 
 /// `prefer`.
@@ -64,7 +90,8 @@ pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit
             None => known.has(target),
         })
     };
-    change(session, asked.runtime, check, |policy| {
+    let files = if asked.runtime { Files::Passing } else { Files::Lasting };
+    change(session, files, check, |_, policy| {
         for (target, unit) in &asked.choices {
             match unit {
                 Some(unit) => policy.prefer.insert(target.clone(), unit.clone()),
@@ -79,6 +106,10 @@ pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit
 struct Known {
     /// Unit → its targets.
     units: BTreeMap<String, Vec<String>>,
+    /// Units that a mask of any of their names holds down.
+    as_one: BTreeSet<String>,
+    /// What the goal leaves out, where init said so.
+    dropped: BTreeSet<String>,
 }
 
 impl Known {
@@ -86,8 +117,15 @@ impl Known {
     fn of(session: &Session, init: bool) -> Result<Known, Trouble> {
         if init {
             let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
-            let units = status.units.into_iter().map(|unit| (unit.unit, unit.provides));
-            return Ok(Known { units: units.collect() });
+            let mut known = Known::default();
+            known.dropped.extend(status.overlay.drop);
+            for unit in status.units {
+                if unit.reason.is_some_and(|why| matches!(why.cause, Cause::Masked { .. })) {
+                    known.as_one.insert(unit.unit.clone());
+                }
+                known.units.insert(unit.unit, unit.provides);
+            }
+            return Ok(known);
         }
         let options = check::configured(session, geteuid().as_raw());
         let generation = load(&Disk, &options, None).generation;
@@ -96,7 +134,34 @@ impl Known {
             .units
             .iter()
             .map(|unit| (unit.name.to_string(), unit.provides.iter().filter_map(name).collect()));
-        Ok(Known { units: units.collect() })
+        let one = generation.units.iter().filter(|unit| unit.is_one);
+        let as_one = one.map(|unit| unit.name.to_string()).collect();
+        Ok(Known { units: units.collect(), as_one, dropped: BTreeSet::new() })
+    }
+
+    /// The entries of `mask` that keep a target, or the unit of that name, from being started.
+    fn masks(&self, policy: &Policy, name: &Name) -> Vec<Name> {
+        let providers = self.providers(name);
+        let named = |entry: &&Name| *entry == name || providers.contains(&entry.as_str());
+        let direct: Vec<Name> = policy.mask.iter().filter(named).cloned().collect();
+        if !direct.is_empty() {
+            return direct;
+        }
+        let units = providers.into_iter().chain([name.as_str()]);
+        let units = units.filter(|unit| self.as_one.contains(*unit));
+        let names: Vec<&String> = units.filter_map(|unit| self.units.get(unit)).flatten().collect();
+        let other = |entry: &&Name| names.iter().any(|name| *name == entry.as_str());
+        policy.mask.iter().filter(other).cloned().collect()
+    }
+
+    /// In words, that nothing was to be taken back.
+    fn not_masked(&self, name: &Name) -> String {
+        match self.dropped.get(name.as_str()) {
+            Some(name) => format!(
+                "{name} is not masked but dropped from the goal: `initctl unwant {name}` takes that back"
+            ),
+            None => format!("nothing masks {name} there"),
+        }
     }
 
     fn providers(&self, target: &Name) -> Vec<&str> {
@@ -165,11 +230,22 @@ fn apply(policy: &mut Policy, edit: Edit, name: &Name) {
     }
 }
 
+/// Where a policy is edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Files {
+    /// The one that stays.
+    Lasting,
+    /// That of the runtime directory.
+    Passing,
+    /// Wherever something is to be changed.
+    Both,
+}
+
 fn change(
     session: &Session,
-    runtime: bool,
+    files: Files,
     check: impl FnOnce(&Known, &Policy) -> Result<(), Trouble>,
-    change: impl FnOnce(&mut Policy),
+    change: impl Fn(&Known, &mut Policy),
 ) -> Result<Exit, Trouble> {
     let init = session.init()?;
     let (lasting, passing) = match &init {
@@ -179,25 +255,36 @@ fn change(
             (session.places.policy.clone(), Some(passing))
         }
     };
-    let path = match (runtime, &passing) {
-        (false, _) => &lasting,
-        (true, Some(passing)) => passing,
-        (true, None) => {
+    let paths: Vec<&String> = match (files, &passing) {
+        (Files::Lasting, _) | (Files::Both, None) => vec![&lasting],
+        (Files::Both, Some(passing)) => vec![&lasting, passing],
+        (Files::Passing, Some(passing)) => vec![passing],
+        (Files::Passing, None) => {
             let hint = "leave --runtime out to write the lasting policy";
             return Err(Trouble::local("this init has no runtime directory", hint));
         }
     };
-    check(&Known::of(session, init.is_some())?, &policy_file::read(path)?)?;
-    let edited = policy_file::edit(path, change)?;
+    let known = Known::of(session, init.is_some())?;
+    let mut policy = Policy::default();
+    for path in &paths {
+        policy = policy.overlaid(&policy_file::read(path)?);
+    }
+    check(&known, &policy)?;
+    let mut edited = Vec::new();
+    for path in &paths {
+        edited.push(policy_file::edit(path, |policy| change(&known, policy))?);
+    }
     if init.is_none() {
-        said_offline(session, path, &edited)?;
-        return Ok(Exit::Done);
+        let told = edited.iter().find(|edited| edited.changed).or(edited.first());
+        return told.map_or(Ok(()), |edited| said_offline(session, edited)).map(|()| Exit::Done);
     }
     match tell(session, &lasting, passing.as_deref()) {
         Ok(()) => Ok(Exit::Done),
         Err(trouble) => {
-            edited.restore()?;
-            session.remark(&format!("{path} is as it was"));
+            for edited in edited {
+                edited.restore()?;
+                session.remark(&format!("{} is as it was", edited.path));
+            }
             Err(trouble)
         }
     }
@@ -215,10 +302,10 @@ fn tell(session: &Session, lasting: &str, passing: Option<&str>) -> Result<(), T
     })
 }
 
-fn said_offline(session: &Session, path: &str, edited: &Edited) -> Result<(), Trouble> {
+fn said_offline(session: &Session, edited: &Edited) -> Result<(), Trouble> {
     session.remark(&format!("no init at {}: only the file is changed", session.socket));
     let plan = Plan { schema: SCHEMA, ..Plan::default() };
     let value = serde_json::json!({"schema": SCHEMA, "generation": null, "plan": plan});
     let word = if edited.changed { "written" } else { "already so" };
-    session.show(&value, || format!("{path}: {word}\n"))
+    session.show(&value, || format!("{}: {word}\n", edited.path))
 }

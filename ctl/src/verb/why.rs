@@ -68,12 +68,12 @@ fn headline(why: &Why, now: Wall, style: &Style) -> String {
         _ => why.target.clone(),
     };
     let reason = why.chain.first().and_then(|link| link.reason.as_ref());
-    let masked = reason.is_some_and(|reason| matches!(reason.cause, Cause::Masked { .. }));
-    let word = if masked {
+    let held_down = held_down(why);
+    let masked = held_down.is_some();
+    let word = match held_down {
         // Nothing of it failed: somebody wants it so.
-        "MASKED".to_string()
-    } else {
-        style::word(why.state, why.degraded, reason).to_uppercase()
+        Some(word) => word.to_string(),
+        None => style::word(why.state, why.degraded, reason).to_uppercase(),
     };
     let tone = if masked { Tone::Uneasy } else { style::tone(why.state, why.degraded) };
     let mut text = format!("{} is {}", style.bold(&name), style.paint(tone, &word));
@@ -100,6 +100,15 @@ fn headline(why: &Why, now: Wall, style: &Style) -> String {
     }
     text.push('\n');
     text
+}
+
+/// It is masked or dropped itself: of a dependency that is, the state of this one tells.
+fn held_down(why: &Why) -> Option<&'static str> {
+    let reason = why.chain.first()?.reason.as_ref()?;
+    let Cause::Masked { target, dropped } = &reason.cause else { return None };
+    let itself = why.unit.is_none() || why.state == State::Disabled || *target == why.target;
+    let word = if dropped.is_some() { "DROPPED from the goal" } else { "MASKED" };
+    itself.then_some(word)
 }
 
 /// The reason is no sentence about "it".
@@ -144,7 +153,11 @@ fn because(why: &Why) -> Option<String> {
                 },
             })
         }
-        State::Failed | State::Waiting | State::Stopping => None,
+        State::Stopping => Some(match why.detail.as_ref()?.needed {
+            true => "it is to be started anew".to_string(),
+            false => "neither the goal nor anything it needs needs it any more".to_string(),
+        }),
+        State::Failed | State::Waiting => None,
     }
 }
 
@@ -233,7 +246,10 @@ fn next(why: &Why, now: Wall) -> String {
         return format!("tried again in {left}; `initctl retry {name}` tries now");
     }
     match &reason.cause {
-        Cause::Masked { target } => format!("`initctl unmask {target}` lets it be started"),
+        Cause::Masked { dropped: Some(name), .. } => {
+            format!("`initctl unwant {name}` takes the -{name} of the goal back")
+        }
+        Cause::Masked { target, .. } => format!("`initctl unmask {target}` lets it be started"),
         Cause::Missing { target } => {
             format!("a unit that provides {target}, then `initctl reload`")
         }

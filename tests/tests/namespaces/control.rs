@@ -257,6 +257,36 @@ fn a_policy_for_nobody_is_refused_and_nothing_changes() {
 }
 
 #[test]
+fn unmask_takes_back_whatever_masks_a_unit() {
+    let files = Sandbox::new();
+    files.put("units/hello.service", "[Service]\nExecStart=/bin/sleep 1000\n");
+    files.unit("all", "type: virtual\nwaits-for: hello");
+    let init = Boot::new(files).start("all");
+    for mask in [&["mask", "hello.service"][..], &["mask", "hello", "--runtime"]] {
+        init.when_state("hello.service", "running");
+        assert_eq!(init.initctl(mask).status.code(), Some(0));
+        init.when("it is down", |s| s.main_pid("hello.service").is_none());
+        init.when_state("hello.service", "disabled");
+        let why = init.initctl(&["why", "hello"]);
+        let said = String::from_utf8_lossy(&why.stdout).into_owned();
+        assert!(said.contains("`initctl unmask hello`"), "{said}");
+        assert_eq!(init.initctl(&["unmask", "hello"]).status.code(), Some(0));
+    }
+    init.when_state("hello.service", "running");
+    let nothing = init.initctl(&["unmask", "hello"]);
+    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert!(said.contains("nothing masks hello there"), "{said}");
+    let (code, _) = init.initctl_json(&["set-target", "all", "-hello"]);
+    assert_eq!(code, 0);
+    let nothing = init.initctl(&["unmask", "hello"]);
+    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert!(said.contains("`initctl unwant hello` takes that back"), "{said}");
+    assert_eq!(init.initctl(&["unwant", "hello"]).status.code(), Some(0));
+    init.when_state("hello.service", "running");
+    init.finish();
+}
+
+#[test]
 fn to_exit_with_nobodys_target_is_said() {
     let files = Sandbox::new();
     files.unit("job", "exec-start: DAEMON");

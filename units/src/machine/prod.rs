@@ -29,8 +29,14 @@ impl Machine {
                     units.push(unit.0);
                 }
                 Provider::Masked => {
-                    let message = format!("{name} is masked");
-                    return Err(refusal("masked", message, "`initctl unmask` it"));
+                    let (message, hint) = match self.dropped(name) {
+                        Some(dropped) => (
+                            format!("{name} is dropped from the goal"),
+                            format!("`initctl unwant {dropped}` takes that back"),
+                        ),
+                        None => (format!("{name} is masked"), format!("`initctl unmask {name}`")),
+                    };
+                    return Err(refusal("masked", message, &hint));
                 }
                 Provider::Nobody => return Err(unknown(&self.generation, name)),
             }

@@ -30,6 +30,26 @@ impl Machine {
         &self.policy
     }
 
+    /// What the overlay drops that keeps this target, or the unit of that name, from being
+    /// started; None where the policy masks it all the same.
+    pub fn dropped(&self, target: &Name) -> Option<&Name> {
+        let found = self.generation.find_target(target.as_str());
+        let found = found.and_then(|target| self.generation.target(target));
+        let candidates = found.map(|target| target.candidates.as_slice()).unwrap_or_default();
+        let named = self.generation.find_unit(target.as_str());
+        let units = candidates.iter().copied().chain(named);
+        let units = units.filter_map(|unit| self.generation.unit(unit));
+        let names = units.flat_map(|unit| {
+            let provided = unit.provides.iter().filter_map(|it| self.generation.target(*it));
+            std::iter::once(&unit.name).chain(provided.map(|target| &target.name))
+        });
+        let names: Vec<&Name> = std::iter::once(target).chain(names).collect();
+        if names.iter().any(|name| self.policy.mask.contains(*name)) {
+            return None;
+        }
+        names.into_iter().find_map(|name| self.wish.drop.get(name))
+    }
+
     /// The goal and the overlay.
     pub fn wish(&self) -> &Wish {
         &self.wish

@@ -2,9 +2,27 @@
 
 use super::Facts;
 use crate::control::answer::{Cause, Reason};
-use crate::machine::reason;
+use crate::machine::{Machine, reason};
 use crate::name::Name;
 use crate::spec::Exit;
+
+/// The same of a machine as it is now: what the goal leaves out is told from what is masked.
+pub(super) fn present(
+    machine: &Machine,
+    why: &reason::Reason,
+    facts: &Facts,
+    pid: Option<u32>,
+) -> Reason {
+    let mut told = reason(why, facts, pid);
+    if let Cause::Masked { target, dropped } = &mut told.cause {
+        *dropped =
+            Name::new(target).ok().and_then(|name| machine.dropped(&name)).map(Name::to_string);
+        if let Some(name) = dropped {
+            told.text = format!("{target} is dropped from the goal (-{name})");
+        }
+    }
+    told
+}
 
 /// A reason as it is answered. `pid`: of the unit's process, where one is known.
 pub fn reason(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Reason {
@@ -28,7 +46,7 @@ fn cause(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Cause {
         R::Dependency { target, unit } | R::Inactive { target, unit } => {
             Cause::Dependency { target: target.to_string(), unit: unit.to_string() }
         }
-        R::Masked { target } => Cause::Masked { target: target.to_string() },
+        R::Masked { target } => Cause::Masked { target: target.to_string(), dropped: None },
         R::Missing { target } => Cause::Missing { target: target.to_string() },
         R::Config { at, message } => Cause::Config {
             file: at.file.to_string(),

@@ -91,6 +91,39 @@ fn a_backoff_says_when_it_ends() {
 }
 
 #[test]
+fn what_a_masked_or_dropped_dependency_holds_down_is_not_called_that_itself() {
+    for (dropped, text, next) in [
+        (Value::Null, "net is masked", "`initctl unmask net` lets it be started"),
+        (
+            json!("net"),
+            "net is dropped from the goal (-net)",
+            "`initctl unwant net` takes the -net of the goal back",
+        ),
+    ] {
+        let reason = json!({"kind": "masked", "text": text, "target": "net", "dropped": dropped});
+        let link = |unit: Value, target: &str| {
+            json!({"unit": unit, "target": target, "state": "failed", "degraded": false,
+                "reason": reason, "next-try": null})
+        };
+        let mut answer = json!({
+            "schema": 1, "target": "web", "unit": "web", "state": "failed", "degraded": false,
+            "chain": [link(json!("web"), "web"), link(Value::Null, "net")],
+            "needed-by": [], "affects": [], "detail": null,
+        });
+        let said = render(&why(answer.clone()), &[], now(), &Style::PLAIN);
+        let first = format!("web is FAILED (DEPENDENCY) because {text}\n");
+        assert!(said.starts_with(&first), "{said}");
+        assert!(said.ends_with(&format!("  next         {next}\n")), "{said}");
+        answer["target"] = json!("net");
+        answer["unit"] = Value::Null;
+        answer["chain"] = json!([link(Value::Null, "net")]);
+        let said = render(&why(answer), &[], now(), &Style::PLAIN);
+        let word = if dropped.is_null() { "MASKED" } else { "DROPPED from the goal" };
+        assert_eq!(said, format!("net is {word}\n  next         {next}\n"));
+    }
+}
+
+#[test]
 fn what_is_masked_is_said_to_be_that_and_no_failure() {
     let masked = json!({"kind": "masked", "text": "db is masked", "target": "db"});
     for state in ["failed", "disabled"] {

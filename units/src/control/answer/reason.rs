@@ -57,6 +57,9 @@ pub enum Cause {
     Masked {
         /// Which target.
         target: String,
+        /// What the goal leaves out (`-TARGET`), where no policy masks it.
+        #[serde(default)]
+        dropped: Option<String>,
     },
     /// Nobody provides it.
     Missing {
