@@ -5,7 +5,8 @@ use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
-use groundstate_units::control::answer::{Blame, Graph, Timing};
+use crate::typed;
+use groundstate_units::control::answer::{Blame, Cause, Failure, Graph, Timing};
 use groundstate_units::control::request::Verb;
 use groundstate_units::name::Name;
 use groundstate_units::spec::DependencyKind;
@@ -32,6 +33,18 @@ pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Resul
     } else {
         asked.targets.iter().map(Name::to_string).collect()
     };
+    if let Some(nobody) =
+        asked.targets.iter().find(|name| provider(&graph, name.as_str()).is_none())
+    {
+        let names = graph.nodes.iter().flat_map(|node| node.provides.iter().chain([&node.unit]));
+        let hint = match typed::nearest(nobody.as_str(), names.map(String::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`initctl status --all` lists all".to_string(),
+        };
+        let message = format!("no target and no unit is named `{nobody}`");
+        let failure = Failure::new(Failure::UNKNOWN_TARGET, message, hint);
+        return Err(Trouble::Failed(Exit::Usage, failure));
+    }
     session.show(&value, || chain(&blame.units, &graph, &roots, &session.style))?;
     Ok(Exit::Done)
 }
@@ -119,6 +132,16 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
             let begun = failed.or(started).unwrap_or(u64::MAX);
             let edges = graph.edges.iter();
             let ordering = edges.filter(|edge| edge.from == unit && edge.kind.orders());
+            let now = ordering.clone().filter_map(|edge| {
+                let to = edge.to.as_deref().filter(|_| waits_now(graph, unit, &edge.target))?;
+                Some((to, let_go(timing.get(to)?, edge.kind, false)))
+            });
+            // What it waits for at this moment holds it up longer than all that is over.
+            let now = now.filter(|_| ready.is_none() && failed.is_none());
+            if let Some(longest) = now.max_by_key(|(_, until)| until.unwrap_or(u64::MAX)) {
+                next = Some((longest.0, None));
+                continue;
+            }
             let held = ordering.filter_map(|edge| {
                 let to = edge.to.as_deref()?;
                 let until = let_go(timing.get(to)?, edge.kind, failed.is_some())?;
@@ -128,6 +151,15 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
         }
     }
     text
+}
+
+/// Whether a unit stands waiting for this target.
+fn waits_now(graph: &Graph, unit: &str, target: &str) -> bool {
+    let node = graph.nodes.iter().find(|node| node.unit == unit);
+    match node.and_then(|node| node.reason.as_ref()).map(|reason| &reason.cause) {
+        Some(Cause::On { targets }) => targets.iter().any(|on| on == target),
+        Some(_) | None => false,
+    }
 }
 
 fn provider<'a>(graph: &'a Graph, name: &str) -> Option<&'a str> {
@@ -187,7 +219,7 @@ fn picture(units: &[Timing]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundstate_units::control::answer::{Edge, Node};
+    use groundstate_units::control::answer::{Edge, Node, Reason};
     use groundstate_units::spec::Kind;
 
     fn timing(unit: &str, from: u64, started: u64, ready: Option<u64>) -> Timing {
@@ -269,6 +301,31 @@ mod tests {
         let want = "all  @3.0s  +0ms\n`- web  @3.0s  failed\n   `- db  @3.0s  failed\n";
         assert!(text.ends_with(want), "{text}");
         assert!(!list(&units, &Style::PLAIN).contains("web"), "it was never started");
+    }
+
+    #[test]
+    fn the_critical_chain_of_what_waits_still_goes_to_what_it_waits_for() {
+        let on = |targets: &[&str]| {
+            let targets = targets.iter().map(|target| (*target).to_string()).collect();
+            Some(Reason { text: String::new(), cause: Cause::On { targets } })
+        };
+        let soft = DependencyKind::WaitsFor;
+        let mut graph = Graph {
+            schema: 1,
+            goal: vec!["all".into()],
+            nodes: vec![node("all"), node("crash"), node("slow")],
+            edges: vec![edge("all", soft, "slow"), edge("all", soft, "crash")],
+        };
+        let mut all = timing("all", 0, 0, None);
+        all.started_us = None;
+        let mut crash = timing("crash", 0, 3_000_000, None);
+        crash.failed_us = Some(3_010_000);
+        let units = [all, crash, timing("slow", 0, 0, None)];
+        for waits in [&["crash", "slow"][..], &["slow"]] {
+            graph.nodes[0].reason = on(waits);
+            let text = chain(&units, &graph, &["all".to_string()], &Style::PLAIN);
+            assert!(text.ends_with("all  @not ready\n`- slow  @not ready\n"), "{text}");
+        }
     }
 
     #[test]
