@@ -52,11 +52,17 @@ fn why_none(is_open: bool) -> &'static str {
 impl Init {
     /// Neither target can be had.
     pub(crate) fn emergency(&mut self) {
-        let names: Vec<&str> = self.machine.wish().goal.iter().map(|name| name.as_str()).collect();
-        let emergency = &self.machine.generation().settings.emergency_target;
+        let goal = self.machine.wish().goal.iter();
+        let goal: Vec<String> =
+            goal.map(|name| format!("{name}: {}", self.why_not(name))).collect();
+        let settings = &self.machine.generation().settings;
+        let emergency = &settings.emergency_target;
         let text = format!(
-            "neither the goal ({}) nor the emergency target ({emergency}) can be had",
-            names.join(", ")
+            "neither the goal ({}) nor the emergency target ({emergency}: {}) can be had; unit \
+             directories: {}",
+            goal.join(", "),
+            self.why_not(emergency),
+            self.paths.unit_dirs(settings).join(", ")
         );
         if self.mode != Mode::Machine {
             self.say(Level::Error, format_args!("{text}"));

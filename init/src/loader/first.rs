@@ -128,17 +128,21 @@ impl Init {
         }
         self.keep_found();
         if !self.machine.wish().goal.contains(&asked) {
-            let graph = self.machine.graph();
-            let why = match graph.meant(self.machine.generation(), &asked) {
-                Provider::Nobody => "nobody provides it",
-                Provider::Masked => "it is masked",
-                Provider::Unit(_) => "its unit can not be used",
-            };
+            let why = self.why_not(&asked);
             let emergency = self.machine.generation().settings.emergency_target.clone();
             self.say(
                 Level::Error,
                 format_args!("the goal {asked} can not be had ({why}): {emergency} instead"),
             );
+        }
+    }
+
+    /// Why a target can not be the goal.
+    pub(crate) fn why_not(&self, target: &Name) -> &'static str {
+        match self.machine.graph().meant(self.machine.generation(), target) {
+            Provider::Nobody => "nobody provides it",
+            Provider::Masked => "it is masked",
+            Provider::Unit(_) => "its unit can not be used",
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::answers::Answers;
 use super::history::Found;
-use super::limit;
+use super::{files, limit};
 use crate::process;
 use crate::sys::impatience::impatiently;
 use crate::sys::peer;
@@ -26,8 +26,8 @@ const SLOW: &str = "slow";
 struct Client {
     stream: UnixStream,
     uid: u32,
-    /// Has the role *logs*.
-    allowed: bool,
+    /// Who has the role *logs*, where the client has not.
+    refused: Option<String>,
     asked: Vec<u8>,
     answers: Answers,
     follows: Option<Follow>,
@@ -64,13 +64,41 @@ pub(crate) struct Clients {
     by_token: BTreeMap<usize, Client>,
     listener_token: Token,
     first_token: usize,
-    /// The group that may read.
-    pub(crate) readers: Option<u32>,
+    /// Who may read.
+    pub(crate) readers: Readers,
+}
+
+/// The group of `log-readers`.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    name: String,
+    /// None: there is no such group.
+    group: Option<u32>,
+}
+
+impl Readers {
+    /// The group of that name.
+    pub(crate) fn new(name: &str) -> Readers {
+        Readers { name: name.to_string(), group: files::group(name) }
+    }
+
+    /// In words, who may.
+    fn may(&self) -> String {
+        let name = &self.name;
+        match self.group {
+            Some(_) => {
+                format!("root, the user init runs as and the group {name} (log-readers) may")
+            }
+            None => format!(
+                "root and the user init runs as may; there is no group {name} (log-readers)"
+            ),
+        }
+    }
 }
 
 impl Clients {
     /// Tokens from `listener_token` on, [`limit::CLIENTS`] and one, are for these.
-    pub(crate) fn new(listener_token: Token, readers: Option<u32>) -> Clients {
+    pub(crate) fn new(listener_token: Token, readers: Readers) -> Clients {
         let (listener, by_token) = (None, BTreeMap::new());
         Clients { listener, by_token, listener_token, first_token: listener_token.0 + 1, readers }
     }
@@ -107,11 +135,11 @@ impl Clients {
         let Some(token) = free.filter(|_| fits) else {
             return Err(io::Error::from(io::ErrorKind::QuotaExceeded));
         };
-        let allowed = root
-            || (is_ours && peer.uid == nix::unistd::geteuid().as_raw())
-            || self
-                .readers
-                .is_some_and(|group| group == peer.gid || peer::groups(&stream).contains(&group));
+        let allowed =
+            root || (is_ours && peer.uid == nix::unistd::geteuid().as_raw())
+                || self.readers.group.is_some_and(|group| {
+                    group == peer.gid || peer::groups(&stream).contains(&group)
+                });
         registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
         let (asked, answers) = (Vec::new(), Answers::default());
         self.by_token.insert(
@@ -119,7 +147,7 @@ impl Clients {
             Client {
                 stream,
                 uid: peer.uid,
-                allowed,
+                refused: (!allowed).then(|| self.readers.may()),
                 asked,
                 answers,
                 follows: None,
@@ -303,16 +331,15 @@ impl Client {
     }
 
     fn judge(&mut self, line: &[u8]) -> Option<LogQuery> {
-        match LogQuery::parse(line) {
-            Err((id, failure)) => self.answers.error(id, *failure),
-            Ok(query) if !self.allowed => {
-                let hint = "root, the user init runs as and the group `log-readers` may";
-                let failure = Failure::new(Failure::DENIED, "you may not read logs", hint);
+        match (LogQuery::parse(line), &self.refused) {
+            (Err((id, failure)), _) => self.answers.error(id, *failure),
+            (Ok(query), Some(who)) => {
+                let failure = Failure::new(Failure::DENIED, "you may not read logs", who);
                 self.answers.error(query.id, failure);
                 self.asked.clear();
                 self.last = true;
             }
-            Ok(query) => return Some(query),
+            (Ok(query), None) => return Some(query),
         }
         None
     }

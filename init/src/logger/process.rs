@@ -1,7 +1,7 @@
 //! The logger's process: one loop over PID 1's orders, the runs' pipes and `log.sock`.
 //! Idle it is not woken at all. What may stand still is behind a [`super::lane`].
 
-use super::clients::Clients;
+use super::clients::{Clients, Readers};
 use super::lane::Lines;
 use super::lane::Room;
 use super::message::{Order, Report, RunLog, Settings, decode, encode};
@@ -123,7 +123,7 @@ impl Logger {
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut SourceFd(&orders.as_raw_fd()), ORDERS, both)?;
         let waker = Arc::new(Waker::new(poll.registry(), LANES)?);
-        let mut clients = Clients::new(LISTENER, files::group(&settings.log_readers));
+        let mut clients = Clients::new(LISTENER, Readers::new(&settings.log_readers));
         if let Some(listener) = listener {
             clients.listen(poll.registry(), listener)?;
         }
@@ -205,7 +205,7 @@ impl Logger {
                     }
                 }
                 Some(Order::Settings(settings)) => {
-                    self.clients.readers = files::group(&settings.log_readers);
+                    self.clients.readers = Readers::new(&settings.log_readers);
                     self.out.set(settings);
                 }
                 Some(Order::OpenFiles) => {

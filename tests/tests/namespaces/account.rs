@@ -102,7 +102,8 @@ fn a_boot_goes_on_without_a_loader_that_can_not_even_be_killed() {
     drop(silent);
     assert_ne!(init.ended().code(), Some(0));
     let said = init.output();
-    assert!(said.contains("neither the goal (web) nor the emergency target"), "{said}");
+    assert!(said.contains("neither the goal (web: nobody provides it) nor"), "{said}");
+    assert!(said.contains("unit directories: /"), "{said}");
 }
 
 #[test]
