@@ -125,6 +125,18 @@ pub(crate) fn add_excerpts(found: &mut [Diagnostic], file: &Arc<str>, text: &str
     }
 }
 
+/// A line is indented by one.
+pub(crate) fn is_about_a_tab(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::TabInBlockIndentation
+            | ErrorKind::TabInIndentation
+            | ErrorKind::TabNotAllowed
+            | ErrorKind::TabInPlainScalar
+            | ErrorKind::TabAtBlockScalarStart
+    )
+}
+
 /// What the YAML parser could not take, and what to do about it.
 #[allow(clippy::wildcard_enum_match_arm, reason = "what has no better words keeps the parser's")]
 pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
@@ -135,11 +147,7 @@ pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
             ("a line that is no `key: value`", "put `: ` behind the key, or quote the value")
         }
-        ErrorKind::TabInBlockIndentation
-        | ErrorKind::TabInIndentation
-        | ErrorKind::TabNotAllowed
-        | ErrorKind::TabInPlainScalar
-        | ErrorKind::TabAtBlockScalarStart => ("a tab as indentation", "indent with spaces"),
+        kind if is_about_a_tab(kind) => ("a tab as indentation", "indent with spaces"),
         ErrorKind::InvalidIndentation
         | ErrorKind::ExpectedBlockMappingKey
         | ErrorKind::BlockSequenceEntryNotAllowed => {

@@ -146,14 +146,15 @@ pub(crate) fn mean(
     let meaning = meaning::read(manifest, context.settings, context.accounts);
     record.diagnostics.extend(meaning.diagnostics);
     for (place, outside) in meaning.outside {
-        if let Some((code, message)) = missing(context.files, &outside) {
+        if let Some((code, message, is_there)) = missing(context.files, &outside) {
             // It may come without this file being touched.
             record.again = true;
             let without = match outside {
                 Outside::Executable(_, _, without) => without,
                 Outside::Directory(_) | Outside::File(_) => "starting the unit fails",
             };
-            let hint = format!("until it is there, {without}");
+            let until = if is_there { "until that is mended" } else { "until it is there" };
+            let hint = format!("{until}, {without}");
             record.diagnostics.push(Diagnostic::warning(code, place, message).with_hint(hint));
         }
     }
@@ -256,7 +257,8 @@ fn is_error(diagnostic: &Diagnostic) -> bool {
     diagnostic.severity == Severity::Error
 }
 
-fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String)> {
+/// What is not as it has to be; last, whether something is there all the same.
+fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String, bool)> {
     match outside {
         Outside::Executable(word, candidates, _) => {
             let stats: Vec<Stat> =
@@ -272,15 +274,18 @@ fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String
             } else {
                 "this is no program:"
             };
-            Some(("missing-executable", format!("{what} {word}")))
+            Some(("missing-executable", format!("{what} {word}"), !stats.is_empty()))
         }
         Outside::Directory(path) => {
-            let there = files.stat(path).is_ok_and(|stat| stat.kind == FileKind::Directory);
-            (!there).then(|| ("missing-directory", format!("there is no directory {path}")))
+            let stat = files.stat(path);
+            let there = stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Directory);
+            let message = format!("there is no directory {path}");
+            (!there).then(|| ("missing-directory", message, stat.is_ok()))
         }
         Outside::File(path) => {
-            let there = files.stat(path).is_ok_and(|stat| stat.kind == FileKind::Regular);
-            (!there).then(|| ("missing-file", format!("there is no file {path}")))
+            let stat = files.stat(path);
+            let there = stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Regular);
+            (!there).then(|| ("missing-file", format!("there is no file {path}"), stat.is_ok()))
         }
     }
 }

@@ -17,6 +17,7 @@ enum Open {
 
 pub(crate) struct Reader<'a> {
     file: &'a Arc<str>,
+    text: &'a str,
     parser: Parser<'a, StrInput<'a>>,
     limits: &'a Limits,
     nodes: usize,
@@ -38,6 +39,7 @@ impl<'a> Reader<'a> {
         };
         Reader {
             file,
+            text,
             parser: Parser::new_from_str_with_options(text, options),
             limits,
             nodes: 0,
@@ -148,7 +150,20 @@ impl<'a> Reader<'a> {
             column: number(error.marker().col()).saturating_add(1),
         };
         let (message, hint) = text::yaml_mistake(error.kind());
+        let at = if text::is_about_a_tab(error.kind()) { self.tab(at) } else { at };
         self.report("yaml", at, message, hint);
+    }
+
+    /// The tab that a line begins with: behind a value on one line the parser means the next one.
+    fn tab(&self, at: Spot) -> Spot {
+        let first = (at.line as usize).saturating_sub(1);
+        let mut lines = self.text.lines().zip(1_u32..).skip(first).take(2);
+        let found = lines.find_map(|(text, line)| {
+            let indent = text.chars().take_while(|c| matches!(c, ' ' | '\t'));
+            let tab = indent.zip(1_u32..).find(|(c, _)| *c == '\t')?;
+            Some(Spot { line, column: tab.1 })
+        });
+        found.unwrap_or(at)
     }
 
     fn scalar(&mut self, at: Spot, text: String, quoted: bool) {

@@ -276,6 +276,27 @@ fn of_a_program_that_is_missing_it_is_said_what_fails_without_it() {
 }
 
 #[test]
+fn of_what_is_there_and_no_program_it_is_not_said_that_it_may_come() {
+    let memory = Memory::new(&[("/u/x.yaml", "unit: a\nexec-start: /u/x.yaml\n")]);
+    let generation = memory.check("/u");
+    let [said] = generation.diagnostics.as_slice() else { panic!("{:?}", generation.diagnostics) };
+    assert_eq!(said.message, "no permission to execute /u/x.yaml");
+    assert_eq!(said.hint, "until that is mended, starting the unit fails");
+}
+
+#[test]
+fn a_tab_is_shown_where_it_stands() {
+    for (text, place) in
+        [("unit: a\ndescription: b\n\tc: d\n", "3:1"), ("unit: a\nenv:\n\tA: b\n", "3:1")]
+    {
+        let generation = one(text);
+        let said = generation.diagnostics.iter().find(|it| it.message == "a tab as indentation");
+        let at = &said.unwrap().at;
+        assert_eq!(format!("{}:{}", at.line, at.column), place, "{text:?}");
+    }
+}
+
+#[test]
 fn a_program_without_a_slash_is_looked_up_in_the_units_path() {
     let mut memory = Memory::new(&[
         ("/u/a.yaml", "unit: a\nexec-start: x\n"),

@@ -25,7 +25,13 @@ pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, T
         session::print_json(&report)?;
     } else {
         session::print(&render(&report, &session.style))?;
-        session.remark(&summary(&report, generation.units.len()));
+        let mut text = summary(&report, generation.units.len());
+        if generation.units.is_empty() {
+            let dirs = options.units.iter().chain(&options.standard_units);
+            let dirs: Vec<&str> = dirs.chain(&options.runtime_units).map(String::as_str).collect();
+            text.push_str(&format!("; looked in {}", dirs.join(", ")));
+        }
+        session.remark(&text);
     }
     Ok(match (report.errors, report.warnings) {
         (0, 0) => Exit::Done,

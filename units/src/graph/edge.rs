@@ -116,6 +116,7 @@ pub(super) fn collect(
         }
     }
     report_missing(generation, missing, faults);
+    collector.report_at_odds(faults);
     collector.links
 }
 
@@ -138,6 +139,32 @@ fn is_enabled(generation: &Generation, policy: &Policy, unit: &Unit) -> bool {
 impl Collector<'_> {
     fn provider(&self, target: TargetId) -> Provider {
         self.providers.get(target.index()).copied().unwrap_or(Provider::Nobody)
+    }
+
+    /// Who needs beside itself what it may not be beside.
+    fn report_at_odds(&self, faults: &mut Vec<Fault>) {
+        let written = |of: &UnitId| {
+            let unit = self.generation.unit(*of);
+            let all = unit.map(|unit| unit.dependencies.as_slice()).unwrap_or_default();
+            all.iter().filter(|dependency| !dependency.imported)
+        };
+        for id in self.generation.unit_ids() {
+            for conflict in written(&id).filter(|it| it.kind == DependencyKind::Conflicts) {
+                let Provider::Unit(other) = self.provider(conflict.target) else { continue };
+                let needs = written(&id).find(|it| {
+                    matches!(it.kind, DependencyKind::DependsOn | DependencyKind::DependsMs)
+                        && self.provider(it.target) == Provider::Unit(other)
+                });
+                let names = (self.generation.unit(id), self.generation.target(conflict.target));
+                let (Some(needs), (Some(unit), Some(target))) = (needs, names) else { continue };
+                let at = Place { file: unit.at.file.clone(), line: conflict.line, column: 1 };
+                let (kind, name) = (needs.kind.as_str(), &unit.name);
+                let message = format!("{name} {kind} {} and conflicts with it", target.name);
+                let diagnostic = Diagnostic::warning("at-odds", at, message)
+                    .with_hint("it can never start: take one of the two out");
+                faults.push(Fault { units: vec![id], diagnostic });
+            }
+        }
     }
 
     fn is_missing(&self, dependency: &Dependency) -> bool {
@@ -259,6 +286,6 @@ fn missing_hint(generation: &Generation, name: &str, kind: Option<DependencyKind
     match (generation.nearest_target(name), kind) {
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, Some(_)) => format!("write `{name}?` if it may be missing"),
-        (None, None) => String::new(),
+        (None, None) => "name a target that a unit provides, or write that unit".to_string(),
     }
 }

@@ -125,6 +125,21 @@ fn a_chain_of_all_units_there_may_be_needs_no_recursion() {
 }
 
 #[test]
+fn who_depends_on_what_it_conflicts_with_is_warned_of() {
+    let both = [(DependencyKind::DependsOn, "b"), (DependencyKind::Conflicts, "b")];
+    let drafts = vec![
+        unit("a", 1, &both),
+        unit("b", 1, &[]),
+        unit("c", 1, &[(DependencyKind::WaitsFor, "b"), (DependencyKind::Conflicts, "b")]),
+    ];
+    let (generation, graph, faults) = resolve(drafts);
+    let [fault] = faults.as_slice() else { panic!("{faults:?}") };
+    assert_eq!(fault.diagnostic.message, "a depends-on b and conflicts with it");
+    assert_eq!(fault.diagnostic.severity, Severity::Warning);
+    assert!(broken_names(&generation, &graph).is_empty());
+}
+
+#[test]
 fn an_imported_order_gives_way_the_last_line_first() {
     let mut a = unit("a", 1, &[(DependencyKind::After, "b"), (DependencyKind::After, "c")]);
     let mut b = unit("b", 1, &[(DependencyKind::After, "a")]);
