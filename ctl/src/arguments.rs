@@ -12,7 +12,7 @@ pub(crate) use power::{ExitWith, Power};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use groundstate_units::name::Name;
 use std::path::PathBuf;
-use value::{choice, signal};
+use value::{choice, count, signal};
 
 /// The whole of it.
 #[derive(Debug, Parser)]
@@ -266,7 +266,7 @@ pub(crate) struct Logs {
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// The last N lines of each
-    #[arg(short = 'n', long = "lines", value_name = "N")]
+    #[arg(short = 'n', long = "lines", value_name = "N", value_parser = count)]
     pub(crate) lines: Option<u64>,
     /// Not before this: a span (`10min`: that long ago) or a time (`2026-11-21T05:12:26Z`)
     #[arg(long, value_name = "WHEN")]

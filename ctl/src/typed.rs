@@ -2,7 +2,8 @@
 //! `--drop=y`, no verb becomes `status`, the names `poweroff`, `shutdown`, `telinit` …
 //! become their verbs, and the words of other systems are answered with ours.
 
-use crate::exit::Trouble;
+use crate::exit::{Exit, Trouble};
+use crate::session;
 use groundstate_units::name::slips;
 
 /// Flags of [`crate::arguments::Common`] whose value may be the next word.
@@ -191,7 +192,27 @@ fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Trouble> {
     Ok(words)
 }
 
-/// `shutdown [-h|-P|-r|-H] [now|+0] [message…]`.
+const SHUTDOWN: &str = "shutdown [-h | -P | -r | -H] [now]";
+const SHUTDOWN_HELP: &str = "\
+-h, -P, --poweroff  stop everything, then the power goes off (so without any of these)
+-r, --reboot        … then the machine starts anew
+-H, --halt          … then the machine halts
+now, +0             do not ask at a terminal; no later time is known
+what follows `now`, a message to users, is passed over; -c: nothing is ever planned
+";
+const TELINIT: &str = "telinit LEVEL";
+const TELINIT_LEVELS: &str =
+    "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical, q reload, u upgrade";
+
+/// What is understood, for who asked for it.
+fn help(usage: &str, text: &str) -> Trouble {
+    match session::print(&format!("Usage: {usage}\n\n{text}\n")) {
+        Ok(()) => Trouble::Said(Exit::Done),
+        Err(trouble) => trouble,
+    }
+}
+
+/// `shutdown [-h|-P|-r|-H] [now|+0] [message…]`. Without `now` a person at a terminal is asked.
 fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
     let mut verb = "poweroff";
     let mut kept = Vec::new();
@@ -206,20 +227,21 @@ fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
                 let hint = "there is nothing to take back: a shutdown begins at once";
                 return Err(Trouble::usage("no shutdown is planned", hint));
             }
-            "--json" | "--help" | "--version" => kept.push(word.clone()),
+            "--help" => return Err(help(SHUTDOWN, SHUTDOWN_HELP.trim_end())),
+            "--json" | "--version" => kept.push(word.clone()),
             _ if word.starts_with("--socket") || word.starts_with('/') => kept.push(word.clone()),
             _ if word.starts_with('-') => {
-                let hint = "shutdown [-h | -P | -r | -H] now";
-                return Err(Trouble::usage(format!("shutdown does not know {word}"), hint));
+                return Err(Trouble::usage(format!("shutdown does not know {word}"), SHUTDOWN));
             }
             _ if time_seen => {}
             _ => {
-                let hint = "shutdown [-h | -P | -r | -H] now";
-                return Err(Trouble::usage(format!("shutdown only knows now, not {word}"), hint));
+                let message = format!("shutdown only knows now, not {word}");
+                return Err(Trouble::usage(message, SHUTDOWN));
             }
         }
     }
-    let mut words = vec![verb.to_string(), "--yes".to_string()];
+    let mut words = vec![verb.to_string()];
+    words.extend(time_seen.then(|| "--yes".to_string()));
     words.extend(kept);
     Ok(words)
 }
@@ -228,7 +250,12 @@ fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
 fn telinit(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
     let (levels, flags): (Vec<String>, Vec<String>) =
         rest.into_iter().partition(|word| !word.starts_with('-') && !word.contains('/'));
-    let level = levels.first().map(String::as_str).unwrap_or_default();
+    if flags.iter().any(|flag| matches!(flag.as_str(), "-h" | "--help")) {
+        return Err(help(TELINIT, TELINIT_LEVELS));
+    }
+    let Some(level) = levels.first().map(String::as_str) else {
+        return Err(Trouble::usage("telinit needs a level", TELINIT_LEVELS));
+    };
     let ours: &[&str] = match level {
         "0" => &["poweroff", "--yes"],
         "6" => &["reboot", "--yes"],
@@ -238,8 +265,8 @@ fn telinit(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
         "q" | "Q" => &["reload"],
         "u" | "U" => &["upgrade"],
         _ => {
-            let hint = "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical, q reload, u upgrade";
-            return Err(Trouble::usage(format!("telinit does not know `{level}`"), hint));
+            let message = format!("telinit does not know `{level}`");
+            return Err(Trouble::usage(message, TELINIT_LEVELS));
         }
     };
     Ok(ours.iter().map(|word| (*word).to_string()).chain(flags).collect())
@@ -248,7 +275,6 @@ fn telinit(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::Exit;
 
     fn made(line: &str) -> String {
         let verbs =
@@ -300,7 +326,13 @@ mod tests {
             ("halt --force --force", "initctl halt --yes --force --force"),
             ("shutdown -h now", "initctl poweroff --yes"),
             ("shutdown -r now for a new kernel", "initctl reboot --yes"),
-            ("shutdown +5", "! shutdown [-h | -P | -r | -H] now"),
+            ("shutdown", "initctl poweroff"),
+            ("shutdown -r", "initctl reboot"),
+            ("shutdown +5", "! shutdown [-h | -P | -r | -H] [now]"),
+            (
+                "telinit",
+                "! 0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical, q reload, u upgrade",
+            ),
             ("telinit 6", "initctl reboot --yes"),
             ("telinit q", "initctl reload"),
             ("telinit 3", "initctl set-target multi-user"),

@@ -252,10 +252,14 @@ fn blockers(session: &Session) -> Result<(), Trouble> {
         return Ok(());
     }
     let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
-    session.remark(&session.style.paint(Tone::Bad, "timed out; still moving:"));
     let moving = |unit: &&UnitStatus| {
         matches!(unit.state, State::Starting | State::Stopping | State::Waiting)
     };
+    let text = match status.units.iter().any(|unit| moving(&unit)) {
+        true => "timed out; still moving:",
+        false => "timed out; nothing is moving any more by now",
+    };
+    session.remark(&session.style.paint(Tone::Bad, text));
     for unit in status.units.iter().filter(moving).take(2 * SHOWN) {
         let why = unit.reason.as_ref().map(|why| format!(": {}", why.text)).unwrap_or_default();
         let glyph = style::glyph(unit.state, false);

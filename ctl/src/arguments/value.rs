@@ -18,6 +18,10 @@ pub(super) fn lasting(text: &str) -> Result<Duration, String> {
     }
 }
 
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "not a number of lines, as 50".to_string())
+}
+
 pub(super) fn signal(text: &str) -> Result<u8, String> {
     groundstate_units::signal::number(text)
         .ok_or_else(|| "no signal; a name as HUP, TERM, RTMIN+3, or a number".to_string())

@@ -148,8 +148,10 @@ fn heading(status: &Status, now: Wall, style: &Style) -> String {
         let _ = writeln!(text, "{}", style.paint(Tone::Uneasy, &line));
     }
     if status.tracking == "process-group" {
-        let _ =
-            writeln!(text, "tracking   by process group and descent: there is no cgroup v2 to use");
+        let _ = writeln!(
+            text,
+            "tracking   by process group and descent: init may use no cgroup v2 here"
+        );
     }
     for source in &status.sources {
         let roots =
