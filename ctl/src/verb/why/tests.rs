@@ -137,3 +137,23 @@ fn what_is_masked_is_said_to_be_that_and_no_failure() {
         assert_eq!(render(&answer, &[], now(), &Style::PLAIN), want);
     }
 }
+
+#[test]
+fn what_is_being_stopped_says_why() {
+    for (needed, because) in [
+        (false, "neither the goal nor anything it needs needs it any more"),
+        (true, "it is to be started anew"),
+    ] {
+        let answer = why(json!({
+            "schema": 1, "target": "db", "unit": "db", "state": "stopping", "degraded": false,
+            "chain": [{"unit": "db", "target": "db", "state": "stopping", "degraded": false,
+                "reason": null, "next-try": null}],
+            "needed-by": [], "affects": [],
+            "detail": {"unit": "db", "type": "oneshot", "provides": ["db"], "state": "stopping",
+                "degraded": false, "main-pid": null, "since": "2026-11-21T05:00:00.000Z",
+                "attempt": 0, "stale": false, "reason": null, "needed": needed},
+        }));
+        let text = render(&answer, &[], now(), &Style::PLAIN);
+        assert!(text.starts_with(&format!("db is STOPPING because {because}, for ")), "{text}");
+    }
+}
