@@ -15,9 +15,42 @@ use crate::sys::{Pid, notes};
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::name::Name;
 use groundstate_units::spec::NotifyAccess;
+use std::collections::BTreeSet;
 
 /// A datagram, and for whom it speaks.
-type Spoken = (Option<Name>, RunId, Datagram);
+struct Spoken {
+    name: Option<Name>,
+    run: RunId,
+    datagram: Datagram,
+    /// It counts if its sender has become the main process by then, as one before it says.
+    is_of_next: bool,
+}
+
+/// What is heard together.
+#[derive(Default)]
+struct Heard {
+    said: Vec<Spoken>,
+    /// Whom it names as main processes.
+    named: BTreeSet<(RunId, i32)>,
+}
+
+/// Who speaks.
+struct Sender {
+    run: RunId,
+    access: NotifyAccess,
+    is_main: bool,
+    is_started: bool,
+}
+
+impl Sender {
+    fn may_speak(&self) -> bool {
+        allows(self.access, self.is_main, self.is_started)
+    }
+
+    fn may_speak_as_main(&self) -> bool {
+        allows(self.access, true, self.is_started)
+    }
+}
 
 /// Whether one may speak that is the main process, or that init has started.
 fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
@@ -57,16 +90,15 @@ impl Init {
             return;
         }
         let most = u64::try_from(most).unwrap_or(u64::MAX);
-        let (mut heard, mut read) = (Vec::new(), 0u64);
+        let (mut heard, mut read) = (Heard::default(), 0u64);
         while let Some(notify) = self.notify.as_mut().filter(|_| read < most) {
             let (ahead, useless) = (notify.waiting() > 0, notify.dropped);
             let Some(datagram) = receive(notify) else { break };
             read = read.saturating_add(notify.dropped.saturating_sub(useless)).saturating_add(1);
-            let said = self.spoken(datagram);
-            if said.is_none() && !ahead {
+            let counts = self.take_in(datagram, &mut heard);
+            if !counts && !ahead {
                 notes::unheard();
             }
-            heard.extend(said);
         }
         self.hear_each(heard);
     }
@@ -76,30 +108,54 @@ impl Init {
         *refused = refused.saturating_add(1);
     }
 
+    fn refuse(&mut self, datagram: &Datagram) {
+        if datagram.says_ready() {
+            self.lineage.found.heard_ready(datagram.pid);
+        }
+        self.refuse_message();
+        foreign::dropped(datagram.passed.len());
+    }
+
     /// What an image before this one had read.
     pub(crate) fn hear_these(&mut self, datagrams: Vec<Datagram>) {
-        let heard = datagrams.into_iter().filter_map(|datagram| self.spoken(datagram)).collect();
+        let mut heard = Heard::default();
+        for datagram in datagrams {
+            self.take_in(datagram, &mut heard);
+        }
         self.hear_each(heard);
     }
 
-    /// With whom it speaks for. None: for nobody.
-    fn spoken(&mut self, datagram: Datagram) -> Option<Spoken> {
-        let Some(run) = self.speaker(&datagram) else {
-            if datagram.says_ready() {
-                self.lineage.found.heard_ready(datagram.pid);
-            }
-            self.refuse_message();
-            foreign::dropped(datagram.passed.len());
-            return None;
+    /// With whom it speaks for. False: for nobody.
+    fn take_in(&mut self, datagram: Datagram, heard: &mut Heard) -> bool {
+        let pid = datagram.pid;
+        let is_named = |sender: &Sender| heard.named.contains(&(sender.run, pid));
+        let counts = |sender: &Sender| {
+            sender.may_speak() || (is_named(sender) && sender.may_speak_as_main())
         };
+        let Some(sender) = self.sender(pid).filter(counts) else {
+            self.refuse(&datagram);
+            return false;
+        };
+        let (run, is_of_next) = (sender.run, !sender.may_speak());
+        for statement in &datagram.statements {
+            if let Statement::MainPid(next) = statement {
+                heard.named.insert((run, *next));
+            }
+        }
         let name = self.runs.get(run).map(|running| running.name.clone());
-        Some((name, run, datagram))
+        heard.said.push(Spoken { name, run, datagram, is_of_next });
+        true
     }
 
     /// Puts what has been said to the runs by unit name.
-    fn hear_each(&mut self, mut heard: Vec<Spoken>) {
-        heard.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        for (_, run, mut datagram) in heard {
+    fn hear_each(&mut self, heard: Heard) {
+        let mut said = heard.said;
+        said.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
+        for Spoken { run, mut datagram, is_of_next, .. } in said {
+            if is_of_next && !self.is_main(run, datagram.pid) {
+                self.refuse(&datagram);
+                continue;
+            }
             let passed = std::mem::take(&mut datagram.passed);
             // What is not kept of them is closed here: what BARRIER=1 waits for.
             self.keep_descriptors(run, &datagram.statements, passed);
@@ -112,16 +168,24 @@ impl Init {
 
     /// For which run the sender may speak.
     pub(crate) fn speaker(&self, datagram: &Datagram) -> Option<RunId> {
-        let pid = datagram.pid;
+        self.sender(datagram.pid).filter(Sender::may_speak).map(|sender| sender.run)
+    }
+
+    fn sender(&self, pid: i32) -> Option<Sender> {
         if pid <= 0 {
             return None;
         }
         let whose = || self.tracker.whose(Pid::from_raw(pid));
         let (run, part) = self.runs.speaker(pid, whose)?;
-        let running = self.runs.get(run)?;
-        let is_main = running.main.as_ref().is_some_and(|main| main.pid() == pid);
-        let is_main = is_main || matches!(part, Some(Part::Main | Part::Start(_)));
-        allows(running.notify_access, is_main, part.is_some()).then_some(run)
+        let access = self.runs.get(run)?.notify_access;
+        let is_line = matches!(part, Some(Part::Main | Part::Start(_)));
+        let is_main = is_line || self.is_main(run, pid);
+        Some(Sender { run, access, is_main, is_started: part.is_some() })
+    }
+
+    fn is_main(&self, run: RunId, pid: i32) -> bool {
+        let main = self.runs.get(run).and_then(|running| running.main.as_ref());
+        main.is_some_and(|main| main.pid() == pid)
     }
 
     fn understand(&mut self, run: RunId, statement: &Statement) {

@@ -170,6 +170,50 @@ fn what_is_said_before_a_main_process_ends_counts_before_its_end() {
     init.finish();
 }
 
+/// A unit whose process does as DIR/old says, and a child of that as DIR/next does.
+fn pair(unit: &str) -> Sandbox {
+    let files = Sandbox::new();
+    let next = "DAEMON --trace DIR/trace --control DIR/next";
+    let line = format!("/bin/sh -c '{next} & exec DAEMON --ready-on-order --control DIR/old'");
+    files.unit("front", &format!("restart: never\n{}", unit.replace("PAIR", &line)));
+    files
+}
+
+/// The pid of that child.
+fn next_of(init: &Init) -> i32 {
+    is_at_work(init);
+    let next = init.sandbox.trace("trace")[0].clone();
+    next.strip_prefix("start ").and_then(|pid| pid.parse().ok()).expect("a pid")
+}
+
+/// It says so; it has as this returns, whether init has heard it or not.
+fn says_at_once(init: &Init, (fifo, process): (&str, Process), text: &str) {
+    let before = process.children().len();
+    init.sandbox.order(fifo, &format!("notify {text}"));
+    init.sandbox.order(fifo, "fork 1");
+    until("it has said so", || (process.children().len() > before).then_some(()));
+}
+
+#[test]
+fn what_a_main_process_says_in_the_turn_in_which_it_is_named_counts() {
+    let kind = "type: foreground-notified\nnotify-access: main\nexec-start: PAIR";
+    let init = Boot::new(pair(kind)).start("front");
+    let (old, next) = (init.main_of("front"), next_of(&init));
+    // Not the main process yet, it may say nothing.
+    init.sandbox.order("next", "notify READY=1");
+    until("it is refused", || (init.dropped("messages-refused") == 1).then_some(()));
+    init.process().signal(Signal::SIGSTOP);
+    until("init is held", || (init.process().state() == Some('T')).then_some(()));
+    says_at_once(&init, ("old", old), &format!("MAINPID={next}"));
+    let child = init.process().neighbour(next).expect("it is there");
+    says_at_once(&init, ("next", child), "READY=1");
+    init.process().signal(Signal::SIGCONT);
+    let status = init.when_state("front", "running");
+    assert_eq!(status.main_pid("front"), Some(next));
+    assert_eq!(init.dropped("messages-refused"), 1);
+    init.finish();
+}
+
 #[test]
 fn who_names_a_process_of_another_unit_and_ends_hands_over_to_nobody() {
     let script = "name $$; await go\nname $(sed -n 's/start //p' $dir/canary)";
