@@ -124,8 +124,7 @@ impl Init {
             if let Some(running) = self.runs.get_mut(run) {
                 running.lines.retain(|one| *one != (pid, part));
             }
-            let is_handed_on = matches!(part, Part::Start(_)) && has_main;
-            if !is_handed_on && part != Part::Look {
+            if part != Part::Look {
                 self.part_ended(run, pid, part, self.end_of(pid));
             }
         }

@@ -20,6 +20,8 @@ pub(crate) struct Reaped {
     part: Part,
     exit: Exit,
     verdict: Option<Verdict>,
+    /// To another process, before it was reaped.
+    has_handed_on: bool,
 }
 
 impl Init {
@@ -65,8 +67,13 @@ impl Init {
             self.hear_out();
             self.settle();
         }
-        for Reaped { pid, run, part, exit, .. } in reaped {
+        for Reaped { pid, run, part, exit, has_handed_on, .. } in reaped {
             self.runs.is_told(pid);
+            // Or with its last words.
+            if has_handed_on || self.runs.has_handed_on(run, part) {
+                self.course(run, |_| vec![Deed::Look]);
+                continue;
+            }
             // Perhaps by the kernel, for want of memory.
             let killed = matches!(exit, Exit::Signal { signal: 9, .. });
             if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.was_short(run)
@@ -105,9 +112,10 @@ impl Init {
         }
         let verdict = started.map(|mut started| started.report.at_exit());
         let (run, part) = self.runs.disown(pid.as_raw())?;
+        let has_handed_on = self.runs.has_handed_on(run, part);
         let name = self.runs.get(run)?.name.clone();
         self.runs.has_ended(pid.as_raw(), run, part);
-        Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict })
+        Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict, has_handed_on })
     }
 
     /// Runs that wait for their last process: where the kernel does not tell when a

@@ -173,12 +173,14 @@ impl Runs {
         let part = part.map(|at| running.lines.swap_remove(at).1);
         // A main process that was found under that pid was another, and is heard of by its descriptor.
         let main = running.main.take_if(|main| main.pid() == pid && !main.is_found_as(pid));
-        match part {
-            // It has handed its part on to another process (MAINPID=): its end is no end.
-            Some(Part::Start(_)) if main.is_none() && running.main.is_some() => None,
-            Some(part) => Some((run, part)),
-            None => main.map(|_| (run, Part::Main)),
-        }
+        part.or(main.map(|_| Part::Main)).map(|part| (run, part))
+    }
+
+    /// What was the main process as this part has handed that on to another (MAINPID=): its end is no end.
+    pub(crate) fn has_handed_on(&self, run: RunId, part: Part) -> bool {
+        let Some(running) = self.get(run) else { return false };
+        let is_line = matches!(part, Part::Start(_)) && running.procedure.is_foreground();
+        (is_line || part == Part::Main) && running.main.is_some()
     }
 
     /// The main process behind this descriptor, which is not init's child, has ended. False: it is
@@ -316,7 +318,10 @@ mod tests {
     }
 
     fn running(run: RunId, name: &str) -> Running {
-        let kind = Kind::ForegroundSupervised;
+        of_kind(Kind::ForegroundSupervised, run, name)
+    }
+
+    fn of_kind(kind: Kind, run: RunId, name: &str) -> Running {
         let (spec, live) = (Run::of(kind), Arc::new(Live::standard(kind, &Settings::default())));
         let procedure = Procedure::new(run, &spec, &live);
         let (name, none) = (Name::new(name).unwrap(), Arc::from([]));
@@ -375,6 +380,23 @@ mod tests {
         // It had come to init, which reaps it.
         assert_eq!(runs.disown(42), Some((run, Part::Main)));
         assert!(runs.watched(2).is_none() && runs.of(42).is_none());
+    }
+
+    #[test]
+    fn a_start_line_that_is_the_main_process_may_hand_on_and_no_other() {
+        let (one, other, line) = (RunId(7), RunId(8), Part::Start(0));
+        let mut runs = Runs::default();
+        for (kind, run) in [(Kind::ForegroundNotified, one), (Kind::BackgroundPidfile, other)] {
+            let pid = i32::try_from(run.0).unwrap() * 10;
+            let mut running = of_kind(kind, run, &format!("of-{}", run.0));
+            running.main = Some(Main::Other { pid, pidfd: null(), token: 1 });
+            runs.insert(run, running);
+            runs.own(pid + 1, run, line);
+            assert_eq!(runs.disown(pid + 1), Some((run, line)));
+        }
+        assert!(runs.has_handed_on(one, line) && !runs.has_handed_on(other, line));
+        assert!(!runs.has_handed_on(one, Part::Post(0)));
+        assert!(runs.lose_main(one, 1) && !runs.has_handed_on(one, line));
     }
 
     #[test]

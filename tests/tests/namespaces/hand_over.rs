@@ -6,6 +6,7 @@ use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::{Tracer, injected};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -211,6 +212,33 @@ fn what_a_main_process_says_in_the_turn_in_which_it_is_named_counts() {
     let status = init.when_state("front", "running");
     assert_eq!(status.main_pid("front"), Some(next));
     assert_eq!(init.dropped("messages-refused"), 1);
+    init.finish();
+}
+
+#[test]
+fn who_names_another_with_last_words_that_are_heard_at_its_end_alone_hands_over_to_it() {
+    let kind = "type: foreground-notified\nnotify-access: main\nexec-start: PAIR";
+    let files = pair(&format!("{kind}\nstop-timeout: 60s"));
+    files.unit("keep", "type: virtual");
+    let init = Boot::new(files).start("front");
+    let (old, next) = (init.main_of("front"), next_of(&init));
+    init.sandbox.order("old", "notify READY=1");
+    let first = init.when_state("front", "running").main_pid("front");
+    // At the head of the turn nothing is to be had; as it is reaped it is.
+    let inject = ["-e", "trace=recvmmsg", "-e", "inject=recvmmsg:error=EAGAIN:when=1"];
+    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &inject);
+    init.process().signal(Signal::SIGSTOP);
+    until("init is held", || init.process().state().filter(|state| "Tt".contains(*state)));
+    init.sandbox.order("old", &format!("notify MAINPID={next}"));
+    init.sandbox.order("old", "exit 0");
+    until("it has ended", || (old.state() == Some('Z')).then_some(()));
+    init.process().signal(Signal::SIGCONT);
+    let status = init.when("it is not the main one", |s| s.main_pid("front") != first);
+    assert_eq!((status.state("front"), status.main_pid("front")), ("running", Some(next)));
+    assert_eq!(injected(&tracer.detach()), 1);
+    init.tell("set-target", &json!({"targets": ["keep"]}));
+    init.when_state("front", "disabled");
+    assert_eq!(init.sandbox.trace("trace")[1..], ["ready", "term", "stop"]);
     init.finish();
 }
 

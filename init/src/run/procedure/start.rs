@@ -91,7 +91,8 @@ impl Procedure {
         if tells || !self.plan.has(Part::Post(0)) { Vec::new() } else { self.ready() }
     }
 
-    pub(super) fn is_foreground(&self) -> bool {
+    /// The process of its start line is its main process.
+    pub(crate) fn is_foreground(&self) -> bool {
         matches!(self.plan.kind, Kind::ForegroundNotified | Kind::ForegroundSupervised)
     }
 
