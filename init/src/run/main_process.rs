@@ -54,7 +54,9 @@ impl Init {
     /// is none.
     pub(crate) fn signal_main(&self, run: RunId, number: u8) -> Option<std::io::Result<()>> {
         let running = self.runs.get(run)?;
-        Some(match &running.main {
+        let is_script = running.procedure.is_script();
+        let named = running.main.as_ref().filter(|_| !is_script || running.current.is_none());
+        Some(match named {
             // Our own child: while it is not reaped the pid is its own.
             Some(Main::Child(pid)) => wait::kill_made(Pid::from_raw(*pid), number),
             Some(Main::Other { pidfd, .. }) => signal::pidfd_kill(pidfd.as_fd(), number),

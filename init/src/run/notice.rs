@@ -217,11 +217,7 @@ impl Init {
             return;
         }
         match self.adopt(run, pid) {
-            Ok(()) => {
-                if let Some(running) = self.runs.get_mut(run) {
-                    running.procedure.main_changed();
-                }
-            }
+            Ok(()) => self.course(run, Procedure::main_changed),
             Err(_) => self.refuse_message(),
         }
     }

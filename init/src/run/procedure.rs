@@ -192,7 +192,8 @@ impl Procedure {
         if self.step == Step::StopMain { self.stop_rest() } else { vec![Deed::Look] }
     }
 
-    fn is_script(&self) -> bool {
+    /// It has no main process that anything waits for.
+    pub(crate) fn is_script(&self) -> bool {
         matches!(self.plan.kind, Kind::Oneshot | Kind::BackgroundScripted)
     }
 
@@ -278,9 +279,14 @@ impl Procedure {
     }
 
     /// A new main process has been named.
-    pub(crate) fn main_changed(&mut self) {
+    pub(crate) fn main_changed(&mut self) -> Deeds {
+        if self.is_script() {
+            return Vec::new();
+        }
         self.main_alive = true;
         self.headless = false;
+        // There is nothing to look for any more.
+        self.main_found()
     }
 
     /// Let it reload its own configuration.

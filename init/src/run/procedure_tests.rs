@@ -31,6 +31,18 @@ fn course(kind: Kind, lines: [usize; 4]) -> Procedure {
     Procedure::new(RUN, &unit(kind, lines), &live(kind))
 }
 
+/// One whose line at start is under way, and that has one after it.
+fn with_post(kind: Kind) -> Procedure {
+    let spec = Run { exec_start_post: vec![ExecLine::default()], ..unit(kind, [0, 1, 0, 0]) };
+    let mut run = Procedure::new(RUN, &spec, &live(kind));
+    run.begin();
+    if kind == Kind::BackgroundPidfile {
+        run.exited(Part::Unlink, WELL);
+    }
+    run.executed(Part::Start(0));
+    run
+}
+
 /// One whose only line runs and counts as ready.
 fn running(kind: Kind, lines: [usize; 4]) -> Procedure {
     let mut run = course(kind, lines);
@@ -241,6 +253,32 @@ fn a_reload_ends_with_its_last_line_or_with_the_ready_that_was_announced() {
     run.reload();
     let failed = [Deed::Tell(Event::Reloaded(RUN, false))];
     assert_eq!(run.exited(Part::Reload(0), Exit::Code(1)), failed);
+}
+
+#[test]
+fn a_daemon_that_is_named_is_the_main_process_once_its_launcher_has_ended() {
+    let mut run = with_post(Kind::BackgroundPidfile);
+    assert_eq!(run.main_changed(), [], "its launcher is at work");
+    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Post(0))]);
+    assert_eq!(run.exited(Part::Post(0), WELL), [Deed::Tell(Event::Ready(RUN))]);
+    assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);
+    // And one that is named while its pid file is looked for.
+    let mut run = with_post(Kind::BackgroundPidfile);
+    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::SeekPidFile]);
+    assert_eq!(run.main_changed(), [Deed::Spawn(Part::Post(0))]);
+}
+
+#[test]
+fn the_end_of_a_process_that_a_script_has_named_is_not_that_of_the_script() {
+    let mut run = course(Kind::Oneshot, [0, 2, 0, 0]);
+    run.begin();
+    run.executed(Part::Start(0));
+    assert_eq!(run.main_changed(), []);
+    assert_eq!(run.exited(Part::Main, Exit::Code(1)), [Deed::Look]);
+    assert_eq!(run.looked(true, true), []);
+    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Start(1))]);
+    assert_eq!(run.exited(Part::Start(1), WELL), [Deed::Look]);
+    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
 }
 
 #[test]

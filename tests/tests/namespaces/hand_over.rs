@@ -243,6 +243,44 @@ fn who_names_another_with_last_words_that_are_heard_at_its_end_alone_hands_over_
 }
 
 #[test]
+fn a_launcher_that_names_the_daemon_and_ends_needs_no_pid_file() {
+    let kind = "type: background-pidfile\npid-file: DIR/none.pid\nnotify-access: main";
+    let files = pair(&format!(
+        "{kind}\nexec-start: PAIR\nexec-stop: /bin/sh -c 'echo x >>DIR/stopped; kill $MAINPID'"
+    ));
+    files.unit("keep", "type: virtual");
+    let init = Boot::new(files).start("front");
+    let next = next_of(&init);
+    init.sandbox.order("old", &format!("notify MAINPID={next}"));
+    init.when("it is named", |s| s.main_pid("front") == Some(next));
+    init.check();
+    assert_eq!(init.status().state("front"), "starting");
+    init.sandbox.order("old", "exit 0");
+    let status = init.when_state("front", "running");
+    assert_eq!(status.main_pid("front"), Some(next));
+    init.tell("set-target", &json!({"targets": ["keep"]}));
+    init.when_state("front", "disabled");
+    assert_eq!(init.sandbox.read("stopped"), "x\n");
+    assert_eq!(init.sandbox.trace("trace")[1..], ["ready", "term", "stop"]);
+    init.finish();
+}
+
+#[test]
+fn a_oneshot_that_names_a_process_runs_all_its_lines_all_the_same() {
+    let kind = "type: oneshot\nnotify-access: main\nkill-mode: process";
+    let second = "/bin/sh -c 'echo x >>DIR/second'";
+    let files = pair(&format!("{kind}\nexec-start:\n  - PAIR\n  - {second}"));
+    let init = Boot::new(files).start("front");
+    let next = next_of(&init);
+    init.sandbox.order("old", &format!("notify MAINPID={next}"));
+    init.when("it is named", |s| s.main_pid("front") == Some(next));
+    init.sandbox.order("old", "exit 0");
+    init.when_state("front", "exited");
+    assert_eq!(init.sandbox.read("second"), "x\n");
+    init.finish();
+}
+
+#[test]
 fn who_names_a_process_of_another_unit_and_ends_hands_over_to_nobody() {
     let script = "name $$; await go\nname $(sed -n 's/start //p' $dir/canary)";
     let init = Boot::new(unit("", LEAVES, script)).start("all");

@@ -214,9 +214,12 @@ impl Procedure {
         deeds
     }
 
-    /// The launcher has ended well: which process is the main one?
+    /// The launcher has ended well: which process is the main one? It may have been named (MAINPID=).
     pub(super) fn seek(&mut self) -> Deeds {
         self.step = Step::Seeking;
+        if self.main_alive {
+            return self.main_found();
+        }
         match self.particular().map(|p| p.main_pid).unwrap_or_default() {
             MainPid::File => vec![Deed::SeekPidFile],
             MainPid::Guess => vec![Deed::GuessMain],

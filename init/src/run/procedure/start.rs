@@ -151,6 +151,7 @@ impl Procedure {
                     more => self.reload_ended(well && !more),
                 }
             }
+            Part::Main if self.is_script() => vec![Deed::Look],
             Part::Main => self.main_ended(exit),
         }
     }
