@@ -235,7 +235,7 @@ impl Procedure {
 
     /// Told ready by what the run said or wrote.
     pub(crate) fn ready(&mut self) -> Deeds {
-        if self.stopping || self.exit_told {
+        if self.stopping || self.exit_told || self.is_ready_by_itself() {
             return Vec::new();
         }
         if !self.plan.has(Part::Post(0)) || self.was_ready {
@@ -245,6 +245,12 @@ impl Procedure {
             return Vec::new();
         }
         vec![self.line(Part::Post(0))]
+    }
+
+    /// Whatever it says: by the end of its last line, or once its main process is known.
+    fn is_ready_by_itself(&self) -> bool {
+        let is_launched = matches!(self.step, Step::Line(_) | Step::Seeking);
+        self.is_script() || (self.plan.kind == Kind::BackgroundPidfile && is_launched)
     }
 
     fn told_ready(&mut self) -> Deeds {
@@ -271,7 +277,7 @@ impl Procedure {
 
     /// RELOADING=1 came.
     pub(crate) fn reloading(&mut self) -> Deeds {
-        if self.stopping || self.exit_told {
+        if self.stopping || self.exit_told || self.is_ready_by_itself() {
             return Vec::new();
         }
         self.reloading = true;

@@ -259,12 +259,14 @@ fn a_reload_ends_with_its_last_line_or_with_the_ready_that_was_announced() {
 fn a_daemon_that_is_named_is_the_main_process_once_its_launcher_has_ended() {
     let mut run = with_post(Kind::BackgroundPidfile);
     assert_eq!(run.main_changed(), [], "its launcher is at work");
+    assert_eq!(run.ready(), [], "whatever it says");
     assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Post(0))]);
     assert_eq!(run.exited(Part::Post(0), WELL), [Deed::Tell(Event::Ready(RUN))]);
     assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);
     // And one that is named while its pid file is looked for.
     let mut run = with_post(Kind::BackgroundPidfile);
     assert_eq!(run.exited(Part::Start(0), WELL), [Deed::SeekPidFile]);
+    assert_eq!(run.ready(), [], "nobody knows yet which one it is");
     assert_eq!(run.main_changed(), [Deed::Spawn(Part::Post(0))]);
 }
 
@@ -279,6 +281,19 @@ fn the_end_of_a_process_that_a_script_has_named_is_not_that_of_the_script() {
     assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Start(1))]);
     assert_eq!(run.exited(Part::Start(1), WELL), [Deed::Look]);
     assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
+}
+
+#[test]
+fn no_word_of_a_script_makes_it_ready_before_its_last_line_has_ended() {
+    for kind in [Kind::Oneshot, Kind::BackgroundScripted] {
+        let mut run = with_post(kind);
+        assert_eq!(run.ready(), [], "{kind:?}");
+        assert_eq!(run.reloading(), [], "{kind:?}");
+        assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Post(0))]);
+        assert_eq!(run.ready(), [], "{kind:?}");
+        assert_eq!(run.exited(Part::Post(0), WELL), [Deed::Look]);
+        assert_eq!(run.looked(true, false), [Deed::Tell(Event::Exited(RUN, WELL))]);
+    }
 }
 
 #[test]

@@ -251,7 +251,8 @@ fn a_launcher_that_names_the_daemon_and_ends_needs_no_pid_file() {
     files.unit("keep", "type: virtual");
     let init = Boot::new(files).start("front");
     let next = next_of(&init);
-    init.sandbox.order("old", &format!("notify MAINPID={next}"));
+    // Said too early: it is up when its launcher has ended.
+    init.sandbox.order("old", &format!("notify MAINPID={next}\\nREADY=1"));
     init.when("it is named", |s| s.main_pid("front") == Some(next));
     init.check();
     assert_eq!(init.status().state("front"), "starting");
