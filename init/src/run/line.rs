@@ -132,7 +132,7 @@ impl Init {
         if let Some(running) = self.runs.get_mut(run) {
             let report = child.report;
             running.report(Started { token: token.0, pid, part, report });
-            if matches!(part, Part::Condition(_) | Part::Pre(_) | Part::Start(_)) {
+            if matches!(part, Part::Condition(_) | Part::Pre(_) | Part::Start(_) | Part::Post(_)) {
                 running.current = Some(pid);
             }
             let foreground =

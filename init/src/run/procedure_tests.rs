@@ -297,6 +297,22 @@ fn no_word_of_a_script_makes_it_ready_before_its_last_line_has_ended() {
 }
 
 #[test]
+fn a_script_that_is_stopped_in_its_last_line_is_asked_by_that_and_then_all_of_it() {
+    for exit in [Exit::Signal { signal: 15, core: false }, WELL] {
+        let mut run = with_post(Kind::BackgroundScripted);
+        run.exited(Part::Start(0), WELL);
+        assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);
+        let rest = [Deed::Signal(Whom::All, 15), Deed::Look];
+        assert_eq!(run.exited(Part::Post(0), exit), rest, "what its script has left");
+        assert_eq!(run.looked(true, false), []);
+        assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+    }
+    let mut run = with_post(Kind::ForegroundSupervised);
+    stop(&mut run);
+    assert_eq!(run.exited(Part::Post(0), WELL), [Deed::Look], "its main process is waited for");
+}
+
+#[test]
 fn nothing_a_run_says_once_it_is_stopping_makes_it_ready() {
     let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 0]);
     stop(&mut run);

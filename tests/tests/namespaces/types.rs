@@ -194,3 +194,31 @@ fn one_unit_may_provide_several_targets() {
     assert_eq!(status.target("smtpd")["unit"], "maddy");
     init.finish();
 }
+
+#[test]
+fn a_script_that_is_stopped_in_its_exec_start_post_is_told_and_is_down_at_once() {
+    let files = Sandbox::new();
+    let post = "exec-start-post: DAEMON --trace DIR/post.trace";
+    let kinds = [
+        ("once", "oneshot", "/bin/true"),
+        ("left", "background-scripted", "/bin/sh -c 'setsid DAEMON --trace DIR/left.trace &'"),
+    ];
+    for (name, kind, start) in kinds {
+        let more = "restart: never\nstop-timeout: 1h\nstart-timeout: 1h";
+        let post = post.replace("post.trace", &format!("{name}.post"));
+        files.unit(name, &format!("type: {kind}\n{more}\nexec-start: {start}\n{post}"));
+    }
+    files.unit("all", "type: virtual\nwaits-for: once, left");
+    files.unit("keep", "type: virtual");
+    let init = Boot::new(files).start("all");
+    let told = |file: &str, word: &str| {
+        let said = || init.sandbox.trace(file).iter().any(|said| said == word);
+        groundstate_tests::deadline::until("it is there", || said().then_some(()));
+    };
+    ["once.post", "left.post", "left.trace"].iter().for_each(|file| told(file, "ready"));
+    init.tell("set-target", &serde_json::json!({"targets": ["keep"]}));
+    init.when_state("once", "disabled");
+    init.when_state("left", "disabled");
+    ["once.post", "left.post", "left.trace"].iter().for_each(|file| told(file, "term"));
+    init.finish();
+}

@@ -216,7 +216,7 @@ impl Procedure {
 
     fn post_ended(&mut self, n: usize, exit: Exit) -> Deeds {
         if self.step != Step::Line(Part::Post(n)) {
-            return vec![Deed::Look];
+            return self.stopped_beside_post();
         }
         if exit != Exit::Code(0) {
             return self.post_failed(Part::Post(n), &format!("ended with {}", words(exit)));
@@ -235,9 +235,15 @@ impl Procedure {
 
     pub(super) fn post_failed(&mut self, part: Part, how: &str) -> Deeds {
         if self.stopping || self.exit_told {
-            return vec![Deed::Look];
+            return self.stopped_beside_post();
         }
         self.protocol(format!("{} {how}", part.key()))
+    }
+
+    /// Where there is no main process it was the line under way that the stop has waited for.
+    fn stopped_beside_post(&mut self) -> Deeds {
+        let was_awaited = self.step == Step::StopMain && !self.main_alive;
+        if was_awaited { self.stop_rest() } else { vec![Deed::Look] }
     }
 }
 
