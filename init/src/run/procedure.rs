@@ -301,6 +301,8 @@ impl Procedure {
         if self.stopping {
             return told(false);
         }
+        // The machine may have given up one that was announced.
+        self.reloading = false;
         if self.plan.has(Part::Reload(0)) {
             return vec![Deed::Spawn(Part::Reload(0))];
         }

@@ -256,6 +256,16 @@ fn a_reload_ends_with_its_last_line_or_with_the_ready_that_was_announced() {
 }
 
 #[test]
+fn a_reload_that_was_announced_and_given_up_is_not_awaited_in_the_next() {
+    let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 1]);
+    assert_eq!(run.reloading(), [Deed::Tell(Event::Reloading(RUN))]);
+    // It never says READY=1, and the machine has waited long enough.
+    assert_eq!(run.reload(), [Deed::Spawn(Part::Reload(0))]);
+    let done = [Deed::Tell(Event::Reloaded(RUN, true))];
+    assert_eq!(run.exited(Part::Reload(0), WELL), done);
+}
+
+#[test]
 fn a_daemon_that_is_named_is_the_main_process_once_its_launcher_has_ended() {
     let mut run = with_post(Kind::BackgroundPidfile);
     assert_eq!(run.main_changed(), [], "its launcher is at work");
