@@ -120,7 +120,10 @@ impl Known {
             let mut known = Known::default();
             known.dropped.extend(status.overlay.drop);
             for unit in status.units {
-                if unit.reason.is_some_and(|why| matches!(why.cause, Cause::Masked { .. })) {
+                let is_its = |name: &String| *name == unit.unit || unit.provides.contains(name);
+                if unit.reason.is_some_and(
+                    |why| matches!(&why.cause, Cause::Masked { target, .. } if is_its(target)),
+                ) {
                     known.as_one.insert(unit.unit.clone());
                 }
                 known.units.insert(unit.unit, unit.provides);

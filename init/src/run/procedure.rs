@@ -291,6 +291,10 @@ impl Procedure {
         }
         self.main_alive = true;
         self.headless = false;
+        if self.stopping && self.step == Step::StopMain {
+            // The one before it was told to stop, and this one was not.
+            return self.signal_main();
+        }
         // There is nothing to look for any more.
         self.main_found()
     }

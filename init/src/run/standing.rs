@@ -53,9 +53,10 @@ impl Init {
     pub(crate) fn stand_due(&mut self, notes: &[Note], spared: &BTreeSet<Name>) {
         let is_due = |note: &&Note| [note.from, note.to].contains(&State::Stopping);
         notes.iter().filter(is_due).filter_map(|note| note.run).for_each(|run| self.stand(run));
-        let wished: Vec<&Name> = spared.difference(self.machine.spared()).collect();
-        let runs: Vec<RunId> =
-            wished.into_iter().filter_map(|name| self.runs.latest(name)).collect();
+        let (graph, generation) = (self.machine.graph(), self.machine.generation());
+        let unit = |name| generation.unit(graph.meant(generation, name).unit()?);
+        let wished = spared.difference(self.machine.spared()).filter_map(unit);
+        let runs: Vec<RunId> = wished.filter_map(|unit| self.runs.latest(&unit.name)).collect();
         runs.into_iter().for_each(|run| self.stand(run));
     }
 

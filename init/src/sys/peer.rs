@@ -35,11 +35,11 @@ pub(crate) fn of(socket: impl AsFd) -> io::Result<Peer> {
 pub(crate) fn process(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     match socket::option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PEERPIDFD) {
         // SAFETY: a fresh descriptor, ours alone; the kernel sets CLOEXEC.
-        Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+        Ok(fd) if fd >= 0 => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
             Err(error)
         }
-        Err(_) => Ok(None),
+        Ok(_) | Err(_) => Ok(None),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::diagnostic::{Diagnostic, Place};
 use crate::generation::{Dependency, Generation, TargetId, Unit, UnitId};
 use crate::policy::Policy;
 use crate::spec::DependencyKind;
+use std::collections::BTreeMap;
 
 /// An [`Edge`] with its two ends and the line that made it.
 #[derive(Clone, Debug)]
@@ -149,13 +150,18 @@ impl Collector<'_> {
             all.iter().filter(|dependency| !dependency.imported)
         };
         for id in self.generation.unit_ids() {
+            // Of each provider the first that is written; looked for where there is a conflict alone.
+            let mut needed = None;
             for conflict in written(&id).filter(|it| it.kind == DependencyKind::Conflicts) {
                 let Provider::Unit(other) = self.provider(conflict.target) else { continue };
-                let needs = written(&id).find(|it| {
-                    matches!(it.kind, DependencyKind::DependsOn | DependencyKind::DependsMs)
-                        && self.provider(it.target) == Provider::Unit(other)
+                let needed: &BTreeMap<_, _> = needed.get_or_insert_with(|| {
+                    let needs = written(&id).rev().filter(|it| {
+                        matches!(it.kind, DependencyKind::DependsOn | DependencyKind::DependsMs)
+                    });
+                    needs.filter_map(|it| Some((self.provider(it.target).unit()?, it))).collect()
                 });
                 let names = (self.generation.unit(id), self.generation.target(conflict.target));
+                let needs = needed.get(&other);
                 let (Some(needs), (Some(unit), Some(target))) = (needs, names) else { continue };
                 let at = Place { file: unit.at.file.clone(), line: conflict.line, column: 1 };
                 let (kind, name) = (needs.kind.as_str(), &unit.name);

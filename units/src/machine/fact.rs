@@ -333,6 +333,8 @@ impl Machine {
 
     /// It has a child, its process or who opens its sockets, that may be waited for in vain.
     pub(super) fn may_hang(&self, ix: Ix) -> bool {
-        self.kind(ix).is_some_and(|kind| kind.has_process() || kind == Kind::Socket)
+        let listens = matches!(self.cell(ix).phase, Phase::Ready(_, _, _));
+        let is_opened = |kind| kind == Kind::Socket && !listens;
+        self.kind(ix).is_some_and(|kind| kind.has_process() || is_opened(kind))
     }
 }

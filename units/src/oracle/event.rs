@@ -333,8 +333,9 @@ impl Oracle {
     fn deadline(&mut self, at: Time) {
         if self.end.is_some_and(|end| end <= at) {
             self.end = Some(Time::NEVER);
-            let has_child = |kind: Kind| kind.has_process() || kind == Kind::Socket;
-            let remains = self.whose(|run| !run.unkillable && has_child(run.unit.kind));
+            let is_opened = |run: &Run| run.unit.kind == Kind::Socket && run.form != State::Running;
+            let has_child = |run: &Run| run.unit.kind.has_process() || is_opened(run);
+            let remains = self.whose(|run| !run.unkillable && has_child(run));
             remains.iter().for_each(|unit| self.kill(unit));
         }
     }

@@ -112,7 +112,7 @@ impl Procedure {
     }
 
     /// In kill-mode none nobody is signalled, whatever lives.
-    fn signal_main(&self) -> Deeds {
+    pub(super) fn signal_main(&self) -> Deeds {
         self.signal(Whom::Main)
     }
 
