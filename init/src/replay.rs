@@ -191,8 +191,13 @@ impl Init {
         let notify = self.notify.as_mut();
         // Heard in the next turn, whatever else that did.
         let mut heard = notify.map(|notify| notify.take_waiting()).unwrap_or_default();
-        for notes in turns.into_values() {
-            self.replay_turn(std::mem::take(&mut heard), notes);
+        let mut turns = turns.into_values().peekable();
+        while let Some(notes) = turns.next() {
+            // A note has the time at which its turn began, and what was found in it may have begun later.
+            let next =
+                turns.peek().and_then(|notes| notes.iter().map(|note| note.at).find(is_known));
+            let by = next.unwrap_or_else(clock::now);
+            self.replay_turn(std::mem::take(&mut heard), notes, by);
         }
         self.hear_these(heard);
         self.settle();
@@ -221,16 +226,9 @@ impl Init {
         self.machine.begun_before(known);
     }
 
-    /// The tick in which that was which is put again, at the latest.
-    fn ticks_then(&self) -> u64 {
-        const A_TICK: u128 = 10_000_000;
-        let ago = clock::now().since(self.now).as_nanos() / A_TICK;
-        clock::ticks().saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX)).saturating_add(1)
-    }
-
-    /// One turn of the loop, with what it took from the notes. What nobody has read yet is left where
-    /// it is: it may be by somebody who is still to be taken up.
-    fn replay_turn(&mut self, mut heard: Vec<Datagram>, notes: Vec<Note>) {
+    /// One turn of the loop, with what it took from the notes; by then it was over. What nobody has read
+    /// yet is left where it is: it may be by somebody who is still to be taken up.
+    fn replay_turn(&mut self, mut heard: Vec<Datagram>, notes: Vec<Note>, by: Time) {
         let latest = notes.iter().map(|note| note.at).max();
         self.now = latest.filter(is_known).unwrap_or(self.now);
         let (mut ends, mut seen, mut wished) = (Vec::new(), Vec::new(), Vec::new());
@@ -268,7 +266,7 @@ impl Init {
             self.let_go_of(ended)
         });
         let ends = ends.collect();
-        self.tracker.adopt_left(Some(self.ticks_then()));
+        self.tracker.adopt_left(Some(ticks_at(by)));
         self.tell_ends(ends, false);
         self.emptied();
         self.settle();
@@ -382,6 +380,13 @@ impl Init {
             let _ = signal::kill(one.pid, KILL);
         }
     }
+}
+
+/// The tick in which that was, at the latest.
+fn ticks_at(then: Time) -> u64 {
+    const A_TICK: u128 = 10_000_000;
+    let ago = clock::now().since(then).as_nanos() / A_TICK;
+    clock::ticks().saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX)).saturating_add(1)
 }
 
 #[cfg(test)]

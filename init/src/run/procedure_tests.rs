@@ -95,6 +95,13 @@ fn what_a_ended_run_leaves_behind_is_told_when_it_is_gone() {
 }
 
 #[test]
+fn a_main_process_that_is_named_while_its_run_is_stopped_is_asked_too() {
+    let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
+    assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);
+    assert_eq!(run.main_changed(), [Deed::Signal(Whom::Main, 15)]);
+}
+
+#[test]
 fn a_stop_asks_the_main_process_first_and_the_rest_when_it_has_ended() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
     assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);

@@ -85,7 +85,8 @@ impl Report {
             (None, Step::Execve) => Verdict::Executed,
             // Killed on its way.
             (None, step) => {
-                if step == Step::Begin {
+                // One that shares our memory was alone where it was put, and no bound of memory was its end.
+                if step == Step::Begin && self.memory.is_some() {
                     launch::died_at_birth();
                 }
                 Verdict::Failed(self.said.failure((step, libc::EINTR, progress.detail)))
