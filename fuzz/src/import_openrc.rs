@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 const SETTINGS: &str = "/etc/conf.d/net.a";
 
-/// The kind of unit, if it needs no openrc-run. Panics where one of the promises is broken.
+/// The kind of unit, if anything the script says is in it. Panics where one of the promises is broken.
 pub fn import_openrc(bytes: &[u8]) -> Option<Kind> {
     let (text, told_of) = match bytes.first() {
         Some(first) if *first > 127 => composed(bytes.get(1..)?),
@@ -47,7 +47,7 @@ pub fn import_openrc(bytes: &[u8]) -> Option<Kind> {
     }
     left_out(&imported);
     let kind = read_back(&imported)?;
-    (kind != Kind::BackgroundScripted).then_some(kind)
+    imported.fates.iter().any(|fate| matches!(fate.outcome, Outcome::Kept(_))).then_some(kind)
 }
 
 fn lines(imported: &Imported, file: &str) -> BTreeSet<u32> {

@@ -127,7 +127,8 @@ fn turn(init: &Init, whose: Whose, turn: usize) -> bool {
     let (process, pid) = victim(init, whose);
     let (verb, fields) = ask(init, whose, turn);
     let mut client = init.client().expect("it listens");
-    let main = init.status().main_pid(whose.unit());
+    // Its next main process may get the pid of this one.
+    let run = init.status().unit(whose.unit())["run"].clone();
     let is_gone = || process.state().is_none();
     let mut steps = None;
     match whose {
@@ -156,7 +157,7 @@ fn turn(init: &Init, whose: Whose, turn: usize) -> bool {
         init.tell("restart", &json!({"targets": ["member"]}));
     }
     init.when("it runs anew", |s| {
-        let is_new = s.main_pid(whose.unit()).is_some_and(|now| Some(now) != main);
+        let is_new = s.main_pid(whose.unit()).is_some() && s.unit(whose.unit())["run"] != run;
         is_new && s.state(whose.unit()) == "running"
     });
     lives(init, canary, verb);
