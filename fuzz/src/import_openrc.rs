@@ -122,7 +122,8 @@ fn run(stored: &[u8]) -> Option<Run> {
 /// may be more than that.
 fn plain_assignments(script: &[u8]) -> BTreeSet<u32> {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_=/.-:+%".contains(byte);
-    let lines = script.split(|byte| *byte == b'\n').take_while(|line| line.iter().all(plain));
+    let is_plain = |line: &&[u8]| line.iter().all(plain) && !WORDS_OF_THE_SHELL.contains(line);
+    let lines = script.split(|byte| *byte == b'\n').take_while(is_plain);
     let is_one = |line: &[u8]| {
         let name = line.split(|byte| *byte == b'=').next().unwrap_or_default();
         let begins = name.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
@@ -132,6 +133,12 @@ fn plain_assignments(script: &[u8]) -> BTreeSet<u32> {
     let ones = lines.zip(1..).filter(|(line, _)| is_one(line));
     ones.map(|(_, number)| number).collect()
 }
+
+/// Behind these no line is an assignment at the top for certain, or none is read any more.
+const WORDS_OF_THE_SHELL: [&[u8]; 12] = [
+    b"if", b"then", b"else", b"elif", b"fi", b"while", b"until", b"for", b"do", b"done", b"case",
+    b"esac",
+];
 
 /// Variables that mean something, and one that is the script's own.
 const NAMES: [&str; 28] = [
