@@ -4,7 +4,7 @@
 //! coverage, and for that is fast; the fuzzer has the same decoders (`fuzz/fuzz_targets`), and
 //! takes each that was taken through its life.
 //!
-//! `--from N` begins with that number (1), `--threads N`; `--replay N` is that input alone, shown;
+//! `--from N` begins with that number (1); `--replay N` is that input alone, shown;
 //! `--say` names each number before its input is read, for one that ends the process. Where bytes name
 //! files or descriptors there are none: it runs in an empty directory that is its root, which takes
 //! root or a user namespace. Last it prints `N passed, N failed`.
@@ -137,7 +137,6 @@ mod watchdog;
 #[path = "../../../../init/src/weight.rs"]
 mod weight;
 
-use allocation::Counting;
 use bases::Bases;
 use decoder::{Memory, Outcome, decode};
 use input::Input;
@@ -146,18 +145,10 @@ use nix::unistd::{chdir, chroot, geteuid};
 use report::Report;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Inputs a thread takes at once.
-const PIECE: u64 = 256;
 
 struct Options {
     from: u64,
     count: u64,
-    threads: u64,
     replay: Option<u64>,
     says: bool,
 }
@@ -165,8 +156,7 @@ struct Options {
 impl Options {
     /// Errors with the word that is none, or wants another.
     fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        let mut options = Options { from: 1, count: 100_000, threads, replay: None, says: false };
+        let mut options = Options { from: 1, count: 100_000, replay: None, says: false };
         while let Some(word) = words.next() {
             let mut number = || {
                 let number = words.next().and_then(|value| value.parse().ok());
@@ -175,7 +165,6 @@ impl Options {
             match word.as_str() {
                 "--from" => options.from = number()?,
                 "--count" => options.count = number()?,
-                "--threads" => options.threads = number()?.max(1),
                 "--replay" => options.replay = Some(number()?),
                 "--say" => options.says = true,
                 _ => return Err(format!("{word} is no option")),
@@ -225,31 +214,15 @@ fn main() -> ExitCode {
 
 fn run(options: &Options, bases: &Bases) -> Report {
     report::hear_panics();
-    let next = AtomicU64::new(0);
-    let work = || {
-        let (mut report, mut memory) = (Report::default(), Memory::default());
-        loop {
-            let begin = next.fetch_add(PIECE, Ordering::Relaxed);
-            if begin >= options.count {
-                return report;
-            }
-            for at in begin..options.count.min(begin + PIECE) {
-                let number = options.from.wrapping_add(at);
-                if options.says {
-                    println!("{number}");
-                }
-                one(number, bases, &mut memory, &mut report);
-            }
+    let (mut report, mut memory) = (Report::default(), Memory::default());
+    for at in 0..options.count {
+        let number = options.from.wrapping_add(at);
+        if options.says {
+            println!("{number}");
         }
-    };
-    let mut whole = Report::default();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..options.threads).map(|_| scope.spawn(work)).collect();
-        for thread in threads {
-            whole.add(thread.join().expect("panics are caught"));
-        }
-    });
-    whole
+        one(number, bases, &mut memory, &mut report);
+    }
+    report
 }
 
 fn one(number: u64, bases: &Bases, memory: &mut Memory, report: &mut Report) {

@@ -31,8 +31,8 @@ pub fn hear_panics() {
 struct Counts {
     all: u64,
     taken: u64,
-    /// The most it has asked for at once …
-    at_once: usize,
+    /// The most bytes of memory it has asked for …
+    asked: usize,
     /// … and the most for each byte of an input.
     times: usize,
 }
@@ -49,8 +49,8 @@ impl Report {
         let counts = self.counts.entry(input.decoder).or_default();
         counts.all += 1;
         counts.taken += u64::from(outcome.is_taken);
-        counts.at_once = counts.at_once.max(outcome.asked.at_once);
-        counts.times = counts.times.max(outcome.asked.at_once / input.bytes.len().max(1));
+        counts.asked = counts.asked.max(outcome.asked);
+        counts.times = counts.times.max(outcome.asked / input.bytes.len().max(1));
     }
 
     pub fn count_failure(&mut self, number: u64, input: &Input) {
@@ -60,17 +60,6 @@ impl Report {
             "{number}: {:?}, base {}, right {}, {:?}: {said}",
             input.decoder, input.base, input.is_right, input.mutations
         ));
-    }
-
-    pub fn add(&mut self, other: Report) {
-        for (decoder, more) in other.counts {
-            let counts = self.counts.entry(decoder).or_default();
-            counts.all += more.all;
-            counts.taken += more.taken;
-            counts.at_once = counts.at_once.max(more.at_once);
-            counts.times = counts.times.max(more.times);
-        }
-        self.failures.extend(other.failures);
     }
 
     /// Decoders past whose parser too little came.
@@ -96,8 +85,8 @@ impl fmt::Display for Report {
             let name = format!("{decoder:?}");
             writeln!(
                 f,
-                "{name:10} {:9} inputs, {:9} taken, {:7} bytes at once, {:5} times an input",
-                counts.all, counts.taken, counts.at_once, counts.times
+                "{name:10} {:9} inputs, {:9} taken, {:7} bytes of memory, {:5} times an input",
+                counts.all, counts.taken, counts.asked, counts.times
             )?;
         }
         for decoder in self.blind() {
