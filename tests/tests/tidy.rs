@@ -3,6 +3,8 @@
 //! needed any more is a failure too.
 #![allow(clippy::expect_used, reason = "a walk that fails ends the test")]
 
+use groundstate_tests::named::named;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +29,16 @@ const PAUSES: [&str; 8] = [
     "init/src/unmount.rs",
     "init/src/hand_back.rs",
     "init/src/spawn/outfit.rs",
+];
+/// Documents whose tables name tests: the stage `tables` looks whether those have passed.
+const TABLES: [&str; 7] = [
+    "units/README.md",
+    "cluster/README.md",
+    "SECURITY.md",
+    "tests/COVERAGE.md",
+    "tests/probes.tsv",
+    "tests/directives.tsv",
+    "tests/tricky.tsv",
 ];
 /// What answers on the command line before anything runs.
 const PRINTERS: [&str; 1] = ["init/src/options.rs"];
@@ -322,6 +334,35 @@ fn the_repository_speaks_of_nothing_outside_it() {
             }
         }
     }
+    none(complaints);
+}
+
+#[test]
+fn each_test_that_a_table_names_is_written() {
+    let sources = sources();
+    let is_document =
+        |source: &&Source| [".md", ".tsv"].iter().any(|end| source.path.ends_with(end));
+    let (documents, programs): (Vec<_>, Vec<_>) = sources.iter().partition(is_document);
+    let part = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    let words: BTreeSet<&str> =
+        programs.iter().flat_map(|source| source.text.split(|c| !part(c))).collect();
+    let is_written = |name: &str| match name.split("::").all(|step| step.chars().all(part)) {
+        true => name.rsplit("::").next().is_some_and(|last| words.contains(last)),
+        // That of a scenario is a sentence.
+        false => name.contains(' ') && programs.iter().any(|source| source.text.contains(name)),
+    };
+    let is_table = |source: &&&Source| TABLES.contains(&source.path.as_str());
+    let tables: Vec<_> = documents.iter().filter(is_table).collect();
+    let mut complaints = Vec::new();
+    for table in &tables {
+        let names = named(&table.path, &table.text).into_iter();
+        complaints.extend(
+            names
+                .filter(|(_, name)| !is_written(name))
+                .map(|(line, name)| format!("{}:{line}: `{name}` is no test", table.path)),
+        );
+    }
+    assert_eq!(tables.len(), TABLES.len(), "each of {TABLES:?} is there");
     none(complaints);
 }
 

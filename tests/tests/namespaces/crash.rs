@@ -80,6 +80,11 @@ pub(crate) fn starts(init: &Init, unit: &str) -> usize {
     words.iter().filter(|word| word.starts_with("start")).count()
 }
 
+/// A service is running as soon as it is begun, and by then may not have said so in its trace.
+pub(crate) fn until_begun(init: &Init, unit: &str) {
+    until(&format!("{unit} says that it began"), || (starts(init, unit) > 0).then_some(()));
+}
+
 #[test]
 fn what_a_service_had_said_when_init_crashed_is_heard() {
     let mut init = at_work();

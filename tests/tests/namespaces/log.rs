@@ -335,6 +335,7 @@ fn a_noisy_unit_fills_its_own_share_and_evicts_nobody_elses_lines() {
     let init = Boot::new(files).start("all");
     init.when_system("running");
     let has = |unit: &str, text: &str| logs(&init, unit, 1).iter().any(|l| l.ends_with(text));
+    until("what the other says is read", || has("quiet", "the only line").then_some(()));
     until("all of it is read", || has("noisy", " 100000").then_some(()));
     assert!(has("quiet", "the only line"), "{:?}", logs(&init, "quiet", 1));
     let sizes = || -> Vec<u64> {

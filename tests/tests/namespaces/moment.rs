@@ -3,7 +3,7 @@
 //! no note of another says anything of it. What is long known is in [`super::standing`].
 
 use super::beside::{begins_anew, is_steady, with};
-use super::crash::{crashes, has_survived, starts};
+use super::crash::{crashes, has_survived, starts, until_begun};
 use super::survival::memories_at_rest;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, Steps};
@@ -227,6 +227,7 @@ fn what_was_just_begun_has_its_cgroup_though_that_was_made_ahead() {
     loses_it_as_begun(&init, "web", "", || _ = init.sandbox.put("go", ""));
     init.when_state("web", "running");
     until("its child is there", || (init.processes_of("web").len() > 1).then_some(()));
+    until_begun(&init, "web");
     let first = init.processes_of("web");
     init.tell("restart", &json!({"targets": ["web"]}));
     init.when("it is another", |s| s.state("web") == "running" && starts(&init, "web") == 2);

@@ -3,7 +3,7 @@
 //! is in [`super::anew`].
 
 use super::beside::{CROWD, begins_anew, is_steady, with};
-use super::crash::starts;
+use super::crash::{starts, until_begun};
 use super::fate::cgroup;
 use super::hierarchy::top;
 use groundstate_tests::boot::{Boot, Init};
@@ -145,6 +145,7 @@ fn what_was_being_stopped_is_stopped_to_its_end() {
     let mut init = Boot::new(files).start("all");
     init.expect_crashes();
     init.when_system("running");
+    until_begun(&init, "left");
     init.main_of("left").signal(Signal::SIGKILL);
     init.sandbox.unit("all", "type: virtual\nwaits-for: mount, web, left, tick");
     init.tell("reload", &json!({}));
@@ -207,6 +208,7 @@ fn a_process_that_has_got_the_pid_of_one_that_was_noted_is_not_taken_for_it() {
         let now = uptime.split_whitespace().next()?.replace('.', "");
         (now.parse::<i32>().ok()? > other.stat_field(STARTED)?).then_some(())
     });
+    until_begun(&init, "web");
     init.tell("restart", &json!({"targets": ["web"]}));
     init.when("it is begun anew", |s| s.state("web") == "running" && starts(&init, "web") == 2);
     let web = init.main_of("web");
