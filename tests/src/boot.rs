@@ -210,7 +210,12 @@ impl Init {
     /// # Errors
     /// The `error` of the answer.
     pub fn ask(&self, verb: &str, fields: &Value) -> Result<Value, Value> {
-        self.client().expect("somebody listens at the control socket").ask(verb, fields)
+        let nobody = || {
+            let path = self.sandbox.path("run/control.sock");
+            let why = std::os::unix::net::UnixStream::connect(path).err();
+            panic!("nobody listens at the control socket: {why:?}; init: {:?}", self.first.state())
+        };
+        self.client().unwrap_or_else(nobody).ask(verb, fields)
     }
 
     /// Asks for what must not be refused.

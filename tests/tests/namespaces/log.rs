@@ -1,5 +1,6 @@
 //! Output: where it goes, and what the death of the logger does to it.
 
+use super::crash::{starts, until_begun};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
@@ -88,17 +89,15 @@ fn a_killed_logger_loses_nothing_it_had_written_and_hurts_no_service() {
 #[test]
 fn a_service_never_waits_for_a_stopped_logger() {
     let files = Sandbox::new();
-    files.unit("web", "exec-start: DAEMON --name web --control DIR/web --trace DIR/trace");
+    files.unit("web", "exec-start: DAEMON --name web --control DIR/web --trace DIR/web.trace");
     let init = Boot::new(files).start("web");
     init.when_state("web", "running");
+    until_begun(&init, "web");
     let logger = logger(&init);
     logger.signal(Signal::SIGSTOP);
     init.check();
     init.tell("restart", &serde_json::json!({"targets": ["web"]}));
-    init.when("a new run", |s| {
-        s.state("web") == "running"
-            && init.sandbox.trace("trace").iter().filter(|w| w.starts_with("start")).count() == 2
-    });
+    init.when("a new run", |s| s.state("web") == "running" && starts(&init, "web") == 2);
     // Init may have put another logger into the place of one that hangs.
     if logger.is_alive() {
         logger.signal(Signal::SIGCONT);

@@ -1,5 +1,6 @@
 //! `initctl switch-root`: PID 1 goes on in another root, as its init, with what is there.
 
+use super::crash::{starts, until_begun};
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
@@ -43,6 +44,7 @@ fn another_root_is_gone_on_in_with_what_runs_and_is_the_same_there() {
     }
     let mut init = Boot::new(two_roots()).start("first");
     init.when_system("running");
+    until_begun(&init, "kept");
     let kept = init.main_of("kept");
     init.tell("want", &json!({"target": "leaves"}));
     let new = init.sandbox.at("new");
@@ -54,8 +56,7 @@ fn another_root_is_gone_on_in_with_what_runs_and_is_the_same_there() {
     assert_eq!(status.0["overlay"], json!({"want": [], "drop": [], "until": []}));
     assert_eq!(status.state("broken"), "failed", "and as tolerant");
     assert_eq!(init.main_of("kept"), kept);
-    let trace = init.sandbox.trace("kept.trace");
-    assert_eq!(trace.iter().filter(|word| word.starts_with("start")).count(), 1, "{trace:?}");
+    assert_eq!(starts(&init, "kept"), 1);
     init.sandbox.order("kept", "say heard");
     until("the new root's logger writes it", || {
         init.sandbox.read("log/kept.log").contains("heard").then_some(())

@@ -3,7 +3,7 @@
 //! init whose state is lost, in [`super::away`].
 
 use super::away::BARE;
-use super::crash::{has_survived, starts};
+use super::crash::{has_survived, starts, until_begun};
 use groundstate_tests::boot::Boot;
 use groundstate_tests::crash::{crash, crash_when, memories};
 use groundstate_tests::deadline::until;
@@ -64,6 +64,7 @@ fn what_became_its_program_in_a_crash_is_known_to_though_init_may_not_look_at_it
     crash_when(&init, || client.send("want", &json!({"target": "late"})), begun);
     has_survived(&init, 1);
     init.when_state("late", "running");
+    until_begun(&init, "late");
     assert_eq!(starts(&init, "late"), 1, "{}", init.output());
     init.finish_after_crash();
 }

@@ -63,6 +63,9 @@ fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
 
 /// The canary runs, and has never got a signal.
 pub(super) fn is_unhurt(init: &Init) {
+    until("it says that it is ready", || {
+        init.sandbox.trace("canary").contains(&"ready".to_owned()).then_some(())
+    });
     let trace = init.sandbox.trace("canary");
     assert_eq!(trace.len(), 2, "start and ready, no signal: {trace:?}");
     assert_eq!(init.status().state("canary"), "running");
