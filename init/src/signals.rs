@@ -189,7 +189,11 @@ impl Init {
             (Asked::Reload, _) => self.reload_by_signal(),
             (Asked::Sockets, _) => self.make_sockets(),
             (Asked::Noted(number), _) => {
-                self.say(Level::Debug, format_args!("signal {number}: nothing to do"));
+                let (level, what) = match FAULTS.contains(&number) {
+                    true => (Level::Warning, "somebody sent it, it is no fault of init's: "),
+                    false => (Level::Debug, ""),
+                };
+                self.say(level, format_args!("signal {number}: {what}nothing to do"));
             }
             (Asked::Interrupt, Some(how)) => self.interrupted(how),
             (_, Some(how)) => self.shut_down(how),

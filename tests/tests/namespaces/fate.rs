@@ -312,5 +312,9 @@ fn signals_of_its_own_children_neither_end_nor_stop_pid_1() {
     let status = init.when_system("running");
     assert_eq!(status.state("foe"), "exited", "all of them were sent");
     assert_ne!(init.process().state(), Some('T'));
+    for number in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT] {
+        let told = format!("signal {number}: somebody sent it");
+        until("it is told of", || init.output().contains(&told).then_some(()));
+    }
     init.finish();
 }
