@@ -2,7 +2,7 @@
 //! in their places, its values still text. Drop-ins are merged here, key by key.
 //! What the values mean, and whether they fit together, is [`crate::meaning`]'s.
 
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::key::{self, Key, Shape};
 use crate::key_table::SANDBOX;
 use crate::limit;
@@ -50,6 +50,20 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// One more thing that is wrong with it, as long as there are fewer than
+    /// [`limit::DIAGNOSTICS_PER_FILE`].
+    pub fn tell(&mut self, said: Diagnostic) {
+        if self.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE {
+            self.diagnostics.push(said);
+        }
+    }
+
+    /// The same of a place in its own file; no hint where that is empty.
+    pub fn tell_at(&mut self, severity: Severity, code: &str, at: Spot, message: &str, hint: &str) {
+        let place = at.of(&self.file);
+        self.tell(Diagnostic::new(severity, code, place, message).with_hint(hint));
+    }
+
     /// From one document of a unit file.
     pub fn read(file: &Arc<str>, document: &Document) -> Manifest {
         let mut manifest = Manifest {
@@ -118,11 +132,7 @@ impl Manifest {
     }
 
     fn report(&mut self, code: &str, at: Spot, message: String, hint: &str) {
-        if self.diagnostics.len() >= limit::DIAGNOSTICS_PER_FILE {
-            return;
-        }
-        let place = at.of(&self.file);
-        self.diagnostics.push(Diagnostic::error(code, place, message).with_hint(hint));
+        self.tell_at(Severity::Error, code, at, &message, hint);
     }
 
     fn pairs<'d>(&mut self, document: &'d Document) -> &'d [Pair] {

@@ -166,9 +166,7 @@ impl Unit {
 
     /// The same, of any weight.
     pub(super) fn tell(&mut self, said: Diagnostic) {
-        if self.manifest.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE {
-            self.manifest.diagnostics.push(said);
-        }
+        self.manifest.tell(said);
     }
 
     /// Done.

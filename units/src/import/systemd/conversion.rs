@@ -158,7 +158,13 @@ impl<'a> Conversion<'a> {
             Ok(name) => self.manifest.name = Some(name),
             Err(error) => {
                 let hint = "units are named as their files are";
-                self.tell(Severity::Error, "name", self.manifest.at, &error.to_string(), hint);
+                self.manifest.tell_at(
+                    Severity::Error,
+                    "name",
+                    self.manifest.at,
+                    &error.to_string(),
+                    hint,
+                );
             }
         }
     }

@@ -54,7 +54,7 @@ impl<'a> Conversion<'a> {
             (None, None) => String::new(),
         };
         let message = format!("unknown directive {}= in [{}]", option.name, option.section);
-        self.tell(Severity::Warning, "unknown-directive", option.at, &message, &hint);
+        self.manifest.tell_at(Severity::Warning, "unknown-directive", option.at, &message, &hint);
         self.file_of_last(option);
     }
 

@@ -58,7 +58,7 @@ impl<'a> Conversion<'a> {
         {
             let message = format!("{}={} is not supported yet: dropped", option.name, option.value);
             self.fate(option, Outcome::Lost("not supported yet".to_string()));
-            self.tell(Severity::Warning, "not-supported", option.at, &message, "");
+            self.manifest.tell_at(Severity::Warning, "not-supported", option.at, &message, "");
             self.file_of_last(option);
             return false;
         }

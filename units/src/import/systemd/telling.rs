@@ -5,7 +5,7 @@ use super::fate::{Fate, Outcome};
 use super::span;
 use super::table::{self, Grade};
 use super::unit_text::{UnitOption, UnitText};
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::Severity;
 use crate::limit;
 use crate::yaml::Spot;
 
@@ -29,25 +29,16 @@ impl<'a> Conversion<'a> {
                 let outcome = Outcome::Lost("not supported yet".to_string());
                 if self.fate(option, outcome) {
                     let message = format!("{}= is not supported yet: dropped", option.name);
-                    self.tell(Severity::Warning, "not-supported", option.at, &message, "");
+                    self.manifest.tell_at(
+                        Severity::Warning,
+                        "not-supported",
+                        option.at,
+                        &message,
+                        "",
+                    );
                     self.file_of_last(option);
                 }
             }
-        }
-    }
-
-    pub(super) fn tell(
-        &mut self,
-        severity: Severity,
-        code: &str,
-        at: Spot,
-        message: &str,
-        hint: &str,
-    ) {
-        if self.manifest.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE {
-            let place = at.of(&self.manifest.file);
-            let said = Diagnostic::new(severity, code, place, message).with_hint(hint);
-            self.manifest.diagnostics.push(said);
         }
     }
 
@@ -86,14 +77,14 @@ impl<'a> Conversion<'a> {
     pub(super) fn lose(&mut self, option: &UnitOption, how: &str) {
         if self.fate(option, Outcome::Lost(how.to_string())) {
             let message = format!("{}= is dropped: {how}", option.name);
-            self.tell(Severity::Warning, "dropped", option.at, &message, "");
+            self.manifest.tell_at(Severity::Warning, "dropped", option.at, &message, "");
             self.file_of_last(option);
         }
     }
 
     /// The directive is kept, and yet means something else than it did.
     pub(super) fn warn(&mut self, option: &UnitOption, code: &str, message: &str, hint: &str) {
-        self.tell(Severity::Warning, code, option.at, message, hint);
+        self.manifest.tell_at(Severity::Warning, code, option.at, message, hint);
         self.file_of_last(option);
     }
 
@@ -105,20 +96,20 @@ impl<'a> Conversion<'a> {
     /// The same at a place within its value.
     pub(super) fn refuse_at(&mut self, option: &UnitOption, at: Spot, message: &str, hint: &str) {
         self.fate(option, Outcome::Refused(message.to_string()));
-        self.tell(Severity::Error, "import", at, message, hint);
+        self.manifest.tell_at(Severity::Error, "import", at, message, hint);
         self.file_of_last(option);
     }
 
     /// The unit can not be used whatever it says.
     pub(super) fn refuse_unit(&mut self, message: &str) {
-        self.tell(Severity::Error, "import", self.manifest.at, message, "");
+        self.manifest.tell_at(Severity::Error, "import", self.manifest.at, message, "");
     }
 
     pub(super) fn tell_sections(&mut self, texts: &[UnitText]) {
         for (name, at) in texts.iter().flat_map(|text| &text.sections) {
             if !table::SECTIONS.contains(&name.as_str()) && !name.starts_with("X-") {
                 let message = format!("unknown section [{name}], passed over");
-                self.tell(Severity::Warning, "unknown-section", *at, &message, "");
+                self.manifest.tell_at(Severity::Warning, "unknown-section", *at, &message, "");
             }
         }
     }
@@ -132,7 +123,7 @@ impl<'a> Conversion<'a> {
         let message = format!("runs weaker than asked: {}", names.join(", "));
         let severity = if self.around.strict_sandbox { Severity::Error } else { Severity::Warning };
         let hint = "these are not supported yet";
-        self.tell(severity, "weaker", first.at, &message, hint);
+        self.manifest.tell_at(severity, "weaker", first.at, &message, hint);
         self.file_of_last(first);
         if let Some(said) = self.manifest.diagnostics.last_mut() {
             said.related = weaker.iter().skip(1).map(|option| option.place()).collect();

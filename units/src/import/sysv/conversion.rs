@@ -102,7 +102,7 @@ impl<'a> Conversion<'a> {
         match Name::new(name) {
             Ok(_) if UnitName::of(name).is_template() => {
                 let hint = "a script is one unit; give its file another name";
-                self.tell(
+                self.manifest.tell_at(
                     Severity::Error,
                     "name",
                     at,
@@ -116,7 +116,7 @@ impl<'a> Conversion<'a> {
             }
             Err(error) => {
                 let hint = "units are named as their files are";
-                self.tell(Severity::Error, "name", at, &error.to_string(), hint);
+                self.manifest.tell_at(Severity::Error, "name", at, &error.to_string(), hint);
             }
         }
         for (index, line) in self.all(Word::Provides) {
@@ -236,7 +236,7 @@ impl<'a> Conversion<'a> {
         if !header.has_block {
             let hint = "write `after` and `wanted-by` as it needs them";
             let message = "no LSB header (`### BEGIN INIT INFO`): what it needs is not known";
-            self.tell(Severity::Warning, "no-header", self.manifest.at, message, hint);
+            self.manifest.tell_at(Severity::Warning, "no-header", self.manifest.at, message, hint);
         }
     }
 
@@ -248,7 +248,7 @@ impl<'a> Conversion<'a> {
             if let Outcome::Lost(how) = &outcome {
                 let name = if line.name.is_empty() { &line.value } else { &line.name };
                 let message = format!("{}: {how}", shown(name));
-                self.tell(Severity::Warning, "dropped", line.at, &message, "");
+                self.manifest.tell_at(Severity::Warning, "dropped", line.at, &message, "");
             }
             fates.push(Fate {
                 section: line.section.clone(),
@@ -259,21 +259,6 @@ impl<'a> Conversion<'a> {
             });
         }
         fates
-    }
-
-    pub(super) fn tell(
-        &mut self,
-        severity: Severity,
-        code: &str,
-        at: Spot,
-        message: &str,
-        hint: &str,
-    ) {
-        if self.manifest.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE {
-            let place = at.of(&self.manifest.file);
-            let said = Diagnostic::new(severity, code, place, message).with_hint(hint);
-            self.manifest.diagnostics.push(said);
-        }
     }
 
     /// Something of a line is left out, and that makes a difference.
