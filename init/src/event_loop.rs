@@ -303,6 +303,7 @@ impl Init {
     }
 
     fn on_time(&mut self) {
+        self.note_time();
         self.runs_due();
         self.loader_due();
         self.upgrade_due();

@@ -240,6 +240,8 @@ impl Init {
                 What::Seen(run) => seen.push(run),
                 What::Wished(wish) => match *wish {
                     Wished::Event(event @ Event::Fire(_)) => self.facts.push_back(event),
+                    // That there was this turn is all it says: what is due follows.
+                    Wished::Event(Event::Tick) => {}
                     wish @ (Wished::Event(_) | Wished::End(_) | Wished::Haste(_)) => {
                         wished.push(wish);
                     }

@@ -24,6 +24,15 @@ impl Init {
         }
     }
 
+    /// Something's time has come: that is noted, too. After a crash what has come of it, an end by a signal
+    /// of init's own, would be heard first and be taken for something else.
+    pub(crate) fn note_time(&self) {
+        let mut due = [self.machine.next_deadline(), self.runs.next_due()].into_iter().flatten();
+        if due.any(|at| at <= self.now) {
+            note_wish(&Event::Tick);
+        }
+    }
+
     /// A wish of somebody who wants to know whether it was refused.
     pub(crate) fn wish(&mut self, event: Event) -> Result<(), Refusal> {
         self.settle();

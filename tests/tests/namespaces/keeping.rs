@@ -3,17 +3,30 @@
 
 use super::crash::has_survived;
 use super::upgrade::{at_work, fixed};
-use groundstate_tests::boot::Init;
+use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, crash_when};
 use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::status::Status;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::Command;
+
 /// How long a file init may write.
 fn limit_files(init: &Init, bytes: &str) {
     let pid = format!("--pid={}", init.process().0);
     let status = Command::new("prlimit").args([pid, format!("--fsize={bytes}:unlimited")]).status();
     assert!(status.expect("prlimit is there").success());
+}
+
+/// From now on a crash goes back to what was kept by then, and to what is noted of all that happens.
+pub(super) fn keeps_no_more(init: &Init) {
+    limit_files(init, "500");
+    until("it is said", || {
+        // Something has to happen, or nothing is kept.
+        init.status();
+        init.output().contains("the state can not be kept").then_some(())
+    });
 }
 
 #[test]
@@ -52,5 +65,29 @@ fn a_state_that_can_not_be_kept_leaves_the_one_before_until_too_much_has_happene
     has_survived(&init, 2);
     init.when_state("notified", "running");
     assert_eq!(init.main_of("notified"), alive);
+    init.finish_after_crash();
+}
+
+#[test]
+fn what_its_time_had_come_for_alone_is_so_after_a_crash() {
+    let files = Sandbox::new();
+    files.unit(
+        "web",
+        "run-timeout: 300ms\nrestart: on-failure\nrestart-delay: 1h\nrestart-delay-max: 1h\nsuccess-status: [TERM]\nexec-start: /bin/sleep 1000",
+    );
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.when_system("running");
+    init.expect_crashes();
+    keeps_no_more(&init);
+    init.tell("want", &json!({"target": "web"}));
+    let was_too_long = |status: &Status| {
+        let why = status.unit("web")["reason"]["text"].as_str().unwrap_or_default();
+        status.state("web") == "waiting" && why.contains("run-timeout")
+    };
+    init.when("it was active for too long", was_too_long);
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    assert!(was_too_long(&init.status()), "{}", init.status().unit("web"));
     init.finish_after_crash();
 }
