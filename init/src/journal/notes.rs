@@ -85,7 +85,7 @@ pub(crate) enum Kind {
     Begun,
     /// [`Wished`].
     Wished,
-    /// The logger has seen a run's line.
+    /// The logger, or init by a `ready-fd`, has seen the line by which a run is ready.
     Seen,
     /// More of the one before.
     More,

@@ -5,13 +5,20 @@
 use super::procedure::{Alarm, Procedure};
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
+use crate::journal::notes::Kind;
 use crate::limit;
+use crate::sys::notes;
 use groundstate_units::machine::event::RunId;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, SpliceFFlags, tee};
+use nix::unistd::pipe2;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
+
+/// Bytes of a `ready-fd` that are read at a time.
+const READ: usize = 1024;
 
 impl Init {
     pub(super) fn set_alarm(&mut self, run: RunId, alarm: Alarm, span: Duration) {
@@ -66,8 +73,16 @@ impl Init {
         let Some(run) = self.runs.watched(token) else { return };
         let Some(running) = self.runs.get_mut(run) else { return };
         let Some(ready) = running.ready_pipe.take_if(|ready| ready.token == token) else { return };
+        // Before it is gone from there: nobody says it again.
+        let is_noted = shows_line(&ready.pipe);
+        if is_noted {
+            note_line(run);
+        }
         match line_in(&ready.pipe) {
             Some(true) => {
+                if !is_noted {
+                    note_line(run);
+                }
                 self.runs.unwatch(token);
                 self.course(run, Procedure::ready);
             }
@@ -84,10 +99,23 @@ impl Init {
     }
 }
 
+/// For an image that goes on after a crash.
+fn note_line(run: RunId) {
+    notes::put_text(Kind::Seen, &run.0.to_ne_bytes());
+}
+
+/// There is the end of a line in it, which nobody has read yet. False where that can not be told, too.
+fn shows_line(pipe: &OwnedFd) -> bool {
+    let Ok((copy, to)) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK) else { return false };
+    let most = limit::READY_READS_A_TURN.saturating_mul(READ);
+    let copied = tee(pipe, &to, most, SpliceFFlags::SPLICE_F_NONBLOCK);
+    copied.is_ok() && line_in(&copy) == Some(true)
+}
+
 /// Whether there was the end of a line; None: not yet. The poll tells of each arrival once, so
 /// that what is there is read to its end, but for a share of a turn.
 fn line_in(pipe: &OwnedFd) -> Option<bool> {
-    let mut bytes = [0u8; 1024];
+    let mut bytes = [0u8; READ];
     for _ in 0..limit::READY_READS_A_TURN {
         match nix::unistd::read(pipe, &mut bytes) {
             Ok(0) => return Some(false),

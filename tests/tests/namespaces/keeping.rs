@@ -91,3 +91,23 @@ fn what_its_time_had_come_for_alone_is_so_after_a_crash() {
     assert!(was_too_long(&init.status()), "{}", init.status().unit("web"));
     init.finish_after_crash();
 }
+
+#[test]
+fn what_was_said_by_a_descriptor_before_a_crash_was_said() {
+    let files = Sandbox::new();
+    files.unit(
+        "late",
+        "ready-fd: 7\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do sleep 0.05; done; echo up >&7; exec 7>&-; exec sleep 1000'",
+    );
+    files.unit("all", "type: virtual\nwants: late");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    until("it runs", || init.status().main_pid("late"));
+    keeps_no_more(&init);
+    init.sandbox.put("go", "");
+    init.when_state("late", "running");
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    assert_eq!(init.status().state("late"), "running", "{}", init.output());
+    init.finish_after_crash();
+}
