@@ -9,6 +9,7 @@ use crate::cgroup::Tracker;
 use crate::clock;
 use crate::event_loop::Init;
 use crate::journal::notes::{self, Begun, Note, Past, What, Wished};
+use crate::journal::turns;
 use crate::limit;
 use crate::notify::Datagram;
 use crate::process;
@@ -184,19 +185,12 @@ impl Init {
         self.kill_what_nobody_noted();
         self.number_as_before();
         self.now = notes.iter().map(|note| note.at).find(is_known).unwrap_or(self.now);
-        let mut turns: BTreeMap<u32, Vec<Note>> = BTreeMap::new();
-        for note in notes {
-            turns.entry(note.turn).or_default().push(note);
-        }
         let notify = self.notify.as_mut();
         // Heard in the next turn, whatever else that did.
         let mut heard = notify.map(|notify| notify.take_waiting()).unwrap_or_default();
-        let mut turns = turns.into_values().peekable();
-        while let Some(notes) = turns.next() {
-            // A note has the time at which its turn began, and what was found in it may have begun later.
-            let next =
-                turns.peek().and_then(|notes| notes.iter().map(|note| note.at).find(is_known));
-            let by = next.unwrap_or_else(clock::now);
+        let turns = turns::of(notes);
+        let left_by = turns::left_by(&turns, |pid| self.tracker.is_known(pid));
+        for (notes, by) in turns.into_iter().zip(left_by) {
             self.replay_turn(std::mem::take(&mut heard), notes, by);
         }
         self.hear_these(heard);
@@ -226,9 +220,9 @@ impl Init {
         self.machine.begun_before(known);
     }
 
-    /// One turn of the loop, with what it took from the notes; by then it was over. What nobody has read
-    /// yet is left where it is: it may be by somebody who is still to be taken up.
-    fn replay_turn(&mut self, mut heard: Vec<Datagram>, notes: Vec<Note>, by: Time) {
+    /// One turn of the loop, with what it took from the notes; what those who ended in it had left had begun
+    /// `by` then. What nobody has read yet is left where it is: it may be by somebody who is still to be taken up.
+    fn replay_turn(&mut self, mut heard: Vec<Datagram>, notes: Vec<Note>, by: u64) {
         let latest = notes.iter().map(|note| note.at).max();
         self.now = latest.filter(is_known).unwrap_or(self.now);
         let (mut ends, mut seen, mut wished) = (Vec::new(), Vec::new(), Vec::new());
@@ -268,7 +262,7 @@ impl Init {
             self.let_go_of(ended)
         });
         let ends = ends.collect();
-        self.tracker.adopt_left(Some(ticks_at(by)));
+        self.tracker.adopt_left(Some(by));
         self.tell_ends(ends, false);
         self.emptied();
         self.settle();
@@ -384,20 +378,13 @@ impl Init {
     }
 }
 
-/// The tick in which that was, at the latest.
-fn ticks_at(then: Time) -> u64 {
-    const A_TICK: u128 = 10_000_000;
-    let ago = clock::now().since(then).as_nanos() / A_TICK;
-    clock::ticks().saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX)).saturating_add(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use groundstate_units::spec::Exit;
 
     fn note(pid: i32, what: What) -> Note {
-        Note { what, pid, at: Time::from_nanos(1), turn: 1 }
+        Note { what, pid, at: Time::from_nanos(1), turn: 1, reaped: None }
     }
 
     fn begun(run: u64) -> What {

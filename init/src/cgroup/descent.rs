@@ -55,6 +55,11 @@ impl Tracker {
         }
     }
 
+    /// It is a child of init that a run is known to have.
+    pub(crate) fn is_known(&self, pid: i32) -> bool {
+        self.children.contains_key(&pid) || self.families.values().any(|family| family.leads(pid))
+    }
+
     /// Between a crash and now: it has been reaped, which is put again later.
     pub(crate) fn was_reaped(&mut self, pid: Pid) {
         self.families.values_mut().for_each(|family| family.was_reaped(pid));

@@ -15,3 +15,4 @@ pub(crate) mod notes;
 pub(crate) mod remains;
 pub(crate) mod standing;
 pub(crate) mod state;
+pub(crate) mod turns;

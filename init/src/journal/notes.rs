@@ -188,6 +188,17 @@ pub(crate) struct Note {
     pub(crate) at: Time,
     /// The number of that turn.
     pub(crate) turn: u32,
+    /// Of an end; None: the kernel alone has written that.
+    pub(crate) reaped: Option<Reaped>,
+}
+
+/// What is noted with an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reaped {
+    /// When, as [`crate::clock::ticks`] has it: what it had left had begun by then.
+    pub(crate) by: u64,
+    /// It was a child of init's own making, and not one that others had left to it.
+    pub(crate) is_made: bool,
 }
 
 /// What tells a unit from another, in a note; never 0.
@@ -306,8 +317,13 @@ pub(super) fn one(bytes: &[u8], seq: u64) -> Option<(Option<Note>, u64)> {
         text.extend_from_slice(bytes.get(at + ENTRY - TEXT..at + ENTRY)?);
     }
     text.truncate(length);
+    let reaped = (first == Kind::Ended).then(|| reaped(&text)).flatten();
     let what = what(first, text);
-    Some((what.map(|what| Note { what, pid, at: when, turn }), count))
+    Some((what.map(|what| Note { what, pid, at: when, turn, reaped }), count))
+}
+
+fn reaped(text: &[u8]) -> Option<Reaped> {
+    Some(Reaped { by: word(text, 8)?, is_made: int(text, 16)? != 0 })
 }
 
 fn what(kind: Kind, text: Vec<u8>) -> Option<What> {
@@ -365,7 +381,8 @@ impl Hand {
         let exit = |code, status| What::Ended(crate::sys::wait::exit(code, status));
         let ended = self.ended.map(|(pid, code, status)| (pid, exit(code, status), self.turn));
         let all = heard.chain(ended);
-        all.map(|(pid, what, turn)| Note { what, pid, at: self.at, turn }).collect()
+        let note = |(pid, what, turn)| Note { what, pid, at: self.at, turn, reaped: None };
+        all.map(note).collect()
     }
 }
 

@@ -262,7 +262,7 @@ mod tests {
         };
         let ended = || What::Ended(Exit::Code(0));
         let is_over = |all: Vec<(i32, What)>| {
-            let note = |(pid, what)| Note { what, pid, at: Time::ZERO, turn: 0 };
+            let note = |(pid, what)| Note { what, pid, at: Time::ZERO, turn: 0, reaped: None };
             let past = Past { notes: all.into_iter().map(note).collect(), ..Past::default() };
             Remains { past, ..Remains::default() }.is_over(7, 50)
         };

@@ -6,6 +6,7 @@
 //! One in a process, and for PID 1 alone: children that are forked do not inherit it
 //! (MADV_DONTFORK) and forget it. All pages are there from the start.
 
+use crate::clock;
 use crate::journal::done;
 use crate::journal::notes::{self, ENTRY, Kind, Past, TEXT};
 use crate::journal::standing;
@@ -62,7 +63,7 @@ pub(crate) fn go_on(file: BorrowedFd<'_>, past: &Past, turn_now: u32) -> io::Res
     }
     if let Some((pid, code, status)) = hand.ended {
         turn(u64::from(hand.turn), hand.at.as_nanos());
-        ended(pid, code, status);
+        ended(pid, code, status, super::wait::is_made(super::Pid::from_raw(pid)));
     }
     if let Some(hand) = message_in_hand(false) {
         // SAFETY: the header lies in the mapping.
@@ -337,10 +338,12 @@ pub(super) fn end_in_hand() -> *mut libc::siginfo_t {
     unsafe { base.add(notes::END).cast() }
 }
 
-/// What was written there is noted for good.
-pub(super) fn ended(pid: i32, code: i32, status: i32) {
-    let (code, status) = (code.to_ne_bytes(), status.to_ne_bytes());
-    put(Kind::Ended, pid, 0, &[code, status].concat());
+/// What was written there is noted for good. `is_made`: it was a child of init's own making.
+pub(super) fn ended(pid: i32, code: i32, status: i32, is_made: bool) {
+    let (code, status, is_made) =
+        (code.to_ne_bytes(), status.to_ne_bytes(), i32::from(is_made).to_ne_bytes());
+    let by = clock::ticks().to_ne_bytes();
+    put(Kind::Ended, pid, 0, &[&code[..], &status, &by, &is_made].concat());
     let hand = end_in_hand();
     if !hand.is_null() {
         // SAFETY: the siginfo_t in the mapping, which is plain data.

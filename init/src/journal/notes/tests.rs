@@ -47,7 +47,7 @@ fn what_is_noted_is_read_by_the_next_image() {
     assert_eq!(what, [&What::Seen(RunId(9)), &What::Ended(Exit::Code(3)), &wished]);
     let when = notes.iter().map(|note| (note.at, note.turn));
     assert!(when.into_iter().all(|when| when == (Time::from_nanos(5000), 7)));
-    assert!(notes[1].pid > 0);
+    assert!(notes[1].pid > 0 && notes[1].reaped.is_some_and(|it| it.is_made && it.by > 0));
     assert_eq!(read(&three(), 2).len(), 1, "the rest is in the state");
 }
 
@@ -195,7 +195,10 @@ fn the_next_image_notes_on_behind_what_it_has_found() {
     assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(0));
     file.read_exact_at(&mut bytes, 0).unwrap();
     let again = Past::read(&bytes, 1);
-    assert_eq!(again.notes[..3], past.notes[..], "what was in hand is noted for good");
+    let what = |notes: &[Note]| notes.iter().map(|note| note.what.clone()).collect::<Vec<_>>();
+    assert_eq!(what(&again.notes[..3]), what(&past.notes), "what was in hand is noted for good");
+    assert_eq!((again.notes[2].pid, again.notes[2].at), (42, past.notes[2].at));
+    assert!(past.notes[2].reaped.is_none() && again.notes[2].reaped.is_some_and(|it| !it.is_made));
     assert_eq!((&again.notes[3].what, again.notes[3].turn), (&What::Seen(RunId(1)), 8));
     assert_eq!((again.notes.len(), again.last, again.tries), (4, 5, 1));
     assert!(again.hand.ended.is_none());
