@@ -45,6 +45,9 @@ pub(crate) struct Report {
     pub(super) pipe: Option<File>,
     pub(super) said: Said,
     pub(super) decided: bool,
+    /// It was cloned into a cgroup without a bound of memory.
+    #[serde(skip)]
+    pub(super) joins: bool,
 }
 
 impl Report {
@@ -85,8 +88,8 @@ impl Report {
             (None, Step::Execve) => Verdict::Executed,
             // Killed on its way.
             (None, step) => {
-                // One that shares our memory was alone where it was put, and no bound of memory was its end.
-                if step == Step::Begin && self.memory.is_some() {
+                // Where there is a bound of memory, that may have been its end.
+                if step == Step::Begin && self.joins {
                     launch::died_at_birth();
                 }
                 Verdict::Failed(self.said.failure((step, libc::EINTR, progress.detail)))

@@ -1,6 +1,6 @@
 //! Clones children, and keeps what they may still look at.
 
-use super::prepared::{Prepared, Said, Work};
+use super::prepared::{Place, Prepared, Said, Work};
 use super::report::Report;
 use crate::clock;
 use crate::journal::notes::Begun;
@@ -173,8 +173,8 @@ impl Spawner {
         let slot = self.ground.borrow_mut().board.take_up(slot);
         let (ground, said) = (slot.map(|_| self.ground.clone()), Said::of(unit));
         let slot = slot.unwrap_or(SlotId::NONE);
-        let report = Report { ground, slot, pid, memory: None, pipe: None, said, decided: false };
-        Child { pid, report }
+        let (memory, pipe, decided, joins) = (None, None, false, false);
+        Child { pid, report: Report { ground, slot, pid, memory, pipe, said, decided, joins } }
     }
 
     /// A child that an image before this one had cloned is being killed: what its slot says, until
@@ -219,11 +219,22 @@ impl Spawner {
         descriptors.frame.note =
             noted.and_then(|begun| postcard::to_allocvec(&begun).ok()).unwrap_or_default();
         let placed = descriptors.frame.cgroup.is_some();
+        let is_joined = |place: &Place| !place.bounded && !place.killed;
+        let joins = matches!(prepared.work, Work::Settled(_))
+            && prepared.place.as_ref().is_some_and(is_joined);
         match self.clone_child(slot, descriptors.frame.clone(), prepared.work, share) {
             Ok((pid, memory)) => {
                 let ground = self.ground.clone();
-                let report =
-                    Report { ground: Some(ground), slot, pid, memory, pipe, said, decided: false };
+                let report = Report {
+                    ground: Some(ground),
+                    slot,
+                    pid,
+                    memory,
+                    pipe,
+                    said,
+                    decided: false,
+                    joins,
+                };
                 Ok(Child { pid, report })
             }
             Err(error) => {

@@ -29,3 +29,40 @@ fn who_is_begun_where_all_were_killed_lives() {
     }
     assert!(tracker.is_empty(RUN) && tracker.is_empty(RunId(8)));
 }
+
+#[test]
+fn where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_theirs() {
+    let test =
+        "where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_theirs";
+    if !is_alone(&format!("cgroup::tests::killed::{test}")) {
+        return;
+    }
+    let (mut tracker, why) = Tracker::new(false);
+    if why.is_some() {
+        return crate::not_run!("no cgroups of the second kind here");
+    }
+    let killed = run(&mut tracker, RUN, "exec sleep 600");
+    tracker.kill(RUN);
+    end(&mut tracker, killed);
+    let path = tracker.hierarchy.as_ref().unwrap().path.clone();
+    let name = tracker.runs[&RUN].cgroup.clone().unwrap();
+    let goes_to = |cgroup: &str| {
+        std::fs::write(format!("{cgroup}/cgroup.procs"), std::process::id().to_string()).unwrap();
+    };
+    goes_to(&format!("{path}/{name}"));
+    for way in ways() {
+        let begun = (8..10).map(|number| {
+            let place = tracker.place(RunId(number), "under-test", Wish::default()).unwrap();
+            let words = ["/bin/sh", "-c", "exit 0"];
+            let mut one = start(way, &plain(), &words, |request| request.place = place).unwrap();
+            let verdict = one.verdict();
+            one.end();
+            assert!(tracker.is_empty(RunId(number)));
+            verdict
+        });
+        // By the first it is found out.
+        assert_eq!(begun.last(), Some(Verdict::Executed), "{way:?}");
+    }
+    goes_to(path.rsplit_once('/').unwrap().0);
+    assert!(tracker.is_empty(RUN));
+}
