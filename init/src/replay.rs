@@ -54,6 +54,8 @@ pub(crate) struct Started {
     of: BTreeMap<(RunId, Part), One>,
     /// Sockets that were opened, by run and unit.
     opened: BTreeMap<(RunId, u64), Vec<OwnedFd>>,
+    /// Runs of which the line was seen by which they are ready.
+    seen: BTreeSet<RunId>,
 }
 
 impl Started {
@@ -88,7 +90,8 @@ impl Started {
                         started.opened.insert(key, taken.collect());
                     }
                 }
-                What::Begun(_) | What::Heard(_) | What::Wished(_) | What::Seen(_) => {}
+                What::Seen(run) => _ = started.seen.insert(*run),
+                What::Begun(_) | What::Heard(_) | What::Wished(_) => {}
             }
         }
         started
@@ -327,14 +330,15 @@ impl Init {
 
     /// It has become its program, or has ended: before that, it is ended and begun anew, and
     /// the program is started once all the same. A program that is to say that it is ready by a
-    /// descriptor says it to nobody any more.
+    /// descriptor, and has not, says it to nobody any more.
     fn is_clear(&self, one: &One) -> bool {
         let spec = self.runs.get(one.begun.run).and_then(|running| running.spec());
         let by_descriptor = spec.is_some_and(|spec| {
             spec.particular.as_ref().is_some_and(|particular| particular.ready_fd.is_some())
         });
+        let is_heard = !by_descriptor || self.lineage.started.seen.contains(&one.begun.run);
         let has_ended = one.ended || process::stat(one.pid).is_some_and(|stat| stat.ended);
-        has_ended || (!by_descriptor && has_its_program(one.pid))
+        has_ended || (is_heard && has_its_program(one.pid))
     }
 
     /// Of what was begun since the state was kept, what nobody noted: it is of no run.

@@ -4,7 +4,7 @@
 use super::crash::has_survived;
 use super::upgrade::{at_work, fixed};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, crash_when};
+use groundstate_tests::crash::{crash, crash_when, memories};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
@@ -21,6 +21,7 @@ fn limit_files(init: &Init, bytes: &str) {
 
 /// From now on a crash goes back to what was kept by then, and to what is noted of all that happens.
 pub(super) fn keeps_no_more(init: &Init) {
+    until("one is kept", || memories(init).first().filter(|(epoch, _)| *epoch > 0).map(drop));
     limit_files(init, "500");
     until("it is said", || {
         // Something has to happen, or nothing is kept.
@@ -92,22 +93,33 @@ fn what_its_time_had_come_for_alone_is_so_after_a_crash() {
     init.finish_after_crash();
 }
 
+/// Says on its `ready-fd` that it is ready once DIR/go is there.
+const LATE: &str = "ready-fd: 7\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do sleep 0.05; done; echo up >&7; exec 7>&-; exec sleep 1000'";
+
 #[test]
 fn what_was_said_by_a_descriptor_before_a_crash_was_said() {
-    let files = Sandbox::new();
-    files.unit(
-        "late",
-        "ready-fd: 7\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do sleep 0.05; done; echo up >&7; exec 7>&-; exec sleep 1000'",
-    );
-    files.unit("all", "type: virtual\nwants: late");
-    let mut init = Boot::new(files).start("all");
-    init.expect_crashes();
-    until("it runs", || init.status().main_pid("late"));
-    keeps_no_more(&init);
-    init.sandbox.put("go", "");
-    init.when_state("late", "running");
-    crash(&init, Signal::SIGSEGV);
-    has_survived(&init, 1);
-    assert_eq!(init.status().state("late"), "running", "{}", init.output());
-    init.finish_after_crash();
+    for is_begun_since in [false, true] {
+        let files = Sandbox::new();
+        files.unit("late", LATE);
+        files.unit(
+            "all",
+            if is_begun_since { "type: virtual" } else { "type: virtual\nwants: late" },
+        );
+        let mut init = Boot::new(files).start("all");
+        init.expect_crashes();
+        if is_begun_since {
+            keeps_no_more(&init);
+            init.tell("want", &json!({"target": "late"}));
+        }
+        let main = until("it runs", || init.status().main_pid("late"));
+        keeps_no_more(&init);
+        init.sandbox.put("go", "");
+        init.when_state("late", "running");
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        let status = init.status();
+        let now = (status.state("late"), status.main_pid("late"));
+        assert_eq!(now, ("running", Some(main)), "{}", init.output());
+        init.finish_after_crash();
+    }
 }

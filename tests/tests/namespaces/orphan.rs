@@ -82,7 +82,6 @@ fn who_was_sent_away_after_another_had_ended_is_not_taken_for_what_that_left() {
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
     init.expect_crashes();
     init.when_state("web", "running");
-    until("it is kept", || memories(&init).first().filter(|(epoch, _)| *epoch > 0).map(drop));
     keeps_no_more(&init);
     init.tell("want", &json!({"target": "job"}));
     init.when_state("job", "failed");
