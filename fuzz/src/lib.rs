@@ -108,6 +108,8 @@ mod rest;
 mod resume;
 #[path = "../../init/src/run/mod.rs"]
 mod run;
+#[path = "../../init/src/scribe.rs"]
+mod scribe;
 #[path = "../../init/src/shutdown.rs"]
 mod shutdown;
 #[path = "../../init/src/signals.rs"]

@@ -23,6 +23,7 @@ use crate::outer::Outer;
 use crate::paths::Paths;
 use crate::record::Record;
 use crate::run::table::Runs;
+use crate::scribe;
 use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
@@ -154,6 +155,7 @@ impl Init {
     /// Until the end.
     pub(crate) fn run(mut self) -> shutdown::End {
         foreign::begin();
+        scribe::begin();
         let mut events = Events::with_capacity(256);
         loop {
             self.wait(&mut events);

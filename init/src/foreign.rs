@@ -14,10 +14,11 @@
 
 use crate::journal::carried;
 use crate::limit;
-use crate::mounted;
+use crate::mounted::{self, Ground};
+use crate::scribe;
 use crate::sys::{Pid, inherit, memfd, process, wait};
 use groundstate_units::time::Time;
-use nix::fcntl::{FcntlArg, fcntl, readlink};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::socket::{
     AddressFamily, SockaddrLike, SockaddrStorage, getsockname, getsockopt, sockopt,
 };
@@ -25,7 +26,6 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 const KILL: u8 = 9;
@@ -82,9 +82,7 @@ pub(crate) fn close_rest_but(stays: impl Fn(&OwnedFd) -> bool) -> Vec<OwnedFd> {
     begin();
     let asks_nobody = |fd: &OwnedFd| {
         // One that listens is closed at once: its address may be needed again.
-        is_the_kernels(fd)
-            || (!is_socket(fd) && is_of_here(fd).unwrap_or(false))
-            || listens_on_a_network(fd)
+        is_the_kernels(fd) || (!is_socket(fd) && is_of_here(fd)) || listens_on_a_network(fd)
     };
     let (staying, rest): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(stays);
     let (at_once, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(asks_nobody);
@@ -133,10 +131,10 @@ pub(crate) fn end_closers() {
     });
 }
 
-/// Who is at it now.
+/// Who is at it now, and who writes for this image ([`scribe`]): it was given none, and may wait as they do.
 pub(crate) fn closers() -> Closers {
     let all = |closing: &mut Closing| closing.children.clone();
-    let all = with(all).unwrap_or_default().into_iter();
+    let all = with(all).unwrap_or_default().into_iter().chain(scribe::pid().map(|pid| (pid, 0)));
     all.map(|(pid, count)| (pid.as_raw(), count)).collect()
 }
 
@@ -159,7 +157,11 @@ pub(crate) fn deadline() -> Option<Time> {
 /// How many of an image before this one are there still, once. 0: none, or it is not time.
 pub(crate) fn stuck_closers(now: Time) -> usize {
     let count = |closing: &mut Closing| {
-        closing.told_at.take_if(|at| *at <= now).map_or(0, |_| closing.old.len())
+        let closes = |pid: &&Pid| closing.children.get(pid).is_some_and(|given| *given > 0);
+        closing
+            .told_at
+            .take_if(|at| *at <= now)
+            .map_or(0, |_| closing.old.iter().filter(closes).count())
     };
     with(count).unwrap_or(0)
 }
@@ -202,6 +204,11 @@ impl Closing {
         }
         limit::CLOSERS.saturating_sub(self.children.len() + self.left.len())
     }
+}
+
+/// How many that have written for an image before this one are there still.
+pub(crate) fn scribes_left() -> usize {
+    with(|closing| closing.children.values().filter(|given| **given == 0).count()).unwrap_or(0)
 }
 
 /// A child was reaped. False: it closed nothing.
@@ -275,7 +282,7 @@ impl Foreign {
 
     /// Closing it, or a copy of it, waits for nobody.
     fn is_keepable(&self) -> bool {
-        is_socket(&self.fd) || is_the_kernels(&self.fd) || is_of_here(&self.fd).unwrap_or(false)
+        is_socket(&self.fd) || is_the_kernels(&self.fd) || is_of_here(&self.fd)
     }
 }
 
@@ -318,16 +325,9 @@ fn is_the_kernels(fd: &OwnedFd) -> bool {
     is_pipe(fd) || memfd::is_memory(fd)
 }
 
-/// It is of a file system of this machine, or of none. None: that can not be told.
-fn is_of_here(fd: &OwnedFd) -> Option<bool> {
-    let number = fd.as_raw_fd();
-    let name = readlink(format!("/proc/self/fd/{number}").as_str()).ok()?;
-    if !name.as_bytes().starts_with(b"/") {
-        // anon_inode:[eventfd], net:[4026531840] and their like.
-        return Some(true);
-    }
-    let mount = mounted::mount_under(fd)?;
-    mounted::is_of_here(&mounted::table().ok()?, &mount)
+/// It is of a file system of this machine, or of none. False too where that can not be told.
+fn is_of_here(fd: &OwnedFd) -> bool {
+    matches!(mounted::ground_of(fd.as_fd()), Some(Ground::Memory | Ground::Here))
 }
 
 #[cfg(test)]
@@ -403,6 +403,15 @@ mod tests {
         assert_eq!((stuck_closers(late), stuck_closers(late), deadline()), (1, 0, None));
         assert!(closer_ended(Pid::from_raw(other)));
         assert_eq!(room(), limit::CLOSERS);
+    }
+
+    #[test]
+    fn who_wrote_for_an_image_before_this_one_is_known_from_who_closes() {
+        let [closer, scribe] = [2_000_000_003, 2_000_000_004];
+        closers_before(BTreeMap::from([(closer, 2), (scribe, 0)]), Time::ZERO);
+        assert_eq!(scribes_left(), 1);
+        assert!(closer_ended(Pid::from_raw(scribe)) && closer_ended(Pid::from_raw(closer)));
+        assert_eq!(scribes_left(), 0);
     }
 
     #[test]

@@ -97,6 +97,10 @@ pub(crate) const PID_FILE_ANSWER: Duration = Duration::from_secs(5);
 pub(crate) const PID_FILE_WAIT: Duration = Duration::from_millis(100);
 /// Lines init says at once, before it is held back.
 pub(crate) const LINES_AT_ONCE: u32 = 256;
+/// Who writes what init says has this long for the last of it, as init ends.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
+/// So many who wrote for images before this one, and wait for ever, before nobody does any more.
+pub(crate) const SCRIBES_LEFT: usize = 8;
 /// Lines init says per second when held back.
 pub(crate) const LINES_A_SECOND: u32 = 32;
 /// The final sync has this long in which nothing moves …

@@ -45,6 +45,7 @@ mod replay;
 mod rest;
 mod resume;
 mod run;
+mod scribe;
 mod shutdown;
 mod signals;
 mod spawn;

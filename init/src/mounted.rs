@@ -5,14 +5,14 @@
 //! Not here: mounting ([`crate::boot`]), and unmounting at the end ([`crate::shutdown`]).
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
 use nix::sys::stat::Mode;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Types that begin so are of somebody else.
 const ELSEWHERES: [&str; 10] =
@@ -110,9 +110,36 @@ pub(crate) fn is_laid_over(table: &[u8]) -> bool {
     mounts(table).any(|mount| mount.at == "/" && mount.kind == "overlay")
 }
 
-/// The mount of that number is of a file system of this machine. None: it is not in the table.
-pub(crate) fn is_of_here(table: &[u8], id: &str) -> Option<bool> {
-    mounts(table).find(|mount| mount.id == id).map(|mount| mount.is_of_here())
+/// Who answers for what a descriptor leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// The kernel alone: a pipe, a socket, `anon_inode:[eventfd]`, `net:[4026531840]` and their like, and
+    /// what is in memory.
+    Memory,
+    /// A file system of this machine, and the disk below it.
+    Here,
+    /// Somebody else.
+    Elsewhere,
+}
+
+/// Asked of /proc, which asks nobody. None: that can not be told; the mount may be one of another
+/// namespace.
+pub(crate) fn ground_of(fd: BorrowedFd<'_>) -> Option<Ground> {
+    let number = fd.as_raw_fd();
+    let name = readlink(format!("/proc/self/fd/{number}").as_str()).ok()?;
+    if !name.as_bytes().starts_with(b"/") {
+        return Some(Ground::Memory);
+    }
+    ground(&table().ok()?, &mount_under(fd)?)
+}
+
+/// Of the mount of that number. None: it is not in the table.
+fn ground(table: &[u8], id: &str) -> Option<Ground> {
+    mounts(table).find(|mount| mount.id == id).map(|mount| match () {
+        () if mount.is_memory() => Ground::Memory,
+        () if mount.is_of_here() => Ground::Here,
+        () => Ground::Elsewhere,
+    })
 }
 
 /// Opens a path on a mount that is fit for it, and that is not left on the way. EXDEV: it is not
@@ -136,7 +163,7 @@ pub(crate) fn open_on(
     let how = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let anchor = open(mount.at.as_os_str(), how, Mode::empty())?;
     // Something may have been mounted there meanwhile.
-    if mount_under(&anchor).as_deref() != Some(mount.id) {
+    if mount_under(anchor.as_fd()).as_deref() != Some(mount.id) {
         return Err(Errno::EXDEV);
     }
     let below = mount.below(path).filter(|rest| !rest.is_empty()).unwrap_or(".");
@@ -169,7 +196,7 @@ fn without_link(path: &str) -> Cow<'_, str> {
 }
 
 /// The number of the mount a descriptor is of. fstat(2) would ask the file system; /proc asks nobody.
-pub(crate) fn mount_under(fd: &OwnedFd) -> Option<String> {
+fn mount_under(fd: BorrowedFd<'_>) -> Option<String> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
     Some(info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().to_string())
 }
@@ -181,7 +208,6 @@ mod tests {
     use groundstate_units::spec::Exit;
     use nix::mount::mount;
     use nix::sched::{CloneFlags, unshare};
-    use std::os::unix::ffi::OsStrExt;
 
     const TABLE: &[u8] = b"22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
         23 22 0:21 / /proc rw - proc proc rw\n\
@@ -192,10 +218,11 @@ mod tests {
 
     #[test]
     fn who_answers_for_a_mount_is_told_by_its_type() {
-        assert_eq!(is_of_here(TABLE, "22"), Some(true));
-        assert_eq!(is_of_here(TABLE, "30"), Some(false));
-        assert_eq!(is_of_here(TABLE, "32"), Some(false));
-        assert_eq!(is_of_here(TABLE, "99"), None);
+        assert_eq!(ground(TABLE, "22"), Some(Ground::Here));
+        assert_eq!(ground(TABLE, "30"), Some(Ground::Elsewhere));
+        assert_eq!(ground(TABLE, "31"), Some(Ground::Memory));
+        assert_eq!(ground(TABLE, "32"), Some(Ground::Elsewhere));
+        assert_eq!(ground(TABLE, "99"), None);
         let held: Vec<bool> = mounts(TABLE).map(|mount| mount.holds_data()).collect();
         assert_eq!(held, [true, false, true, false, true, true]);
         assert_eq!(mounts(TABLE).last().unwrap().at.as_bytes(), b"/srv/a \xff");
@@ -206,6 +233,14 @@ mod tests {
         assert_eq!(below("/srv/farther/x.pid"), ["/", "/srv/farther"]);
         assert_eq!(below("/srv/far/x.pid"), ["/", "/srv/far"]);
         assert_eq!(below("relative"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_descriptor_is_of_the_kernel_or_of_the_file_system_its_file_is_on() {
+        let (read, _write) = std::io::pipe().unwrap();
+        assert_eq!(ground_of(read.as_fd()), Some(Ground::Memory));
+        let file = File::open("/proc/self/stat").unwrap();
+        assert_eq!(ground_of(file.as_fd()), Some(Ground::Here));
     }
 
     #[test]

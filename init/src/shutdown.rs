@@ -16,6 +16,7 @@ use crate::journal::notes::{Kind, Wished};
 use crate::limit;
 use crate::outer::Outer;
 use crate::rest::{self, CONT, TERM};
+use crate::scribe;
 use crate::sys::{notes, process, signal, wait};
 use crate::voice::Level;
 use crate::watchdog::Watchdog;
@@ -248,6 +249,7 @@ impl End {
         };
         self.outer.say(&format!("EXIT_STATUS={code}\nSTATUS=stopped\n"));
         self.outer.finish();
+        scribe::finish();
         let patience = match self.haste {
             Some(_) => Duration::ZERO,
             None if self.mode == Mode::Container => Duration::from_millis(200),

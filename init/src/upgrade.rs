@@ -20,6 +20,7 @@ use crate::lineage::{arguments_in, environment};
 use crate::loader::Asker;
 use crate::new_root;
 use crate::resume::Begins;
+use crate::scribe;
 use crate::sys::bell::Bell;
 use crate::sys::{Pid, fault, inherit, memfd, notes, process, signal, socket, wait};
 use crate::trial::{PASSED, PASSED_ROOT, Wanted, try_it};
@@ -339,6 +340,7 @@ impl Init {
             word.push_str(&Begins::in_root(old.as_ref()).word());
         }
         foreign::end_closers();
+        scribe::dismiss();
         inherit::keep_all();
         let words = arguments_in(word, entered.is_some());
         let error = process::execute(passed.binary.as_fd(), &words, &environment());

@@ -1,16 +1,19 @@
 //! What init itself says: one line each, never blocking, never without end.
 //!
 //! On a machine to the console (the kernel log where there is none), elsewhere to
-//! stderr. What units print is the logger's and never comes through here.
+//! stderr; to a file through [`crate::scribe`]. What units print is the logger's and never
+//! comes through here.
 
 use crate::boot;
 use crate::limit;
+use crate::mounted::{self, Ground};
+use crate::scribe;
 use crate::sys::impatience::impatiently;
 use groundstate_units::text::acts;
 use groundstate_units::time::Time;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, send};
+use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::write;
 use std::fmt;
@@ -58,8 +61,10 @@ enum Outlet {
     Own(OwnedFd),
     /// /dev/kmsg, which wants a priority.
     Kernel(OwnedFd),
-    /// Inherited stderr, a regular file: never waits.
+    /// Inherited stderr, a file in memory: never waits.
     File,
+    /// Inherited stderr, a file on a disk, of somebody else, or of nobody known: may wait for ever.
+    Scribe,
     /// Inherited stderr, a socket.
     Socket,
     /// Inherited stderr that could not be opened anew: written to when it says it can.
@@ -111,9 +116,12 @@ impl Voice {
     fn with(outlet: Outlet) -> Voice {
         let is_terminal = match &outlet {
             Outlet::Own(fd) => nix::unistd::isatty(fd.as_fd()).unwrap_or(false),
-            Outlet::Kernel(_) | Outlet::File | Outlet::Socket | Outlet::Shared | Outlet::None => {
-                false
-            }
+            Outlet::Kernel(_)
+            | Outlet::File
+            | Outlet::Scribe
+            | Outlet::Socket
+            | Outlet::Shared
+            | Outlet::None => false,
         };
         Voice {
             outlet,
@@ -166,7 +174,7 @@ impl Voice {
         line.extend_from_slice(if self.is_terminal { b"\r\n" } else { b"\n" });
         // What can not be said is lost, and counted: there is nobody to tell.
         let said = match &self.outlet {
-            Outlet::Own(_) | Outlet::File | Outlet::Shared => {
+            Outlet::Own(_) | Outlet::File | Outlet::Scribe | Outlet::Shared => {
                 if self.unsaid.len() + line.len() > libc::PIPE_BUF {
                     self.flush();
                 }
@@ -196,6 +204,7 @@ impl Voice {
         let written = match &self.outlet {
             Outlet::Own(fd) => write(fd, &self.unsaid),
             Outlet::File => write(stderr.as_fd(), &self.unsaid),
+            Outlet::Scribe => scribe::say(&self.unsaid),
             Outlet::Shared => write_now(stderr.as_fd(), &self.unsaid),
             Outlet::Kernel(_) | Outlet::Socket | Outlet::None => Ok(self.unsaid.len()),
         };
@@ -214,19 +223,34 @@ impl Drop for Voice {
 
 fn stderr_outlet() -> Outlet {
     let stderr = std::io::stderr();
-    let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };
-    let kind = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT;
-    if kind == SFlag::S_IFREG {
-        return Outlet::File;
+    if fcntl(&stderr, FcntlArg::F_GETFD).is_err() {
+        return Outlet::None;
     }
-    if kind == SFlag::S_IFSOCK {
+    if getsockopt(&stderr, sockopt::SockType).is_ok() {
         return Outlet::Socket;
+    }
+    let ground = mounted::ground_of(stderr.as_fd());
+    if !matches!(ground, Some(Ground::Memory | Ground::Here)) {
+        // Opening it anew, or asking what it is, may wait by itself.
+        return match fcntl(&stderr, FcntlArg::F_GETPIPE_SZ) {
+            Ok(_) => Outlet::Shared,
+            Err(_) => by_scribe(),
+        };
+    }
+    let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };
+    if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG {
+        return if ground == Some(Ground::Memory) { Outlet::File } else { by_scribe() };
     }
     let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     match open("/proc/self/fd/2", how, Mode::empty()) {
         Ok(fd) => Outlet::Own(fd),
         Err(_) => Outlet::Shared,
     }
+}
+
+fn by_scribe() -> Outlet {
+    scribe::is_needed();
+    Outlet::Scribe
 }
 
 /// What of it is taken at once by a descriptor that waits and that others have too: there may be room

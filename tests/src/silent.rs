@@ -1,5 +1,5 @@
-//! A file system that does not answer when a file of it is read or closed, or looked for by the
-//! name `never`: fuse(4), as any user may have one. The kernel lets whoever does so wait until it
+//! A file system that does not answer when a file of it is read, closed or (as is asked for) written,
+//! or looked for by the name `never`: fuse(4), as any user may have one. The kernel lets whoever does so wait until it
 //! is [`Silent`]'s end.
 
 use crate::deadline::until;
@@ -8,7 +8,7 @@ use nix::mount::{MsFlags, mount};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::{File, OpenOptions};
-use std::io::{PipeWriter, Read, Write};
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
 const OPEN: u32 = 14;
 const READ: u32 = 15;
+const WRITE: u32 = 16;
 const RELEASE: u32 = 18;
 const FLUSH: u32 = 25;
 const INIT: u32 = 26;
@@ -31,19 +32,35 @@ const BATCH_FORGET: u32 = 42;
 /// copy of whatever is open, and would wait too.
 #[derive(Debug)]
 pub struct Silent {
-    closes: Arc<AtomicUsize>,
-    reads: Arc<AtomicUsize>,
+    seen: Seen,
     stop: Option<PipeWriter>,
     server: Option<JoinHandle<()>>,
+}
+
+/// What was asked and is not answered.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    closes: Arc<AtomicUsize>,
+    reads: Arc<AtomicUsize>,
+    writes: Arc<AtomicUsize>,
 }
 
 impl Silent {
     /// Mounts it where this process sees `dir`. None: this kernel, or this user, can not.
     pub fn new(whose: Process, dir: &Path) -> Option<Silent> {
+        Silent::mounted(whose, dir, FLUSH)
+    }
+
+    /// The same, but that it is a write that is not answered, and not a close.
+    pub fn that_is_written_in_vain(whose: Process, dir: &Path) -> Option<Silent> {
+        Silent::mounted(whose, dir, WRITE)
+    }
+
+    fn mounted(whose: Process, dir: &Path, unanswered: u32) -> Option<Silent> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").ok()?;
-        let (closes, reads) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (stopped, stop) = std::io::pipe().ok()?;
-        let (at, seen) = (dir.to_owned(), [closes.clone(), reads.clone()]);
+        let seen = Seen::default();
+        let (at, noted) = (dir.to_owned(), seen.clone());
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
         let there = File::open(format!("/proc/{}/ns/mnt", whose.0)).ok()?;
         // A thread of its own may go there alone.
@@ -52,24 +69,32 @@ impl Silent {
             setns(&there, CloneFlags::CLONE_NEWNS).ok()?;
             let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
             mount(Some("silent"), &at, Some("fuse"), flags, Some(options.as_str())).ok()?;
-            Some(std::thread::spawn(move || serve(device, &stopped, &seen)))
+            Some(std::thread::spawn(move || serve(device, &stopped, &noted, unanswered)))
         });
         let server = server.join().ok()??;
-        Some(Silent { closes, reads, stop: Some(stop), server: Some(server) })
+        Some(Silent { seen, stop: Some(stop), server: Some(server) })
     }
 
     /// Waits until so many are waiting for their close.
     pub fn until_closing(&self, count: usize) {
         until("somebody closes the file", || {
-            (self.closes.load(Ordering::SeqCst) >= count).then_some(())
+            (self.seen.closes.load(Ordering::SeqCst) >= count).then_some(())
         });
     }
 
     /// Waits until so many have wanted to read.
     pub fn until_reading(&self, count: usize) {
         until("somebody reads the file", || {
-            (self.reads.load(Ordering::SeqCst) >= count).then_some(())
+            (self.seen.reads.load(Ordering::SeqCst) >= count).then_some(())
         });
+    }
+}
+
+impl Silent {
+    /// Waits until somebody waits for what is written.
+    pub fn until_writing(&self) {
+        let writes = || self.seen.writes.load(Ordering::SeqCst);
+        until("somebody writes the file", || (writes() > 0).then_some(()));
     }
 }
 
@@ -81,7 +106,7 @@ impl Drop for Silent {
     }
 }
 
-fn serve(mut device: File, stopped: &std::io::PipeReader, [closes, reads]: &[Arc<AtomicUsize>; 2]) {
+fn serve(mut device: File, stopped: &PipeReader, seen: &Seen, unanswered: u32) {
     let mut request = vec![0; 256 * 1024];
     loop {
         let mut fds = [
@@ -100,12 +125,16 @@ fn serve(mut device: File, stopped: &std::io::PipeReader, [closes, reads]: &[Arc
         let unique: [u8; 8] = request[8..16].try_into().expect("8 bytes");
         assert!(length >= 40, "a request has a head");
         let answer = match opcode {
-            FLUSH => {
-                closes.fetch_add(1, Ordering::SeqCst);
+            FLUSH if unanswered == FLUSH => {
+                seen.closes.fetch_add(1, Ordering::SeqCst);
                 continue;
             }
             READ => {
-                reads.fetch_add(1, Ordering::SeqCst);
+                seen.reads.fetch_add(1, Ordering::SeqCst);
+                continue;
+            }
+            WRITE if unanswered == WRITE => {
+                seen.writes.fetch_add(1, Ordering::SeqCst);
                 continue;
             }
             FORGET | BATCH_FORGET | INTERRUPT => continue,

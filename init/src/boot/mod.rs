@@ -14,7 +14,7 @@ use crate::emergency::Shell;
 use crate::outer::Outer;
 use crate::sys::{fault, process, terminal};
 use crate::voice::{Level, Voice};
-use crate::{clock, shutdown, weight};
+use crate::{clock, scribe, shutdown, weight};
 use nix::fcntl::{OFlag, open};
 use nix::sys::reboot::set_cad_enabled;
 use nix::sys::stat::Mode as FileMode;
@@ -76,6 +76,8 @@ pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::Ex
     if mode == Mode::Machine {
         shutdown::park();
     }
+    voice.flush();
+    scribe::finish();
     std::process::ExitCode::from(70)
 }
 

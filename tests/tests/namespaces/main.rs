@@ -94,5 +94,6 @@ mod timer;
 mod types;
 mod unit_directory;
 mod upgrade;
+mod voice;
 mod ways;
 mod weight;

@@ -1,0 +1,153 @@
+//! Who writes what init says to a file: a child, for write(2) of a file waits for its file system, and
+//! that for a disk, a network or anybody (FUSE). Init puts its lines into a pipe that never makes it
+//! wait; what finds no room there is lost, and counted. In memory alone a file is written at once.
+//!
+//! It is begun with init, again when it was killed, and anew by each image of init, for it
+//! ends with the pipe. One that waits for ever is among those of [`crate::foreign`] from the next image on,
+//! and there are only so many of them.
+
+use crate::foreign;
+use crate::limit;
+use crate::sys::{Pid, process, signal, wait};
+use crate::weight;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{getpid, pipe2, read, write};
+use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
+
+/// In no line: the one who reads it ends, whoever has the other end still.
+const END: u8 = 0;
+/// What asks it to end while there is still something to be said: it ends with init.
+const NOT_HEEDED: [i32; 6] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGXFSZ];
+
+/// The process that speaks. Its children may wait, and write themselves.
+static SPEAKER: OnceLock<Pid> = OnceLock::new();
+
+thread_local! {
+    static PRESENT: RefCell<Option<Scribe>> = const { RefCell::new(None) };
+}
+
+struct Scribe {
+    pid: Pid,
+    way: OwnedFd,
+}
+
+/// From now on this process leaves it to a child.
+pub(crate) fn is_needed() {
+    SPEAKER.get_or_init(getpid);
+}
+
+/// Before the first turn: it is there for as long as init is.
+pub(crate) fn begin() {
+    if SPEAKER.get().is_some() {
+        // Else it is tried again with the first line.
+        let _ = say(&[]);
+    }
+}
+
+/// Whole lines, at most PIPE_BUF bytes: all or none of them are taken.
+pub(crate) fn say(lines: &[u8]) -> nix::Result<usize> {
+    if SPEAKER.get() != Some(&getpid()) {
+        return write(std::io::stderr().as_fd(), lines);
+    }
+    let say = |present: &RefCell<Option<Scribe>>| {
+        let mut present = present.try_borrow_mut().map_err(|_| Errno::EAGAIN)?;
+        let said = say_by(&mut present, lines);
+        // Killed, it took with it what it had not written.
+        if said == Err(Errno::EPIPE) { say_by(&mut present, lines) } else { said }
+    };
+    PRESENT.try_with(say).unwrap_or(Err(Errno::EAGAIN))
+}
+
+fn say_by(present: &mut Option<Scribe>, lines: &[u8]) -> nix::Result<usize> {
+    let scribe = match present.take() {
+        Some(scribe) => scribe,
+        None => one()?,
+    };
+    // None are said to have it begun.
+    let said = if lines.is_empty() { Ok(0) } else { write(&scribe.way, lines) };
+    if said != Err(Errno::EPIPE) {
+        *present = Some(scribe);
+    }
+    said
+}
+
+fn one() -> nix::Result<Scribe> {
+    if foreign::scribes_left() >= limit::SCRIBES_LEFT {
+        return Err(Errno::EAGAIN);
+    }
+    let (theirs, way) = pipe2(OFlag::O_CLOEXEC)?;
+    fcntl(&way, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let pid = process::fork(&[theirs.as_fd()], || write_on(&theirs));
+    let pid = pid.map_err(|why| Errno::from_raw(why.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+    Ok(Scribe { pid, way })
+}
+
+/// The whole life of it.
+fn write_on(lines: &OwnedFd) -> u8 {
+    // Only a name, and for `ps`.
+    let _ = process::set_name(c"groundstate-say");
+    weight::sink();
+    for number in NOT_HEEDED {
+        let _ = signal::ignore(u8::try_from(number).unwrap_or_default());
+    }
+    let mut buffer = [0; libc::PIPE_BUF];
+    loop {
+        let length = match read(lines, &mut buffer) {
+            Ok(0) => return 0,
+            Ok(length) => length,
+            Err(Errno::EINTR) => continue,
+            Err(_) => return 1,
+        };
+        let bytes = buffer.get(..length).unwrap_or_default();
+        let mut rest = bytes.split(|byte| *byte == END).next().unwrap_or_default();
+        let is_over = rest.len() < bytes.len();
+        // What the file refuses is lost: there is nobody to tell.
+        while !rest.is_empty() {
+            match write(std::io::stderr().as_fd(), rest) {
+                Ok(0) => break,
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Err(Errno::EINTR) => {}
+                Err(_) => break,
+            }
+        }
+        if is_over {
+            return 0;
+        }
+    }
+}
+
+/// Whoever writes now, for who goes on as another image.
+pub(crate) fn pid() -> Option<Pid> {
+    let pid = |present: &RefCell<Option<Scribe>>| Some(present.try_borrow().ok()?.as_ref()?.pid);
+    PRESENT.try_with(pid).ok().flatten()
+}
+
+/// Another image is about to go on, and begins another. Who waits for ever to close something for this one
+/// ([`foreign`]) has the pipe too: its end would never come.
+pub(crate) fn dismiss() {
+    if let Some(Scribe { way, .. }) = taken() {
+        // With no room for that it is waiting.
+        let _ = write(&way, &[END]);
+    }
+}
+
+/// Nothing is said any more: the last words have a moment to be written, as init ends.
+pub(crate) fn finish() {
+    let Some(Scribe { pid, way }) = taken() else { return };
+    let Some(pidfd) = wait::is_made(pid).then(|| signal::pidfd(pid).ok()).flatten() else { return };
+    let _ = write(&way, &[END]);
+    let longest = u16::try_from(limit::LAST_WORDS.as_millis()).unwrap_or(u16::MAX);
+    let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    // One that takes longer is ended with whatever else is left.
+    let _ = poll(&mut ended, PollTimeout::from(longest));
+    let _ = wait::reap(pid);
+}
+
+fn taken() -> Option<Scribe> {
+    PRESENT.try_with(|present| present.try_borrow_mut().ok()?.take()).ok().flatten()
+}

@@ -1,0 +1,118 @@
+//! What init itself says, where that goes to a file: by another process, for a file can wait.
+
+use super::disk::Disk;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::silent::Silent;
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Its stderr is this file, opened where init is.
+fn saying_into(file: &str) -> [String; 4] {
+    let words = format!("exec \"$@\" 2>>{file}");
+    ["sh".to_owned(), "-c".to_owned(), words, "sh".to_owned()]
+}
+
+/// Who writes for init, by the name it gave itself.
+fn scribe(init: &Init) -> Process {
+    let named = |p: &Process| {
+        p.is_alive() && p.read("comm").is_some_and(|name| name.starts_with("groundstate-say"))
+    };
+    until("somebody writes for init", || init.process().children().into_iter().find(named))
+}
+
+fn goes_on(init: &Init) {
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
+    init.tell("restart", &json!({"targets": ["web"]}));
+    init.when_state("web", "running");
+    // Each refusal is a line; far more than whoever writes them may be behind.
+    init.tell("upgrade", &json!({}));
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
+    init.when_state("web", "running");
+}
+
+/// Somebody's place for a file system, gone with the value.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}
+
+#[test]
+fn init_does_not_wait_for_the_file_system_of_its_own_stderr() {
+    let own = Process(i32::try_from(std::process::id()).expect("a pid"));
+    for is_of_another_namespace in [false, true] {
+        let files = Sandbox::new();
+        files.unit("web", "exec-start: DAEMON");
+        let place = files.path("silent");
+        std::fs::create_dir(&place).unwrap();
+        let Some(silent) = Silent::that_is_written_in_vain(own, &place) else {
+            return groundstate_tests::not_run!("no FUSE here");
+        };
+        let place = Place(place);
+        let [sh, how, words, name] = saying_into(&files.at("silent/file"));
+        let then = "exec unshare -m \"$@\"";
+        let mut wrapper = vec![sh.as_str(), &how, &words, &name];
+        if is_of_another_namespace {
+            wrapper.extend(["sh", "-c", then, "sh"]);
+        }
+        let init = Boot::new(files).through(&wrapper).start("web");
+        init.when_state("web", "running");
+        silent.until_writing();
+        goes_on(&init);
+        // With its end what waits comes back.
+        drop((silent, place));
+        init.finish();
+    }
+}
+
+#[test]
+fn init_does_not_wait_for_the_disk_its_stderr_is_on() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    let (image, path) = (files.path("image"), files.path("disk"));
+    let Some(disk) = Disk::new(&image, &path) else {
+        return groundstate_tests::not_run!("there are no loop devices");
+    };
+    let wrapper = saying_into(path.join("said").to_str().unwrap());
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let init = Boot::new(files).through(&wrapper).start("web");
+    init.when_state("web", "running");
+    let said = || std::fs::read_to_string(path.join("said")).unwrap_or_default();
+    until("it has said what it is", || said().contains("groundstate: ").then_some(()));
+    disk.fsfreeze("--freeze");
+    goes_on(&init);
+    let before = said();
+    disk.fsfreeze("--unfreeze");
+    until("it is written as soon as that can be", || {
+        let now = said();
+        (now.len() > before.len() && now.starts_with(&before)).then_some(())
+    });
+    let left = init.finish_and_keep();
+    assert!(said().contains("every unit is down\n"), "to the last word: {}", said());
+    drop(disk);
+    drop(left);
+}
+
+#[test]
+fn who_writes_for_init_is_replaced_when_it_is_killed() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    let first = scribe(&init);
+    first.signal(Signal::SIGTERM);
+    first.signal(Signal::SIGKILL);
+    until("it is gone", || (!first.is_alive()).then_some(()));
+    let before = init.output();
+    init.tell("upgrade", &json!({}));
+    until("init is heard", || (init.output().len() > before.len()).then_some(()));
+    assert_ne!(scribe(&init), first);
+    init.finish();
+}
