@@ -1,7 +1,7 @@
 //! policy.yaml and init.yaml as `initctl` edits them: only the lines of the key that
 //! changes are written anew, so comments elsewhere stay; a file becomes the new one in a
-//! single step (a temporary file beside it, fsync, rename). What a policy means is in
-//! `units`.
+//! single step (a temporary file beside it, fsync, rename), of several the first one only when
+//! all are written ([`Draft`]). What a policy means is in `units`.
 
 use crate::exit::{Exit, Trouble};
 use groundstate_units::control::answer::{Failure, Report};
@@ -44,14 +44,33 @@ pub(crate) fn read(path: &str) -> Result<Policy, Trouble> {
     Ok(parse(path, bytes(path)?.as_deref().unwrap_or_default())?.0)
 }
 
-/// Changes the policy in a file.
-pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Edited, Trouble> {
+/// A file as it is to be: written beside the one that is there, and gone again unless it is put.
+pub(crate) struct Draft {
+    path: String,
+    before: Option<Vec<u8>>,
+    /// None: it is so already.
+    written: Option<Written>,
+}
+
+impl Draft {
+    /// It takes the place of the one that is there.
+    pub(crate) fn put(self) -> Result<Edited, Trouble> {
+        let changed = self.written.is_some();
+        if let Some(written) = self.written {
+            written.put().map_err(|error| Trouble::file(&self.path, &error))?;
+        }
+        Ok(Edited { path: self.path, before: self.before, changed })
+    }
+}
+
+/// The policy of a file, changed.
+pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Draft, Trouble> {
     let before = bytes(path)?;
     let (old, text) = parse(path, before.as_deref().unwrap_or_default())?;
     let mut new = old.clone();
     change(&mut new);
     if new == old {
-        return Ok(Edited { path: path.to_string(), before, changed: false });
+        return Ok(Draft { path: path.to_string(), before, written: None });
     }
     let changed = || KEYS.into_iter().filter(|key| block(&old, key) != block(&new, key));
     let by_entry = changed().try_fold(text.clone(), |text, key| {
@@ -64,8 +83,8 @@ pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Edite
     let fits = |text: &String| parse(path, text.as_bytes()).is_ok_and(|(policy, _)| policy == new);
     let edited = by_entry.into_iter().chain([by_key]).find(fits);
     let edited = edited.unwrap_or_else(|| policy_file::render(&new));
-    replace(path, edited.as_bytes())?;
-    Ok(Edited { path: path.to_string(), before, changed: true })
+    let written = Some(Written::beside(path, edited.as_bytes())?);
+    Ok(Draft { path: path.to_string(), before, written })
 }
 
 /// Writes `default-target` into init.yaml.
@@ -254,33 +273,53 @@ fn with_key(text: &str, key: &str, lines: &str) -> String {
 
 /// The file is, at every moment, the old one or the new one.
 fn replace(path: &str, bytes: &[u8]) -> Result<(), Trouble> {
-    let failed = |error: std::io::Error| Trouble::file(path, &error);
-    // A link stays a link: what it points to is replaced.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
-    let mode = match fs::symlink_metadata(&target) {
-        Ok(found) if !found.is_file() => {
-            let message = format!("{path} is no regular file and was left as it is");
-            return Err(Trouble::local(message, "name a file that can be edited".to_string()));
+    Written::beside(path, bytes)?.put().map_err(|error| Trouble::file(path, &error))
+}
+
+/// A temporary file, gone with the value, and the one whose place it may take.
+struct Written {
+    temporary: PathBuf,
+    target: PathBuf,
+}
+
+impl Written {
+    fn beside(path: &str, bytes: &[u8]) -> Result<Written, Trouble> {
+        let failed = |error: std::io::Error| Trouble::file(path, &error);
+        // A link stays a link: what it points to is replaced.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
+        let mode = match fs::symlink_metadata(&target) {
+            Ok(found) if !found.is_file() => {
+                let message = format!("{path} is no regular file and was left as it is");
+                return Err(Trouble::local(message, "name a file that can be edited".to_string()));
+            }
+            Ok(found) => found.mode() & 0o777,
+            Err(_) => 0o644,
+        };
+        let dir = target.parent().unwrap_or_else(|| Path::new("/"));
+        fs::create_dir_all(dir).map_err(failed)?;
+        let name = target.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let temporary = dir.join(format!(".{name}.{}", std::process::id()));
+        let written = Written { temporary, target };
+        write(&written.temporary, bytes, mode).map_err(failed)?;
+        Ok(written)
+    }
+
+    fn put(self) -> Result<(), std::io::Error> {
+        fs::rename(&self.temporary, &self.target)?;
+        // The rename itself should outlive a power loss; a file system that can not say so is no
+        // reason to fail.
+        if let Some(Ok(dir)) = self.target.parent().map(File::open) {
+            let _ = dir.sync_all();
         }
-        Ok(found) => found.mode() & 0o777,
-        Err(_) => 0o644,
-    };
-    let dir = target.parent().unwrap_or_else(|| Path::new("/"));
-    fs::create_dir_all(dir).map_err(failed)?;
-    let name = target.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let temporary = dir.join(format!(".{name}.{}", std::process::id()));
-    let written = write(&temporary, bytes, mode).and_then(|()| fs::rename(&temporary, &target));
-    if let Err(error) = written {
-        // It may not even have been made.
-        let _ = fs::remove_file(&temporary);
-        return Err(failed(error));
+        Ok(())
     }
-    // The rename itself should outlive a power loss; a file system that can not say so is no
-    // reason to fail.
-    if let Ok(dir) = File::open(dir) {
-        let _ = dir.sync_all();
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        // Put, or not even made, it is not there.
+        let _ = fs::remove_file(&self.temporary);
     }
-    Ok(())
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), std::io::Error> {
@@ -308,7 +347,7 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join("policy.yaml");
         fs::write(&path, text).unwrap();
-        let done = edit(&path.to_string_lossy(), change).unwrap();
+        let done = edit(&path.to_string_lossy(), change).and_then(Draft::put).unwrap();
         let after = fs::read_to_string(&path).unwrap();
         done.restore().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
@@ -325,7 +364,8 @@ mod tests {
         fs::write(&file, "mask: [a]\n").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         let masks = |path: &Path| {
-            edit(&path.to_string_lossy(), |policy| _ = policy.mask.insert(name("b"))).is_ok()
+            let draft = edit(&path.to_string_lossy(), |policy| _ = policy.mask.insert(name("b")));
+            draft.and_then(Draft::put).is_ok()
         };
         assert!(!masks(&device) && !fs::metadata("/dev/null").unwrap().is_file());
         assert!(masks(&file));

@@ -226,7 +226,7 @@ impl Job<'_> {
         let own = self.enablement.find(name).map_or_else(|| name.to_string(), |file| file.name);
         let name =
             Name::new(&own).map_err(|error| Trouble::usage(format!("{own}: {error}"), ""))?;
-        policy_file::edit(&path, |policy| change(policy, name.clone()))?;
+        policy_file::edit(&path, |policy| change(policy, name.clone()))?.put()?;
         Ok(())
     }
 

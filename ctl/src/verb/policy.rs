@@ -4,7 +4,7 @@
 use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::files::Disk;
-use crate::policy_file::{self, Edited};
+use crate::policy_file::{self, Draft, Edited};
 use crate::session::Session;
 use crate::typed::nearest;
 use crate::verb::{check, plan};
@@ -273,10 +273,8 @@ fn change(
         policy = policy.overlaid(&policy_file::read(path)?);
     }
     check(&known, &policy)?;
-    let mut edited = Vec::new();
-    for path in &paths {
-        edited.push(policy_file::edit(path, |policy| change(&known, policy))?);
-    }
+    let draft = |path: &&String| policy_file::edit(path, |policy| change(&known, policy));
+    let edited = put_all(session, paths.iter().map(draft).collect::<Result<_, _>>()?)?;
     if init.is_none() {
         let told = edited.iter().find(|edited| edited.changed).or(edited.first());
         return told.map_or(Ok(()), |edited| said_offline(session, edited)).map(|()| Exit::Done);
@@ -284,12 +282,34 @@ fn change(
     match tell(session, &lasting, passing.as_deref()) {
         Ok(()) => Ok(Exit::Done),
         Err(trouble) => {
-            for edited in edited {
-                edited.restore()?;
-                session.remark(&format!("{} is as it was", edited.path));
-            }
+            restore_all(session, &edited);
             Err(trouble)
         }
+    }
+}
+
+/// All of them, or none.
+fn put_all(session: &Session, drafts: Vec<Draft>) -> Result<Vec<Edited>, Trouble> {
+    let mut edited = Vec::new();
+    for draft in drafts {
+        match draft.put() {
+            Ok(done) => edited.push(done),
+            Err(trouble) => {
+                restore_all(session, &edited);
+                return Err(trouble);
+            }
+        }
+    }
+    Ok(edited)
+}
+
+fn restore_all(session: &Session, edited: &[Edited]) {
+    for edited in edited.iter().filter(|edited| edited.changed) {
+        let state = match edited.restore() {
+            Ok(()) => "is as it was",
+            Err(_) => "can not be put back, and stays edited",
+        };
+        session.remark(&format!("{} {state}", edited.path));
     }
 }
 

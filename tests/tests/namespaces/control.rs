@@ -286,6 +286,50 @@ fn unmask_takes_back_whatever_masks_a_unit() {
     init.finish();
 }
 
+/// Gone with the value.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+#[test]
+fn unmask_edits_both_files_or_neither() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    for mask in [&["mask", "web"][..], &["mask", "web", "--runtime"]] {
+        assert_eq!(init.initctl(mask).status.code(), Some(0));
+    }
+    let paths = ["policy.yaml", "run/policy.yaml"].map(|name| init.sandbox.path(name));
+    let texts = || paths.clone().map(|path| std::fs::read_to_string(path).unwrap());
+    let before = texts();
+    // The place of the second one can not be taken; beside it nothing can be written.
+    for (place, how) in [("run/policy.yaml", "rw"), ("run", "ro")] {
+        let place = init.sandbox.path(place);
+        let words = format!("mount --bind \"$0\" \"$0\" && mount -o remount,bind,{how} \"$0\"");
+        let mounted = std::process::Command::new("sh").arg("-c").arg(words).arg(&place).status();
+        assert!(mounted.unwrap().success());
+        let mounted = Mounted(place);
+        let unmasked = init.initctl(&["unmask", "web"]);
+        let said = String::from_utf8_lossy(&unmasked.stderr).into_owned();
+        assert!(unmasked.status.code() != Some(0) && said.contains("run/policy.yaml"), "{said}");
+        assert_eq!(texts(), before, "{said}");
+        drop(mounted);
+        let left = std::fs::read_dir(init.sandbox.dir()).unwrap().flatten();
+        let left: Vec<_> = left.filter(|it| it.file_name().as_encoded_bytes()[0] == b'.').collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    assert_eq!(init.initctl(&["unmask", "web"]).status.code(), Some(0));
+    init.when_state("web", "running");
+    init.finish();
+}
+
 #[test]
 fn to_exit_with_nobodys_target_is_said() {
     let files = Sandbox::new();
