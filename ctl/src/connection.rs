@@ -140,7 +140,7 @@ impl Connection {
         }
     }
 
-    fn broken(&self, what: &str) -> Trouble {
+    pub(crate) fn broken(&self, what: &str) -> Trouble {
         let message = format!("{} {what}", self.path);
         let hint = "initctl and init may be of different versions";
         Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))

@@ -11,6 +11,7 @@ use groundstate_units::control::answer::{Failure, Status};
 use groundstate_units::control::request::Verb;
 use groundstate_units::log_line::{ShownLine, printable};
 use groundstate_units::name::Name;
+use std::collections::BTreeMap;
 
 /// Asks and prints.
 pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Trouble> {
@@ -26,7 +27,8 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
     let named = asked.targets.len() != 1;
     let known = if asked.follow { known(session, asked, &names) } else { Ok(()) };
     let asking = known.and_then(|()| log_source::ask(session, &query));
-    match asking.and_then(|connection| stream(session, connection, named)) {
+    let mut shown = Shown::default();
+    match asking.and_then(|connection| shown.stream(session, connection, &query)) {
         Ok(0) if asked.lines == Some(0) => {}
         Ok(0) if !asked.follow && since.is_some() => {
             session.remark("nothing was written since then")
@@ -38,7 +40,8 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
             session.ask(Verb::Status { targets: asked.targets.clone() })?;
             session.remark("nothing was written yet");
         }
-        Err(trouble) if log_source::is_down(&trouble) => {
+        // Who follows has had what there was.
+        Err(trouble) if log_source::is_down(&trouble) && !(asked.follow && shown.count > 0) => {
             let (dir, units) = places(session, &asked.targets)?;
             session.remark(&format!("the logger does not answer; reading its files in {dir}"));
             let units = if units.is_empty() { log_source::units_in(&dir) } else { units };
@@ -57,7 +60,9 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
                 return Err(Trouble::Failed(Exit::NoInit, failure));
             }
             for line in lines {
-                put(session, &line, named)?;
+                if !shown.takes(&line) {
+                    put(session, &line, named)?;
+                }
             }
         }
         Err(trouble) => return Err(trouble),
@@ -70,7 +75,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
 fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result<(), Trouble> {
     let query = Query { names, lines: Some(0), follow: false, since: None };
     let heard = log_source::ask(session, &query)
-        .and_then(|connection| stream(session, connection, true))
+        .and_then(|connection| Shown::default().stream(session, connection, &query))
         .map(drop);
     match heard {
         Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {}
@@ -82,13 +87,48 @@ fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result
     }
 }
 
-fn stream(session: &Session, mut connection: Connection, named: bool) -> Result<usize, Trouble> {
-    let mut count = 0;
-    while let Some(Piece::Line(line)) = connection.next::<Piece>()? {
-        put(session, &line, named)?;
-        count += 1;
+/// What of one answer is shown already, should the logger not come to its end: lines have no numbers.
+#[derive(Default)]
+struct Shown {
+    count: usize,
+    of: BTreeMap<String, usize>,
+}
+
+impl Shown {
+    /// Shows an answer as it comes; gives how many lines it had.
+    fn stream(
+        &mut self,
+        session: &Session,
+        mut connection: Connection,
+        query: &Query<'_>,
+    ) -> Result<usize, Trouble> {
+        loop {
+            match connection.next::<Piece>()? {
+                Some(Piece::Line(line)) => {
+                    put(session, &line, query.names.len() != 1)?;
+                    self.count += 1;
+                    if !query.follow {
+                        *self.of.entry(key(&line)).or_default() += 1;
+                    }
+                }
+                Some(Piece::End { .. }) => return Ok(self.count),
+                None if query.follow => return Ok(self.count),
+                None => return Err(connection.broken("closed the connection within an answer")),
+            }
+        }
     }
-    Ok(count)
+
+    /// It is, once for each time that it was.
+    fn takes(&mut self, line: &ShownLine) -> bool {
+        let left = self.of.get_mut(&key(line)).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
+    }
+}
+
+/// All that a line is.
+fn key(line: &ShownLine) -> String {
+    let run = line.run.map(|run| run.0);
+    format!("{} {} {run:?} {} {}", line.time, line.unit, line.continued, line.line)
 }
 
 fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Trouble> {

@@ -38,6 +38,7 @@ mod flood;
 mod foreign;
 mod freezer;
 mod goal;
+mod half;
 mod hand_over;
 mod hierarchy;
 mod identity;

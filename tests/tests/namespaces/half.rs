@@ -1,0 +1,55 @@
+//! An answer of the logger's that does not come to its end.
+
+use super::log::logs;
+use groundstate_tests::boot::Boot;
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::Sandbox;
+use serde_json::json;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+
+/// Answers at this socket as the logger does, but that each answer is these lines and no end of it.
+fn half_an_answer(at: &std::path::Path, lines: Vec<serde_json::Value>) {
+    std::fs::remove_file(at).unwrap();
+    let listener = UnixListener::bind(at).unwrap();
+    std::thread::spawn(move || {
+        let mut connection = listener.accept().unwrap().0;
+        let requests = BufReader::new(connection.try_clone().unwrap()).lines();
+        let mut say = |answer: &serde_json::Value| {
+            writeln!(connection, "{}", json!({"v": 1, "id": 1, "ok": answer})).unwrap();
+        };
+        for request in requests.map_while(Result::ok) {
+            if request.contains("\"ping\"") {
+                say(&json!({"end": true}));
+                continue;
+            }
+            return lines.iter().for_each(say);
+        }
+    });
+}
+
+#[test]
+fn what_a_logger_said_before_it_failed_is_not_shown_again_and_the_rest_is() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    init.sandbox.order("web", "lines 20");
+    // The same word twice in a row, and again.
+    init.sandbox.order("web", "say twice");
+    init.sandbox.order("web", "say twice");
+    let file = || init.sandbox.read("log/web.log").matches("twice").count();
+    until("all is written", || (file() == 2).then_some(()));
+    let whole = logs(&init, "web", 21);
+    let mut lines = init.initctl_json_lines(&["logs", "web", "-n", "21"]);
+    assert_eq!((whole.len(), lines.len()), (21, 21));
+    lines.truncate(20);
+    half_an_answer(&init.sandbox.path("run/log.sock"), lines);
+    let asked = init.initctl(&["logs", "web", "-n", "21"]);
+    let shown: Vec<String> =
+        String::from_utf8_lossy(&asked.stdout).lines().map(str::to_owned).collect();
+    let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert_eq!(shown, whole, "{said}");
+    assert!(said.contains("reading its files"), "{said}");
+    init.finish();
+}
