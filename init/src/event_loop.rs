@@ -324,11 +324,7 @@ impl Init {
             self.shell_again = Some(Time::NEVER);
             self.emergency_shell();
         }
-        if let Some(logger) = &mut self.logger
-            && logger.tick(now)
-        {
-            self.watch_logger();
-        }
+        self.logger_due();
         if self.machine.next_deadline().is_some_and(|at| at <= now) {
             self.facts.push_back(Event::Tick);
         }

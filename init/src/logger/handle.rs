@@ -11,7 +11,7 @@
 //! what waited for other ways out (its [lanes](super::lane)), and its tails.
 
 use super::crowd::Crowd;
-use super::link::Link;
+use super::link::{Link, Ticked};
 use super::message::{Order, Report, RunLog, Settings};
 use super::stage::Stage;
 use super::stash::{ReadEnd, Stash};
@@ -336,17 +336,17 @@ impl Handle {
         self.link.as_ref().and_then(Link::silent_at).or(self.start_at)
     }
 
-    /// Kills a silent logger; starts the next one when it is time. True: there is a new
-    /// [`Handle::socket`].
-    pub(crate) fn tick(&mut self, now: Time) -> bool {
+    /// Kills a silent logger; starts the next one when it is time. Never beside one that does not
+    /// end: it may be in the middle of a write, and would go on with that.
+    pub(crate) fn tick(&mut self, now: Time) -> Ticked {
         if self.deadline().is_none_or(|deadline| now < deadline) {
-            return false;
+            return Ticked::Nothing;
         }
-        match &mut self.link {
-            Some(link) => link.kill(now),
-            None => return self.start(now).is_ok(),
-        }
-        false
+        let Some(link) = &mut self.link else {
+            return if self.start(now).is_ok() { Ticked::Started } else { Ticked::Nothing };
+        };
+        link.kill(now);
+        if link.is_found_undying() { Ticked::DoesNotEnd(link.pid) } else { Ticked::Nothing }
     }
 }
 

@@ -28,15 +28,29 @@ pub(crate) struct Link {
     pings: u64,
     /// Something was said since the last ping.
     said: bool,
+    /// So often it was killed and is there still.
+    #[serde(skip)]
+    killed: u32,
     /// Orders it did not take yet, encoded.
     unsent: VecDeque<Vec<u8>>,
+}
+
+/// What came of a [`super::Handle::tick`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ticked {
+    /// Nothing to be told.
+    Nothing,
+    /// There is a new [`super::Handle::socket`].
+    Started,
+    /// This one was killed, and killed again; told once.
+    DoesNotEnd(Pid),
 }
 
 impl Link {
     /// To a process just forked.
     pub(crate) fn new(pid: Pid, socket: OwnedFd, started: Time) -> Link {
         let unsent = VecDeque::new();
-        Link { pid, started, socket, asked: None, pings: 0, said: false, unsent }
+        Link { pid, started, socket, asked: None, pings: 0, said: false, killed: 0, unsent }
     }
 
     /// For the loop.
@@ -123,11 +137,17 @@ impl Link {
         }
     }
 
+    /// It was killed for its silence twice by now, and has not ended: this is so once.
+    pub(crate) fn is_found_undying(&self) -> bool {
+        self.killed == 2 && self.asked.is_some()
+    }
+
     /// Kills it; its end is then reaped. One that can not be killed (a hung disk) is asked
     /// again, not waited for.
     pub(crate) fn kill(&mut self, now: Time) {
         // Gone already: its end is about to be reaped.
         let _ = wait::kill_made(self.pid, 9);
+        self.killed = self.killed.saturating_add(1);
         self.asked = self.asked.map(|_| now);
     }
 }

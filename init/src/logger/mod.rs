@@ -36,5 +36,6 @@ mod units;
 
 pub(crate) use crowd::aside;
 pub(crate) use handle::Handle;
+pub(crate) use link::Ticked;
 pub(crate) use message::{Report, RunLog, Settings};
 pub(crate) use stash::look_into;

@@ -180,6 +180,23 @@ impl Init {
         }
     }
 
+    /// When it is time.
+    pub(crate) fn logger_due(&mut self) {
+        let now = self.now;
+        match self.logger.as_mut().map(|logger| logger.tick(now)) {
+            Some(logger::Ticked::Started) => self.watch_logger(),
+            Some(logger::Ticked::DoesNotEnd(pid)) => {
+                let dir = self.paths.log_dir(&self.machine.generation().settings);
+                let what = format!("the logger (pid {pid}) was killed and does not end");
+                let why =
+                    format!("the disk of {dir} may not answer: `cat /proc/{pid}/task/*/stack`");
+                let then = "no other writes beside it, so who fills its pipe waits until it ends";
+                self.say(Level::Error, format_args!("{what}: {why}; {then}"));
+            }
+            Some(logger::Ticked::Nothing) | None => {}
+        }
+    }
+
     fn drained(&mut self, run: RunId) {
         if let Some(running) = self.runs.get_mut(run) {
             running.drains_until = None;

@@ -101,6 +101,58 @@ fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
 }
 
 #[test]
+fn a_logger_that_is_killed_and_can_not_die_is_told_of_and_no_other_writes_beside_it() {
+    let files = Sandbox::new();
+    files.put("init.yaml", "echo: no\n");
+    files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
+    files.unit("calm", "exec-start: DAEMON --name calm --control DIR/calm");
+    files.unit("all", "type: virtual\nwaits-for: loud, calm");
+    let (image, log) = (files.path("image"), files.path("log"));
+    let Some(disk) = Disk::new(&image, &log) else {
+        return groundstate_tests::not_run!("there are no loop devices");
+    };
+    let init = Boot::new(files).start("all");
+    let before = init.when_system("running");
+    let file = || std::fs::read_to_string(log.join("loud.log")).unwrap_or_default();
+    init.sandbox.order("loud", "say before");
+    until("it is written", || file().contains("before").then_some(()));
+    disk.fsfreeze("--freeze");
+    init.sandbox.order("loud", "say into the ice");
+    let first = logger(&init);
+    until("it waits for the disk", || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", first.0)).ok()?;
+        let stat = |it: std::fs::DirEntry| std::fs::read_to_string(it.path().join("stat")).ok();
+        threads.flatten().filter_map(stat).any(|stat| stat.contains(") D ")).then_some(())
+    });
+    first.signal(nix::sys::signal::Signal::SIGKILL);
+    // What is begun now is to be read by it.
+    init.tell("restart", &json!({"targets": ["calm"]}));
+    init.when("it is started anew as ever", |s| {
+        s.state("calm") == "running" && s.main_pid("calm") != before.main_pid("calm")
+    });
+    let told = || init.output().matches("was killed and does not end").count();
+    until("it is told", || (told() > 0).then_some(()));
+    init.sandbox.order("calm", "say in between");
+    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
+    let loggers = init
+        .process()
+        .children()
+        .into_iter()
+        .filter(|it| it.read("comm").is_some_and(|name| name.starts_with("groundstate-log")));
+    assert_eq!(loggers.collect::<Vec<_>>(), [first], "one, that can not die");
+    disk.fsfreeze("--unfreeze");
+    assert_ne!(logger(&init), first);
+    until("all is written once it has died", || {
+        let calm = std::fs::read_to_string(log.join("calm.log")).unwrap_or_default();
+        (calm.matches("in between\n").count() == 1 && file().contains("into the ice")).then_some(())
+    });
+    assert_eq!((file().matches("into the ice\n").count(), told()), (1, 1), "{}", file());
+    let left = init.finish_and_keep();
+    drop(disk);
+    drop(left);
+}
+
+#[test]
 fn a_log_disk_that_fails_is_said_with_its_error_and_written_again_once_it_is_well() {
     let files = Sandbox::new();
     files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");

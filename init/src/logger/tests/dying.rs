@@ -47,7 +47,7 @@ fn a_silent_logger_is_killed_and_replaced() {
     let deadline = init.handle.deadline().unwrap();
     assert!(deadline <= init.now().after(limit::SILENCE));
     init.skipped += limit::SILENCE;
-    assert!(!init.handle.tick(init.now()));
+    assert_eq!(init.handle.tick(init.now()), Ticked::Nothing);
     init.replace(old);
     init.until(&Report::Ready(RunId(1)));
     init.until(&Report::Ended(RunId(1)));

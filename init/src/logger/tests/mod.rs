@@ -8,6 +8,7 @@ mod writing;
 use super::aside;
 use super::handle::Handle;
 use super::limit;
+use super::link::Ticked;
 use super::message::{Order, Report, RunLog, Settings};
 use crate::sys::{self, Pid};
 use groundstate_units::log_line::LogLine;
@@ -156,7 +157,7 @@ impl Init {
         self.seen.extend(said);
         assert!(self.handle.ended(pid, self.now()));
         self.skipped += limit::RESTART_DELAY_MAX;
-        assert!(self.handle.tick(self.now()));
+        assert_eq!(self.handle.tick(self.now()), Ticked::Started);
     }
 
     fn finish(&mut self) {
