@@ -27,7 +27,7 @@ use crate::scribe;
 use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
-use crate::sys::{Pid, memory, signal};
+use crate::sys::{Pid, memory, notes, signal};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
@@ -161,6 +161,8 @@ impl Init {
             self.wait(&mut events);
             self.now = clock::now();
             self.wakeups = self.wakeups.saturating_add(1);
+            // What is read as they are sorted is of this turn.
+            notes::turn(self.wakeups, self.now.as_nanos());
             self.sort(&events);
             self.watchdog.feed(self.now);
             self.guarded_turn();

@@ -315,7 +315,11 @@ impl Found {
         let says = |what: &What| match what {
             What::Heard(bytes) => Datagram::again(pid, bytes).says_ready(),
             What::Seen(of) => *of == run,
-            What::Begun(_) | What::Ended(_) | What::Wished(_) | What::Opened(_) => false,
+            What::Begun(_)
+            | What::Ended(_)
+            | What::Wished(_)
+            | What::Opened(_)
+            | What::Learnt(_) => false,
         };
         self.ready.contains(&pid) || self.remains.of(pid).any(says)
     }
@@ -366,7 +370,12 @@ pub(crate) fn asked_haste(remains: &Remains) -> Option<Haste> {
             Wished::Haste(haste) => Some(haste),
             Wished::Event(_) | Wished::End(_) => None,
         },
-        What::Heard(_) | What::Ended(_) | What::Begun(_) | What::Seen(_) | What::Opened(_) => None,
+        What::Heard(_)
+        | What::Ended(_)
+        | What::Begun(_)
+        | What::Seen(_)
+        | What::Opened(_)
+        | What::Learnt(_) => None,
     };
     remains.past.notes.iter().filter_map(haste).max()
 }
@@ -378,6 +387,11 @@ pub(crate) fn asked_end(remains: &Remains) -> Option<Shutdown> {
             Wished::End(how) => Some(how),
             Wished::Event(_) | Wished::Haste(_) => None,
         },
-        What::Heard(_) | What::Ended(_) | What::Begun(_) | What::Seen(_) | What::Opened(_) => None,
+        What::Heard(_)
+        | What::Ended(_)
+        | What::Begun(_)
+        | What::Seen(_)
+        | What::Opened(_)
+        | What::Learnt(_) => None,
     })
 }

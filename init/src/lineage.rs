@@ -7,8 +7,9 @@ use crate::boot::limits::Given;
 use crate::clock;
 use crate::found::Found;
 use crate::journal::keeper::Keeper;
+use crate::journal::learnt::Known;
+use crate::journal::started::Started;
 use crate::loader::Asker;
-use crate::replay::Started;
 use crate::resume::Begins;
 use crate::suspect::Suspects;
 use crate::sys::{fault, inherit, notes};
@@ -46,6 +47,8 @@ pub(crate) struct Lineage {
     pub(crate) undisturbed: bool,
     /// What the image before this one had started when it crashed.
     pub(crate) started: Started,
+    /// What it had found out, while that is put again.
+    pub(crate) known: Option<Known>,
     /// Its state was lost: it has begun anew beside what lives.
     pub(crate) begins_anew: bool,
     /// That.

@@ -5,10 +5,11 @@
 //! taken up. What was noted and can not be understood any more is left out: what then is not as
 //! the machine has it, [`crate::reconcile`] finds.
 
-use crate::cgroup::Tracker;
 use crate::clock;
 use crate::event_loop::Init;
-use crate::journal::notes::{self, Begun, Note, Past, What, Wished};
+use crate::journal::learnt::{Known, Learnt};
+use crate::journal::notes::{self, Note, Past, What, Wished};
+use crate::journal::started::{One, Started};
 use crate::journal::turns;
 use crate::limit;
 use crate::notify::Datagram;
@@ -16,126 +17,22 @@ use crate::process;
 use crate::run::output::run_log;
 use crate::run::procedure::Part;
 use crate::sys::wait::{self, Ended};
-use crate::sys::{Pid, inherit, signal};
+use crate::sys::{Pid, signal};
 use crate::voice::Level;
 use groundstate_units::generation::UnitId;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
 
 const KILL: u8 = 9;
 const STOP: u8 = 19;
 const GO_ON: u8 = 18;
 
-/// A process the image before this one had started and of which the state does not know.
-#[derive(Debug)]
-struct One {
-    pid: Pid,
-    begun: Begun,
-    /// Its end was noted too.
-    ended: bool,
-    /// The read end of its output, if it was still in the table.
-    output: Option<OwnedFd>,
-    /// The same of its pipes aside.
-    asides: BTreeMap<RunId, OwnedFd>,
-}
-
-impl One {
-    /// Where it is, if that was made for its run.
-    fn cgroup(&self, tracker: &Tracker) -> Option<String> {
-        tracker.cgroup_for(self.pid, self.begun.run, self.begun.ahead)
-    }
-}
-
-/// All of these.
-#[derive(Debug, Default)]
-pub(crate) struct Started {
-    of: BTreeMap<(RunId, Part), One>,
-    /// Sockets that were opened, by run and unit.
-    opened: BTreeMap<(RunId, u64), Vec<OwnedFd>>,
-    /// Runs of which the line was seen by which they are ready.
-    seen: BTreeSet<RunId>,
-}
-
-impl Started {
-    /// Those among the notes. Takes over the descriptors they name.
-    pub(crate) fn among(notes: &[Note]) -> Started {
-        let mut started = Started::default();
-        for note in notes {
-            match &note.what {
-                What::Ended(_) => {
-                    // Who had the pid before it has ended too.
-                    let of = started.of.values_mut().filter(|one| one.pid.as_raw() == note.pid);
-                    of.for_each(|one| one.ended = true);
-                }
-                What::Begun(begun) if note.pid > 0 => {
-                    // Given out again: what stands there is not about the one before.
-                    let before = started.of.values_mut().filter(|one| one.begun.slot == begun.slot);
-                    before.for_each(|one| one.begun.slot = u32::MAX);
-                    let (pid, begun) = (Pid::from_raw(note.pid), begun.clone());
-                    let output = inherit::take_if_same(begun.output);
-                    let asides = begun.asides.iter();
-                    let asides = asides
-                        .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
-                        .collect();
-                    let one = One { pid, begun, ended: false, output, asides };
-                    started.of.insert((one.begun.run, one.begun.part), one);
-                }
-                What::Opened(opened) => {
-                    let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
-                    let is_same = |(number, then): &(i32, u64)| inherit::identity(*number) == *then;
-                    if numbers.iter().all(is_same) {
-                        let taken = numbers.iter().filter_map(|(fd, _)| inherit::take(*fd).ok());
-                        started.opened.insert(key, taken.collect());
-                    }
-                }
-                What::Seen(run) => _ = started.seen.insert(*run),
-                What::Begun(_) | What::Heard(_) | What::Wished(_) => {}
-            }
-        }
-        started
-    }
-
-    /// The sockets that were opened for this run of the unit.
-    pub(crate) fn take_opened(&mut self, run: RunId, unit: &str) -> Option<Vec<OwnedFd>> {
-        self.opened.remove(&(run, notes::unit(unit)))
-    }
-
-    /// The pipe of a run of which a process was started; within it None: it was passed on.
-    pub(crate) fn output_of(&mut self, run: RunId) -> Option<Option<OwnedFd>> {
-        let mut of_run = self.of.range_mut((run, FIRST)..).take_while(|((of, _), _)| *of == run);
-        of_run.next().map(|(_, one)| one.output.take())
-    }
-
-    /// Units, as notes name them, and the runs of them of which a process or a socket is there.
-    fn runs(&self) -> BTreeSet<(u64, RunId)> {
-        let opened = self.opened.keys().map(|(run, unit)| (*unit, *run));
-        self.of.values().map(|one| (one.begun.unit, one.begun.run)).chain(opened).collect()
-    }
-
-    /// The pids of those of whose end nothing was noted.
-    fn living(&self) -> BTreeSet<i32> {
-        self.of.values().filter(|one| !one.ended).map(|one| one.pid.as_raw()).collect()
-    }
-
-    fn take(&mut self, run: RunId, part: Part, unit: u64) -> Option<One> {
-        let is_it = self.of.get(&(run, part)).is_some_and(|one| one.begun.unit == unit);
-        is_it.then(|| self.of.remove(&(run, part))).flatten()
-    }
-
-    fn others_of(&mut self, unit: u64) -> Vec<One> {
-        let keys = self.of.iter().filter(|(_, one)| one.begun.unit == unit);
-        let keys: Vec<_> = keys.map(|(key, _)| *key).collect();
-        keys.into_iter().filter_map(|key| self.of.remove(&key)).collect()
-    }
-}
-
 /// What of the notes is put again. What was put before and made this program crash is not put just
 /// so a second time: first what anybody wished or said is left out, then all.
 pub(crate) fn heeded(past: &Past) -> Vec<Note> {
     let is_fact = |note: &&Note| match note.what {
-        What::Ended(_) | What::Begun(_) | What::Opened(_) => true,
+        What::Ended(_) | What::Begun(_) | What::Opened(_) | What::Learnt(_) => true,
         What::Heard(_) | What::Wished(_) | What::Seen(_) => false,
     };
     match past.tries {
@@ -171,9 +68,6 @@ fn has_its_program(pid: Pid) -> bool {
     has_begun
 }
 
-/// Before all other lines of a run.
-const FIRST: Part = Part::Condition(0);
-
 impl Init {
     /// Once, before the first turn.
     pub(crate) fn go_back_to_now(&mut self, notes: Vec<Note>) {
@@ -187,6 +81,7 @@ impl Init {
         self.tracker.knows_begun(self.lineage.started.living());
         self.kill_what_nobody_noted();
         self.number_as_before();
+        self.lineage.known = Some(Known::among(&notes));
         self.now = notes.iter().map(|note| note.at).find(is_known).unwrap_or(self.now);
         let notify = self.notify.as_mut();
         // Heard in the next turn, whatever else that did.
@@ -229,7 +124,7 @@ impl Init {
         let latest = notes.iter().map(|note| note.at).max();
         self.now = latest.filter(is_known).unwrap_or(self.now);
         let (mut ends, mut seen, mut wished) = (Vec::new(), Vec::new(), Vec::new());
-        let mut opened = Vec::new();
+        let (mut opened, mut first, mut then) = (Vec::new(), Vec::new(), Vec::new());
         for note in notes {
             match note.what {
                 What::Heard(bytes) => heard.push(Datagram::again(note.pid, &bytes)),
@@ -244,6 +139,8 @@ impl Init {
                     }
                 },
                 What::Opened(note) => opened.push(note.run),
+                What::Learnt(learnt) if ends.is_empty() => first.push(learnt),
+                What::Learnt(learnt) => then.push(learnt),
                 What::Begun(_) => {}
             }
         }
@@ -258,8 +155,9 @@ impl Init {
         self.settle();
         self.hear_these(others);
         self.settle();
-        seen.into_iter().for_each(|run| self.ready(run));
+        seen.into_iter().for_each(|run| self.seen_before(run));
         self.settle();
+        self.learnt_in_turn(first);
         let ends = ends.into_iter().map(|ended| {
             wait::reaped_before(ended.pid);
             self.let_go_of(ended)
@@ -267,6 +165,7 @@ impl Init {
         let ends = ends.collect();
         self.tracker.adopt_left(Some(by));
         self.tell_ends(ends, false);
+        self.learnt_in_turn(then);
         self.emptied();
         self.settle();
         for wish in wished {
@@ -284,6 +183,13 @@ impl Init {
             self.facts.push_back(Event::Tick);
         }
         self.settle();
+    }
+
+    fn learnt_in_turn(&mut self, learnt: Vec<Learnt>) {
+        for learnt in learnt {
+            self.learnt_before(learnt);
+            self.settle();
+        }
     }
 
     /// The line was begun by the image before this one: its process is the run's. False: it was not,
@@ -311,7 +217,7 @@ impl Init {
         }
         let others = self.lineage.started.of.values();
         let others: BTreeSet<String> = others.filter_map(|one| one.cgroup(&self.tracker)).collect();
-        self.tracker.take_up(run, one.pid, name.as_str(), &others);
+        self.tracker.take_up(run, one.pid, (name.as_str(), one.begun.ahead), &others);
         for aside in &one.begun.asides {
             if let Some(logger) = &mut self.logger {
                 let told = run_log(aside.run, &name, &targets, &spec, aside.log);
@@ -336,7 +242,7 @@ impl Init {
         let by_descriptor = spec.is_some_and(|spec| {
             spec.particular.as_ref().is_some_and(|particular| particular.ready_fd.is_some())
         });
-        let is_heard = !by_descriptor || self.lineage.started.seen.contains(&one.begun.run);
+        let is_heard = !by_descriptor || self.lineage.started.ready.contains(&one.begun.run);
         let has_ended = one.ended || process::stat(one.pid).is_some_and(|stat| stat.ended);
         has_ended || (is_heard && has_its_program(one.pid))
     }
@@ -379,41 +285,5 @@ impl Init {
             // Not reaped, so the pid is its own.
             let _ = signal::kill(one.pid, KILL);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use groundstate_units::spec::Exit;
-
-    fn note(pid: i32, what: What) -> Note {
-        Note { what, pid, at: Time::from_nanos(1), turn: 1, reaped: None }
-    }
-
-    fn begun(run: u64) -> What {
-        What::Begun(Begun {
-            run: RunId(run),
-            part: Part::Start(0),
-            slot: u32::MAX,
-            output: (-1, 0),
-            unit: notes::unit("web"),
-            ahead: None,
-            asides: Vec::new(),
-            born: 0,
-        })
-    }
-
-    #[test]
-    fn who_got_the_pid_of_one_that_had_ended_has_not_ended() {
-        let ended = || note(42, What::Ended(Exit::Code(0)));
-        let living = |notes: &[Note]| {
-            let of = Started::among(notes).of;
-            of.values().filter(|one| !one.ended).map(|one| one.begun.run.0).collect::<Vec<u64>>()
-        };
-        assert_eq!(living(&[ended(), note(42, begun(7))]), [7]);
-        assert_eq!(living(&[note(42, begun(7)), ended()]), [0; 0]);
-        assert_eq!(living(&[ended(), note(42, begun(7)), ended()]), [0; 0]);
-        assert_eq!(living(&[note(42, begun(7)), ended(), note(42, begun(9))]), [9]);
     }
 }

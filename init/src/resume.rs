@@ -14,6 +14,7 @@ use crate::event_loop::{Init, token};
 use crate::foreign;
 use crate::journal::keeper;
 use crate::journal::notes::Past;
+use crate::journal::started::Started;
 use crate::journal::state::State;
 use crate::limit;
 use crate::lineage::{Lineage, gives_way_to};
@@ -21,7 +22,7 @@ use crate::loader::Asker;
 use crate::options::Options;
 use crate::outer::Outer;
 use crate::paths::Paths;
-use crate::replay::{self, Started};
+use crate::replay;
 use crate::run::procedure::Alarm;
 use crate::run::running::Main;
 use crate::signals::Signals;
@@ -244,6 +245,7 @@ impl Init {
         init.say(Level::Error, text);
         init.note_on(&found.past);
         notes::while_quiet(|| init.go_back_to_now(heeded));
+        init.ask_what_is_left();
         init.chase();
         // What it did again of the past has cleared nothing.
         init.lineage.suspects.extend(suspect);

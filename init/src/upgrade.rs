@@ -22,7 +22,7 @@ use crate::new_root;
 use crate::resume::Begins;
 use crate::scribe;
 use crate::sys::bell::Bell;
-use crate::sys::{Pid, fault, inherit, memfd, notes, process, signal, socket, wait};
+use crate::sys::{Pid, fault, inherit, memfd, process, signal, socket, wait};
 use crate::trial::{PASSED, PASSED_ROOT, Wanted, try_it};
 use crate::voice::Level;
 use groundstate_units::control::answer::Failure;
@@ -73,7 +73,6 @@ impl Init {
 
     /// A panic discards what this image knows: the next one begins with what was kept.
     pub(crate) fn guarded_turn(&mut self) {
-        notes::turn(self.wakeups, self.now.as_nanos());
         if catch_unwind(AssertUnwindSafe(|| self.turn())).is_err() {
             fault::by_panic();
         }

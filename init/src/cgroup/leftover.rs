@@ -97,9 +97,16 @@ impl Tracker {
     }
 
     /// A process that was started for this run of a unit by an image before this one is, or was, in
-    /// its cgroup; these are others'.
-    pub(crate) fn take_up(&mut self, run: RunId, pid: Pid, unit: &str, others: &BTreeSet<String>) {
-        let is_its = |name: &str, number| *name == group::name_ahead(unit, number);
+    /// its cgroup, which was made `ahead` as this one; the `others` are not its.
+    pub(crate) fn take_up(
+        &mut self,
+        run: RunId,
+        pid: Pid,
+        (unit, ahead): (&str, Option<u64>),
+        others: &BTreeSet<String>,
+    ) {
+        let is_its =
+            |name: &str, number| Some(number) == ahead && *name == group::name_ahead(unit, number);
         let left = |tracker: &Tracker| {
             // It has ended; what it left tells where it was.
             let mut names = tracker.unknown_cgroups_of(&BTreeSet::from([run])).into_iter();

@@ -11,6 +11,7 @@
 //! What is longer goes on in the next entries. An entry is there when its number is; the number is
 //! written last. Reading is total: any bytes may be there.
 
+use super::learnt::Learnt;
 use crate::limit;
 use crate::run::procedure::Part;
 use crate::shutdown::Haste;
@@ -91,11 +92,21 @@ pub(crate) enum Kind {
     More,
     /// [`Opened`].
     Opened,
+    /// [`Learnt`].
+    Learnt,
 }
 
 impl Kind {
-    const ALL: [Kind; 7] =
-        [Kind::Heard, Kind::Ended, Kind::Begun, Kind::Wished, Kind::Seen, Kind::More, Kind::Opened];
+    const ALL: [Kind; 8] = [
+        Kind::Heard,
+        Kind::Ended,
+        Kind::Begun,
+        Kind::Wished,
+        Kind::Seen,
+        Kind::More,
+        Kind::Opened,
+        Kind::Learnt,
+    ];
 }
 
 /// What was wished.
@@ -175,6 +186,8 @@ pub(crate) enum What {
     Seen(RunId),
     /// See there.
     Opened(Opened),
+    /// See there.
+    Learnt(Learnt),
 }
 
 /// One of them, with when it was.
@@ -337,6 +350,7 @@ fn what(kind: Kind, text: Vec<u8>) -> Option<What> {
         Kind::Wished => postcard::from_bytes(&text).ok().map(|it| What::Wished(Box::new(it))),
         Kind::Seen => word(&text, 0).map(|run| What::Seen(RunId(run))),
         Kind::Opened => postcard::from_bytes(&text).ok().map(What::Opened),
+        Kind::Learnt => postcard::from_bytes(&text).ok().map(What::Learnt),
         Kind::More => None,
     }
 }

@@ -86,7 +86,7 @@ impl Remains {
                 What::Begun(begun) => remains.begun(note.pid, begun),
                 What::Opened(opened) => remains.highest = remains.highest.max(opened.run.0),
                 What::Ended(exit) => remains.has_ended(note.pid, *exit),
-                What::Heard(_) | What::Wished(_) | What::Seen(_) => {}
+                What::Heard(_) | What::Wished(_) | What::Seen(_) | What::Learnt(_) => {}
             }
         }
         remains.past = Past { notes, known: last, last, hand, ..Past::default() };

@@ -267,7 +267,10 @@ impl Init {
 
     /// What a run leaves is removed by a child of init's own.
     pub(super) fn clean_up(&mut self, run: RunId) -> Vec<Deed> {
-        let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
+        if self.was_done(run, Part::Clean).is_some() {
+            return vec![Deed::Look];
+        }
+        let Some(running) = self.runs.get(run) else { return Vec::new() };
         let particular = running.spec().and_then(|spec| spec.particular.clone());
         let Some(particular) = particular else { return vec![Deed::Look] };
         let main = running.last_main;

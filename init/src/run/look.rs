@@ -9,6 +9,7 @@ use super::procedure::{Deed, Part, Procedure};
 use super::running::Search;
 use crate::event_loop::Init;
 use crate::journal::carried;
+use crate::journal::learnt::Learnt;
 use crate::limit;
 use crate::mounted;
 use crate::sys::{Pid, process, wait};
@@ -69,6 +70,9 @@ impl Init {
     pub(super) fn remove_pid_file(&mut self, run: RunId) -> Vec<Deed> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let Some(path) = running.pid_file.clone() else { return Vec::new() };
+        if let Some(exit) = self.was_done(run, Part::Unlink) {
+            return self.go_on_from(run, Part::Unlink, exit);
+        }
         let removed = if mounted::is_in_memory(&path) {
             pid_file::remove(&path, By::Init)
         } else {
@@ -85,8 +89,13 @@ impl Init {
             }
         };
         self.pid_file_removed(run, status(removed));
-        let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
-        running.procedure.exited(Part::Unlink, Exit::Code(0))
+        Learnt::Done(run, Part::Unlink, Exit::Code(0)).note();
+        self.go_on_from(run, Part::Unlink, Exit::Code(0))
+    }
+
+    fn go_on_from(&mut self, run: RunId, part: Part, exit: Exit) -> Vec<Deed> {
+        let running = self.runs.get_mut(run);
+        running.map(|running| running.procedure.exited(part, exit)).unwrap_or_default()
     }
 
     fn pid_file_removed(&mut self, run: RunId, status: u8) {
@@ -110,6 +119,10 @@ impl Init {
 
     /// One look.
     pub(super) fn look_for_pid_file(&mut self, run: RunId) {
+        if self.goes_back() {
+            // What is in it is of now. Who was found is noted.
+            return self.pid_file_says(run, Said::Nothing);
+        }
         let until = self.now.after(limit::PID_FILE_ANSWER);
         let Some(running) = self.runs.get_mut(run) else { return };
         let Some(search) = &mut running.search else { return };
@@ -150,6 +163,7 @@ impl Init {
             if let Some(running) = self.runs.get_mut(run) {
                 running.search = None;
             }
+            Learnt::Unfound(run, wrong.clone()).note();
             self.course(run, |procedure| procedure.main_not_found(wrong));
         } else if let Some(search) = self.runs.get_mut(run).and_then(|r| r.search.as_mut()) {
             search.wrong_since = Some(since);
@@ -161,6 +175,10 @@ impl Init {
     pub(super) fn main_has_ended(&mut self, run: RunId, exit: Exit) {
         let question = Question::Next(exit);
         let is_named = self.runs.get(run).is_some_and(|running| running.pid_file.is_some());
+        if is_named && let Some(known) = &mut self.lineage.known {
+            known.unanswered.insert(run, exit);
+            return;
+        }
         let said = if is_named { self.ask_pid_file(run, question) } else { Some(Said::Nothing) };
         if let Some(said) = said {
             self.goes_on_with(run, said, exit);
@@ -176,6 +194,7 @@ impl Init {
             Said::Nothing | Said::Wrong(_) => false,
         };
         if !has_moved {
+            Learnt::Over(run, exit).note();
             self.course(run, |procedure| procedure.exited(Part::Main, exit));
         }
     }
@@ -209,6 +228,9 @@ impl Init {
             (Part::Look, _) => self.look_ended(run, pid),
             _ => {}
         }
+        if matches!(part, Part::Unlink | Part::Clean) {
+            Learnt::Done(run, part, exit).note();
+        }
         self.course(run, |procedure| procedure.exited(part, exit));
     }
 
@@ -222,7 +244,10 @@ impl Init {
     }
 
     fn look_is_over(&mut self, run: RunId, question: Question, said: Said) {
+        // The image before has read what it says.
+        let said = if self.goes_back() { Said::Nothing } else { said };
         match question {
+            Question::Next(exit) if self.goes_back() => self.main_has_ended(run, exit),
             Question::First => self.pid_file_says(run, said),
             // What is left of one that is being ended is ended with it.
             Question::Next(exit) if self.is_told_to_stop(run) => {
@@ -238,6 +263,9 @@ impl Init {
 
     /// Those that take too long are not waited for any more.
     pub(super) fn looks_due(&mut self) {
+        if self.goes_back() {
+            return;
+        }
         let now = self.now;
         let late = self.runs.looks.iter().filter(|(_, look)| look.until <= now);
         let late: Vec<RunId> = late.map(|(run, _)| *run).collect();
@@ -246,6 +274,13 @@ impl Init {
             let question = look.question;
             look.give_up();
             self.look_is_over(run, question, Said::Wrong(Fault::Silent));
+        }
+    }
+
+    /// What it would say is known.
+    pub(super) fn give_up_look(&mut self, run: RunId) {
+        if let Some(look) = self.runs.looks.remove(&run) {
+            look.give_up();
         }
     }
 }

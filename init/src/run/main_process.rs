@@ -6,6 +6,7 @@ use super::procedure::{Deed, Whom};
 use super::running::Main;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
+use crate::journal::learnt::Learnt;
 use crate::process;
 use crate::sys::{Pid, inherit, signal, wait};
 use crate::voice::Level;
@@ -90,12 +91,15 @@ impl Init {
             running.current = None;
         }
         let own = nix::unistd::getpid().as_raw();
-        let left = self.tracker.processes(run);
+        let before = self.lineage.known.as_ref().and_then(|known| known.next_of(run));
+        let left = before.map_or_else(|| self.tracker.processes(run), |pid| [pid].into());
         let orphan = |pid: &&i32| {
             process::stat(Pid::from_raw(**pid))
                 .is_some_and(|stat| stat.parent == own && !stat.ended)
         };
-        let orphans: Vec<i32> = left.iter().filter(orphan).copied().collect();
+        let was_found = |pid: &&i32| Some(**pid) == before;
+        let is_one = |pid: &&i32| was_found(pid) || orphan(pid);
+        let orphans: Vec<i32> = left.iter().filter(is_one).copied().collect();
         let found = match orphans.as_slice() {
             [one] => self.adopt(run, *one).is_ok(),
             _ => false,
@@ -112,6 +116,20 @@ impl Init {
 
     /// The same of one that belongs to it where this says so.
     pub(crate) fn adopt_if(
+        &mut self,
+        run: RunId,
+        pid: i32,
+        belongs: impl Fn(&Init) -> bool,
+    ) -> Result<(), &'static str> {
+        let adopted = self.adopt_one_there(run, pid, belongs);
+        // It was then, whatever has that pid by now.
+        match self.of_one_gone(run, pid).filter(|_| adopted.is_err()) {
+            Some(stand_in) => self.has_main(run, pid, Some(stand_in)),
+            None => adopted,
+        }
+    }
+
+    fn adopt_one_there(
         &mut self,
         run: RunId,
         pid: i32,
@@ -153,6 +171,10 @@ impl Init {
     ) -> Result<(), &'static str> {
         let token = self.tokens.next();
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
+        Learnt::Found(run, pid).note();
+        if let Some(known) = &mut self.lineage.known {
+            known.has_found(run, pid);
+        }
         running.search = None;
         let before = running.main.take();
         let pidfd = pidfd.filter(|_| running.line(pid).is_none());

@@ -4,6 +4,7 @@
 //! out on processes. Nothing waits: each deed either is done or fails at once, and
 //! what happens later comes back through the loop.
 
+pub(crate) mod again;
 mod alarm;
 pub(crate) mod line;
 pub(crate) mod look;
@@ -18,6 +19,7 @@ mod standing;
 pub(crate) mod table;
 
 use crate::event_loop::Init;
+use crate::journal::learnt::Learnt;
 use crate::journal::notes;
 use crate::limit;
 use crate::logger;
@@ -121,7 +123,7 @@ impl Init {
             Deed::SeekPidFile => self.seek_pid_file(run),
             Deed::Drain => return self.drain(run),
             Deed::Look => {
-                let something = !self.tracker.is_empty(run);
+                let something = !self.tracker.is_empty(run) || self.will_be_found(run);
                 let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
                 let lines = !running.lines.is_empty();
                 return running.procedure.looked(something, lines);
@@ -146,6 +148,7 @@ impl Init {
         let asked = self.logger.as_mut().is_some_and(|logger| logger.drain(run, now));
         let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
         if !asked {
+            Learnt::Drained(run).note();
             return running.procedure.drained();
         }
         running.drains_until = Some(now.after(limit::LAST_LINES));
@@ -201,6 +204,7 @@ impl Init {
         if let Some(running) = self.runs.get_mut(run) {
             running.drains_until = None;
         }
+        Learnt::Drained(run).note();
         self.course(run, Procedure::drained);
     }
 

@@ -145,10 +145,14 @@ pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd
     if identity(number) == identity_then || pid_of(number) == Some(-1) {
         return take(number);
     }
-    let (stand_in, _) = super::socket::pair()?;
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    taken.insert(stand_in.as_raw_fd());
+    let stand_in = stand_in()?;
+    is_new(stand_in.as_fd());
     Ok(stand_in)
+}
+
+/// What stands in for a descriptor that is gone.
+pub(crate) fn stand_in() -> io::Result<OwnedFd> {
+    super::socket::pair().map(|(stand_in, _)| stand_in)
 }
 
 /// The socket of datagrams that is bound to this path: taken over.

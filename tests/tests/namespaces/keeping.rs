@@ -13,7 +13,7 @@ use serde_json::json;
 use std::process::Command;
 
 /// How long a file init may write.
-fn limit_files(init: &Init, bytes: &str) {
+pub(super) fn limit_files(init: &Init, bytes: &str) {
     let pid = format!("--pid={}", init.process().0);
     let status = Command::new("prlimit").args([pid, format!("--fsize={bytes}:unlimited")]).status();
     assert!(status.expect("prlimit is there").success());

@@ -54,6 +54,7 @@ mod mount;
 mod new_root;
 mod notify;
 mod old_memory;
+mod once;
 mod orphan;
 mod outfit;
 mod outlet;

@@ -1,0 +1,146 @@
+//! What init has found out of runs by looking, or was told by the kernel or by a helper of its own, and nobody can find
+//! out once more: a process that was named and is gone, an end that is reaped by another, a pid file that
+//! by now is the next run's, a removal that is not to be done under the next run. It is noted before it has an
+//! effect ([`super::notes`]). How it is put to runs again is in [`crate::run::again`].
+
+use super::notes::{Kind, Note, What};
+use crate::run::procedure::Part;
+use crate::sys::notes as writer;
+use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::Exit;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Learnt {
+    /// The logger has read the last lines of the run, or has had its time for that.
+    Drained(RunId),
+    /// A process that init did not start is the run's main process from now on.
+    Found(RunId, i32),
+    /// There is none to be found, and why.
+    Unfound(RunId, String),
+    /// The main process, which init did not start, has ended so, and no other goes on for it.
+    Over(RunId, Exit),
+    /// What init does itself at this part is done.
+    Done(RunId, Part, Exit),
+}
+
+impl Learnt {
+    /// Before it has an effect. What can not be noted has it all the same.
+    pub(crate) fn note(&self) {
+        if let Ok(text) = postcard::to_allocvec(self) {
+            writer::put_text(Kind::Learnt, &text);
+        }
+    }
+}
+
+/// All that was noted of these, as far as it is not put again yet.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    found: Vec<(RunId, i32)>,
+    sought: BTreeSet<RunId>,
+    done: BTreeMap<(RunId, Part), Exit>,
+    /// Main processes that have ended so; whether another goes on for them is noted later, or has not
+    /// been found out.
+    pub(crate) unanswered: BTreeMap<RunId, Exit>,
+}
+
+impl Known {
+    /// Those among the notes.
+    pub(crate) fn among(notes: &[Note]) -> Known {
+        let mut known = Known::default();
+        for note in notes {
+            match &note.what {
+                What::Learnt(Learnt::Found(run, pid)) => {
+                    known.found.push((*run, *pid));
+                    known.sought.insert(*run);
+                }
+                What::Learnt(Learnt::Unfound(run, _)) => _ = known.sought.insert(*run),
+                What::Learnt(Learnt::Done(run, part, exit)) => {
+                    known.done.insert((*run, *part), *exit);
+                }
+                What::Learnt(Learnt::Drained(_) | Learnt::Over(..))
+                | What::Heard(_)
+                | What::Ended(_)
+                | What::Begun(_)
+                | What::Wished(_)
+                | What::Seen(_)
+                | What::Opened(_) => {}
+            }
+        }
+        known
+    }
+
+    /// This one will be found to be the run's main process, and is not yet.
+    pub(crate) fn finds(&self, run: RunId, pid: i32) -> bool {
+        self.found.contains(&(run, pid))
+    }
+
+    /// The next that will be.
+    pub(crate) fn next_of(&self, run: RunId) -> Option<i32> {
+        self.found.iter().find(|(of, _)| *of == run).map(|(_, pid)| *pid)
+    }
+
+    /// It is.
+    pub(crate) fn has_found(&mut self, run: RunId, pid: i32) {
+        let at = self.found.iter().position(|found| *found == (run, pid));
+        at.map(|at| self.found.remove(at));
+    }
+
+    /// Whether the run has a main process is noted.
+    pub(crate) fn has_sought(&self, run: RunId) -> bool {
+        self.sought.contains(&run)
+    }
+
+    /// It was done for the run, and ended so.
+    pub(crate) fn take_done(&mut self, run: RunId, part: Part) -> Option<Exit> {
+        self.done.remove(&(run, part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::notes::Past;
+    use super::super::notes::tests::written;
+    use super::*;
+    use groundstate_units::time::Time;
+
+    #[test]
+    fn what_was_learnt_is_read_by_the_next_image_and_not_noted_twice() {
+        let why = || Learnt::Unfound(RunId(8), "a long reason ".repeat(20));
+        let bytes = written(|| {
+            Learnt::Found(RunId(7), 42).note();
+            why().note();
+            writer::while_quiet(|| Learnt::Drained(RunId(7)).note());
+            Learnt::Over(RunId(7), Exit::Code(3)).note();
+        });
+        let notes = Past::read(&bytes, 0).notes.into_iter().map(|note| note.what);
+        let all = [Learnt::Found(RunId(7), 42), why(), Learnt::Over(RunId(7), Exit::Code(3))];
+        assert_eq!(notes.collect::<Vec<_>>(), all.map(What::Learnt));
+    }
+
+    #[test]
+    fn who_was_found_is_found_in_order_and_once() {
+        let run = RunId(7);
+        let note = |learnt| Note {
+            what: What::Learnt(learnt),
+            pid: 0,
+            at: Time::from_nanos(1),
+            turn: 1,
+            reaped: None,
+        };
+        let done = Learnt::Done(run, Part::Clean, Exit::Code(0));
+        let all =
+            [Learnt::Found(run, 42), Learnt::Found(RunId(8), 43), Learnt::Found(run, 41), done];
+        let mut known = Known::among(&all.map(note));
+        assert!(known.finds(run, 42) && !known.finds(run, 43) && known.has_sought(run));
+        assert_eq!(known.next_of(run), Some(42));
+        known.has_found(run, 42);
+        assert_eq!((known.next_of(run), known.finds(run, 42)), (Some(41), false));
+        assert_eq!(known.take_done(run, Part::Unlink), None);
+        assert_eq!(known.take_done(run, Part::Clean), Some(Exit::Code(0)));
+        assert_eq!(known.take_done(run, Part::Clean), None);
+        assert!(!known.has_sought(RunId(9)));
+    }
+}

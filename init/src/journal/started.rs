@@ -1,0 +1,158 @@
+//! What an image of init that crashed had started since its state was kept, and which sockets had been
+//! opened for it, as its notes name them. What becomes of that is [`crate::replay`]'s.
+
+use crate::cgroup::Tracker;
+use crate::journal::notes::{self, Begun, Note, What};
+use crate::run::procedure::Part;
+use crate::sys::{Pid, inherit};
+use groundstate_units::machine::event::RunId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+
+/// Before all other lines of a run.
+const FIRST: Part = Part::Condition(0);
+
+/// A process the image before this one had started and of which the state does not know.
+#[derive(Debug)]
+pub(crate) struct One {
+    /// Which.
+    pub(crate) pid: Pid,
+    /// As it was noted.
+    pub(crate) begun: Begun,
+    /// Its end was noted too.
+    pub(crate) ended: bool,
+    /// The read end of its output, if it was still in the table.
+    output: Option<OwnedFd>,
+    /// The same of its pipes aside.
+    pub(crate) asides: BTreeMap<RunId, OwnedFd>,
+}
+
+impl One {
+    /// Where it is, if that was made for its run.
+    pub(crate) fn cgroup(&self, tracker: &Tracker) -> Option<String> {
+        tracker.cgroup_for(self.pid, self.begun.run, self.begun.ahead)
+    }
+}
+
+/// All of these.
+#[derive(Debug, Default)]
+pub(crate) struct Started {
+    /// By run and line.
+    pub(crate) of: BTreeMap<(RunId, Part), One>,
+    /// Sockets that were opened, by run and unit.
+    opened: BTreeMap<(RunId, u64), Vec<OwnedFd>>,
+    /// Runs whose line was read.
+    pub(crate) ready: BTreeSet<RunId>,
+}
+
+impl Started {
+    /// Those among the notes. Takes over the descriptors they name.
+    pub(crate) fn among(notes: &[Note]) -> Started {
+        let mut started = Started::default();
+        for note in notes {
+            match &note.what {
+                What::Ended(_) => {
+                    // Who had the pid before it has ended too.
+                    let of = started.of.values_mut().filter(|one| one.pid.as_raw() == note.pid);
+                    of.for_each(|one| one.ended = true);
+                }
+                What::Begun(begun) if note.pid > 0 => {
+                    // Given out again: what stands there is not about the one before.
+                    let before = started.of.values_mut().filter(|one| one.begun.slot == begun.slot);
+                    before.for_each(|one| one.begun.slot = u32::MAX);
+                    let (pid, begun) = (Pid::from_raw(note.pid), begun.clone());
+                    let output = inherit::take_if_same(begun.output);
+                    let asides = begun.asides.iter();
+                    let asides = asides
+                        .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
+                        .collect();
+                    let one = One { pid, begun, ended: false, output, asides };
+                    started.of.insert((one.begun.run, one.begun.part), one);
+                }
+                What::Opened(opened) => {
+                    let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
+                    let is_same = |(number, then): &(i32, u64)| inherit::identity(*number) == *then;
+                    if numbers.iter().all(is_same) {
+                        let taken = numbers.iter().filter_map(|(fd, _)| inherit::take(*fd).ok());
+                        started.opened.insert(key, taken.collect());
+                    }
+                }
+                What::Seen(run) => _ = started.ready.insert(*run),
+                What::Begun(_) | What::Heard(_) | What::Wished(_) | What::Learnt(_) => {}
+            }
+        }
+        started
+    }
+
+    /// The sockets that were opened for this run of the unit.
+    pub(crate) fn take_opened(&mut self, run: RunId, unit: &str) -> Option<Vec<OwnedFd>> {
+        self.opened.remove(&(run, notes::unit(unit)))
+    }
+
+    /// The pipe of a run of which a process was started; within it None: it was passed on.
+    pub(crate) fn output_of(&mut self, run: RunId) -> Option<Option<OwnedFd>> {
+        let mut of_run = self.of.range_mut((run, FIRST)..).take_while(|((of, _), _)| *of == run);
+        of_run.next().map(|(_, one)| one.output.take())
+    }
+
+    /// Units, as notes name them, and the runs of them of which a process or a socket is there.
+    pub(crate) fn runs(&self) -> BTreeSet<(u64, RunId)> {
+        let opened = self.opened.keys().map(|(run, unit)| (*unit, *run));
+        self.of.values().map(|one| (one.begun.unit, one.begun.run)).chain(opened).collect()
+    }
+
+    /// The pids of those of whose end nothing was noted.
+    pub(crate) fn living(&self) -> BTreeSet<i32> {
+        self.of.values().filter(|one| !one.ended).map(|one| one.pid.as_raw()).collect()
+    }
+
+    /// The one of this line, if it is of the unit.
+    pub(crate) fn take(&mut self, run: RunId, part: Part, unit: u64) -> Option<One> {
+        let is_it = self.of.get(&(run, part)).is_some_and(|one| one.begun.unit == unit);
+        is_it.then(|| self.of.remove(&(run, part))).flatten()
+    }
+
+    /// What else there is of the unit.
+    pub(crate) fn others_of(&mut self, unit: u64) -> Vec<One> {
+        let keys = self.of.iter().filter(|(_, one)| one.begun.unit == unit);
+        let keys: Vec<_> = keys.map(|(key, _)| *key).collect();
+        keys.into_iter().filter_map(|key| self.of.remove(&key)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::spec::Exit;
+    use groundstate_units::time::Time;
+
+    fn note(pid: i32, what: What) -> Note {
+        Note { what, pid, at: Time::from_nanos(1), turn: 1, reaped: None }
+    }
+
+    fn begun(run: u64) -> What {
+        What::Begun(Begun {
+            run: RunId(run),
+            part: Part::Start(0),
+            slot: u32::MAX,
+            output: (-1, 0),
+            unit: notes::unit("web"),
+            ahead: None,
+            asides: Vec::new(),
+            born: 0,
+        })
+    }
+
+    #[test]
+    fn who_got_the_pid_of_one_that_had_ended_has_not_ended() {
+        let ended = || note(42, What::Ended(Exit::Code(0)));
+        let living = |notes: &[Note]| {
+            let of = Started::among(notes).of;
+            of.values().filter(|one| !one.ended).map(|one| one.begun.run.0).collect::<Vec<u64>>()
+        };
+        assert_eq!(living(&[ended(), note(42, begun(7))]), [7]);
+        assert_eq!(living(&[note(42, begun(7)), ended()]), [0; 0]);
+        assert_eq!(living(&[ended(), note(42, begun(7)), ended()]), [0; 0]);
+        assert_eq!(living(&[note(42, begun(7)), ended(), note(42, begun(9))]), [9]);
+    }
+}

@@ -1,0 +1,107 @@
+//! What an image before this one had found out of runs ([`crate::journal::learnt`]), put to them again
+//! after a crash ([`crate::replay`]). Meanwhile nobody looks: what a look gives is of now.
+
+use super::procedure::{Part, Procedure};
+use super::running::Main;
+use crate::event_loop::Init;
+use crate::journal::learnt::Learnt;
+use crate::sys::inherit;
+use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::Exit;
+use std::os::fd::OwnedFd;
+
+impl Init {
+    /// What was noted is being put again.
+    pub(super) fn goes_back(&self) -> bool {
+        self.lineage.known.is_some()
+    }
+
+    /// In the turn in which it was noted.
+    pub(crate) fn learnt_before(&mut self, learnt: Learnt) {
+        match learnt {
+            Learnt::Drained(run) => self.drained(run),
+            Learnt::Found(run, pid) => self.found_before(run, pid),
+            Learnt::Unfound(run, why) => self.unfound_before(run, why),
+            Learnt::Over(run, exit) => self.over_before(run, exit),
+            // It is asked for when it is to be done.
+            Learnt::Done(..) => {}
+        }
+    }
+
+    /// Its line was read, in its output or in its `ready-fd`, which is of no use any more.
+    pub(crate) fn seen_before(&mut self, run: RunId) {
+        let pipe = self.runs.get_mut(run).and_then(|running| running.ready_pipe.take());
+        if let Some(pipe) = pipe {
+            self.runs.unwatch(pipe.token);
+        }
+        self.ready(run);
+    }
+
+    /// Who was named by a message has been heard already.
+    fn found_before(&mut self, run: RunId, pid: i32) {
+        if !self.finds(run, pid) || self.adopt(run, pid).is_err() {
+            return;
+        }
+        self.give_up_look(run);
+        let known = self.lineage.known.as_mut();
+        let goes_on = known.is_some_and(|known| known.unanswered.remove(&run).is_some());
+        if !goes_on {
+            self.course(run, Procedure::main_changed);
+        }
+    }
+
+    fn unfound_before(&mut self, run: RunId, why: String) {
+        self.give_up_look(run);
+        let search = self.runs.get_mut(run).and_then(|running| running.search.take());
+        if search.is_some() {
+            self.course(run, |procedure| procedure.main_not_found(why));
+        }
+    }
+
+    /// Of init's own child the end is noted too.
+    fn over_before(&mut self, run: RunId, exit: Exit) {
+        let main = self.runs.get(run).and_then(|running| running.main.as_ref());
+        let others = match main {
+            Some(Main::Other { token, .. }) => Some(*token),
+            Some(Main::Child(_)) | None => None,
+        };
+        let has_lost = others.is_some_and(|token| self.runs.lose_main(run, token));
+        let known = self.lineage.known.as_mut();
+        let was_asked = known.is_some_and(|known| known.unanswered.remove(&run).is_some());
+        if has_lost || was_asked {
+            self.give_up_look(run);
+            self.course(run, |procedure| procedure.exited(Part::Main, exit));
+        }
+    }
+
+    /// It was this run's main process at a time, though it may be gone by now.
+    pub(super) fn finds(&self, run: RunId, pid: i32) -> bool {
+        self.lineage.known.as_ref().is_some_and(|known| known.finds(run, pid))
+    }
+
+    /// What stands in for the descriptor of such a one: it has ended.
+    pub(super) fn of_one_gone(&self, run: RunId, pid: i32) -> Option<OwnedFd> {
+        self.finds(run, pid).then(|| inherit::stand_in().ok()).flatten()
+    }
+
+    /// Nothing is left of it that can be seen now, but then there was a main process, or init had
+    /// not given up the search.
+    pub(super) fn will_be_found(&self, run: RunId) -> bool {
+        let seeks = self.runs.get(run).is_some_and(|running| running.search.is_some());
+        seeks && self.lineage.known.as_ref().is_some_and(|known| known.has_sought(run))
+    }
+
+    /// What init does itself for the run was done, and is not done once more under the next one.
+    pub(super) fn was_done(&mut self, run: RunId, part: Part) -> Option<Exit> {
+        self.lineage.known.as_mut()?.take_done(run, part)
+    }
+
+    /// Once all that was noted is put: what had not been found out is asked now.
+    pub(crate) fn ask_what_is_left(&mut self) {
+        let known = self.lineage.known.take().unwrap_or_default();
+        for (run, exit) in known.unanswered {
+            self.main_has_ended(run, exit);
+        }
+        self.settle();
+    }
+}
