@@ -15,14 +15,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Types that begin so are of somebody else.
-const ELSEWHERES: [&str; 10] =
-    ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs"];
+const ELSEWHERES: [&str; 11] =
+    ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs", "autofs"];
 /// These keep data on disks, and have numbers as if they had none.
 const DISKLESS: [&str; 5] = ["btrfs", "zfs", "bcachefs", "ubifs", "overlay"];
 /// These have their files in memory alone.
 const MEMORIES: [&str; 2] = ["tmpfs", "ramfs"];
 /// These only speak of file systems of others.
-const CONTROLS: [&str; 2] = ["fusectl", "nfsd"];
+const CONTROLS: [&str; 3] = ["fusectl", "nfsd", "autofs"];
 /// Bytes of the table that are read.
 const TABLE: u64 = 4 * 1024 * 1024;
 
@@ -81,6 +81,11 @@ impl Mount<'_> {
         !ELSEWHERES.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
     }
 
+    /// It may be asked: nobody else answers for it, or nothing goes on without it in any case.
+    fn is_asked(&self) -> bool {
+        self.is_of_here() || self.at == "/"
+    }
+
     /// Its files are in memory: nobody is waited for, a disk neither.
     pub(crate) fn is_memory(&self) -> bool {
         MEMORIES.contains(&self.kind)
@@ -91,6 +96,11 @@ impl Mount<'_> {
         // Major 0 has what is of no one device.
         let is_on_disk = !self.device.starts_with("0:") || DISKLESS.contains(&self.kind);
         is_on_disk || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
+    }
+
+    /// It is at that path, or the path leads over it.
+    fn is_on_the_way_to(&self, path: &str) -> bool {
+        self.below(path).is_some() || self.at == path
     }
 
     /// What follows of the path below it.
@@ -142,6 +152,12 @@ fn ground(table: &[u8], id: &str) -> Option<Ground> {
     })
 }
 
+/// A file system that somebody else answers for is mounted somewhere other than at the root, without which
+/// nothing goes on in any case.
+pub(crate) fn has_elsewheres(table: &[u8]) -> bool {
+    mounts(table).any(|mount| !mount.is_asked())
+}
+
 /// Opens a path on a mount that is fit for it, and that is not left on the way. EXDEV: it is not
 /// fit, or the path leads through another one. `/var/run` is `/run`.
 pub(crate) fn open_on(
@@ -159,7 +175,35 @@ pub(crate) fn open_on(
         }
         Err(error) => return Err(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
     };
-    let Some(mount) = mount_of(&table, path).filter(is_fit) else { return Err(Errno::EXDEV) };
+    open_in(&table, path, flags, is_fit)
+}
+
+/// Opens an absolute path that nobody else answers for, by this table. EXDEV: somebody may.
+pub(crate) fn open_asked(table: &[u8], path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let Some(rest) = path.strip_prefix('/') else { return Err(Errno::EXDEV) };
+    let top = open("/", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let rest = if rest.is_empty() { "." } else { rest };
+    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_XDEV);
+    match openat2(&top, rest, how) {
+        // On another mount, of which the table tells; or before Linux 5.6.
+        Err(Errno::EXDEV | Errno::ENOSYS) => {}
+        opened => return opened,
+    }
+    open_in(table, &without_link(path), flags | OFlag::O_CLOEXEC, |mount| mount.is_asked())
+}
+
+fn open_in(
+    table: &[u8],
+    path: &str,
+    flags: OFlag,
+    is_fit: impl Fn(&Mount<'_>) -> bool,
+) -> Result<OwnedFd, Errno> {
+    // What is mounted below one that does not answer can not be reached without asking that one.
+    let mut way = mounts(table).filter(|mount| mount.is_on_the_way_to(path));
+    if !way.all(|mount| mount.is_asked() || is_fit(&mount)) {
+        return Err(Errno::EXDEV);
+    }
+    let Some(mount) = mount_of(table, path).filter(is_fit) else { return Err(Errno::EXDEV) };
     let how = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let anchor = open(mount.at.as_os_str(), how, Mode::empty())?;
     // Something may have been mounted there meanwhile.
@@ -178,8 +222,12 @@ pub(crate) fn open_on(
 /// It can be asked without waiting for anybody: its files are in memory. False where nothing can
 /// be told, without /proc.
 pub(crate) fn is_in_memory(path: &str) -> bool {
-    let table = table().unwrap_or_default();
-    mount_of(&table, &without_link(path)).is_some_and(|mount| mount.is_memory())
+    is_in_memory_by(&table().unwrap_or_default(), &without_link(path))
+}
+
+fn is_in_memory_by(table: &[u8], path: &str) -> bool {
+    let mut way = mounts(table).filter(|mount| mount.is_on_the_way_to(path));
+    way.all(|mount| mount.is_asked()) && mount_of(table, path).is_some_and(|top| top.is_memory())
 }
 
 /// Of several at one place the last is on top.
@@ -290,9 +338,31 @@ mod tests {
     }
 
     #[test]
+    fn what_somebody_else_answers_for_is_not_asked_unless_it_is_the_root() {
+        let mine = table().unwrap();
+        let asked = |table: &[u8], path: &str| open_asked(table, path, OFlag::O_PATH).map(drop);
+        assert_eq!(asked(&mine, "/"), Ok(()));
+        assert_eq!(asked(&mine, "/proc/self/stat"), Ok(()));
+        assert_eq!(asked(&mine, "/proc/none"), Err(Errno::ENOENT));
+        assert_eq!(asked(&mine, "relative"), Err(Errno::EXDEV));
+        let text = String::from_utf8_lossy(&mine).replace(" - proc ", " - nfs4 ");
+        assert!(has_elsewheres(text.as_bytes()));
+        assert_eq!(asked(text.as_bytes(), "/proc/self/stat"), Err(Errno::EXDEV));
+        assert_eq!(asked(text.as_bytes(), "/"), Ok(()));
+        assert!(!has_elsewheres(b"22 1 0:1 / / rw - virtiofs x rw\n"));
+        assert!(has_elsewheres(b"22 1 0:1 / /net rw - autofs x rw\n"));
+    }
+
+    #[test]
     fn what_is_in_memory_is_told_by_the_mount_on_top() {
-        let memory = |path| mount_of(TABLE, path).is_some_and(|mount| mount.is_memory());
+        let memory = |path| is_in_memory_by(TABLE, path);
         assert!(memory("/srv/farther/x.pid"));
+        let below = [TABLE, b"34 30 0:43 / /srv/far/below rw - tmpfs tmpfs rw\n"].concat();
+        assert!(mount_of(&below, "/srv/far/below/x.pid").is_some_and(|top| top.is_memory()));
+        assert!(
+            !is_in_memory_by(&below, "/srv/far/below/x.pid"),
+            "the way there leads through another"
+        );
         assert!(!memory("/srv/far/x.pid") && !memory("/var/x.pid") && !memory("relative"));
     }
 }

@@ -54,6 +54,12 @@ pub trait Files: Sync {
     /// stat(2).
     fn stat(&self, path: &str) -> Result<Stat, Problem>;
 
+    /// The same of what is only named in a unit, and not read. None: whoever answers for it may
+    /// never answer, and nobody asks.
+    fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
+        Some(self.stat(path))
+    }
+
     /// readlink(2). None: it is no link, or this file system has none.
     fn link(&self, _path: &str) -> Option<String> {
         None

@@ -154,6 +154,10 @@ impl Files for Overlaid<'_> {
         self.text(path).map_or_else(|| self.below.stat(path), |text| Ok(text.stat))
     }
 
+    fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
+        self.below.stat_outside(path)
+    }
+
     fn link(&self, path: &str) -> Option<String> {
         if self.text(path).is_some() { None } else { self.below.link(path) }
     }

@@ -257,12 +257,13 @@ fn is_error(diagnostic: &Diagnostic) -> bool {
     diagnostic.severity == Severity::Error
 }
 
-/// What is not as it has to be; last, whether something is there all the same.
+/// What is known not to be as it has to be; last, whether something is there all the same.
 fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String, bool)> {
     match outside {
         Outside::Executable(word, candidates, _) => {
-            let stats: Vec<Stat> =
-                candidates.iter().filter_map(|path| files.stat(path).ok()).collect();
+            let answers = candidates.iter().map(|path| files.stat_outside(path));
+            let answers: Vec<_> = answers.collect::<Option<_>>()?;
+            let stats: Vec<Stat> = answers.into_iter().filter_map(Result::ok).collect();
             let regular = |stat: &&Stat| stat.kind == FileKind::Regular;
             if stats.iter().filter(regular).any(|stat| stat.mode & 0o111 != 0) {
                 return None;
@@ -277,13 +278,13 @@ fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String
             Some(("missing-executable", format!("{what} {word}"), !stats.is_empty()))
         }
         Outside::Directory(path) => {
-            let stat = files.stat(path);
+            let stat = files.stat_outside(path)?;
             let there = stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Directory);
             let message = format!("there is no directory {path}");
             (!there).then(|| ("missing-directory", message, stat.is_ok()))
         }
         Outside::File(path) => {
-            let stat = files.stat(path);
+            let stat = files.stat_outside(path)?;
             let there = stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Regular);
             (!there).then(|| ("missing-file", format!("there is no file {path}"), stat.is_ok()))
         }

@@ -1,4 +1,5 @@
-//! Where a mistake between files is said to be: the name on its line, in its own file.
+//! Where a mistake between files is said to be: the name on its line, in its own file. Nothing
+//! is said of what nobody can be asked about.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -31,4 +32,13 @@ fn what_a_drop_in_names_is_told_at_the_drop_in() {
         ("a.d/10-more.yaml", "description: x\nwaits-for: nosuch\n"),
     ]);
     assert_eq!(found, ["10-more.yaml:2:12 error missing-target"]);
+}
+
+/// What stands on a server that is gone is neither there nor missing.
+#[test]
+fn what_nobody_can_ask_about_is_not_said_to_be_missing() {
+    let text = "unit: a\nexec-start: /far/x\nworking-dir: /far\nenv-file: [/far/y, /y]\n";
+    let mut memory = Memory::new(&[("/u/x.yaml", text)]);
+    memory.far = Some("/far".to_string());
+    assert_eq!(told(&memory.check("/u")), ["x.yaml:4:11 warning missing-file"]);
 }

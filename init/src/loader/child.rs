@@ -76,7 +76,7 @@ pub(super) fn run(errand: &Errand<'_>) -> Delivery {
             Some(put::run(&options, previous, source, body))
         }
         (Part::Instances, Some(previous)) => {
-            let loaded = load::instances(&Disk, &options, previous);
+            let loaded = load::instances(&Disk::new(), &options, previous);
             Some(loaded.map(|loaded| loaded.generation))
         }
         (Part::Whole | Part::Source(_, _) | Part::Instances, _) => None,
@@ -86,6 +86,6 @@ pub(super) fn run(errand: &Errand<'_>) -> Delivery {
         Some(Err(refusal)) => return Delivery { refusal: Some(refusal), ..Delivery::default() },
         None => {}
     }
-    let Loaded { refused, generation, .. } = load::load(&Disk, &options, previous.as_ref());
+    let Loaded { refused, generation, .. } = load::load(&Disk::new(), &options, previous.as_ref());
     Delivery { notes, refused, refusal: None, generation, memory: None }
 }

@@ -2,14 +2,27 @@
 //! Which files are let in is decided in `groundstate_units`.
 
 use super::hands;
+use crate::mounted;
 use groundstate_units::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::generation::Stamp;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 /// std::fs.
-pub(crate) struct Disk;
+pub(crate) struct Disk {
+    /// What is mounted, where something of it is not to be asked more than has to be.
+    mounts: Option<Vec<u8>>,
+}
+
+impl Disk {
+    /// As things are mounted now.
+    pub(crate) fn new() -> Disk {
+        Disk { mounts: mounted::table().ok().filter(|table| mounted::has_elsewheres(table)) }
+    }
+}
 
 impl Files for Disk {
     fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {
@@ -33,6 +46,17 @@ impl Files for Disk {
 
     fn stat(&self, path: &str) -> Result<Stat, Problem> {
         std::fs::metadata(path).map(|data| stat(&data)).map_err(|error| problem(&error))
+    }
+
+    /// A load does not wait for a server that is gone because a unit names something there.
+    fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
+        let Some(table) = &self.mounts else { return Some(self.stat(path)) };
+        let found = match mounted::open_asked(table, path, OFlag::O_PATH) {
+            Err(Errno::EXDEV) => return None,
+            found => found.map_err(io::Error::from),
+        };
+        let found = found.and_then(|found| File::from(found).metadata());
+        Some(found.map(|data| stat(&data)).map_err(|error| problem(&error)))
     }
 
     fn link(&self, path: &str) -> Option<String> {

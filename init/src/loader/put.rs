@@ -50,7 +50,7 @@ pub(super) fn run(
     let revision = at.max(store.latest()).saturating_add(1);
     store.write(revision, &set).map_err(|error| kept(&error))?;
     let source = Source::of(name.clone(), revision, set, sources, options.trust);
-    let Loaded { generation, refused, .. } = load::put(&Disk, options, previous, source);
+    let Loaded { generation, refused, .. } = load::put(&Disk::new(), options, previous, source);
     if refused {
         store.forget(revision);
         let message = format!("with source {name} there would be more than {} units", limit::UNITS);

@@ -36,6 +36,8 @@ pub(crate) struct Memory {
     pub(crate) read: Mutex<Vec<String>>,
     /// This path changes each time it is looked at.
     pub(crate) restless: Option<String>,
+    /// Nobody asks what stands below it.
+    pub(crate) far: Option<String>,
     /// What this path is at the first look at it, at the second … and from the last one on.
     pub(crate) moving: Option<(String, Vec<Look>)>,
     looks: Mutex<i64>,
@@ -168,6 +170,11 @@ impl Files for Memory {
             }
             None => Err(Problem::Missing),
         }
+    }
+
+    fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
+        let is_far = self.far.as_ref().is_some_and(|far| path.starts_with(far));
+        (!is_far).then(|| self.stat(path))
     }
 
     fn link(&self, path: &str) -> Option<String> {
