@@ -111,6 +111,8 @@ pub(crate) const FINAL_SYNC_LONGEST: Duration = Duration::from_secs(90);
 pub(crate) const FINAL_LONGEST: Duration = Duration::from_secs(180);
 /// One file system, swap space or device has this long; then the next one's turn comes.
 pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);
+/// File systems that are asked at one time whether they answer.
+pub(crate) const UNMOUNT_AT_ONCE: usize = 256;
 /// Rounds over all mounts: each takes at least one away.
 pub(crate) const UNMOUNT_ROUNDS: usize = 64;
 /// Bytes of this program, copied to memory when its file is gone.

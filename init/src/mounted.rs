@@ -93,9 +93,17 @@ impl Mount<'_> {
 
     /// Something may be lost when it is not taken away: it is of a disk, or of others.
     pub(crate) fn holds_data(&self) -> bool {
+        self.is_on_disk() || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
+    }
+
+    /// It is of a disk of this machine.
+    pub(crate) fn is_disk(&self) -> bool {
+        self.is_of_here() && self.is_on_disk()
+    }
+
+    fn is_on_disk(&self) -> bool {
         // Major 0 has what is of no one device.
-        let is_on_disk = !self.device.starts_with("0:") || DISKLESS.contains(&self.kind);
-        is_on_disk || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
+        !self.device.starts_with("0:") || DISKLESS.contains(&self.kind)
     }
 
     /// It is at that path, or the path leads over it.

@@ -5,7 +5,9 @@
 //! In a child alone: another process's command line can be waited for without end.
 
 use crate::clock;
+use crate::limit;
 use crate::process;
+use crate::shutdown::console;
 use crate::sys::{Pid, signal};
 use std::fs::File;
 use std::io::Read;
@@ -32,10 +34,19 @@ pub(crate) fn end(patience: Duration) -> bool {
     for signal in [TERM, CONT] {
         tell(own, signal);
     }
-    if !wait_for(own, patience, None) {
-        wait_for(own, LAST, Some(KILL));
+    if !wait_for(own, patience, None) && !wait_for(own, LAST, Some(KILL)) {
+        tell_of_the_left(own);
     }
     true
+}
+
+/// Who can not even be killed.
+fn tell_of_the_left(own: Pid) {
+    for pid in left(own).into_iter().take(limit::BLOCKERS_NAMED) {
+        if let Some((command, state)) = process::shown(pid) {
+            console(&format!("pid {pid} ({command}) can not be killed: {state}"));
+        }
+    }
 }
 
 /// True: nobody is left. With a signal, it is said again and again: who forks meanwhile does

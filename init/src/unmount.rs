@@ -12,9 +12,11 @@ use crate::sys::{Pid, device, process, signal, wait};
 use crate::watchdog::Watchdog;
 use crate::{clock, limit, mounted};
 use groundstate_units::spec::Exit;
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -104,8 +106,25 @@ fn sync_all() -> Went {
     })
 }
 
-fn as_long_as(mut waits: impl FnMut() -> bool, work: impl FnOnce() -> bool) -> Went {
-    let Ok(child) = process::fork(&[], || u8::from(!work())) else { return Went::Badly };
+fn as_long_as(waits: impl FnMut() -> bool, work: impl FnOnce() -> bool) -> Went {
+    begin(work).map_or(Went::Badly, |child| end_of(child, waits))
+}
+
+/// Several at once, each in a child of its own, all of them for so long at most.
+fn together<W: FnOnce() -> bool>(patience: Duration, all: impl Iterator<Item = W>) -> Vec<Went> {
+    let children: Vec<Option<Pid>> = all.map(begin).collect();
+    let until = clock::now().after(patience);
+    let end = |child: Option<Pid>| {
+        child.map_or(Went::Badly, |child| end_of(child, || clock::now() < until))
+    };
+    children.into_iter().map(end).collect()
+}
+
+fn begin(work: impl FnOnce() -> bool) -> Option<Pid> {
+    process::fork(&[], || u8::from(!work())).ok()
+}
+
+fn end_of(child: Pid, mut waits: impl FnMut() -> bool) -> Went {
     loop {
         match wait::reap(child) {
             Ok(None) if waits() => std::thread::sleep(PAUSE),
@@ -130,13 +149,12 @@ fn all() -> u8 {
         console("not all file systems could be synced in time");
     }
     let mut given_up = BTreeSet::new();
-    for of_others in [false, true] {
-        for _ in 0..limit::UNMOUNT_ROUNDS {
-            if !round(of_others, &mut given_up) {
-                break;
-            }
-        }
-        make_read_only(of_others, &mut given_up);
+    if !take_away(false, &mut given_up).is_empty() && let_waiters_go() {
+        take_away(false, &mut given_up);
+    }
+    let busy = take_away(true, &mut given_up);
+    if !busy.is_empty() {
+        read_only_by_force(&busy);
     }
     if synced != Went::Nowhere {
         let _ = patiently(limit::FINAL_SYNC, || {
@@ -147,19 +165,81 @@ fn all() -> u8 {
     u8::from(!given_up.is_empty())
 }
 
+/// As many as can be. Which disks of this machine are still written to.
+fn take_away(of_others: bool, given_up: &mut BTreeSet<String>) -> Vec<OsString> {
+    for _ in 0..limit::UNMOUNT_ROUNDS {
+        if !round(of_others, given_up) {
+            break;
+        }
+    }
+    make_read_only(of_others, given_up)
+}
+
 /// What could not be taken away; said of what is left in the end.
-fn make_read_only(of_others: bool, given_up: &mut BTreeSet<String>) {
-    let mut left = points(of_others);
+fn make_read_only(of_others: bool, given_up: &mut BTreeSet<String>) -> Vec<OsString> {
+    let (mut left, mut busy) = (points(of_others), Vec::new());
+    let disks: BTreeSet<String> =
+        points_that(|mount| mount.is_disk()).into_iter().map(|(id, _)| id).collect();
     left.retain(|(id, _)| !given_up.contains(id));
     for (id, point) in left {
         let went = patiently(limit::UNMOUNT_ONE, || read_only(&point));
         if went == Went::Nowhere {
             console(&format!("{} does not answer", point.display()));
             given_up.insert(id);
-        } else if of_others && (went != Went::Well || point != "/") {
+            continue;
+        }
+        if of_others && (went != Went::Well || point != "/") {
             let how = if went == Went::Well { "made read-only" } else { "busy" };
             console(&format!("{} stays mounted: {how}", point.display()));
         }
+        if went == Went::Badly && disks.contains(&id) {
+            busy.push(point);
+        }
+    }
+    busy
+}
+
+/// Who waits for a server that is gone can not be killed, and keeps what it has open on disks of this machine.
+/// Such a server is not waited for any more: see MNT_FORCE of umount(2). True: there was one.
+fn let_waiters_go() -> bool {
+    let mut far = points_that(|mount| !mount.is_of_here() && mount.at != "/");
+    far.truncate(limit::UNMOUNT_AT_ONCE);
+    let asks = far.iter().map(|(_, point)| move || statvfs(point.as_os_str()).is_ok());
+    let went = together(limit::UNMOUNT_ONE, asks);
+    let deaf: Vec<&OsString> = far
+        .iter()
+        .zip(went)
+        .filter(|(_, went)| *went == Went::Nowhere)
+        .map(|((_, point), _)| point)
+        .collect();
+    for point in &deaf {
+        console(&format!("{} does not answer: nobody waits for it any more", point.display()));
+    }
+    // Whoever has failed with one question asks the next before it ends.
+    let force = |point: &OsStr| loop {
+        match umount2(point, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {
+            Err(Errno::EBUSY) => std::thread::sleep(PAUSE),
+            went => return went.is_ok(),
+        }
+    };
+    together(limit::UNMOUNT_ONE, deaf.iter().map(|point| move || force(point)));
+    !deaf.is_empty()
+}
+
+/// The last that can be done for a disk to which somebody who can not be killed writes: a worker of the
+/// kernel makes all of them read-only, whoever has what open. See sysrq.rst of the kernel.
+fn read_only_by_force(busy: &[OsString]) {
+    let went = patiently(limit::UNMOUNT_ONE, || {
+        if fs::write("/proc/sysrq-trigger", "u").is_err() {
+            return false;
+        }
+        while !busy.iter().all(|point| read_only(point)) {
+            std::thread::sleep(PAUSE);
+        }
+        true
+    });
+    if went == Went::Well {
+        console("what was busy has been made read-only");
     }
 }
 
@@ -239,16 +319,23 @@ fn points(of_others: bool) -> Vec<(String, OsString)> {
 }
 
 fn points_of(table: &[u8], of_others: bool) -> Vec<(String, OsString)> {
+    chosen(table, |mount| of_others || mount.is_of_here())
+}
+
+/// The same of those of this kind.
+fn points_that(is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<(String, OsString)> {
+    chosen(&mounted::table().unwrap_or_default(), is_meant)
+}
+
+fn chosen(table: &[u8], is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<(String, OsString)> {
     let is_at_or_below = |point: &OsStr, top: &str| Path::new(point).starts_with(top);
     // A disk somebody has plugged in is below /run too.
     let is_kept = |point: &OsStr, holds_data: bool| {
         let stands = |kept: &str| is_at_or_below(point, kept) && (point == kept || !holds_data);
         KEPT.iter().any(|kept| stands(kept)) || is_at_or_below(point, INITRAMFS)
     };
-    let is_meant = |mount: &Mount<'_>| {
-        (of_others || mount.is_of_here()) && !is_kept(&mount.at, mount.holds_data())
-    };
-    let all = mounted::mounts(table).filter(is_meant);
+    let is_chosen = |mount: &Mount<'_>| is_meant(mount) && !is_kept(&mount.at, mount.holds_data());
+    let all = mounted::mounts(table).filter(is_chosen);
     let mut all: Vec<_> = all.map(|mount| (mount.id.to_string(), mount.at)).collect();
     all.reverse();
     all
@@ -290,6 +377,23 @@ mod tests {
             ["/srv/\u{fffd}", "/run/far", "/srv", "/run/media/ann/stick", "/"],
             "those that may not answer come after all of this machine"
         );
+    }
+
+    #[test]
+    fn several_that_do_not_come_back_are_given_up_at_once() {
+        let begun = Instant::now();
+        let works = (0..40).map(|number| {
+            move || {
+                if number % 2 == 0 {
+                    nix::unistd::pause();
+                }
+                number % 4 == 1
+            }
+        });
+        let went = together(Duration::from_secs(1), works);
+        let expected = [Went::Nowhere, Went::Well, Went::Nowhere, Went::Badly];
+        assert!(went.iter().eq(expected.iter().cycle().take(40)), "{went:?}");
+        assert!(begun.elapsed() < Duration::from_secs(15), "one after the other it takes 20 s");
     }
 
     #[test]

@@ -259,6 +259,37 @@ impl Drop for Machine {
     }
 }
 
+/// A unit file of the machine.
+pub fn unit(root: &Path, name: &str, text: &str) {
+    let path = root.join(format!("etc/groundstate/units/{name}.yaml"));
+    fs::write(path, format!("unit: {name}\n{text}\n")).unwrap();
+}
+
+/// The machine does this once it is up.
+pub fn does(root: &Path, script: &str) {
+    let start = "say() { echo \"PROBE $*\" >/dev/console; }\n";
+    fs::write(root.join("check"), format!("{start}{script}")).unwrap();
+}
+
+/// The file as a disk of the machine, behind that device.
+pub fn drive(name: &str, file: &str, device: &str) -> [String; 4] {
+    let drive = format!("file={file},format=raw,if=none,id={name}");
+    ["-drive".into(), drive, "-device".into(), format!("{device},drive={name}")]
+}
+
+/// Copies a dynamic program of this machine with what it is linked to.
+pub fn program_with_libraries(root: &Path, program: &str) {
+    let output = Command::new("ldd").arg(program).output().expect("ldd runs");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let libraries =
+        text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    for path in libraries.chain([program]) {
+        let to = root.join(&path[1..]);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(path, to).unwrap();
+    }
+}
+
 /// The folder as an initramfs.
 pub fn archive(sandbox: &Sandbox, root: &Path) -> String {
     let file = sandbox.at("initrd");

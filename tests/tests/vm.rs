@@ -1,5 +1,5 @@
 //! The real init as PID 1 of a virtual machine: it boots, heals, limits its services and goes
-//! off. What it makes of what the kernel hands it: `vm_first.rs`; how it ends in trouble: `vm_end.rs`.
+//! off. What it makes of what the kernel hands it: `vm_first.rs`; how it ends in trouble: `vm_end.rs`, `vm_hung.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -2,16 +2,10 @@
 //! the signals that ask for an end, of which the last one counts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-use groundstate_tests::machine::{Machine, archive, system};
+use groundstate_tests::machine::{Machine, archive, system, unit};
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 use std::path::Path;
-
-/// A unit file of the machine.
-fn unit(root: &Path, name: &str, text: &str) {
-    let path = root.join(format!("etc/groundstate/units/{name}.yaml"));
-    fs::write(path, format!("unit: {name}\n{text}\n")).unwrap();
-}
 
 /// What a unit says, and then does.
 fn does(root: &Path, name: &str, rest: &str) {

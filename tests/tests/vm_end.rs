@@ -1,145 +1,17 @@
-//! The end of a machine in trouble: what is mounted upon what, what does not answer, an init
-//! whose own file is gone, a kernel that refuses, a loop that is stuck.
+//! The end of a machine in trouble: power that goes off at any moment, a kernel that refuses, a loop that is stuck.
+//! What does not answer, an init whose own file is gone: `vm_hung.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{
-    Kernel, Machine, archive, disk, empty_disk, empty_xfs, is_clean, is_clean_xfs, modules,
-    modules_of, system,
+    Kernel, Machine, archive, disk, does, drive, empty_xfs, is_clean, is_clean_xfs, modules,
+    modules_of, program_with_libraries, system, unit,
 };
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// Boots in which the power goes off at some moment; more of them where GROUNDSTATE_POWER_OFFS says so.
 const ROUNDS: u32 = 5;
-
-/// For a disk of virtio, in the order in which they need each other.
-const VIRTIO: [&str; 6] = [
-    "virtio_ring",
-    "virtio",
-    "virtio_pci_legacy_dev",
-    "virtio_pci_modern_dev",
-    "virtio_pci",
-    "virtio_blk",
-];
-
-/// A unit file of the machine.
-fn unit(root: &Path, name: &str, text: &str) {
-    let path = root.join(format!("etc/groundstate/units/{name}.yaml"));
-    fs::write(path, format!("unit: {name}\n{text}\n")).unwrap();
-}
-
-/// The machine does this once it is up.
-fn does(root: &Path, script: &str) {
-    let start = "say() { echo \"PROBE $*\" >/dev/console; }\n";
-    fs::write(root.join("check"), format!("{start}{script}")).unwrap();
-}
-
-/// The file as a disk of the machine, behind that device.
-fn drive(name: &str, file: &str, device: &str) -> [String; 4] {
-    let drive = format!("file={file},format=raw,if=none,id={name}");
-    ["-drive".into(), drive, "-device".into(), format!("{device},drive={name}")]
-}
-
-/// Mounts upon mounts, swap, loop and mapped devices, an overlay, a frozen file system with a process that waits for it, a
-/// file system whose server is to be spared and answers nobody, with one that asks it, a disk that stands still with one
-/// that writes there, much that is not written.
-const STACKED: &str = r#"
-for module in loop overlay dm-mod fuse $(cat /modules/order); do insmod /modules/$module.ko || say no $module; done
-cd /var
-mkdir -p a c lower upper work over frozen mapped still mute
-dd if=/dev/zero of=image bs=64k count=64 2>/dev/null && mke2fs -F image >/dev/null 2>&1
-losetup /dev/loop0 image && mount -t ext2 /dev/loop0 a && mkdir a/b && mount -t tmpfs none a/b
-mount --bind a c
-mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none over && echo x >over/x
-cp image other && losetup /dev/loop1 other && dmsetup create --noudevsync test --table "0 8192 linear /dev/loop1 0"
-mount -t ext2 /dev/dm-0 mapped && echo x >mapped/x && say mapped
-dd if=/dev/zero of=swap bs=64k count=64 2>/dev/null && mkswap swap >/dev/null && swapon swap
-[ $(wc -l </proc/swaps) = 2 ] && say swap
-until ls -l /proc/1/fd | grep -q watchdog; do sleep 0.1; done
-say watchdog
-[ $(grep -c ' /var/[aco]' /proc/mounts) = 4 ] && say stacked
-mount -t ext4 /dev/nvme1n1 frozen && fsfreeze --freeze frozen && say frozen
-mount -t ext4 /dev/vda still && echo x >still/x && sync && say mounted
-( echo 0 >/sys/fs/cgroup/cgroup.procs; PATH=/bin; exec @mute --mute-mount /var/mute ) &
-until grep -q ' /var/mute ' /proc/mounts; do :; done
-cat mute/x &
-until grep -q request_wait_answer /proc/$!/wchan; do :; done
-kill -9 $!
-until grep -q '^State:.D' /proc/$!/status; do :; done
-say mute
-read line </dev/console
-dd if=/dev/zero of=still/much bs=64k count=64 2>/dev/null &
-dd if=/dev/zero of=still/more bs=64k count=64 oflag=direct 2>/dev/null &
-until grep -q '^State:.D' /proc/$!/status; do :; done
-say still
-cp /sbin/init /sbin/init.new && mv /sbin/init.new /sbin/init
-say ready
-initctl poweroff
-"#;
-
-#[test]
-fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() {
-    let sandbox = Sandbox::new();
-    let root = system(&sandbox, "");
-    modules(&root, &["loop", "overlay", "dm-mod", "fuse"]);
-    modules(&root, &VIRTIO);
-    modules(&root, &["watchdog", "softdog"]);
-    fs::write(root.join("modules/order"), VIRTIO.join(" ")).unwrap();
-    program_with_libraries(&root, "/usr/sbin/dmsetup");
-    fs::copy("/usr/sbin/dmsetup", root.join("bin/dmsetup")).unwrap();
-    fs::copy(root.join("bin/daemon"), root.join("bin/@mute")).unwrap();
-    does(&root, STACKED);
-    // Waits for the frozen one, and can not be killed.
-    unit(
-        &root,
-        "stuck",
-        "stop-timeout: 1s\nexec-start: /bin/sh -c 'until grep -q frozen /proc/mounts; do sleep 0.1; done; while echo x >>/var/frozen/x; do sleep 0.1; done'",
-    );
-    // As much as it can, until it is ended.
-    unit(
-        &root,
-        "writer",
-        "stop-timeout: 1s\nexec-start: /bin/sh -c 'while :; do dd if=/dev/zero of=/var/big bs=64k count=320 2>/dev/null; done'",
-    );
-    unit(&root, "test", "type: virtual\nwaits-for: web, writer, stuck, probe");
-    unit(
-        &root,
-        "setup",
-        "type: oneshot\nexec-start: [/bin/insmod /modules/watchdog.ko, /bin/insmod /modules/softdog.ko nowayout=1]",
-    );
-    // The end takes longer than it is patient: it is fed to the last.
-    let init = "shutdown-deadline: 6s\nwatchdog: 5s\n";
-    fs::write(root.join("etc/groundstate/init.yaml"), init).unwrap();
-    let image = disk(&sandbox, &root);
-    let (other, still) = (empty_disk(&sandbox, "other"), empty_disk(&sandbox, "still"));
-    let first = drive("root", &image, "nvme,serial=1");
-    let drives =
-        [first, drive("other", &other, "nvme,serial=2"), drive("still", &still, "virtio-blk-pci")];
-    let options: Vec<&str> = drives.iter().flatten().map(String::as_str).collect();
-    let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
-    for said in ["watchdog", "swap", "mapped", "stacked", "frozen", "mounted", "mute"] {
-        machine.says(&format!("PROBE {said}"));
-    }
-    // One byte a second: whoever waits for it waits for ever.
-    machine.order("block_set_io_throttle still 1 0 0 0 0 0");
-    machine.types("go");
-    machine.says("PROBE still");
-    machine.says("PROBE ready");
-    let begun = Instant::now();
-    machine.goes_off();
-    assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
-    let console = machine.console();
-    assert!(!console.contains("PROBE no "), "{console}");
-    assert!(!console.contains("Initiating system reboot"), "its watchdog did it:\n{console}");
-    for left in ["/var/frozen", "/var/mute", "/var/still"] {
-        assert!(console.contains(left), "what is left is named:\n{console}");
-    }
-    is_clean(&image, &console);
-}
 
 /// One writes to an ext4 and one to an xfs, as much as memory takes: it is written when it has to be.
 const WRITTEN: &str = r#"
@@ -238,19 +110,6 @@ fn a_kernel_that_refuses_is_told_by_its_other_door() {
 #[test]
 fn a_kernel_without_reboot_is_told_by_its_other_door() {
     is_refused("@strace -D -qq -o /trace -e trace=reboot -e inject=reboot:error=ENOSYS", "ENOSYS");
-}
-
-/// Copies a dynamic program of this machine with what it is linked to.
-fn program_with_libraries(root: &Path, program: &str) {
-    let output = Command::new("ldd").arg(program).output().expect("ldd runs");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let libraries =
-        text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
-    for path in libraries.chain([program]) {
-        let to = root.join(&path[1..]);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(path, to).unwrap();
-    }
 }
 
 /// Nothing but init may run, and init is kept from running: what is never fed any more bites. Until
