@@ -102,6 +102,8 @@ impl Init {
                 self.say(Level::Warning, format_args!("process {pid} is of no unit: it is killed"));
                 // It has ended already, or its end is about to be reaped.
                 let _ = signal::kill(pid, KILL);
+                // Until then nobody else has left it.
+                wait::made_before([pid.as_raw()]);
             }
         }
     }

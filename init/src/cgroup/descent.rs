@@ -92,6 +92,11 @@ impl Tracker {
             let Some(stat) = stat.filter(|stat| by.is_none_or(|by| stat.began <= by)) else {
                 continue;
             };
+            // It may be a helper of the image that crashed, of which no state knows; one that has ended by
+            // now can not be told from others, and keeps nobody waiting.
+            if by.is_some() && (stat.ended || process::runs_this_program(pid)) {
+                continue;
+            }
             let band = self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
             let left =
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
