@@ -16,6 +16,7 @@
 //! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are noted for its children |
 //! | [`bell`] | rt_sigaction (by signal-hook) write | a handler may do next to nothing, and signal-hook's registration is unsafe for that reason |
 //! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
+//! | [`ancillary`] | – | what comes along with a message, as bytes: nothing unsafe, and beside who makes it owned |
 //! | [`peer`] | getsockopt | SO_PEERGROUPS, SO_PEERPIDFD |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that goes on as another image |
@@ -30,10 +31,14 @@
 //! | [`schedule`] | setpriority ioprio_set sched_setscheduler sched_setaffinity | none of them is in `nix` as the kernel has it |
 //! | [`login`] | pututxline | utmp(5) is the C library's own format |
 //!
+//! What is memory work here is tested on plain memory, and Miri runs that (`tests/soak miri`). A test that asks
+//! the kernel for what Miri does not know says which call that is: `cfg_attr(miri, ignore = "fork")`.
+//!
 //! Read on at [`child`]; who builds its orders is [`crate::spawn`].
 
 #![allow(unsafe_code)]
 
+mod ancillary;
 pub(crate) mod bell;
 pub(crate) mod board;
 pub(crate) mod child;

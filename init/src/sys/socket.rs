@@ -4,9 +4,10 @@
 //! Every descriptor that arrives is owned before anything else happens, so none leaks
 //! whatever the caller does with the message. Nothing here waits.
 
+use super::ancillary::{self, Part, space};
 use super::impatience::Impatience;
 use super::peer::Peer;
-use super::{Pid, check, notes};
+use super::{check, notes};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
 use std::io;
 use std::mem::size_of;
@@ -89,11 +90,6 @@ const CONTROL: usize = space(RECEIVE_MAX * size_of::<RawFd>()) + space(size_of::
 
 const _: () = assert!(CONTROL <= crate::journal::notes::CONTROL_ROOM);
 
-const fn space(bytes: usize) -> usize {
-    // CMSG_SPACE: header and data, each rounded up to the word.
-    size_of::<libc::cmsghdr>().next_multiple_of(8) + bytes.next_multiple_of(8)
-}
-
 /// Sends one message with up to [`SEND_MAX`] descriptors; never waits. `WouldBlock`: nothing was
 /// sent, try when it is writable. `ETOOMANYREFS`: too many are on their way for this user.
 pub(crate) fn send(
@@ -112,22 +108,8 @@ pub(crate) fn send(
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     if !numbers.is_empty() {
-        let data = numbers.len() * size_of::<RawFd>();
+        message.msg_controllen = ancillary::write_descriptors(&numbers, &mut control.0) as _;
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = space(data) as _;
-        // SAFETY: the control buffer is aligned and holds SEND_MAX descriptors, so the first
-        // header and its data lie within it.
-        unsafe {
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(u32::try_from(data).unwrap_or(0)) as _;
-            std::ptr::copy_nonoverlapping(
-                numbers.as_ptr().cast::<u8>(),
-                libc::CMSG_DATA(header),
-                data,
-            );
-        }
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     loop {
@@ -187,7 +169,7 @@ pub(crate) fn receive_some(
 /// Bytes for so many descriptors; at most [`CONTROL`], less those for credentials, which come
 /// first. Not rounded up: in what that adds the kernel would put another one.
 fn room_for(most: usize) -> usize {
-    let descriptors = size_of::<libc::cmsghdr>() + most.min(RECEIVE_MAX) * size_of::<RawFd>();
+    let descriptors = ancillary::HEAD + most.min(RECEIVE_MAX) * size_of::<RawFd>();
     if most == 0 { 0 } else { descriptors }
 }
 
@@ -224,7 +206,7 @@ fn receive_with(
         }
     };
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let (fds, peer) = unpack(&message);
+    let (fds, peer) = unpack(written(&control.0, message.msg_controllen));
     Ok(Received { length, truncated, fds, peer })
 }
 
@@ -285,7 +267,9 @@ pub(crate) fn receive_noted(
     let header = unsafe { &mut *hand.header };
     let length = (header.msg_len as usize).min(buffer.len());
     let truncated = header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let (fds, peer) = unpack(&header.msg_hdr);
+    // SAFETY: the control data of the header, where the kernel has written.
+    let control = unsafe { &*header.msg_hdr.msg_control.cast::<[u8; CONTROL]>() };
+    let (fds, peer) = unpack(written(control, header.msg_hdr.msg_controllen));
     let taken = buffer.get_mut(..length).unwrap_or_default();
     // SAFETY: the kernel wrote that many bytes there.
     unsafe { std::ptr::copy_nonoverlapping(hand.bytes, taken.as_mut_ptr(), taken.len()) };
@@ -302,40 +286,24 @@ fn do_not_linger(fd: &OwnedFd) {
     let _ = setsockopt(fd, sockopt::Linger, &libc::linger { l_onoff: 0, l_linger: 0 });
 }
 
-fn unpack(message: &libc::msghdr) -> (Vec<OwnedFd>, Option<Peer>) {
+/// Of these bytes, those that the kernel has written.
+fn written(control: &[u8; CONTROL], length: usize) -> &[u8] {
+    control.get(..length).unwrap_or(control)
+}
+
+fn unpack(control: &[u8]) -> (Vec<OwnedFd>, Option<Peer>) {
     let mut fds = Vec::new();
     let mut peer = None;
-    // SAFETY: the kernel filled the control buffer; the macros walk it within msg_controllen.
-    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    while !header.is_null() {
-        // SAFETY: `header` points at a whole header the kernel wrote.
-        let (level, kind, length) =
-            unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
-        // SAFETY: CMSG_LEN and CMSG_DATA compute with numbers and this pointer only.
-        let (data, head) = unsafe { (libc::CMSG_DATA(header), libc::CMSG_LEN(0)) };
-        let bytes = length.saturating_sub(head as usize);
-        match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
-                for index in 0..bytes / size_of::<RawFd>() {
-                    // SAFETY: within the data of this header; it may be unaligned. Each number is
-                    // a fresh descriptor that the kernel installed for us alone.
-                    let fd = unsafe {
-                        OwnedFd::from_raw_fd(data.cast::<RawFd>().add(index).read_unaligned())
-                    };
-                    do_not_linger(&fd);
-                    fds.push(fd);
-                }
-            }
-            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if bytes >= size_of::<libc::ucred>() => {
-                // SAFETY: the data holds a whole ucred; it may be unaligned.
-                let found = unsafe { data.cast::<libc::ucred>().read_unaligned() };
-                let pid = Pid::from_raw(found.pid);
-                peer = Some(Peer { pid, uid: found.uid, gid: found.gid });
-            }
-            _ => {}
+    for part in ancillary::parts(control) {
+        match part {
+            Part::Descriptors(data) => fds.extend(ancillary::numbers(data).map(|number| {
+                // SAFETY: a fresh descriptor that the kernel installed for us alone.
+                let fd = unsafe { OwnedFd::from_raw_fd(number) };
+                do_not_linger(&fd);
+                fd
+            })),
+            Part::Sender(sender) => peer = Some(sender),
         }
-        // SAFETY: as for CMSG_FIRSTHDR.
-        header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
     (fds, peer)
 }
@@ -351,6 +319,7 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
+    #[cfg_attr(miri, ignore = "sendmsg")]
     fn descriptors_arrive_owned_and_in_order() {
         let (ours, theirs) = pair().unwrap();
         let (mut read, write) = io::pipe().unwrap();
@@ -369,6 +338,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "sendmsg")]
     fn no_sender_makes_us_wait_for_its_connection() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let sent = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -380,6 +350,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "setsockopt")]
     fn a_message_without_its_descriptors_says_who_sent_it_and_that_it_was_cut() {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
         pass_credentials(&theirs).unwrap();
@@ -401,6 +372,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "sendmsg")]
     fn sixty_four_at_once_pass_and_more_are_refused() {
         let (ours, theirs) = pair().unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
@@ -412,6 +384,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "recvmsg")]
     fn nothing_waits_when_nobody_reads_or_writes() {
         let (ours, theirs) = pair().unwrap();
         let empty = receive(theirs.as_fd(), &mut [0; 4]).unwrap_err();
@@ -425,6 +398,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "setsockopt")]
     fn the_sender_and_a_cut_off_are_told() {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
         pass_credentials(&theirs).unwrap();
