@@ -55,8 +55,8 @@ pub(crate) const MESSAGE: usize = 4096;
 pub(crate) const RING: usize = MESSAGE + limit::NOTIFICATION;
 /// Bytes of an entry.
 pub(crate) const ENTRY: usize = 64;
-/// Entries of the ring.
-pub(crate) const ENTRIES: u64 = 4096;
+/// Entries of the ring. Miri takes a minute for a few thousand.
+pub(crate) const ENTRIES: u64 = if cfg!(miri) { 64 } else { 4096 };
 /// Of those, what others say may take no more: beyond the half with which the state is kept.
 pub(crate) const HEARD: u64 = ENTRIES / 4 * 3;
 /// Scripts that are done ([`super::done`]): behind the ring, for no later note is to take their place.

@@ -107,6 +107,7 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     #[test]
+    #[cfg_attr(miri, ignore = "sigaction")]
     fn what_came_is_told_once_and_the_pipe_is_empty_afterwards() {
         let bell = Bell::hang().unwrap();
         let (one, other) = (libc::SIGRTMAX() - 1, libc::SIGRTMAX() - 2);

@@ -105,6 +105,11 @@ impl Board {
             Some(memory) => map_file(BYTES, memory)?.cast(),
             None => map(BYTES, libc::MAP_SHARED)?.cast(),
         };
+        Ok(Board::over(slots, memory, used))
+    }
+
+    /// `slots`: [`SLOTS`] of them, which stay there.
+    fn over(slots: NonNull<Slot>, memory: Option<OwnedFd>, used: &[SlotId]) -> Board {
         let last = u32::try_from(SLOTS).unwrap_or(0);
         let free = (0..last).rev().filter(|slot| !used.contains(&SlotId(*slot))).collect();
         let mut board = Board { slots, free, resting: VecDeque::new(), memory };
@@ -113,7 +118,7 @@ impl Board {
         let (free, resting): (Vec<u32>, Vec<u32>) =
             free.partition(|slot| board.has_left(SlotId(*slot)));
         (board.free, board.resting) = (free, resting.into());
-        Ok(board)
+        board
     }
 
     /// What it is in.
@@ -195,7 +200,8 @@ impl Stack {
 
     /// Lowest address and length, as clone3(2) wants them.
     pub(super) fn span(&self) -> (*mut u8, usize) {
-        (self.0.as_ptr().wrapping_add(GUARD), STACK)
+        // SAFETY: the mapping is of GUARD and STACK bytes.
+        (unsafe { self.0.as_ptr().add(GUARD) }, STACK)
     }
 }
 
@@ -231,12 +237,38 @@ fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use std::any::Any;
+    use std::mem::ManuallyDrop;
+    use std::sync::Mutex;
+
+    /// Never freed, and no leak either: somebody knows of it.
+    fn kept<T: Send + 'static>(mut memory: Vec<T>) -> NonNull<T> {
+        static ALL: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+        let first = NonNull::new(memory.as_mut_ptr()).unwrap();
+        ALL.lock().unwrap().push(Box::new(memory));
+        first
+    }
+
+    impl Board {
+        /// In memory of this process alone, which stays: all that is there before a child is made.
+        pub(in crate::sys) fn plain() -> Board {
+            Board::over(kept((0..SLOTS).map(|_| Slot::default()).collect()), None, &[])
+        }
+    }
+
+    impl Stack {
+        /// The same; never to be dropped.
+        pub(in crate::sys) fn plain() -> ManuallyDrop<Stack> {
+            let memory = vec![0u128; (GUARD + STACK) / size_of::<u128>()];
+            ManuallyDrop::new(Stack(kept(memory).cast()))
+        }
+    }
 
     #[test]
     fn a_slot_is_not_given_out_again_soon() {
-        let mut board = Board::new().unwrap();
+        let mut board = Board::plain();
         let first = board.take().unwrap();
         board.give_back(first);
         let next: Vec<SlotId> = (0..RESTING).map(|_| board.take().unwrap()).collect();
@@ -247,6 +279,56 @@ mod tests {
     }
 
     #[test]
+    fn what_a_child_tells_is_read_while_it_tells_it() {
+        let mut board = Board::plain();
+        let id = board.take().unwrap();
+        std::thread::scope(|scope| {
+            let slot = board.slot(id);
+            scope.spawn(|| {
+                slot.detail.store(2, Ordering::SeqCst);
+                slot.step.store(Step::Limits as u32, Ordering::SeqCst);
+                slot.errno.store(libc::EPERM as u32, Ordering::SeqCst);
+                slot.alive.store(0, Ordering::SeqCst);
+            });
+            while !board.has_left(id) {
+                let so_far = board.progress(id);
+                assert!(so_far.step <= Step::Limits && so_far.detail <= 2);
+                std::thread::yield_now();
+            }
+        });
+        let told = Progress { step: Step::Limits, errno: Some(libc::EPERM), detail: 2 };
+        assert_eq!(board.progress(id), told);
+    }
+
+    #[test]
+    fn whatever_stands_in_a_slot_is_read_and_a_number_of_none_is_of_the_last() {
+        let mut board = Board::plain();
+        let id = std::iter::from_fn(|| board.take()).last().unwrap();
+        let slot = board.slot(id);
+        slot.step.store(u32::MAX, Ordering::SeqCst);
+        slot.errno.store(u32::MAX, Ordering::SeqCst);
+        slot.detail.store(u32::MAX, Ordering::SeqCst);
+        let told = Progress { step: Step::Begin, errno: None, detail: u32::MAX };
+        assert_eq!(board.progress(id), told);
+        assert_eq!(board.take(), None);
+        board.progress(SlotId(u32::MAX));
+        assert!([SLOTS as u32, u32::MAX].into_iter().all(|number| board.take_up(number).is_none()));
+    }
+
+    #[test]
+    fn a_stack_can_be_written_from_its_first_to_its_last_byte() {
+        let stack = Stack::plain();
+        let (base, size) = stack.span();
+        assert_eq!((base.addr() % 16, size % 16), (0, 0));
+        // SAFETY: it is nobody else's.
+        unsafe {
+            base.write(1);
+            base.add(size - 1).write(2);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn after_a_crash_the_slots_of_children_nobody_knows_of_rest() {
         let mut board = Board::new().unwrap();
         let (known, unknown) = (board.take().unwrap(), board.take().unwrap());

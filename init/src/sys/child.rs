@@ -193,7 +193,8 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
         // as in most containers, it keeps that of who started init.
         raw::call(libc::SYS_keyctl, [JOIN_SESSION_KEYRING, 0, 0, 0, 0, 0]);
         if (*orders).listen_pid {
-            write_pid((*plan).listen_pid.as_mut_ptr().wrapping_add(LISTEN_PID.len()));
+            let pid = raw::call(libc::SYS_getpid, [0; 6]) as u32;
+            write_number((*plan).listen_pid.as_mut_ptr().wrapping_add(LISTEN_PID.len()), pid);
         }
         enter(slot, Step::Execve, 0);
         let error = execute(plan, slot);
@@ -373,12 +374,10 @@ unsafe fn set_limit(limit: &Limit) -> isize {
     set([limit.soft.min(most), limit.hard.min(most)])
 }
 
-/// The own pid in decimal digits, terminated, at `to`, which holds at least 12 bytes.
-unsafe fn write_pid(to: *mut u8) {
-    // SAFETY: getpid(2) takes nothing.
-    let mut pid = unsafe { raw::call(libc::SYS_getpid, [0; 6]) } as u32;
+/// In decimal digits, terminated, at `to`, which holds at least 12 bytes.
+unsafe fn write_number(to: *mut u8, mut number: u32) {
     let mut length: usize = 1;
-    let mut rest = pid / 10;
+    let mut rest = number / 10;
     while rest > 0 {
         length = length.wrapping_add(1);
         rest /= 10;
@@ -388,8 +387,11 @@ unsafe fn write_pid(to: *mut u8) {
         to.add(length).write(0);
         while length > 0 {
             length = length.wrapping_sub(1);
-            to.add(length).write((pid % 10) as u8 | b'0');
-            pid /= 10;
+            to.add(length).write((number % 10) as u8 | b'0');
+            number /= 10;
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

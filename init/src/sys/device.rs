@@ -32,6 +32,15 @@ pub(crate) fn loop_clear(device: impl AsFd) -> io::Result<()> {
 
 /// A mapped device goes. `control` is /dev/mapper/control.
 pub(crate) fn unmap(control: impl AsFd, name: &str) -> io::Result<()> {
+    let too_long = || io::Error::from_raw_os_error(libc::ENAMETOOLONG);
+    let mut request = removal(name).ok_or_else(too_long)?;
+    let fd = control.as_fd().as_raw_fd();
+    // SAFETY: the request is as long as it says, and outlives the call, which writes into it.
+    check(unsafe { libc::ioctl(fd, MAPPER_REMOVE, request.as_mut_ptr()) }).map(drop)
+}
+
+/// The request by which this one goes. None: the name is too long.
+fn removal(name: &str) -> Option<[u8; MAPPER]> {
     let mut request = [0u8; MAPPER];
     let mut put = |at: usize, number: u32| {
         if let Some(place) = request.get_mut(at..at + 4) {
@@ -42,14 +51,12 @@ pub(crate) fn unmap(control: impl AsFd, name: &str) -> io::Result<()> {
     put(0, 4);
     put(12, 312);
     put(16, 312);
-    let room = request.get_mut(MAPPER_NAME).and_then(|room| room.get_mut(..name.len()));
-    let Some(room) = room.filter(|room| room.len() < MAPPER_NAME.len()) else {
-        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
-    };
+    let room = request.get_mut(MAPPER_NAME)?.get_mut(..name.len())?;
+    if name.len() >= MAPPER_NAME.len() {
+        return None;
+    }
     room.copy_from_slice(name.as_bytes());
-    let fd = control.as_fd().as_raw_fd();
-    // SAFETY: the request is as long as it says, and outlives the call, which writes into it.
-    check(unsafe { libc::ioctl(fd, MAPPER_REMOVE, request.as_mut_ptr()) }).map(drop)
+    Some(request)
 }
 
 /// Bytes that a pipe holds.
@@ -68,4 +75,21 @@ pub(crate) fn watchdog_timeout(device: impl AsFd, seconds: i32) -> io::Result<i3
     // SAFETY: the kernel reads and writes one int, which outlives the call.
     check(unsafe { libc::ioctl(fd, WATCHDOG_TIMEOUT, &raw mut seconds) })?;
     Ok(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_mapped_device_ends_within_its_request() {
+        let request = removal("vg-root").unwrap();
+        assert_eq!(&request[MAPPER_NAME][..8], b"vg-root\0");
+        assert_eq!(u32::from_ne_bytes(request[12..16].try_into().unwrap()), 312);
+        let longest = removal(&"x".repeat(127)).unwrap();
+        assert_eq!((longest[174], longest[175], longest[176]), (b'x', 0, 0));
+        for length in [128, 129, 312, 5000] {
+            assert!(removal(&"x".repeat(length)).is_none());
+        }
+    }
 }

@@ -195,6 +195,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn a_fault_goes_on_as_the_next_image() {
         let (exit, noted) = fate(|| std::process::abort());
         assert_eq!((exit, noted[0]), (Exit::Code(42), libc::SIGABRT as u8));
@@ -203,6 +204,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn what_can_not_be_executed_at_once_is_executed_later() {
         let path = std::env::temp_dir().join(format!("gs-fault-{}", std::process::id()));
         std::fs::copy("/bin/sh", &path).unwrap();
@@ -232,6 +234,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn what_somebody_sent_is_no_fault() {
         let send = || {
             // As in init: the bell of an earlier test may have nobody who hears it.
@@ -244,6 +247,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn a_child_of_the_armed_process_just_ends() {
         let (exit, _) = fate(|| {
             let child = process::fork(&[], || std::process::abort()).unwrap();

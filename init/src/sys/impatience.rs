@@ -105,6 +105,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn nobody_lingers_at_a_close_or_at_what_was_sent_and_not_taken() {
         comes_to_an_end(|| {
             let (connection, _listener) = stuck();
@@ -120,6 +121,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn descriptors_that_are_cut_off_hold_up_nobody() {
         comes_to_an_end(|| {
             let (ours, theirs) = socket::pair().unwrap();

@@ -212,6 +212,7 @@ mod tests {
     use std::os::fd::IntoRawFd;
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn what_is_taken_stays_and_the_rest_is_closed() {
         let opened = || File::open("/dev/null").unwrap().into_raw_fd();
         let child = process::fork(&[], || {
@@ -237,6 +238,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn pidfds_of_two_processes_are_two_though_they_may_be_one_inode() {
         let waits = || {
             process::fork(&[], || {

@@ -88,7 +88,7 @@ fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>, goes_in: bool) -> bo
 /// The kernel notes the child's pid before anybody else knows of it.
 fn note(args: &mut CloneArgs, note: &[u8]) {
     let address = notes::begun(note);
-    if address != 0 {
+    if !address.is_null() {
         args.flags |= CLONE_PARENT_SETTID;
         args.parent_tid = address as u64;
     }
@@ -134,6 +134,17 @@ impl Drop for Shared {
     }
 }
 
+/// From here on reached by pointers only; stays where it is until it is freed.
+fn laid_out(slot: &Slot, frame: Frame, orders: Orders) -> (NonNull<Bundle>, *mut Plan) {
+    let bundle = NonNull::from(Box::leak(Box::new(Bundle { frame, orders, plan: None })));
+    // SAFETY: the bundle was just made; slots are never unmapped.
+    unsafe {
+        let of = bundle.as_ptr();
+        let plan = Plan::new(slot, &raw const (*of).frame, &raw const (*of).orders);
+        (bundle, (*of).plan.insert(plan))
+    }
+}
+
 /// A child that shares our memory until it execs. Its slot must be fresh. The stack comes back
 /// with the error.
 #[cfg(target_arch = "x86_64")]
@@ -155,25 +166,18 @@ pub(crate) fn shared(
     note(&mut args, &frame.note);
     let (base, size) = stack.span();
     (args.stack, args.stack_size) = (base as u64, size as u64);
-    let bundle = Box::into_raw(Box::new(Bundle { frame, orders, plan: None }));
-    // SAFETY: the bundle was just made; from here on it is reached by pointers only, and stays
-    // where it is until `Shared` is dropped after its child has left.
-    let (plan, result) = unsafe {
-        let mut plan = Plan::new(slot, &raw const (*bundle).frame, &raw const (*bundle).orders);
-        plan.reset = signal::ignored();
-        plan.in_cgroup = in_cgroup;
-        let plan: *mut Plan = (*bundle).plan.insert(plan);
-        (plan, clone_onto(&raw const args, child::run, plan))
+    let (bundle, plan) = laid_out(slot, frame, orders);
+    // SAFETY: the plan was just made, and its child is the next to use it.
+    let result = unsafe {
+        (*plan).reset = signal::ignored();
+        (*plan).in_cgroup = in_cgroup;
+        clone_onto(&raw const args, child::run, plan)
     };
-    let _ = plan;
     match pid(result) {
-        // SAFETY: a Box is never null.
-        Ok(pid) => Ok((pid, unsafe {
-            Shared { slot: slot.into(), bundle: NonNull::new_unchecked(bundle), stack: Some(stack) }
-        })),
+        Ok(pid) => Ok((pid, Shared { slot: slot.into(), bundle, stack: Some(stack) })),
         Err(error) => {
             // SAFETY: there is no child: the bundle is ours alone.
-            drop(unsafe { Box::from_raw(bundle) });
+            drop(unsafe { Box::from_raw(bundle.as_ptr()) });
             Err((error, stack))
         }
     }
@@ -353,5 +357,87 @@ fn pid(result: isize) -> io::Result<Pid> {
         }
         Ok(error) => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
         Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::child::tests::{frame, orders, words};
+    use super::*;
+
+    /// One that `work` is in the place of, in a thread: it has left when that has come to its end.
+    fn child(work: impl FnOnce(*mut Plan) + Send + 'static) -> (Board, SlotId, Shared) {
+        /// Handed to the one thread that uses it.
+        struct Handed(*mut Plan);
+        // SAFETY: as with a clone: the plan is the child's alone until it has left.
+        unsafe impl Send for Handed {}
+        impl Handed {
+            fn plan(self) -> *mut Plan {
+                self.0
+            }
+        }
+
+        let mut board = Board::plain();
+        let id = board.take().unwrap();
+        let slot = board.slot(id);
+        let (bundle, plan) = laid_out(slot, frame(), orders());
+        let plan = Handed(plan);
+        // SAFETY: slots of a plain board are never freed.
+        let alive: &'static Slot = unsafe { NonNull::from(slot).as_ref() };
+        let shared = Shared { slot: slot.into(), bundle, stack: None };
+        std::thread::spawn(move || {
+            work(plan.plan());
+            // As the kernel does it: CLONE_CHILD_CLEARTID.
+            alive.alive.store(0, Ordering::SeqCst);
+        });
+        (board, id, shared)
+    }
+
+    fn freed(shared: Shared) {
+        while !shared.is_over() {
+            std::thread::yield_now();
+        }
+        drop(shared);
+    }
+
+    #[test]
+    fn what_a_child_reads_is_there_until_it_has_left_and_freed_then() {
+        // SAFETY: the plan is this thread's.
+        let (_, _, shared) = child(|plan| unsafe {
+            assert_eq!(
+                words(plan),
+                [vec!["/a/b", "/c/b"], vec!["b", "-x"], vec!["N=V", "LISTEN_PID="]]
+            );
+        });
+        freed(shared);
+    }
+
+    #[cfg(miri)]
+    #[test]
+    fn a_whole_child_reads_nothing_but_its_plan() {
+        use super::super::child::tests::pretended;
+
+        let (board, id, shared) = child(|plan| {
+            // SAFETY: as above.
+            let calls = unsafe { pretended(plan) };
+            let at = |number| calls.iter().position(|call| call.0 == number).unwrap();
+            let order = [
+                libc::SYS_setsid,
+                libc::SYS_dup3,
+                libc::SYS_prlimit64,
+                libc::SYS_setgroups,
+                libc::SYS_setresgid,
+                libc::SYS_setresuid,
+                libc::SYS_umask,
+                libc::SYS_execve,
+                libc::SYS_exit_group,
+            ];
+            assert!(order.map(at).is_sorted(), "{calls:?}");
+            // SAFETY: as above.
+            assert_eq!(unsafe { words(plan) }[2], ["N=V", "LISTEN_PID=4194304"]);
+        });
+        freed(shared);
+        let told = board.progress(id);
+        assert_eq!((told.step, told.errno), (Step::Execve, Some(libc::EACCES)));
     }
 }

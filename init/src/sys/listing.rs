@@ -61,6 +61,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
+    #[cfg_attr(miri, ignore = "getdents64")]
     fn all_of_a_large_directory_is_seen_once() {
         let dir = std::env::temp_dir().join(format!("groundstate-listing-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("below")).unwrap();
@@ -87,6 +88,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn a_directory_whose_number_was_closed_by_somebody_else_is_an_error_and_no_panic() {
         let child = process::fork(&[], || {
             let directory = File::open("/proc/self").unwrap();

@@ -47,16 +47,20 @@ pub(crate) struct Hand {
 
 /// From now on they are written into this memfd. ENOMEM, ENOSPC.
 pub(crate) fn begin(file: BorrowedFd<'_>) -> io::Result<()> {
-    map(file, 0, 0)
+    map(file).map(|base| stand_at(base, 0, 0))
 }
 
 /// The same behind what an image before this one has noted there; these are of this turn. One try
 /// more is under way, until [`known`] says otherwise: should this image crash before it has kept
 /// its state, the next one finds all notes there were, and this one's.
 pub(crate) fn go_on(file: BorrowedFd<'_>, past: &Past, turn_now: u32) -> io::Result<()> {
+    map(file).map(|base| go_on_at(base, past, turn_now))
+}
+
+fn go_on_at(base: *mut u8, past: &Past, turn_now: u32) {
     let (at, _) = past.end();
     let hand = &past.hand;
-    map(file, past.last, past.known)?;
+    stand_at(base, past.last, past.known);
     if let Some((pid, text)) = &hand.heard {
         turn(u64::from(hand.heard_in), hand.at.as_nanos());
         heard(*pid, text, false);
@@ -71,13 +75,7 @@ pub(crate) fn go_on(file: BorrowedFd<'_>, past: &Past, turn_now: u32) -> io::Res
     }
     about(0);
     turn(u64::from(turn_now), at.as_nanos());
-    tries(past.tries.saturating_add(1));
-    Ok(())
-}
-
-/// See [`notes::TRIES`].
-fn tries(count: u64) {
-    word(notes::TRIES, count);
+    word(notes::TRIES, past.tries.saturating_add(1));
 }
 
 /// One of the words before [`notes::END`].
@@ -101,7 +99,7 @@ pub(crate) fn are_put_again() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-fn map(file: BorrowedFd<'_>, last: u64, known: u64) -> io::Result<()> {
+fn map(file: BorrowedFd<'_>) -> io::Result<*mut u8> {
     let fd = file.as_raw_fd();
     let length = libc::off_t::try_from(notes::BYTES).unwrap_or(0);
     // SAFETY: numbers only. What is allocated now can not be missing when it is written to.
@@ -115,15 +113,19 @@ fn map(file: BorrowedFd<'_>, last: u64, known: u64) -> io::Result<()> {
     }
     // SAFETY: exactly the mapping just made. Refused: children have it too, and forget it.
     unsafe { libc::madvise(base, notes::BYTES, libc::MADV_DONTFORK) };
-    // SAFETY: within the mapping, aligned; nobody else knows of it yet.
-    unsafe { prepare(base.cast()) };
-    LAST.store(last, Ordering::SeqCst);
-    KNOWN.store(known, Ordering::SeqCst);
-    BASE.store(base.cast(), Ordering::SeqCst);
-    Ok(())
+    Ok(base.cast())
 }
 
-/// The header of messages points at its parts.
+/// They stand in the [`notes::BYTES`] from `base` on, where nobody else knows of them yet.
+fn stand_at(base: *mut u8, last: u64, known: u64) {
+    // SAFETY: within the mapping, aligned.
+    unsafe { prepare(base) };
+    LAST.store(last, Ordering::SeqCst);
+    KNOWN.store(known, Ordering::SeqCst);
+    BASE.store(base, Ordering::SeqCst);
+}
+
+/// The header of messages points at its parts, whatever an image before this one has left there.
 unsafe fn prepare(base: *mut u8) {
     // SAFETY: by the places of the format all of this lies in the mapping, apart and aligned.
     unsafe {
@@ -131,6 +133,7 @@ unsafe fn prepare(base: *mut u8) {
         (*part).iov_base = base.add(notes::MESSAGE).cast();
         (*part).iov_len = notes::RING - notes::MESSAGE;
         let header: *mut libc::mmsghdr = base.add(notes::HEADER).cast();
+        ptr::write_bytes(&raw mut (*header).msg_hdr, 0, 1);
         (*header).msg_hdr.msg_iov = part;
         (*header).msg_hdr.msg_iovlen = 1;
         (*header).msg_hdr.msg_control = base.add(notes::CONTROL).cast();
@@ -189,9 +192,9 @@ pub(crate) fn known(seq: u64) {
     let lost = LOST_MEANWHILE.load(Ordering::SeqCst);
     LOST.store(lost, Ordering::SeqCst);
     word(notes::GAP, u64::from(lost));
-    tries(0);
+    word(notes::TRIES, 0);
     let base = BASE.load(Ordering::SeqCst);
-    if !base.is_null() {
+    if !base.is_null() && !cfg!(miri) {
         // SAFETY: our mapping of a file: what is dropped is mapped again when it is touched.
         unsafe { libc::madvise(base.cast(), notes::BYTES, libc::MADV_DONTNEED) };
     }
@@ -315,31 +318,28 @@ pub(crate) fn put_text(kind: Kind, text: &[u8]) {
 }
 
 /// A child is about to be cloned: the address the kernel is to write its pid to
-/// (CLONE_PARENT_SETTID). 0: nobody wants to know.
-pub(super) fn begun(text: &[u8]) -> usize {
-    if text.is_empty() { 0 } else { put(Kind::Begun, 0, 0, text) as usize }
+/// (CLONE_PARENT_SETTID). Null: nobody wants to know.
+pub(super) fn begun(text: &[u8]) -> *mut i32 {
+    if text.is_empty() { ptr::null_mut() } else { put(Kind::Begun, 0, 0, text) }
 }
 
 /// The kernel did not write it: the child was made in another way.
-pub(super) fn begun_as(address: usize, pid: i32) {
-    if address != 0 {
+pub(super) fn begun_as(address: *mut i32, pid: i32) {
+    if !address.is_null() {
         // SAFETY: given by `begun`, so it lies in the mapping, aligned.
-        unsafe { (address as *mut i32).write_volatile(pid) };
+        unsafe { address.write_volatile(pid) };
     }
 }
 
 /// Where the kernel is to write how a child ended; null: nowhere in particular.
 pub(super) fn end_in_hand() -> *mut libc::siginfo_t {
     let base = BASE.load(Ordering::SeqCst);
-    if base.is_null() {
-        return ptr::null_mut();
-    }
     // SAFETY: within the mapping.
-    unsafe { base.add(notes::END).cast() }
+    if base.is_null() { base.cast() } else { unsafe { base.add(notes::END).cast() } }
 }
 
 /// What was written there is noted for good. `is_made`: it was a child of init's own making.
-pub(super) fn ended(pid: i32, code: i32, status: i32, is_made: bool) {
+pub(crate) fn ended(pid: i32, code: i32, status: i32, is_made: bool) {
     let (code, status, is_made) =
         (code.to_ne_bytes(), status.to_ne_bytes(), i32::from(is_made).to_ne_bytes());
     let by = clock::ticks().to_ne_bytes();
@@ -397,3 +397,6 @@ pub(crate) fn unheard() {
     }
     LAST.store(before, Ordering::SeqCst);
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

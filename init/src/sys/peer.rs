@@ -69,6 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "getsockopt")]
     fn the_groups_of_a_peer_are_those_of_its_process() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let own = nix::unistd::getgroups().unwrap();

@@ -178,6 +178,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn a_kept_descriptor_of_a_binary_is_executed() {
         let binary = File::open("/bin/sh").unwrap();
         let argv = [c"sh", c"-c", c"exit $STATUS"].map(CString::from);
@@ -190,6 +191,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn a_forked_child_keeps_only_what_it_is_given_and_its_panic_ends_it_alone() {
         let kept = File::open("/dev/null").unwrap();
         let dropped = File::open("/dev/null").unwrap();

@@ -3,13 +3,14 @@
 //!
 //! The result is the kernel's own: negative is `-errno`. `libc` supplies the numbers.
 
+#[cfg(not(miri))]
 use std::arch::asm;
 
 /// Six arguments are passed always: the kernel ignores those it does not know.
 ///
 /// # Safety
 /// The caller keeps the contract of the system call `number`; pointers in `args` are valid for it.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
@@ -32,7 +33,7 @@ pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
 ///
 /// # Safety
 /// As above.
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
 pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
@@ -48,4 +49,33 @@ pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
         );
     }
     result
+}
+
+#[cfg(miri)]
+pub(super) use pretended::call;
+
+/// Miri knows no assembly: in the kernel's place is what a test has put there.
+#[cfg(miri)]
+pub(super) mod pretended {
+    use std::cell::RefCell;
+
+    /// A system call, by number.
+    pub(in crate::sys) type Call = (libc::c_long, [usize; 6]);
+
+    type Kernel = Box<dyn FnMut(Call) -> isize>;
+
+    thread_local! {
+        static KERNEL: RefCell<Option<Kernel>> = const { RefCell::new(None) };
+    }
+
+    /// Answers all that is called by this thread from now on.
+    pub(in crate::sys) fn answer(by: impl FnMut(Call) -> isize + 'static) {
+        KERNEL.with(|kernel| *kernel.borrow_mut() = Some(Box::new(by)));
+    }
+
+    /// ENOSYS where nobody answers.
+    pub(in crate::sys) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
+        let none = -(libc::ENOSYS as isize);
+        KERNEL.with(|kernel| kernel.borrow_mut().as_mut().map_or(none, |by| by((number, args))))
+    }
 }

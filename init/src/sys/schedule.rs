@@ -37,6 +37,14 @@ pub(crate) fn set_policy(policy: u8, priority: u8) -> io::Result<()> {
 
 /// sched_setaffinity(2), for processors of any number.
 pub(crate) fn set_affinity(processors: &[u16]) -> io::Result<()> {
+    let mask = mask(processors);
+    let bytes = size_of_val(mask.as_slice());
+    // SAFETY: the kernel reads that many bytes of the mask.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, bytes, mask.as_ptr()) };
+    check_long(result).map(drop)
+}
+
+fn mask(processors: &[u16]) -> Vec<u64> {
     let highest = processors.iter().copied().max().unwrap_or_default();
     let mut mask = vec![0u64; usize::from(highest) / 64 + 1];
     for processor in processors {
@@ -44,14 +52,24 @@ pub(crate) fn set_affinity(processors: &[u16]) -> io::Result<()> {
             *word |= 1 << (processor % 64);
         }
     }
-    let bytes = mask.len() * size_of::<u64>();
-    // SAFETY: the kernel reads that many bytes of the mask.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, bytes, mask.as_ptr()) };
-    check_long(result).map(drop)
+    mask
 }
 
 /// SIGPIPE is ignored from now on, by the program too.
 pub(crate) fn ignore_sigpipe() {
     // SAFETY: SIG_IGN runs no code of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_processor_has_its_bit() {
+        assert_eq!(mask(&[]), [0]);
+        assert_eq!(mask(&[63, 0, 64, 63]), [1 << 63 | 1, 1]);
+        let far = mask(&[u16::MAX]);
+        assert_eq!((far.len(), far.last()), (1024, Some(&(1 << 63))));
+    }
 }

@@ -211,6 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "sigaction")]
     fn what_is_ignored_is_noted_and_forgotten_again() {
         let signal = u8::try_from(libc::SIGRTMAX()).unwrap();
         ignore(signal).unwrap();
@@ -222,6 +223,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "sigtimedwait")]
     fn a_signal_is_waited_for_and_not_for_ever() {
         let awaited = Awaited::block([libc::SIGWINCH, libc::SIGRTMIN() + 3]);
         let none = awaited.next(Duration::from_millis(1)).unwrap_err();
@@ -235,6 +237,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "kill")]
     fn nobody_but_one_process_is_signalled() {
         assert!(kill(Pid::from_raw(0), 0).is_err());
         assert!(kill(Pid::from_raw(-1), 0).is_err());

@@ -196,6 +196,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn whether_it_is_a_child_is_asked_of_the_process_and_not_of_its_pid() {
         let child = process::fork(&[], || 0).unwrap();
         let [ours, other] = [child, nix::unistd::getppid()].map(|pid| signal::pidfd(pid).unwrap());

@@ -2,10 +2,7 @@
 //! any bytes.
 
 use super::*;
-use crate::sys::{memfd, notes as writer, process, wait};
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use crate::sys::{notes as writer, process, wait};
 
 fn read(bytes: &[u8], after: u64) -> Vec<Note> {
     Past::read(bytes, after).notes
@@ -13,17 +10,48 @@ fn read(bytes: &[u8], after: u64) -> Vec<Note> {
 
 /// What a process of its own notes.
 pub(in crate::journal) fn written(work: impl FnOnce()) -> Vec<u8> {
-    let file = memfd::create(c"notes").unwrap();
-    let child = process::fork_whole(|| {
-        writer::begin(file.as_fd()).unwrap();
+    noted_on(None, || {
         writer::turn(7, 5000);
+        work();
+    })
+}
+
+/// The same behind what another one has left, in that turn.
+#[cfg(not(miri))]
+fn noted_on(before: Option<(&[u8], &Past, u32)>, work: impl FnOnce()) -> Vec<u8> {
+    use crate::sys::memfd;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    let file = std::fs::File::from(memfd::create(c"notes").unwrap());
+    let child = process::fork_whole(|| {
+        match before {
+            Some((bytes, past, turn)) => {
+                file.write_all_at(bytes, 0).unwrap();
+                writer::go_on(file.as_fd(), past, turn).unwrap();
+            }
+            None => writer::begin(file.as_fd()).unwrap(),
+        }
         work();
         0
     });
     assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(0));
     let mut bytes = vec![0; BYTES];
-    File::from(file).read_exact_at(&mut bytes, 0).unwrap();
+    file.read_exact_at(&mut bytes, 0).unwrap();
     bytes
+}
+
+#[cfg(miri)]
+use crate::sys::notes::tests::noted as noted_on;
+
+/// A child of this process ends with status 3, and is reaped.
+fn one_ends() {
+    if cfg!(miri) {
+        writer::ended(77, libc::CLD_EXITED, 3);
+    } else {
+        let child = process::fork_whole(|| 3).unwrap();
+        wait::await_end(child).unwrap();
+    }
 }
 
 fn wish() -> Wished {
@@ -33,8 +61,7 @@ fn wish() -> Wished {
 fn three() -> Vec<u8> {
     written(|| {
         writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
-        let child = process::fork_whole(|| 3).unwrap();
-        wait::await_end(child).unwrap();
+        one_ends();
         writer::put_text(Kind::Wished, &postcard::to_allocvec(&wish()).unwrap());
     })
 }
@@ -182,18 +209,12 @@ fn the_next_image_notes_on_behind_what_it_has_found() {
     // Reaped, and nobody had noted it.
     bytes[END + 16..END + 20].copy_from_slice(&42i32.to_ne_bytes());
     bytes[END + 8..END + 12].copy_from_slice(&libc::CLD_EXITED.to_ne_bytes());
-    let file = File::from(memfd::create(c"notes").unwrap());
-    file.write_all_at(&bytes, 0).unwrap();
     let past = Past::read(&bytes, 1);
     assert_eq!((past.notes.len(), past.last), (3, 3));
-    let child = process::fork_whole(|| {
-        writer::go_on(file.as_fd(), &past, 8).unwrap();
+    let bytes = noted_on(Some((&bytes, &past, 8)), || {
         writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
         writer::while_quiet(|| writer::put_text(Kind::Seen, &2u64.to_ne_bytes()));
-        0
     });
-    assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(0));
-    file.read_exact_at(&mut bytes, 0).unwrap();
     let again = Past::read(&bytes, 1);
     let what = |notes: &[Note]| notes.iter().map(|note| note.what.clone()).collect::<Vec<_>>();
     assert_eq!(what(&again.notes[..3]), what(&past.notes), "what was in hand is noted for good");
@@ -205,6 +226,7 @@ fn the_next_image_notes_on_behind_what_it_has_found() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "safe code alone, thousands of times")]
 fn any_bytes_are_read() {
     let whole = three();
     for at in (0..RING + 5 * ENTRY).filter(|at| *at < 512 || *at >= RING) {
