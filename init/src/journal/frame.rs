@@ -193,7 +193,7 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     })
 }
 
-const TABLE: [u32; 256] = table();
+static TABLE: [u32; 256] = table();
 
 #[allow(clippy::indexing_slicing, reason = "done by the compiler, which would say so")]
 const fn table() -> [u32; 256] {

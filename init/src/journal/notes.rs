@@ -55,7 +55,7 @@ pub(crate) const MESSAGE: usize = 4096;
 pub(crate) const RING: usize = MESSAGE + limit::NOTIFICATION;
 /// Bytes of an entry.
 pub(crate) const ENTRY: usize = 64;
-/// Entries of the ring. Miri takes a minute for a few thousand.
+/// Entries of the ring. Here as in the tables behind it Miri has fewer: it is a thousand times as slow.
 pub(crate) const ENTRIES: u64 = if cfg!(miri) { 64 } else { 4096 };
 /// Of those, what others say may take no more: beyond the half with which the state is kept.
 pub(crate) const HEARD: u64 = ENTRIES / 4 * 3;

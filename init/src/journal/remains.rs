@@ -277,6 +277,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "fork")]
     fn a_process_that_began_at_another_time_is_another() {
         let begun = crate::clock::ticks();
         let child = crate::sys::process::fork_whole(|| {

@@ -34,7 +34,7 @@ const FORGOTTEN: usize = 16;
 /// Bytes of a place.
 pub(crate) const ENTRY: usize = 144;
 /// Places. Units beyond are not known after a lost state.
-const ENTRIES: usize = 2048;
+const ENTRIES: usize = if cfg!(miri) { 128 } else { 2048 };
 /// Bytes of all.
 pub(crate) const BYTES: usize = HEAD + ENTRY * ENTRIES;
 /// Places one unit may have.
