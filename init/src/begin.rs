@@ -25,6 +25,7 @@ use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
+use crate::weight;
 use groundstate_units::control::answer::Dropped;
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
@@ -56,6 +57,13 @@ impl Before {
         self.lineage.as_ref().map(|lineage| &lineage.found)
     }
 
+    /// With the OOM score init was started with, where it has one of its own; also why it has not, once.
+    fn limits(&mut self, mode: Mode, own: weight::Own) -> (OwnLimits, Option<String>) {
+        let mut limits = std::mem::take(&mut self.limits);
+        let why = weight::begin(mode, own, &mut limits).err();
+        (limits, why.filter(|_| self.lineage.is_none()))
+    }
+
     /// Also why there are none.
     fn cgroups(&mut self, mode: Mode) -> (Tracker, Option<String>) {
         let found = self.tracker.take().map(|tracker| (tracker, None));
@@ -71,10 +79,10 @@ impl Init {
 
     /// The same.
     pub(crate) fn begin(options: Options, mode: Mode, mut before: Before) -> io::Result<Init> {
-        let (own_limits, was_booted) = (std::mem::take(&mut before.limits), before.was_booted());
         let mut complaints: Vec<String> =
             options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
-        complaints.extend(boot::duties(mode, was_booted));
+        complaints.extend(boot::duties(mode, before.was_booted()));
+        let (own_limits, no_score) = before.limits(mode, options.oom_score);
         let reserve = File::open("/dev/null").ok();
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
@@ -141,7 +149,7 @@ impl Init {
             watchdog: Watch::default(),
             options,
         };
-        init.complain(&complaints, no_cgroups.as_deref());
+        init.complain(&complaints, no_score.as_deref(), no_cgroups.as_deref());
         insist(|| init.watch_tracker())?;
         init.make_sockets();
         init.loading_at_boot(loading);
@@ -150,9 +158,20 @@ impl Init {
         Ok(init)
     }
 
-    fn complain(&mut self, complaints: &[String], no_cgroups: Option<&str>) {
+    fn complain(
+        &mut self,
+        complaints: &[String],
+        no_score: Option<&str>,
+        no_cgroups: Option<&str>,
+    ) {
         for complaint in complaints {
             self.say(Level::Warning, format_args!("{complaint}"));
+        }
+        if let Some(why) = no_score {
+            // Whoever asked for one wants it; else a container without the right to it is as usual.
+            let asked = self.options.oom_score != weight::Own::default();
+            let level = if asked { Level::Warning } else { Level::Info };
+            self.say(level, format_args!("init's own OOM score: {why}"));
         }
         if let Some(why) = no_cgroups {
             self.say(Level::Info, format_args!("processes are told apart by descent: {why}"));

@@ -4,6 +4,7 @@
 //! `5`, `foo=bar`), and an init that ends takes the machine with it.
 
 use crate::boot::Mode;
+use crate::weight::Own;
 use groundstate_units::name::Name;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ pub(crate) struct Options {
     pub(crate) container: bool,
     /// `--exit-with T`.
     pub(crate) exit_with: Option<Name>,
+    /// `--oom-score SCORE`.
+    pub(crate) oom_score: Own,
     /// `--record FILE`.
     pub(crate) record: Option<String>,
     /// `--resume=NUMBERS`: an earlier image of this process has left its state.
@@ -55,6 +58,8 @@ Groundstate's init: PID 1 of a machine or a container, or a supervisor.
   --policy FILE       masks, enablement, preferences (policy.yaml)
   --container         leave the machine alone even as PID 1
   --exit-with TARGET  end with its exit code once its run is over for good
+  --oom-score SCORE   its own oom_score_adj, in a container or as a supervisor, where it
+                      may set it (default -1000; keep: what it was started with)
   --record FILE       write each event and its actions, one JSON object a line
   --version           print the version
   --help              print this
@@ -117,6 +122,7 @@ impl Options {
                 | "--log-dir"
                 | "--policy"
                 | "--exit-with"
+                | "--oom-score"
                 | "--record"
                 | "--resume"
                 | "--rescue"
@@ -132,6 +138,10 @@ impl Options {
             "--runtime-dir" => self.runtime_dir = Some(value),
             "--log-dir" => self.log_dir = Some(value),
             "--policy" => self.policy = Some(value),
+            "--oom-score" => match Own::read(&value) {
+                Some(own) => self.oom_score = own,
+                None => self.unknown.push(format!("{key}: {value:?} is no score")),
+            },
             "--record" => self.record = Some(value),
             "--resume" => self.resume = Some(value),
             "--rescue" => self.rescue = Some(value),
@@ -161,6 +171,17 @@ mod tests {
         assert_eq!(options.units, ["/a", "/b"]);
         assert_eq!(options.target.as_ref().map(Name::as_str), Some("web"));
         assert!(options.container && options.unknown.is_empty());
+    }
+
+    #[test]
+    fn a_score_of_its_own_is_a_number_or_the_one_it_has() {
+        let score = |text| parse(&["--oom-score", text]);
+        assert_eq!(score("-1000").oom_score, Own::default());
+        assert_eq!(score("1000").oom_score, Own::At(1000));
+        assert_eq!(score("keep").oom_score, Own::Kept);
+        for wrong in ["-1001", "1001", "", "low", "99999999999"] {
+            assert_eq!((score(wrong).oom_score, score(wrong).unknown.len()), (Own::default(), 1));
+        }
     }
 
     #[test]

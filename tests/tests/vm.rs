@@ -149,13 +149,18 @@ logger() { for comm in /proc/[0-9]*/comm; do [ "$(cat $comm)" = groundstate-log 
 for unit in eat survive-together; do initctl status $unit.service; done >/dev/console 2>&1
 say scores $(score 1) $(score $(logger)) $(score $$)
 mkdir -p /run/sup
+mkdir -m 777 /run/low
 ( echo 300 >/proc/self/oom_score_adj; exec /sbin/init --units /sup --runtime-dir /run/sup --log-dir /run/sup/log --target one ) &
 sup=$!
 control() { initctl --socket /run/sup/control.sock "$@" >/dev/null; }
 started() { until [ "$(grep -c . /run/sup/scores)" = "$1" ]; do :; done; }
 started 1; control restart one; started 2
 control upgrade; control restart one; started 3
-say supervised $(score $sup) $(cat /run/sup/scores)
+helper() { for comm in /proc/[0-9]*/comm; do pid=$(basename ${comm%/comm}); [ "$(cat $comm)" = groundstate-log ] && grep -q "^PPid:[^0-9]*$sup$" /proc/$pid/status && echo $pid; done; }
+say supervised $(score $sup) $(score $(helper)) $(cat /run/sup/scores)
+control want lower
+until [ -e /run/low/lowered ]; do :; done
+say lowered $(cat /run/low/lowered)
 initctl poweroff
 "#;
 
@@ -201,6 +206,15 @@ fn limited(root: &Path) {
     );
     fs::create_dir(root.join("sup")).unwrap();
     write("sup/one.yaml", "unit: one\nexec-start: /bin/sh /one\n");
+    // Who has given up all rights may not have what init has.
+    write(
+        "sup/lower.yaml",
+        "unit: lower\ntype: oneshot\nuser: 65534\nexec-start: /bin/sh /lower\n",
+    );
+    write(
+        "lower",
+        "echo -1000 2>/dev/null >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj >/run/low/it; mv /run/low/it /run/low/lowered\n",
+    );
     write("one", "cat /proc/self/oom_score_adj >>/run/sup/scores; exec sleep 1000\n");
     write("check", SCORES);
 }
@@ -263,8 +277,9 @@ fn limits_of_an_imported_service_are_felt_from_inside() {
     assert!(!console.contains("PROBE survive-together"), "{console}");
     let scores: Vec<i32> = said("scores").iter().map(|word| word.parse().unwrap()).collect();
     assert_eq!(scores, [0, -1000, 0], "init, its logger, a service");
-    // What a supervisor was started with, also after an upgrade.
-    assert_eq!(said("supervised"), ["300", "300", "300", "300"]);
+    // A supervisor and its logger, and what they start: as it was started, also after an upgrade.
+    assert_eq!(said("supervised"), ["-1000", "-1000", "300", "300", "300"]);
+    assert_eq!(said("lowered"), ["300"]);
     for unit in ["eat.service", "survive-together.service"] {
         let failed = format!("{unit}: failed: the kernel killed it for want of memory");
         assert!(console.contains(&failed), "{console}");
@@ -282,17 +297,17 @@ main=$(initctl --json status inner | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p')
 say it has made way: $(sed -n 's/^0:://p' /proc/$main/cgroup)
 initctl poweroff"#;
 
-#[test]
-fn an_init_outlives_that_a_start_finds_no_memory() {
+/// What is said of the unit by an init with these words.
+fn outlives(words: &str, reason: &str) {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, INNER);
     let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
     fs::create_dir(root.join("inner")).unwrap();
     write("inner/tiny.yaml", "unit: tiny\ncgroup-memory-max: 4K\nexec-start: /bin/sleep 1000\n");
-    write(
-        "etc/groundstate/units/inner.yaml",
-        "unit: inner\ncgroup-delegate: yes\nrestart: never\nexec-start: /sbin/init --units /inner --runtime-dir /run/inner --log-dir /run/inner-log --target tiny\n",
+    let inner = format!(
+        "unit: inner\ncgroup-delegate: yes\nrestart: never\nexec-start: /sbin/init --units /inner --runtime-dir /run/inner --log-dir /run/inner-log --target tiny {words}\n"
     );
+    write("etc/groundstate/units/inner.yaml", &inner);
     let initrd = archive(&sandbox, &root);
     let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "");
     machine.goes_off();
@@ -301,10 +316,14 @@ fn an_init_outlives_that_a_start_finds_no_memory() {
     // Where others below it have a controller it may not be: it goes by itself.
     let aside = |line: &str| line.contains("made way: /") && line.ends_with("/groundstate/init");
     assert!(console.lines().any(aside), "{console}");
-    assert!(
-        console.contains("cannot run /bin/sleep (fork): killed before it was run"),
-        "{console}"
-    );
+    assert!(console.contains(reason), "{console}");
+}
+
+#[test]
+fn an_init_outlives_that_a_start_finds_no_memory() {
+    outlives("--oom-score keep", "cannot run /bin/sleep (fork): killed before it was run");
+    // Nobody in that cgroup has init's score, by which the kernel would kill nobody.
+    outlives("", "the kernel killed it for want of memory");
 }
 
 /// As of a machine that starts from a medium nobody can write to.

@@ -20,6 +20,12 @@ const WANTED: [(Resource, u64); 6] = [
 /// A limit before it was raised: its number, soft, hard.
 pub(crate) type Given = (u32, u64, u64);
 
+/// Stands among them for the OOM score that init was started with, counted from the lowest there is; no limit
+/// has this number.
+const SCORE: u32 = u32::MAX;
+/// OOM_SCORE_ADJ_MIN of linux/oom.h.
+pub(crate) const LOWEST_SCORE: i16 = -1000;
+
 /// These as they are written on a command line, one number after the other.
 pub(crate) fn given(numbers: &[u64]) -> Vec<Given> {
     let (all, _) = numbers.as_chunks::<3>();
@@ -54,6 +60,18 @@ impl OwnLimits {
         limits
     }
 
+    /// The OOM score that init was started with. None: it has it still.
+    pub(crate) fn score(&self) -> Option<i16> {
+        let (_, above, _) = self.given.iter().find(|(number, _, _)| *number == SCORE)?;
+        Some(i16::try_from(*above).ok()?.saturating_add(LOWEST_SCORE))
+    }
+
+    /// It has been started with this one, and has another from now on.
+    pub(crate) fn had_score(&mut self, score: i16) {
+        let above = u64::try_from(score.saturating_sub(LOWEST_SCORE)).unwrap_or(0);
+        self.given.push((SCORE, above, 0));
+    }
+
     /// What children are given back, as the spawner takes it: no more than init itself may
     /// have at this moment, for somebody may have lowered that.
     pub(crate) fn of_children(&self) -> Vec<Limit> {
@@ -67,5 +85,27 @@ impl OwnLimits {
             Some(Limit { resource: *resource, soft: (*soft).min(most), hard: (*hard).min(most) })
         };
         self.given.iter().filter_map(back).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_score_init_was_started_with_goes_along_and_is_no_limit() {
+        for score in [-1000, -1, 0, 300, 1000] {
+            let mut limits = OwnLimits { given: vec![(7, 16, 16)] };
+            assert_eq!(limits.score(), None);
+            limits.had_score(score);
+            assert_eq!(limits.score(), Some(score));
+            assert!(limits.of_children().iter().all(|limit| limit.resource == 7));
+            let numbers: Vec<u64> = limits
+                .given
+                .iter()
+                .flat_map(|(of, soft, hard)| [u64::from(*of), *soft, *hard])
+                .collect();
+            assert_eq!(OwnLimits { given: given(&numbers) }, limits);
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::emergency::Shell;
 use crate::outer::Outer;
 use crate::sys::{fault, process, terminal};
 use crate::voice::{Level, Voice};
-use crate::{clock, scribe, shutdown, weight};
+use crate::{clock, scribe, shutdown};
 use nix::fcntl::{OFlag, open};
 use nix::sys::reboot::set_cad_enabled;
 use nix::sys::stat::Mode as FileMode;
@@ -125,7 +125,6 @@ pub(crate) fn duties(mode: Mode, was_booted: bool) -> Vec<String> {
             .into_iter()
             .collect(),
     };
-    weight::begin(mode);
     if crate::process::is_proc_of_others() {
         let what = "the /proc here is of another pid namespace: it is not looked at";
         wrong.push(what.to_string());

@@ -328,6 +328,7 @@ impl Init {
             passed: Passed::new(&pass, std::env::vars_os()),
             env: settings.env.clone(),
             limits: self.own_limits.of_children(),
+            score: self.own_limits.score(),
         };
         self.settle_watchdog();
         let log = self.log_settings(settings);

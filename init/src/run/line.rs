@@ -77,7 +77,8 @@ impl Init {
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec)?;
         let begun = Some(self.begun(run, part, &name, before));
-        self.base.limits = self.own_limits.of_children();
+        (self.base.limits, self.base.score) =
+            (self.own_limits.of_children(), self.own_limits.score());
         let prepared = Prepared::new(Request {
             unit: name.as_str(),
             run: &spec,

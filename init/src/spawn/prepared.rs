@@ -26,6 +26,8 @@ pub(crate) struct Base {
     pub env: Vec<(String, String)>,
     /// The limits init itself was started with, where it has changed its own.
     pub limits: Vec<Limit>,
+    /// Its OOM score likewise: then no child shares init's memory, and with it its score.
+    pub score: Option<i16>,
 }
 
 /// The cgroup of a run.
@@ -87,6 +89,7 @@ pub(crate) struct Prepared {
     pub(super) take_terminal: bool,
     pub(super) is_awaited: bool,
     pub(super) begun: Option<Begun>,
+    pub(super) score: Option<i16>,
     pub(super) work: Work,
     pub(super) said: Said,
 }
@@ -141,6 +144,7 @@ impl Prepared {
             take_terminal: request.take_terminal,
             is_awaited: request.is_awaited,
             begun: request.begun,
+            score: request.base.score,
             work,
             said,
         })

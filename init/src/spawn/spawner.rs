@@ -277,7 +277,7 @@ impl Spawner {
     }
 
     /// The child may share PID 1's memory: it runs nothing but [`crate::sys::child`], nobody else
-    /// is in its cgroup, and nobody gets at that memory through it. Who is killed for want of memory takes
+    /// is in its cgroup, it has PID 1's OOM score, and nobody gets at that memory through it. Who is killed for want of memory takes
     /// along all that share its own, but for the init of a machine: so not where that may be wanting. With `fs.suid_dumpable` set a
     /// child that has become another user could be traced, or made to dump core, by that user.
     fn may_share(&self, prepared: &Prepared) -> bool {
@@ -285,7 +285,8 @@ impl Spawner {
         let changes = orders.uid.is_some() || orders.gid.is_some() || orders.groups.is_some();
         self.way == Way::Shared
             && launch::has_clone3()
-            && prepared.place.as_ref().is_none_or(|place| place.fresh && !place.bounded)
+            && is_alone(prepared)
+            && prepared.score.is_none()
             && (!changes || self.is_never_dumpable())
     }
 
@@ -294,6 +295,11 @@ impl Spawner {
         let read = self.dumpable.as_ref().map(|file| file.read_at(&mut text, 0));
         matches!(read, Some(Ok(1))) && text == *b"0"
     }
+}
+
+/// Nothing but the child is where it is put, and no bound of memory can be its end.
+fn is_alone(prepared: &Prepared) -> bool {
+    prepared.place.as_ref().is_none_or(|place| place.fresh && !place.bounded)
 }
 
 /// From Linux 5.16 on a core dump of a process ends that process alone; before, it killed
@@ -335,7 +341,12 @@ impl Descriptors {
         let [input, output, error] = &prepared.stdio;
         let frame = Frame {
             cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
-            goes_in: prepared.place.as_ref().is_some_and(|place| place.killed),
+            // Who has init's score is not killed where memory runs out, and can do nothing but wait for more.
+            goes_in: prepared
+                .place
+                .as_ref()
+                .is_some_and(|place| place.killed || (place.bounded && prepared.score.is_some())),
+            score: prepared.score.map(|score| score.to_string().into_bytes()),
             stdio: [lift(input)?, lift(output)?, lift(error)?],
             passed: prepared.listen.iter().map(|fd| lift(fd)).collect::<io::Result<_>>()?,
             report: report.as_ref().map(&mut lift).transpose()?,

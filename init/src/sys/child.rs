@@ -9,6 +9,7 @@
 //! error the step and errno are written to the slot and the child ends: nothing half-made runs.
 
 use super::board::Slot;
+use super::kernel_file::{enter_cgroup, set_score};
 use super::orders::{Frame, Limit, Orders};
 use super::raw;
 use super::rights::{after_user, before_user};
@@ -96,6 +97,10 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
     // into `frame`, which is valid.
     unsafe {
         reset_signals(reset);
+        if let Some(score) = &(*frame).score {
+            enter(slot, Step::Schedule, 0);
+            must(slot, set_score(score));
+        }
         if !in_cgroup && let Some(cgroup) = (*frame).cgroup {
             enter(slot, Step::Cgroup, 0);
             must(slot, enter_cgroup(cgroup));
@@ -337,20 +342,6 @@ unsafe fn keep_report(report: RawFd, target: RawFd) -> isize {
     let args = [report as usize, target as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
     // SAFETY: dup3(2) takes numbers.
     unsafe { raw::call(libc::SYS_dup3, args) }
-}
-
-/// Writes "0" (this process) to the cgroup.procs of `cgroup`.
-pub(super) unsafe fn enter_cgroup(cgroup: RawFd) -> isize {
-    let path = c"cgroup.procs".as_ptr() as usize;
-    let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
-    // SAFETY: openat(2) reads a terminated string, write(2) one byte.
-    unsafe {
-        let fd = raw::call(libc::SYS_openat, [cgroup as usize, path, flags, 0, 0, 0]);
-        if fd < 0 {
-            return fd;
-        }
-        raw::call(libc::SYS_write, [fd as usize, b"0".as_ptr() as usize, 1, 0, 0, 0])
-    }
 }
 
 /// prlimit64 on this process. A limit above what this process may have at most is no

@@ -2,7 +2,7 @@
 //!
 //! - [`shared`]: the child shares PID 1's memory (CLONE_VM) and runs on a stack of its own. The
 //!   quickest: nothing is copied, and PID 1 goes on while another core execs.
-//! - [`copied`]: clone3 as a fork. Where clone3 is missing or forbidden: clone as a fork.
+//! - [`copied`]: clone3 as a fork, for one that is to have an OOM score of its own, too. Where clone3 is missing or forbidden: clone as a fork.
 //! - [`thinking`]: libc's fork, for a child that runs our own code before it execs (env-files).
 //!
 //! Never with CLONE_VFORK, which would suspend PID 1 until the exec has read its binary: for
@@ -12,7 +12,7 @@
 use super::board::{Board, Slot, SlotId, Stack};
 use super::child::{Plan, Step};
 use super::orders::{Frame, Orders};
-use super::{Pid, check, child, notes, raw, signal};
+use super::{Pid, check, child, kernel_file, notes, raw, signal};
 use groundstate_units::spec::Exit;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -327,7 +327,7 @@ pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
     if result == 0 {
         // SAFETY: we are the fresh child; it enters the cgroup where the clone did not, and ends.
         unsafe {
-            let entered = if joined { 0 } else { child::enter_cgroup(cgroup.as_raw_fd()) };
+            let entered = if joined { 0 } else { kernel_file::enter_cgroup(cgroup.as_raw_fd()) };
             raw::call(libc::SYS_exit_group, [entered.wrapping_neg() as usize, 0, 0, 0, 0, 0]);
         }
     }

@@ -46,6 +46,7 @@ pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod impatience;
 pub(crate) mod inherit;
+mod kernel_file;
 pub(crate) mod launch;
 pub(crate) mod listing;
 pub(crate) mod login;

@@ -24,6 +24,8 @@ pub(crate) struct Frame {
     pub cgroup: Option<RawFd>,
     /// It goes in by itself, not by the clone.
     pub goes_in: bool,
+    /// Its oom_score_adj, in digits. None: PID 1's.
+    pub score: Option<Vec<u8>>,
     /// What becomes 0, 1 and 2. None below 3.
     pub stdio: [RawFd; 3],
     /// What becomes 3, 4 … None below [`Frame::floor`].

@@ -1,5 +1,5 @@
 # Ours: readiness by sd_notify, real dependencies, no output captured (as the peers here).
-LOG=${LOG:-null}
+LOG=${LOG:-null} OOM=${OOM:-}
 have() { [ -x "$GROUNDSTATE_INIT" ]; }
 gen() {
   mkdir -p "$D/units"
@@ -15,5 +15,5 @@ gen() {
   printf 'echo: no\nenv-pass: []\n' >"$D/init.yaml"
   cp "$GROUNDSTATE_INIT" "$D/init"
   printf '%s\n' "$D/init" --container --config "$D/init.yaml" --units "$D/units" \
-    --runtime-dir /run/groundstate --log-dir /var/log/groundstate --target all >"$D/cmd"
+    --runtime-dir /run/groundstate --log-dir /var/log/groundstate --target all ${OOM:+--oom-score "$OOM"} >"$D/cmd"
 }

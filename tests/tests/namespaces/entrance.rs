@@ -31,7 +31,8 @@ fn started() -> Init {
         let run = format!("[{first}/bin/sh -c 'cat /proc/self/cgroup >DIR/{name}']");
         files.unit(name, &format!("type: oneshot\n{asks}\nexec-start: {run}"));
     }
-    let init = Boot::new(files).start("base");
+    // With a score of its own init shares its memory with nobody.
+    let init = Boot::new(files).arguments(&["--oom-score=keep"]).start("base");
     init.when_system("running");
     init
 }

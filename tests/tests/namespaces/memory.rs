@@ -1,13 +1,11 @@
 //! Memory: an init that gets none when it asks goes on as another image, or ends what it was told
-//! to end; whom the kernel would rather kill when there is none left.
+//! to end. Whom the kernel would rather kill when there is none left: [`super::weight`].
 
 use super::ways::pair;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 #[cfg(target_arch = "x86_64")]
 use groundstate_tests::injector::{Fault, Injector};
-use groundstate_tests::process::Process;
-use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::io::Write;
@@ -89,30 +87,4 @@ fn the_end_needs_no_more_memory() {
     init.tell("exit", &json!({}));
     assert_eq!(init.ended().code(), Some(0), "said: {}", init.output());
     drop(injector);
-}
-
-#[test]
-fn the_logger_is_killed_last_and_each_unit_is_as_killable_as_it_says() {
-    let files = Sandbox::new();
-    files.unit("usual", "exec-start: DAEMON");
-    files.unit("meek", "oom-score-adjust: 700\nexec-start: DAEMON");
-    files.unit("all", "type: virtual\ndepends-on: usual, meek");
-    let init = Boot::new(files).start("all");
-    init.when_system("running");
-    let score = |process: Process| -> i32 {
-        process.read("oom_score_adj").and_then(|text| text.trim().parse().ok()).expect("a number")
-    };
-    // What init was started with is its own, and what it gives on.
-    let own = score(init.process());
-    assert_eq!((score(init.main_of("usual")), score(init.main_of("meek"))), (own, 700));
-    let logger = until("the logger has its name", || {
-        let named = |p: &Process| p.read("comm").is_some_and(|n| n.starts_with("groundstate-log"));
-        init.process().children().into_iter().find(named)
-    });
-    // Without the right to it (CAP_SYS_RESOURCE) it stays what it was: as with a child of ours.
-    let script = "echo -1000 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj";
-    let output = std::process::Command::new("sh").args(["-c", script]).output().expect("sh runs");
-    let last: i32 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
-    until("the logger is the last", || (score(logger) == last).then_some(()));
-    init.finish();
 }

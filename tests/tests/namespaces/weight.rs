@@ -1,6 +1,7 @@
-//! What the kernel weighs by when memory or processors are short: init and its children have the OOM score
-//! and the nice that init was started with, its logger is the last to be killed. What is seen of it on a machine is in the
-//! tests of virtual machines (`vm.rs`); whom the kernel takes, in [`super::memory`].
+//! What the kernel weighs by when memory or processors are short: init and its logger are the last to be killed, where
+//! init may say so, and its children have the OOM score and the nice that it was started with. What is seen of it on a
+//! machine, and in a supervisor with all rights, is in the tests of virtual machines (`vm.rs`); whom the kernel takes, in
+//! [`super::hierarchy`].
 
 use super::crash::has_survived;
 use super::survival::{is_steady, memories_at_rest};
@@ -44,16 +45,23 @@ pub(crate) fn lowest(score: i32) -> i32 {
     last.lines().last().and_then(|line| line.parse().ok()).expect("a number")
 }
 
+/// What init and its logger are to have.
+#[derive(Clone, Copy)]
+struct Own {
+    init: i32,
+    logger: i32,
+}
+
 /// Init, its logger, and what they start weigh what they should.
-fn is_weighed(init: &Init, when: &str) {
+fn is_weighed(init: &Init, own: Own, when: &str) {
     let logger = until("the logger has its name", || {
         let named = |p: &Process| p.read("comm").is_some_and(|n| n.starts_with("groundstate-log"));
         init.process().children().into_iter().find(named)
     });
-    assert_eq!(score(init.process()), SCORE, "{when}");
-    until(&format!("{when}: it is the last"), || (score(logger) == lowest(SCORE)).then_some(()));
-    // Each is begun in its own way: it shares init's memory, has a copy, is run by our code first.
-    for unit in ["shares", "thinks", "meek"] {
+    assert_eq!(score(init.process()), own.init, "{when}");
+    until(&format!("{when}: it is the last"), || (score(logger) == own.logger).then_some(()));
+    // Each is begun in its own way: by words that are known, or by our code first.
+    for unit in ["plain", "thinks", "meek"] {
         let before = init.main_of(unit);
         before.signal(Signal::SIGKILL);
         init.when(&format!("{when}: {unit} is replaced"), |s| {
@@ -63,30 +71,78 @@ fn is_weighed(init: &Init, when: &str) {
         let wanted = if unit == "meek" { (700, 7) } else { (SCORE, as_nice()) };
         assert_eq!((score(now), nice(now)), wanted, "{when}: {unit}");
     }
+    let _ = std::fs::remove_file(init.sandbox.path("lines.trace"));
+    let main = init.main_of("lines");
+    init.tell("restart", &json!({"targets": ["lines"]}));
+    init.when(&format!("{when}: it is begun again"), |s| {
+        s.state("lines") == "running" && s.main_pid("lines") != main.inner_pid().or(Some(main.0))
+    });
+    init.tell("reload-unit", &json!({"targets": ["lines"]}));
+    until(&format!("{when}: each line has been run"), || {
+        let text = init.sandbox.read("lines.trace");
+        let mut seen: Vec<&str> = text.lines().collect();
+        seen.sort_unstable();
+        let wanted = LINES.map(|line| format!("{line} {SCORE}"));
+        (seen.len() == wanted.len()).then(|| assert_eq!(seen, wanted, "{when}"))
+    });
 }
 
-fn over_its_images(way: Way) {
+/// Keys of programs that a unit may have, in order.
+const LINES: [&str; 7] = [
+    "exec-condition",
+    "exec-reload",
+    "exec-start",
+    "exec-start-post",
+    "exec-start-pre",
+    "exec-stop",
+    "exec-stop-post",
+];
+
+fn files() -> Sandbox {
     let files = Sandbox::new();
-    files.unit("shares", "restart-delay: 1ms\nexec-start: DAEMON");
+    files.unit("plain", "restart-delay: 1ms\nexec-start: DAEMON");
     files.unit("thinks", "restart-delay: 1ms\nenv-file: DIR/env\nexec-start: DAEMON");
     files.put("env", "A=b\n");
     files.unit("meek", "restart-delay: 1ms\noom-score-adjust: 700\nnice: 7\nexec-start: DAEMON");
+    // Each by a process that its program forks.
+    let says = |line: &str| {
+        let rest = match line {
+            "exec-start" => "; exec sleep 1000",
+            "exec-stop" => "; kill $MAINPID",
+            _ => "",
+        };
+        format!(
+            "{line}: /bin/sh -c 'echo {line} $(cat /proc/self/oom_score_adj) >>DIR/lines.trace{rest}'\n"
+        )
+    };
+    files.unit("lines", &LINES.map(says).concat());
     files
         .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'");
-    files.unit("all", "type: virtual\nwaits-for: shares, thinks, meek, tick");
+    files.unit("all", "type: virtual\nwaits-for: plain, thinks, meek, lines, tick");
+    files
+}
+
+/// Started with [`SCORE`] by what `through` says, with these arguments.
+fn begin(way: Way, through: &[&str], arguments: &[&str]) -> Init {
     let (score, nice) = (SCORE.to_string(), NICER.to_string());
     let words = ["choom", "-n", &score, "--", "nice", "-n", &nice];
-    let mut init = Boot::new(files).way(way).through(&words).start("all");
+    let words = [&words[..], through].concat();
+    let mut init = Boot::new(files()).way(way).through(&words).arguments(arguments).start("all");
     init.expect_crashes();
     init.when_system("running");
-    is_weighed(&init, "begun");
+    init
+}
+
+/// What it has said.
+fn over_its_images(init: Init, own: Own) -> String {
+    is_weighed(&init, own, "begun");
     init.tell("upgrade", &json!({}));
-    is_weighed(&init, "upgraded");
+    is_weighed(&init, own, "upgraded");
     is_steady(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
-    is_weighed(&init, "crashed");
+    is_weighed(&init, own, "crashed");
     is_steady(&init);
     let (mut steps, kept) = memories_at_rest(&init);
     kept.iter().for_each(|(_, state)| state.set_len(0).unwrap());
@@ -94,18 +150,57 @@ fn over_its_images(way: Way) {
     drop(steps);
     has_survived(&init, 2);
     assert!(init.output().contains("begins anew"), "{}", init.output());
-    is_weighed(&init, "begun anew");
+    is_weighed(&init, own, "begun anew");
     init.tell("upgrade", &json!({}));
-    is_weighed(&init, "upgraded again");
+    is_weighed(&init, own, "upgraded again");
+    let said = init.output();
     init.finish_after_crash();
+    said
+}
+
+/// Where init may (CAP_SYS_RESOURCE) it is killed last, else it is as killable as what it starts.
+fn as_it_is_started(way: Way) {
+    let last = lowest(SCORE);
+    over_its_images(begin(way, &[], &[]), Own { init: last, logger: last });
 }
 
 #[test]
-fn children_of_a_containers_init_weigh_what_it_was_started_with() {
-    over_its_images(Way::Namespace);
+fn a_containers_init_is_killed_last_and_its_children_weigh_what_it_was_started_with() {
+    as_it_is_started(Way::Namespace);
 }
 
 #[test]
-fn children_of_a_supervisor_weigh_what_it_was_started_with() {
-    over_its_images(Way::Supervisor);
+fn a_supervisor_is_killed_last_and_its_children_weigh_what_it_was_started_with() {
+    as_it_is_started(Way::Supervisor);
+}
+
+/// One that needs no right: what was raised is lowered again.
+fn with_one_of_its_own(way: Way) {
+    let own = score(own());
+    let init = begin(way, &[], &["--oom-score", &own.to_string()]);
+    over_its_images(init, Own { init: own, logger: lowest(own) });
+}
+
+#[test]
+fn a_containers_init_has_the_score_that_is_asked_for_and_its_children_have_not() {
+    with_one_of_its_own(Way::Namespace);
+}
+
+#[test]
+fn a_supervisor_has_the_score_that_is_asked_for_and_its_children_have_not() {
+    with_one_of_its_own(Way::Supervisor);
+}
+
+#[test]
+fn an_init_that_is_to_keep_its_score_does_and_its_logger_is_killed_last() {
+    let init = begin(Way::Namespace, &[], &["--oom-score=keep"]);
+    over_its_images(init, Own { init: SCORE, logger: lowest(SCORE) });
+}
+
+#[test]
+fn an_init_that_may_not_lower_its_score_says_so_once_and_is_as_killable_as_its_services() {
+    let bounded = ["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource"];
+    let init = begin(Way::Namespace, &bounded, &[]);
+    let said = over_its_images(init, Own { init: SCORE, logger: SCORE });
+    assert_eq!(said.matches("init's own OOM score: it stays 300").count(), 1, "{said}");
 }

@@ -47,7 +47,7 @@ use crate::sys::notes::tests::noted as noted_on;
 /// A child of this process ends with status 3, and is reaped.
 fn one_ends() {
     if cfg!(miri) {
-        writer::ended(77, libc::CLD_EXITED, 3);
+        writer::ended(77, libc::CLD_EXITED, 3, true);
     } else {
         let child = process::fork_whole(|| 3).unwrap();
         wait::await_end(child).unwrap();

@@ -4,6 +4,7 @@ mod environment;
 mod failure;
 mod hang;
 mod probe;
+mod score;
 
 use super::{Base, Child, Null, Prepared, Report, Request, Spawner, Verdict, Way};
 use crate::sys::{Pid, signal, wait};

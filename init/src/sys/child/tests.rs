@@ -10,6 +10,7 @@ pub(in crate::sys) fn frame() -> Frame {
     Frame {
         cgroup: Some(20),
         goes_in: true,
+        score: Some(b"300".to_vec()),
         stdio: [21, 22, 23],
         passed: vec![24, 25],
         report: Some(26),

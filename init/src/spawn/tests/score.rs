@@ -1,0 +1,57 @@
+//! Where init has an OOM score of its own, its children have theirs, and init keeps its.
+
+use super::*;
+use groundstate_units::machine::event::Stage;
+use groundstate_units::spec::{EnvFile, Particular};
+
+fn score(pid: Pid) -> i16 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+    text.trim().parse().unwrap()
+}
+
+/// What every process of every unit gets: this score.
+fn base(score: i16) -> &'static Base {
+    Box::leak(Box::new(Base { score: Some(score), ..Base::default() }))
+}
+
+/// Children whose words are known, and those that still look for them.
+fn runs() -> [Run; 2] {
+    let mut thinking = plain();
+    thinking.env_file = vec![EnvFile { path: "/nowhere/env".to_string(), optional: true }];
+    [plain(), thinking]
+}
+
+#[test]
+fn a_child_has_the_score_of_children_and_init_its_own() {
+    if !is_alone("spawn::tests::score::a_child_has_the_score_of_children_and_init_its_own") {
+        return;
+    }
+    let own = score(nix::unistd::getpid());
+    for (way, mut run) in ways().flat_map(|way| runs().map(|run| (way, run))) {
+        for (asked, given) in [(None, 500), (Some(700), 700)] {
+            let mut particular = Particular::default();
+            particular.schedule.oom_score_adjust = asked;
+            run.particular = asked.map(|_| Box::new(particular));
+            let mut running =
+                start(way, &run, &["/bin/sleep", "600"], |r| r.base = base(500)).unwrap();
+            assert_eq!(running.verdict(), Verdict::Executed);
+            assert_eq!((score(running.pid), score(nix::unistd::getpid())), (given, own), "{way:?}");
+        }
+    }
+}
+
+/// Lower than this process may set it: as that of init would stay the child's.
+#[test]
+fn a_child_that_can_not_have_its_score_never_becomes_its_program() {
+    let test = "spawn::tests::score::a_child_that_can_not_have_its_score_never_becomes_its_program";
+    if !is_alone_under(&["setpriv", "--bounding-set=-sys_resource"], test) {
+        return;
+    }
+    for (way, run) in ways().flat_map(|way| runs().map(|run| (way, run))) {
+        let mut running = start(way, &run, &["/bin/true"], |r| r.base = base(-1000)).unwrap();
+        let Verdict::Failed(failure) = running.verdict() else { panic!("{way:?} ran") };
+        let told = (failure.stage, failure.errno, failure.path.as_str());
+        assert_eq!(told, (Stage::Schedule, libc::EACCES, "oom-score-adjust"), "{way:?}");
+        assert_eq!(running.end(), Exit::Code(127));
+    }
+}
