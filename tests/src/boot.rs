@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -130,7 +131,7 @@ impl Boot {
     /// Starts init and does not wait for anything but its pid.
     pub fn launch(self, target: &str) -> Init {
         let sandbox = self.sandbox;
-        let out = File::create(sandbox.path("out.log")).expect("out.log");
+        let out = output_of(&sandbox);
         let errors = out.try_clone().expect("dup");
         let mut words: Vec<String> = match self.way {
             Way::Namespace => vec!["unshare", "-fpm", "--mount-proc", "--kill-child"],
@@ -352,9 +353,23 @@ impl Init {
     }
 }
 
+/// What init writes to: in memory, where it is written as it is said.
+fn output_of(sandbox: &Sandbox) -> File {
+    let path = sandbox.path("out.log");
+    let name = format!("{}.log", sandbox.dir().file_name().expect("a name").display());
+    let memory = Path::new("/dev/shm");
+    if path.symlink_metadata().is_err() && memory.is_dir() {
+        std::os::unix::fs::symlink(memory.join(name), &path).expect("a link");
+    }
+    File::create(path).expect("out.log")
+}
+
 impl Drop for Init {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if !std::thread::panicking() {
+            let path = self.sandbox.path("out.log");
+            let _ = std::fs::read_link(path).and_then(std::fs::remove_file);
+        } else {
             eprintln!("init said:\n{}", self.output());
             let last = self.client().and_then(|mut client| {
                 client.send("status", &json!({}));
