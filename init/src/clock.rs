@@ -2,7 +2,8 @@
 //! No decision is ever taken by the wall clock: it jumps.
 
 use groundstate_units::time::Time;
-use nix::time::{ClockId, clock_gettime};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,6 +14,15 @@ const SLACK: Duration = Duration::from_millis(20);
 /// CLOCK_MONOTONIC. Zero where the kernel has none, which no Linux does.
 pub(crate) fn now() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
+}
+
+/// Nothing is done for so long. To a point of time: what is told how long is told so anew with each signal
+/// that comes, and gets nowhere while they come as fast as it can be told.
+pub(crate) fn pause(span: Duration) {
+    let until = now().after(span);
+    let point = TimeSpec::from_duration(until.since(Time::ZERO));
+    let how = ClockNanosleepFlags::TIMER_ABSTIME;
+    while now() < until && clock_nanosleep(ClockId::CLOCK_MONOTONIC, how, &point).is_err() {}
 }
 
 /// CLOCK_BOOTTIME, in the ticks by which /proc says when a process began.

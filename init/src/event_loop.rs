@@ -192,7 +192,7 @@ impl Init {
         {
             self.say(Level::Error, format_args!("cannot wait for events: {error}"));
             // Not to spin: the kernel is out of memory at most for a moment.
-            std::thread::sleep(Duration::from_millis(10));
+            clock::pause(Duration::from_millis(10));
         }
         let quiet = !more && deadline.is_none_or(|at| at > clock::now());
         self.lineage.undisturbed =

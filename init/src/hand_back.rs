@@ -134,7 +134,7 @@ pub(crate) fn go_on_in_memory(end: &mut End) {
             watchdog.feed(clock::now());
         }
         match wait::reap(child) {
-            Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+            Ok(None) => clock::pause(Duration::from_millis(2)),
             Ok(Some(ended)) if ended.exit == Exit::Code(0) => {
                 let fed = end.watchdog.as_ref().and_then(Watchdog::hand_on).unwrap_or_default();
                 let word = CString::new(end_word(end, end.crashes, &fed)).unwrap_or_default();

@@ -3,6 +3,7 @@
 //! Nothing runs yet that would have to wait. Later on, what failed is tried again by the turns of
 //! the loop, each in its own place.
 
+use crate::clock;
 use crate::limit;
 use nix::errno::Errno;
 use std::io;
@@ -41,7 +42,7 @@ pub(crate) fn insist<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T>
         if !passes || pause > limit::INSISTENCE_LONGEST {
             return Err(error);
         }
-        std::thread::sleep(pause);
+        clock::pause(pause);
         pause = pause.saturating_mul(2);
     }
 }

@@ -103,7 +103,7 @@ impl Outer {
     pub(crate) fn finish(&mut self) {
         self.flush();
         while !self.waiting.is_empty() {
-            std::thread::sleep(limit::OUTER_PAUSE);
+            clock::pause(limit::OUTER_PAUSE);
             self.flush();
         }
     }

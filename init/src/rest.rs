@@ -63,7 +63,7 @@ fn wait_for(own: Pid, patience: Duration, again: Option<u8>) -> bool {
         if let Some(signal) = again {
             tell(own, signal);
         }
-        std::thread::sleep(PAUSE);
+        clock::pause(PAUSE);
     }
 }
 

@@ -322,7 +322,7 @@ fn kill_rest(patience: Duration, watchdog: &mut Option<Watchdog>) {
                 Exit::Code(_) | Exit::Signal { .. } => return end_all(patience, watchdog),
             },
             Ok(Some(_)) => {}
-            Ok(None) | Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            Ok(None) | Err(_) => clock::pause(Duration::from_millis(2)),
         }
     }
     kill_all(watchdog);
@@ -352,7 +352,7 @@ fn reap_for(patience: Duration, watchdog: &mut Option<Watchdog>) {
         match wait::reap_any() {
             Ok(Some(_)) => {}
             Ok(None) if signal::kill_everybody(0).is_err() => return,
-            Ok(None) | Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            Ok(None) | Err(_) => clock::pause(Duration::from_millis(5)),
         }
     }
 }
@@ -365,7 +365,7 @@ pub(crate) fn console(text: &str) {
 pub(crate) fn park() -> ! {
     loop {
         reap_for(Duration::from_secs(1), &mut None);
-        std::thread::sleep(Duration::from_secs(1));
+        clock::pause(Duration::from_secs(1));
     }
 }
 
@@ -392,7 +392,7 @@ pub(crate) fn reap_until_asked(
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // Not to spin.
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            Err(_) => clock::pause(Duration::from_millis(100)),
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn with_deadline(mut watchdog: Option<&mut Watchdog>) {
             watchdog.feed(clock::now());
         }
         match wait::reap(child) {
-            Ok(None) => std::thread::sleep(PAUSE),
+            Ok(None) => clock::pause(PAUSE),
             Ok(Some(_)) | Err(_) => return,
         }
     }
@@ -61,7 +61,7 @@ fn by_the_kernel(mut watchdog: Option<&mut Watchdog>) {
         if let Some(watchdog) = &mut watchdog {
             watchdog.feed(clock::now());
         }
-        std::thread::sleep(PAUSE);
+        clock::pause(PAUSE);
     }
 }
 
@@ -127,7 +127,7 @@ fn begin(work: impl FnOnce() -> bool) -> Option<Pid> {
 fn end_of(child: Pid, mut waits: impl FnMut() -> bool) -> Went {
     loop {
         match wait::reap(child) {
-            Ok(None) if waits() => std::thread::sleep(PAUSE),
+            Ok(None) if waits() => clock::pause(PAUSE),
             Ok(None) => return give_up(child),
             Ok(Some(ended)) if ended.exit == Exit::Code(0) => return Went::Well,
             Ok(Some(_)) | Err(_) => return Went::Badly,
@@ -218,7 +218,7 @@ fn let_waiters_go() -> bool {
     // Whoever has failed with one question asks the next before it ends.
     let force = |point: &OsStr| loop {
         match umount2(point, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {
-            Err(Errno::EBUSY) => std::thread::sleep(PAUSE),
+            Err(Errno::EBUSY) => clock::pause(PAUSE),
             went => return went.is_ok(),
         }
     };
@@ -234,7 +234,7 @@ fn read_only_by_force(busy: &[OsString]) {
             return false;
         }
         while !busy.iter().all(|point| read_only(point)) {
-            std::thread::sleep(PAUSE);
+            clock::pause(PAUSE);
         }
         true
     });

@@ -270,12 +270,16 @@ fn nothing_prints_but_the_tools() {
 
 #[test]
 fn nothing_sleeps_and_nothing_is_skipped() {
-    let sleep = concat!("thread::", "sleep");
+    let sleeps = [concat!("thread::", "sleep"), concat!("clock::", "pause(")];
     let ignore = concat!("#[", "ignore");
     let mut complaints = Vec::new();
     for source in sources().iter().filter(|s| s.is_rust()) {
         for (at, line) in source.text.lines().enumerate() {
-            if line.contains(sleep) && !PAUSES.contains(&source.path.as_str()) {
+            let is_pause = |sleep: &&&str| {
+                line.contains(**sleep)
+                    && (**sleep == sleeps[0] || !PAUSES.contains(&source.path.as_str()))
+            };
+            for sleep in sleeps.iter().filter(is_pause) {
                 let place = format!("{}:{}", source.path, at + 1);
                 complaints.push(format!("{place}: {sleep}: wait for the fact, with a deadline"));
             }

@@ -7,6 +7,7 @@ use super::condition;
 use super::descriptor;
 use super::directory::{self, Owner};
 use super::draft::Broken;
+use crate::clock;
 use crate::sys::child::Step;
 use crate::sys::{login, schedule};
 use groundstate_units::spec::{Particular, Stdio};
@@ -54,7 +55,7 @@ impl Outfit {
     fn await_files(&self) {
         for path in &self.particular.wait_file {
             while !std::path::Path::new(path).exists() {
-                std::thread::sleep(FILE_PAUSE);
+                clock::pause(FILE_PAUSE);
             }
         }
     }
