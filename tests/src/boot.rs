@@ -12,7 +12,6 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -131,7 +130,7 @@ impl Boot {
     /// Starts init and does not wait for anything but its pid.
     pub fn launch(self, target: &str) -> Init {
         let sandbox = self.sandbox;
-        let out = output_of(&sandbox);
+        let out = File::create(sandbox.path("out.log")).expect("out.log");
         let errors = out.try_clone().expect("dup");
         let mut words: Vec<String> = match self.way {
             Way::Namespace => vec!["unshare", "-fpm", "--mount-proc", "--kill-child"],
@@ -349,27 +348,20 @@ impl Init {
 
     /// What init and, where it echoes, its units wrote.
     pub fn output(&self) -> String {
+        // Who writes for init has nothing more to do: it waits for lines, or for ever.
+        let writes = |p: &Process| {
+            p.status("Name").as_deref() == Some("groundstate-say") && p.state() == Some('R')
+        };
+        until("what was said is written", || {
+            (!self.first.children().iter().any(writes)).then_some(())
+        });
         self.sandbox.read("out.log")
     }
 }
 
-/// What init writes to: in memory, where it is written as it is said.
-fn output_of(sandbox: &Sandbox) -> File {
-    let path = sandbox.path("out.log");
-    let name = format!("{}.log", sandbox.dir().file_name().expect("a name").display());
-    let memory = Path::new("/dev/shm");
-    if path.symlink_metadata().is_err() && memory.is_dir() {
-        std::os::unix::fs::symlink(memory.join(name), &path).expect("a link");
-    }
-    File::create(path).expect("out.log")
-}
-
 impl Drop for Init {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let path = self.sandbox.path("out.log");
-            let _ = std::fs::read_link(path).and_then(std::fs::remove_file);
-        } else {
+        if std::thread::panicking() {
             eprintln!("init said:\n{}", self.output());
             let last = self.client().and_then(|mut client| {
                 client.send("status", &json!({}));
