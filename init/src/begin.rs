@@ -170,7 +170,7 @@ impl Init {
         if let Some(why) = no_score {
             // Whoever asked for one wants it; else a container without the right to it is as usual.
             let asked = self.options.oom_score != weight::Own::default();
-            let level = if asked { Level::Warning } else { Level::Info };
+            let level = if asked { Level::Warning } else { Level::Debug };
             self.say(level, format_args!("init's own OOM score: {why}"));
         }
         if let Some(why) = no_cgroups {
