@@ -8,6 +8,7 @@ mod begin;
 mod blockers;
 mod boot;
 mod cgroup;
+mod claim;
 mod clock;
 mod control;
 #[cfg(debug_assertions)]

@@ -9,24 +9,15 @@ use crate::clock;
 use crate::event_loop::Init;
 use crate::journal::learnt::{Known, Learnt};
 use crate::journal::notes::{self, Note, Past, What, Wished};
-use crate::journal::started::{One, Started};
 use crate::journal::turns;
 use crate::limit;
 use crate::notify::Datagram;
-use crate::process;
-use crate::run::output::run_log;
-use crate::run::procedure::Part;
+use crate::sys::Pid;
 use crate::sys::wait::{self, Ended};
-use crate::sys::{Pid, signal};
-use crate::voice::Level;
 use groundstate_units::generation::UnitId;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
-
-const KILL: u8 = 9;
-const STOP: u8 = 19;
-const GO_ON: u8 = 18;
+use std::collections::BTreeMap;
 
 /// What of the notes is put again. What was put before and made this program crash is not put just
 /// so a second time: first what anybody wished or said is left out, then all.
@@ -50,22 +41,6 @@ pub(crate) fn heeds_all_begun(past: &Past) -> bool {
 /// What the kernel wrote alone has no time.
 fn is_known(at: &Time) -> bool {
     *at > Time::ZERO
-}
-
-/// It has become its program; or it never will do anything as that, for it is stopped before the
-/// program's first instruction: whoever asks ends it then.
-fn has_its_program(pid: Pid) -> bool {
-    if process::has_executed(pid) {
-        return true;
-    }
-    // No way out of the kernel leads past a pending stop: an exec that ends from now on has begun
-    // nothing. Looked at without it, the program could begin between the look and the end.
-    let stopped = wait::is_child(pid) && signal::kill(pid, STOP).is_ok();
-    let has_begun = stopped && process::has_executed(pid);
-    if has_begun {
-        let _ = signal::kill(pid, GO_ON);
-    }
-    has_begun
 }
 
 impl Init {
@@ -189,101 +164,6 @@ impl Init {
         for learnt in learnt {
             self.learnt_before(learnt);
             self.settle();
-        }
-    }
-
-    /// The line was begun by the image before this one: its process is the run's. False: it was not,
-    /// and nothing of what was begun for the unit instead is left beside it.
-    pub(crate) fn take_up(&mut self, run: RunId, part: Part) -> bool {
-        if self.lineage.started.of.is_empty() {
-            return false;
-        }
-        let Some(running) = self.runs.get(run) else { return false };
-        let (name, unit) = (running.name.clone(), notes::unit(running.name.as_str()));
-        let found = self.lineage.started.take(run, part, unit);
-        let is_clear = found.as_ref().is_some_and(|one| self.is_clear(one));
-        let (spec, targets) = (running.spec(), running.targets.clone());
-        let (true, Some(spec)) = (is_clear, spec) else {
-            let others = self.lineage.started.others_of(unit);
-            found.into_iter().chain(others).for_each(|one| self.kill_one(&one));
-            return false;
-        };
-        let Some(mut one) = found else { return false };
-        if let Some(running) = self.runs.get_mut(run) {
-            running.begun = true;
-            if part == Part::Start(spec.exec_start.len().saturating_sub(1)) {
-                (running.output, running.spec) = (None, None);
-            }
-        }
-        let others = self.lineage.started.of.values();
-        let others: BTreeSet<String> = others.filter_map(|one| one.cgroup(&self.tracker)).collect();
-        self.tracker.take_up(run, one.pid, (name.as_str(), one.begun.ahead), &others);
-        for aside in &one.begun.asides {
-            if let Some(logger) = &mut self.logger {
-                let told = run_log(aside.run, &name, &targets, &spec, aside.log);
-                logger.take_up(told, one.asides.remove(&aside.run));
-            }
-        }
-        let child = if one.ended {
-            self.tracker.had_started(run, one.pid, one.begun.born);
-            self.spawner.take_up_gone(one.pid, one.begun.slot, name.as_str())
-        } else {
-            self.spawner.take_up(one.pid, one.begun.slot, name.as_str())
-        };
-        self.keep(run, part, &spec, child);
-        true
-    }
-
-    /// It has become its program, or has ended: before that, it is ended and begun anew, and
-    /// the program is started once all the same. A program that is to say that it is ready by a
-    /// descriptor, and has not, says it to nobody any more.
-    fn is_clear(&self, one: &One) -> bool {
-        let spec = self.runs.get(one.begun.run).and_then(|running| running.spec());
-        let by_descriptor = spec.is_some_and(|spec| {
-            spec.particular.as_ref().is_some_and(|particular| particular.ready_fd.is_some())
-        });
-        let is_heard = !by_descriptor || self.lineage.started.ready.contains(&one.begun.run);
-        let has_ended = one.ended || process::stat(one.pid).is_some_and(|stat| stat.ended);
-        has_ended || (is_heard && has_its_program(one.pid))
-    }
-
-    /// Of what was begun since the state was kept, what nobody noted: it is of no run.
-    fn kill_what_nobody_noted(&mut self) {
-        let noted = self.lineage.started.of.keys().map(|(run, _)| *run).collect();
-        let noted = self.tracker.unknown_cgroups_of(&noted);
-        self.kill_unknown_cgroups(&noted);
-    }
-
-    /// What was noted as started, and the machine did not order again.
-    fn kill_unclaimed(&mut self) {
-        let left = std::mem::take(&mut self.lineage.started.of);
-        left.values().for_each(|one| self.kill_one(one));
-        self.lineage.started = Started::default();
-        self.tracker.knows_begun(BTreeSet::new());
-    }
-
-    fn kill_one(&mut self, one: &One) {
-        if one.ended {
-            return;
-        }
-        let run = one.begun.run;
-        let is_its_units = self.runs.get(run).is_some_and(|running| {
-            notes::unit(running.name.as_str()) == one.begun.unit && !running.lines.is_empty()
-        });
-        let what = format!("process {} (run {}) was begun in the crash", one.pid, run.0);
-        self.say(Level::Warning, format_args!("{what} and can not be taken up: it is killed"));
-        let since = self.lineage.killed_since.get_or_insert(one.begun.born);
-        *since = one.begun.born.min(*since);
-        if is_its_units {
-            // What it has left in the run's cgroup can not be told from the rest of it.
-            self.tracker.kill(run);
-        } else if let Some(name) = one.cgroup(&self.tracker) {
-            self.tracker.kill_unknown(&name);
-        }
-        self.spawner.give_up(one.pid, one.begun.slot);
-        if wait::is_child(one.pid) {
-            // Not reaped, so the pid is its own.
-            let _ = signal::kill(one.pid, KILL);
         }
     }
 }

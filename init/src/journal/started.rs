@@ -37,12 +37,12 @@ impl One {
 /// All of these.
 #[derive(Debug, Default)]
 pub(crate) struct Started {
-    /// By run and line.
-    pub(crate) of: BTreeMap<(RunId, Part), One>,
+    /// By line, those of each in the order in which they were begun: one that was given up may live on.
+    of: BTreeMap<(RunId, Part), Vec<One>>,
     /// Sockets that were opened, by run and unit.
     opened: BTreeMap<(RunId, u64), Vec<OwnedFd>>,
-    /// Runs whose line was read.
-    pub(crate) ready: BTreeSet<RunId>,
+    /// Runs of which the line was seen by which they are ready.
+    seen: BTreeSet<RunId>,
 }
 
 impl Started {
@@ -53,12 +53,12 @@ impl Started {
             match &note.what {
                 What::Ended(_) => {
                     // Who had the pid before it has ended too.
-                    let of = started.of.values_mut().filter(|one| one.pid.as_raw() == note.pid);
+                    let of = started.all_mut().filter(|one| one.pid.as_raw() == note.pid);
                     of.for_each(|one| one.ended = true);
                 }
                 What::Begun(begun) if note.pid > 0 => {
                     // Given out again: what stands there is not about the one before.
-                    let before = started.of.values_mut().filter(|one| one.begun.slot == begun.slot);
+                    let before = started.all_mut().filter(|one| one.begun.slot == begun.slot);
                     before.for_each(|one| one.begun.slot = u32::MAX);
                     let (pid, begun) = (Pid::from_raw(note.pid), begun.clone());
                     let output = inherit::take_if_same(begun.output);
@@ -67,7 +67,8 @@ impl Started {
                         .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
                         .collect();
                     let one = One { pid, begun, ended: false, output, asides };
-                    started.of.insert((one.begun.run, one.begun.part), one);
+                    let key = (one.begun.run, one.begun.part);
+                    started.of.entry(key).or_default().push(one);
                 }
                 What::Opened(opened) => {
                     let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
@@ -77,11 +78,35 @@ impl Started {
                         started.opened.insert(key, taken.collect());
                     }
                 }
-                What::Seen(run) => _ = started.ready.insert(*run),
+                What::Seen(run) => _ = started.seen.insert(*run),
                 What::Begun(_) | What::Heard(_) | What::Wished(_) | What::Learnt(_) => {}
             }
         }
         started
+    }
+
+    /// Of no line a process is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Runs of which a line is.
+    pub(crate) fn of_lines(&self) -> BTreeSet<RunId> {
+        self.of.keys().map(|(run, _)| *run).collect()
+    }
+
+    /// The line was seen by which this run is ready.
+    pub(crate) fn has_seen(&self, run: RunId) -> bool {
+        self.seen.contains(&run)
+    }
+
+    /// Of whatever line.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &One> {
+        self.of.values().flatten()
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut One> {
+        self.of.values_mut().flatten()
     }
 
     /// The sockets that were opened for this run of the unit.
@@ -92,31 +117,40 @@ impl Started {
     /// The pipe of a run of which a process was started; within it None: it was passed on.
     pub(crate) fn output_of(&mut self, run: RunId) -> Option<Option<OwnedFd>> {
         let mut of_run = self.of.range_mut((run, FIRST)..).take_while(|((of, _), _)| *of == run);
-        of_run.next().map(|(_, one)| one.output.take())
+        let first = of_run.find_map(|(_, all)| all.first_mut());
+        first.map(|one| one.output.take())
     }
 
     /// Units, as notes name them, and the runs of them of which a process or a socket is there.
     pub(crate) fn runs(&self) -> BTreeSet<(u64, RunId)> {
         let opened = self.opened.keys().map(|(run, unit)| (*unit, *run));
-        self.of.values().map(|one| (one.begun.unit, one.begun.run)).chain(opened).collect()
+        self.all().map(|one| (one.begun.unit, one.begun.run)).chain(opened).collect()
     }
 
     /// The pids of those of whose end nothing was noted.
     pub(crate) fn living(&self) -> BTreeSet<i32> {
-        self.of.values().filter(|one| !one.ended).map(|one| one.pid.as_raw()).collect()
+        self.all().filter(|one| !one.ended).map(|one| one.pid.as_raw()).collect()
     }
 
-    /// The one of this line, if it is of the unit.
+    /// The first of the line that was not taken yet.
     pub(crate) fn take(&mut self, run: RunId, part: Part, unit: u64) -> Option<One> {
-        let is_it = self.of.get(&(run, part)).is_some_and(|one| one.begun.unit == unit);
-        is_it.then(|| self.of.remove(&(run, part))).flatten()
+        let all = self.of.get_mut(&(run, part))?;
+        let at = all.iter().position(|one| one.begun.unit == unit)?;
+        let one = all.remove(at);
+        if all.is_empty() {
+            self.of.remove(&(run, part));
+        }
+        Some(one)
     }
 
     /// What else there is of the unit.
     pub(crate) fn others_of(&mut self, unit: u64) -> Vec<One> {
-        let keys = self.of.iter().filter(|(_, one)| one.begun.unit == unit);
-        let keys: Vec<_> = keys.map(|(key, _)| *key).collect();
-        keys.into_iter().filter_map(|key| self.of.remove(&key)).collect()
+        let mut others = Vec::new();
+        self.of.retain(|_, all| {
+            others.extend(all.extract_if(.., |one| one.begun.unit == unit));
+            !all.is_empty()
+        });
+        others
     }
 }
 
@@ -147,12 +181,30 @@ mod tests {
     fn who_got_the_pid_of_one_that_had_ended_has_not_ended() {
         let ended = || note(42, What::Ended(Exit::Code(0)));
         let living = |notes: &[Note]| {
-            let of = Started::among(notes).of;
-            of.values().filter(|one| !one.ended).map(|one| one.begun.run.0).collect::<Vec<u64>>()
+            let started = Started::among(notes);
+            let living = started.all().filter(|one| !one.ended);
+            living.map(|one| one.begun.run.0).collect::<Vec<u64>>()
         };
         assert_eq!(living(&[ended(), note(42, begun(7))]), [7]);
         assert_eq!(living(&[note(42, begun(7)), ended()]), [0; 0]);
         assert_eq!(living(&[ended(), note(42, begun(7)), ended()]), [0; 0]);
         assert_eq!(living(&[note(42, begun(7)), ended(), note(42, begun(9))]), [9]);
+    }
+
+    #[test]
+    fn a_line_that_was_begun_again_is_each_of_its_processes_in_order() {
+        let web = notes::unit("web");
+        let noted = [note(42, begun(7)), note(43, begun(7)), note(44, begun(8))];
+        let mut started = Started::among(&noted);
+        assert_eq!(started.living(), BTreeSet::from([42, 43, 44]));
+        let part = Part::Start(0);
+        assert!(started.take(RunId(7), part, web ^ 1).is_none(), "it is another unit's");
+        for pid in [Some(42), Some(43), None] {
+            let one = started.take(RunId(7), part, web);
+            assert_eq!(one.map(|one| one.pid.as_raw()), pid);
+        }
+        let left = started.others_of(web);
+        assert_eq!(left.iter().map(|one| one.pid.as_raw()).collect::<Vec<_>>(), [44]);
+        assert!(started.of.is_empty());
     }
 }

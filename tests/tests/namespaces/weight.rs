@@ -198,7 +198,8 @@ fn an_init_that_is_to_keep_its_score_does_and_its_logger_is_killed_last() {
 }
 
 #[test]
-fn an_init_that_may_not_lower_its_score_as_it_was_asked_to_says_so_once_and_is_as_killable_as_its_services() {
+fn an_init_that_may_not_lower_its_score_as_it_was_asked_to_says_so_once_and_is_as_killable_as_its_services()
+ {
     let bounded = ["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource"];
     // Nobody is told of what is usual in a container.
     for (arguments, told) in [(&[][..], 0), (&["--oom-score", "0"][..], 1)] {
