@@ -11,7 +11,7 @@ use crate::run::procedure::Part;
 use crate::sys::wait;
 use crate::sys::{Pid, signal};
 use crate::voice::Level;
-use groundstate_units::machine::event::RunId;
+use groundstate_units::machine::event::{ExecFailure, RunId};
 use std::collections::BTreeSet;
 
 const KILL: u8 = 9;
@@ -35,23 +35,27 @@ fn has_its_program(pid: Pid) -> bool {
 }
 
 impl Init {
-    /// The line was begun by the image before this one: its process is the run's. False: it was not,
-    /// and nothing of what was begun for the unit instead is left beside it.
-    pub(crate) fn take_up(&mut self, run: RunId, part: Part) -> bool {
+    /// The line was begun by the image before this one: its process is the run's, or there is none again.
+    /// None: it was not, and nothing of what was begun for the unit instead is left beside it.
+    pub(crate) fn take_up(&mut self, run: RunId, part: Part) -> Option<Result<(), ExecFailure>> {
         if self.lineage.started.is_empty() {
-            return false;
+            return None;
         }
-        let Some(running) = self.runs.get(run) else { return false };
+        let running = self.runs.get_mut(run)?;
         let (name, unit) = (running.name.clone(), notes::unit(running.name.as_str()));
         let found = self.lineage.started.take(run, part, unit);
-        let is_clear = found.as_ref().is_some_and(|one| self.is_clear(one));
+        if let Some(why) = found.as_ref().and_then(|one| one.begun.more.refused.clone()) {
+            running.begun = true;
+            return Some(Err(why));
+        }
         let (spec, targets) = (running.spec(), running.targets.clone());
+        let is_clear = found.as_ref().is_some_and(|one| self.is_clear(one));
         let (true, Some(spec)) = (is_clear, spec) else {
             let others = self.lineage.started.others_of(unit);
             found.into_iter().chain(others).for_each(|one| self.kill_one(&one));
-            return false;
+            return None;
         };
-        let Some(mut one) = found else { return false };
+        let mut one = found?;
         if let Some(running) = self.runs.get_mut(run) {
             running.begun = true;
             if part == Part::Start(spec.exec_start.len().saturating_sub(1)) {
@@ -74,7 +78,7 @@ impl Init {
             self.spawner.take_up(one.pid, one.begun.slot, name.as_str())
         };
         self.keep(run, part, &spec, child);
-        true
+        Some(Ok(()))
     }
 
     /// It has become its program, or has ended: before that, it is ended and begun anew, and

@@ -5,6 +5,7 @@
 //! whose each socket is in [`doors`]. Who writes them to go on as another binary is [`crate::upgrade`]; who
 //! reads them, [`crate::resume`].
 
+mod begun;
 pub(crate) mod carried;
 pub(crate) mod done;
 pub(crate) mod doors;

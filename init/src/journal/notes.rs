@@ -11,13 +11,13 @@
 //! What is longer goes on in the next entries. An entry is there when its number is; the number is
 //! written last. Reading is total: any bytes may be there.
 
+pub(crate) use super::begun::{Aside, Begun, More};
 use super::learnt::Learnt;
 use crate::limit;
-use crate::run::procedure::Part;
 use crate::shutdown::Haste;
 use groundstate_units::assembly::hash;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
-use groundstate_units::spec::{Exit, Log};
+use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
 use serde::{Deserialize, Serialize};
 
@@ -118,46 +118,6 @@ pub(crate) enum Wished {
     End(Shutdown),
     /// That one sooner.
     Haste(Haste),
-}
-
-/// A process that was started.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Begun {
-    /// Of which run.
-    pub(crate) run: RunId,
-    /// Its line.
-    pub(crate) part: Part,
-    /// The slot in which it tells how far it came.
-    pub(crate) slot: u32,
-    /// The read end of its output, as long as it is in PID 1's table, and what tells it from another
-    /// that got its number; -1: it is not there.
-    pub(crate) output: (i32, u64),
-    /// What tells its unit from another that might get the number of its run.
-    pub(crate) unit: u64,
-    /// Its cgroup was made ahead, as this one.
-    pub(crate) ahead: Option<u64>,
-    /// Pipes of its own, beside the run's.
-    pub(crate) asides: Vec<Aside>,
-    /// Just before it was, as [`crate::clock::ticks`] has it: tells it from another that got its pid.
-    pub(crate) born: u64,
-}
-
-impl Begun {
-    /// A process with its pid that began then is it.
-    pub(crate) fn may_be(&self, began: u64) -> bool {
-        (self.born..=self.born.saturating_add(limit::BEING_BORN)).contains(&began)
-    }
-}
-
-/// The pipe of a line beside a start, or of a stream with a way out of its own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Aside {
-    /// The number it has for the logger.
-    pub(crate) run: RunId,
-    /// The way out.
-    pub(crate) log: Log,
-    /// As [`Begun::output`].
-    pub(crate) end: (i32, u64),
 }
 
 /// Sockets that have come from who opened them.
@@ -346,7 +306,7 @@ fn what(kind: Kind, text: Vec<u8>) -> Option<What> {
             let (code, status) = (int(&text, 0)?, int(&text, 4)?);
             Some(What::Ended(crate::sys::wait::exit(code, status)))
         }
-        Kind::Begun => postcard::from_bytes(&text).ok().map(What::Begun),
+        Kind::Begun => Begun::of_text(&text).map(What::Begun),
         Kind::Wished => postcard::from_bytes(&text).ok().map(|it| What::Wished(Box::new(it))),
         Kind::Seen => word(&text, 0).map(|run| What::Seen(RunId(run))),
         Kind::Opened => postcard::from_bytes(&text).ok().map(What::Opened),

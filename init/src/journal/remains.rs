@@ -95,6 +95,9 @@ impl Remains {
 
     fn begun(&mut self, pid: i32, begun: &Begun) {
         self.highest = self.highest.max(begun.run.0);
+        if begun.more.refused.is_some() {
+            return;
+        }
         self.ended.remove(&begun.unit);
         if self.done.get(&begun.unit).is_some_and(|(run, _)| *run < begun.run) {
             self.done.remove(&begun.unit);
@@ -150,7 +153,10 @@ impl Remains {
     /// is of a daemon that is gone, and whoever has the pid now is another.
     pub(crate) fn is_over(&self, unit: u64, pid: i32) -> bool {
         let notes = &self.past.notes;
-        let is_start = |begun: &Begun| begun.unit == unit && matches!(begun.part, Part::Start(_));
+        let is_start = |begun: &Begun| {
+            let is_it = begun.unit == unit && begun.more.refused.is_none();
+            is_it && matches!(begun.part, Part::Start(_))
+        };
         let launched =
             notes.iter().rposition(|it| matches!(&it.what, What::Begun(begun) if is_start(begun)));
         let Some((launcher, rest)) = launched.and_then(|at| notes.get(at..)?.split_first()) else {
@@ -179,7 +185,7 @@ mod tests {
     use super::super::notes::{Kind, place};
     use super::*;
     use crate::found::{asked_end, asked_haste};
-    use crate::journal::notes::Wished;
+    use crate::journal::notes::{More, Wished};
     use crate::shutdown::Haste;
     use crate::sys::notes as writer;
     use groundstate_units::machine::event::Shutdown;
@@ -258,7 +264,17 @@ mod tests {
         let begun = |unit, part| {
             let (run, output) = (RunId(1), (-1, 0));
             let (ahead, asides) = (None, Vec::new());
-            What::Begun(Begun { run, part, slot: 0, output, unit, ahead, asides, born: 0 })
+            What::Begun(Begun {
+                run,
+                part,
+                slot: 0,
+                output,
+                unit,
+                ahead,
+                asides,
+                born: 0,
+                more: More::default(),
+            })
         };
         let ended = || What::Ended(Exit::Code(0));
         let is_over = |all: Vec<(i32, What)>| {
@@ -288,7 +304,8 @@ mod tests {
         let others = |born: u64| {
             let (run, part, slot, output, unit) = (RunId(1), Part::Start(0), 0, (-1, 0), 7);
             let (ahead, asides) = (None, Vec::new());
-            let begun = Begun { run, part, slot, output, unit, ahead, asides, born };
+            let begun =
+                Begun { run, part, slot, output, unit, ahead, asides, born, more: More::default() };
             let mut remains = Remains::default();
             remains.begun(child.as_raw(), &begun);
             remains.tell_others();

@@ -366,7 +366,7 @@ impl Standings {
 #[cfg(test)]
 mod tests {
     use super::super::notes::tests::written;
-    use super::super::notes::{ENTRIES as NOTES, Kind, STANDING};
+    use super::super::notes::{ENTRIES as NOTES, Kind, More, STANDING};
     use super::*;
     use groundstate_units::machine::there::Ends;
 
@@ -483,7 +483,7 @@ mod tests {
     fn begun(unit: u64, run: u64, part: Part) -> Begun {
         let (run, output) = (RunId(run), (-1, 0));
         let (ahead, asides) = (Some(5), Vec::new());
-        Begun { run, part, slot: 0, output, unit, ahead, asides, born: 0 }
+        Begun { run, part, slot: 0, output, unit, ahead, asides, born: 0, more: More::default() }
     }
 
     /// By the table, and the notes after that.

@@ -56,6 +56,11 @@ impl Started {
                     let of = started.all_mut().filter(|one| one.pid.as_raw() == note.pid);
                     of.for_each(|one| one.ended = true);
                 }
+                What::Begun(begun) if note.pid <= 0 && begun.more.refused.is_some() => {
+                    let (pid, begun) = (Pid::from_raw(0), begun.clone());
+                    let (output, asides) = (None, BTreeMap::new());
+                    started.add(One { pid, begun, ended: true, output, asides });
+                }
                 What::Begun(begun) if note.pid > 0 => {
                     // Given out again: what stands there is not about the one before.
                     let before = started.all_mut().filter(|one| one.begun.slot == begun.slot);
@@ -66,9 +71,7 @@ impl Started {
                     let asides = asides
                         .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
                         .collect();
-                    let one = One { pid, begun, ended: false, output, asides };
-                    let key = (one.begun.run, one.begun.part);
-                    started.of.entry(key).or_default().push(one);
+                    started.add(One { pid, begun, ended: false, output, asides });
                 }
                 What::Opened(opened) => {
                     let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
@@ -83,6 +86,10 @@ impl Started {
             }
         }
         started
+    }
+
+    fn add(&mut self, one: One) {
+        self.of.entry((one.begun.run, one.begun.part)).or_default().push(one);
     }
 
     /// Of no line a process is left.
@@ -117,7 +124,8 @@ impl Started {
     /// The pipe of a run of which a process was started; within it None: it was passed on.
     pub(crate) fn output_of(&mut self, run: RunId) -> Option<Option<OwnedFd>> {
         let mut of_run = self.of.range_mut((run, FIRST)..).take_while(|((of, _), _)| *of == run);
-        let first = of_run.find_map(|(_, all)| all.first_mut());
+        let is_process = |one: &&mut One| one.begun.more.refused.is_none();
+        let first = of_run.find_map(|(_, all)| all.iter_mut().find(is_process));
         first.map(|one| one.output.take())
     }
 
@@ -157,6 +165,7 @@ impl Started {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::notes::More;
     use groundstate_units::spec::Exit;
     use groundstate_units::time::Time;
 
@@ -174,6 +183,7 @@ mod tests {
             ahead: None,
             asides: Vec::new(),
             born: 0,
+            more: More::default(),
         })
     }
 

@@ -6,11 +6,11 @@ use super::running::{Main, ReadyPipe, Started};
 use crate::cgroup::Wish;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
-use crate::journal::notes::{self, Aside, Begun};
+use crate::journal::notes::{self, Aside, Begun, More};
 use crate::limit;
 use crate::logger;
 use crate::spawn::{Child, Place, Prepared, Request, Verdict};
-use crate::sys::{Pid, inherit};
+use crate::sys::{Pid, inherit, notes as writer};
 use crate::voice::Level;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use groundstate_units::name::Name;
@@ -25,10 +25,11 @@ use std::sync::Arc;
 
 impl Init {
     pub(super) fn spawn_line(&mut self, run: RunId, part: Part) -> Vec<Deed> {
-        if self.take_up(run, part) {
-            return Vec::new();
-        }
-        match self.try_spawn(run, part) {
+        let again = self.take_up(run, part);
+        let begun = again.unwrap_or_else(|| {
+            self.try_spawn(run, part).inspect_err(|why| self.note_refused(run, part, why))
+        });
+        match begun {
             Ok(()) => Vec::new(),
             Err(failure) => match self.runs.get_mut(run) {
                 Some(running) => running.procedure.not_executed(part, failure),
@@ -188,7 +189,15 @@ impl Init {
         let output = (output, inherit::identity(output));
         let (unit, asides) = (notes::unit(name.as_str()), self.asides(before));
         let ahead = self.tracker.made_ahead_for(run);
-        Begun { run, part, slot: 0, output, unit, ahead, asides, born: 0 }
+        Begun { run, part, slot: 0, output, unit, ahead, asides, born: 0, more: More::default() }
+    }
+
+    /// After a crash it is refused again, and not begun beside what was begun instead.
+    fn note_refused(&self, run: RunId, part: Part, why: &ExecFailure) {
+        let Some(running) = self.runs.get(run) else { return };
+        let begun = self.begun(run, part, &running.name, self.helper_outputs);
+        let more = More { refused: Some(why.clone()) };
+        writer::begun(&Begun { output: (-1, 0), more, ..begun }.text());
     }
 
     /// The pipes that were made aside since their next number was this one.

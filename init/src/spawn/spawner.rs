@@ -216,8 +216,7 @@ impl Spawner {
         let noted = prepared.begun.as_ref();
         let noted = noted.map(|begun| Begun { slot: number, born, ..begun.clone() });
         // What can not be noted is started all the same.
-        descriptors.frame.note =
-            noted.and_then(|begun| postcard::to_allocvec(&begun).ok()).unwrap_or_default();
+        descriptors.frame.note = noted.map(|begun| begun.text()).unwrap_or_default();
         let placed = descriptors.frame.cgroup.is_some();
         let is_joined = |place: &Place| !place.bounded && !place.killed;
         let joins = matches!(prepared.work, Work::Settled(_))

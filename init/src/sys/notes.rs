@@ -319,7 +319,7 @@ pub(crate) fn put_text(kind: Kind, text: &[u8]) {
 
 /// A child is about to be cloned: the address the kernel is to write its pid to
 /// (CLONE_PARENT_SETTID). Null: nobody wants to know.
-pub(super) fn begun(text: &[u8]) -> *mut i32 {
+pub(crate) fn begun(text: &[u8]) -> *mut i32 {
     if text.is_empty() { ptr::null_mut() } else { put(Kind::Begun, 0, 0, text) }
 }
 

@@ -2,13 +2,15 @@
 //! each process is of its own run. Other crashes are in [`super::crash`].
 
 use super::away::BARE;
-use super::crash::{has_survived, starts};
+use super::crash::{has_survived, starts, until_begun};
+use super::keeping::keeps_no_more;
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, crash_when, memories};
+use groundstate_tests::crash::{Call, crash, crash_when, memories};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::tracer::{Tracer, injected};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -73,6 +75,32 @@ fn a_daemon_whose_launcher_had_come_and_gone_when_init_crashed_is_its_units() {
     let named: Option<i32> = init.sandbox.read("run/old.pid").trim().parse().ok();
     assert!(named.is_some() && status.main_pid("old") == named, "{}", init.output());
     assert_eq!((init.processes_of("old").len(), starts(&init, "old")), (1, 2));
+    init.finish_after_crash();
+}
+
+#[test]
+fn what_was_begun_after_a_start_that_was_refused_lives_on() {
+    let files = Sandbox::new();
+    files.unit(
+        "web",
+        "restart-delay: 50ms\nexec-start-pre: /bin/true\nexec-start: DAEMON --trace DIR/web.trace",
+    );
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    keeps_no_more(&init);
+    // Its second line.
+    let no_more = ["-e", "trace=clone3", "-e", "inject=clone3:error=EAGAIN:when=2"];
+    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &no_more);
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    assert_eq!(injected(&tracer.detach()), 1);
+    until_begun(&init, "web");
+    let main = init.main_of("web");
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    init.when_state("web", "running");
+    assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1), "{}", init.output());
     init.finish_after_crash();
 }
 
