@@ -78,18 +78,23 @@ impl Init {
             self.spawner.take_up(one.pid, one.begun.slot, name.as_str())
         };
         self.keep(run, part, &spec, child);
+        if let Some(ready) = one.ready.take() {
+            self.hear_ready_again(run, ready);
+        }
         Some(Ok(()))
     }
 
     /// It has become its program, or has ended: before that, it is ended and begun anew, and
-    /// the program is started once all the same. A program that is to say that it is ready by a
-    /// descriptor, and has not, says it to nobody any more.
+    /// the program is started once all the same. Where it is to say that it is ready by a descriptor
+    /// that is not noted, and has not, it says that to nobody any more.
     fn is_clear(&self, one: &One) -> bool {
         let spec = self.runs.get(one.begun.run).and_then(|running| running.spec());
         let by_descriptor = spec.is_some_and(|spec| {
             spec.particular.as_ref().is_some_and(|particular| particular.ready_fd.is_some())
         });
-        let is_heard = !by_descriptor || self.lineage.started.has_seen(one.begun.run);
+        let by_descriptor = by_descriptor && matches!(one.begun.part, Part::Start(_));
+        let (_, noted) = one.begun.more.ready;
+        let is_heard = !by_descriptor || noted != 0 || self.lineage.started.has_seen(one.begun.run);
         let has_ended = one.ended || process::stat(one.pid).is_some_and(|stat| stat.ended);
         has_ended || (is_heard && has_its_program(one.pid))
     }

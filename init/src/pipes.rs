@@ -268,7 +268,12 @@ impl Init {
         let written = standing.and_then(|standing| standing.ready);
         let end = written.and_then(|written| pipes.take_own(written));
         let Some(end) = end.or_else(|| pipes.take_open(number, pids)) else { return };
-        if let Err(error) = self.hear_ready_from(run, end.fd) {
+        self.hear_ready_again(run, end.fd);
+    }
+
+    /// The same where that is known.
+    pub(crate) fn hear_ready_again(&mut self, run: RunId, read: OwnedFd) {
+        if let Err(error) = self.hear_ready_from(run, read) {
             self.say(
                 Level::Warning,
                 format_args!("nobody hears when run {} is ready: {error}", run.0),

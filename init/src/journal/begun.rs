@@ -36,6 +36,8 @@ pub(crate) struct Begun {
 pub(crate) struct More {
     /// There is no process: why there is none.
     pub(crate) refused: Option<ExecFailure>,
+    /// The read end of its `ready-fd`, as [`Begun::output`].
+    pub(crate) ready: (i32, u64),
 }
 
 impl Begun {

@@ -25,6 +25,8 @@ pub(crate) struct One {
     output: Option<OwnedFd>,
     /// The same of its pipes aside.
     pub(crate) asides: BTreeMap<RunId, OwnedFd>,
+    /// That of its `ready-fd`, if it is still listened to.
+    pub(crate) ready: Option<OwnedFd>,
 }
 
 impl One {
@@ -58,8 +60,8 @@ impl Started {
                 }
                 What::Begun(begun) if note.pid <= 0 && begun.more.refused.is_some() => {
                     let (pid, begun) = (Pid::from_raw(0), begun.clone());
-                    let (output, asides) = (None, BTreeMap::new());
-                    started.add(One { pid, begun, ended: true, output, asides });
+                    let (output, asides, ready) = (None, BTreeMap::new(), None);
+                    started.add(One { pid, begun, ended: true, output, asides, ready });
                 }
                 What::Begun(begun) if note.pid > 0 => {
                     // Given out again: what stands there is not about the one before.
@@ -71,7 +73,8 @@ impl Started {
                     let asides = asides
                         .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
                         .collect();
-                    started.add(One { pid, begun, ended: false, output, asides });
+                    let ready = inherit::take_if_same(begun.more.ready);
+                    started.add(One { pid, begun, ended: false, output, asides, ready });
                 }
                 What::Opened(opened) => {
                     let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));

@@ -189,14 +189,18 @@ impl Init {
         let output = (output, inherit::identity(output));
         let (unit, asides) = (notes::unit(name.as_str()), self.asides(before));
         let ahead = self.tracker.made_ahead_for(run);
-        Begun { run, part, slot: 0, output, unit, ahead, asides, born: 0, more: More::default() }
+        let running = self.runs.get(run).filter(|_| matches!(part, Part::Start(_)));
+        let ready = running.and_then(|running| Some(running.ready_pipe.as_ref()?.pipe.as_raw_fd()));
+        let ready = ready.map_or((-1, 0), |number| (number, inherit::identity(number)));
+        let more = More { refused: None, ready };
+        Begun { run, part, slot: 0, output, unit, ahead, asides, born: 0, more }
     }
 
     /// After a crash it is refused again, and not begun beside what was begun instead.
     fn note_refused(&self, run: RunId, part: Part, why: &ExecFailure) {
         let Some(running) = self.runs.get(run) else { return };
         let begun = self.begun(run, part, &running.name, self.helper_outputs);
-        let more = More { refused: Some(why.clone()) };
+        let more = More { refused: Some(why.clone()), ready: (-1, 0) };
         writer::begun(&Begun { output: (-1, 0), more, ..begun }.text());
     }
 

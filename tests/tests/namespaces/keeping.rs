@@ -123,3 +123,24 @@ fn what_was_said_by_a_descriptor_before_a_crash_was_said() {
         init.finish_after_crash();
     }
 }
+
+#[test]
+fn who_had_not_said_by_a_descriptor_that_it_is_ready_as_init_crashed_says_it_afterwards() {
+    let files = Sandbox::new();
+    files.unit("late", &format!("exec-start-pre: /bin/true\n{LATE}"));
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    keeps_no_more(&init);
+    init.tell("want", &json!({"target": "late"}));
+    let main = until("it runs", || init.status().main_pid("late"));
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    let status = init.status();
+    let now = (status.state("late"), status.main_pid("late"));
+    assert_eq!(now, ("starting", Some(main)), "{}", init.output());
+    init.sandbox.put("go", "");
+    let status = init.when_state("late", "running");
+    assert_eq!(status.main_pid("late"), Some(main), "{}", init.output());
+    init.finish_after_crash();
+}
