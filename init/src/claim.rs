@@ -64,7 +64,8 @@ impl Init {
         }
         let others = self.lineage.started.all();
         let others: BTreeSet<String> = others.filter_map(|one| one.cgroup(&self.tracker)).collect();
-        self.tracker.take_up(run, one.pid, (name.as_str(), one.begun.ahead), &others);
+        let slice = spec.particular.as_ref().map_or("", |it| it.cgroup.slice.as_str());
+        self.tracker.take_up(run, one.pid, (name.as_str(), slice, one.begun.ahead), &others);
         for aside in &one.begun.asides {
             if let Some(logger) = &mut self.logger {
                 let told = run_log(aside.run, &name, &targets, &spec, aside.log);

@@ -15,6 +15,16 @@ fn is_at_or_below(name: &str, top: &str) -> bool {
     name.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// It was made for this run of the unit, and not by somebody who may make cgroups within one.
+fn is_of_run(name: &str, run: RunId, unit: &str, slice: &str) -> bool {
+    let (above, last) = name.rsplit_once('/').unwrap_or(("", name));
+    let own = last.rsplit_once('.').map(|(own, _)| own);
+    let parts = |path| str::split(path, '/').filter(|part| !part.is_empty());
+    group::number_of(last) == Some(group::Number::Run(run))
+        && own == Some(group::short(unit).as_str())
+        && parts(above).eq(parts(slice))
+}
+
 impl Tracker {
     /// Removes a cgroup, now or when it tells that nothing lives in it any more.
     pub(super) fn discard(&mut self, name: Box<str>) {
@@ -97,12 +107,12 @@ impl Tracker {
     }
 
     /// A process that was started for this run of a unit by an image before this one is, or was, in
-    /// its cgroup, which was made `ahead` as this one; the `others` are not its.
+    /// its cgroup, in this slice, which was made `ahead` as this one; the `others` are not its.
     pub(crate) fn take_up(
         &mut self,
         run: RunId,
         pid: Pid,
-        (unit, ahead): (&str, Option<u64>),
+        (unit, slice, ahead): (&str, &str, Option<u64>),
         others: &BTreeSet<String>,
     ) {
         let is_its =
@@ -114,7 +124,8 @@ impl Tracker {
                 !others.contains(name)
                     && match group::number_of(name) {
                         Some(group::Number::Ahead(number)) => is_its(name, number),
-                        of => of.is_some(),
+                        Some(group::Number::Run(_)) => is_of_run(name, run, unit, slice),
+                        None => false,
                     }
             })
         };
@@ -144,5 +155,24 @@ impl Tracker {
     /// Whatever is waited for is looked at in the next turn.
     pub(crate) fn look_again(&mut self) {
         self.look_again = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cgroup_is_a_runs_where_init_makes_it_alone() {
+        let is_its = |name: &str, slice: &str| is_of_run(name, RunId(7), "web", slice);
+        assert!(
+            is_its("web.7", "") && is_its("web.7-2", "") && is_its("high/low/web.7", "/high/low")
+        );
+        for others in
+            ["web.8", "other.7", "other.6/web.7", "other.6/x.7", "web.a7", "web", "high/web.7"]
+        {
+            assert!(!is_its(others, ""), "{others}");
+        }
+        assert!(!is_its("web.7", "high") && !is_its("high/other.6/web.7", "high"));
     }
 }
