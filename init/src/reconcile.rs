@@ -70,6 +70,11 @@ impl Init {
         };
         let mut cgroups = self.tracker.unknown_cgroups();
         cgroups.retain(|name| !spared.iter().any(|spared| within(name, spared)));
+        if self.tracker.has_forgotten() && !cgroups.is_empty() {
+            let text = "what lives in it may have been left on purpose: it is not killed";
+            let (count, first) = (cgroups.len(), cgroups.first().map_or("", String::as_str));
+            return self.say(Level::Warning, format_args!("{count} cgroups, {first}: {text}"));
+        }
         for name in &cgroups {
             self.say(Level::Warning, format_args!("{name} was begun in the crash: it is killed"));
             self.tracker.kill_unknown(name);

@@ -144,7 +144,7 @@ impl Tracker {
             self.watch_memory(run, &name);
             self.short.insert(run);
         }
-        for name in std::mem::take(&mut self.leftovers) {
+        for name in self.leftovers.clone() {
             self.discard(name);
         }
         self.look_again = true;

@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 
 /// Cgroups that could not be removed yet and are remembered.
-const LEFTOVERS: usize = 4096;
+pub(super) const LEFTOVERS: usize = 4096;
+/// Among them: there were more than that. No cgroup has this name, and the form that is kept stays as it is.
+const MORE: &str = "";
 
 fn is_at_or_below(name: &str, top: &str) -> bool {
     name.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -29,8 +31,15 @@ impl Tracker {
     /// Removes a cgroup, now or when it tells that nothing lives in it any more.
     pub(super) fn discard(&mut self, name: Box<str>) {
         let Some(hierarchy) = &self.hierarchy else { return };
+        if *name == *MORE {
+            return;
+        }
         let removed = group::remove(hierarchy.as_fd(), &name).is_ok();
-        if removed || self.leftovers.len() >= LEFTOVERS {
+        let is_full = self.leftovers.len() >= LEFTOVERS && !self.leftovers.contains(&name);
+        if !removed && is_full {
+            self.leftovers.insert(MORE.into());
+        }
+        if removed || is_full {
             self.leftovers.remove(&name);
             self.unwatch(&name);
         } else {
@@ -51,6 +60,11 @@ impl Tracker {
     /// There are cgroups.
     pub(crate) fn has_cgroups(&self) -> bool {
         self.hierarchy.is_some()
+    }
+
+    /// Some are not remembered: a cgroup that is unknown may be one that was left on purpose.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        self.leftovers.contains(MORE)
     }
 
     /// After a crash: cgroups of runs that are in no state that was kept. Not what init itself is

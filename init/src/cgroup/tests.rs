@@ -2,6 +2,7 @@
 //! no cgroup v2 to write to, only the second way is run, and the test counts as not run.
 
 mod killed;
+mod left;
 
 use super::Tracker;
 use super::controller::Wish;
