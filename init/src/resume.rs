@@ -16,6 +16,7 @@ use crate::journal::keeper;
 use crate::journal::notes::Past;
 use crate::journal::started::Started;
 use crate::journal::state::State;
+use crate::journal::turns;
 use crate::limit;
 use crate::lineage::{Lineage, gives_way_to};
 use crate::loader::Asker;
@@ -281,7 +282,8 @@ impl Init {
             self.say(Level::Error, format_args!("{text}: {left} of that is heeded this time"));
         }
         let (_, turn) = past.end();
-        self.wakeups = self.wakeups.max(u64::from(turn)).saturating_add(1);
+        let last = turn.map_or(0, |turn| turns::nearest(self.wakeups, turn));
+        self.wakeups = self.wakeups.max(last).saturating_add(1);
         let turn = u32::try_from(self.wakeups & u64::from(u32::MAX)).unwrap_or(0);
         let file = self.lineage.keeper.as_ref().map(|keeper| keeper.notes().as_fd());
         if let Some(Err(error)) = file.map(|file| notes::go_on(file, past, turn)) {

@@ -13,6 +13,7 @@
 
 pub(crate) use super::begun::{Aside, Begun, More};
 use super::learnt::Learnt;
+use super::turns;
 use crate::limit;
 use crate::shutdown::Haste;
 use groundstate_units::assembly::hash;
@@ -228,14 +229,11 @@ impl Past {
     }
 
     /// Time and turn of the last one.
-    pub(crate) fn end(&self) -> (Time, u32) {
-        of_last(&self.notes)
+    pub(crate) fn end(&self) -> (Time, Option<u32>) {
+        let at = self.notes.iter().map(|note| note.at).max();
+        let turn = self.notes.iter().map(|note| note.turn).reduce(turns::later);
+        (at.unwrap_or(Time::ZERO), turn)
     }
-}
-
-fn of_last(notes: &[Note]) -> (Time, u32) {
-    let latest = |(at, turn): (Time, u32), note: &Note| (at.max(note.at), turn.max(note.turn));
-    notes.iter().fold((Time::ZERO, 0), latest)
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
