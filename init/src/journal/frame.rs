@@ -61,10 +61,12 @@ pub(crate) enum Kind {
     Doors,
     /// What is due and spared for such units; left out when nothing is.
     Spared,
+    /// The kernel kills who is cloned into a cgroup; left out where it does not.
+    NoJoining,
 }
 
 impl Kind {
-    const ALL: [Kind; 21] = [
+    const ALL: [Kind; 22] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -86,6 +88,7 @@ impl Kind {
         Kind::Ends,
         Kind::Doors,
         Kind::Spared,
+        Kind::NoJoining,
     ];
 }
 

@@ -23,7 +23,7 @@ use crate::shutdown::Ending;
 use crate::spawn::{KeptGround, Spawner};
 use crate::store::Store;
 use crate::suspect::Suspects;
-use crate::sys::{inherit, wait};
+use crate::sys::{inherit, launch, wait};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::trigger::door::Doors;
@@ -100,6 +100,7 @@ pub(crate) struct Parts {
     doors: Doors,
     /// What is due, and is not told to stop for their sake.
     spared: BTreeSet<Name>,
+    no_joining: bool,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -172,6 +173,8 @@ impl Init {
         whole = whole && (doors.is_empty() || to.put(Kind::Doors, doors));
         let spared = self.machine.spared();
         whole = whole && (spared.is_empty() || to.put(Kind::Spared, spared));
+        let no_joining = launch::die_at_birth();
+        whole = whole && (!no_joining || to.put(Kind::NoJoining, &true));
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
         }
@@ -254,6 +257,7 @@ impl Parts {
             ends: if_there(&frames, Kind::Ends)?,
             doors: if_there(&frames, Kind::Doors)?,
             spared: if_there(&frames, Kind::Spared)?,
+            no_joining: if_there(&frames, Kind::NoJoining)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
@@ -286,6 +290,9 @@ impl State {
         let found = Found::again(parts.away, parts.ends, parts.doors);
         machine.found_alive(RunId(0), found.there());
         machine.spared_before(parts.spared);
+        if parts.no_joining {
+            launch::died_at_birth();
+        }
         parts.runs.values_mut().for_each(|running| share(running, &generation));
         let mut runs = Runs::again(parts.runs, parts.store, parts.looks);
         let mut tracker = parts.tracker;
@@ -390,5 +397,22 @@ mod tests {
             let why = Parts::read(older).err().unwrap();
             assert!(why.contains("version"), "{why}");
         }
+    }
+
+    #[test]
+    fn that_the_kernel_kills_who_is_cloned_into_a_cgroup_goes_along_and_changes_nothing_elsewhere()
+    {
+        let child = process::fork(&[], || {
+            let mut to = Writer::new();
+            to.put(Kind::NoJoining, &true);
+            let frame = to.bytes().split_off(8);
+            let mut found = [STATE.to_vec(), [STATE, &frame].concat()].map(|bytes| {
+                let mut parts = Parts::read(&bytes).unwrap();
+                std::mem::forget(parts.notify.take());
+                parts
+            });
+            u8::from(found.each_mut().map(|parts| parts.no_joining) == [false, true])
+        });
+        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
     }
 }

@@ -58,6 +58,11 @@ pub(crate) fn died_at_birth() {
     NO_JOINING.store(true, Ordering::Relaxed);
 }
 
+/// The same, as far as is known: for the next image.
+pub(crate) fn die_at_birth() -> bool {
+    NO_JOINING.load(Ordering::Relaxed)
+}
+
 /// clone3 works as far as is known.
 pub(crate) fn has_clone3() -> bool {
     !NO_CLONE3.load(Ordering::Relaxed)
