@@ -9,6 +9,7 @@ mod again;
 mod ahead;
 mod controller;
 mod descent;
+mod disk;
 mod freezer;
 mod furnishing;
 mod group;
