@@ -17,8 +17,6 @@ use std::os::fd::AsRawFd;
 
 /// glibc's first real-time signal: the kernel's 32 and 33 are its own, see signal(7).
 const RTMIN: i32 = 34;
-/// SIGXFSZ.
-const XFSZ: u8 = 25;
 
 /// What somebody asks of init by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +141,7 @@ impl Signals {
         let deaf =
             |(number, _)| ask_again(|| bell.listen(number)).err().map(|error| (number, error));
         // A file that may grow no more says so to who writes: whoever limits that is not to end init.
-        let _ = signal::ignore(XFSZ);
+        let _ = signal::ignore(signal::XFSZ);
         let missing = all_meanings().filter_map(deaf).collect();
         Ok((Signals { bell, token, ready: true }, missing))
     }

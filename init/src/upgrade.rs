@@ -126,6 +126,8 @@ impl Init {
         keeper.begin();
         let child = process::fork_whole(|| {
             let _ = process::set_name(c"init: keeps");
+            // A limit of file sizes is said, as it is where init writes: nobody ends for it, with a core.
+            let _ = signal::ignore(signal::XFSZ);
             let _ = process::die_with_parent(9);
             let errno = self.write_state().err().map(|error| error.raw_os_error());
             errno.map_or(0, |errno| errno.and_then(|errno| u8::try_from(errno).ok()).unwrap_or(255))

@@ -113,6 +113,8 @@ impl Handle {
             std::iter::once(&theirs).chain(listener).map(AsFd::as_fd).collect();
         kept.extend(stage.iter().flat_map(|stage| stage.fds()));
         let pid = sys::process::fork(&kept, || {
+            // A limit of file sizes is an error of the file it stands before.
+            let _ = sys::signal::ignore(sys::signal::XFSZ);
             process::run(&theirs, listener, stage, self.settings.clone())
         })?;
         Ok((pid, ours))

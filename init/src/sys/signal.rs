@@ -68,6 +68,9 @@ pub(crate) fn pidfd_kill(pidfd: BorrowedFd<'_>, signal: u8) -> io::Result<()> {
     check_long(result).map(drop)
 }
 
+/// SIGXFSZ: a file may grow no more.
+pub(crate) const XFSZ: u8 = 25;
+
 /// Ignores `signal` in this process; its children get the default back.
 pub(crate) fn ignore(signal: u8) -> io::Result<()> {
     let noted = ignored();

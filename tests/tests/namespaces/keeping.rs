@@ -28,6 +28,8 @@ pub(super) fn keeps_no_more(init: &Init) {
         init.status();
         init.output().contains("the state can not be kept").then_some(())
     });
+    let output = init.output();
+    assert!(!output.contains("signal 25") && output.contains("File too large"), "{output}");
 }
 
 #[test]
