@@ -14,6 +14,7 @@ pub(crate) mod intent;
 pub(crate) mod keeper;
 pub(crate) mod learnt;
 pub(crate) mod notes;
+mod opened;
 pub(crate) mod remains;
 pub(crate) mod standing;
 pub(crate) mod started;

@@ -13,6 +13,7 @@
 
 pub(crate) use super::begun::{Aside, Begun, More};
 use super::learnt::Learnt;
+pub(crate) use super::opened::Opened;
 use super::turns;
 use crate::limit;
 use crate::shutdown::Haste;
@@ -119,17 +120,6 @@ pub(crate) enum Wished {
     End(Shutdown),
     /// That one sooner.
     Haste(Haste),
-}
-
-/// Sockets that have come from who opened them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Opened {
-    /// Of which run.
-    pub(crate) run: RunId,
-    /// What tells its unit from another that might get the number of its run.
-    pub(crate) unit: u64,
-    /// Their numbers, and what tells each from another that got its number.
-    pub(crate) descriptors: Vec<(i32, u64)>,
 }
 
 /// One of them.
@@ -307,7 +297,7 @@ fn what(kind: Kind, text: Vec<u8>) -> Option<What> {
         Kind::Begun => Begun::of_text(&text).map(What::Begun),
         Kind::Wished => postcard::from_bytes(&text).ok().map(|it| What::Wished(Box::new(it))),
         Kind::Seen => word(&text, 0).map(|run| What::Seen(RunId(run))),
-        Kind::Opened => postcard::from_bytes(&text).ok().map(What::Opened),
+        Kind::Opened => Opened::of_text(&text).map(What::Opened),
         Kind::Learnt => postcard::from_bytes(&text).ok().map(What::Learnt),
         Kind::More => None,
     }

@@ -43,6 +43,8 @@ pub(crate) struct Started {
     of: BTreeMap<(RunId, Part), Vec<One>>,
     /// Sockets that were opened, by run and unit.
     opened: BTreeMap<(RunId, u64), Vec<OwnedFd>>,
+    /// Which of them could not be opened, and why.
+    broken: BTreeMap<(RunId, u64), (String, i32)>,
     /// Runs of which the line was seen by which they are ready.
     seen: BTreeSet<RunId>,
 }
@@ -78,6 +80,10 @@ impl Started {
                 }
                 What::Opened(opened) => {
                     let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
+                    if let Some(broken) = &opened.broken {
+                        started.broken.insert(key, broken.clone());
+                        continue;
+                    }
                     let is_same = |(number, then): &(i32, u64)| inherit::identity(*number) == *then;
                     if numbers.iter().all(is_same) {
                         let taken = numbers.iter().filter_map(|(fd, _)| inherit::take(*fd).ok());
@@ -124,6 +130,11 @@ impl Started {
         self.opened.remove(&(run, notes::unit(unit)))
     }
 
+    /// Why those could not be opened.
+    pub(crate) fn take_broken(&mut self, run: RunId, unit: &str) -> Option<(String, i32)> {
+        self.broken.remove(&(run, notes::unit(unit)))
+    }
+
     /// The pipe of a run of which a process was started; within it None: it was passed on.
     pub(crate) fn output_of(&mut self, run: RunId) -> Option<Option<OwnedFd>> {
         let mut of_run = self.of.range_mut((run, FIRST)..).take_while(|((of, _), _)| *of == run);
@@ -134,7 +145,8 @@ impl Started {
 
     /// Units, as notes name them, and the runs of them of which a process or a socket is there.
     pub(crate) fn runs(&self) -> BTreeSet<(u64, RunId)> {
-        let opened = self.opened.keys().map(|(run, unit)| (*unit, *run));
+        let opened = self.opened.keys().chain(self.broken.keys());
+        let opened = opened.map(|(run, unit)| (*unit, *run));
         self.all().map(|one| (one.begun.unit, one.begun.run)).chain(opened).collect()
     }
 

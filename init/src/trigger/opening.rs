@@ -79,9 +79,12 @@ impl Init {
             let fds = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
             return self.listen_at(unit, run, socket, fds);
         }
+        if let Some((what, errno)) = self.lineage.started.take_broken(run, unit.as_str()) {
+            return self.trigger_failed(run, Stage::Listen, errno, what);
+        }
         if let Some(fds) = self.lineage.found.door_of(unit, &socket) {
             let fds: Vec<_> = fds.into_iter().map(Foreign::kept).collect();
-            note(unit, run, &fds);
+            note(unit, run, &fds, None);
             return self.listen_at(unit, run, socket, fds);
         }
         let ids = match socket.owner.as_ref().map(|owner| &owner.ids) {
@@ -169,10 +172,11 @@ impl Init {
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
         match answer {
             Some(Answer::Opened) if fds.len() == socket.listen.len() => {
-                note(&unit, run, &fds);
+                note(&unit, run, &fds, None);
                 self.listen_at(&unit, run, socket, fds);
             }
             Some(Answer::Broken(what, errno)) => {
+                note(&unit, run, &[], Some((what.clone(), errno)));
                 self.trigger_failed(run, Stage::Listen, errno, what);
             }
             Some(Answer::Opened) | None => {
@@ -201,6 +205,10 @@ impl Init {
     pub(crate) fn opened_before(&mut self, run: RunId) {
         let Some(opening) = self.triggers.opening.get_mut(&run) else { return };
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
+        if let Some((what, errno)) = self.lineage.started.take_broken(run, unit.as_str()) {
+            opening.answered = true;
+            return self.trigger_failed(run, Stage::Listen, errno, what);
+        }
         let Some(fds) = self.lineage.started.take_opened(run, unit.as_str()) else { return };
         opening.answered = true;
         let fds = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
@@ -223,14 +231,15 @@ impl Init {
     }
 }
 
-/// A crash does not lose them: they are in no state that was kept before they came.
-fn note(unit: &Name, run: RunId, fds: &[Foreign]) {
+/// A crash does not lose them, or why there are none: they are in no state that was kept before they came.
+fn note(unit: &Name, run: RunId, fds: &[Foreign], broken: Option<(String, i32)>) {
     let numbers = fds.iter().map(|fd| fd.as_fd().as_raw_fd());
-    let descriptors = numbers.map(|number| (number, inherit::identity(number))).collect();
-    let opened = Opened { run, unit: notes::unit(unit.as_str()), descriptors };
-    if let Ok(text) = postcard::to_allocvec(&opened) {
-        writer::put_text(Kind::Opened, &text);
-    }
+    let mut descriptors: Vec<_> =
+        numbers.map(|number| (number, inherit::identity(number))).collect();
+    // Nobody takes none for all there are.
+    descriptors.extend(broken.as_ref().map(|_| (-1, 1)));
+    let opened = Opened { run, unit: notes::unit(unit.as_str()), descriptors, broken };
+    writer::put_text(Kind::Opened, &opened.text());
 }
 
 /// PID 1 accepts itself: it must never wait for a connection that is gone again.

@@ -10,6 +10,7 @@ use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
 use nix::sys::signal::Signal;
 use serde_json::json;
+use std::net::TcpListener;
 use std::process::Command;
 
 /// How long a file init may write.
@@ -144,5 +145,28 @@ fn who_had_not_said_by_a_descriptor_that_it_is_ready_as_init_crashed_says_it_aft
     init.sandbox.put("go", "");
     let status = init.when_state("late", "running");
     assert_eq!(status.main_pid("late"), Some(main), "{}", init.output());
+    init.finish_after_crash();
+}
+
+#[test]
+fn a_socket_that_could_not_be_opened_before_a_crash_has_failed_for_the_same_reason() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let files = Sandbox::new();
+    files.unit("door", &format!("type: socket\nlisten-stream: {address}\nactivates: web"));
+    files.unit("web", "exec-start: DAEMON");
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    keeps_no_more(&init);
+    init.tell("want", &json!({"target": "door"}));
+    let failed = init.when_state("door", "failed");
+    // Tried again it would listen.
+    drop(taken);
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    let after = init.status();
+    let of = |status: &Status| status.unit("door")["reason"].clone();
+    assert_eq!((after.state("door"), of(&after)), ("failed", of(&failed)), "{}", init.output());
     init.finish_after_crash();
 }
