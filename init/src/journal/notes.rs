@@ -176,6 +176,15 @@ pub(crate) fn place(seq: u64) -> usize {
     RING + index * ENTRY
 }
 
+/// What is noted as the pid and the length of so many bytes of text: of a wish, which is of no process,
+/// what is more than 64 KiB stands in the place of the pid. None: they are too many.
+pub(crate) fn length_as_noted(kind: Kind, pid: i32, length: usize) -> Option<(i32, u16)> {
+    if kind != Kind::Wished {
+        return Some((pid, u16::try_from(length).ok()?));
+    }
+    Some((i32::try_from(length >> 16).ok()?, u16::try_from(length & 0xffff).ok()?))
+}
+
 /// Entries that so many bytes take.
 pub(crate) fn entries(length: usize) -> u64 {
     length.div_ceil(TEXT).max(1) as u64
@@ -265,8 +274,11 @@ pub(super) fn one(bytes: &[u8], seq: u64) -> Option<(Option<Note>, u64)> {
     }
     let first = kind(at)?;
     let length = usize::from(number(bytes, at + 10).map(u16::from_ne_bytes)?);
-    let (pid, when) = (int(bytes, at + PID)?, Time::from_nanos(word(bytes, at + 16)?));
+    let (mut pid, when) = (int(bytes, at + PID)?, Time::from_nanos(word(bytes, at + 16)?));
     let turn = number(bytes, at + 24).map(u32::from_ne_bytes)?;
+    let is_wish = first == Kind::Wished;
+    let high = if is_wish { usize::try_from(std::mem::take(&mut pid)).unwrap_or(0) } else { 0 };
+    let length = high.saturating_mul(1 << 16).saturating_add(length);
     let mut text = Vec::new();
     let count = entries(length);
     for more in 0..count {

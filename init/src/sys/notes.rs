@@ -225,9 +225,10 @@ fn lose() {
 fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     let base = BASE.load(Ordering::SeqCst);
     let (last, kept) = (LAST.load(Ordering::SeqCst), KNOWN.load(Ordering::SeqCst));
-    let (count, length) = (notes::entries(text.len()), u16::try_from(text.len()));
+    let count = notes::entries(text.len());
+    let length = notes::length_as_noted(kind, pid, text.len());
     let fits = last.saturating_add(count).saturating_sub(kept) <= notes::ENTRIES;
-    let Some(length) = length.ok().filter(|_| fits && !base.is_null()) else {
+    let Some((pid, length)) = length.filter(|_| fits && !base.is_null()) else {
         lose();
         are_missing();
         word(notes::GAP, 1);

@@ -90,6 +90,28 @@ fn what_is_long_has_several_entries_and_counts_as_a_whole() {
 }
 
 #[test]
+fn a_wish_of_more_than_64_kib_is_noted_too() {
+    let event = Event::Restart(vec!["a-long-name-of-a-unit".parse().unwrap(); 5000]);
+    let text = postcard::to_allocvec(&Wished::Event(event.clone())).unwrap();
+    assert!(text.len() > 100_000);
+    let bytes = written(|| {
+        // What other tests have lost is nothing of this one's.
+        writer::known(writer::begin_state());
+        writer::put_text(Kind::Wished, &text);
+        assert!(writer::are_whole() && writer::are_many(), "the state is kept soon");
+        writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
+        assert!(writer::are_whole());
+        // There is room for one of these alone.
+        writer::put_text(Kind::Wished, &text);
+        assert!(!writer::are_whole());
+    });
+    let noted = read(&bytes, 0);
+    let what: Vec<&What> = noted.iter().map(|note| &note.what).collect();
+    assert_eq!(what, [&What::Wished(Box::new(Wished::Event(event))), &What::Seen(RunId(9))]);
+    assert_eq!(noted[0].pid, 0);
+}
+
+#[test]
 fn what_has_no_room_is_not_noted_and_old_notes_are_no_new_ones() {
     let bytes = written(|| {
         for _ in 0..ENTRIES + 5 {
