@@ -119,17 +119,20 @@ impl Init {
             return;
         }
         let run = one.begun.run;
-        let is_its_units = self.runs.get(run).is_some_and(|running| {
+        let of_unit = self.runs.get(run).filter(|running| {
             notes::unit(running.name.as_str()) == one.begun.unit && !running.lines.is_empty()
         });
+        let is_its_units = of_unit.is_some();
+        // What is beside a main process, a reload, ends alone.
+        let has_main = of_unit.is_some_and(|running| running.main.is_some());
         let what = format!("process {} (run {}) was begun in the crash", one.pid, run.0);
         self.say(Level::Warning, format_args!("{what} and can not be taken up: it is killed"));
         let since = self.lineage.killed_since.get_or_insert(one.begun.born);
         *since = one.begun.born.min(*since);
-        if is_its_units {
+        if is_its_units && !has_main {
             // What it has left in the run's cgroup can not be told from the rest of it.
             self.tracker.kill(run);
-        } else if let Some(name) = one.cgroup(&self.tracker) {
+        } else if !is_its_units && let Some(name) = one.cgroup(&self.tracker) {
             self.tracker.kill_unknown(&name);
         }
         self.spawner.give_up(one.pid, one.begun.slot);

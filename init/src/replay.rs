@@ -23,8 +23,9 @@ use std::collections::BTreeMap;
 /// so a second time: first what anybody wished or said is left out, then all.
 pub(crate) fn heeded(past: &Past) -> Vec<Note> {
     let is_fact = |note: &&Note| match note.what {
-        What::Ended(_) | What::Begun(_) | What::Opened(_) | What::Learnt(_) => true,
-        What::Heard(_) | What::Wished(_) | What::Seen(_) => false,
+        // A line that was read in a pipe is nowhere else.
+        What::Ended(_) | What::Begun(_) | What::Opened(_) | What::Learnt(_) | What::Seen(_) => true,
+        What::Heard(_) | What::Wished(_) => false,
     };
     match past.tries {
         0 => past.notes.clone(),

@@ -73,10 +73,10 @@ impl Mode {
 pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::ExitCode {
     let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
     voice.say(clock::now(), Level::Error, format_args!("cannot begin: {error}"));
+    voice.flush();
     if mode == Mode::Machine {
         shutdown::park();
     }
-    voice.flush();
     scribe::finish();
     std::process::ExitCode::from(70)
 }

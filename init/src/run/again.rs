@@ -3,9 +3,11 @@
 
 use super::procedure::{Part, Procedure};
 use super::running::Main;
+use crate::clock;
 use crate::event_loop::Init;
 use crate::journal::learnt::Learnt;
-use crate::sys::inherit;
+use crate::process::{self, Stat};
+use crate::sys::{Pid, inherit, signal};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use std::os::fd::OwnedFd;
@@ -79,9 +81,17 @@ impl Init {
         self.lineage.known.as_ref().is_some_and(|known| known.finds(run, pid))
     }
 
-    /// What stands in for the descriptor of such a one: it has ended.
-    pub(super) fn of_one_gone(&self, run: RunId, pid: i32) -> Option<OwnedFd> {
-        self.finds(run, pid).then(|| inherit::stand_in().ok()).flatten()
+    /// The descriptor of such a one, or what stands in for that: it has ended.
+    pub(super) fn found_then(&self, run: RunId, pid: i32) -> Option<OwnedFd> {
+        if !self.finds(run, pid) {
+            return None;
+        }
+        let of = Pid::from_raw(pid);
+        let pidfd = signal::pidfd(of).ok();
+        // Asked once a descriptor holds it: who has begun since has only its pid.
+        let is_it = |stat: Stat| !stat.ended && stat.began <= clock::ticks_at(self.now);
+        let there = pidfd.filter(|_| process::stat(of).is_some_and(is_it));
+        there.or_else(|| inherit::stand_in().ok())
     }
 
     /// Nothing is left of it that can be seen now, but then there was a main process, or init had

@@ -122,9 +122,12 @@ impl Init {
         belongs: impl Fn(&Init) -> bool,
     ) -> Result<(), &'static str> {
         let adopted = self.adopt_one_there(run, pid, belongs);
+        if adopted.is_ok() {
+            return adopted;
+        }
         // It was then, whatever has that pid by now.
-        match self.of_one_gone(run, pid).filter(|_| adopted.is_err()) {
-            Some(stand_in) => self.has_main(run, pid, Some(stand_in)),
+        match self.found_then(run, pid) {
+            Some(descriptor) => self.has_main(run, pid, Some(descriptor)),
             None => adopted,
         }
     }

@@ -26,6 +26,11 @@ fn at_work(text: &str, wrapper: &[&str]) -> Init {
         "main.sh",
         "\"$2\" --notify --trace $1/web.trace --control $1/web & echo $! >$1/main; wait; exec sleep 1000\n",
     );
+    // In a session of its own, and left to init.
+    files.put(
+        "own.sh",
+        "setsid \"$2\" --notify --trace $1/web.trace --control $1/web & echo $! >$1/main; until [ -e $1/go ]; do sleep 0.02; done\n",
+    );
     files.unit("web", &format!("restart: always\nrestart-delay: 50ms\n{text}"));
     files.unit("more", "type: virtual");
     for pad in 0..200 {
@@ -195,4 +200,48 @@ fn who_has_said_by_a_descriptor_that_it_is_ready_is_so_after_a_crash() {
         is_begun_once(&init, 1);
         comes_to_its_end(init, "running");
     }
+}
+
+/// Its line was begun by a wish; a wish is left out where there was another crash as it was put again.
+#[test]
+fn what_was_begun_beside_a_main_process_and_is_of_nobody_now_ends_alone() {
+    let text = "exec-start: DAEMON --trace DIR/web.trace\nexec-reload: /bin/sh -c 'echo >DIR/reloading; exec sleep 1000'";
+    for wrapper in BOTH {
+        let init = at_work(text, wrapper);
+        until("it has begun", || (starts(&init, "web") == 1).then_some(()));
+        let main = init.main_of("web");
+        keeps_no_more(&init);
+        init.tell("reload-unit", &json!({"targets": ["web"]}));
+        until("it reloads", || init.sandbox.path("reloading").exists().then_some(()));
+        for crashes in 1..=2 {
+            crash(&init, Signal::SIGSEGV);
+            has_survived(&init, crashes);
+            init.tell("want", &json!({"target": "more"}));
+            assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1));
+        }
+        init.when_state("web", "running");
+        assert_eq!(init.processes_of("web"), [main], "{}", init.output());
+        comes_to_its_end(init, "running");
+    }
+}
+
+#[test]
+fn a_main_process_that_was_named_and_lives_is_signalled_after_a_crash() {
+    let init = at_work(
+        "type: foreground-notified\nnotify-access: all\nexec-start: /bin/sh DIR/own.sh DIR DAEMON",
+        BOTH[1],
+    );
+    init.when_state("web", "running");
+    keeps_no_more(&init);
+    is_named(&init);
+    init.sandbox.put("go", "");
+    until("it is alone", || (init.processes_of("web").len() == 1).then_some(()));
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    limit_files(&init, "unlimited");
+    init.tell("kill", &json!({"targets": ["web"]}));
+    until("it is asked to end", || {
+        init.sandbox.trace("web.trace").contains(&"term".to_owned()).then_some(())
+    });
+    init.finish_after_crash();
 }
