@@ -47,6 +47,8 @@ mod blockers;
 mod boot;
 #[path = "../../init/src/cgroup/mod.rs"]
 mod cgroup;
+#[path = "../../init/src/claim.rs"]
+mod claim;
 #[path = "../../init/src/clock.rs"]
 mod clock;
 #[path = "../../init/src/control/mod.rs"]

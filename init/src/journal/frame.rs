@@ -11,7 +11,7 @@ use serde::Serialize;
 /// is kept does, and then `init/golden/make` writes a state of it. A variant at the end of an enum, and a
 /// frame that is left out while there is nothing in it, change nothing: what was written before is
 /// read, and an older binary refuses what it does not know.
-const MAGIC: [u8; 8] = *b"gs-jrnl\x07";
+const MAGIC: [u8; 8] = *b"gs-jrnl\x08";
 /// Bytes of a whole journal.
 const MOST: usize = 1 << 30;
 

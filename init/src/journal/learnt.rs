@@ -29,8 +29,13 @@ pub(crate) enum Learnt {
 impl Learnt {
     /// Before it has an effect. What can not be noted has it all the same.
     pub(crate) fn note(&self) {
-        if let Ok(text) = postcard::to_allocvec(self) {
-            writer::put_text(Kind::Learnt, &text);
+        let Ok(text) = postcard::to_allocvec(self) else { return };
+        match self {
+            // As often as somebody says so.
+            Learnt::Found(..) => writer::put_of_others(Kind::Learnt, &text),
+            Learnt::Drained(_) | Learnt::Unfound(..) | Learnt::Over(..) | Learnt::Done(..) => {
+                writer::put_text(Kind::Learnt, &text);
+            }
         }
     }
 }

@@ -6,12 +6,15 @@
 //! One in a process, and for PID 1 alone: children that are forked do not inherit it
 //! (MADV_DONTFORK) and forget it. All pages are there from the start.
 
+mod message;
+
 use crate::clock;
 use crate::journal::done;
 use crate::journal::notes::{self, ENTRY, Kind, Past, TEXT};
 use crate::journal::standing;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
+pub(crate) use message::{heard, message_in_hand, put_of_others, unheard};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -31,19 +34,8 @@ static LOST_MEANWHILE: AtomicBool = AtomicBool::new(false);
 /// The present turn of the loop, and its time.
 static TURN: AtomicU32 = AtomicU32::new(0);
 static AT: AtomicU64 = AtomicU64::new(0);
-/// Numbers of the last one before a message that was noted last, and behind it; none: 0 and 0.
-static UNJUDGED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 /// What is wished and seen was noted before.
 static QUIET: AtomicBool = AtomicBool::new(false);
-
-/// Where the message being read lies.
-#[derive(Clone, Copy)]
-pub(crate) struct Hand {
-    /// [`notes::HEADER`] on: mmsghdr, iovec, control data and bytes.
-    pub(super) header: *mut libc::mmsghdr,
-    /// Of the bytes.
-    pub(super) bytes: *mut u8,
-}
 
 /// From now on they are written into this memfd. ENOMEM, ENOSPC.
 pub(crate) fn begin(file: BorrowedFd<'_>) -> io::Result<()> {
@@ -350,53 +342,6 @@ pub(crate) fn ended(pid: i32, code: i32, status: i32, is_made: bool) {
         // SAFETY: the siginfo_t in the mapping, which is plain data.
         unsafe { ptr::write_bytes(hand.cast::<u8>(), 0, size_of::<libc::siginfo_t>()) };
     }
-}
-
-/// Where a message is to be read to. None: nowhere in particular. `ahead`: as in [`heard`].
-pub(crate) fn message_in_hand(ahead: bool) -> Option<Hand> {
-    let base = BASE.load(Ordering::SeqCst);
-    if base.is_null() {
-        return None;
-    }
-    let turn = TURN.load(Ordering::Relaxed).wrapping_add(u32::from(ahead));
-    // SAFETY: all of them lie within the mapping, aligned.
-    unsafe {
-        base.add(notes::HEARD_IN).cast::<u32>().write_volatile(turn);
-        Some(Hand { header: base.add(notes::HEADER).cast(), bytes: base.add(notes::MESSAGE) })
-    }
-}
-
-/// What was read there is noted for good. `ahead`: it will be heard in the next turn.
-/// Anybody may send: a part of the room is left to what init itself does.
-pub(crate) fn heard(pid: i32, bytes: &[u8], ahead: bool) {
-    let [before, behind] = &UNJUDGED;
-    let last = LAST.load(Ordering::SeqCst);
-    let after = last.saturating_add(notes::entries(bytes.len()));
-    behind.store(0, Ordering::SeqCst);
-    if after.saturating_sub(KNOWN.load(Ordering::SeqCst)) > notes::HEARD {
-        lose();
-        return;
-    }
-    put(Kind::Heard, pid, u32::from(ahead), bytes);
-    if !ahead && LAST.load(Ordering::SeqCst) == after {
-        before.store(last, Ordering::SeqCst);
-        behind.store(after, Ordering::SeqCst);
-    }
-}
-
-/// The message heard last was of nobody who may say anything: it takes no room from those who may.
-pub(crate) fn unheard() {
-    let base = BASE.load(Ordering::SeqCst);
-    let [before, behind] = &UNJUDGED;
-    let (before, behind) = (before.load(Ordering::SeqCst), behind.swap(0, Ordering::SeqCst));
-    if base.is_null() || behind == 0 || LAST.load(Ordering::SeqCst) != behind {
-        return;
-    }
-    for seq in before.saturating_add(1)..=behind {
-        // SAFETY: places of entries lie in the mapping, aligned to 64; one thread writes.
-        unsafe { base.add(notes::place(seq)).cast::<u64>().write_volatile(0) };
-    }
-    LAST.store(before, Ordering::SeqCst);
 }
 
 #[cfg(test)]

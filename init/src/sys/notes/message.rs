@@ -1,0 +1,81 @@
+//! Messages of the notify socket among the notes ([`super`]): where one is read to, and what of the room for
+//! notes is left to those who send them, and to what they bring about.
+
+use super::{BASE, KNOWN, LAST, QUIET, TURN, lose, put};
+use crate::journal::notes::{self, Kind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers of the last one before a message that was noted last, and behind it; none: 0 and 0.
+static UNJUDGED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Where the message being read lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Hand {
+    /// [`notes::HEADER`] on: mmsghdr, iovec, control data and bytes.
+    pub(in crate::sys) header: *mut libc::mmsghdr,
+    /// Of the bytes.
+    pub(in crate::sys) bytes: *mut u8,
+}
+
+/// Where a message is to be read to. None: nowhere in particular. `ahead`: as in [`heard`].
+pub(crate) fn message_in_hand(ahead: bool) -> Option<Hand> {
+    let base = BASE.load(Ordering::SeqCst);
+    if base.is_null() {
+        return None;
+    }
+    let turn = TURN.load(Ordering::Relaxed).wrapping_add(u32::from(ahead));
+    // SAFETY: all of them lie within the mapping, aligned.
+    unsafe {
+        base.add(notes::HEARD_IN).cast::<u32>().write_volatile(turn);
+        Some(Hand { header: base.add(notes::HEADER).cast(), bytes: base.add(notes::MESSAGE) })
+    }
+}
+
+/// What anybody can bring about by what they say: it takes of the room they have.
+pub(crate) fn put_of_others(kind: Kind, text: &[u8]) {
+    if !QUIET.load(Ordering::Relaxed) && has_a_share(text.len()) {
+        put(kind, 0, 0, text);
+    }
+}
+
+/// There is room for so many bytes more of others. Else something is lost.
+fn has_a_share(length: usize) -> bool {
+    let after = LAST.load(Ordering::SeqCst).saturating_add(notes::entries(length));
+    let has = after.saturating_sub(KNOWN.load(Ordering::SeqCst)) <= notes::HEARD;
+    if !has {
+        lose();
+    }
+    has
+}
+
+/// What was read there is noted for good. `ahead`: it will be heard in the next turn.
+/// Anybody may send: a part of the room is left to what init itself does.
+pub(crate) fn heard(pid: i32, bytes: &[u8], ahead: bool) {
+    let [before, behind] = &UNJUDGED;
+    let last = LAST.load(Ordering::SeqCst);
+    let after = last.saturating_add(notes::entries(bytes.len()));
+    behind.store(0, Ordering::SeqCst);
+    if !has_a_share(bytes.len()) {
+        return;
+    }
+    put(Kind::Heard, pid, u32::from(ahead), bytes);
+    if !ahead && LAST.load(Ordering::SeqCst) == after {
+        before.store(last, Ordering::SeqCst);
+        behind.store(after, Ordering::SeqCst);
+    }
+}
+
+/// The message heard last was of nobody who may say anything: it takes no room from those who may.
+pub(crate) fn unheard() {
+    let base = BASE.load(Ordering::SeqCst);
+    let [before, behind] = &UNJUDGED;
+    let (before, behind) = (before.load(Ordering::SeqCst), behind.swap(0, Ordering::SeqCst));
+    if base.is_null() || behind == 0 || LAST.load(Ordering::SeqCst) != behind {
+        return;
+    }
+    for seq in before.saturating_add(1)..=behind {
+        // SAFETY: places of entries lie in the mapping, aligned to 64; one thread writes.
+        unsafe { base.add(notes::place(seq)).cast::<u64>().write_volatile(0) };
+    }
+    LAST.store(before, Ordering::SeqCst);
+}
