@@ -348,12 +348,22 @@ impl Init {
 
     /// What init and, where it echoes, its units wrote.
     pub fn output(&self) -> String {
-        // Who writes for init has nothing more to do: it waits for lines, or for ever.
-        let writes = |p: &Process| {
-            p.status("Name").as_deref() == Some("groundstate-say") && p.state() == Some('R')
+        // Who writes for init has nothing more to do: it waits for lines, or for ever. Just begun, it has no
+        // name of its own yet.
+        let children = format!("/proc/{0}/task/{0}/children", self.first.0);
+        let is_said_by =
+            |name: String| name == "groundstate-say" || !name.starts_with("groundstate");
+        let words = |process: Process| std::fs::read(format!("/proc/{}/cmdline", process.0)).ok();
+        let writes = |pid: &str| {
+            pid.parse().map(Process).is_ok_and(|process| {
+                process.state() == Some('R')
+                    && process.status("Name").is_some_and(is_said_by)
+                    && words(process) == words(self.first)
+            })
         };
         until("what was said is written", || {
-            (!self.first.children().iter().any(writes)).then_some(())
+            let children = std::fs::read_to_string(&children).unwrap_or_default();
+            (!children.split_whitespace().any(writes)).then_some(())
         });
         self.sandbox.read("out.log")
     }
