@@ -158,12 +158,11 @@ impl Started {
     /// The first of the line that was not taken yet.
     pub(crate) fn take(&mut self, run: RunId, part: Part, unit: u64) -> Option<One> {
         let all = self.of.get_mut(&(run, part))?;
-        let at = all.iter().position(|one| one.begun.unit == unit)?;
-        let one = all.remove(at);
+        let one = all.extract_if(.., |one| one.begun.unit == unit).next();
         if all.is_empty() {
             self.of.remove(&(run, part));
         }
-        Some(one)
+        one
     }
 
     /// What else there is of the unit.

@@ -202,7 +202,7 @@ fn an_init_that_may_not_lower_its_score_as_it_was_asked_to_says_so_once_and_is_a
  {
     let bounded = ["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource"];
     // Nobody is told of what is usual in a container.
-    for (arguments, told) in [(&[][..], 0), (&["--oom-score", "0"][..], 1)] {
+    for (arguments, told) in [(&[][..], 0), (&["--oom-score", "-500"][..], 1)] {
         let init = begin(Way::Namespace, &bounded, arguments);
         let said = over_its_images(init, Own { init: SCORE, logger: SCORE });
         assert_eq!(said.matches("init's own OOM score: it stays 300").count(), told, "{said}");
