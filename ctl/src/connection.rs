@@ -4,7 +4,7 @@
 
 use crate::exit::{Exit, Trouble};
 use groundstate_units::control::answer::{Failure, Line};
-use groundstate_units::control::request::{Request, Verb};
+use groundstate_units::control::request::{Request, Role, Verb};
 use nix::sys::socket::sockopt::SendTimeout;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, sendmsg,
@@ -23,6 +23,9 @@ const SOON: Duration = Duration::from_secs(5);
 /// How long init, once it is known to listen, may take to answer what needs no waiting: to load
 /// all unit files is the longest of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How often init is asked again where the connection is lost before it has answered: it may have crashed, and
+/// goes on without those who had just come.
+const AGAIN: u32 = 3;
 
 /// A connection.
 pub(crate) struct Connection {
@@ -31,6 +34,8 @@ pub(crate) struct Connection {
     /// How long an answer is waited for.
     limit: Option<Duration>,
     id: u64,
+    /// The other side is gone, without a word.
+    is_lost: bool,
 }
 
 impl Connection {
@@ -41,13 +46,47 @@ impl Connection {
     pub(crate) fn open(path: &str) -> Result<Connection, Trouble> {
         let stream = connected(path).map_err(|error| absent(path, &error))?;
         let reader = BufReader::new(stream);
-        Ok(Connection { path: path.to_string(), reader, limit: None, id: 0 })
+        Ok(Connection { path: path.to_string(), reader, limit: None, id: 0, is_lost: false })
     }
 
-    /// One question, one answer.
-    pub(crate) fn ask(&mut self, verb: Verb) -> Result<Box<RawValue>, Trouble> {
-        self.begin(verb, Some(PATIENCE))?;
-        self.answer()
+    /// One question, one answer; asked again where the connection was lost and that does no harm.
+    pub(crate) fn ask(&mut self, verb: &Verb) -> Result<Box<RawValue>, Trouble> {
+        self.ask_within(verb, Some(PATIENCE))
+    }
+
+    /// The same, with an answer that is waited for so long; None: as long as it takes.
+    pub(crate) fn ask_within<T: DeserializeOwned>(
+        &mut self,
+        verb: &Verb,
+        limit: Option<Duration>,
+    ) -> Result<T, Trouble> {
+        let tries = if may_be_asked_twice(verb) { AGAIN } else { 0 };
+        self.again(tries, |connection| {
+            connection.begin(verb.clone(), limit)?;
+            connection.answer()
+        })
+    }
+
+    /// A new connection to the same socket.
+    pub(crate) fn anew(&self) -> Result<Connection, Trouble> {
+        Connection::open(&self.path)
+    }
+
+    /// So often at most, each time on a new connection.
+    fn again<T>(
+        &mut self,
+        tries: u32,
+        ask: impl Fn(&mut Connection) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let mut asked = ask(self);
+        for _ in 0..tries {
+            if asked.is_ok() || !self.is_lost {
+                break;
+            }
+            *self = self.anew()?;
+            asked = ask(self);
+        }
+        asked
     }
 
     /// What init says of itself, and says soon.
@@ -59,7 +98,7 @@ impl Connection {
     /// A question whose answers [`Connection::next`] brings, each within `limit`. Nothing is asked
     /// of who does not say soon that he listens: it would be done when nobody waits for it any more.
     pub(crate) fn begin(&mut self, verb: Verb, limit: Option<Duration>) -> Result<(), Trouble> {
-        self.ping()?;
+        self.again(AGAIN, Connection::ping)?;
         self.patience(limit);
         let line = self.line(verb)?;
         self.send(&line)
@@ -73,7 +112,13 @@ impl Connection {
     }
 
     fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Trouble> {
-        self.next()?.ok_or_else(|| self.broken("closed the connection without an answer"))
+        let answer = self.next()?;
+        answer.ok_or_else(|| {
+            let message = format!("{} closed the connection without an answer", self.path);
+            let hint = "init may have crashed while it worked on that, and goes on: \
+                        `initctl status` shows what was done";
+            Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
+        })
     }
 
     /// The same, with a descriptor in the message of the request.
@@ -82,7 +127,7 @@ impl Connection {
         verb: Verb,
         passed: BorrowedFd<'_>,
     ) -> Result<Box<RawValue>, Trouble> {
-        self.ping()?;
+        self.again(AGAIN, Connection::ping)?;
         self.patience(Some(PATIENCE));
         let line = self.line(verb)?;
         let fds = [passed.as_raw_fd()];
@@ -94,7 +139,7 @@ impl Connection {
         match sent.map_err(std::io::Error::from) {
             Ok(sent) if sent < line.len() => self.send(line.get(sent..).unwrap_or_default())?,
             // As in `send`.
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(self.lost(&error)),
+            Err(error) if !is_loss(&error) => return Err(self.failed(&error)),
             Ok(_) | Err(_) => {}
         }
         self.answer()
@@ -112,7 +157,7 @@ impl Connection {
     pub(crate) fn send(&mut self, line: &[u8]) -> Result<(), Trouble> {
         // A server that refuses us at once has closed its side: its reason is still to be read.
         match self.reader.get_mut().write_all(line) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(self.lost(&error)),
+            Err(error) if !is_loss(&error) => Err(self.failed(&error)),
             _ => Ok(()),
         }
     }
@@ -127,9 +172,14 @@ impl Connection {
     /// The next answer; None when the other side has closed.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Trouble> {
         let mut line = Vec::new();
-        let read = self.reader.read_until(b'\n', &mut line);
-        if read.map_err(|error| self.lost(&error))? == 0 {
-            return Ok(None);
+        match self.reader.read_until(b'\n', &mut line) {
+            Err(error) if !is_loss(&error) => return Err(self.failed(&error)),
+            Ok(_) if line.ends_with(b"\n") => {}
+            // The end may have come within a line.
+            Ok(_) | Err(_) => {
+                self.is_lost = true;
+                return Ok(None);
+            }
         }
         let line: Line<T> = serde_json::from_slice(&line)
             .map_err(|error| self.broken(&format!("said what is not understood ({error})")))?;
@@ -146,13 +196,32 @@ impl Connection {
         Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
     }
 
-    fn lost(&self, error: &std::io::Error) -> Trouble {
+    fn failed(&self, error: &std::io::Error) -> Trouble {
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
             return silent(&self.path, self.limit);
         }
         let message = format!("{}: {error}", self.path);
         Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, ""))
     }
+}
+
+/// The other side has closed, whatever it had not read.
+fn is_loss(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+/// What was done already is not done once more by the same words.
+fn may_be_asked_twice(verb: &Verb) -> bool {
+    verb.role() == Role::Read
+        || matches!(
+            verb,
+            Verb::SetTarget { .. }
+                | Verb::Want { .. }
+                | Verb::Unwant { .. }
+                | Verb::Policy { .. }
+                | Verb::Reload { .. }
+                | Verb::SourceList {}
+        )
 }
 
 /// Neither a full queue of callers nor a full buffer is waited for longer than an answer.

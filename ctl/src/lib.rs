@@ -8,6 +8,7 @@
 
 mod arguments;
 mod connection;
+mod event_stream;
 mod exit;
 mod files;
 mod journalctl;

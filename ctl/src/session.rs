@@ -54,7 +54,7 @@ impl Session {
     /// One question on a connection of its own.
     pub(crate) fn ask(&self, verb: Verb) -> Result<Box<RawValue>, Trouble> {
         let asked = subject(&verb);
-        match self.connect()?.ask(verb) {
+        match self.connect()?.ask(&verb) {
             Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
                 Err(self.with_guess(asked, failure))
             }

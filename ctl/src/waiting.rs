@@ -3,9 +3,10 @@
 
 use crate::arguments::Wait;
 use crate::connection::Connection;
+use crate::event_stream::EventStream;
 use crate::exit::{Exit, Trouble};
 use crate::log_source;
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{
     Cause, Event, Failure, Settled, Status, System, UnitStatus,
@@ -26,7 +27,7 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// A wait that has been prepared before the change it is about, so that no event of it is missed.
 pub(crate) struct Waiting {
-    events: Option<Connection>,
+    events: Option<EventStream>,
     wait: Wait,
 }
 
@@ -50,8 +51,7 @@ impl Waiting {
             return Ok(Waiting { events: None, wait });
         }
         let seq = session.init()?.map_or(0, |init| init.seq);
-        let mut events = session.connect()?;
-        events.begin(Verb::Events { follow: true, after: seq }, None)?;
+        let events = EventStream::begin(session.connect()?, true, seq, None)?;
         Ok(Waiting { events: Some(events), wait })
     }
 
@@ -98,9 +98,10 @@ impl Waiting {
     }
 }
 
-fn follow(mut events: Connection, sender: Sender<News>) {
+fn follow(mut events: EventStream, sender: Sender<News>) {
     thread::spawn(move || {
-        while let Ok(Some(event)) = events.next::<Event>() {
+        while let Ok(Some(event)) = events.next() {
+            let Ok(event) = session::read::<Event>(&event) else { return };
             if sender.send(News::Event(Box::new(event))).is_err() {
                 return;
             }
@@ -110,11 +111,9 @@ fn follow(mut events: Connection, sender: Sender<News>) {
 
 fn settle(mut connection: Connection, sender: Sender<News>) {
     thread::spawn(move || {
-        let asked =
-            connection.begin(Verb::Wait {}, None).and_then(|()| connection.next::<Settled>());
-        let result = match asked {
-            Ok(Some(settled)) => Ok(settled.system),
-            Ok(None) => return,
+        let result = match connection.ask_within::<Settled>(&Verb::Wait {}, None) {
+            Ok(settled) => Ok(settled.system),
+            Err(Trouble::Failed(Exit::NoInit, _)) => return,
             Err(trouble) => Err(trouble),
         };
         // Nobody waits any more: the time was over.

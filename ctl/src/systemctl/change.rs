@@ -255,9 +255,7 @@ pub(super) fn goal(asked: &Asked) -> Outcome {
     session.ask(Verb::SetTarget { targets, want: Vec::new(), drop: Vec::new() })?;
     aloud(asked, &format!("the goal is {} now", unit.unit));
     if !asked.no_block {
-        let mut connection = session.connect()?;
-        connection.begin(Verb::Wait {}, None)?;
-        connection.next::<Settled>()?;
+        session.connect()?.ask_within::<Settled>(&Verb::Wait {}, None)?;
     }
     Ok(0)
 }

@@ -3,7 +3,6 @@
 use super::snapshot::{Found, Snapshot, session};
 use super::words::Asked;
 use super::{FAILED, NO_SUCH_UNIT, NOT_RUNNING, Outcome};
-use crate::connection::Connection;
 use crate::session;
 use groundstate_units::control::answer::{Settled, System};
 use groundstate_units::control::request::Verb;
@@ -46,9 +45,7 @@ fn ask(asked: &Asked, good: &[&str]) -> Outcome {
 pub(super) fn is_system_running(asked: &Asked) -> Outcome {
     let session = session();
     if asked.wait {
-        let mut connection: Connection = session.connect()?;
-        connection.begin(Verb::Wait {}, None)?;
-        connection.next::<Settled>()?;
+        session.connect()?.ask_within::<Settled>(&Verb::Wait {}, None)?;
     }
     let snapshot = Snapshot::take(&session)?;
     let word = system_word(snapshot.status.system);

@@ -2,19 +2,17 @@
 
 use crate::arguments;
 use crate::connection::PATIENCE;
+use crate::event_stream::EventStream;
 use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{End, Event};
-use groundstate_units::control::request::Verb;
-use serde_json::value::RawValue;
 
 /// Asks and prints.
 pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Trouble> {
-    let mut connection = session.connect()?;
     let limit = (!asked.follow).then_some(PATIENCE);
-    connection.begin(Verb::Events { follow: asked.follow, after: asked.after }, limit)?;
-    while let Some(value) = connection.next::<Box<RawValue>>()? {
+    let mut events = EventStream::begin(session.connect()?, asked.follow, asked.after, limit)?;
+    while let Some(value) = events.next()? {
         if serde_json::from_str::<End>(value.get()).is_ok() {
             break;
         }

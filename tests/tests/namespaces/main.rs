@@ -13,6 +13,8 @@
 mod accept;
 mod account;
 mod anew;
+#[cfg(target_arch = "x86_64")]
+mod asked;
 mod away;
 mod begun;
 mod beside;

@@ -1,0 +1,50 @@
+//! The event log as it comes, and goes on after a crash of init: it is asked for what is behind the last event
+//! that came. What is made of events is of who asks.
+
+use crate::connection::Connection;
+use crate::exit::Trouble;
+use groundstate_units::control::request::Verb;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::time::Duration;
+
+/// Events that come.
+pub(crate) struct EventStream {
+    connection: Connection,
+    follow: bool,
+    /// The last one.
+    seq: u64,
+    limit: Option<Duration>,
+}
+
+/// What tells events apart.
+#[derive(Deserialize)]
+struct Numbered {
+    seq: u64,
+}
+
+impl EventStream {
+    /// Asks for those behind `seq`, each within `limit`; with `follow` for what is still to come.
+    pub(crate) fn begin(
+        mut connection: Connection,
+        follow: bool,
+        seq: u64,
+        limit: Option<Duration>,
+    ) -> Result<EventStream, Trouble> {
+        connection.begin(Verb::Events { follow, after: seq }, limit)?;
+        Ok(EventStream { connection, follow, seq, limit })
+    }
+
+    /// The next; None: there is no init any more.
+    pub(crate) fn next(&mut self) -> Result<Option<Box<RawValue>>, Trouble> {
+        loop {
+            if let Some(event) = self.connection.next::<Box<RawValue>>()? {
+                let seq = serde_json::from_str::<Numbered>(event.get()).map(|event| event.seq);
+                self.seq = seq.unwrap_or(self.seq);
+                return Ok(Some(event));
+            }
+            let Ok(connection) = self.connection.anew() else { return Ok(None) };
+            *self = EventStream::begin(connection, self.follow, self.seq, self.limit)?;
+        }
+    }
+}

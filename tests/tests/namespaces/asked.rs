@@ -1,0 +1,74 @@
+//! Who asks init something just as it crashes.
+
+use super::crash::{has_survived, starts};
+use super::upgrade::at_work;
+use groundstate_tests::boot::Init;
+use groundstate_tests::crash::{Call, Steps};
+use groundstate_tests::deadline::until;
+use std::cell::Cell;
+use std::process::Output;
+use std::thread;
+
+/// `initctl` with these words, beside an init that crashes `calls` system calls after it has come.
+fn asked_in_a_crash(init: &Init, words: &[&str], calls: u32) -> Output {
+    thread::scope(|scope| {
+        let mut steps = Steps::of(init);
+        let asks = scope.spawn(|| init.initctl(words));
+        let left = Cell::new(calls);
+        steps.until(|call: &Call| call.number == libc::SYS_accept4 && call.result >= 0);
+        steps.until(|_| left.replace(left.get().saturating_sub(1)) == 0);
+        steps.crash();
+        drop(steps);
+        asks.join().expect("it comes back")
+    })
+}
+
+fn is_steady(init: &Init) {
+    let fired = init.sandbox.trace("job.trace").len();
+    until("the last crash is some time ago", || {
+        (init.sandbox.trace("job.trace").len() > fired + 1).then_some(())
+    });
+}
+
+#[test]
+fn who_asks_as_init_crashes_is_answered() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let words: [&[&str]; 3] = [&["status"], &["want", "plain"], &["set-target", "all"]];
+    for (crashed, (words, calls)) in
+        (0..).zip(words.iter().flat_map(|words| [0, 4, 9].map(|calls| (*words, calls))))
+    {
+        is_steady(&init);
+        let output = asked_in_a_crash(&init, words, calls);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?} after {calls}: {said}");
+        assert!(!output.stdout.is_empty(), "{words:?} after {calls}");
+        has_survived(&init, crashed + 1);
+    }
+    init.finish_after_crash();
+}
+
+#[test]
+fn what_is_not_to_be_done_twice_is_not_asked_for_twice() {
+    let mut init = at_work();
+    init.expect_crashes();
+    let mut done = 0;
+    for (crashed, calls) in (0..).zip([0, 4, 9, 14]) {
+        is_steady(&init);
+        let before = init.main_of("notified");
+        let output = asked_in_a_crash(&init, &["restart", "notified"], calls);
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            assert_eq!(output.status.code(), Some(69), "{said}");
+            assert!(said.contains("may have crashed"), "{said}");
+        }
+        has_survived(&init, crashed + 1);
+        init.when("it rests", |s| {
+            let is_done = init.main_of("notified") != before || !output.status.success();
+            is_done && s.state("notified") == "running"
+        });
+        done += usize::from(init.main_of("notified") != before);
+        assert_eq!(starts(&init, "notified"), 1 + done, "after {calls}");
+    }
+    init.finish_after_crash();
+}
