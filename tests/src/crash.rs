@@ -4,6 +4,7 @@
 
 use crate::boot::Init;
 use crate::deadline::until;
+use crate::process::Process;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -48,6 +49,43 @@ pub fn crash(init: &Init, fault: Signal) {
     kill(pid, fault).expect("init is there");
     delivered(pid, fault);
     ptrace::detach(pid, fault).expect("it goes on");
+}
+
+/// What `begin` makes init start for this unit stands still before its first instruction, until SIGCONT.
+pub fn hold_next(init: &Init, unit: &str, begin: impl FnOnce()) -> Process {
+    let pid = Pid::from_raw(init.process().0);
+    ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEFORK).expect("init can be traced");
+    begin();
+    let held = loop {
+        match waitpid(pid, None).expect("init is there") {
+            WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_FORK) => {
+                let child = ptrace::getevent(pid).expect("a child");
+                let child = Pid::from_raw(i32::try_from(child).expect("its pid"));
+                waitpid(child, None).expect("it stands still");
+                let process = Process(child.as_raw());
+                let is_it =
+                    process.read("cgroup").is_some_and(|it| it.contains(&format!("/{unit}.")));
+                if is_it {
+                    kill(child, Signal::SIGSTOP).expect("it is there");
+                }
+                ptrace::detach(child, None).expect("it goes on");
+                if is_it {
+                    break process;
+                }
+                ptrace::cont(pid, None).expect("it goes on");
+            }
+            WaitStatus::Stopped(_, signal) => ptrace::cont(pid, signal).expect("it goes on"),
+            WaitStatus::PtraceEvent(..) | WaitStatus::PtraceSyscall(_) => {
+                ptrace::cont(pid, None).expect("it goes on");
+            }
+            ended @ (WaitStatus::Exited(..)
+            | WaitStatus::Signaled(..)
+            | WaitStatus::Continued(_)
+            | WaitStatus::StillAlive) => panic!("{ended:?}"),
+        }
+    };
+    ptrace::detach(pid, None).expect("it goes on");
+    held
 }
 
 /// Waits until it is about to get the signal, and makes that a fault's.

@@ -6,6 +6,7 @@
 use super::prepared::Said;
 use super::spawner::Ground;
 use crate::journal::carried;
+use crate::process;
 use crate::sys::Pid;
 use crate::sys::board::SlotId;
 use crate::sys::child::Step;
@@ -70,10 +71,16 @@ impl Report {
     pub(crate) fn verdict(&mut self) -> Verdict {
         let decided = match (&mut self.pipe, &self.ground) {
             (Some(pipe), _) => matches!(pipe.read(&mut [0; 1]), Ok(0)),
-            (None, Some(ground)) => ground.borrow().has_left(self.slot),
+            (None, Some(ground)) => ground.borrow().has_left(self.slot) || self.has_left_another(),
             (None, None) => self.slot == SlotId::NONE,
         };
         if decided { self.at_exit() } else { Verdict::Pending }
+    }
+
+    /// It has left the memory of an image before this one. The kernel writes that down only where somebody else
+    /// is in that memory still (mm_release in kernel/fork.c), and that image was alone there with it.
+    fn has_left_another(&self) -> bool {
+        self.memory.is_none() && process::has_executed(self.pid)
     }
 
     /// The child has ended (waitid said so): never `Pending`.

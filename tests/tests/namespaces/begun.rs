@@ -2,11 +2,12 @@
 //! each process is of its own run. Other crashes are in [`super::crash`].
 
 use super::away::BARE;
+use super::beside::with;
 use super::crash::{has_survived, starts, until_begun};
 use super::keeping::keeps_no_more;
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, crash, crash_when, memories};
+use groundstate_tests::crash::{Call, crash, crash_when, hold_next, is_kept, memories};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -137,5 +138,26 @@ fn is_started_once(mut init: Init, begin: impl FnOnce(&Init)) {
         let log = init.initctl(&["logs", "notified", "-n", "100"]);
         String::from_utf8_lossy(&log.stdout).contains("after the crash").then_some(())
     });
+    init.finish_after_crash();
+}
+
+#[test]
+fn who_becomes_its_program_after_the_crash_of_who_made_it_is_seen_to() {
+    let text = "type: foreground-notified\nexec-start: DAEMON --notify --trace DIR/web.trace --control DIR/web";
+    let mut init = Boot::new(with(&[("web", text)])).start("all");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    if init.status().0["tracking"] != "cgroup2" {
+        return groundstate_tests::not_run!("no cgroups of the second kind here");
+    }
+    let first = init.main_of("web");
+    let held = hold_next(&init, "web", || first.signal(Signal::SIGKILL));
+    is_kept(&init);
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    assert_eq!((init.status().main_pid("web"), starts(&init, "web")), (None, 1));
+    held.signal(Signal::SIGCONT);
+    init.when("it is there", |s| s.state("web") == "running" && s.main_pid("web").is_some());
+    assert_eq!((init.main_of("web"), starts(&init, "web")), (held, 2));
     init.finish_after_crash();
 }
