@@ -1,4 +1,4 @@
-//! What /proc says about other processes: parents, groups, cgroups. Reads `stat` and `cgroup`
+//! What /proc says about other processes: parents, groups, cgroups. Reads `stat`, `cgroup` and `limits`
 //! only, which never wait for the process (cmdline, environ and maps may).
 //!
 //! Everything here is a look at a moment: a pid may belong to somebody else by the time the
@@ -13,6 +13,8 @@ use std::os::fd::AsFd;
 
 /// Bytes of /proc/PID/stat that are read; the fields needed stand in the first 400.
 const STAT: usize = 1024;
+/// Bytes of /proc/PID/limits that are read: it has a line of 80 for each of 16.
+const LIMITS: usize = 4096;
 /// Bytes of /proc/PID/cgroup that are read.
 const CGROUP: usize = 16 * 1024;
 /// Bytes of the list of our children that are read: some 60,000 of them.
@@ -68,6 +70,21 @@ fn shown_stat(pid: Pid) -> Option<Stat> {
     let mut text = [0; STAT];
     let length = read(&format!("/proc/{pid}/stat"), &mut text).ok()?;
     parse_stat(text.get(..length)?)
+}
+
+/// The most its RLIMIT_LOCKS may be; RLIM_INFINITY: no mark. proc_pid_limits(5). None: as in [`stat`].
+pub(crate) fn most_locks(pid: Pid) -> Option<u64> {
+    let mut text = [0; LIMITS];
+    let length = is_proc_ours().then(|| read(&format!("/proc/{pid}/limits"), &mut text).ok())??;
+    parse_locks(std::str::from_utf8(text.get(..length)?).ok()?)
+}
+
+fn parse_locks(text: &str) -> Option<u64> {
+    let values = text.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
+    match values.split_ascii_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        most => most.parse().ok(),
+    }
 }
 
 /// Its name as the kernel has it, and its state in a word for people.

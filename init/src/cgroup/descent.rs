@@ -2,20 +2,26 @@
 //! a child of init, its subreaper; so the living processes of a run are those init started for
 //! it, those it was left by it, and what descends from either.
 //!
-//! What was left is told by its session or process group. A daemon that made a session of its
-//! own is taken for the run whose process ended at that moment: that is how programs go into
-//! the background. It can be wrong where two runs do so at once; that is the price of having no
-//! cgroups, and `status` says that it is paid.
+//! What was left is told by the mark it bears ([`super::mark`]). Without one, by its session or process
+//! group; a daemon that made a session of its own is taken for the run whose process ended at that moment: that
+//! is how programs go into the background. It can be wrong where two runs do so at once.
 
 use super::held::Held;
+use super::mark;
 use super::tracker::{Tracked, Tracker};
 use crate::process::{self, Stat};
+use crate::sys::orders::Limit;
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::RunId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Tracker {
+    /// What programs of this run are given to bear, where there are no cgroups.
+    pub(crate) fn mark(&self, run: RunId) -> Option<Limit> {
+        self.hierarchy.is_none().then(|| mark::of(run))?
+    }
+
     /// A child was cloned for this run: whatever had its pid before is gone.
     pub(super) fn has_begun(&mut self, run: RunId, pid: Pid) {
         if self.hierarchy.is_some() {
@@ -97,10 +103,11 @@ impl Tracker {
             if by.is_some() && (stat.ended || process::runs_this_program(pid)) {
                 continue;
             }
-            let band = self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
+            let band = || self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
             let left =
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
-            let owner = band.or_else(left).and_then(|run| self.families.get_mut(&run));
+            let owner = mark::on(pid).or_else(|| band().or_else(left));
+            let owner = owner.and_then(|run| self.families.get_mut(&run));
             if let Some(owner) = owner {
                 owner.add(pid);
             }

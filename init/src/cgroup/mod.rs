@@ -16,6 +16,7 @@ mod group;
 mod held;
 mod hierarchy;
 mod leftover;
+mod mark;
 mod old_memory;
 #[cfg(test)]
 mod tests;

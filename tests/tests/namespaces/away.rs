@@ -129,6 +129,42 @@ until [ -s $1/forked.pid ]; do sleep 0.02; done
 }
 
 #[test]
+fn a_daemon_is_its_own_units_without_cgroups_though_another_ends_before_its_launcher() {
+    const FORKED: &str = r#"echo start >>$1/forked.trace
+(setsid /bin/sh -c 'sleep 1000 & echo $$ >$0/forked.pid; wait' $1 &)
+until [ -s $1/forked.pid ]; do sleep 0.02; done
+until [ -e $1/go ]; do sleep 0.02; done
+"#;
+    let files = with(&[
+        ("web", WEB),
+        (
+            "forked",
+            "type: background-pidfile\npid-file: DIR/forked.pid\nexec-start: /bin/sh DIR/forked.sh DIR",
+        ),
+    ]);
+    files.put("forked.sh", FORKED);
+    let init = running(files, &["/bin/sh", "-c", BARE, "sh"]);
+    until("the daemon is there", || init.sandbox.path("forked.pid").exists().then_some(()));
+    // It began when there was a daemon without a parent already, or before: then it is not its either.
+    init.main_of("web").signal(Signal::SIGKILL);
+    init.when("it is replaced", |s| s.state("web") == "running" && starts(&init, "web") == 2);
+    init.sandbox.put("go", "");
+    init.when_state("forked", "running");
+    let main = init.main_of("forked");
+    assert_eq!(init.sandbox.trace("forked.trace").len(), 1, "{}", init.output());
+    init.main_of("web").signal(Signal::SIGKILL);
+    init.when("it is replaced again", |s| s.state("web") == "running" && starts(&init, "web") == 3);
+    assert!(main.is_alive());
+    let worker = main.children();
+    init.tell("restart", &json!({"targets": ["forked"]}));
+    init.when("it is another", |s| {
+        s.state("forked") == "running" && init.main_of("forked") != main
+    });
+    assert!(!worker.iter().any(|one| one.is_alive()) && !main.is_alive(), "{}", init.output());
+    init.finish();
+}
+
+#[test]
 fn a_name_that_is_too_long_for_its_cgroup_is_known_when_the_file_is_back() {
     let long = "w".repeat(230);
     let init =

@@ -1,0 +1,73 @@
+//! The mark that all processes of a run bear where there are no cgroups, whatever sessions they make and whoever
+//! their parents were: a limit that the kernel hands on to each child and that limits nothing. RLIMIT_LOCKS is
+//! looked at by no Linux since 2.4.24 (getrlimit(2)), and anybody may read it in /proc/PID/limits, without waiting
+//! for the process. A process can only lower its own, root's may change it: it says whose child of
+//! init a process is ([`super::descent`]), as its parent would, and no more.
+
+use crate::process;
+use crate::sys::Pid;
+use crate::sys::orders::Limit;
+use groundstate_units::machine::event::RunId;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
+/// Bits for the number of a run.
+const RUN: u32 = 40;
+/// Bits for who marked it.
+const MARKER: u32 = 22;
+/// No mark is as low as this, nor the highest a limit may be.
+const FIRST: u64 = 1 << (RUN + MARKER);
+
+/// Of this init's: two within each other do not have the same. The one that began later, which may be a service of
+/// the other and have its mark, has the lower ones: those it may set.
+fn first() -> Option<u64> {
+    let began = process::stat(nix::unistd::getpid())?.began;
+    let left = ((1 << MARKER) - 1) & !began;
+    Some(FIRST | left << RUN)
+}
+
+/// What a program of this run is to be given. None: init may not, or has no /proc.
+pub(super) fn of(run: RunId) -> Option<Limit> {
+    let (_, most) = getrlimit(Resource::RLIMIT_LOCKS).ok()?;
+    let number = (run.0 < 1 << RUN).then_some(run.0)?;
+    let mark = first()? | number;
+    let resource = libc::RLIMIT_LOCKS;
+    (mark <= most).then_some(Limit { resource, soft: mark, hard: mark })
+}
+
+/// The run this process is marked as. None: it bears no mark of ours.
+pub(super) fn on(pid: Pid) -> Option<RunId> {
+    let mark = process::most_locks(pid).filter(|most| *most != RLIM_INFINITY)?;
+    let first = first()?;
+    (mark >> RUN == first >> RUN).then_some(RunId(mark & ((1 << RUN) - 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_child_bears_its_runs_mark_and_so_does_what_it_begins() {
+        let mark = of(RunId(7)).expect("nobody has a limit of locks");
+        assert_eq!((of(RunId(1 << RUN)), on(nix::unistd::getpid())), (None, None));
+        let script = format!("ulimit -x {} && setsid cat", mark.hard);
+        let mut child = Command::new("bash");
+        child.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut child = child.spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
+        // It has become what reads.
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let below = process::snapshot();
+        let of_it =
+            below.values().filter(|stat| stat.pid == pid.as_raw() || stat.parent == pid.as_raw());
+        let marked: Vec<_> = of_it.map(|stat| on(Pid::from_raw(stat.pid))).collect();
+        assert!(
+            !marked.is_empty() && marked.iter().all(|run| *run == Some(RunId(7))),
+            "{marked:?}"
+        );
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+    }
+}
