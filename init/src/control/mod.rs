@@ -21,6 +21,7 @@ use crate::process;
 use crate::sys::impatience::impatiently;
 use crate::sys::memory;
 use crate::sys::peer::{self, Peer};
+use crate::sys::socket::accept_stream;
 use client::{Caller, Client};
 use groundstate_units::time::Time;
 use mio::net::{UnixListener, UnixStream};
@@ -29,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, Permissions, set_permissions};
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 
 /// Said to one client too many before it is closed.
@@ -135,15 +136,15 @@ impl Control {
     /// The next connection, those of former sockets first. A former one that has none left goes.
     fn next_connection(&mut self) -> io::Result<UnixStream> {
         while let Some(former) = self.former.front() {
-            match former.accept() {
-                Ok((stream, _)) => return Ok(stream),
+            match accept_stream(former.as_fd()) {
+                Ok(stream) => return Ok(stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     impatiently(|| drop(self.former.pop_front()));
                 }
                 Err(error) => return Err(error),
             }
         }
-        self.listener.accept().map(|(stream, _)| stream)
+        accept_stream(self.listener.as_fd())
     }
 
     /// The poll says this token is ready; `gone`: nobody is at the other end any more.

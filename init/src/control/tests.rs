@@ -2,7 +2,10 @@
 //! the test's own.
 
 use super::*;
+use crate::sys::socket;
+use nix::sys::socket::{UnixAddr, connect};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// All that others than root may have are taken, by silent strangers: as many of each uid as it may
@@ -125,4 +128,30 @@ fn root_is_served_first_and_then_who_was_not_served_last() {
     control.forgive(later);
     let is_stuck = |number: usize| control.clients.get(&number).unwrap().is_stuck(later);
     assert!(!is_stuck(10) && is_stuck(11) && is_stuck(3));
+}
+
+#[test]
+fn who_has_the_longest_path_there_is_comes_in_like_anybody_else() {
+    let poll = mio::Poll::new().unwrap();
+    let directory = std::env::temp_dir();
+    let path = directory.join(format!("gs-longest-path-{}", std::process::id()));
+    let mut control = Control::listen(poll.registry(), path.to_str().unwrap(), || None).unwrap();
+    let now = Time::from_nanos(1);
+    let mut callers = Vec::new();
+    for former in [false, true] {
+        let caller = socket::tests::with_the_longest_path(&directory);
+        connect(caller.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        callers.push(caller);
+        if former {
+            control.listen_anew(poll.registry()).unwrap();
+        }
+        control.accept(poll.registry(), now);
+        assert_eq!(control.clients.len(), callers.len());
+        assert_eq!((control.rests_until, control.turned_away), (None, 0));
+    }
+    // What it says is read, and nobody waits for it where it says nothing.
+    callers.remove(0).write_all(b"{}\n").unwrap();
+    let mut lines = control.clients.values_mut().map(|client| client.line(now, false));
+    assert!(matches!(lines.next(), Some(client::Line::Whole(..))));
+    assert!(matches!(lines.next(), Some(client::Line::None)));
 }

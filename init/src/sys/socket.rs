@@ -8,6 +8,7 @@ use super::ancillary::{self, Part, space};
 use super::impatience::Impatience;
 use super::peer::Peer;
 use super::{check, notes};
+use mio::net::UnixStream;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
 use std::io;
 use std::mem::size_of;
@@ -49,9 +50,21 @@ pub(crate) fn open(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd>
 
 /// The next connection, CLOEXEC. Waits where the listening socket does.
 pub(crate) fn accept(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    accept_with(socket, 0)
+}
+
+/// The same of a socket with a path, and what is read of it and written to it never waits. It is
+/// not asked what path its other end has: one of 108 bytes is longer than what tells of it, and
+/// to mio's own `accept` that is a panic.
+pub(crate) fn accept_stream(socket: BorrowedFd<'_>) -> io::Result<UnixStream> {
+    accept_with(socket, libc::SOCK_NONBLOCK).map(|fd| UnixStream::from_std(fd.into()))
+}
+
+fn accept_with(socket: BorrowedFd<'_>, flags: i32) -> io::Result<OwnedFd> {
     let (none, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let flags = flags | libc::SOCK_CLOEXEC;
     // SAFETY: accept4(2) takes null where nobody asks for the address.
-    let fd = check(unsafe { libc::accept4(socket.as_raw_fd(), none, length, libc::SOCK_CLOEXEC) })?;
+    let fd = check(unsafe { libc::accept4(socket.as_raw_fd(), none, length, flags) })?;
     // SAFETY: a fresh descriptor, ours alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -314,9 +327,31 @@ pub(crate) fn pass_credentials(socket: impl AsFd) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+
+    /// A socket in this directory with as long a path as one can have: all of its 108 bytes, none
+    /// of them an end (unix(7)).
+    pub(crate) fn with_the_longest_path(directory: &Path) -> std::os::unix::net::UnixStream {
+        let fd = open(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
+        let room = 108 - directory.as_os_str().len() - 1;
+        let path = directory.join("x".repeat(room));
+        let _ = std::fs::remove_file(&path);
+        // SAFETY: zeroes are an address without a path.
+        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        for (byte, one) in address.sun_path.iter_mut().zip(path.as_os_str().as_bytes()) {
+            *byte = one.cast_signed();
+        }
+        let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        // SAFETY: the kernel reads that many bytes of `address`.
+        check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) }).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        fd.into()
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "sendmsg")]
