@@ -32,6 +32,7 @@ use crate::pipes::Pipes;
 use crate::process;
 use crate::run::pid_file::{self, By};
 use crate::sys::bell::Bell;
+use crate::sys::socket::unix_name;
 use crate::sys::{Pid, inherit, notes as writer, wait};
 use crate::trigger::again;
 use crate::voice::Level;
@@ -41,10 +42,9 @@ use groundstate_units::machine::event::{Intent, RunId};
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
 use mio::Token;
-use nix::sys::socket::{UnixAddr, getsockname};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -272,6 +272,6 @@ pub(crate) struct Crashed {
 }
 
 fn is_bound_to(fd: &OwnedFd, paths: &[String]) -> bool {
-    let name = getsockname::<UnixAddr>(fd.as_raw_fd());
-    name.is_ok_and(|name| paths.iter().any(|path| name.path() == Some(Path::new(path))))
+    let name = unix_name(fd);
+    name.is_some_and(|name| paths.iter().any(|path| name.path() == Some(Path::new(path))))
 }

@@ -20,8 +20,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, UnixAddr, bind, getsockname, setsockopt,
-    socket as open_socket, sockopt,
+    AddressFamily, SockFlag, SockType, UnixAddr, bind, setsockopt, socket as open_socket, sockopt,
 };
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
 use nix::unistd::unlink;
@@ -83,7 +82,7 @@ impl Notify {
     pub(crate) fn bind_abstract(registry: &Registry, token: Token) -> io::Result<Notify> {
         let opened = Notify::open()?;
         bind(opened.as_raw_fd(), &UnixAddr::new_unnamed())?;
-        let bound: UnixAddr = getsockname(opened.as_raw_fd())?;
+        let bound = socket::unix_name(&opened).ok_or(Errno::EADDRNOTAVAIL)?;
         let name = bound.as_abstract().and_then(|name| std::str::from_utf8(name).ok());
         let path = format!("@{}", name.ok_or(Errno::EADDRNOTAVAIL)?);
         registry.register(&mut SourceFd(&opened.as_raw_fd()), token, Interest::READABLE)?;
@@ -102,7 +101,7 @@ impl Notify {
     /// Goes on with the socket that an image before this one was bound to, where that can still be found
     /// at its path and no other can be had. ENOENT, ENOTSOCK: nobody finds it there any more.
     pub(crate) fn again(registry: &Registry, token: Token, socket: OwnedFd) -> io::Result<Notify> {
-        let name: UnixAddr = getsockname(socket.as_raw_fd())?;
+        let name = socket::unix_name(&socket).ok_or(Errno::ENOENT)?;
         let path = name.path().and_then(Path::to_str).ok_or(Errno::ENOENT)?.to_string();
         if !fs::symlink_metadata(&path)?.file_type().is_socket() {
             return Err(Errno::ENOTSOCK.into());

@@ -5,8 +5,9 @@
 //! [`super::raw`] alone.
 
 use super::listing::{self, BYTES};
+use super::socket::unix_name;
 use super::{process, raw};
-use nix::sys::socket::{SockType, UnixAddr, getsockname, getsockopt, sockopt};
+use nix::sys::socket::{SockType, getsockopt, sockopt};
 use nix::sys::stat::fstat;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -158,10 +159,10 @@ pub(crate) fn stand_in() -> io::Result<OwnedFd> {
 /// The socket of datagrams that is bound to this path: taken over.
 pub(crate) fn take_socket_at(path: &str) -> Option<OwnedFd> {
     let is_it = |socket: BorrowedFd<'_>| {
-        let name = getsockname::<UnixAddr>(socket.as_raw_fd());
+        let name = unix_name(socket);
         let is_of_datagrams =
             || getsockopt(&socket, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram);
-        name.is_ok_and(|name| name.path() == Some(Path::new(path))) && is_of_datagrams()
+        name.is_some_and(|name| name.path() == Some(Path::new(path))) && is_of_datagrams()
     };
     take_sockets(1, is_it).pop()
 }

@@ -9,7 +9,10 @@ use super::impatience::Impatience;
 use super::peer::Peer;
 use super::{check, notes};
 use mio::net::UnixStream;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, UnixAddr, getsockname, setsockopt,
+    socketpair, sockopt,
+};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -67,6 +70,13 @@ fn accept_with(socket: BorrowedFd<'_>, flags: i32) -> io::Result<OwnedFd> {
     let fd = check(unsafe { libc::accept4(socket.as_raw_fd(), none, length, flags) })?;
     // SAFETY: a fresh descriptor, ours alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The name of a unix socket, if it is one. Of a path of 108 bytes, of which there is none here, the
+/// kernel says a length that is beyond what holds it: `getsockname::<UnixAddr>` would write there.
+pub(crate) fn unix_name(socket: impl AsFd) -> Option<UnixAddr> {
+    let name = getsockname::<SockaddrStorage>(socket.as_fd().as_raw_fd()).ok()?;
+    name.as_unix_addr().copied()
 }
 
 /// An option that is a number.
@@ -351,6 +361,27 @@ pub(crate) mod tests {
         check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) }).unwrap();
         std::fs::remove_file(&path).unwrap();
         fd.into()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "getsockname")]
+    fn a_name_that_is_longer_than_what_holds_it_is_not_read() {
+        let longest = with_the_longest_path(&std::env::temp_dir());
+        assert_eq!(unix_name(&longest).and_then(|name| name.path().map(Path::to_owned)), None);
+        let (unnamed, _) = pair().unwrap();
+        assert!(unix_name(&unnamed).is_some_and(|name| name.is_unnamed()));
+        let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(unix_name(&other), None);
+        let named = nix::sys::socket::socket(
+            AddressFamily::Unix,
+            SockType::Datagram,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        );
+        let name = UnixAddr::new_abstract(&[b'x'; 107]).unwrap();
+        let named = named.unwrap();
+        nix::sys::socket::bind(named.as_raw_fd(), &name).unwrap();
+        assert_eq!(unix_name(&named), Some(name), "as long as one that is held whole");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! in them would be turned away. Whose they are, as far as that is written, is [`super::door`]'s.
 
 use crate::sys::memfd;
+use crate::sys::socket::unix_name;
 use groundstate_units::trigger::Socket;
 use groundstate_units::trigger::address::{Address, Listen, Sort};
 use nix::fcntl::readlink;
@@ -20,7 +21,7 @@ pub(crate) fn may_listen(fd: &OwnedFd) -> bool {
             && !memfd::is_memory(fd);
     };
     // The kernel tells by the length alone that one has no name.
-    let unix = getsockname::<UnixAddr>(fd.as_raw_fd()).ok();
+    let unix = unix_name(fd);
     let is_bound = unix.is_none_or(|unix| unix.path().is_some() || unix.as_abstract().is_some());
     let connects = matches!(kind, SockType::Stream | SockType::SeqPacket);
     is_bound && (!connects || getsockopt(fd, sockopt::AcceptConn).unwrap_or(false))
@@ -83,7 +84,7 @@ fn is_at(one: &Listen, fd: BorrowedFd<'_>) -> bool {
     }
     let number = fd.as_raw_fd();
     let Ok(name) = getsockname::<SockaddrStorage>(number) else { return false };
-    let unix = getsockname::<UnixAddr>(number).ok();
+    let unix = unix_name(fd);
     let ip = ip_of(fd);
     match &one.address {
         Address::Path(path) => unix.as_ref().and_then(UnixAddr::path) == Some(Path::new(path)),
