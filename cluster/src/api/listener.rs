@@ -17,11 +17,13 @@ use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
@@ -66,7 +68,8 @@ pub struct Listener {
 }
 
 enum Socket {
-    Unix(UnixListener),
+    /// Not tokio's own, whose `accept` panics where the other end has a path of 108 bytes (mio).
+    Unix(AsyncFd<UnixListener>),
     Tcp(TcpListener),
 }
 
@@ -152,10 +155,9 @@ impl Listener {
         for at in 0..passed.len() {
             let bad = |error: std::io::Error| format!("socket {at} of LISTEN_FDS: {error}");
             if let Ok(Some(unix)) = passed.take_unix_listener(at) {
-                unix.set_nonblocking(true).map_err(bad)?;
                 let own = unix.try_clone().map_err(bad)?;
                 kept.push(OwnedFd::from(unix));
-                let socket = Socket::Unix(UnixListener::from_std(own).map_err(bad)?);
+                let socket = watched(own).map_err(bad)?;
                 listeners.push(Listener { socket, gate: Gate::File });
             } else if let Some(tcp) = passed.take_tcp_listener(at).map_err(bad)? {
                 let gate = security.gate(tcp.local_addr().map_err(bad)?)?;
@@ -215,7 +217,11 @@ impl Listener {
 
     async fn accept(&self) -> std::io::Result<Connection> {
         match &self.socket {
-            Socket::Unix(unix) => Ok(Connection::Unix(unix.accept().await?.0)),
+            Socket::Unix(unix) => {
+                let (stream, _) = unix.async_io(Interest::READABLE, UnixListener::accept).await?;
+                stream.set_nonblocking(true)?;
+                Ok(Connection::Unix(tokio::net::UnixStream::from_std(stream)?))
+            }
             Socket::Tcp(tcp) => Ok(Connection::Tcp(tcp.accept().await?.0)),
         }
     }
@@ -362,7 +368,13 @@ fn bind_unix(path: &Path) -> Result<Socket, String> {
         // Without the right to it the group stays ours.
         let _ = nix::unistd::chown(path, None, Some(group.gid));
     }
-    Ok(Socket::Unix(socket))
+    watched(socket).map_err(|error| bad(&error))
+}
+
+#[allow(deprecated, reason = "what replaces it is unsafe, and a UnixListener stays what it is")]
+fn watched(socket: UnixListener) -> std::io::Result<Socket> {
+    socket.set_nonblocking(true)?;
+    AsyncFd::with_interest(socket, Interest::READABLE).map(Socket::Unix)
 }
 
 #[cfg(test)]
@@ -418,5 +430,26 @@ mod tests {
         assert_eq!(judged("localhost:9", Some("https://evil.example")), Some(403));
         assert_eq!(judged("localhost:9", Some("null")), Some(403));
         assert_eq!(stranger(&headers(&[(header::HOST, "domain-sock")]), None), None);
+    }
+
+    /// Nothing else here binds all of the 108 bytes that a path can have (unix(7)).
+    const FROM_THE_LONGEST_PATH: &str = r#"
+        socket(S, AF_UNIX, SOCK_STREAM, 0) or die; unlink $ARGV[0];
+        bind(S, pack("S", AF_UNIX) . $ARGV[0]) or die; unlink $ARGV[0];
+        connect(S, pack_sockaddr_un($ARGV[1])) or die; sysread(S, my $end, 1)"#;
+
+    #[tokio::test]
+    async fn who_has_the_longest_path_there_is_comes_in_like_anybody_else() {
+        let folder = std::env::temp_dir();
+        let at = folder.join(format!("gs-fleetd-{}", std::process::id()));
+        let from = folder.join("x".repeat(108 - folder.as_os_str().len() - 1));
+        let listener = Listener { socket: bind_unix(&at).unwrap(), gate: Gate::File };
+        let mut perl = std::process::Command::new("perl");
+        let perl = perl.args(["-MSocket", "-e", FROM_THE_LONGEST_PATH]).args([&from, &at]).spawn();
+        let connection = listener.accept().await.unwrap();
+        assert!(matches!(connection.side(), Some(Side::User(_))));
+        drop(connection);
+        assert!(perl.unwrap().wait().unwrap().success());
+        std::fs::remove_file(&at).unwrap();
     }
 }
