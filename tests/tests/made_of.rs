@@ -18,17 +18,13 @@ fn top() -> PathBuf {
 
 /// What `init` is linked from as cargo sees it, this far down: `name vVERSION …` each.
 fn tree(depth: &[&str]) -> Vec<String> {
+    tree_of("normal,no-proc-macro", depth)
+}
+
+fn tree_of(edges: &str, depth: &[&str]) -> Vec<String> {
     let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
     let output = Command::new(cargo)
-        .args([
-            "tree",
-            "--offline",
-            "--locked",
-            "-p",
-            "groundstate-init",
-            "-e",
-            "normal,no-proc-macro",
-        ])
+        .args(["tree", "--offline", "--locked", "-p", "groundstate-init", "-e", edges])
         .args(["--prefix", "none", "--format", "{p}"])
         .args(depth)
         .current_dir(top())
@@ -187,6 +183,43 @@ fn the_sbom_names_exactly_what_is_linked_into_pid_1() {
     let linked = tree(&["--target", "x86_64-unknown-linux-gnu"]);
     let first_two = |line: &String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
     assert_eq!(named, linked.iter().map(first_two).collect());
+}
+
+/// What stands in `supply-chain/FILE` of crates, under `[[SORT.NAME]]` each: `NAME vVERSION`, and all of it.
+fn entries<'a>(text: &'a str, sort: &str) -> Vec<(String, &'a str)> {
+    let heads = format!("\n[[{sort}.");
+    let entry = |part: &'a str| {
+        let (name, rest) = part.split_once("]]\n").expect("a name");
+        let rest = rest.split("\n[").next().unwrap_or_default();
+        let version = rest.lines().find_map(|line| line.strip_prefix("version = "));
+        (format!("{name} v{}", version.expect("a version").trim_matches('"')), rest)
+    };
+    text.split(&heads).skip(1).map(entry).collect()
+}
+
+#[test]
+fn all_that_goes_into_pid_1_was_looked_at_in_the_version_that_is_locked() {
+    let supply = |file| fs::read_to_string(top().join("supply-chain").join(file)).expect(file);
+    let (audits, config) = (supply("audits.toml"), supply("config.toml"));
+    // What only runs while it is built is in what comes of that, too.
+    let lines = tree_of("normal,build", &["--target", "x86_64-unknown-linux-gnu"]);
+    let first_two = |line: &String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let foreign = lines.iter().filter(|line| !line.starts_with("groundstate-"));
+    let linked: BTreeSet<String> = foreign.map(first_two).collect();
+    let audited = entries(&audits, "audits");
+    for (name, entry) in &audited {
+        let (_, notes) = entry.split_once("notes = \"\"\"\n").expect("notes");
+        assert!(entry.contains("who = \"") && notes.len() > 60, "{name} says what was looked at");
+        assert!(entry.contains("looked-over"), "{name}: what init asks for in config.toml");
+    }
+    // One that is there no more, or was updated, stands for nothing.
+    assert_eq!(audited.into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>(), linked);
+    let exempted = entries(&config, "exemptions");
+    assert!(exempted.len() > 100, "the cluster's stand there");
+    for (name, _) in exempted {
+        assert!(!linked.contains(&name), "{name} is exempted, and goes into PID 1");
+    }
+    assert!(config.contains("[policy.groundstate-init]\n"), "it has a word of its own");
 }
 
 #[test]
