@@ -2,6 +2,7 @@
 //! has ended, how nobody knows; what was started since belongs to no run, and is killed, never
 //! left beside the next one.
 
+use crate::cgroup::Look;
 use crate::control::client::Client;
 use crate::event_loop::Init;
 use crate::lineage::Lineage;
@@ -36,7 +37,8 @@ impl Init {
             lines.chain(mains).filter(|(_, pid, _)| !wait::is_child(*pid)).collect();
         for (run, pid, part) in gone {
             self.tracker.ended(pid);
-            self.tracker.adopt_left(None);
+            // Whose end nobody has noted is looked after in each replay.
+            self.tracker.adopt_left(Look::Now);
             wait::reaped_before(pid);
             let name = self.runs.get(run).map(|running| running.name.to_string());
             let name = name.unwrap_or_default();

@@ -62,10 +62,8 @@ impl Init {
         let notify = self.notify.as_mut();
         // Heard in the next turn, whatever else that did.
         let mut heard = notify.map(|notify| notify.take_waiting()).unwrap_or_default();
-        let turns = turns::of(notes);
-        let left_by = turns::left_by(&turns, |pid| self.tracker.is_known(pid));
-        for (notes, by) in turns.into_iter().zip(left_by) {
-            self.replay_turn(std::mem::take(&mut heard), notes, by);
+        for notes in turns::of(notes) {
+            self.replay_turn(std::mem::take(&mut heard), notes);
         }
         self.hear_these(heard);
         self.settle();
@@ -94,13 +92,15 @@ impl Init {
         self.machine.begun_before(known);
     }
 
-    /// One turn of the loop, with what it took from the notes; what those who ended in it had left had begun
-    /// `by` then. What nobody has read yet is left where it is: it may be by somebody who is still to be taken up.
-    fn replay_turn(&mut self, mut heard: Vec<Datagram>, notes: Vec<Note>, by: u64) {
+    /// One turn of the loop, with what it took from the notes. What nobody has read yet is left where it is: it may be
+    /// by somebody who is still to be taken up.
+    fn replay_turn(&mut self, mut heard: Vec<Datagram>, notes: Vec<Note>) {
+        let (turn, look) = (notes.first().map(|note| note.turn), turns::left_by(&notes));
         let latest = notes.iter().map(|note| note.at).max();
         self.now = latest.filter(is_known).unwrap_or(self.now);
         let (mut ends, mut seen, mut wished) = (Vec::new(), Vec::new(), Vec::new());
         let (mut opened, mut first, mut then) = (Vec::new(), Vec::new(), Vec::new());
+        let mut left = Vec::new();
         for note in notes {
             match note.what {
                 What::Heard(bytes) => heard.push(Datagram::again(note.pid, &bytes)),
@@ -115,6 +115,7 @@ impl Init {
                     }
                 },
                 What::Opened(note) => opened.push(note.run),
+                What::Learnt(learnt @ Learnt::Left(_)) => left.push(learnt),
                 What::Learnt(learnt) if ends.is_empty() => first.push(learnt),
                 What::Learnt(learnt) => then.push(learnt),
                 What::Begun(_) => {}
@@ -139,7 +140,8 @@ impl Init {
             self.let_go_of(ended)
         });
         let ends = ends.collect();
-        self.tracker.adopt_left(Some(by));
+        left.into_iter().for_each(|left| self.learnt_before(left));
+        self.find_left(look, turn);
         self.tell_ends(ends, false);
         self.learnt_in_turn(then);
         self.emptied();

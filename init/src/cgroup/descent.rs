@@ -61,11 +61,6 @@ impl Tracker {
         }
     }
 
-    /// It is a child of init that a run is known to have.
-    pub(crate) fn is_known(&self, pid: i32) -> bool {
-        self.children.contains_key(&pid) || self.families.values().any(|family| family.leads(pid))
-    }
-
     /// Between a crash and now: it has been reaped, which is put again later.
     pub(crate) fn was_reaped(&mut self, pid: Pid) {
         self.families.values_mut().for_each(|family| family.was_reaped(pid));
@@ -76,16 +71,33 @@ impl Tracker {
         self.begun_after = pids;
     }
 
+    /// Between a crash and now: this was found out. `by`: the tick by which it was.
+    pub(crate) fn left_before(&mut self, left: &Orphans, by: u64) {
+        if let Some(family) = self.families.get_mut(&left.run).filter(|_| self.hierarchy.is_none())
+        {
+            family.add_left(left, by);
+        }
+    }
+
     /// After all of [`Tracker::ended`] and before anybody asks about a run: finds the runs of processes
-    /// that have become children of init by that. Once for all: it is a look at each child there is. `by`: the
-    /// tick up to which they had begun, where that is put again after a crash.
-    pub(crate) fn adopt_left(&mut self, by: Option<u64>) {
+    /// that have become children of init by that. Once for all: it is a look at each child there is. Gives what
+    /// it has found, which nobody can find out once these have ended too.
+    pub(crate) fn adopt_left(&mut self, look: Look) -> Vec<Orphans> {
         // Runs whose processes have just ended, and when these began.
         let parted = std::mem::take(&mut self.parted);
         let reaped = std::mem::take(&mut self.reaped);
         if self.hierarchy.is_some() {
-            return;
+            return Vec::new();
         }
+        let by = match look {
+            Look::Now => None,
+            Look::BegunBy(by) => Some(by),
+            Look::Before => {
+                self.kill_on(&parted);
+                return Vec::new();
+            }
+        };
+        let mut found: BTreeMap<RunId, Orphans> = BTreeMap::new();
         for pid in process::children().into_iter().map(Pid::from_raw) {
             let known = |family: &Family| family.leads(pid.as_raw());
             let is_new = reaped.contains(&pid.as_raw())
@@ -106,18 +118,73 @@ impl Tracker {
             let band = || self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
             let left =
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
-            let owner = mark::on(pid).or_else(|| band().or_else(left));
-            let owner = owner.and_then(|run| self.families.get_mut(&run));
-            if let Some(owner) = owner {
-                owner.add(pid);
+            let run = mark::on(pid).or_else(|| band().or_else(left));
+            if let Some((run, owner)) =
+                run.and_then(|run| Some((run, self.families.get_mut(&run)?)))
+            {
+                let (began, bands) = owner.add(pid);
+                let left = found.entry(run).or_insert_with(|| Orphans::of(run));
+                left.heads.push((pid.as_raw(), began));
+                left.bands.extend(bands);
             }
         }
-        // What multiplies as it is killed has begun more meanwhile.
+        self.kill_on(&parted);
+        found.into_values().flat_map(Orphans::in_parts).collect()
+    }
+
+    /// What multiplies as it is killed has begun more meanwhile.
+    fn kill_on(&self, parted: &[(RunId, u64)]) {
         let killed: BTreeSet<RunId> =
             parted.iter().map(|(run, _)| *run).filter(|run| self.killed.contains(run)).collect();
         for family in killed.iter().filter_map(|run| self.families.get(run)) {
             family.signal(9, None);
         }
+    }
+}
+
+/// Which of init's children are looked at for whose they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// All there are.
+    Now,
+    /// What is put again after a crash: those that had begun by this tick.
+    BegunBy(u64),
+    /// The same, and what was found then is known: none.
+    Before,
+}
+
+/// Processes that have become children of init, and the run they were left by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Orphans {
+    run: RunId,
+    /// Each with the moment it began.
+    heads: Vec<(i32, u64)>,
+    /// Their sessions and process groups.
+    bands: BTreeSet<i32>,
+}
+
+impl Orphans {
+    fn of(run: RunId) -> Orphans {
+        Orphans { run, heads: Vec::new(), bands: BTreeSet::new() }
+    }
+
+    /// Each small enough to be noted.
+    fn in_parts(self) -> impl Iterator<Item = Orphans> {
+        /// Of each at most three numbers of five bytes, and one of ten, where a note has 64 KiB.
+        const HEADS: usize = 2048;
+        let Orphans { run, heads, bands } = self;
+        let parts: Vec<Vec<(i32, u64)>> = heads.chunks(HEADS).map(<[_]>::to_vec).collect();
+        let bands: Vec<i32> = bands.into_iter().collect();
+        let mut bands = bands
+            .chunks(2 * HEADS)
+            .map(|some| some.iter().copied().collect())
+            .collect::<Vec<_>>()
+            .into_iter();
+        parts.into_iter().map(move |heads| Orphans {
+            run,
+            heads,
+            bands: bands.next().unwrap_or_default(),
+        })
     }
 }
 
@@ -133,22 +200,37 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// A child of init, started for this run or left by it.
-    pub(super) fn add(&mut self, pid: Pid) {
-        // Where there is no /proc no other process is ever compared with it.
+    /// A child of init, started for this run or left by it. Gives when it began, and its bands.
+    pub(super) fn add(&mut self, pid: Pid) -> (u64, BTreeSet<i32>) {
         let stat = process::stat(pid);
-        self.heads.insert(pid.as_raw(), stat.map_or(0, |stat| stat.began));
-        match stat {
+        // Where there is no /proc no other process is ever compared with it.
+        let began = stat.map_or(0, |stat| stat.began);
+        self.heads.insert(pid.as_raw(), began);
+        let bands: BTreeSet<i32> = match stat {
             // Started this moment: its session is made by the child itself.
             Some(stat) if stat.parent == own() && stat.session == own_session() => {
-                self.bands.insert(pid.as_raw());
+                [pid.as_raw()].into()
             }
             // 0: outside this pid namespace.
-            Some(stat) => self.bands.extend([stat.session, stat.group].iter().filter(|n| **n > 1)),
-            None => {
-                self.bands.insert(pid.as_raw());
+            Some(stat) => [stat.session, stat.group].into_iter().filter(|n| *n > 1).collect(),
+            None => [pid.as_raw()].into(),
+        };
+        self.bands.extend(&bands);
+        (began, bands)
+    }
+
+    /// The same of those that were left by it between a crash and now. Of some the end is to be heard yet.
+    fn add_left(&mut self, left: &Orphans, by: u64) {
+        for (pid, began) in &left.heads {
+            self.heads.insert(*pid, *began);
+            if process::stat(Pid::from_raw(*pid)).is_none_or(|stat| stat.began != *began) {
+                self.gone.insert(*pid);
             }
         }
+        // Another has the number only where nobody of them is left.
+        let is_theirs =
+            |band: &&i32| process::stat(Pid::from_raw(**band)).is_none_or(|stat| stat.began <= by);
+        self.bands.extend(left.bands.iter().filter(is_theirs));
     }
 
     /// The same of one that began then and has been reaped, which is put again after a crash: what it left is

@@ -26,6 +26,6 @@ mod watches;
 
 pub(crate) use again::Left;
 pub(crate) use controller::Wish;
-pub(crate) use descent::Family;
+pub(crate) use descent::{Family, Look, Orphans};
 pub(crate) use group::{is_cut, short};
 pub(crate) use tracker::{Tracked, Tracker};

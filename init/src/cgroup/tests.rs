@@ -6,6 +6,7 @@ mod left;
 
 use super::Tracker;
 use super::controller::Wish;
+use super::descent::Look;
 use crate::spawn::Verdict;
 use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
 use crate::sys::{Pid, process, wait};
@@ -62,7 +63,7 @@ fn reap(tracker: &mut Tracker, pid: Pid) {
     if wait::peek_one(pid).unwrap().is_some() {
         wait::reap(pid).unwrap();
         tracker.ended(pid);
-        tracker.adopt_left(None);
+        tracker.adopt_left(Look::Now);
     }
 }
 
@@ -76,7 +77,7 @@ fn end(tracker: &mut Tracker, mut running: Running) {
     }
     running.end();
     tracker.ended(pid);
-    tracker.adopt_left(None);
+    tracker.adopt_left(Look::Now);
 }
 
 #[test]
@@ -387,10 +388,10 @@ fn what_began_after_an_end_that_is_put_again_was_not_left_by_it() {
     let left = crate::process::children().into_iter().find(is_left).expect("it is init's child");
     // As it was then, and after that.
     tracker.ended(pid);
-    tracker.adopt_left(Some(began));
+    tracker.adopt_left(Look::BegunBy(began));
     assert_eq!(tracker.whose(Pid::from_raw(left)), None);
     tracker.ended(launcher.pid);
-    tracker.adopt_left(Some(u64::MAX));
+    tracker.adopt_left(Look::BegunBy(u64::MAX));
     assert_eq!(tracker.whose(Pid::from_raw(left)), Some(other));
     tracker.kill(other);
     until(&mut tracker, |tracker| tracker.is_empty(other));

@@ -1,9 +1,10 @@
 //! What init has found out of runs by looking, or was told by the kernel or by a helper of its own, and nobody can find
 //! out once more: a process that was named and is gone, an end that is reaped by another, a pid file that
-//! by now is the next run's, a removal that is not to be done under the next run. It is noted before it has an
+//! by now is the next run's, a removal that is not to be done under the next run, whose an orphan is. It is noted before it has an
 //! effect ([`super::notes`]). How it is put to runs again is in [`crate::run::again`].
 
 use super::notes::{Kind, Note, What};
+use crate::cgroup::Orphans;
 use crate::run::procedure::Part;
 use crate::sys::notes as writer;
 use groundstate_units::machine::event::RunId;
@@ -24,6 +25,8 @@ pub(crate) enum Learnt {
     Over(RunId, Exit),
     /// What init does itself at this part is done.
     Done(RunId, Part, Exit),
+    /// Children that others have left to init, and whose they are.
+    Left(Orphans),
 }
 
 impl Learnt {
@@ -33,9 +36,18 @@ impl Learnt {
         match self {
             // As often as somebody says so.
             Learnt::Found(..) => writer::put_of_others(Kind::Learnt, &text),
-            Learnt::Drained(_) | Learnt::Unfound(..) | Learnt::Over(..) | Learnt::Done(..) => {
-                writer::put_text(Kind::Learnt, &text);
-            }
+            Learnt::Drained(_)
+            | Learnt::Unfound(..)
+            | Learnt::Over(..)
+            | Learnt::Done(..)
+            | Learnt::Left(_) => writer::put_text(Kind::Learnt, &text),
+        }
+    }
+
+    /// What was found out in this turn, as it is put again after a crash.
+    pub(crate) fn note_late(&self, turn: u32) {
+        if let Ok(text) = postcard::to_allocvec(self) {
+            writer::put_late(Kind::Learnt, turn, &text);
         }
     }
 }
@@ -65,7 +77,7 @@ impl Known {
                 What::Learnt(Learnt::Done(run, part, exit)) => {
                     known.done.insert((*run, *part), *exit);
                 }
-                What::Learnt(Learnt::Drained(_) | Learnt::Over(..))
+                What::Learnt(Learnt::Drained(_) | Learnt::Over(..) | Learnt::Left(_))
                 | What::Heard(_)
                 | What::Ended(_)
                 | What::Begun(_)

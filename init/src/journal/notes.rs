@@ -41,6 +41,8 @@ pub(crate) const MISSING: usize = 48;
 pub(crate) const GAP: usize = 56;
 /// The siginfo_t of the child being reaped.
 pub(crate) const END: usize = 64;
+/// Of those whose end is noted up to this one it is found out, and noted, what they have left: u64.
+pub(crate) const LOOKED: usize = 192;
 /// The mmsghdr of the message being read.
 pub(crate) const HEADER: usize = 256;
 /// Where its length stands; 0: none is being read.
@@ -161,8 +163,8 @@ pub(crate) struct Note {
 pub(crate) struct Reaped {
     /// When, as [`crate::clock::ticks`] has it: what it had left had begun by then.
     pub(crate) by: u64,
-    /// It was a child of init's own making, and not one that others had left to it.
-    pub(crate) is_made: bool,
+    /// Whose that is was found out.
+    pub(crate) is_looked_after: bool,
 }
 
 /// What tells a unit from another, in a note; never 0.
@@ -290,13 +292,11 @@ pub(super) fn one(bytes: &[u8], seq: u64) -> Option<(Option<Note>, u64)> {
         text.extend_from_slice(bytes.get(at + ENTRY - TEXT..at + ENTRY)?);
     }
     text.truncate(length);
-    let reaped = (first == Kind::Ended).then(|| reaped(&text)).flatten();
+    let is_looked_after = word(bytes, LOOKED).is_some_and(|looked| seq <= looked);
+    let by = (first == Kind::Ended).then(|| word(&text, 8)).flatten();
+    let reaped = by.map(|by| Reaped { by, is_looked_after });
     let what = what(first, text);
     Some((what.map(|what| Note { what, pid, at: when, turn, reaped }), count))
-}
-
-fn reaped(text: &[u8]) -> Option<Reaped> {
-    Some(Reaped { by: word(text, 8)?, is_made: int(text, 16)? != 0 })
 }
 
 fn what(kind: Kind, text: Vec<u8>) -> Option<What> {

@@ -27,6 +27,7 @@ impl Init {
             Learnt::Over(run, exit) => self.over_before(run, exit),
             // It is asked for when it is to be done.
             Learnt::Done(..) => {}
+            Learnt::Left(left) => self.tracker.left_before(&left, clock::ticks_at(self.now)),
         }
     }
 

@@ -3,11 +3,13 @@
 //! reaped like all others and belong to nobody.
 
 use super::procedure::{Deed, Part};
+use crate::cgroup::Look;
 use crate::event_loop::Init;
+use crate::journal::learnt::Learnt;
 use crate::limit;
 use crate::spawn::Verdict;
 use crate::sys::wait::Ended;
-use crate::sys::{Pid, wait};
+use crate::sys::{Pid, notes, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use groundstate_units::spec::Exit;
@@ -40,10 +42,26 @@ impl Init {
             self.lineage.undisturbed = false;
             ends.push(self.let_go_of(ended));
         }
-        if !ends.is_empty() {
-            self.tracker.adopt_left(None);
+        if ends.is_empty() {
+            // Who wrote the state has left nobody.
+            notes::looked();
+        } else {
+            self.find_left(Look::Now, None);
         }
         self.tell_ends(ends, true);
+    }
+
+    /// Whose what those have left is who were reaped. `turn`: that of the notes that are put again.
+    pub(crate) fn find_left(&mut self, look: Look, turn: Option<u32>) {
+        for left in self.tracker.adopt_left(look).into_iter().map(Learnt::Left) {
+            match turn {
+                Some(turn) => left.note_late(turn),
+                None => left.note(),
+            }
+        }
+        if look != Look::Before {
+            notes::looked();
+        }
     }
 
     /// Takes a process out of all tables; gives whose it was, if it was a unit's.

@@ -59,7 +59,7 @@ fn go_on_at(base: *mut u8, past: &Past, turn_now: u32) {
     }
     if let Some((pid, code, status)) = hand.ended {
         turn(u64::from(hand.turn), hand.at.as_nanos());
-        ended(pid, code, status, super::wait::is_made(super::Pid::from_raw(pid)));
+        ended(pid, code, status);
     }
     if let Some(hand) = message_in_hand(false) {
         // SAFETY: the header lies in the mapping.
@@ -70,10 +70,10 @@ fn go_on_at(base: *mut u8, past: &Past, turn_now: u32) {
     word(notes::TRIES, past.tries.saturating_add(1));
 }
 
-/// One of the words before [`notes::END`].
+/// One of the words before [`notes::END`], or the one behind it.
 fn word(at: usize, value: u64) {
     let base = BASE.load(Ordering::SeqCst);
-    if !base.is_null() && at < notes::END {
+    if !base.is_null() && (at < notes::END || at == notes::LOOKED) {
         // SAFETY: within the mapping; all of them are aligned.
         unsafe { base.add(at).cast::<u64>().write_volatile(value) };
     }
@@ -133,7 +133,8 @@ unsafe fn prepare(base: *mut u8) {
 }
 
 const _: () = assert!(size_of::<libc::msghdr>() == notes::LENGTH - notes::HEADER);
-const _: () = assert!(size_of::<libc::siginfo_t>() <= notes::HEADER - notes::END);
+const _: () = assert!(size_of::<libc::siginfo_t>() <= notes::LOOKED - notes::END);
+const _: () = assert!(notes::LOOKED + size_of::<u64>() <= notes::HEADER);
 const _: () = assert!(notes::HEADER + size_of::<libc::mmsghdr>() <= notes::PART);
 
 /// This process is a child of the one that writes them.
@@ -310,6 +311,16 @@ pub(crate) fn put_text(kind: Kind, text: &[u8]) {
     }
 }
 
+/// What belongs to that turn, which is being put again, and could not be noted in it any more.
+pub(crate) fn put_late(kind: Kind, turn: u32, text: &[u8]) {
+    put(kind, 0, turn.wrapping_sub(TURN.load(Ordering::Relaxed)), text);
+}
+
+/// Of all whose end is noted it is found out, and noted, what they have left.
+pub(crate) fn looked() {
+    word(notes::LOOKED, LAST.load(Ordering::SeqCst));
+}
+
 /// A child is about to be cloned: the address the kernel is to write its pid to
 /// (CLONE_PARENT_SETTID). Null: nobody wants to know.
 pub(crate) fn begun(text: &[u8]) -> *mut i32 {
@@ -331,12 +342,11 @@ pub(super) fn end_in_hand() -> *mut libc::siginfo_t {
     if base.is_null() { base.cast() } else { unsafe { base.add(notes::END).cast() } }
 }
 
-/// What was written there is noted for good. `is_made`: it was a child of init's own making.
-pub(crate) fn ended(pid: i32, code: i32, status: i32, is_made: bool) {
-    let (code, status, is_made) =
-        (code.to_ne_bytes(), status.to_ne_bytes(), i32::from(is_made).to_ne_bytes());
+/// What was written there is noted for good.
+pub(crate) fn ended(pid: i32, code: i32, status: i32) {
+    let (code, status) = (code.to_ne_bytes(), status.to_ne_bytes());
     let by = clock::ticks().to_ne_bytes();
-    put(Kind::Ended, pid, 0, &[&code[..], &status, &by, &is_made].concat());
+    put(Kind::Ended, pid, 0, &[&code[..], &status, &by].concat());
     let hand = end_in_hand();
     if !hand.is_null() {
         // SAFETY: the siginfo_t in the mapping, which is plain data.

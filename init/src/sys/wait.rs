@@ -174,7 +174,7 @@ fn wait_once(
         return Ok(None);
     }
     if reaps {
-        notes::ended(pid, code, status, is_made(Pid::from_raw(pid)));
+        notes::ended(pid, code, status);
     }
     Ok(Some(Ended { pid: Pid::from_raw(pid), exit: exit(code, status) }))
 }

@@ -40,20 +40,32 @@ fn what_was_started_after_another_had_ended_is_not_what_that_one_left() {
 
 #[test]
 fn a_daemon_whose_launcher_had_come_and_gone_when_init_crashed_is_its_units() {
+    for is_kept in [true, false] {
+        its_launcher_has_come_and_gone(is_kept);
+    }
+}
+
+/// `is_kept`: its first run; also what follows it, as the case may be. Else nothing is from then on, and it goes back
+/// twice as far: there is no wish then that the second time would leave out.
+fn its_launcher_has_come_and_gone(is_kept: bool) {
     let files = Sandbox::new();
     let launcher = "DAEMON --trace DIR/old.trace --pid-file DIR/run/old.pid; sleep 0.2";
     files.unit(
         "old",
-        &format!("type: background-pidfile\npid-file: DIR/run/old.pid\nexec-start: /bin/sh -c '{launcher}'"),
+        &format!("type: background-pidfile\npid-file: DIR/run/old.pid\nrestart: always\nrestart-delay: 50ms\nexec-start: /bin/sh -c '{launcher}'"),
     );
     files.unit("more", "type: virtual");
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("old");
     init.expect_crashes();
     init.when_state("old", "running");
-    let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
-    let before = epoch();
-    init.tell("want", &json!({"target": "more"}));
-    until("its run is in what is kept", || (epoch() > before).then_some(()));
+    if is_kept {
+        let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
+        let before = epoch();
+        init.tell("want", &json!({"target": "more"}));
+        until("its run is in what is kept", || (epoch() > before).then_some(()));
+    } else {
+        keeps_no_more(&init);
+    }
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
     let launcher = std::cell::Cell::new(None);
@@ -70,12 +82,22 @@ fn a_daemon_whose_launcher_had_come_and_gone_when_init_crashed_is_its_units() {
         let gone = || launcher.get().is_some_and(|process: Process| process.state().is_none());
         call.number == libc::SYS_waitid && gone()
     };
-    crash_when(&init, || client.send("restart", &json!({"targets": ["old"]})), is_reaped);
-    has_survived(&init, 1);
-    let status = init.when_state("old", "running");
-    let named: Option<i32> = init.sandbox.read("run/old.pid").trim().parse().ok();
-    assert!(named.is_some() && status.main_pid("old") == named, "{}", init.output());
-    assert_eq!((init.processes_of("old").len(), starts(&init, "old")), (1, 2));
+    let first = init.main_of("old");
+    let begin = || match is_kept {
+        true => client.send("restart", &json!({"targets": ["old"]})),
+        false => first.signal(Signal::SIGKILL),
+    };
+    crash_when(&init, begin, is_reaped);
+    for crashes in 1..=2 {
+        has_survived(&init, crashes);
+        let status = init.when_state("old", "running");
+        let named: Option<i32> = init.sandbox.read("run/old.pid").trim().parse().ok();
+        assert!(named.is_some() && status.main_pid("old") == named, "{}", init.output());
+        assert_eq!((init.processes_of("old").len(), starts(&init, "old")), (1, 2));
+        if crashes == 1 {
+            crash(&init, Signal::SIGSEGV);
+        }
+    }
     init.finish_after_crash();
 }
 

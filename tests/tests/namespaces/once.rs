@@ -31,6 +31,17 @@ fn at_work(text: &str, wrapper: &[&str]) -> Init {
         "own.sh",
         "setsid \"$2\" --notify --trace $1/web.trace --control $1/web & echo $! >$1/main; until [ -e $1/go ]; do sleep 0.02; done\n",
     );
+    // The daemon's parent is left to init, and goes after that.
+    files.put(
+        "twice.sh",
+        "setsid /bin/sh -c '\"$1\" --background --pid-file $0/any --trace $0/web.trace & until [ -s $0/any ]; do sleep 0.02; done' $1 \"$2\" &\n",
+    );
+    // Each that it leaves has gone when it is asked for the next.
+    files.put(
+        "other.sh",
+        "while :; do until [ -e $1/leave ]; do sleep 0.02; done; rm $1/leave; setsid /bin/sh -c 'setsid /bin/sh -c \"until [ -e $0/parted ]; do sleep 0.02; done; rm $0/parted; echo >$0/left\" &' $1; echo >$1/parted; done\n",
+    );
+    files.unit("other", "exec-start: /bin/sh DIR/other.sh DIR");
     files.unit("web", &format!("restart: always\nrestart-delay: 50ms\n{text}"));
     files.unit("more", "type: virtual");
     for pad in 0..200 {
@@ -165,6 +176,34 @@ fn a_daemon_that_has_come_and_gone_since_the_state_was_kept_is_known() {
         for key in ["pid-file: DIR/any", "main-pid: guess", "main-pid: none"] {
             comes_and_goes(&format!("{key}\n{text}"), wrapper, 2, |_| {});
         }
+    }
+}
+
+#[test]
+fn who_was_left_to_init_and_is_gone_had_left_nothing_of_a_later_run() {
+    let pid_file = "type: background-pidfile\npid-file: DIR/any\nexec-start:";
+    let once = format!("{pid_file} DAEMON --pid-file DIR/any --trace DIR/web.trace");
+    let twice = format!("{pid_file} /bin/sh DIR/twice.sh DIR DAEMON");
+    for (text, other) in [(twice, None), (once, Some("other"))] {
+        let init = at_work(&text, BOTH[1]);
+        init.when_state("web", "running");
+        init.tell("want", &json!({"target": "other"}));
+        init.when_state("other", "running");
+        keeps_no_more(&init);
+        for crashes in 1..=2 {
+            begins_again(&init, "running", kill_main);
+            if let Some(other) = other {
+                init.sandbox.put("leave", "");
+                until("it has left somebody, who is gone", || {
+                    init.sandbox.path("left").exists().then_some(())
+                });
+                std::fs::remove_file(init.sandbox.path("left")).unwrap();
+                until("it is alone", || (init.processes_of(other).len() == 1).then_some(()));
+            }
+            until("it is alone", || (init.processes_of("web").len() == 1).then_some(()));
+            is_begun_once(&init, crashes);
+        }
+        comes_to_its_end(init, "running");
     }
 }
 

@@ -47,7 +47,7 @@ use crate::sys::notes::tests::noted as noted_on;
 /// A child of this process ends with status 3, and is reaped.
 fn one_ends() {
     if cfg!(miri) {
-        writer::ended(77, libc::CLD_EXITED, 3, true);
+        writer::ended(77, libc::CLD_EXITED, 3);
     } else {
         let child = process::fork_whole(|| 3).unwrap();
         wait::await_end(child).unwrap();
@@ -74,7 +74,7 @@ fn what_is_noted_is_read_by_the_next_image() {
     assert_eq!(what, [&What::Seen(RunId(9)), &What::Ended(Exit::Code(3)), &wished]);
     let when = notes.iter().map(|note| (note.at, note.turn));
     assert!(when.into_iter().all(|when| when == (Time::from_nanos(5000), 7)));
-    assert!(notes[1].pid > 0 && notes[1].reaped.is_some_and(|it| it.is_made && it.by > 0));
+    assert!(notes[1].pid > 0 && notes[1].reaped.is_some_and(|it| !it.is_looked_after && it.by > 0));
     assert_eq!(read(&three(), 2).len(), 1, "the rest is in the state");
 }
 
@@ -241,10 +241,27 @@ fn the_next_image_notes_on_behind_what_it_has_found() {
     let what = |notes: &[Note]| notes.iter().map(|note| note.what.clone()).collect::<Vec<_>>();
     assert_eq!(what(&again.notes[..3]), what(&past.notes), "what was in hand is noted for good");
     assert_eq!((again.notes[2].pid, again.notes[2].at), (42, past.notes[2].at));
-    assert!(past.notes[2].reaped.is_none() && again.notes[2].reaped.is_some_and(|it| !it.is_made));
+    assert!(past.notes[2].reaped.is_none() && again.notes[2].reaped.is_some_and(|it| it.by > 0));
     assert_eq!((&again.notes[3].what, again.notes[3].turn), (&What::Seen(RunId(1)), 8));
     assert_eq!((again.notes.len(), again.last, again.tries), (4, 5, 1));
     assert!(again.hand.ended.is_none());
+}
+
+#[test]
+fn of_whom_all_that_was_left_is_noted_is_known_and_what_is_noted_late_is_of_its_turn() {
+    let bytes = written(|| {
+        one_ends();
+        writer::looked();
+        writer::turn(8, 6000);
+        one_ends();
+        let found = || postcard::to_allocvec(&Learnt::Found(RunId(9), 42)).unwrap();
+        writer::while_quiet(|| writer::put_late(Kind::Learnt, 7, &found()));
+    });
+    let notes = read(&bytes, 0);
+    let looked = notes.iter().map(|note| note.reaped.map(|it| it.is_looked_after));
+    assert_eq!(looked.collect::<Vec<_>>(), [Some(true), Some(false), None]);
+    assert_eq!(notes[2].what, What::Learnt(Learnt::Found(RunId(9), 42)));
+    assert_eq!(notes.iter().map(|note| note.turn).collect::<Vec<_>>(), [7, 8, 7]);
 }
 
 #[test]
