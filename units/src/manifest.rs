@@ -141,7 +141,11 @@ impl Manifest {
         }
         if !document.broken {
             let message = format!("a unit is a map of keys, this is {}", document.root.kind());
-            self.report("shape", document.root.at, message, "write `key: value` lines");
+            let hint = match is_section(&document.root) {
+                true => "a unit file of systemd's is one by its name, as web.service: name it so",
+                false => "write `key: value` lines",
+            };
+            self.report("shape", document.root.at, message, hint);
         }
         &[]
     }
@@ -239,6 +243,13 @@ impl Manifest {
     }
 }
 
+/// `[Unit]` and its like, which YAML takes for a list.
+fn is_section(root: &Node) -> bool {
+    let Value::List(items) = &root.value else { return false };
+    let [Node { value: Value::Scalar(only), .. }] = items.as_slice() else { return false };
+    ["Unit", "Service", "Socket", "Timer", "Path", "Mount", "Install"].contains(&only.text.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,6 +304,9 @@ mod tests {
     fn a_document_that_is_no_map_is_told() {
         assert_eq!(codes(&manifests("just text\n")[0])[0].2, "shape");
         assert_eq!(codes(&manifests("- a\n- b\n")[0])[0].2, "shape");
+        let hint = |text: &str| manifests(text)[0].diagnostics[0].hint.clone();
+        assert!(hint("[Unit]\n").contains("web.service"));
+        assert!(hint("[unit]\n").contains("key: value"));
     }
 
     #[test]

@@ -9,6 +9,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+/// What to do about a name that is a template's, which nobody provides.
+pub(crate) fn template_hint(text: &str) -> Option<String> {
+    text.ends_with('@')
+        .then(|| format!("a template is no unit yet: name an instance, as `{text}x`"))
+}
+
 /// How many letters a name of this length may be off and still be taken for a slip: none in
 /// one or two letters, where each name is near every other.
 pub fn slips(length: usize) -> usize {

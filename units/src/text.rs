@@ -150,10 +150,13 @@ pub(crate) fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
         kind if is_about_a_tab(kind) => ("a tab as indentation", "indent with spaces"),
         ErrorKind::InvalidIndentation
         | ErrorKind::ExpectedBlockMappingKey
+        | ErrorKind::ExpectedDocumentStart
         | ErrorKind::BlockSequenceEntryNotAllowed => {
             ("this does not fit the lines above it", "check the indentation")
         }
-        ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
+        ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::DocumentIndicatorInQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent => {
             ("a quote is opened and never closed", "close it on the same line")
         }
         ErrorKind::UnknownQuotedScalarEscape => (

@@ -20,7 +20,7 @@ use crate::graph::Provider;
 use crate::machine::event::RunId;
 use crate::machine::reason::{Reason, State};
 use crate::machine::{Machine, why};
-use crate::name::Name;
+use crate::name::{Name, template_hint};
 use crate::spec::{Kind, Run};
 use crate::time::Time;
 use crate::wall::Wall;
@@ -170,10 +170,9 @@ pub fn graph(machine: &Machine, facts: &Facts) -> Graph {
 }
 
 fn unknown(machine: &Machine, name: &Name) -> Failure {
-    let hint = match machine.generation().nearest_target(name.as_str()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => String::new(),
-    };
+    let near = machine.generation().nearest_target(name.as_str());
+    let near = near.map(|near| format!("did you mean `{near}`?"));
+    let hint = template_hint(name.as_str()).or(near).unwrap_or_default();
     Failure::new(Failure::UNKNOWN_TARGET, format!("no target and no unit is named `{name}`"), hint)
 }
 

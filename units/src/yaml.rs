@@ -223,6 +223,15 @@ mod tests {
     }
 
     #[test]
+    fn a_quote_that_is_never_closed_is_told_where_it_begins() {
+        for text in ["a: b\nc: \"d\n", "a: b\nc: 'd\ne: f\n", "a: b\nc: \"d\n\ne: f\n"] {
+            let told = read_text(text).diagnostics.remove(0);
+            assert_eq!((told.at.line, told.at.column), (2, 1), "{text}: {told}");
+            assert_eq!(told.message, "a quote is opened and never closed", "{text}");
+        }
+    }
+
+    #[test]
     fn a_scalar_stays_the_text_that_was_written() {
         let node = one("umask: 022\nrestart-delay: 1.50\nprovides: 8080\nflag: yes\nq: '007'\n");
         for (key, text) in [("umask", "022"), ("restart-delay", "1.50"), ("provides", "8080")] {

@@ -5,7 +5,7 @@ use crate::diagnostic::Diagnostic;
 use crate::limit;
 use crate::text;
 use crate::yaml::{Document, Limits, Node, Pair, Reading, Scalar, Spot, Value};
-use serde_yaml::{Event, Parser, Placement, ScalarStyle, ScanError, Span, StrInput};
+use serde_yaml::{ErrorKind, Event, Parser, Placement, ScalarStyle, ScanError, Span, StrInput};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -150,8 +150,22 @@ impl<'a> Reader<'a> {
             column: number(error.marker().col()).saturating_add(1),
         };
         let (message, hint) = text::yaml_mistake(error.kind());
-        let at = if text::is_about_a_tab(error.kind()) { self.tab(at) } else { at };
+        let kind = error.kind();
+        let at = match text::is_about_a_tab(kind) {
+            true => self.tab(at),
+            // The parser means the line that would end it; the key tells where it begins.
+            false if matches!(kind, ErrorKind::InvalidQuotedScalarIndent) => {
+                self.last_key().unwrap_or(at)
+            }
+            false => at,
+        };
         self.report("yaml", at, message, hint);
+    }
+
+    /// The key whose value is being read.
+    fn last_key(&self) -> Option<Spot> {
+        let Some(Open::Map { key: Some((_, at)), .. }) = self.open.last() else { return None };
+        Some(*at)
     }
 
     /// The tab that a line begins with: behind a value on one line the parser means the next one.

@@ -169,6 +169,13 @@ fn a_masked_target_is_nobodys_and_says_so() {
 }
 
 #[test]
+fn a_template_that_is_asked_about_is_told_from_a_slip() {
+    let hint = |text: &str| view::why(&booted(), &facts(3), &name(text)).unwrap_err().hint;
+    assert_eq!(hint("job@"), "a template is no unit yet: name an instance, as `job@x`");
+    assert_eq!(hint("dbb"), "did you mean `db`?");
+}
+
+#[test]
 fn what_the_goal_leaves_out_is_told_from_what_is_masked() {
     let mut machine = booted();
     let goal = |drop: &[&str]| {

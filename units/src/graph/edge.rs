@@ -5,6 +5,7 @@
 use super::{Edge, Fault, Provider};
 use crate::diagnostic::{Diagnostic, Place};
 use crate::generation::{Dependency, Generation, TargetId, Unit, UnitId};
+use crate::name::template_hint;
 use crate::policy::Policy;
 use crate::spec::DependencyKind;
 use std::collections::BTreeMap;
@@ -288,6 +289,9 @@ fn missing_hint(generation: &Generation, name: &str, kind: Option<DependencyKind
     let unit = generation.find_unit(name).and_then(|unit| generation.unit(unit));
     if let Some(target) = unit.and_then(|unit| generation.target(*unit.provides.first()?)) {
         return format!("the unit of that name provides `{}`: name that", target.name);
+    }
+    if let Some(hint) = template_hint(name) {
+        return hint;
     }
     match (generation.nearest_target(name), kind) {
         (Some(near), _) => format!("did you mean `{near}`?"),

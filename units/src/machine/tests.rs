@@ -14,6 +14,7 @@ use crate::generation::UnitId;
 use crate::machine::event::{Goal, Shutdown};
 use crate::machine::reason::{Reason, State};
 use crate::name::Name;
+use crate::policy::Policy;
 use crate::settings::Settings;
 use crate::spec::{DependencyKind, Exit, Kind, Readiness};
 use proptest::prelude::*;
@@ -159,6 +160,28 @@ fn why_says_which_target_is_missing() {
     assert_eq!(chain.len(), 2);
     assert_eq!(chain[1].unit, None);
     assert_eq!(chain[1].reason, Some(Reason::Missing { target: name("nosuch") }));
+}
+
+#[test]
+fn why_says_which_milestone_is_nobodys_any_more() {
+    let drafts = vec![
+        service("db", &[]),
+        service("web", &[(DependencyKind::DependsMs, "db")]),
+        unit("all", Kind::Virtual, &[(DependencyKind::Wants, "web")]),
+    ];
+    let (mut machine, outcome) = boot(drafts, "all");
+    bring_up(&mut machine, outcome);
+    assert_eq!(machine.why(id(&machine, "all")).len(), 1, "all is well");
+    let mask = [name("db")].into();
+    machine.step(at(2), Event::SetPolicy(Policy { mask, ..Policy::default() }));
+    assert_eq!(machine.degraded().len(), 2);
+    let masked = Some(Reason::Masked { target: name("db") });
+    for (asked, links) in [("web", 2), ("all", 3)] {
+        let chain = machine.why(id(&machine, asked));
+        assert_eq!(chain.len(), links, "{chain:?}");
+        let last = chain.last().unwrap();
+        assert_eq!((last.unit, &last.target, &last.reason), (None, &name("db"), &masked));
+    }
 }
 
 #[test]

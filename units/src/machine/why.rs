@@ -3,6 +3,7 @@
 use super::spread::{ACTIVE, is_hard};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
+use crate::graph::Provider;
 use crate::machine::reason::{Reason, State};
 use crate::name::Name;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,10 +53,7 @@ impl Machine {
                 chain.push(Link { unit: None, target, state, reason });
             }
             if next.is_none() && state.is_active() {
-                chain.extend(self.amiss_below(unit, &mut seen).map(|(unit, target)| {
-                    let (state, reason) = (self.shown(unit.0), self.reason_of(unit.0));
-                    Link { unit: Some(unit), target, state, reason }
-                }));
+                chain.extend(self.amiss_below(unit, &mut seen));
                 next = chain.last().and_then(|last| match (&last.reason, last.unit) {
                     (Some(reason), Some(last)) if last != unit => self.behind(last, reason),
                     (Some(_) | None, _) => None,
@@ -116,20 +114,20 @@ impl Machine {
             .and_then(|(unit, target)| Some((unit, self.generation.target(target)?.name.clone())))
     }
 
-    /// The way from an active unit to the nearest thing amiss, if there is one.
-    fn amiss_below(
-        &self,
-        from: UnitId,
-        seen: &mut BTreeSet<UnitId>,
-    ) -> impl Iterator<Item = (UnitId, Name)> + use<> {
+    /// The way from an active unit to the nearest thing amiss, if there is one: a unit, or a
+    /// milestone that nobody provides any more.
+    fn amiss_below(&self, from: UnitId, seen: &mut BTreeSet<UnitId>) -> Vec<Link> {
         let mut came: BTreeMap<UnitId, (UnitId, Name)> = BTreeMap::new();
         let mut queue = VecDeque::from([from]);
         let mut path = Vec::new();
         while let Some(unit) = queue.pop_front() {
-            if unit != from && self.is_amiss(unit.0) {
+            let lost = self.lost_milestone(unit);
+            if lost.is_some() || unit != from && self.is_amiss(unit.0) {
                 let mut here = unit;
+                path.extend(lost);
                 while let Some((before, target)) = came.get(&here).filter(|_| here != from) {
-                    path.push((here, target.clone()));
+                    let (state, reason) = (self.shown(here.0), self.reason_of(here.0));
+                    path.push(Link { unit: Some(here), target: target.clone(), state, reason });
                     seen.insert(here);
                     here = *before;
                 }
@@ -145,7 +143,21 @@ impl Machine {
                 }
             }
         }
-        path.into_iter()
+        path
+    }
+
+    /// Of an active unit.
+    fn lost_milestone(&self, unit: UnitId) -> Option<Link> {
+        let run = self.cell(unit.0).phase.run().filter(|_| self.is_active(unit.0))?;
+        let target = run.milestones_lost.first()?.clone();
+        let there = self.generation.find_target(target.as_str());
+        let reason = match there.map(|target| self.graph.provider(target)) {
+            Some(Provider::Masked) => Reason::Masked { target: target.clone() },
+            Some(Provider::Nobody | Provider::Unit(_)) | None => {
+                Reason::Missing { target: target.clone() }
+            }
+        };
+        Some(Link { unit: None, target, state: State::Failed, reason: Some(reason) })
     }
 
     pub(super) fn is_active(&self, ix: Ix) -> bool {

@@ -11,7 +11,7 @@ use crate::graph::{Fault, Graph, Provider};
 use crate::machine::action::Action;
 use crate::machine::event::{Goal, Intent};
 use crate::machine::reason::Refusal;
-use crate::name::Name;
+use crate::name::{Name, template_hint};
 use crate::policy::Policy;
 use crate::time::Time;
 use std::sync::Arc;
@@ -27,10 +27,9 @@ struct Candidate {
 }
 
 pub(super) fn unknown(generation: &Generation, name: &Name) -> Refusal {
-    let hint = match generation.nearest_target(name.as_str()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`initctl status --all` lists the targets".to_string(),
-    };
+    let near = || Some(format!("did you mean `{}`?", generation.nearest_target(name.as_str())?));
+    let hint = template_hint(name.as_str()).or_else(near);
+    let hint = hint.unwrap_or_else(|| "`initctl status --all` lists the targets".to_string());
     refusal("unknown-target", format!("nobody provides {name}"), &hint)
 }
 
