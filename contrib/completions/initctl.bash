@@ -1773,29 +1773,56 @@ fi
 
 _initctl_targets() {
     _initctl "$@"
-    local word verb="" cur="${COMP_WORDS[COMP_CWORD]}"
-    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        case "$word" in
-            -*) ;;
-            *) verb="$word"; break ;;
+    local word words before="" verb="" socket=() typed kept sign="" names
+    typed="${COMP_LINE:0:COMP_POINT}"
+    read -ra words <<<"${typed%"${typed##*[[:space:]]}"}"
+    typed="${typed##*[[:space:]]}"
+    for word in "${words[@]:1}"; do
+        case "$before" in
+            --socket) socket=(--socket "$word") ;;
+            --color) ;;
+            *) case "$word" in
+                    --socket=*) socket=("$word") ;;
+                    -*) ;;
+                    *) verb="${verb:-$word}" ;;
+                esac ;;
         esac
+        before="$word"
     done
-    case " status set-target plan why want unwant mask unmask enable disable restart reload-unit kill retry logs tree critical-chain cat " in
+    case "$before" in
+        --socket | --color) return ;;
+        -s | --signal)
+            COMPREPLY=($(compgen -W "HUP INT QUIT USR1 USR2 TERM KILL STOP CONT" -- "$2"))
+            return
+            ;;
+        --for | --timeout | --since | --lines | -n | --after)
+            COMPREPLY=()
+            compopt +o default +o bashdefault 2>/dev/null
+            return
+            ;;
+    esac
+    case " status set-target plan why want unwant mask unmask enable disable restart reload-unit kill retry logs tree critical-chain cat explain " in
         *" $verb "*) ;;
         *) return ;;
     esac
-    local sign=""
-    case "$cur" in
+    case "$typed" in
         --*) return ;;
-        +*) sign="+"; cur="${cur#+}" ;;
+        +*) sign="+" ;;
         -*) case "$verb" in
-                set-target|plan) sign="-"; cur="${cur#-}" ;;
+                set-target|plan) sign="-" ;;
                 *) return ;;
             esac ;;
     esac
-    local names
-    names="$(initctl __targets 2>/dev/null)"
-    COMPREPLY+=($(compgen -P "$sign" -W "$names" -- "$cur"))
+    if [ "$verb" = explain ]; then
+        names="$(initctl explain 2>/dev/null | sed -n 's/^  \([^ ]*\) .*/\1/p')"
+    else
+        names="$(initctl "${socket[@]}" __targets 2>/dev/null)"
+    fi
+    kept="${typed%"$2"}"
+    [ -z "$kept" ] || COMPREPLY=()
+    for word in $(compgen -P "$sign" -W "$names" -- "${typed#"$sign"}"); do
+        COMPREPLY+=("${word#"$kept"}")
+    done
 }
 complete -F _initctl_targets -o nosort -o bashdefault -o default initctl 2>/dev/null ||
     complete -F _initctl_targets -o bashdefault -o default initctl

@@ -407,3 +407,4 @@ complete -c initctl -n "__fish_initctl_using_subcommand __targets" -l json -d 'P
 complete -c initctl -n "__fish_initctl_using_subcommand __targets" -s h -l help -d 'Print help (see more with \'--help\')'
 
 complete -c initctl -n "__fish_seen_subcommand_from status set-target plan why want unwant mask unmask enable disable restart reload-unit kill retry logs tree critical-chain cat" -f -a "(initctl __targets 2>/dev/null)"
+complete -c initctl -n "__fish_seen_subcommand_from explain" -f -a "(initctl explain 2>/dev/null | string replace -rf '^  (\S+) .*' '\$1')"

@@ -344,7 +344,7 @@ pub(crate) struct Convert {
 /// `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// A key, as `depends-on`; none: all of them
+    /// A key, a type (`timer`), or what keys begin with (`cgroup`); none: all of them
     pub(crate) key: Option<String>,
     /// The keys as a man page, groundstate.unit(5)
     #[arg(long, conflicts_with_all = ["key", "schema"])]

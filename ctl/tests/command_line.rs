@@ -317,3 +317,47 @@ fn completions_and_the_man_page_are_written_for_every_verb() {
     assert!(man.contains(".TH initctl") && man.contains("set\\-target"), "{man}");
     assert!(place.initctl(&["__targets"]).status.success());
 }
+
+/// What bash offers behind this line, of which it replaces `word`, in a world of a few targets.
+fn offered(place: &Place, line: &str, word: &str) -> Vec<String> {
+    let bash = format!(
+        "{}
+        initctl() {{
+            case \"$*\" in
+                '--socket /a:x __targets' | '--socket=/x __targets') echo of-x ;;
+                __targets) printf '%s\\n' job@one job@two web a:b ;;
+                explain) printf '  restart  When\\n  restart-delay  The\\n\\nkeys\\n' ;;
+            esac
+        }}
+        COMP_LINE=\"initctl $1\" COMP_POINT=$((8 + ${{#1}}))
+        COMP_WORDS=(initctl $1) COMP_CWORD=2
+        _initctl_targets initctl \"$2\" ''
+        [ ${{#COMPREPLY[@]}} = 0 ] || printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        out(&place.initctl(&["completions", "bash"]))
+    );
+    let said =
+        Command::new("bash").args(["--norc", "-c", &bash, "bash", line, word]).output().unwrap();
+    let lines = out(&said);
+    lines.lines().filter(|line| !line.starts_with('-')).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_offers_names_whatever_stands_before_and_within_them() {
+    let place = Place::new();
+    for (line, word, want) in [
+        ("why w", "w", &["web"][..]),
+        // The first of its breaks is part of what bash replaces, the other is not.
+        ("why job@", "@", &["@one", "@two"]),
+        ("why job@t", "@t", &["@two"]),
+        ("why a:", "", &["b"]),
+        ("set-target web +j", "+j", &["+job@one", "+job@two"]),
+        ("set-target +job@o", "@o", &["@one"]),
+        ("--socket /a:x why o", "o", &["of-x"]),
+        ("--socket=/x why o", "o", &["of-x"]),
+        ("explain restart-", "restart-", &["restart-delay"]),
+        ("kill -s K", "K", &["KILL"]),
+        ("want --for ", "", &[]),
+    ] {
+        assert_eq!(offered(&place, line, word), want, "{line}");
+    }
+}

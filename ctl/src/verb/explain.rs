@@ -8,6 +8,7 @@ use crate::style::{self, Style, Tone};
 use groundstate_units::key::{self, Key};
 use groundstate_units::key_table::KEYS;
 use groundstate_units::settings_file::{SETTINGS, SettingKey};
+use groundstate_units::spec::Kind;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -23,9 +24,48 @@ pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit,
     }
     match asked.key.as_deref() {
         None => session.show(&all(), || list(&session.style))?,
-        Some(name) => one(session, name)?,
+        Some(name) => match several(name) {
+            Some((title, keys)) => {
+                session.show(&these(&keys), || short(&title, &keys, &session.style))?
+            }
+            None => one(session, name)?,
+        },
     }
     Ok(Exit::Done)
+}
+
+/// The keys that a type takes, or that begin with a word which is none itself; and what to call them.
+fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
+    if key::find(name).is_some() || SETTINGS.iter().any(|setting| setting.name == name) {
+        return None;
+    }
+    if let Some(kind) = Kind::ALL.iter().find(|kind| kind.as_str() == name) {
+        // Those of few types first: what everything takes is no news.
+        let mut keys: Vec<&Key> = KEYS.iter().filter(|key| key.types.has(*kind)).collect();
+        keys.sort_by_key(|key| Kind::ALL.iter().filter(|kind| key.types.has(**kind)).count() > 3);
+        return Some((format!("keys of a {name} unit"), keys));
+    }
+    let begins = |key: &&Key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
+    let keys: Vec<&Key> = KEYS.iter().filter(begins).collect();
+    (!keys.is_empty()).then(|| (format!("keys that begin with {name}"), keys))
+}
+
+fn short(title: &str, keys: &[&Key], style: &Style) -> String {
+    let mut text = format!("{}\n", style.bold(title));
+    for key in keys {
+        let line = format!("  {} {}", style::pad(key.name, 20), first_sentence(key.doc));
+        let _ = writeln!(text, "{}", style.cut(&line, 0));
+    }
+    let _ = writeln!(text, "\n{}", style.paint(Tone::Quiet, "initctl explain KEY says more"));
+    text
+}
+
+fn these(keys: &[&Key]) -> Value {
+    json!({
+        "schema": 1,
+        "keys": keys.iter().map(|key| as_json(key)).collect::<Vec<_>>(),
+        "settings": [],
+    })
 }
 
 fn one(session: &Session, name: &str) -> Result<(), Trouble> {
@@ -163,6 +203,22 @@ fn setting_as_json(setting: &SettingKey) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_and_a_beginning_have_their_keys() {
+        let names = |name: &str| -> Vec<&str> {
+            several(name).into_iter().flat_map(|(_, keys)| keys).map(|key| key.name).collect()
+        };
+        let timer = names("timer");
+        assert!(timer.starts_with(&["activates"]), "{timer:?}");
+        assert!(timer.contains(&"timer-calendar") && timer.contains(&"unit"), "{timer:?}");
+        assert!(!timer.contains(&"exec-start") && !timer.contains(&"path-exists"), "{timer:?}");
+        assert!(names("cgroup").iter().all(|name| name.starts_with("cgroup-")));
+        assert!(names("cgroup").contains(&"cgroup-memory-max"));
+        for none in ["depends-on", "restart", "nosuch", ""] {
+            assert!(names(none).is_empty(), "{none}");
+        }
+    }
 
     #[test]
     fn a_summary_ends_where_its_sentence_ends() {
