@@ -120,6 +120,15 @@ pub(crate) fn word(state: State, degraded: bool, reason: Option<&Reason>) -> Str
     }
 }
 
+/// The reason behind a state that was just taken: of a new start it is how the one before ended.
+pub(crate) fn told(state: Option<State>, reason: Option<&Reason>) -> String {
+    match (state, reason) {
+        (_, None) => String::new(),
+        (Some(State::Starting), Some(reason)) => format!(" (before: {})", reason.text),
+        (_, Some(reason)) => format!(": {}", reason.text),
+    }
+}
+
 /// How the word for everything looks.
 pub(crate) fn system_tone(system: System) -> Tone {
     match system {
@@ -207,6 +216,16 @@ mod tests {
         ] {
             assert_eq!(span(Duration::from_millis(millis)), text);
         }
+    }
+
+    #[test]
+    fn what_ended_the_run_before_is_not_said_to_be_why_the_next_one_starts() {
+        let text = "its process was killed by signal KILL".to_string();
+        let reason = Reason { text, cause: Cause::Other };
+        let said = |state| told(Some(state), Some(&reason));
+        assert_eq!(said(State::Failed), ": its process was killed by signal KILL");
+        assert_eq!(said(State::Starting), " (before: its process was killed by signal KILL)");
+        assert_eq!(told(None, None), "");
     }
 
     #[test]

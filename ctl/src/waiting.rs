@@ -150,7 +150,7 @@ impl Progress {
         if matches!(to, State::Starting | State::Stopping) {
             self.moving.push(unit.clone());
         }
-        let why = event.reason.as_ref().map(|why| format!(": {}", why.text)).unwrap_or_default();
+        let why = style::told(event.to, event.reason.as_ref());
         self.last = format!("{unit} {}{why}", style::word(to, false, event.reason.as_ref()));
         if self.silent {
             return;
@@ -260,7 +260,7 @@ fn blockers(session: &Session) -> Result<(), Trouble> {
     };
     session.remark(&session.style.paint(Tone::Bad, text));
     for unit in status.units.iter().filter(moving).take(2 * SHOWN) {
-        let why = unit.reason.as_ref().map(|why| format!(": {}", why.text)).unwrap_or_default();
+        let why = style::told(Some(unit.state), unit.reason.as_ref());
         let glyph = style::glyph(unit.state, false);
         session.remark(&format!("  {glyph} {} {}{why}", unit.unit, unit.state.as_str()));
     }

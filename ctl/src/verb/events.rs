@@ -36,7 +36,7 @@ fn render(event: &Event, style: &Style) -> String {
         (_, Some(to)) => style.paint(style::tone(to, false), to.as_str()),
         (_, None) => event.event.clone(),
     };
-    let why = event.reason.as_ref().map(|why| format!(": {}", why.text)).unwrap_or_default();
+    let why = style::told(event.to, event.reason.as_ref());
     let cause = event.cause.map(|seq| style.paint(Tone::Quiet, &format!("  (from {seq})")));
     format!("{:>5} {time} {unit}  {change}{why}{}\n", event.seq, cause.unwrap_or_default())
 }

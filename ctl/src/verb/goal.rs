@@ -92,8 +92,19 @@ fn change(session: &Session, verb: Verb) -> Result<(), Trouble> {
         let diagnostics = changed.diagnostics.iter().filter(|said| told(said)).cloned().collect();
         let mistakes = check::render(&Report { diagnostics, ..Report::default() }, &session.style);
         let plan = plan::render(&changed.plan, &session.style);
-        format!("{mistakes}generation {}: {plan}", changed.generation)
+        let spared = spared(&changed.diagnostics);
+        format!("{mistakes}generation {}: {plan}{spared}", changed.generation)
     })
+}
+
+/// Why a set with mistakes in it was taken all the same.
+fn spared(told: &[Said]) -> &'static str {
+    match told.iter().any(|said| said.severity == Severity::Error) {
+        true => {
+            "nothing that is needed has a mistake; what has one can not start until that is mended\n"
+        }
+        false => "",
+    }
 }
 
 struct Goal {

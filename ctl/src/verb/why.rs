@@ -96,7 +96,9 @@ fn headline(why: &Why, now: Wall, style: &Style) -> String {
                 let _ = write!(text, ", failed {more} times in a row");
             }
         }
-        let _ = write!(text, ", for {}", style::span(span::since(&unit.since, now)));
+        // Since when it is degraded nobody notes.
+        let of = if why.degraded { "up for" } else { "for" };
+        let _ = write!(text, ", {of} {}", style::span(span::since(&unit.since, now)));
     }
     text.push('\n');
     text
@@ -135,12 +137,18 @@ fn because(why: &Why) -> Option<String> {
     }
     if why.degraded {
         let below = why.chain.get(1)?;
-        return Some(format!("{} is {}", below.target, link_word(below)));
+        let nobodys = below.reason.as_ref().filter(|_| below.unit.is_none());
+        return Some(match nobodys {
+            Some(reason) => reason.text.clone(),
+            None => format!("{} is {}", below.target, link_word(below)),
+        });
     }
     match why.state {
         State::Disabled => Some("neither the goal nor anything it needs needs it".to_string()),
         State::Running | State::Exited | State::Starting | State::Reloading => {
-            let need = why.needed_by.first()?;
+            let Some(need) = why.needed_by.first() else {
+                return Some(format!("{} brought it in", why.activated_by.first()?.unit));
+            };
             Some(match &need.unit {
                 Some(unit) => match need.kind {
                     Some(DependencyKind::OnFailure) => format!("{unit} failed"),

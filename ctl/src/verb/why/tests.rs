@@ -157,3 +157,37 @@ fn what_is_being_stopped_says_why() {
         assert!(text.starts_with(&format!("db is STOPPING because {because}, for ")), "{text}");
     }
 }
+
+#[test]
+fn what_a_trigger_brought_in_says_which() {
+    let answer = why(json!({
+        "schema": 1, "target": "echo", "unit": "echo", "state": "running", "degraded": false,
+        "chain": [{"unit": "echo", "target": "echo", "state": "running", "degraded": false, "reason": null, "next-try": null}],
+        "needed-by": [], "affects": [], "detail": null,
+        "activated-by": [{"unit": "door", "state": "running", "degraded": false}],
+    }));
+    let text = render(&answer, &[], now(), &Style::PLAIN);
+    assert!(text.starts_with("echo is RUNNING because door brought it in\n"), "{text}");
+}
+
+#[test]
+fn what_is_degraded_says_by_what_and_not_that_it_was_so_from_the_beginning() {
+    let masked = json!({"kind": "masked", "text": "web is masked", "target": "web"});
+    let detail = json!({
+        "unit": "all", "type": "virtual", "description": "", "provides": ["all"], "state": "running",
+        "degraded": true, "main-pid": null, "run": 1, "since": "2026-11-21T04:59:00.000Z", "attempt": 0,
+        "next-try": null, "verdict": false, "stale": false, "needed": true, "needed-by": ["the goal"],
+        "status": "", "reason": null, "can-reload": false, "remains": true, "file": "", "source": null,
+    });
+    let answer = why(json!({
+        "schema": 1, "target": "all", "unit": "all", "state": "running", "degraded": true,
+        "chain": [
+            {"unit": "all", "target": "all", "state": "running", "degraded": true, "reason": null, "next-try": null},
+            {"unit": null, "target": "web", "state": "failed", "degraded": false, "reason": masked, "next-try": null},
+        ],
+        "needed-by": [], "affects": [], "detail": detail,
+    }));
+    let text = render(&answer, &[], now(), &Style::PLAIN);
+    assert!(text.starts_with("all is DEGRADED because web is masked, up for 1m\n"), "{text}");
+    assert!(text.ends_with("next         `initctl unmask web` lets it be started\n"), "{text}");
+}
