@@ -5,33 +5,39 @@
 use super::away::BARE;
 use super::crash::{has_survived, starts, until_begun};
 use super::keeping::keeps_no_more;
-use groundstate_tests::boot::Boot;
+use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, crash_when, memories};
 use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
+/// Sends somebody away when it is told to.
+const SENDS: &str = "exec-start: /bin/sh -c 'until test -e DIR/go; do sleep 0.01; done; setsid /bin/sh -c \"setsid sleep 1234 &\"; exec sleep 4321'";
+
+/// Whom `web` sends away now.
+fn sent_away(init: &Init) -> Process {
+    init.sandbox.put("go", "");
+    until("it is nobody's child any more", || {
+        let all = init.processes_of("web").into_iter();
+        let mut sent =
+            all.filter(|p| p.read("cmdline").is_some_and(|c| c.contains("sleep\x001234")));
+        sent.find(|p| p.stat_field(3) == Some(1) || init.process().children().contains(p))
+    })
+}
+
 #[test]
 fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cgroups() {
     let files = Sandbox::new();
-    files.unit(
-        "web",
-        "exec-start: /bin/sh -c 'until test -e DIR/go; do sleep 0.01; done; setsid /bin/sh -c \"setsid sleep 1234 &\"; exec sleep 4321'",
-    );
+    files.unit("web", SENDS);
     files.unit("all", "type: virtual\nwaits-for: web");
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
     init.expect_crashes();
     init.when_state("web", "running");
     until("it is kept", || memories(&init).first().filter(|(epoch, _)| *epoch > 0).map(drop));
     // Nothing of this comes to init's ears, and nobody's end makes it look for whose a new child is.
-    init.sandbox.put("go", "");
-    let sent = until("it is nobody's child any more", || {
-        let all = init.processes_of("web").into_iter();
-        let mut sent =
-            all.filter(|p| p.read("cmdline").is_some_and(|c| c.contains("sleep\x001234")));
-        sent.find(|p| p.stat_field(3) == Some(1) || init.process().children().contains(p))
-    });
+    let sent = sent_away(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     init.when_state("web", "running");
@@ -75,10 +81,7 @@ fn what_became_its_program_in_a_crash_is_known_to_though_init_may_not_look_at_it
 #[test]
 fn who_was_sent_away_after_another_had_ended_is_not_taken_for_what_that_left() {
     let files = Sandbox::new();
-    files.unit(
-        "web",
-        "exec-start: /bin/sh -c 'until test -e DIR/go; do sleep 0.01; done; setsid /bin/sh -c \"setsid sleep 1234 &\"; exec sleep 4321'",
-    );
+    files.unit("web", SENDS);
     files.unit("job", "restart: never\nexec-start: /bin/false");
     files.unit("all", "type: virtual\nwaits-for: web");
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
@@ -87,13 +90,7 @@ fn who_was_sent_away_after_another_had_ended_is_not_taken_for_what_that_left() {
     keeps_no_more(&init);
     init.tell("want", &json!({"target": "job"}));
     init.when_state("job", "failed");
-    init.sandbox.put("go", "");
-    let sent = until("it is nobody's child any more", || {
-        let all = init.processes_of("web").into_iter();
-        let mut sent =
-            all.filter(|p| p.read("cmdline").is_some_and(|c| c.contains("sleep\x001234")));
-        sent.find(|p| p.stat_field(3) == Some(1) || init.process().children().contains(p))
-    });
+    let sent = sent_away(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     init.when_state("web", "running");
