@@ -55,26 +55,30 @@ impl Init {
     }
 
     /// The same; gives the files it was at work on to the next.
-    pub fn finish_and_keep(mut self) -> Sandbox {
-        self.check_at_rest();
-        self.tell("exit", &json!({}));
-        let status = self.ended();
-        assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
-        if self.recorded {
-            match replay(&self.sandbox.read("record")) {
+    pub fn finish_and_keep(self) -> Sandbox {
+        let recorded = self.recorded;
+        let left = self.finish_after_crash_and_keep();
+        if recorded {
+            match replay(&left.read("record")) {
                 Ok(events) => assert!(events > 0, "something was recorded"),
                 Err(difference) => panic!("the record does not replay: {difference}"),
             }
         }
-        std::mem::take(&mut self.sandbox)
+        left
     }
 
     /// The same of one that has crashed: its record may tell something twice.
-    pub fn finish_after_crash(mut self) {
+    pub fn finish_after_crash(self) {
+        self.finish_after_crash_and_keep();
+    }
+
+    /// And the files.
+    pub fn finish_after_crash_and_keep(mut self) -> Sandbox {
         self.check_at_rest();
         self.tell("exit", &json!({}));
         let status = self.ended();
         assert_eq!(status.code(), Some(0), "init ends with 0, not {status}");
+        std::mem::take(&mut self.sandbox)
     }
 
     /// What holds once what the test did is over.

@@ -63,10 +63,12 @@ pub(crate) enum Kind {
     Spared,
     /// The kernel kills who is cloned into a cgroup; left out where it does not.
     NoJoining,
+    /// A logger that was killed and has not ended; left out when there is none.
+    Undying,
 }
 
 impl Kind {
-    const ALL: [Kind; 22] = [
+    const ALL: [Kind; 23] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -89,6 +91,7 @@ impl Kind {
         Kind::Doors,
         Kind::Spared,
         Kind::NoJoining,
+        Kind::Undying,
     ];
 }
 

@@ -7,11 +7,11 @@
 //! [`Handle::look`] at a SIGCHLD, [`Handle::ended`] when the process was reaped.
 //!
 //! When the logger dies, another one is started and given every pipe anew (see
-//! [`super::stash`]). No line of a file is lost or doubled by that (see [`super::stage`]). Lost is
+//! [`super::stash`]); when it can not die, too (see [`super::undying`]). No line of a file is lost or doubled by that (see [`super::stage`]). Lost is
 //! what waited for other ways out (its [lanes](super::lane)), and its tails.
 
 use super::crowd::Crowd;
-use super::link::{Link, Ticked};
+use super::link::Link;
 use super::message::{Order, Report, RunLog, Settings};
 use super::stage::Stage;
 use super::stash::{ReadEnd, Stash};
@@ -40,8 +40,11 @@ pub(crate) struct Handle {
     #[serde(skip)]
     listener_is_new: bool,
     pub(super) link: Option<Link>,
+    /// One that was killed and has not ended, beside which the present one is.
+    #[serde(skip)]
+    pub(super) undying: Option<Pid>,
     /// When to start the next one, if none is there.
-    start_at: Option<Time>,
+    pub(super) start_at: Option<Time>,
     /// The pause before the next start.
     delay: Duration,
     pub(super) stash: Stash,
@@ -58,7 +61,7 @@ pub(crate) struct Handle {
     pub(super) dead: usize,
     #[serde(skip)]
     pub(super) crowd: Crowd,
-    finishing: bool,
+    pub(super) finishing: bool,
 }
 
 impl Handle {
@@ -70,6 +73,7 @@ impl Handle {
             listener,
             listener_is_new: false,
             link: None,
+            undying: None,
             start_at: None,
             delay: limit::RESTART_DELAY,
             stash: Stash::new()?,
@@ -109,13 +113,16 @@ impl Handle {
         let (ours, theirs) = sys::socket::pair()?;
         let listener = self.listener.as_ref();
         let stage = self.stage.as_ref();
+        // It is not reaped: the pid is its own.
+        let before = self.undying.map(sys::signal::pidfd).transpose()?;
+        let before = before.as_ref();
         let mut kept: Vec<BorrowedFd<'_>> =
-            std::iter::once(&theirs).chain(listener).map(AsFd::as_fd).collect();
+            std::iter::once(&theirs).chain(listener).chain(before).map(AsFd::as_fd).collect();
         kept.extend(stage.iter().flat_map(|stage| stage.fds()));
         let pid = sys::process::fork(&kept, || {
             // A limit of file sizes is an error of the file it stands before.
             let _ = sys::signal::ignore(sys::signal::XFSZ);
-            process::run(&theirs, listener, stage, self.settings.clone())
+            process::run(&theirs, listener, stage, before, self.settings.clone())
         })?;
         Ok((pid, ours))
     }
@@ -210,7 +217,7 @@ impl Handle {
     /// What the logger has said.
     pub(crate) fn reports(&mut self, now: Time) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.crowd.said);
-        while let Some(report) = self.link.as_mut().and_then(Link::hear) {
+        while let Some(report) = self.link.as_mut().and_then(|link| link.hear(now)) {
             match report {
                 Report::Ready(run) => {
                     if let Some(log) = self.runs.get_mut(&run) {
@@ -306,6 +313,7 @@ impl Handle {
     /// A child was reaped: true if it was the logger, which is then replaced at
     /// [`Handle::deadline`].
     pub(crate) fn ended(&mut self, pid: Pid, now: Time) -> bool {
+        self.undying.take_if(|undying| *undying == pid);
         let Some(link) = self.link.take_if(|link| link.pid == pid) else { return false };
         if !self.finishing {
             if now.since(link.started) >= limit::STEADY {
@@ -321,34 +329,6 @@ impl Handle {
     fn later(&mut self, now: Time) {
         self.start_at = Some(now.after(self.delay));
         self.delay = (self.delay * 2).min(limit::RESTART_DELAY_MAX);
-    }
-
-    /// SIGCHLD came: a logger that was stopped by a signal is replaced at once, because nobody
-    /// else notices before services wait for it.
-    pub(crate) fn look(&mut self, now: Time) {
-        if let Some(link) = &mut self.link
-            && sys::wait::is_stopped(link.pid)
-        {
-            link.kill(now);
-        }
-    }
-
-    /// When [`Handle::tick`] has something to do.
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        self.link.as_ref().and_then(Link::silent_at).or(self.start_at)
-    }
-
-    /// Kills a silent logger; starts the next one when it is time. Never beside one that does not
-    /// end: it may be in the middle of a write, and would go on with that.
-    pub(crate) fn tick(&mut self, now: Time) -> Ticked {
-        if self.deadline().is_none_or(|deadline| now < deadline) {
-            return Ticked::Nothing;
-        }
-        let Some(link) = &mut self.link else {
-            return if self.start(now).is_ok() { Ticked::Started } else { Ticked::Nothing };
-        };
-        link.kill(now);
-        if link.is_found_undying() { Ticked::DoesNotEnd(link.pid) } else { Ticked::Nothing }
     }
 }
 

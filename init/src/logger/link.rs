@@ -7,6 +7,7 @@ use crate::journal::carried;
 use crate::journal::notes::Kind;
 use crate::sys::{Pid, notes, socket, wait};
 use groundstate_units::time::Time;
+use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -28,6 +29,9 @@ pub(crate) struct Link {
     pings: u64,
     /// Something was said since the last ping.
     said: bool,
+    /// Its loop has ended, found then; all of it is about to.
+    #[serde(skip)]
+    pub(super) over: Option<Time>,
     /// So often it was killed and is there still.
     #[serde(skip)]
     killed: u32,
@@ -44,13 +48,16 @@ pub(crate) enum Ticked {
     Started,
     /// This one was killed, and killed again; told once.
     DoesNotEnd(Pid),
+    /// The same, and another was begun beside it that reads in its place.
+    StartedBeside(Pid),
 }
 
 impl Link {
     /// To a process just forked.
     pub(crate) fn new(pid: Pid, socket: OwnedFd, started: Time) -> Link {
         let unsent = VecDeque::new();
-        Link { pid, started, socket, asked: None, pings: 0, said: false, killed: 0, unsent }
+        let (asked, over) = (None, None);
+        Link { pid, started, socket, asked, pings: 0, said: false, over, killed: 0, unsent }
     }
 
     /// For the loop.
@@ -115,19 +122,28 @@ impl Link {
     }
 
     /// What it says next; None: nothing now. Pongs are not passed on.
-    pub(crate) fn hear(&mut self) -> Option<Report> {
+    pub(crate) fn hear(&mut self, now: Time) -> Option<Report> {
         let mut buffer = [0; limit::REPORT];
         loop {
             // Noted before it is gone from the socket: after a crash nobody says it again.
             let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
-            let length = recv(self.socket.as_raw_fd(), &mut buffer, flags).ok()?;
+            let length = match recv(self.socket.as_raw_fd(), &mut buffer, flags) {
+                Ok(length) if length > 0 => length,
+                // Without having read all it was told, which is said once: what it said comes behind that.
+                Err(Errno::ECONNRESET) if self.over.is_none() => {
+                    self.over = Some(now);
+                    continue;
+                }
+                Ok(_) => {
+                    self.over.get_or_insert(now);
+                    return None;
+                }
+                Err(_) => return None,
+            };
             if let Some(Ok(Report::Ready(run))) = buffer.get(..length).map(decode) {
                 notes::put_text(Kind::Seen, &run.0.to_ne_bytes());
             }
             let got = socket::receive(self.socket.as_fd(), &mut buffer).ok()?;
-            if got.length == 0 {
-                return None;
-            }
             match buffer.get(..got.length).and_then(|bytes| decode::<Report>(bytes).ok()) {
                 Some(Report::Pong(number)) if number == self.pings => self.asked = None,
                 // Late, or no report: only our own child writes here.
@@ -163,7 +179,7 @@ mod tests {
         let unit = "web".parse().unwrap();
         let trouble = Report::Trouble(unit, "no space ".repeat(100));
         socket::send(theirs.as_fd(), &encode(&trouble).unwrap(), &[]).unwrap();
-        assert_eq!(link.hear(), Some(trouble));
-        assert_eq!(link.hear(), None);
+        assert_eq!(link.hear(Time::ZERO), Some(trouble));
+        assert_eq!(link.hear(Time::ZERO), None);
     }
 }

@@ -2,12 +2,15 @@
 //! message, descriptors beside it. Neither side waits for the other.
 
 use super::limit;
+use crate::sys;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use groundstate_units::settings::Echo;
 use groundstate_units::spec::Log;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// What the logger has to know about one run.
@@ -102,5 +105,16 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
         Ok((message, [])) => Ok(message),
         Ok(_) => Err(io::Error::from(io::ErrorKind::InvalidData)),
         Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+    }
+}
+
+/// What is not taken now stays.
+pub(super) fn send_reports(orders: &OwnedFd, reports: &mut VecDeque<Report>) {
+    while let Some(report) = reports.front() {
+        let Ok(bytes) = encode(report) else { return };
+        if sys::socket::send(orders.as_fd(), &bytes, &[]).is_err() {
+            return;
+        }
+        reports.pop_front();
     }
 }

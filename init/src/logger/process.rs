@@ -2,9 +2,10 @@
 //! Idle it is not woken at all. What may stand still is behind a [`super::lane`].
 
 use super::clients::{Clients, Readers};
+use super::held::Held;
 use super::lane::Lines;
 use super::lane::Room;
-use super::message::{Order, Report, RunLog, Settings, decode, encode};
+use super::message::{Order, Report, RunLog, Settings, decode, send_reports};
 use super::out::Out;
 use super::query;
 use super::stage::{Intake, Stage};
@@ -16,7 +17,7 @@ use groundstate_units::log_line::Prefix;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Log;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Token};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -33,11 +34,13 @@ const FIRST_PIPE: usize = LISTENER.0 + 1 + limit::CLIENTS;
 const READS_A_TURN: usize = 64;
 
 /// The whole life of the logger's process, in a fresh fork of PID 1 that has no other
-/// descriptors than 0–2 and these. Gives its exit status.
+/// descriptors than 0–2 and these. `before`: of a logger that was killed and has not ended. Gives its
+/// exit status.
 pub(crate) fn run(
     orders: &OwnedFd,
     listener: Option<&OwnedFd>,
     stage: Option<&Stage>,
+    before: Option<&OwnedFd>,
     settings: Settings,
 ) -> u8 {
     // Only a name, and for `ps`.
@@ -52,7 +55,8 @@ pub(crate) fn run(
         .and_then(|orders| {
             let listener = listener.map(OwnedFd::try_clone).transpose()?;
             let stage = stage.map(Stage::copy).transpose()?;
-            Logger::new(orders, listener, stage, settings)
+            let before = before.map(OwnedFd::try_clone).transpose()?;
+            Logger::new(orders, listener, stage, before, settings)
         })
         .and_then(Logger::run);
     u8::from(ended.is_err())
@@ -101,28 +105,17 @@ enum Finish {
     Alone,
 }
 
-/// What is not taken now stays.
-pub(super) fn send_reports(orders: &OwnedFd, reports: &mut VecDeque<Report>) {
-    while let Some(report) = reports.front() {
-        let Ok(bytes) = encode(report) else { return };
-        if sys::socket::send(orders.as_fd(), &bytes, &[]).is_err() {
-            return;
-        }
-        reports.pop_front();
-    }
-}
-
 impl Logger {
     fn new(
         orders: OwnedFd,
         listener: Option<OwnedFd>,
         stage: Option<Stage>,
+        before: Option<OwnedFd>,
         settings: Settings,
     ) -> io::Result<Logger> {
         let poll = Poll::new()?;
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut SourceFd(&orders.as_raw_fd()), ORDERS, both)?;
-        let waker = Arc::new(Waker::new(poll.registry(), LANES)?);
         let mut clients = Clients::new(LISTENER, Readers::new(&settings.log_readers));
         if let Some(listener) = listener {
             clients.listen(poll.registry(), listener)?;
@@ -130,6 +123,8 @@ impl Logger {
         let taken = stage.and_then(|stage| Intake::new(stage).ok());
         let (intake, left) =
             taken.map_or((None, Vec::new()), |(intake, left)| (Some(intake), left));
+        let held = Held::new(intake.as_ref().map(Intake::memory), before)?;
+        poll.registry().register(&mut SourceFd(&held.bell()), LANES, Interest::READABLE)?;
         Ok(Logger {
             intake,
             left,
@@ -142,7 +137,7 @@ impl Logger {
             ready: VecDeque::new(),
             units: Units::default(),
             clients,
-            out: Out::new(settings, waker),
+            out: Out::new(settings, Arc::new(held)),
             buffer: Vec::new(),
             lines: Vec::new(),
             finish: None,

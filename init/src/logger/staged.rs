@@ -1,8 +1,8 @@
 //! Reading what goes to log files, so that nothing of it is lost with the logger that reads: see
 //! [`super::stage`]. All else is read by [`super::process`].
 
-use super::message::Report;
-use super::process::{Logger, send_reports};
+use super::message::{Report, send_reports};
+use super::process::Logger;
 use super::{files, limit};
 use groundstate_units::log_line::Prefix;
 use nix::errno::Errno;

@@ -97,22 +97,39 @@ pub(crate) fn close_elsewhere(fds: Vec<OwnedFd>) -> Result<Pid, Vec<OwnedFd>> {
 }
 
 fn close_all_but(kept: &[BorrowedFd<'_>]) {
+    for (from, to) in between(kept) {
+        super::child::close_range(from, to);
+    }
+}
+
+/// The numbers from 3 on but these, as ranges.
+fn between(kept: &[BorrowedFd<'_>]) -> Vec<(u32, u32)> {
     let mut numbers: Vec<u32> =
         kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
     numbers.sort_unstable();
-    close_between(numbers);
-}
-
-/// Closes all from 3 on but these, which are in order.
-fn close_between(numbers: impl IntoIterator<Item = u32>) {
-    let mut from = 3;
+    let (mut from, mut ranges) = (3, Vec::new());
     for number in numbers {
         if number > from {
-            super::child::close_range(from, number - 1);
+            ranges.push((from, number - 1));
         }
         from = from.max(number.saturating_add(1));
     }
-    super::child::close_range(from, u32::MAX);
+    ranges.push((from, u32::MAX));
+    ranges
+}
+
+/// From now on this thread has a table of descriptors of its own, with 0–2 and these in it: what another
+/// has open is closed as that one ends, though this one may not end. close_range(2), Linux 5.9.
+pub(crate) fn own_descriptors(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    /// CLOSE_RANGE_UNSHARE of linux/close_range.h.
+    const UNSHARE: libc::c_long = 2;
+    for (from, to) in between(kept) {
+        let (from, to) = (libc::c_long::from(from), libc::c_long::from(to));
+        // SAFETY: close_range(2) takes numbers. It copies a table that is another's too before it closes
+        // anything, so whoever owns these has them still.
+        check_long(unsafe { libc::syscall(libc::SYS_close_range, from, to, UNSHARE) })?;
+    }
+    Ok(())
 }
 
 /// A copy of a descriptor, CLOEXEC, with a number of `from` or above.

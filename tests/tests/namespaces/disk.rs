@@ -1,32 +1,37 @@
 //! A log disk that does not answer (frozen, as fsfreeze(8) does it), and a logger that is not there:
 //! what happens to those who speak, and what is said of it.
 
+use super::crash::has_survived;
 use super::log::{logger, logs};
 use super::shortage::supervises;
 use super::ways::{after, pair};
 use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::{crash, memories};
 use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
 use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::Signal;
 use serde_json::json;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// A small ext4 on a loop device; thawed and gone with the value.
 pub(crate) struct Disk(PathBuf);
 
 impl Disk {
-    /// None: there are no loop devices to be had here.
-    pub(crate) fn new(image: &Path, path: &Path) -> Option<Disk> {
-        File::create(image).unwrap().set_len(32 << 20).unwrap();
+    /// At this place of a sandbox. None: there are no loop devices to be had here.
+    pub(crate) fn of(files: &Sandbox, place: &str) -> Option<Disk> {
+        let (image, path) = (files.path(&format!("{place}.image")), files.path(place));
+        File::create(&image).unwrap().set_len(32 << 20).unwrap();
         let made =
-            Command::new("/sbin/mke2fs").args(["-q", "-t", "ext4", "-F"]).arg(image).status();
+            Command::new("/sbin/mke2fs").args(["-q", "-t", "ext4", "-F"]).arg(&image).status();
         assert!(made.expect("mke2fs runs").success());
-        std::fs::create_dir_all(path).unwrap();
-        let mounted = Command::new("mount").args(["-o", "loop"]).args([image, path]).status();
-        mounted.expect("mount runs").success().then(|| Disk(path.to_owned()))
+        std::fs::create_dir_all(&path).unwrap();
+        let mounted = Command::new("mount").args(["-o", "loop"]).args([&image, &path]).status();
+        mounted.expect("mount runs").success().then(|| Disk(path))
     }
 
     pub(crate) fn fsfreeze(&self, how: &str) {
@@ -49,106 +54,200 @@ fn last_line(init: &Init, unit: &str) -> String {
     String::from_utf8_lossy(&output).trim_end().to_owned()
 }
 
-#[test]
-fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
-    let files = Sandbox::new();
-    files.put("init.yaml", "echo: no\n");
-    files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
-    files.unit("calm", "exec-start: DAEMON --name calm --control DIR/calm");
-    files.unit("all", "type: virtual\nwaits-for: loud, calm");
-    let (image, log) = (files.path("image"), files.path("log"));
-    let Some(disk) = Disk::new(&image, &log) else {
-        return groundstate_tests::not_run!("there are no loop devices");
-    };
-    let init = Boot::new(files).start("all");
-    let before = init.when_system("running");
-    let file = || std::fs::read_to_string(log.join("loud.log")).unwrap_or_default();
-    init.sandbox.order("loud", "say before");
-    until("it is written", || file().contains("before").then_some(()));
-    disk.fsfreeze("--freeze");
-    let troubles = || init.output().matches("log files are not written").count();
-    for round in 0..3 {
-        // Far more than a pipe and what the logger holds for a disk.
-        init.sandbox.order("loud", "lines 60000");
-        init.sandbox.order("loud", &format!("say through {round}"));
-        // It has written all it had to write, and the tail has the last of it.
-        until("the service is through", || {
-            last_line(&init, "loud").ends_with(&format!("through {round}")).then_some(())
-        });
-        init.check();
+/// Units that speak, with their logs on a disk of their own, which has taken a line.
+struct Frozen {
+    init: Init,
+    disk: Disk,
+}
+
+impl Frozen {
+    /// None: there are no loop devices to be had here.
+    fn new() -> Option<Frozen> {
+        let files = Sandbox::new();
+        files.put("init.yaml", "echo: no\n");
+        for (unit, policy) in [("loud", "drop"), ("calm", "drop"), ("held", "block")] {
+            let speaks = format!("exec-start: DAEMON --name {unit} --control DIR/{unit}");
+            files.unit(unit, &format!("log-overflow: {policy}\n{speaks}"));
+        }
+        files.unit("all", "type: virtual\nwaits-for: loud, calm, held");
+        let disk = Disk::of(&files, "log")?;
+        let it = Frozen { init: Boot::new(files).start("all"), disk };
+        it.init.when_system("running");
+        it.init.sandbox.order("loud", "say before");
+        until("it is written", || it.file("loud").contains("before").then_some(()));
+        it.disk.fsfreeze("--freeze");
+        Some(it)
     }
-    until("it is said", || (troubles() > 0).then_some(()));
-    init.sandbox.order("calm", "say a word");
-    until("others are heard", || last_line(&init, "calm").ends_with("a word").then_some(()));
-    init.tell("restart", &json!({"targets": ["calm"]}));
-    init.when("it is started anew as ever", |s| {
-        s.state("calm") == "running" && s.main_pid("calm") != before.main_pid("calm")
-    });
-    assert_eq!(init.status().main_pid("loud"), before.main_pid("loud"));
-    assert_eq!(troubles(), 1, "one message, not one for each line:\n{}", init.output());
-    disk.fsfreeze("--unfreeze");
-    let mut said = 0;
-    until("what is missing is noted in the file", || {
-        said += 1;
-        init.sandbox.order("loud", &format!("say again {said}"));
-        file().contains(" lines lost: ").then_some(())
-    });
-    until("it is written again", || file().contains("again").then_some(()));
-    assert_eq!(troubles(), 1, "{}", init.output());
-    let left = init.finish_and_keep();
-    drop(disk);
-    drop(left);
+
+    fn file(&self, unit: &str) -> String {
+        let path = self.init.sandbox.path(&format!("log/{unit}.log"));
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+
+    /// Far more than a pipe and what the logger holds for a disk.
+    fn floods(&self, unit: &str) {
+        self.init.sandbox.order(unit, "lines 60000");
+    }
+
+    /// It has written all it had to write, and the tail has the last of it.
+    fn is_through(&self, unit: &str, what: &str) {
+        self.init.sandbox.order(unit, &format!("say through {what}"));
+        let end = format!("through {what}");
+        until("the service is through", || {
+            last_line(&self.init, unit).ends_with(&end).then_some(())
+        });
+    }
+
+    fn restarts(&self, unit: &str) {
+        let before = self.init.status().main_pid(unit);
+        self.init.tell("restart", &json!({"targets": [unit]}));
+        self.init.when("it is started anew as ever", |s| {
+            s.state(unit) == "running" && s.main_pid(unit) != before
+        });
+    }
+
+    fn loggers(&self) -> Vec<Process> {
+        let named =
+            |it: &Process| it.read("comm").is_some_and(|name| name.starts_with("groundstate-log"));
+        self.init.process().children().into_iter().filter(named).collect()
+    }
+
+    /// Kills the logger in the middle of a write; it stays, and another takes its place.
+    fn loses_its_logger(&self) -> Process {
+        self.init.sandbox.order("loud", "say into the ice");
+        let first = logger(&self.init);
+        until("it waits for the disk", || {
+            let threads = std::fs::read_dir(format!("/proc/{}/task", first.0)).ok()?;
+            let stat = |it: std::fs::DirEntry| std::fs::read_to_string(it.path().join("stat")).ok();
+            threads.flatten().filter_map(stat).any(|stat| stat.contains(") D ")).then_some(())
+        });
+        first.signal(Signal::SIGKILL);
+        // Init has no reason to speak to it.
+        until("another takes its place", || (self.loggers().len() == 2).then_some(()));
+        assert_ne!(logger(&self.init), first);
+        first
+    }
+
+    /// The disk outlives who has its files open.
+    fn ends(self) {
+        let left = self.init.finish_and_keep();
+        drop(self.disk);
+        drop(left);
+    }
+}
+
+/// The numbers of the lines a flood has left in a file, in its order.
+fn numbers(file: &str) -> Vec<u32> {
+    let number = |line: &str| line.split_once(" line ")?.1.parse().ok();
+    file.lines().filter_map(number).collect()
 }
 
 #[test]
-fn a_logger_that_is_killed_and_can_not_die_is_told_of_and_no_other_writes_beside_it() {
-    let files = Sandbox::new();
-    files.put("init.yaml", "echo: no\n");
-    files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
-    files.unit("calm", "exec-start: DAEMON --name calm --control DIR/calm");
-    files.unit("all", "type: virtual\nwaits-for: loud, calm");
-    let (image, log) = (files.path("image"), files.path("log"));
-    let Some(disk) = Disk::new(&image, &log) else {
+fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
+    let Some(it) = Frozen::new() else {
         return groundstate_tests::not_run!("there are no loop devices");
     };
-    let init = Boot::new(files).start("all");
-    let before = init.when_system("running");
-    let file = || std::fs::read_to_string(log.join("loud.log")).unwrap_or_default();
-    init.sandbox.order("loud", "say before");
-    until("it is written", || file().contains("before").then_some(()));
-    disk.fsfreeze("--freeze");
-    init.sandbox.order("loud", "say into the ice");
-    let first = logger(&init);
-    until("it waits for the disk", || {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", first.0)).ok()?;
+    let before = it.init.status().main_pid("loud");
+    let troubles = || it.init.output().matches("log files are not written").count();
+    for round in 0..3 {
+        it.floods("loud");
+        it.is_through("loud", &round.to_string());
+        it.init.check();
+    }
+    until("it is said", || (troubles() > 0).then_some(()));
+    it.is_through("calm", "too");
+    it.restarts("calm");
+    assert_eq!(it.init.status().main_pid("loud"), before);
+    assert_eq!(troubles(), 1, "one message, not one for each line:\n{}", it.init.output());
+    it.disk.fsfreeze("--unfreeze");
+    let mut said = 0;
+    until("what is missing is noted in the file", || {
+        said += 1;
+        it.init.sandbox.order("loud", &format!("say again {said}"));
+        it.file("loud").contains(" lines lost: ").then_some(())
+    });
+    until("it is written again", || it.file("loud").contains("again").then_some(()));
+    assert_eq!(troubles(), 1, "{}", it.init.output());
+    it.ends();
+}
+
+#[test]
+fn where_a_logger_is_killed_and_can_not_die_another_takes_its_place_and_writes_once_it_has_died() {
+    let Some(it) = Frozen::new() else {
+        return groundstate_tests::not_run!("there are no loop devices");
+    };
+    let first = it.loses_its_logger();
+    it.init.sandbox.order("calm", "say one");
+    until("it is heard", || last_line(&it.init, "calm").ends_with("one").then_some(()));
+    // Whoever is in its place may be killed as well.
+    let second = logger(&it.init);
+    second.end();
+    until("it is replaced too", || (logger(&it.init) != second).then_some(()));
+    it.init.sandbox.order("calm", "say two");
+    it.restarts("calm");
+    it.init.sandbox.order("calm", "say three");
+    for unit in ["held", "loud"] {
+        it.floods(unit);
+    }
+    it.is_through("loud", "the ice");
+    it.init.sandbox.order("held", "say the last");
+    assert_eq!(it.init.tell("ping", &json!({}))["pid"], 1);
+    assert!(it.init.dropped("lines-not-shown") > 0, "what is dropped is counted");
+    assert!(!last_line(&it.init, "held").ends_with("the last"), "it waits, as it is told to");
+    assert!(it.loggers().contains(&first) && it.loggers().len() == 2, "{:?}", it.loggers());
+    let told = it.init.output().matches("was killed and does not end").count();
+    assert_eq!(told, 1, "{}", it.init.output());
+    it.disk.fsfreeze("--unfreeze");
+    until("the first one ends", || (!it.loggers().contains(&first)).then_some(()));
+    until("all is written", || it.file("held").ends_with("the last\n").then_some(()));
+    assert_eq!(numbers(&it.file("held")), (1..=60000).collect::<Vec<u32>>());
+    let mut said = 0;
+    until("what is missing is noted in the file", || {
+        said += 1;
+        it.init.sandbox.order("loud", &format!("say again {said}"));
+        it.file("loud").contains(" lines lost: ").then_some(())
+    });
+    let (loud, calm) = (it.file("loud"), it.file("calm"));
+    assert_eq!(loud.matches("into the ice\n").count(), 1, "{loud}");
+    assert!(numbers(&loud).is_sorted_by(|a, b| a < b), "none twice, and in order");
+    let spoken: Vec<&str> = calm.lines().filter_map(|line| line.rsplit(' ').next()).collect();
+    let spoken: Vec<&str> =
+        spoken.into_iter().filter(|word| ["one", "two", "three"].contains(word)).collect();
+    assert_eq!(spoken, ["one", "two", "three"], "{calm}");
+    it.ends();
+}
+
+#[test]
+fn that_a_logger_can_not_die_is_known_over_a_crash_of_init() {
+    let Some(mut it) = Frozen::new() else {
+        return groundstate_tests::not_run!("there are no loop devices");
+    };
+    it.init.expect_crashes();
+    let first = it.loses_its_logger();
+    let latest = || memories(&it.init).first().map(|(epoch, _)| *epoch);
+    let before = latest();
+    it.init.status();
+    until("it is kept", || (latest() > before).then_some(()));
+    crash(&it.init, Signal::SIGSEGV);
+    has_survived(&it.init, 1);
+    let second = logger(&it.init);
+    second.end();
+    until("it is replaced", || (logger(&it.init) != second).then_some(()));
+    it.init.sandbox.order("loud", "say beside");
+    until("it is heard", || last_line(&it.init, "loud").ends_with("beside").then_some(()));
+    let waits = || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", logger(&it.init).0)).ok()?;
         let stat = |it: std::fs::DirEntry| std::fs::read_to_string(it.path().join("stat")).ok();
-        threads.flatten().filter_map(stat).any(|stat| stat.contains(") D ")).then_some(())
-    });
-    first.signal(nix::sys::signal::Signal::SIGKILL);
-    // What is begun now is to be read by it.
-    init.tell("restart", &json!({"targets": ["calm"]}));
-    init.when("it is started anew as ever", |s| {
-        s.state("calm") == "running" && s.main_pid("calm") != before.main_pid("calm")
-    });
-    let told = || init.output().matches("was killed and does not end").count();
-    until("it is told", || (told() > 0).then_some(()));
-    init.sandbox.order("calm", "say in between");
-    assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
-    let loggers = init
-        .process()
-        .children()
-        .into_iter()
-        .filter(|it| it.read("comm").is_some_and(|name| name.starts_with("groundstate-log")));
-    assert_eq!(loggers.collect::<Vec<_>>(), [first], "one, that can not die");
-    disk.fsfreeze("--unfreeze");
-    assert_ne!(logger(&init), first);
-    until("all is written once it has died", || {
-        let calm = std::fs::read_to_string(log.join("calm.log")).unwrap_or_default();
-        (calm.matches("in between\n").count() == 1 && file().contains("into the ice")).then_some(())
-    });
-    assert_eq!((file().matches("into the ice\n").count(), told()), (1, 1), "{}", file());
-    let left = init.finish_and_keep();
-    drop(disk);
+        threads.flatten().filter_map(stat).find(|stat| stat.contains("(log-files)"))
+    };
+    let waits = until("it has who writes files", waits);
+    assert!(waits.contains(") S "), "it waits for the first one, not for the disk: {waits}");
+    it.disk.fsfreeze("--unfreeze");
+    until("the first one ends", || (!it.loggers().contains(&first)).then_some(()));
+    until("all is written", || it.file("loud").contains("beside\n").then_some(()));
+    assert_eq!(it.file("loud").matches("into the ice\n").count(), 1, "{}", it.file("loud"));
+    let left = it.init.finish_after_crash_and_keep();
+    drop(it.disk);
     drop(left);
 }
 

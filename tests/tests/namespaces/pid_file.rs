@@ -171,10 +171,10 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
 #[test]
 fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
     let files = Sandbox::new();
-    let (image, at) = (files.path("image"), files.path("disk"));
-    let Some(disk) = Disk::new(&image, &at) else {
+    let Some(disk) = Disk::of(&files, "disk") else {
         return groundstate_tests::not_run!("there are no loop devices");
     };
+    let at = files.path("disk");
     let old = |name: &str, file: &str, timeout: &str| {
         format!(
             "type: background-pidfile\npid-file: DIR/{file}\nrestart: never\nstart-timeout: {timeout}\nexec-start: DAEMON --pid-file DIR/run/{name}.pid"

@@ -76,15 +76,15 @@ fn init_does_not_wait_for_the_file_system_of_its_own_stderr() {
 fn init_does_not_wait_for_the_disk_its_stderr_is_on() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
-    let (image, path) = (files.path("image"), files.path("disk"));
-    let Some(disk) = Disk::new(&image, &path) else {
+    let Some(disk) = Disk::of(&files, "disk") else {
         return groundstate_tests::not_run!("there are no loop devices");
     };
-    let wrapper = saying_into(path.join("said").to_str().unwrap());
+    let path = files.path("disk/said");
+    let wrapper = saying_into(path.to_str().unwrap());
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
     let init = Boot::new(files).through(&wrapper).start("web");
     init.when_state("web", "running");
-    let said = || std::fs::read_to_string(path.join("said")).unwrap_or_default();
+    let said = || std::fs::read_to_string(&path).unwrap_or_default();
     until("it has said what it is", || said().contains("groundstate: ").then_some(()));
     disk.fsfreeze("--freeze");
     goes_on(&init);

@@ -205,3 +205,51 @@ fn a_logger_ends_when_who_has_it_goes_without_having_heard_all_it_said() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn a_logger_beside_one_that_has_not_ended_reads_and_writes_no_file_until_it_has() {
+    let mut init = Init::with_files(|_| {});
+    let mut out = File::from(init.pipe(1, "web", None));
+    init.handle.flush(init.now());
+    // It stands for one that waits for a disk.
+    let undying = sys::process::fork(&[], || {
+        loop {
+            nix::unistd::pause();
+        }
+    });
+    let undying = undying.unwrap();
+    init.handle.know_undying(Some(undying));
+    for said in ["one", "two", "three"] {
+        init.kill_logger();
+        writeln!(out, "{said}").unwrap();
+        assert!(init.handle.drain(RunId(1), init.now()));
+        init.until(&Report::Drained(RunId(1)));
+    }
+    assert!(!init.file("web").exists(), "{:?}", texts(&init.file("web")));
+    sys::signal::kill(undying, 9).unwrap();
+    waitpid(undying, None).unwrap();
+    assert!(!init.handle.ended(undying, init.now()), "it is not the present one");
+    assert_eq!(init.handle.undying(), None);
+    drop(out);
+    init.until(&Report::Ended(RunId(1)));
+    init.finish();
+    assert_eq!(texts(&init.file("web")), ["one", "two", "three"]);
+}
+
+#[test]
+fn that_the_loop_of_a_logger_has_ended_is_found_and_what_it_said_before_is_heard() {
+    for unheard in [false, true] {
+        let (ours, theirs) = sys::socket::pair().unwrap();
+        let mut link = super::super::link::Link::new(Pid::from_raw(1), ours, Time::ZERO);
+        let said = Report::Ready(RunId(7));
+        let bytes = super::super::message::encode(&said).unwrap();
+        sys::socket::send(theirs.as_fd(), &bytes, &[]).unwrap();
+        if unheard {
+            link.order(&Order::Drain(RunId(7)));
+        }
+        drop(theirs);
+        let now = Time::ZERO.after(Duration::from_secs(1));
+        assert_eq!((link.hear(now), link.hear(now)), (Some(said), None));
+        assert_eq!(link.over, Some(now));
+    }
+}
