@@ -111,7 +111,8 @@ impl Connection {
         self.answer()
     }
 
-    fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Trouble> {
+    /// The one answer there is.
+    pub(crate) fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Trouble> {
         let answer = self.next()?;
         answer.ok_or_else(|| {
             let message = format!("{} closed the connection without an answer", self.path);
@@ -190,7 +191,12 @@ impl Connection {
         }
     }
 
-    pub(crate) fn broken(&self, what: &str) -> Trouble {
+    /// It ended before the answer did.
+    pub(crate) fn cut_off(&self) -> Trouble {
+        self.broken("closed the connection within an answer")
+    }
+
+    fn broken(&self, what: &str) -> Trouble {
         let message = format!("{} {what}", self.path);
         let hint = "initctl and init may be of different versions";
         Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))

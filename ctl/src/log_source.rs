@@ -93,7 +93,8 @@ pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
     shown
 }
 
-/// The lines of the files, where the logger does not answer. `units` are unit names.
+/// The lines of the files, where the logger does not answer. `units` are unit names. `choose` may leave
+/// some of a unit's out, which it has in the order of its file.
 ///
 /// # Errors
 /// [`Exit::Denied`](crate::exit::Exit::Denied) where they may not be read; a unit without a file has no lines.
@@ -101,6 +102,7 @@ pub(crate) fn from_files(
     dir: &str,
     units: &[Name],
     query: &Query<'_>,
+    choose: impl Fn(&Name, &mut Vec<ShownLine>),
 ) -> Result<Vec<ShownLine>, Trouble> {
     let mut lines = Vec::new();
     for unit in units {
@@ -117,7 +119,9 @@ pub(crate) fn from_files(
             (None, Some(_)) => usize::MAX,
             (None, None) => 10,
         };
-        lines.extend(of_unit.split_off(of_unit.len().saturating_sub(wanted)));
+        let mut of_unit = of_unit.split_off(of_unit.len().saturating_sub(wanted));
+        choose(unit, &mut of_unit);
+        lines.append(&mut of_unit);
     }
     lines.sort_by(|a, b| a.time.cmp(&b.time));
     Ok(lines)

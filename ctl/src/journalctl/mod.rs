@@ -146,7 +146,7 @@ fn show(
                 true => files_of(dir),
                 false => query.names.iter().filter_map(|name| Name::new(name).ok()).collect(),
             };
-            for line in log_source::from_files(dir, &names, query)? {
+            for line in log_source::from_files(dir, &names, query, |_, _| {})? {
                 take(line)?;
             }
         }

@@ -45,8 +45,9 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
             let (dir, units) = places(session, &asked.targets)?;
             session.remark(&format!("the logger does not answer; reading its files in {dir}"));
             let units = if units.is_empty() { log_source::units_in(&dir) } else { units };
-            let lines = log_source::from_files(&dir, &units, &query)?;
-            if lines.is_empty() {
+            let choose = |unit: &Name, lines: &mut _| shown.leave_out_of(unit, lines);
+            let lines = log_source::from_files(&dir, &units, &query, choose)?;
+            if lines.is_empty() && shown.count == 0 {
                 let whose: Vec<&str> = asked.targets.iter().map(Name::as_str).collect();
                 let of = if whose.is_empty() {
                     String::new()
@@ -60,9 +61,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
                 return Err(Trouble::Failed(Exit::NoInit, failure));
             }
             for line in lines {
-                if !shown.takes(&line) {
-                    put(session, &line, named)?;
-                }
+                put(session, &line, named)?;
             }
         }
         Err(trouble) => return Err(trouble),
@@ -87,10 +86,18 @@ fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result
     }
 }
 
-/// What of one answer is shown already, should the logger not come to its end: lines have no numbers.
+/// What of one answer is shown already, should the logger not come to its end: lines have no numbers, but
+/// those of a unit come in the order of its file.
 #[derive(Default)]
 struct Shown {
     count: usize,
+    last: BTreeMap<String, Last>,
+}
+
+/// How far a unit is: its lines of the last moment, each as often as it was shown.
+#[derive(Default)]
+struct Last {
+    time: String,
     of: BTreeMap<String, usize>,
 }
 
@@ -108,27 +115,44 @@ impl Shown {
                     put(session, &line, query.names.len() != 1)?;
                     self.count += 1;
                     if !query.follow {
-                        *self.of.entry(key(&line)).or_default() += 1;
+                        self.note(line);
                     }
                 }
                 Some(Piece::End { .. }) => return Ok(self.count),
                 None if query.follow => return Ok(self.count),
-                None => return Err(connection.broken("closed the connection within an answer")),
+                None => return Err(connection.cut_off()),
             }
         }
     }
 
-    /// It is, once for each time that it was.
-    fn takes(&mut self, line: &ShownLine) -> bool {
-        let left = self.of.get_mut(&key(line)).filter(|left| **left > 0);
-        left.map(|left| *left -= 1).is_some()
+    fn note(&mut self, line: ShownLine) {
+        let text = text(&line);
+        let last = self.last.entry(line.unit).or_default();
+        if last.time != line.time {
+            *last = Last { time: line.time, of: BTreeMap::new() };
+        }
+        *last.of.entry(text).or_default() += 1;
+    }
+
+    /// Those that are shown: all before the last moment, and of that one each as often as it was.
+    fn leave_out_of(&self, unit: &Name, lines: &mut Vec<ShownLine>) {
+        let Some(Last { time, of }) = self.last.get(unit.as_str()) else { return };
+        let moment = lines.iter().position(|line| line.time == *time);
+        // Shown from memory and in no file.
+        let before = || lines.iter().take_while(|line| line.time < *time).count();
+        let mut rest = lines.split_off(moment.unwrap_or_else(before));
+        let mut of = of.clone();
+        rest.retain(|line| {
+            let of_moment = (line.time == *time).then(|| of.get_mut(&text(line))).flatten();
+            of_moment.filter(|left| **left > 0).map(|left| *left -= 1).is_none()
+        });
+        *lines = rest;
     }
 }
 
-/// All that a line is.
-fn key(line: &ShownLine) -> String {
-    let run = line.run.map(|run| run.0);
-    format!("{} {} {run:?} {} {}", line.time, line.unit, line.continued, line.line)
+/// All that a line is beside its unit and its time.
+fn text(line: &ShownLine) -> String {
+    format!("{:?} {} {}", line.run.map(|run| run.0), line.continued, line.line)
 }
 
 fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Trouble> {
@@ -164,17 +188,43 @@ mod tests {
     use super::*;
     use groundstate_units::machine::event::RunId;
 
-    #[test]
-    fn what_a_terminal_would_act_on_is_shown_and_not_done() {
-        let line = ShownLine {
-            time: "2026-11-21T05:12:26.123Z".to_string(),
-            unit: "web".to_string(),
+    fn line(unit: &str, second: u32, text: &str) -> ShownLine {
+        ShownLine {
+            time: format!("2026-11-21T05:12:{second:02}.000Z"),
+            unit: unit.to_string(),
             run: Some(RunId(1)),
             stream: "output".into(),
-            line: "\u{1b}[2Jgone".to_string(),
+            line: text.to_string(),
             continued: false,
-        };
-        let want = "2026-11-21T05:12:26.123Z web | \\x1b[2Jgone\n";
-        assert_eq!(render(&line, true, &Style::PLAIN), want);
+        }
+    }
+
+    #[test]
+    fn what_is_left_to_show_of_a_unit_is_what_its_file_has_behind_what_was_shown() {
+        let all = [(1, "a"), (5, "x"), (3, "set back"), (3, "a"), (3, "b"), (3, "a"), (4, "a")];
+        let file = || all.map(|(second, text)| line("web", second, text)).to_vec();
+        for told in 0..=all.len() {
+            let mut shown = Shown::default();
+            let lines = file().into_iter().take(told);
+            lines.for_each(|line| shown.note(line));
+            shown.note(line("other", 9, "a"));
+            let mut left = file();
+            shown.leave_out_of(&"web".parse().unwrap(), &mut left);
+            let texts = |lines: &[ShownLine]| lines.iter().map(text).collect::<Vec<_>>();
+            assert_eq!(texts(&left), texts(&file()[told..]), "{told} were shown");
+        }
+        // However much is shown, what is known of it is of one moment.
+        let mut shown = Shown::default();
+        (0..60).for_each(|second| shown.note(line("web", second, "a")));
+        assert_eq!(shown.last["web"].of.len(), 1);
+        let mut left = vec![line("web", 1, "a"), line("web", 60, "new")];
+        shown.leave_out_of(&"web".parse().unwrap(), &mut left);
+        assert_eq!(left.len(), 1, "the last that was shown is in no file");
+    }
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_shown_and_not_done() {
+        let want = "2026-11-21T05:12:26.000Z web | \\x1b[2Jgone\n";
+        assert_eq!(render(&line("web", 26, "\u{1b}[2Jgone"), true, &Style::PLAIN), want);
     }
 }
