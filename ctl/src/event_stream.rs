@@ -47,4 +47,9 @@ impl EventStream {
             *self = EventStream::begin(connection, self.follow, self.seq, self.limit)?;
         }
     }
+
+    /// It ended before the answer did.
+    pub(crate) fn cut_off(&self) -> Trouble {
+        self.connection.cut_off()
+    }
 }

@@ -5,6 +5,7 @@
 mod place;
 
 use place::{Place, err};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
@@ -76,4 +77,24 @@ fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
         let said = err(&place.initctl(words));
         assert!(said.contains("the logger does not answer; reading its files"), "{said}");
     }
+}
+
+#[test]
+fn an_answer_that_does_not_come_to_its_end_is_not_taken_for_whole() {
+    let place = Place::new();
+    let listener = UnixListener::bind(place.0.join("control.sock")).unwrap();
+    let event = r#"{"seq":7,"time":"2026-11-21T05:12:26.123Z","mono_us":1,"event":"booted"}"#;
+    let init = std::thread::spawn(move || {
+        let mut caller = listener.accept().unwrap().0;
+        let mut requests = BufReader::new(caller.try_clone().unwrap()).lines();
+        for (id, answer) in [(1, "{}"), (2, event)] {
+            requests.next().unwrap().unwrap();
+            writeln!(caller, r#"{{"v":1,"id":{id},"ok":{answer}}}"#).unwrap();
+        }
+    });
+    let ended = place.initctl(&["events", "--json"]);
+    init.join().unwrap();
+    assert!(String::from_utf8_lossy(&ended.stdout).starts_with(event), "{}", err(&ended));
+    assert_eq!(ended.status.code(), Some(69), "{}", err(&ended));
+    assert!(String::from_utf8_lossy(&ended.stdout).contains("within an answer"), "{ended:?}");
 }

@@ -131,13 +131,23 @@ fn show(
         kept.push(line);
         Ok(())
     };
+    let mut ended = Ok(());
     match log_source::ask(session, query) {
         Ok(mut connection) => loop {
             match connection.next::<Piece>() {
                 Ok(Some(Piece::Line(line))) => take(line)?,
-                Ok(_) => break,
+                Ok(Some(Piece::End { .. })) => break,
+                Ok(None) if asked.follow => break,
                 Err(Trouble::Failed(_, failure)) if failure.kind == "unknown-target" => break,
-                Err(trouble) => return Err(trouble),
+                // What came is shown all the same.
+                Ok(None) => {
+                    ended = Err(connection.cut_off());
+                    break;
+                }
+                Err(trouble) => {
+                    ended = Err(trouble);
+                    break;
+                }
             }
         },
         Err(trouble) if log_source::is_down(&trouble) => {
@@ -158,13 +168,14 @@ fn show(
     if asked.reverse {
         kept.reverse();
     }
-    if kept.is_empty() && !asked.follow && !asked.quiet && !asked.is_for_programs() {
+    if kept.is_empty() && ended.is_ok() && !asked.follow && !asked.quiet && !asked.is_for_programs()
+    {
         session::print("-- No entries --\n")?;
     }
     for line in &kept {
         session::print(&printer.render(line))?;
     }
-    Ok(())
+    ended
 }
 
 /// The units that have a log in this directory.

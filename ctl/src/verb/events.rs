@@ -12,7 +12,12 @@ use groundstate_units::control::answer::{End, Event};
 pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Trouble> {
     let limit = (!asked.follow).then_some(PATIENCE);
     let mut events = EventStream::begin(session.connect()?, asked.follow, asked.after, limit)?;
-    while let Some(value) = events.next()? {
+    loop {
+        let value = match events.next()? {
+            Some(value) => value,
+            None if asked.follow => break,
+            None => return Err(events.cut_off()),
+        };
         if serde_json::from_str::<End>(value.get()).is_ok() {
             break;
         }

@@ -1,6 +1,7 @@
 //! An answer of the logger's that does not come to its end.
 
 use super::log::logs;
+use super::shim::shim;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -51,5 +52,30 @@ fn what_a_logger_said_before_it_failed_is_not_shown_again_and_the_rest_is() {
     let said = String::from_utf8_lossy(&asked.stderr).into_owned();
     assert_eq!(shown, whole, "{said}");
     assert!(said.contains("reading its files"), "{said}");
+    init.finish();
+}
+
+#[test]
+fn journalctl_shows_what_it_was_told_and_fails_where_that_is_not_all() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    init.sandbox.order("web", "lines 20");
+    until("all is heard", || (logs(&init, "web", 20).len() == 20).then_some(()));
+    let lines = init.initctl_json_lines(&["logs", "web", "-n", "20"]);
+    let asked = shim(&init, "journalctl", &["-u", "web", "-o", "cat"]);
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    let whole = String::from_utf8_lossy(&asked.stdout).into_owned();
+    for told in [0, 7] {
+        half_an_answer(&init.sandbox.path("run/log.sock"), lines[..told].to_vec());
+        let asked = shim(&init, "journalctl", &["-u", "web", "-o", "cat"]);
+        let shown = String::from_utf8_lossy(&asked.stdout).into_owned();
+        assert_eq!(shown.lines().count(), told, "{shown}");
+        assert!(whole.starts_with(&shown), "{shown}");
+        let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+        assert!(said.contains("within an answer"), "{said}");
+        assert_eq!(asked.status.code(), Some(1), "{said}");
+    }
     init.finish();
 }

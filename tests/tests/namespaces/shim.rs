@@ -2,16 +2,22 @@
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::sandbox::{Sandbox, program};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
-/// What it prints, and its exit code.
-fn systemctl(init: &Init, words: &[&str]) -> (String, i32) {
+/// The one program, called by one of its names.
+pub(crate) fn shim(init: &Init, name: &str, words: &[&str]) -> Output {
     let program =
         PathBuf::from(program("GROUNDSTATE_INITCTL", "initctl")).with_file_name("systemctl");
     let mut command = Command::new(program);
-    command.env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock")).args(words);
-    let output = command.output().expect("systemctl runs");
+    command.arg0(name).env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock")).args(words);
+    command.output().expect("systemctl runs")
+}
+
+/// What it prints, and its exit code.
+fn systemctl(init: &Init, words: &[&str]) -> (String, i32) {
+    let output = shim(init, "systemctl", words);
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).trim().to_string();
     (text, output.status.code().unwrap_or(-1))
