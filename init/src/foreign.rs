@@ -120,6 +120,11 @@ pub(crate) fn close_left() {
     });
 }
 
+/// This child is at it as well.
+pub(crate) fn closes_also(pid: Pid) {
+    with(|closing| closing.children.insert(pid, 1));
+}
+
 /// Before another image goes on: who is at it shares the table of this one, and would keep all that
 /// is in it open for as long as it waits.
 pub(crate) fn end_closers() {

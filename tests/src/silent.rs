@@ -37,6 +37,26 @@ pub struct Silent {
     server: Option<JoinHandle<()>>,
 }
 
+/// Beside reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unanswered {
+    Closes,
+    ClosesOfAllBut(&'static str),
+    Writes,
+}
+
+impl Unanswered {
+    /// A close by that process is one.
+    fn has_close_of(self, pid: u32) -> bool {
+        let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        match self {
+            Unanswered::Closes => true,
+            Unanswered::ClosesOfAllBut(program) => name().trim_end() != program,
+            Unanswered::Writes => false,
+        }
+    }
+}
+
 /// What was asked and is not answered.
 #[derive(Clone, Debug, Default)]
 struct Seen {
@@ -48,15 +68,20 @@ struct Seen {
 impl Silent {
     /// Mounts it where this process sees `dir`. None: this kernel, or this user, can not.
     pub fn new(whose: Process, dir: &Path) -> Option<Silent> {
-        Silent::mounted(whose, dir, FLUSH)
+        Silent::mounted(whose, dir, Unanswered::Closes)
     }
 
     /// The same, but that it is a write that is not answered, and not a close.
     pub fn that_is_written_in_vain(whose: Process, dir: &Path) -> Option<Silent> {
-        Silent::mounted(whose, dir, WRITE)
+        Silent::mounted(whose, dir, Unanswered::Writes)
     }
 
-    fn mounted(whose: Process, dir: &Path, unanswered: u32) -> Option<Silent> {
+    /// The same, but that a program of that name may close the file.
+    pub fn but_for(whose: Process, dir: &Path, program: &'static str) -> Option<Silent> {
+        Silent::mounted(whose, dir, Unanswered::ClosesOfAllBut(program))
+    }
+
+    fn mounted(whose: Process, dir: &Path, unanswered: Unanswered) -> Option<Silent> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").ok()?;
         let (stopped, stop) = std::io::pipe().ok()?;
         let seen = Seen::default();
@@ -91,7 +116,7 @@ impl Silent {
 }
 
 impl Silent {
-    /// Waits until somebody waits for what is written.
+    /// Waits until somebody waits for what is written, or has written.
     pub fn until_writing(&self) {
         let writes = || self.seen.writes.load(Ordering::SeqCst);
         until("somebody writes the file", || (writes() > 0).then_some(()));
@@ -106,7 +131,7 @@ impl Drop for Silent {
     }
 }
 
-fn serve(mut device: File, stopped: &PipeReader, seen: &Seen, unanswered: u32) {
+fn serve(mut device: File, stopped: &PipeReader, seen: &Seen, unanswered: Unanswered) {
     let mut request = vec![0; 256 * 1024];
     loop {
         let mut fds = [
@@ -125,7 +150,7 @@ fn serve(mut device: File, stopped: &PipeReader, seen: &Seen, unanswered: u32) {
         let unique: [u8; 8] = request[8..16].try_into().expect("8 bytes");
         assert!(length >= 40, "a request has a head");
         let answer = match opcode {
-            FLUSH if unanswered == FLUSH => {
+            FLUSH if unanswered.has_close_of(word(32)) => {
                 seen.closes.fetch_add(1, Ordering::SeqCst);
                 continue;
             }
@@ -133,9 +158,14 @@ fn serve(mut device: File, stopped: &PipeReader, seen: &Seen, unanswered: u32) {
                 seen.reads.fetch_add(1, Ordering::SeqCst);
                 continue;
             }
-            WRITE if unanswered == WRITE => {
+            FLUSH => Ok(Vec::new()),
+            WRITE => {
                 seen.writes.fetch_add(1, Ordering::SeqCst);
-                continue;
+                if unanswered == Unanswered::Writes {
+                    continue;
+                }
+                // All of it is taken, and nothing kept.
+                Ok(numbers(&[word(56), 0]))
             }
             FORGET | BATCH_FORGET | INTERRUPT => continue,
             INIT => Ok(numbers(&[7, 31, 0, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])),

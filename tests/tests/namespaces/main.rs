@@ -91,7 +91,7 @@ mod starvation;
 mod still;
 mod store;
 mod stranger;
-
+mod streams;
 mod survival;
 mod template;
 mod timer;

@@ -1,0 +1,115 @@
+//! What init was started with: its input, its output, and whatever else was open. Closing a file that somebody
+//! else answers for, a network or a file system in user space, may wait for ever (see [`crate::foreign`]), and
+//! each child of init has to close its copy of all that init has open, before its exec or at its end.
+//!
+//! So such a file stands in no table of descriptors. It lies as a message in a socket, which stands in its place
+//! and which anybody can close; who wants the file takes a copy out: the one who writes for init, the logger, a
+//! service with `log: inherit`. An image that goes on finds those sockets where they are.
+
+use crate::foreign;
+use crate::insistence::insist;
+use crate::mounted::{self, Ground};
+use crate::sys::{inherit, socket, wrapping};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::socket::{SockType, getsockopt, sockopt};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+
+/// Of more than these nothing is put away.
+const MOST: usize = 64;
+const OUTPUT: RawFd = 1;
+const ERRORS: RawFd = 2;
+/// What goes along with the descriptor.
+const WORD: &[u8] = b"=";
+
+/// The first three that were put away.
+static WRAPPED: OnceLock<Vec<RawFd>> = OnceLock::new();
+
+/// Which of them a child takes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Output,
+    Errors,
+}
+
+impl Stream {
+    fn number(self) -> RawFd {
+        match self {
+            Stream::Output => OUTPUT,
+            Stream::Errors => ERRORS,
+        }
+    }
+
+    /// It was put away.
+    pub(crate) fn is_wrapped(self) -> bool {
+        WRAPPED.get().is_some_and(|all| all.contains(&self.number()))
+    }
+
+    /// A copy of what was put away, for a child of init: closing it may wait. None: it was not.
+    pub(crate) fn taken_out(self) -> Option<OwnedFd> {
+        let (output, errors) = (io::stdout(), io::stderr());
+        let fd = match self {
+            Stream::Output => output.as_fd(),
+            Stream::Errors => errors.as_fd(),
+        };
+        let mut word = [0; 1];
+        self.is_wrapped().then(|| socket::look(fd, &mut word).ok()?.fds.pop()).flatten()
+    }
+}
+
+/// This descriptor is a copy of a socket that stands for a file.
+pub(crate) fn stands_for_a_file(fd: &OwnedFd) -> bool {
+    let same = |number: &RawFd| inherit::identity(*number) == inherit::identity(fd.as_raw_fd());
+    WRAPPED.get().is_some_and(|all| all.iter().any(same))
+}
+
+/// Before anything else is opened, and anybody begun: what may wait is put away.
+pub(crate) fn put_away() {
+    let mut wrapped = Vec::new();
+    for fd in inherit::inherited().into_iter().filter(may_wait).take(MOST) {
+        let number = fd.as_raw_fd();
+        if wrap(fd).is_ok() && number <= ERRORS {
+            wrapped.push(number);
+        }
+    }
+    WRAPPED.get_or_init(|| wrapped);
+}
+
+/// An image before this one has done it.
+pub(crate) fn find_again() {
+    let found = |number: &RawFd| inherit::borrowed(*number).is_some_and(is_ours);
+    WRAPPED.get_or_init(|| (0..=ERRORS).filter(found).collect());
+    // Nobody has a use for the others, but for what their being open means (a lock).
+    inherit::take_sockets(MOST, is_ours).into_iter().for_each(std::mem::forget);
+}
+
+/// Of a pair that init has made, its other end closed.
+fn is_ours(fd: BorrowedFd<'_>) -> bool {
+    let own = nix::unistd::getpid().as_raw();
+    getsockopt(&fd, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram)
+        && getsockopt(&fd, sockopt::PeerCredentials).is_ok_and(|peer| peer.pid() == own)
+}
+
+/// A file that somebody answers for who is not this machine, or nobody knows who.
+fn may_wait(fd: &BorrowedFd<'_>) -> bool {
+    fcntl(fd, FcntlArg::F_GETPIPE_SZ).is_err()
+        && getsockopt(fd, sockopt::SockType).is_err()
+        && !matches!(mounted::ground_of(*fd), Some(Ground::Memory | Ground::Here))
+        && wrapping::is_file(fd.as_raw_fd())
+}
+
+fn wrap(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let number = fd.as_raw_fd();
+    let (ours, theirs) = socket::pair_of_datagrams()?;
+    socket::send(theirs.as_fd(), WORD, &[fd])?;
+    drop(theirs);
+    wrapping::close_on_exec(number, true)?;
+    foreign::closes_also(wrapping::replace_elsewhere(number, ours.as_fd())?);
+    // One call of the child, which may have to wait for a processor first.
+    insist(|| {
+        let not_yet = || io::Error::from_raw_os_error(libc::EAGAIN);
+        wrapping::is_replaced(number).then_some(()).ok_or_else(not_yet)
+    })?;
+    wrapping::close_on_exec(number, number > ERRORS)
+}
