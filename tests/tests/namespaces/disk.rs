@@ -90,12 +90,9 @@ impl Frozen {
     }
 
     /// It has written all it had to write, and the tail has the last of it.
-    fn is_through(&self, unit: &str, what: &str) {
-        self.init.sandbox.order(unit, &format!("say through {what}"));
-        let end = format!("through {what}");
-        until("the service is through", || {
-            last_line(&self.init, unit).ends_with(&end).then_some(())
-        });
+    fn says(&self, unit: &str, what: &str) {
+        self.init.sandbox.order(unit, &format!("say {what}"));
+        until("it is heard", || last_line(&self.init, unit).ends_with(what).then_some(()));
     }
 
     fn restarts(&self, unit: &str) {
@@ -151,11 +148,11 @@ fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
     let troubles = || it.init.output().matches("log files are not written").count();
     for round in 0..3 {
         it.floods("loud");
-        it.is_through("loud", &round.to_string());
+        it.says("loud", &format!("through {round}"));
         it.init.check();
     }
     until("it is said", || (troubles() > 0).then_some(()));
-    it.is_through("calm", "too");
+    it.says("calm", "a word");
     it.restarts("calm");
     assert_eq!(it.init.status().main_pid("loud"), before);
     assert_eq!(troubles(), 1, "one message, not one for each line:\n{}", it.init.output());
@@ -177,19 +174,18 @@ fn where_a_logger_is_killed_and_can_not_die_another_takes_its_place_and_writes_o
         return groundstate_tests::not_run!("there are no loop devices");
     };
     let first = it.loses_its_logger();
-    it.init.sandbox.order("calm", "say one");
-    until("it is heard", || last_line(&it.init, "calm").ends_with("one").then_some(()));
+    it.says("calm", "one");
     // Whoever is in its place may be killed as well.
     let second = logger(&it.init);
     second.end();
     until("it is replaced too", || (logger(&it.init) != second).then_some(()));
-    it.init.sandbox.order("calm", "say two");
+    it.says("calm", "two");
     it.restarts("calm");
-    it.init.sandbox.order("calm", "say three");
+    it.says("calm", "three");
     for unit in ["held", "loud"] {
         it.floods(unit);
     }
-    it.is_through("loud", "the ice");
+    it.says("loud", "through the ice");
     it.init.sandbox.order("held", "say the last");
     assert_eq!(it.init.tell("ping", &json!({}))["pid"], 1);
     assert!(it.init.dropped("lines-not-shown") > 0, "what is dropped is counted");
@@ -233,8 +229,7 @@ fn that_a_logger_can_not_die_is_known_over_a_crash_of_init() {
     let second = logger(&it.init);
     second.end();
     until("it is replaced", || (logger(&it.init) != second).then_some(()));
-    it.init.sandbox.order("loud", "say beside");
-    until("it is heard", || last_line(&it.init, "loud").ends_with("beside").then_some(()));
+    it.says("loud", "beside");
     let waits = || {
         let threads = std::fs::read_dir(format!("/proc/{}/task", logger(&it.init).0)).ok()?;
         let stat = |it: std::fs::DirEntry| std::fs::read_to_string(it.path().join("stat")).ok();
