@@ -90,6 +90,7 @@ mod ground;
 mod health;
 mod hold;
 mod kept;
+mod living;
 pub mod mutant;
 pub mod need;
 mod notice;

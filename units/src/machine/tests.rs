@@ -6,6 +6,7 @@ mod plan;
 mod removed;
 mod second_boot;
 mod slots;
+mod there;
 
 use super::*;
 use crate::assembly::{Draft, Edge, assemble};
