@@ -36,7 +36,7 @@ pub const WINDOWS: [(usize, usize); 7] = [
     (notes::MESSAGE, 64),
     (notes::RING, NOTES * notes::ENTRY),
     (notes::DONE, PLACED as usize * done::ENTRY),
-    (notes::STANDING, 64 + PLACED as usize * standing::ENTRY),
+    (notes::STANDING, 64 + PLACED as usize * standing::table::ENTRY),
     (notes::INTENT, PLACE),
     (notes::DOORS, PLACE),
 ];
@@ -243,7 +243,8 @@ impl Bases {
             there[notes::DONE..].copy_from_slice(&written[notes::DONE..]);
             memories.push(flat(&there));
         }
-        let standings = notes::STANDING..notes::STANDING + 64 + PLACED as usize * standing::ENTRY;
+        let standings =
+            notes::STANDING..notes::STANDING + 64 + PLACED as usize * standing::table::ENTRY;
         let scripts = notes::DONE..notes::DONE + PLACED as usize * done::ENTRY;
         self.set(Decoder::Standings, vec![written[standings].to_vec()]);
         self.set(Decoder::Done, vec![written[scripts].to_vec()]);

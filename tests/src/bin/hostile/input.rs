@@ -148,7 +148,7 @@ fn scripts(bytes: &mut [u8]) {
 
 fn standings(bytes: &mut [u8]) {
     let places = bytes.get_mut(64..).unwrap_or_default();
-    for place in places.chunks_exact_mut(standing::ENTRY) {
+    for place in places.chunks_exact_mut(standing::table::ENTRY) {
         let sum = crc(&place[4..]);
         place[..4].copy_from_slice(&sum.to_ne_bytes());
     }
