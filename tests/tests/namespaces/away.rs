@@ -94,6 +94,8 @@ until [ -s $1/forked.pid ]; do sleep 0.02; done
     for is_away in [false, true] {
         let files = with(&[("web", WEB), ("forked", text)]);
         files.put("forked.sh", FORKED);
+        // A job that ends as the daemon is left may be taken for whose it is.
+        files.unit("tick", "type: timer\nwaits-for: forked?\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job");
         let init = running(files, &["/bin/sh", "-c", BARE, "sh"]);
         init.when_state("forked", "running");
         let (web, main) = (init.main_of("web"), init.main_of("forked"));
@@ -112,9 +114,13 @@ until [ -s $1/forked.pid ]; do sleep 0.02; done
         assert!(main.is_alive(), "{}", init.output());
         if is_away {
             moves(&init, "hidden", "units/forked.yaml");
-            init.tell("reload", &json!({}));
         }
-        init.when_state("forked", "running");
+        init.sandbox.unit("all", "type: virtual\nwaits-for: web, forked");
+        init.tell("reload", &json!({}));
+        init.when("it is there, and no job is", |s| {
+            let ended = ["tick", "job"].iter().all(|unit| s.state(unit) == "disabled");
+            ended && s.state("forked") == "running"
+        });
         assert_eq!((init.main_of("forked"), starts(&init, "forked")), (main, 1));
         // What it has begun ends with it.
         let workers = main.children();

@@ -303,6 +303,8 @@ fn unmask_edits_both_files_or_neither() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     let init = Boot::new(files).start("web");
+    // Before its units are taken nobody is called `web`.
+    init.when_state("web", "running");
     for mask in [&["mask", "web"][..], &["mask", "web", "--runtime"]] {
         assert_eq!(init.initctl(mask).status.code(), Some(0));
     }
