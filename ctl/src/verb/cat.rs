@@ -70,8 +70,15 @@ fn document(text: &str, line: usize) -> &str {
 /// `whose`.
 pub(crate) fn whose(session: &Session, asked: &arguments::Whose) -> Result<Exit, Trouble> {
     let (whose, value) = session.ask_as::<Whose>(Verb::Whose { pid: asked.pid })?;
-    session.show(&value, || match &whose.unit {
-        None => format!("{} belongs to no unit\n", asked.pid),
+    let init = if whose.unit.is_none() { session.init()?.map(|init| init.pid) } else { None };
+    session.show(&value, || owner(&whose, init))?;
+    Ok(if whose.unit.is_some() { Exit::Done } else { Exit::Bad })
+}
+
+fn owner(whose: &Whose, init: Option<u32>) -> String {
+    match &whose.unit {
+        None if init == Some(whose.pid) => format!("{} is init itself\n", whose.pid),
+        None => format!("{} belongs to no unit\n", whose.pid),
         Some(unit) => {
             let role = whose.role.as_deref().unwrap_or("child");
             let targets: Vec<&str> =
@@ -82,13 +89,25 @@ pub(crate) fn whose(session: &Session, asked: &arguments::Whose) -> Result<Exit,
             };
             format!("{unit}  ({role} process{targets})\n")
         }
-    })?;
-    Ok(if whose.unit.is_some() { Exit::Done } else { Exit::Bad })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_a_units_or_inits_or_nobodys() {
+        let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let mut whose =
+            Whose { schema: 1, pid: 1, unit: None, targets: Vec::new(), run: None, role: None };
+        assert_eq!(owner(&whose, Some(1)), "1 is init itself\n");
+        assert_eq!(owner(&whose, Some(9)), "1 belongs to no unit\n");
+        whose.unit = Some("maddy".to_string());
+        whose.role = Some("main".to_string());
+        whose.targets = list(&["maddy", "imapd"]);
+        assert_eq!(owner(&whose, None), "maddy  (main process, provides imapd)\n");
+    }
 
     #[test]
     fn of_several_documents_the_one_that_was_asked_for_is_shown() {

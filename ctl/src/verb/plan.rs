@@ -16,15 +16,30 @@ const NAMED: usize = 24;
 /// Asks and prints.
 pub(crate) fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Trouble> {
     let arguments::Goal { targets, want, drop } = asked.goal;
+    let is_bare = targets.is_empty() && want.is_empty() && drop.is_empty() && !asked.reload;
     let verb = Verb::Plan { targets, want, drop, reload: asked.reload };
     let (plan, value) = session.ask_as::<Plan>(verb)?;
-    session.show(&value, || render(&plan, &session.style))?;
+    session.show(&value, || {
+        format!("{}{}", render(&plan, &session.style), if is_bare { of_nothing(&plan) } else { "" })
+    })?;
     Ok(Exit::Done)
+}
+
+/// What whoever named no goal may not have thought of.
+fn of_nothing(plan: &Plan) -> &'static str {
+    match is_nothing(plan) {
+        true => "",
+        false => "that is the present goal alone, without what was wanted or dropped beside it\n",
+    }
+}
+
+fn is_nothing(plan: &Plan) -> bool {
+    plan.stop.is_empty() && plan.start.is_empty() && plan.restart.is_empty()
 }
 
 /// The plan in waves.
 pub(crate) fn render(plan: &Plan, style: &Style) -> String {
-    if plan.stop.is_empty() && plan.start.is_empty() && plan.restart.is_empty() {
+    if is_nothing(plan) {
         return format!("nothing to do: {} kept as they are\n", plan.keep.len());
     }
     let sum = |waves: &[Vec<String>]| waves.iter().map(Vec::len).sum::<usize>();
@@ -145,6 +160,9 @@ mod tests {
     fn a_plan_that_does_nothing_says_so() {
         let plan = Plan { schema: 1, keep: names("a b"), ..Plan::default() };
         assert_eq!(render(&plan, &Style::PLAIN), "nothing to do: 2 kept as they are\n");
+        assert_eq!(of_nothing(&plan), "");
+        let stops = Plan { stop: vec![names("job")], ..plan };
+        assert!(of_nothing(&stops).contains("without what was wanted"));
     }
 
     #[test]

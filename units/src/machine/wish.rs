@@ -185,7 +185,11 @@ impl Machine {
             let then = candidate.graph.meant(generation, name);
             if now != Provider::Nobody && then == Provider::Nobody {
                 let message = format!("nobody provides {name} any more, which is wanted");
-                return Err(refusal("unknown-target", message, "change the goal first"));
+                let hint = match candidate.wish.want.contains_key(name) {
+                    true => format!("`initctl unwant {name}` first"),
+                    false => "change the goal first".to_string(),
+                };
+                return Err(refusal("unknown-target", message, &hint));
             }
         }
         Ok(())

@@ -30,3 +30,20 @@ fn a_unit_that_was_killed_when_it_was_removed_is_forgotten_and_comes_back_once()
     machine.step(at(602), Event::Gone(ended));
     assert_eq!(told(machine.step(at(603), reload(with()))), [(State::Disabled, State::Starting)]);
 }
+
+#[test]
+fn a_reload_that_leaves_a_wish_to_nobody_says_how_to_take_that_back() {
+    for (is_goal, hint) in [(false, "`initctl unwant web` first"), (true, "change the goal first")]
+    {
+        let goal = if is_goal { "web" } else { "all" };
+        let all = || unit("all", Kind::Virtual, &[]);
+        let (mut machine, _) = boot(vec![all(), service("web", &[])], goal);
+        if !is_goal {
+            machine.step(at(1), Event::Want { target: name("web"), until: None });
+        }
+        let generation = Arc::new(assemble(vec![all()], []));
+        let event = Event::Reload { generation, no_restart: false, tolerant: false };
+        let refused = machine.step(at(2), event).refused.unwrap();
+        assert_eq!(refused.hint, hint, "{refused:?}");
+    }
+}
