@@ -29,7 +29,7 @@ use machines::{Crowd, counted};
 use member::{Etcd, run, when_there};
 use std::time::{Duration, Instant};
 
-/// What all of them may take for anything, by the rows.
+/// What all of them may take for anything.
 const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 /// Where fleetd keeps the cluster, unless it is told otherwise.

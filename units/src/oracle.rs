@@ -1,5 +1,5 @@
-//! The oracle: the law of Groundstate, written a second time and naively, from the design
-//! alone. It stores only what the design says is stored, hears the same events as the machine,
+//! The oracle: the law of Groundstate, written a second time and naively, from the rules
+//! alone. It stores only what they say is stored, hears the same events as the machine,
 //! and computes every set anew, as the plainest fixed point there is. It shares no code with
 //! [`crate::machine`], only the types of events and states; the simulator ([`crate::sim`])
 //! compares the two. Not fast, not for PID 1.

@@ -151,8 +151,8 @@ pub struct Intent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     // --- the operator's wishes -------------------------------------------------
-    /// The first generation and the first goal; a further time, those of another root. Tolerant: see
-    /// design "at boot". What runs and is the same in both runs on.
+    /// The first generation and the first goal; a further time, those of another root. What is wrong
+    /// breaks the units involved and refuses nothing. What runs and is the same in both runs on.
     Boot {
         /// The set.
         generation: Arc<Generation>,

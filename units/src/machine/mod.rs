@@ -37,7 +37,7 @@
 //!
 //! # Decisions
 //!
-//! Where the design leaves a choice:
+//! Where the rules leave a choice:
 //! - *Optional hard dependencies*: `depends-on: t?` is no dependency while nobody
 //!   provides `t` or it is masked.
 //! - *A mask names a target*; it masks a whole unit where it is the unit's own name, where all

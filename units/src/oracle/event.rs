@@ -1,4 +1,4 @@
-//! How one event changes what is stored: facts about runs (§6), firings (§8), time; wishes
+//! How one event changes what is stored: facts about runs, firings, time; wishes
 //! are in [`super::wish`]. What follows from it is settled afterwards ([`super::settle`]).
 
 use super::settle::{again, delay, later};

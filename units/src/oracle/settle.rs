@@ -1,4 +1,4 @@
-//! One step: what follows from an event (§5), and how a run begins, becomes active, is told
+//! One step: what follows from an event, and how a run begins, becomes active, is told
 //! and is gone. The sets it asks for are computed in [`crate::oracle`].
 
 use super::event::{Due, NOTHING_DUE};

@@ -1,5 +1,5 @@
-//! The operator's wishes (§7): each is tried out on the side, then refused or taken whole; and
-//! the prods of §7, which leave the goal alone.
+//! The operator's wishes: each is tried out on the side, then refused or taken whole; and
+//! the prods, which leave the goal alone.
 
 use super::event::Due;
 use super::settle::later;
