@@ -47,7 +47,7 @@ mod unit_file;
 mod unit_folder;
 
 use corpus::{Target, damaged, files, folder, targets};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 const TARGETS: &[(&str, Target)] = targets!(
@@ -128,6 +128,35 @@ fn the_fuzzer_and_the_hostile_bytes_take_in_every_file_of_init() {
     assert_eq!(modules("src/lib.rs"), init);
     let hostile = modules("../tests/src/bin/hostile/main.rs");
     assert!(init.is_subset(&hostile), "{:?}", init.difference(&hostile));
+}
+
+/// What a manifest asks for in that table: the features of each.
+fn asked(manifest: &str, table: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(folder(manifest)).unwrap();
+    let lines = text.lines().skip_while(|line| *line != table).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    let name = |line: &str| line.split([' ', '.', '=']).next().unwrap_or_default().to_string();
+    let features = |line: &str| -> BTreeSet<String> {
+        let list = line.split_once("features = [\"").map_or("", |(_, list)| list);
+        let words = list.split('"').step_by(2).filter(|word| !word.is_empty());
+        words.map(str::to_string).collect()
+    };
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| (name(line), features(line))).collect()
+}
+
+#[test]
+fn the_fuzzer_has_all_that_the_files_of_init_need() {
+    let here = asked("Cargo.toml", "[dependencies]");
+    let everywhere = asked("../Cargo.toml", "[workspace.dependencies]");
+    let init = asked("../init/Cargo.toml", "[dependencies]");
+    assert!(init.len() > 7 && init["nix"].contains("socket"), "{init:?}");
+    for (name, own) in init {
+        let found = here.get(&name).unwrap_or_else(|| panic!("fuzz/Cargo.toml lacks {name}"));
+        let wanted = everywhere.get(&name).into_iter().flatten().chain(&own);
+        let lacks: Vec<&String> = wanted.filter(|feature| !found.contains(*feature)).collect();
+        assert!(lacks.is_empty(), "fuzz/Cargo.toml: {name} lacks {lacks:?}");
+    }
 }
 
 #[test]
