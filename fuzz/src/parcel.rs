@@ -23,7 +23,7 @@ pub fn parcel(bytes: &[u8]) -> Option<bool> {
 }
 
 /// Whether more than single units is wrong. What is packed again, as the loader does, is the same.
-pub fn packed_again(delivery: Delivery) -> bool {
+pub(crate) fn packed_again(delivery: Delivery) -> bool {
     let taken = delivery.generation.clone();
     // The files are packed as it is taken.
     let delivery = Delivery { generation: taken.unpacked(), ..delivery };
