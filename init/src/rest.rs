@@ -4,11 +4,12 @@
 //!
 //! In a child alone: another process's command line can be waited for without end.
 
+use crate::boot;
 use crate::clock;
 use crate::limit;
 use crate::process;
-use crate::shutdown::console;
 use crate::sys::{Pid, signal};
+use crate::voice::{Level, Voice};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +27,7 @@ const LAST: Duration = Duration::from_millis(500);
 
 /// Ends them all; `patience` is between the question and the kill. False: without a /proc it sees
 /// nobody, and has done nothing. It is PID 1's alone to signal all that there are.
-pub(crate) fn end(patience: Duration) -> bool {
+pub(crate) fn end(patience: Duration, mode: boot::Mode) -> bool {
     let own = nix::unistd::getpid();
     if process::snapshot().is_empty() {
         return false;
@@ -35,16 +36,19 @@ pub(crate) fn end(patience: Duration) -> bool {
         tell(own, signal);
     }
     if !wait_for(own, patience, None) && !wait_for(own, LAST, Some(KILL)) {
-        tell_of_the_left(own);
+        tell_of_the_left(own, mode);
     }
     true
 }
 
 /// Who can not even be killed.
-fn tell_of_the_left(own: Pid) {
+fn tell_of_the_left(own: Pid, mode: boot::Mode) {
+    // A child may wait for who reads it.
+    let mut voice = Voice::of(mode, None);
     for pid in left(own).into_iter().take(limit::BLOCKERS_NAMED) {
         if let Some((command, state)) = process::shown(pid) {
-            console(&format!("pid {pid} ({command}) can not be killed: {state}"));
+            let text = format_args!("pid {pid} ({command}) can not be killed: {state}");
+            voice.say(clock::now(), Level::Warning, text);
         }
     }
 }

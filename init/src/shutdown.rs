@@ -258,12 +258,12 @@ impl End {
         if self.mode != Mode::Machine {
             if self.mode == Mode::Container && self.haste < Some(Haste::AtOnce) {
                 // What no unit knows of ends with PID 1 in any case: it is asked first.
-                kill_rest(patience, &mut self.watchdog);
+                self.kill_rest(patience);
             }
             return code;
         }
         if self.haste < Some(Haste::AtOnce) {
-            kill_rest(patience, &mut self.watchdog);
+            self.kill_rest(patience);
             if hand_back::image_is_deleted() {
                 // A file that is gone and in use keeps its file system writable.
                 hand_back::go_on_in_memory(self);
@@ -271,6 +271,37 @@ impl End {
             self.unmount();
         }
         self.tell_the_kernel()
+    }
+
+    /// Asks every process there is to end, then makes it. A child does it; where that one is held
+    /// up itself, nobody is asked and nobody spared any more.
+    fn kill_rest(&mut self, patience: Duration) {
+        let (mode, watchdog) = (self.mode, &mut self.watchdog);
+        let work = || u8::from(!rest::end(patience, mode));
+        for _ in 0..limit::REAPS_A_TURN {
+            if !matches!(wait::reap_any(), Ok(Some(_))) {
+                break;
+            }
+        }
+        let asked = signal::kill_everybody(0);
+        if asked.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)) {
+            // Nobody is left.
+            return;
+        }
+        let Ok(child) = process::fork(&[], work) else { return end_all(patience, watchdog) };
+        let until = clock::now().after(patience.saturating_add(limit::KILL_REST));
+        while clock::now() < until {
+            watchdog.iter_mut().for_each(|watchdog| watchdog.feed(clock::now()));
+            match wait::reap_any() {
+                Ok(Some(ended)) if ended.pid == child => match ended.exit {
+                    Exit::Code(0) => return,
+                    Exit::Code(_) | Exit::Signal { .. } => return end_all(patience, watchdog),
+                },
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => clock::pause(Duration::from_millis(2)),
+            }
+        }
+        kill_all(watchdog);
     }
 
     /// From here on nothing of the file systems is needed.
@@ -296,36 +327,6 @@ impl End {
         console("nothing is left to do: the power may be switched off");
         park()
     }
-}
-
-/// Asks every process there is to end, then makes it. A child does it; where that one is held
-/// up itself, nobody is asked and nobody spared any more.
-fn kill_rest(patience: Duration, watchdog: &mut Option<Watchdog>) {
-    let work = || u8::from(!rest::end(patience));
-    for _ in 0..limit::REAPS_A_TURN {
-        if !matches!(wait::reap_any(), Ok(Some(_))) {
-            break;
-        }
-    }
-    let asked = signal::kill_everybody(0);
-    if asked.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)) {
-        // Nobody is left.
-        return;
-    }
-    let Ok(child) = process::fork(&[], work) else { return end_all(patience, watchdog) };
-    let until = clock::now().after(patience.saturating_add(limit::KILL_REST));
-    while clock::now() < until {
-        watchdog.iter_mut().for_each(|watchdog| watchdog.feed(clock::now()));
-        match wait::reap_any() {
-            Ok(Some(ended)) if ended.pid == child => match ended.exit {
-                Exit::Code(0) => return,
-                Exit::Code(_) | Exit::Signal { .. } => return end_all(patience, watchdog),
-            },
-            Ok(Some(_)) => {}
-            Ok(None) | Err(_) => clock::pause(Duration::from_millis(2)),
-        }
-    }
-    kill_all(watchdog);
 }
 
 /// The same where nobody can be told apart: nobody is spared.

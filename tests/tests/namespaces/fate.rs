@@ -195,6 +195,22 @@ fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
     init.finish();
 }
 
+#[test]
+fn who_can_not_be_killed_at_the_end_of_a_container_is_told_of_where_init_speaks() {
+    let (mut init, silent) = stuck();
+    let Some(silent) = silent else {
+        groundstate_tests::not_run!("no FUSE here");
+        return init.finish();
+    };
+    init.tell("set-target", &json!({"targets": ["stuck"]}));
+    silent.until_closing(1);
+    init.tell("exit", &json!({}));
+    let told = || init.output().contains(") can not be killed: ");
+    until("it is told of", || told().then_some(()));
+    drop(silent);
+    assert_eq!(init.ended().code(), Some(0));
+}
+
 /// Sends each of these signals to init so often, from outside, until it is gone.
 fn storm(init: &Init, signals: &str, rounds: usize) -> Child {
     let script = format!(
