@@ -26,6 +26,7 @@ use crate::paths::Paths;
 use crate::replay;
 use crate::run::procedure::Alarm;
 use crate::run::running::Main;
+use crate::scribe;
 use crate::signals::Signals;
 use crate::spawn::{Base, Null};
 use crate::sys::bell::Bell;
@@ -158,6 +159,8 @@ impl Init {
         let asker = init.lineage.upgraded.take();
         init.note_all_done();
         init.stand_all();
+        // One that has to wait is to be known to whoever goes on after this image.
+        scribe::begin();
         init.keep_here();
         init.arm(0);
         init.answer_upgrade(asker, begins.gave_way);
@@ -252,6 +255,8 @@ impl Init {
         init.lineage.suspects.extend(suspect);
         init.note_all_done();
         init.stand_all();
+        // One that has to wait is to be known to whoever goes on after this image.
+        scribe::begin();
         init.keep_here();
         crate::sys::signal::unblock_all();
         init.next_load();

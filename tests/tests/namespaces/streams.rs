@@ -13,7 +13,7 @@ use serde_json::json;
 use std::path::PathBuf;
 
 /// Somebody's place for a file system, gone with the value.
-struct Place(PathBuf);
+pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Drop for Place {
     fn drop(&mut self) {
