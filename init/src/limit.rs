@@ -107,11 +107,19 @@ pub(crate) const LINES_A_SECOND: u32 = 32;
 pub(crate) const FINAL_SYNC: Duration = Duration::from_secs(20);
 /// … and this long in all: what is still to be written may be much.
 pub(crate) const FINAL_SYNC_LONGEST: Duration = Duration::from_secs(90);
-/// The sync and all unmounts have this long.
-pub(crate) const FINAL_LONGEST: Duration = Duration::from_secs(180);
-/// One file system, swap space or device has this long; then the next one's turn comes.
+/// The sync and all unmounts have this long: where nothing moves, less than half of it.
+pub(crate) const FINAL_LONGEST: Duration = Duration::from_secs(150);
+/// One file system, swap space or device has this long, and others beside it.
 pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);
-/// File systems that are asked at one time whether they answer.
+/// All of them together, beyond the first sync …
+pub(crate) const UNMOUNT_ALL: Duration = Duration::from_secs(40);
+/// … but each of them this long in any case.
+pub(crate) const UNMOUNT_LEAST: Duration = Duration::from_secs(1);
+const _: () = {
+    let usual = FINAL_SYNC_LONGEST.as_secs() + UNMOUNT_ALL.as_secs();
+    assert!(usual + 16 * UNMOUNT_LEAST.as_secs() < FINAL_LONGEST.as_secs());
+};
+/// File systems that are asked, or taken away, at one time.
 pub(crate) const UNMOUNT_AT_ONCE: usize = 256;
 /// Rounds over all mounts: each takes at least one away.
 pub(crate) const UNMOUNT_ROUNDS: usize = 64;
@@ -197,6 +205,8 @@ pub(crate) const LOOKOUT_UNSENT: usize = 16_384;
 /// How often in a row a path is looked at that changes while its watches are being set; then it is
 /// looked at from time to time.
 pub(crate) const LOOKS_IN_A_ROW: usize = 64;
+/// Processes of the lookout of paths that look at what may wait for ever.
+pub(crate) const LOOKOUTS_APART: usize = 16;
 /// Between two looks at paths that can not be watched.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Children not yet known to have become their programs, before one is looked after.

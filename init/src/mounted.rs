@@ -166,6 +166,12 @@ pub(crate) fn has_elsewheres(table: &[u8]) -> bool {
     mounts(table).any(|mount| !mount.is_asked())
 }
 
+/// … below this path, or at it.
+pub(crate) fn has_elsewheres_below(table: &[u8], path: &str) -> bool {
+    mounts(table)
+        .any(|mount| !mount.is_asked() && std::path::Path::new(&mount.at).starts_with(path))
+}
+
 /// Opens a path on a mount that is fit for it, and that is not left on the way. EXDEV: it is not
 /// fit, or the path leads through another one. `/var/run` is `/run`.
 pub(crate) fn open_on(

@@ -61,6 +61,7 @@ impl Unanswered {
 #[derive(Clone, Debug, Default)]
 struct Seen {
     closes: Arc<AtomicUsize>,
+    looks: Arc<AtomicUsize>,
     reads: Arc<AtomicUsize>,
     writes: Arc<AtomicUsize>,
 }
@@ -116,6 +117,12 @@ impl Silent {
 }
 
 impl Silent {
+    /// Waits until somebody looks for the name that is not answered.
+    pub fn until_looking(&self) {
+        let looks = || self.seen.looks.load(Ordering::SeqCst);
+        until("somebody looks for it", || (looks() > 0).then_some(()));
+    }
+
     /// Waits until somebody waits for what is written, or has written.
     pub fn until_writing(&self) {
         let writes = || self.seen.writes.load(Ordering::SeqCst);
@@ -170,7 +177,10 @@ fn serve(mut device: File, stopped: &PipeReader, seen: &Seen, unanswered: Unansw
             FORGET | BATCH_FORGET | INTERRUPT => continue,
             INIT => Ok(numbers(&[7, 31, 0, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
             // Whoever asks for it waits, and can not be killed.
-            LOOKUP if request[40..length].starts_with(b"never\0") => continue,
+            LOOKUP if request[40..length].starts_with(b"never\0") => {
+                seen.looks.fetch_add(1, Ordering::SeqCst);
+                continue;
+            }
             LOOKUP => {
                 // Node, generation, how long they hold.
                 let mut entry = numbers(&[2, 0, 0, 0, 60, 0, 60, 0, 0, 0]);

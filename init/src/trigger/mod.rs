@@ -8,6 +8,7 @@
 //! ([`Machine::awaits`](groundstate_units::machine::Machine::awaits)).
 
 pub(crate) mod again;
+mod apart;
 mod clock;
 mod connection;
 pub(crate) mod door;

@@ -1,10 +1,11 @@
 //! The lookout of paths, a process of its own: it may wait for a dead file system, PID 1
-//! may not. It watches by inotify(7), and where there is none to be had it looks from time
+//! may not. What somebody else answers for it leaves to others like it ([`super::apart`]). It watches by inotify(7), and where there is none to be had it looks from time
 //! to time. What it watches of a path, and what an event means for it, is [`super::look`].
 //!
 //! It tells PID 1 of a reason only after it was told to look; a reason that is a state (a
 //! path exists) is looked for then, one that is a change counts from then on.
 
+use super::apart::{Apart, may_wait};
 use super::link::{Heard, Link};
 use super::look::{Aimed, Role, Seen};
 use super::message::{Order, Report};
@@ -24,17 +25,26 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// The whole life of the process.
 pub(super) fn run(orders: &OwnedFd) -> u8 {
-    let link = Link::begin(c"groundstate-eye", orders);
+    watch_on(Link::begin(c"groundstate-eye", orders), Some(Apart::default()))
+}
+
+/// The same of one that looks at what may wait for ever.
+pub(super) fn run_apart(orders: &OwnedFd, reports: &OwnedFd) -> u8 {
+    watch_on(Link::apart(c"groundstate-eye", orders, reports), None)
+}
+
+fn watch_on(link: Link<'_>, apart: Option<Apart>) -> u8 {
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
     let inotify = Inotify::init(flags).ok();
     let polling = inotify.is_none();
-    let watcher =
-        Watcher { link, inotify, polling, runs: BTreeMap::new(), watches: BTreeMap::new() };
+    let (runs, watches) = (BTreeMap::new(), BTreeMap::new());
+    let watcher = Watcher { link, inotify, polling, runs, watches, apart };
     u8::from(watcher.run().is_err())
 }
 
 /// One path unit.
 struct Watching {
+    watch: Watch,
     aims: Vec<Aimed>,
     /// Told to look; changes count from then on.
     looking: Option<Time>,
@@ -46,6 +56,13 @@ type Purpose = (RunId, usize, Role);
 /// A watch there is to be.
 type Wanted = (OsString, AddWatchFlags, Purpose);
 
+fn run_of(order: &Order) -> Option<RunId> {
+    match order {
+        Order::Look(run, _) | Order::Rest(run) | Order::End(run) => Some(*run),
+        Order::Keep(_, _) | Order::Past(_, _) | Order::Watch(_, _) => None,
+    }
+}
+
 struct Watcher<'o> {
     link: Link<'o>,
     inotify: Option<Inotify>,
@@ -53,6 +70,8 @@ struct Watcher<'o> {
     polling: bool,
     runs: BTreeMap<RunId, Watching>,
     watches: BTreeMap<OsString, (WatchDescriptor, Vec<Purpose>)>,
+    /// None: it is one of these itself.
+    apart: Option<Apart>,
 }
 
 impl Watcher<'_> {
@@ -72,7 +91,11 @@ impl Watcher<'_> {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        let timeout = if self.polling {
+        let leaving = self.apart.as_mut().is_some_and(|apart| {
+            apart.reap();
+            apart.has_leaving()
+        });
+        let timeout = if self.polling || leaving {
             PollTimeout::try_from(limit::LOOK_AGAIN.as_millis()).unwrap_or(PollTimeout::MAX)
         } else {
             PollTimeout::NONE
@@ -81,21 +104,33 @@ impl Watcher<'_> {
         if let Some(inotify) = &self.inotify {
             fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
         }
-        match poll(&mut fds, timeout) {
-            Ok(0) => self.look_at_all(),
+        let own = fds.len();
+        let lines = self.apart.iter().flat_map(Apart::lines);
+        fds.extend(lines.map(|line| PollFd::new(line, PollFlags::POLLIN)));
+        let polled = poll(&mut fds, timeout);
+        if fds.iter().skip(own).any(|fd| fd.any().unwrap_or(false)) {
+            // It says nothing to us: it has ended, and all are begun anew.
+            return Err(io::Error::from_raw_os_error(libc::EPIPE));
+        }
+        match polled {
+            Ok(0) if self.polling => self.look_at_all(),
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     fn obey(&mut self, order: Order) -> io::Result<()> {
+        if let (Some(apart), Some(run)) = (&mut self.apart, run_of(&order))
+            && apart.has(run)
+        {
+            return apart.order(run, &order);
+        }
         match order {
             Order::Watch(run, watch) => self.begin(run, watch)?,
             Order::Look(run, since) => {
                 if let Some(watching) = self.runs.get_mut(&run) {
                     watching.looking = Some(since);
-                    self.renew(run);
-                    self.judge(run)?;
+                    self.look_at(run)?;
                 }
             }
             Order::Rest(run) => {
@@ -112,7 +147,34 @@ impl Watcher<'_> {
         Ok(())
     }
 
+    /// Asks for its paths anew, and tells of a reason; or leaves that to one that may wait.
+    fn look_at(&mut self, run: RunId) -> io::Result<()> {
+        let Some(watching) = self.runs.get(&run) else { return Ok(()) };
+        if self.apart.is_some() && may_wait(&watching.watch) {
+            let (watch, looking) = (watching.watch.clone(), watching.looking);
+            self.runs.remove(&run);
+            self.forget_watches_of(run);
+            return self.leave(run, watch, looking);
+        }
+        self.renew(run);
+        self.judge(run)
+    }
+
+    fn leave(&mut self, run: RunId, watch: Watch, looking: Option<Time>) -> io::Result<()> {
+        let Some(apart) = &mut self.apart else { return Ok(()) };
+        let path = watch.looks.first().map(|(_, path)| path.clone()).unwrap_or_default();
+        if let Err(error) = apart.begin(run, self.link.reports()) {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            return self.link.say(&Report::Broken(run, path, errno));
+        }
+        apart.order(run, &Order::Watch(run, watch))?;
+        looking.map_or(Ok(()), |since| apart.order(run, &Order::Look(run, since)))
+    }
+
     fn begin(&mut self, run: RunId, watch: Watch) -> io::Result<()> {
+        if self.apart.is_some() && may_wait(&watch) {
+            return self.leave(run, watch, None);
+        }
         if watch.make_directory {
             for (look, path) in &watch.looks {
                 if matches!(look, Look::Exists | Look::ExistsGlob) {
@@ -124,8 +186,9 @@ impl Watcher<'_> {
                 }
             }
         }
-        let aims = watch.looks.into_iter().map(|(look, path)| Aimed::new(look, path)).collect();
-        self.runs.insert(run, Watching { aims, looking: None });
+        let looks = watch.looks.iter().cloned();
+        let aims = looks.map(|(look, path)| Aimed::new(look, path)).collect();
+        self.runs.insert(run, Watching { watch, aims, looking: None });
         self.renew(run);
         Ok(())
     }
@@ -246,8 +309,7 @@ impl Watcher<'_> {
                     }
                 }
             }
-            self.renew(run);
-            self.judge(run)?;
+            self.look_at(run)?;
         }
         Ok(())
     }
@@ -272,8 +334,7 @@ impl Watcher<'_> {
                 let now = clock::now();
                 watching.aims.iter_mut().for_each(|aimed| aimed.note(Seen::Perhaps, now));
             }
-            self.renew(run);
-            self.judge(run)?;
+            self.look_at(run)?;
         }
         Ok(())
     }

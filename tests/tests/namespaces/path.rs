@@ -4,6 +4,7 @@ use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::silent::Silent;
 use groundstate_tests::tracer::Tracer;
 use serde_json::json;
 use std::fs;
@@ -192,5 +193,40 @@ fn a_directory_watched_by_two_paths_is_watched_until_neither_needs_it() {
     init.when_state("first", "disabled");
     fs::write(init.sandbox.path("real/second"), "").unwrap();
     init.when_state("second-one", "running");
+    init.finish();
+}
+
+#[test]
+fn a_path_that_never_answers_holds_up_no_other_path_unit() {
+    let files = Sandbox::new();
+    for place in ["silent", "near"] {
+        fs::create_dir(files.path(place)).unwrap();
+    }
+    std::os::unix::fs::symlink(files.path("silent"), files.path("link")).unwrap();
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("far", "type: path\npath-exists: DIR/silent/never\nactivates: job");
+    files.unit("led", "type: path\npath-exists: DIR/link/never\nactivates: job");
+    files.unit("near", "type: path\npath-exists: DIR/near/flag\nactivates: server");
+    files.unit("job", JOB);
+    files.unit("server", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwants: far, led, near");
+    let init = Boot::new(files).start("base");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        groundstate_tests::not_run!("no FUSE here");
+        return init.finish();
+    };
+    init.tell("set-target", &json!({"targets": ["all"]}));
+    init.when_state("near", "running");
+    silent.until_looking();
+    fs::write(init.sandbox.path("near/flag"), "").unwrap();
+    init.when_state("server", "running");
+    // Another time, beside those that wait still.
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    init.when("nothing is left of them", |s| s.state("near") == "disabled");
+    init.tell("set-target", &json!({"targets": ["all"]}));
+    init.when_state("server", "running");
+    drop(silent);
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    init.when("nothing is left of them", |s| s.state("near") == "disabled");
     init.finish();
 }
