@@ -3,8 +3,9 @@
 //! round changes nothing. What is busy then is made read-only. First all that is of this machine, then
 //! what others answer for.
 //!
-//! All of it in children of PID 1: a dead disk or a server that does not answer holds the one
-//! that asks it, for [`limit::UNMOUNT_ONE`], and nobody else.
+//! All of it in children of PID 1, one for each file system, at one time: dead disks and servers that do not
+//! answer hold who asks them for [`limit::UNMOUNT_ONE`], however many they are, and all of it together for
+//! [`limit::UNMOUNT_ALL`] beyond the sync.
 
 use crate::mounted::Mount;
 use crate::shutdown::console;
@@ -12,6 +13,7 @@ use crate::sys::{Pid, device, process, signal, wait};
 use crate::watchdog::Watchdog;
 use crate::{clock, limit, mounted};
 use groundstate_units::spec::Exit;
+use groundstate_units::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -21,7 +23,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const KILL: u8 = 9;
@@ -81,6 +83,44 @@ enum Went {
     Badly,
     /// It waits still, and may for ever.
     Nowhere,
+}
+
+/// What is left of the time that all of it has.
+#[derive(Clone, Copy)]
+struct Patience {
+    until: Time,
+}
+
+impl Patience {
+    /// From now on.
+    fn begins() -> Patience {
+        Patience { until: clock::now().after(limit::UNMOUNT_ALL) }
+    }
+
+    /// For one step, which has this long by itself: the last disk has its moment too.
+    fn with(self, own: Duration) -> Duration {
+        own.min(self.until.since(clock::now()).max(limit::UNMOUNT_LEAST))
+    }
+
+    /// A step for each of these, at once; what does not come back is given up.
+    fn each<T>(
+        self,
+        own: Duration,
+        all: &[(String, T)],
+        given_up: &mut BTreeSet<String>,
+        work: impl Fn(&T) -> bool,
+    ) -> Vec<Went> {
+        let work = &work;
+        let some = all.chunks(limit::UNMOUNT_AT_ONCE);
+        let went: Vec<Went> = some
+            .flat_map(|some| {
+                together(self.with(own), some.iter().map(|(_, what)| move || work(what)))
+            })
+            .collect();
+        let lost = all.iter().zip(&went).filter(|(_, went)| **went == Went::Nowhere);
+        given_up.extend(lost.map(|((id, _), _)| id.clone()));
+        went
+    }
 }
 
 /// In a child of this child, for so long at most.
@@ -149,15 +189,16 @@ fn all() -> u8 {
         console("not all file systems could be synced in time");
     }
     let mut given_up = BTreeSet::new();
-    if !take_away(false, &mut given_up).is_empty() && let_waiters_go() {
-        take_away(false, &mut given_up);
+    let patience = Patience::begins();
+    if !take_away(patience, false, &mut given_up).is_empty() && let_waiters_go(patience) {
+        take_away(patience, false, &mut given_up);
     }
-    let busy = take_away(true, &mut given_up);
+    let busy = take_away(patience, true, &mut given_up);
     if !busy.is_empty() {
-        read_only_by_force(&busy);
+        read_only_by_force(patience, &busy);
     }
     if synced != Went::Nowhere {
-        let _ = patiently(limit::FINAL_SYNC, || {
+        let _ = patiently(patience.with(limit::FINAL_SYNC), || {
             nix::unistd::sync();
             true
         });
@@ -166,26 +207,33 @@ fn all() -> u8 {
 }
 
 /// As many as can be. Which disks of this machine are still written to.
-fn take_away(of_others: bool, given_up: &mut BTreeSet<String>) -> Vec<OsString> {
+fn take_away(
+    patience: Patience,
+    of_others: bool,
+    given_up: &mut BTreeSet<String>,
+) -> Vec<OsString> {
     for _ in 0..limit::UNMOUNT_ROUNDS {
-        if !round(of_others, given_up) {
+        if !round(patience, of_others, given_up) {
             break;
         }
     }
-    make_read_only(of_others, given_up)
+    make_read_only(patience, of_others, given_up)
 }
 
 /// What could not be taken away; said of what is left in the end.
-fn make_read_only(of_others: bool, given_up: &mut BTreeSet<String>) -> Vec<OsString> {
+fn make_read_only(
+    patience: Patience,
+    of_others: bool,
+    given_up: &mut BTreeSet<String>,
+) -> Vec<OsString> {
     let (mut left, mut busy) = (points(of_others), Vec::new());
     let disks: BTreeSet<String> =
         points_that(|mount| mount.is_disk()).into_iter().map(|(id, _)| id).collect();
     left.retain(|(id, _)| !given_up.contains(id));
-    for (id, point) in left {
-        let went = patiently(limit::UNMOUNT_ONE, || read_only(&point));
+    let all = patience.each(limit::UNMOUNT_ONE, &left, given_up, |point| read_only(point));
+    for ((id, point), went) in left.into_iter().zip(all) {
         if went == Went::Nowhere {
             console(&format!("{} does not answer", point.display()));
-            given_up.insert(id);
             continue;
         }
         if of_others && (went != Went::Well || point != "/") {
@@ -201,11 +249,11 @@ fn make_read_only(of_others: bool, given_up: &mut BTreeSet<String>) -> Vec<OsStr
 
 /// Who waits for a server that is gone can not be killed, and keeps what it has open on disks of this machine.
 /// Such a server is not waited for any more: see MNT_FORCE of umount(2). True: there was one.
-fn let_waiters_go() -> bool {
+fn let_waiters_go(patience: Patience) -> bool {
     let mut far = points_that(|mount| !mount.is_of_here() && mount.at != "/");
     far.truncate(limit::UNMOUNT_AT_ONCE);
     let asks = far.iter().map(|(_, point)| move || statvfs(point.as_os_str()).is_ok());
-    let went = together(limit::UNMOUNT_ONE, asks);
+    let went = together(patience.with(limit::UNMOUNT_ONE), asks);
     let deaf: Vec<&OsString> = far
         .iter()
         .zip(went)
@@ -222,14 +270,15 @@ fn let_waiters_go() -> bool {
             went => return went.is_ok(),
         }
     };
-    together(limit::UNMOUNT_ONE, deaf.iter().map(|point| move || force(point)));
+    let own = patience.with(limit::UNMOUNT_ONE);
+    together(own, deaf.iter().map(|point| move || force(point)));
     !deaf.is_empty()
 }
 
 /// The last that can be done for a disk to which somebody who can not be killed writes: a worker of the
 /// kernel makes all of them read-only, whoever has what open. See sysrq.rst of the kernel.
-fn read_only_by_force(busy: &[OsString]) {
-    let went = patiently(limit::UNMOUNT_ONE, || {
+fn read_only_by_force(patience: Patience, busy: &[OsString]) {
+    let went = patiently(patience.with(limit::UNMOUNT_ONE), || {
         if fs::write("/proc/sysrq-trigger", "u").is_err() {
             return false;
         }
@@ -250,47 +299,33 @@ fn read_only(point: &OsStr) -> bool {
 }
 
 /// True: something went away, so that something else may now.
-fn round(of_others: bool, given_up: &mut BTreeSet<String>) -> bool {
-    let mut progress = false;
-    for path in swaps() {
-        let name = path.to_string_lossy().into_owned();
-        if given_up.contains(&name) {
-            continue;
-        }
-        match patiently(limit::FINAL_SYNC, || device::swap_off(&path).is_ok()) {
-            Went::Well => progress = true,
-            Went::Badly => {}
-            Went::Nowhere => {
-                given_up.insert(name);
-            }
-        }
-    }
+fn round(patience: Patience, of_others: bool, given_up: &mut BTreeSet<String>) -> bool {
+    let named = |path: CString| (path.to_string_lossy().into_owned(), path);
+    let mut swaps: Vec<_> = swaps().into_iter().map(named).collect();
+    swaps.retain(|(name, _)| !given_up.contains(name));
+    let off = |path: &CString| device::swap_off(path).is_ok();
+    let mut went = patience.each(limit::FINAL_SYNC, &swaps, given_up, off);
     let is_laid_over = mounted::table().is_ok_and(|table| mounted::is_laid_over(&table));
-    for (id, point) in points(of_others) {
-        if point == "/" || given_up.contains(&id) {
-            continue;
-        }
-        let flags = MntFlags::UMOUNT_NOFOLLOW;
-        let away = || {
-            // What the root is laid over has no mount afterwards, and is in use all the same.
-            let _ = is_laid_over && read_only(&point);
-            umount2(point.as_os_str(), flags).is_ok()
-        };
-        match patiently(limit::UNMOUNT_ONE, away) {
-            Went::Well => progress = true,
-            Went::Badly => {}
-            Went::Nowhere => {
-                console(&format!("{} does not answer", point.display()));
-                given_up.insert(id);
-            }
-        }
+    let mut points = points(of_others);
+    points.retain(|(id, point)| point != "/" && !given_up.contains(id));
+    let away = |point: &OsString| {
+        // What the root is laid over has no mount afterwards, and is in use all the same.
+        let _ = is_laid_over && read_only(point);
+        umount2(point.as_os_str(), MntFlags::UMOUNT_NOFOLLOW).is_ok()
+    };
+    // One with another upon it is busy until the next round.
+    let of_points = patience.each(limit::UNMOUNT_ONE, &points, given_up, away);
+    for ((_, point), _) in points.iter().zip(&of_points).filter(|(_, w)| **w == Went::Nowhere) {
+        console(&format!("{} does not answer", point.display()));
     }
+    went.extend(of_points);
+    let progress = went.contains(&Went::Well);
     progress
-        | let_go("loop", "loop/backing_file", |name, _| {
+        | let_go(patience, "loop", "loop/backing_file", |name, _| {
             let device = open(format!("/dev/{name}").as_str(), OFlag::O_CLOEXEC, Mode::empty());
             device.is_ok_and(|device| device::loop_clear(device).is_ok())
         })
-        | let_go("dm-", "dm/name", |_, mapped| {
+        | let_go(patience, "dm-", "dm/name", |_, mapped| {
             let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
             let control = open("/dev/mapper/control", flags, Mode::empty());
             control.is_ok_and(|control| device::unmap(control, mapped).is_ok())
@@ -298,19 +333,23 @@ fn round(of_others: bool, given_up: &mut BTreeSet<String>) -> bool {
 }
 
 /// Block devices whose name begins so and that have this file.
-fn let_go(prefix: &str, mark: &str, work: impl Fn(&str, &str) -> bool) -> bool {
-    let mut progress = false;
+fn let_go(patience: Patience, prefix: &str, mark: &str, work: impl Fn(&str, &str) -> bool) -> bool {
+    let mut found = Vec::new();
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let Ok(name) = entry.file_name().into_string() else { continue };
         if !name.starts_with(prefix) {
             continue;
         }
-        let Ok(text) = fs::read_to_string(entry.path().join(mark)) else { continue };
-        let went = patiently(limit::UNMOUNT_ONE, || work(&name, text.trim_end()));
-        // A loop device that is in use goes with its last user: that is no progress yet.
-        progress |= went == Went::Well && !entry.path().join(mark).exists();
+        if let Ok(text) = fs::read_to_string(entry.path().join(mark)) {
+            found.push((name, (text, entry.path().join(mark))));
+        }
     }
-    progress
+    let each = |(name, (text, _)): &(String, (String, PathBuf))| work(name, text.trim_end());
+    let all: Vec<_> = found.into_iter().map(|one| (one.0.clone(), one)).collect();
+    let went = patience.each(limit::UNMOUNT_ONE, &all, &mut BTreeSet::new(), each);
+    // A loop device that is in use goes with its last user: that is no progress yet.
+    let has_gone = |mark: &PathBuf| !mark.exists();
+    all.iter().zip(went).any(|((_, (_, (_, mark))), went)| went == Went::Well && has_gone(mark))
 }
 
 /// Number and place of each mount, the last one mounted first: those of this machine, or all.
@@ -394,6 +433,26 @@ mod tests {
         let expected = [Went::Nowhere, Went::Well, Went::Nowhere, Went::Badly];
         assert!(went.iter().eq(expected.iter().cycle().take(40)), "{went:?}");
         assert!(begun.elapsed() < Duration::from_secs(15), "one after the other it takes 20 s");
+    }
+
+    #[test]
+    fn however_many_hang_none_takes_the_time_of_another() {
+        let begun = Instant::now();
+        let all: Vec<_> = (0..300).map(|number: usize| (number.to_string(), number)).collect();
+        let mut given_up = BTreeSet::new();
+        let until = clock::now();
+        let went =
+            Patience { until }.each(Duration::from_secs(60), &all, &mut given_up, |number| {
+                if number % 2 == 0 {
+                    nix::unistd::pause();
+                }
+                true
+            });
+        assert_eq!(went.iter().filter(|went| **went == Went::Well).count(), 150);
+        assert!(given_up.len() == 150 && given_up.contains("298"));
+        let least = limit::UNMOUNT_LEAST * 2;
+        assert!(begun.elapsed() >= least, "each has its moment");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     }
 
     #[test]
