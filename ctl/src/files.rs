@@ -4,13 +4,59 @@
 
 use groundstate_units::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::generation::Stamp;
-use nix::fcntl::OFlag;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
+/// Types that begin so are of somebody else, as for init's loader: a network's, or anybody's program's.
+const ELSEWHERES: [&str; 11] =
+    ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs", "autofs"];
+
 /// The file system of this process.
 pub(crate) struct Disk;
+
+/// Places something is mounted at, and whether somebody else answers there. Read from /proc, which asks nobody.
+fn mounts() -> Vec<(String, bool)> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mount = |line: &str| {
+        let mut fields = line.split(' ');
+        let at = fields.nth(4)?.to_owned();
+        let kind = fields.skip_while(|field| *field != "-").nth(1)?;
+        Some((at, ELSEWHERES.iter().any(|elsewhere| kind.starts_with(elsewhere))))
+    };
+    table.lines().filter_map(mount).collect()
+}
+
+/// What of the path is below that place.
+fn below<'p>(path: &'p str, at: &str) -> Option<&'p str> {
+    let rest = path.strip_prefix(at.trim_end_matches('/'))?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+}
+
+/// stat(2) by this table, without asking anybody else. None: the path may lead to somebody.
+fn ask(mounts: &[(String, bool)], path: &str) -> Option<std::io::Result<Metadata>> {
+    if mounts.iter().all(|(at, is_elsewhere)| !is_elsewhere || at == "/") {
+        return Some(std::fs::metadata(path));
+    }
+    let on_the_way = || mounts.iter().filter(|(at, _)| below(path, at).is_some());
+    if on_the_way().any(|(at, is_elsewhere)| *is_elsewhere && at != "/") {
+        return None;
+    }
+    let (at, _) = on_the_way().max_by_key(|(at, _)| at.len())?;
+    let rest = below(path, at).filter(|rest| !rest.is_empty()).unwrap_or(".");
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_XDEV);
+    let found = open(at.as_str(), flags | OFlag::O_DIRECTORY, Mode::empty())
+        .and_then(|anchor| openat2(&anchor, rest, how));
+    match found {
+        // A link leads elsewhere; or it can not be told, before Linux 5.6.
+        Err(Errno::EXDEV | Errno::ENOSYS) => None,
+        found => Some(found.map_err(std::io::Error::from).and_then(|fd| File::from(fd).metadata())),
+    }
+}
 
 impl Files for Disk {
     fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {
@@ -27,6 +73,12 @@ impl Files for Disk {
 
     fn stat(&self, path: &str) -> Result<Stat, Problem> {
         std::fs::metadata(path).map(|found| stat(&found)).map_err(|error| problem(&error))
+    }
+
+    /// Who waits for a server that is gone can not even be interrupted.
+    fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
+        let found = ask(&mounts(), path)?;
+        Some(found.map(|found| stat(&found)).map_err(|error| problem(&error)))
     }
 
     fn link(&self, path: &str) -> Option<String> {
@@ -97,6 +149,25 @@ fn stamp(found: &Metadata) -> Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_else_is_asked_for_what_a_unit_names() {
+        let here = std::env::temp_dir().join(format!("groundstate-ask-{}", std::process::id()));
+        std::fs::create_dir_all(here.join("far")).unwrap();
+        std::os::unix::fs::symlink("/proc/self", here.join("link")).unwrap();
+        let at = |name: &str| format!("{}/{name}", here.display());
+        let mut all = mounts();
+        all.push((at("far"), true));
+        let asked = |path: &str| ask(&all, path).map(|found| found.is_ok());
+        assert_eq!(asked(&at(".")), Some(true));
+        assert_eq!(asked(&at("none")), Some(false));
+        assert_eq!(asked(&at("far")), None);
+        assert_eq!(asked(&at("far/x")), None);
+        assert_eq!(asked(&at("farther")), Some(false));
+        assert_eq!(asked(&at("link/stat")), None, "a link may lead anywhere");
+        assert_eq!(ask(&mounts()[..1], &at("link/stat")).map(|found| found.is_ok()), Some(true));
+        std::fs::remove_dir_all(here).unwrap();
+    }
 
     #[test]
     fn what_is_no_regular_file_is_neither_read_nor_waited_for() {

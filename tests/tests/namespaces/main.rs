@@ -96,6 +96,7 @@ mod survival;
 mod template;
 mod timer;
 mod types;
+mod unasked;
 mod unit_directory;
 mod upgrade;
 mod voice;
