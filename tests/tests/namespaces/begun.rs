@@ -49,7 +49,8 @@ fn a_daemon_whose_launcher_had_come_and_gone_when_init_crashed_is_its_units() {
 /// twice as far: there is no wish then that the second time would leave out.
 fn its_launcher_has_come_and_gone(is_kept: bool) {
     let files = Sandbox::new();
-    let launcher = "DAEMON --trace DIR/old.trace --pid-file DIR/run/old.pid; sleep 0.2";
+    let launcher =
+        "DAEMON --trace DIR/old.trace --pid-file DIR/run/old.pid --children 1; sleep 0.2";
     files.unit(
         "old",
         &format!("type: background-pidfile\npid-file: DIR/run/old.pid\nrestart: always\nrestart-delay: 50ms\nexec-start: /bin/sh -c '{launcher}'"),
@@ -93,11 +94,15 @@ fn its_launcher_has_come_and_gone(is_kept: bool) {
         let status = init.when_state("old", "running");
         let named: Option<i32> = init.sandbox.read("run/old.pid").trim().parse().ok();
         assert!(named.is_some() && status.main_pid("old") == named, "{}", init.output());
-        assert_eq!((init.processes_of("old").len(), starts(&init, "old")), (1, 2));
+        assert_eq!((init.processes_of("old").len(), starts(&init, "old")), (2, 2));
         if crashes == 1 {
             crash(&init, Signal::SIGSEGV);
         }
     }
+    let child = init.processes_of("old").into_iter().find(|it| *it != init.main_of("old"));
+    init.main_of("old").signal(Signal::SIGKILL);
+    until("it is begun once more", || (starts(&init, "old") == 3).then_some(()));
+    assert!(!child.expect("it has one").is_alive(), "what it left ends first");
     init.finish_after_crash();
 }
 
