@@ -31,7 +31,7 @@ pub(crate) fn all_types() -> Sandbox {
         ),
         (
             "grep",
-            "ready-grep: ^here\nexec-start: DAEMON --ready-on-order --trace DIR/grep.trace --control DIR/grep",
+            "ready-grep: ^here\nstart-timeout: 10m\nexec-start: DAEMON --ready-on-order --trace DIR/grep.trace --control DIR/grep",
         ),
         (
             "forked",
@@ -42,15 +42,15 @@ pub(crate) fn all_types() -> Sandbox {
         ("group", "type: virtual\nwaits-for: once"),
         (
             "starting",
-            "type: foreground-notified\nstart-timeout: 90s\nexec-start: DAEMON --notify --ready-on-order --control DIR/starting --trace DIR/starting.trace",
+            "type: foreground-notified\nstart-timeout: 10m\nexec-start: DAEMON --notify --ready-on-order --control DIR/starting --trace DIR/starting.trace",
         ),
         (
             "pre",
-            "type: oneshot\nexec-start-pre: /bin/sh -c 'while [ ! -e DIR/go ]; do sleep 0.05; done'\nexec-start: /bin/true",
+            "type: oneshot\nstart-timeout: 10m\nexec-start-pre: /bin/sh -c 'while [ ! -e DIR/go ]; do sleep 0.05; done'\nexec-start: /bin/true",
         ),
         (
             "stubborn",
-            "stop-timeout: 90s\nexec-start: DAEMON --ignore TERM --trace DIR/stubborn.trace --control DIR/stubborn",
+            "stop-timeout: 10m\nexec-start: DAEMON --ignore TERM --trace DIR/stubborn.trace --control DIR/stubborn",
         ),
         ("flapping", "restart-delay: 700ms\nrestart-delay-max: 700ms\nexec-start: /bin/false"),
         ("door", "type: socket\nlisten-stream: DIR/door.sock\nactivates: echo"),
@@ -69,7 +69,7 @@ pub(crate) fn all_types() -> Sandbox {
     files
 }
 
-/// All of it at work, `stubborn` on its way down.
+/// All of it at work, `stubborn` on its way down. What is being begun is so for as long as a test takes on a slow machine.
 pub(crate) fn at_work() -> Init {
     let init = Boot::new(all_types()).start("all");
     init.when_state("plain", "running");
