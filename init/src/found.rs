@@ -119,7 +119,7 @@ impl Found {
     /// the last note, for whatever it fired at was due before.
     pub(crate) fn fired(&self, timer: &Name) -> Option<Time> {
         let is_its = |wish: &Wished| matches!(wish, Wished::Event(Event::Fire(of)) if of == timer);
-        let is_it = |note: &&Note| matches!(&note.what, What::Wished(wish) if is_its(wish));
+        let is_it = |note: &&Note| note.what.wish().is_some_and(is_its);
         let (remains, notes) = (&self.remains, &self.remains.past.notes);
         let last = || Some(remains.past.end().0).filter(|_| !remains.is_whole);
         let fired = notes.iter().rfind(is_it).map(|note| note.at).or_else(last);
@@ -365,33 +365,22 @@ pub(crate) fn last_line(spec: &Run) -> usize {
 
 /// How little the end was to be waited for, at most.
 pub(crate) fn asked_haste(remains: &Remains) -> Option<Haste> {
-    let haste = |note: &Note| match &note.what {
-        What::Wished(wish) => match **wish {
-            Wished::Haste(haste) => Some(haste),
-            Wished::Event(_) | Wished::End(_) => None,
-        },
-        What::Heard(_)
-        | What::Ended(_)
-        | What::Begun(_)
-        | What::Seen(_)
-        | What::Opened(_)
-        | What::Learnt(_) => None,
+    let haste = |wish: &Wished| match wish {
+        Wished::Haste(haste) => Some(*haste),
+        Wished::Event(_) | Wished::End(_) => None,
     };
-    remains.past.notes.iter().filter_map(haste).max()
+    wishes(remains).filter_map(haste).max()
 }
 
 /// The end that was asked for last, if one was.
 pub(crate) fn asked_end(remains: &Remains) -> Option<Shutdown> {
-    remains.past.notes.iter().rev().find_map(|note| match &note.what {
-        What::Wished(wish) => match **wish {
-            Wished::End(how) => Some(how),
-            Wished::Event(_) | Wished::Haste(_) => None,
-        },
-        What::Heard(_)
-        | What::Ended(_)
-        | What::Begun(_)
-        | What::Seen(_)
-        | What::Opened(_)
-        | What::Learnt(_) => None,
-    })
+    let end = |wish: &Wished| match wish {
+        Wished::End(how) => Some(*how),
+        Wished::Event(_) | Wished::Haste(_) => None,
+    };
+    wishes(remains).rev().find_map(end)
+}
+
+fn wishes(remains: &Remains) -> impl DoubleEndedIterator<Item = &Wished> {
+    remains.past.notes.iter().filter_map(|note| note.what.wish())
 }

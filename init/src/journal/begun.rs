@@ -1,5 +1,6 @@
 //! What is noted of a process that is started ([`super::notes`]), or of a line of which none came.
 
+use super::frame;
 use crate::limit;
 use crate::run::procedure::Part;
 use groundstate_units::machine::event::{ExecFailure, RunId};
@@ -43,15 +44,11 @@ pub(crate) struct More {
 impl Begun {
     /// As the text of a note.
     pub(crate) fn text(&self) -> Vec<u8> {
-        let begun = postcard::to_allocvec(self).unwrap_or_default();
-        postcard::to_extend(&self.more, begun).unwrap_or_default()
+        frame::behind(self, &self.more)
     }
 
     pub(super) fn of_text(text: &[u8]) -> Option<Begun> {
-        let (begun, more) = postcard::take_from_bytes::<Begun>(text).ok()?;
-        // Another image's ends there.
-        let more = postcard::from_bytes(more).unwrap_or_default();
-        Some(Begun { more, ..begun })
+        frame::both(text).map(|(begun, more)| Begun { more, ..begun })
     }
 
     /// A process with its pid that began then is it.

@@ -6,6 +6,7 @@
 //! Reading is total: whatever the bytes are, it gives frames or says what is wrong.
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// The last byte is the version: another one is not understood. It changes whenever a type that
 /// is kept does, and then `init/golden/make` writes a state of it. A variant at the end of an enum, and a
@@ -189,6 +190,20 @@ pub(super) fn in_place(bytes: &[u8]) -> Option<&[u8]> {
     let length = usize::try_from(u32::from_ne_bytes(*length)).ok()?;
     let (whole, text) = (rest.get(..length.checked_add(4)?)?, text.get(..length)?);
     (length > 0 && crc(whole) == u32::from_ne_bytes(*check)).then_some(text)
+}
+
+/// Two values as the text of a note, the one behind the other: who knows of no second one reads the first.
+pub(super) fn behind(first: &impl Serialize, more: &impl Serialize) -> Vec<u8> {
+    let first = postcard::to_allocvec(first).unwrap_or_default();
+    postcard::to_extend(more, first).unwrap_or_default()
+}
+
+/// Both of them. Another image's may end before the second.
+pub(super) fn both<T: DeserializeOwned, M: DeserializeOwned + Default>(
+    text: &[u8],
+) -> Option<(T, M)> {
+    let (first, more) = postcard::take_from_bytes(text).ok()?;
+    Some((first, postcard::from_bytes(more).unwrap_or_default()))
 }
 
 /// CRC-32 of IEEE 802.3, as in zlib and Ethernet.

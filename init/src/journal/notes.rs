@@ -143,6 +143,21 @@ pub(crate) enum What {
     Learnt(Learnt),
 }
 
+impl What {
+    /// The wish that it is.
+    pub(crate) fn wish(&self) -> Option<&Wished> {
+        match self {
+            What::Wished(wish) => Some(wish),
+            What::Heard(_)
+            | What::Ended(_)
+            | What::Begun(_)
+            | What::Seen(_)
+            | What::Opened(_)
+            | What::Learnt(_) => None,
+        }
+    }
+}
+
 /// One of them, with when it was.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {

@@ -1,5 +1,6 @@
 //! What is noted of sockets that a child of init's opens ([`super::notes`]).
 
+use super::frame;
 use groundstate_units::machine::event::RunId;
 use serde::{Deserialize, Serialize};
 
@@ -18,15 +19,12 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// As the text of a note. What is broken stands behind the rest: another image's ends there.
+    /// As the text of a note. What is broken stands behind the rest.
     pub(crate) fn text(&self) -> Vec<u8> {
-        let opened = postcard::to_allocvec(self).unwrap_or_default();
-        postcard::to_extend(&self.broken, opened).unwrap_or_default()
+        frame::behind(self, &self.broken)
     }
 
     pub(super) fn of_text(text: &[u8]) -> Option<Opened> {
-        let (opened, broken) = postcard::take_from_bytes::<Opened>(text).ok()?;
-        let broken = postcard::from_bytes(broken).unwrap_or_default();
-        Some(Opened { broken, ..opened })
+        frame::both(text).map(|(opened, broken)| Opened { broken, ..opened })
     }
 }
