@@ -103,6 +103,10 @@ impl Init {
         let mut init = Init::begin(options, mode, Before { lineage, tracker, limits })?;
         init.booted = booted.map_or(init.booted, |booted| booted.min(init.booted));
         Bell::ring_again(rung);
+        let remains = &init.lineage.found.remains;
+        let standing = remains.standings.of.values().flat_map(Standing::pids);
+        let begun = standing.chain(remains.alive.keys().copied()).collect();
+        init.end_helpers(&begun);
         if let Some(told) = told {
             init.hear_on(told);
         }

@@ -3,6 +3,7 @@
 //! [`crate::replay`]'s.
 
 use crate::event_loop::Init;
+use crate::journal::learnt::Learnt;
 use crate::journal::notes;
 use crate::journal::started::One;
 use crate::process;
@@ -19,9 +20,13 @@ const STOP: u8 = 19;
 const GO_ON: u8 = 18;
 
 /// It has become its program; or it never will do anything as that, for it is stopped before the
-/// program's first instruction: whoever asks ends it then.
-fn has_its_program(pid: Pid) -> bool {
+/// program's first instruction: whoever asks ends it then. `again`: an image before this one may have
+/// asked, and crashed before it let it go on.
+fn has_its_program(pid: Pid, again: bool) -> bool {
     if process::has_executed(pid) {
+        if again && wait::is_stopped(pid) {
+            let _ = signal::kill(pid, GO_ON);
+        }
         return true;
     }
     // No way out of the kernel leads past a pending stop: an exec that ends from now on has begun
@@ -60,9 +65,10 @@ impl Init {
             running.begun = true;
             if part == Part::Start(spec.exec_start.len().saturating_sub(1)) {
                 (running.output, running.spec) = (None, None);
+                self.connection_handed(&name);
             }
         }
-        let others = self.lineage.started.all();
+        let others = self.lineage.started.all().filter(|one| !one.is_given_up);
         let others: BTreeSet<String> = others.filter_map(|one| one.cgroup(&self.tracker)).collect();
         let slice = spec.particular.as_ref().map_or("", |it| it.cgroup.slice.as_str());
         self.tracker.take_up(run, one.pid, (name.as_str(), slice, one.begun.ahead), &others);
@@ -97,7 +103,7 @@ impl Init {
         let (_, noted) = one.begun.more.ready;
         let is_heard = !by_descriptor || noted != 0 || self.lineage.started.has_seen(one.begun.run);
         let has_ended = one.ended || process::stat(one.pid).is_some_and(|stat| stat.ended);
-        has_ended || (is_heard && has_its_program(one.pid))
+        has_ended || (is_heard && has_its_program(one.pid, self.lineage.row > 1))
     }
 
     /// Of what was begun since the state was kept, what nobody noted: it is of no run.
@@ -118,6 +124,11 @@ impl Init {
         if one.ended {
             return;
         }
+        if one.is_given_up {
+            // With all that was beside it; what is there now is not its.
+            return self.kill_alone(one);
+        }
+        Learnt::GaveUp(one.pid.as_raw()).note();
         let run = one.begun.run;
         let of_unit = self.runs.get(run).filter(|running| {
             notes::unit(running.name.as_str()) == one.begun.unit && !running.lines.is_empty()
@@ -135,6 +146,10 @@ impl Init {
         } else if !is_its_units && let Some(name) = one.cgroup(&self.tracker) {
             self.tracker.kill_unknown(&name);
         }
+        self.kill_alone(one);
+    }
+
+    fn kill_alone(&mut self, one: &One) {
         self.spawner.give_up(one.pid, one.begun.slot);
         if wait::is_child(one.pid) {
             // Not reaped, so the pid is its own.

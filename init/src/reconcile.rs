@@ -16,6 +16,8 @@ use groundstate_units::machine::event::RunId;
 use std::collections::BTreeSet;
 
 const KILL: u8 = 9;
+/// Helpers that end by themselves, once they have said or done what is left.
+const COME_TO_AN_END: [&str; 3] = ["groundstate-log", "groundstate-say", "init: frees"];
 
 impl Init {
     /// Once, before the first turn.
@@ -94,18 +96,37 @@ impl Init {
         made.filter(|pid| !of_runs.contains(pid)).map(Pid::from_raw).collect()
     }
 
+    /// Helpers of the image before, of which no state knows: what they were to do is done again, and they
+    /// would do it under what is begun next. Some of them were to become a unit's program. Before anything
+    /// is done: no way out of the kernel leads past a pending KILL. `begun`: what is looked at later.
+    pub(crate) fn end_helpers(&mut self, begun: &BTreeSet<i32>) {
+        for pid in process::children().into_iter().map(Pid::from_raw) {
+            let is_known = wait::is_made(pid) || begun.contains(&pid.as_raw());
+            // What has executed it is another init, of a service.
+            let is_fork = process::stat(pid)
+                .is_some_and(|stat| !stat.has_executed && stat.began >= self.lineage.kept)
+                && process::runs_this_program(pid);
+            let name = process::shown(pid).map(|(name, _)| name).unwrap_or_default();
+            if !is_known && is_fork && !COME_TO_AN_END.contains(&&*name) {
+                // It has ended already, or its end is about to be reaped.
+                let _ = signal::kill(pid, KILL);
+                // Until then nobody else has left it.
+                wait::made_before([pid.as_raw()]);
+            }
+        }
+    }
+
     /// Without cgroups: children of init that are of no run. Those that began before the state was kept
     /// are what it had been left already: orphans, and what an end has spared. So are the later ones where
-    /// all that was begun is noted: a service may leave one at any time. But for helpers of the image
-    /// before, and what may be of somebody that has just been killed.
+    /// all that was begun is noted: a service may leave one at any time. But for what may be of somebody that
+    /// has just been killed.
     fn kill_unknown_children(&mut self) {
         let Lineage { kept, has_all_begun, killed_since, .. } = self.lineage;
         let since = if has_all_begun { killed_since.unwrap_or(u64::MAX) } else { kept };
         for pid in process::children().into_iter().map(Pid::from_raw) {
             let known = wait::is_made(pid) || self.tracker.whose(pid).is_some();
             let is_since = |then| process::stat(pid).is_none_or(|stat| stat.began >= then);
-            let is_helper = || process::runs_this_program(pid) && is_since(kept);
-            if !known && (is_since(since) || is_helper()) {
+            if !known && is_since(since) {
                 self.say(Level::Warning, format_args!("process {pid} is of no unit: it is killed"));
                 // It has ended already, or its end is about to be reaped.
                 let _ = signal::kill(pid, KILL);

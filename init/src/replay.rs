@@ -54,7 +54,9 @@ impl Init {
                 self.tracker.was_reaped(Pid::from_raw(note.pid));
             }
         }
-        self.tracker.knows_begun(self.lineage.started.living());
+        let begun = self.lineage.started.living();
+        self.end_helpers(&begun);
+        self.tracker.knows_begun(begun);
         self.kill_what_nobody_noted();
         self.number_as_before();
         self.lineage.known = Some(Known::among(&notes));

@@ -7,7 +7,7 @@ use crate::deadline::until;
 use crate::process::Process;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -172,6 +172,41 @@ impl Steps {
     /// Until it is another image of its program.
     pub fn until_executed(&mut self) {
         self.until(|call| call.number == libc::SYS_execveat && call.result == 0);
+    }
+
+    /// Until it has forked one of which this says so: that has done nothing yet, and stands still until it is
+    /// told to go on (SIGCONT).
+    pub fn until_forked(&mut self, is_it: impl Fn() -> bool) -> Process {
+        let forks = ptrace::Options::PTRACE_O_TRACEFORK;
+        let options = ptrace::Options::PTRACE_O_TRACESYSGOOD | ptrace::Options::PTRACE_O_TRACEEXEC;
+        ptrace::setoptions(self.pid, options | forks).expect("it is stopped");
+        loop {
+            ptrace::cont(self.pid, self.pass.take()).expect("it goes on");
+            match waitpid(self.pid, None).expect("it stops") {
+                WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_FORK) => {
+                    let child = ptrace::getevent(self.pid).expect("it has forked");
+                    let child = i32::try_from(child).expect("a pid");
+                    let of = Pid::from_raw(child);
+                    waitpid(of, Some(WaitPidFlag::__WALL)).expect("it stops at once");
+                    let is_it = is_it();
+                    if is_it {
+                        kill(of, Signal::SIGSTOP).expect("it is there");
+                    }
+                    ptrace::detach(of, None).expect("it is stopped");
+                    if is_it {
+                        ptrace::setoptions(self.pid, options).expect("it is stopped");
+                        return Process(child);
+                    }
+                }
+                WaitStatus::Stopped(_, Signal::SIGTRAP) | WaitStatus::PtraceEvent(..) => {}
+                WaitStatus::Stopped(_, signal) => self.pass = Some(signal),
+                ended @ (WaitStatus::Exited(..)
+                | WaitStatus::Signaled(..)
+                | WaitStatus::PtraceSyscall(_)
+                | WaitStatus::Continued(_)
+                | WaitStatus::StillAlive) => panic!("{ended:?}"),
+            }
+        }
     }
 
     /// It crashes right here.

@@ -386,7 +386,7 @@ fn what_began_after_an_end_that_is_put_again_was_not_left_by_it() {
         crate::process::stat(Pid::from_raw(*pid)).is_some_and(|stat| stat.session == *pid)
     };
     let left = crate::process::children().into_iter().find(is_left).expect("it is init's child");
-    // As it was then, and after that.
+    // As it was then, and after that; of what was over by then it is not, however short that was.
     tracker.ended(pid);
     tracker.adopt_left(Look::BegunBy(began));
     assert_eq!(tracker.whose(Pid::from_raw(left)), None);

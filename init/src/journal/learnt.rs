@@ -19,7 +19,7 @@ pub(crate) enum Learnt {
     Drained(RunId),
     /// A process that init did not start is the run's main process from now on.
     Found(RunId, i32),
-    /// There is none to be found, and why.
+    /// There is none to be found, and why; without a word: there is no telling which one it is.
     Unfound(RunId, String),
     /// The main process, which init did not start, has ended so, and no other goes on for it.
     Over(RunId, Exit),
@@ -27,6 +27,10 @@ pub(crate) enum Learnt {
     Done(RunId, Part, Exit),
     /// Children that others have left to init, and whose they are.
     Left(Orphans),
+    /// What this process has said is heard as the run's. Init did not start it.
+    Spoke(RunId, i32),
+    /// What was begun in a crash is not taken up, and is about to be killed.
+    GaveUp(i32),
 }
 
 impl Learnt {
@@ -35,7 +39,9 @@ impl Learnt {
         let Ok(text) = postcard::to_allocvec(self) else { return };
         match self {
             // As often as somebody says so.
-            Learnt::Found(..) => writer::put_of_others(Kind::Learnt, &text),
+            Learnt::Found(..) | Learnt::Spoke(..) => writer::put_of_others(Kind::Learnt, &text),
+            // As the past is put again.
+            Learnt::GaveUp(_) => writer::put_meanwhile(Kind::Learnt, &text),
             Learnt::Drained(_)
             | Learnt::Unfound(..)
             | Learnt::Over(..)
@@ -57,6 +63,8 @@ impl Learnt {
 pub(crate) struct Known {
     found: Vec<(RunId, i32)>,
     sought: BTreeSet<RunId>,
+    unknown: BTreeSet<RunId>,
+    speakers: Vec<(RunId, i32)>,
     done: BTreeMap<(RunId, Part), Exit>,
     /// Main processes that have ended so; whether another goes on for them is noted later, or has not
     /// been found out.
@@ -73,11 +81,19 @@ impl Known {
                     known.found.push((*run, *pid));
                     known.sought.insert(*run);
                 }
-                What::Learnt(Learnt::Unfound(run, _)) => _ = known.sought.insert(*run),
+                What::Learnt(Learnt::Unfound(run, why)) => {
+                    known.sought.insert(*run);
+                    if why.is_empty() {
+                        known.unknown.insert(*run);
+                    }
+                }
+                What::Learnt(Learnt::Spoke(run, pid)) => known.speakers.push((*run, *pid)),
                 What::Learnt(Learnt::Done(run, part, exit)) => {
                     known.done.insert((*run, *part), *exit);
                 }
-                What::Learnt(Learnt::Drained(_) | Learnt::Over(..) | Learnt::Left(_))
+                What::Learnt(
+                    Learnt::Drained(_) | Learnt::Over(..) | Learnt::Left(_) | Learnt::GaveUp(_),
+                )
                 | What::Heard(_)
                 | What::Ended(_)
                 | What::Begun(_)
@@ -108,6 +124,22 @@ impl Known {
     /// Whether the run has a main process is noted.
     pub(crate) fn has_sought(&self, run: RunId) -> bool {
         self.sought.contains(&run)
+    }
+
+    /// Which process it is could not be told.
+    pub(crate) fn is_unknown(&self, run: RunId) -> bool {
+        self.unknown.contains(&run)
+    }
+
+    /// For whom this one has spoken, of what is not heard again yet.
+    pub(crate) fn speaker(&self, pid: i32) -> Option<RunId> {
+        self.speakers.iter().find(|(_, of)| *of == pid).map(|(run, _)| *run)
+    }
+
+    /// It is heard.
+    pub(crate) fn has_spoken(&mut self, run: RunId, pid: i32) {
+        let at = self.speakers.iter().position(|spoke| *spoke == (run, pid));
+        at.map(|at| self.speakers.remove(at));
     }
 
     /// It was done for the run, and ended so.

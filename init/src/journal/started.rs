@@ -2,6 +2,7 @@
 //! opened for it, as its notes name them. What becomes of that is [`crate::replay`]'s.
 
 use crate::cgroup::Tracker;
+use crate::journal::learnt::Learnt;
 use crate::journal::notes::{self, Begun, Note, What};
 use crate::run::procedure::Part;
 use crate::sys::{Pid, inherit};
@@ -21,6 +22,8 @@ pub(crate) struct One {
     pub(crate) begun: Begun,
     /// Its end was noted too.
     pub(crate) ended: bool,
+    /// Another crash ago it was not taken up: it is of no line, and was to be killed.
+    pub(crate) is_given_up: bool,
     /// The read end of its output, if it was still in the table.
     output: Option<OwnedFd>,
     /// The same of its pipes aside.
@@ -63,7 +66,8 @@ impl Started {
                 What::Begun(begun) if note.pid <= 0 && begun.more.refused.is_some() => {
                     let (pid, begun) = (Pid::from_raw(0), begun.clone());
                     let (output, asides, ready) = (None, BTreeMap::new(), None);
-                    started.add(One { pid, begun, ended: true, output, asides, ready });
+                    let (ended, is_given_up) = (true, false);
+                    started.add(One { pid, begun, ended, is_given_up, output, asides, ready });
                 }
                 What::Begun(begun) if note.pid > 0 => {
                     // Given out again: what stands there is not about the one before.
@@ -76,7 +80,8 @@ impl Started {
                         .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
                         .collect();
                     let ready = inherit::take_if_same(begun.more.ready);
-                    started.add(One { pid, begun, ended: false, output, asides, ready });
+                    let (ended, is_given_up) = (false, false);
+                    started.add(One { pid, begun, ended, is_given_up, output, asides, ready });
                 }
                 What::Opened(opened) => {
                     let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
@@ -91,6 +96,10 @@ impl Started {
                     }
                 }
                 What::Seen(run) => _ = started.seen.insert(*run),
+                What::Learnt(Learnt::GaveUp(pid)) => {
+                    let of = started.all_mut().filter(|one| one.pid.as_raw() == *pid && !one.ended);
+                    of.for_each(|one| one.is_given_up = true);
+                }
                 What::Begun(_) | What::Heard(_) | What::Wished(_) | What::Learnt(_) => {}
             }
         }
@@ -116,6 +125,12 @@ impl Started {
         self.seen.contains(&run)
     }
 
+    /// A line that is begun once nothing of this run is left, and was not ordered again yet.
+    pub(crate) fn has_last(&self, run: RunId) -> bool {
+        let [first, last] = [0, usize::MAX].map(|n| (run, Part::StopPost(n)));
+        self.of.range(first..=last).next().is_some()
+    }
+
     /// Of whatever line.
     pub(crate) fn all(&self) -> impl Iterator<Item = &One> {
         self.of.values().flatten()
@@ -138,7 +153,7 @@ impl Started {
     /// The pipe of a run of which a process was started; within it None: it was passed on.
     pub(crate) fn output_of(&mut self, run: RunId) -> Option<Option<OwnedFd>> {
         let mut of_run = self.of.range_mut((run, FIRST)..).take_while(|((of, _), _)| *of == run);
-        let is_process = |one: &&mut One| one.begun.more.refused.is_none();
+        let is_process = |one: &&mut One| one.begun.more.refused.is_none() && !one.is_given_up;
         let first = of_run.find_map(|(_, all)| all.iter_mut().find(is_process));
         first.map(|one| one.output.take())
     }
@@ -158,7 +173,7 @@ impl Started {
     /// The first of the line that was not taken yet.
     pub(crate) fn take(&mut self, run: RunId, part: Part, unit: u64) -> Option<One> {
         let all = self.of.get_mut(&(run, part))?;
-        let one = all.extract_if(.., |one| one.begun.unit == unit).next();
+        let one = all.extract_if(.., |one| one.begun.unit == unit && !one.is_given_up).next();
         if all.is_empty() {
             self.of.remove(&(run, part));
         }
@@ -213,6 +228,26 @@ mod tests {
         assert_eq!(living(&[note(42, begun(7)), ended()]), [0; 0]);
         assert_eq!(living(&[ended(), note(42, begun(7)), ended()]), [0; 0]);
         assert_eq!(living(&[note(42, begun(7)), ended(), note(42, begun(9))]), [9]);
+    }
+
+    #[test]
+    fn a_line_is_never_one_that_was_given_up_before() {
+        let web = notes::unit("web");
+        let gave_up = |pid| note(0, What::Learnt(Learnt::GaveUp(pid)));
+        let noted = [note(42, begun(7)), gave_up(42), note(43, begun(7))];
+        let mut started = Started::among(&noted);
+        assert_eq!(started.living(), BTreeSet::from([42, 43]), "it may not be gone yet");
+        for pid in [Some(43), None] {
+            let one = started.take(RunId(7), Part::Start(0), web);
+            assert_eq!(one.map(|one| one.pid.as_raw()), pid);
+        }
+        assert_eq!(started.all().filter(|one| one.is_given_up).count(), 1);
+        let ended = note(42, What::Ended(Exit::Code(0)));
+        let mut started = Started::among(&[note(42, begun(7)), gave_up(42), ended]);
+        assert!(started.take(RunId(7), Part::Start(0), web).is_none(), "it was killed");
+        // Who has its pid later is another.
+        let mut started = Started::among(&[gave_up(42), note(42, begun(7))]);
+        assert!(started.take(RunId(7), Part::Start(0), web).is_some());
     }
 
     #[test]

@@ -25,8 +25,8 @@ impl Init {
             Learnt::Found(run, pid) => self.found_before(run, pid),
             Learnt::Unfound(run, why) => self.unfound_before(run, why),
             Learnt::Over(run, exit) => self.over_before(run, exit),
-            // It is asked for when it is to be done.
-            Learnt::Done(..) => {}
+            // It is asked for when it is to be done, heard or taken up.
+            Learnt::Done(..) | Learnt::Spoke(..) | Learnt::GaveUp(_) => {}
             Learnt::Left(left) => self.tracker.left_before(&left, clock::ticks_at(self.now)),
         }
     }
@@ -100,6 +100,25 @@ impl Init {
     pub(super) fn will_be_found(&self, run: RunId) -> bool {
         let seeks = self.runs.get(run).is_some_and(|running| running.search.is_some());
         seeks && self.lineage.known.as_ref().is_some_and(|known| known.has_sought(run))
+    }
+
+    /// By then nothing was left of it, for what is run when nothing is was begun. What is in its cgroup now is
+    /// that, or comes of it.
+    pub(super) fn was_gone(&self, run: RunId) -> bool {
+        self.goes_back() && self.lineage.started.has_last(run)
+    }
+
+    /// For whom it spoke then, whoever has its pid by now.
+    pub(super) fn spoke_for(&self, pid: i32) -> Option<RunId> {
+        self.lineage.known.as_ref()?.speaker(pid)
+    }
+
+    /// What this one says is heard as the run's: after a crash nobody may find out any more whose it was.
+    pub(super) fn note_speaker(&mut self, run: RunId, pid: i32) {
+        match &mut self.lineage.known {
+            Some(known) => known.has_spoken(run, pid),
+            None => Learnt::Spoke(run, pid).note(),
+        }
     }
 
     /// What init does itself for the run was done, and is not done once more under the next one.

@@ -14,6 +14,7 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use mio::Interest;
 use mio::unix::SourceFd;
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// SIGCONT: a stopped process can not act on any other signal but KILL.
@@ -26,6 +27,7 @@ const FOREIGN: &str = "does not belong to the unit";
 impl Init {
     pub(super) fn signal_run(&mut self, run: RunId, whom: Whom, number: u8) {
         match whom {
+            Whom::All if self.was_gone(run) => {}
             Whom::All => {
                 self.tracker.signal(run, number, None);
                 self.tracker.signal(run, CONT, None);
@@ -66,7 +68,9 @@ impl Init {
     }
 
     pub(super) fn kill_run(&mut self, run: RunId) {
-        self.tracker.kill(run);
+        if !self.was_gone(run) {
+            self.tracker.kill(run);
+        }
         let Some(running) = self.runs.get(run) else { return };
         // Those that are still on their way into the cgroup.
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
@@ -91,8 +95,14 @@ impl Init {
             running.current = None;
         }
         let own = nix::unistd::getpid().as_raw();
-        let before = self.lineage.known.as_ref().and_then(|known| known.next_of(run));
-        let left = before.map_or_else(|| self.tracker.processes(run), |pid| [pid].into());
+        let known = self.lineage.known.as_ref();
+        let was_unknown = known.is_some_and(|known| known.is_unknown(run));
+        let before = known.and_then(|known| known.next_of(run)).filter(|_| !was_unknown);
+        let left = match before {
+            Some(pid) => [pid].into(),
+            None if was_unknown => BTreeSet::new(),
+            None => self.tracker.processes(run),
+        };
         let orphan = |pid: &&i32| {
             process::stat(Pid::from_raw(**pid))
                 .is_some_and(|stat| stat.parent == own && !stat.ended)
@@ -104,6 +114,9 @@ impl Init {
             [one] => self.adopt(run, *one).is_ok(),
             _ => false,
         };
+        if !found {
+            Learnt::Unfound(run, String::new()).note();
+        }
         let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
         if found { running.procedure.main_found() } else { running.procedure.main_unknown() }
     }

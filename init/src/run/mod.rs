@@ -123,7 +123,8 @@ impl Init {
             Deed::SeekPidFile => self.seek_pid_file(run),
             Deed::Drain => return self.drain(run),
             Deed::Look => {
-                let something = !self.tracker.is_empty(run) || self.will_be_found(run);
+                let something =
+                    !self.was_gone(run) && (!self.tracker.is_empty(run) || self.will_be_found(run));
                 let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
                 let lines = !running.lines.is_empty();
                 return running.procedure.looked(something, lines);

@@ -137,6 +137,9 @@ impl Init {
             return false;
         };
         let (run, is_of_next) = (sender.run, !sender.may_speak());
+        if !sender.is_started {
+            self.note_speaker(run, pid);
+        }
         for statement in &datagram.statements {
             if let Statement::MainPid(next) = statement {
                 heard.named.insert((run, *next));
@@ -175,7 +178,7 @@ impl Init {
         if pid <= 0 {
             return None;
         }
-        let whose = || self.tracker.whose(Pid::from_raw(pid));
+        let whose = || self.spoke_for(pid).or_else(|| self.tracker.whose(Pid::from_raw(pid)));
         let (run, part) = self.runs.speaker(pid, whose)?;
         let access = self.runs.get(run)?.notify_access;
         let is_line = matches!(part, Some(Part::Main | Part::Start(_)));

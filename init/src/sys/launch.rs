@@ -3,7 +3,7 @@
 //! - [`shared`]: the child shares PID 1's memory (CLONE_VM) and runs on a stack of its own. The
 //!   quickest: nothing is copied, and PID 1 goes on while another core execs.
 //! - [`copied`]: clone3 as a fork, for one that is to have an OOM score of its own, too. Where clone3 is missing or forbidden: clone as a fork.
-//! - [`thinking`]: libc's fork, for a child that runs our own code before it execs (env-files).
+//! - [`thinking`]: clone as a fork, for a child that runs our own code before it execs (env-files).
 //!
 //! Never with CLONE_VFORK, which would suspend PID 1 until the exec has read its binary: for
 //! ever on a hung file system, in a frozen cgroup, or under a SIGSTOP by the unit's own uid.
@@ -12,7 +12,7 @@
 use super::board::{Board, Slot, SlotId, Stack};
 use super::child::{Plan, Step};
 use super::orders::{Frame, Orders};
-use super::{Pid, check, child, kernel_file, notes, raw, signal};
+use super::{Pid, child, kernel_file, notes, raw, signal};
 use groundstate_units::spec::Exit;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -258,16 +258,29 @@ pub(crate) fn copied(
     plan.in_cgroup = false;
     // Until its dispositions are reset the child must not run PID 1's handlers.
     let held = signal::hold();
-    let (flags, noted) = (libc::SIGCHLD as usize, notes::begun(&frame.note));
-    // SAFETY: clone(2) with no flags is fork(2): the child has its own copy of everything.
-    let result = unsafe { raw::call(libc::SYS_clone, [flags, 0, 0, 0, 0, 0]) };
+    let result = fork_noted(&frame.note);
     if result == 0 {
         // SAFETY: we are the fresh child.
         unsafe { child::run(&raw mut plan) }
     }
-    notes::begun_as(noted, i32::try_from(result).unwrap_or(0).max(0));
     drop(held);
     pid(result)
+}
+
+/// fork(2), but for what libc does around it: with one thread none of its locks is held. The kernel notes
+/// the child's pid, as with clone3.
+fn fork_noted(note: &[u8]) -> isize {
+    let address = notes::begun(note);
+    if cfg!(test) && address.is_null() {
+        // Other tests run beside this one, in threads that hold such locks.
+        // SAFETY: fork(2).
+        return unsafe { libc::fork() } as isize;
+    }
+    let asks = if address.is_null() { 0 } else { CLONE_PARENT_SETTID as usize };
+    let call = [libc::SIGCHLD as usize | asks, 0, address as usize, 0, 0, 0];
+    // SAFETY: clone(2) without a stack, and without CLONE_VM: the child has its own copy of everything. The
+    // address is one within the notes, or is not looked at.
+    unsafe { raw::call(libc::SYS_clone, call) }
 }
 
 /// A child that first runs `think` (in its own copy of our memory, with descriptors, session and
@@ -280,13 +293,11 @@ pub(crate) fn thinking(
     think: impl FnOnce() -> Result<Orders, (Step, i32, u32)>,
 ) -> io::Result<Pid> {
     let slot = board.slot(slot);
-    let (held, noted) = (signal::hold(), notes::begun(&frame.note));
-    // SAFETY: fork(2). PID 1 has one thread; libc's fork takes care of malloc's locks.
-    let result = check(unsafe { libc::fork() })?;
+    let held = signal::hold();
+    let result = fork_noted(&frame.note);
     if result != 0 {
-        notes::begun_as(noted, result);
         drop(held);
-        return pid(isize::try_from(result).unwrap_or(0));
+        return pid(result);
     }
     notes::forget();
     // SAFETY: we are the fresh child, `slot` is in shared memory, `frame` in our own copy.

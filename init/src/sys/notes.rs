@@ -321,18 +321,15 @@ pub(crate) fn looked() {
     word(notes::LOOKED, LAST.load(Ordering::SeqCst));
 }
 
+/// What happens while what was noted is put again.
+pub(crate) fn put_meanwhile(kind: Kind, text: &[u8]) {
+    put(kind, 0, 0, text);
+}
+
 /// A child is about to be cloned: the address the kernel is to write its pid to
 /// (CLONE_PARENT_SETTID). Null: nobody wants to know.
 pub(crate) fn begun(text: &[u8]) -> *mut i32 {
     if text.is_empty() { ptr::null_mut() } else { put(Kind::Begun, 0, 0, text) }
-}
-
-/// The kernel did not write it: the child was made in another way.
-pub(super) fn begun_as(address: *mut i32, pid: i32) {
-    if !address.is_null() {
-        // SAFETY: given by `begun`, so it lies in the mapping, aligned.
-        unsafe { address.write_volatile(pid) };
-    }
 }
 
 /// Where the kernel is to write how a child ended; null: nowhere in particular.

@@ -60,6 +60,7 @@ mod once;
 mod orphan;
 mod outfit;
 mod outlet;
+mod past;
 mod path;
 mod pid_file;
 mod pipe;

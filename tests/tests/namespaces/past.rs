@@ -1,0 +1,222 @@
+//! What was so when something was done, and is not so any more as that is put again after a crash: a look
+//! at what there is by then gives another answer, so what was decided is what is noted. What had begun and
+//! ended since is in [`super::once`].
+
+use super::away::BARE;
+use super::crash::{has_survived, starts};
+use super::keeping::{keeps_no_more, limit_files};
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::{Call, Steps, crash, crash_when, memories};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+/// With cgroups, and without.
+const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
+
+/// With a file system in memory at /run.
+const TMP: [&str; 4] = ["/bin/sh", "-c", "mount -t tmpfs none /run; exec \"$@\"", "sh"];
+
+/// `web` is to be wished for, and of all that happens from now on no state is kept.
+fn at_work(text: &str, wrapper: &[&str]) -> Init {
+    let files = Sandbox::new();
+    files.unit("web", text);
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).through(wrapper).start("all");
+    init.expect_crashes();
+    keeps_no_more(&init);
+    init
+}
+
+#[test]
+fn what_somebody_had_said_who_is_gone_is_heard_after_a_crash() {
+    for wrapper in BOTH {
+        let text = "type: foreground-notified\nnotify-access: all\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; DAEMON --notify --exit 0 --exit-after 300 & wait; echo >DIR/alone; exec sleep 1000'";
+        let init = at_work(text, wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        until("who has said so is gone", || init.sandbox.path("alone").exists().then_some(()));
+        let main = init.main_of("web");
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.tell("ping", &json!({}));
+        assert_eq!(init.status().state("web"), "running", "{}", init.output());
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1), "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn who_could_not_be_told_to_be_the_main_process_is_not_after_a_crash() {
+    for wrapper in BOTH {
+        let text = "type: background-pidfile\nmain-pid: guess\nexec-start: /bin/sh -c 'setsid sleep 1234 & setsid sleep 4321 &'";
+        let init = at_work(text, wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        assert_eq!(init.status().main_pid("web"), None, "there are two");
+        let is = |which: &'static str| {
+            move |it: &Process| it.read("cmdline").is_some_and(|line| line.contains(which))
+        };
+        let one = init.processes_of("web").into_iter().find(is("1234")).unwrap();
+        one.signal(Signal::SIGKILL);
+        until("one is left", || (init.processes_of("web").len() == 1).then_some(()));
+        init.tell("ping", &json!({}));
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.when_state("web", "running");
+        assert_eq!(init.status().main_pid("web"), None, "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn what_was_begun_anew_in_a_crash_is_the_units_after_another() {
+    for wrapper in BOTH {
+        let text = "restart: always\nrestart-delay: 50ms\nexec-start: DAEMON --trace DIR/web.trace";
+        let init = at_work(text, wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        until("it has begun", || (starts(&init, "web") == 1).then_some(()));
+        let first = init.main_of("web");
+        keeps(&init);
+        let mut steps = Steps::of(&init);
+        first.signal(Signal::SIGKILL);
+        steps.until_forked(|| first.state().is_none());
+        steps.crash();
+        steps.until_executed();
+        steps.until(|call| has_its_program(&init, call));
+        until("it has begun", || (starts(&init, "web") > 1).then_some(()));
+        let before = starts(&init, "web");
+        steps.crash();
+        drop(steps);
+        has_survived(&init, 2);
+        init.when_state("web", "running");
+        init.tell("ping", &json!({}));
+        assert_eq!((before, starts(&init, "web")), (2, 2), "{}", init.output());
+        assert_eq!(init.processes_of("web"), [init.main_of("web")]);
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn who_was_to_remove_what_a_run_left_removes_nothing_of_the_next() {
+    let init = at_work("runtime-dir: web\nexec-start: DAEMON --trace DIR/web.trace", &TMP);
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    let main = init.main_of("web");
+    let mut client = init.client().unwrap();
+    let mut steps = Steps::of(&init);
+    client.send("unwant", &json!({"target": "web"}));
+    let remover = steps.until_forked(|| main.state().is_none());
+    steps.crash();
+    drop(steps);
+    has_survived(&init, 1);
+    init.when_state("web", "disabled");
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    let directory = format!("/proc/{}/root/run/web", init.process().0);
+    let is_there = || std::path::Path::new(&directory).exists();
+    assert!(is_there());
+    goes_on(remover);
+    until("it is gone", || remover.state().is_none().then_some(()));
+    assert!(is_there(), "{}", init.output());
+    init.finish_after_crash();
+}
+
+#[test]
+fn who_had_not_come_to_its_cgroup_in_a_crash_begins_nothing() {
+    let init = at_work("env-file: DIR/env\nexec-start: DAEMON --trace DIR/web.trace", &[]);
+    init.sandbox.put("env", "A=b\n");
+    let mut client = init.client().unwrap();
+    let mut steps = Steps::of(&init);
+    client.send("want", &json!({"target": "web"}));
+    let has_place = || init.process().files().values().any(|file| file.contains("/web."));
+    let child = steps.until_forked(has_place);
+    steps.crash();
+    drop(steps);
+    has_survived(&init, 1);
+    init.when_state("web", "running");
+    until("it has begun", || (starts(&init, "web") > 0).then_some(()));
+    goes_on(child);
+    until("it is gone, or has begun", || {
+        let is_gone = child.state().is_none();
+        (is_gone || starts(&init, "web") > 1).then_some(())
+    });
+    assert_eq!(starts(&init, "web"), 1, "{}", init.output());
+    init.finish_after_crash();
+}
+
+#[test]
+fn what_is_run_when_nothing_is_left_gets_no_signal_of_before_it() {
+    for wrapper in BOTH {
+        let text = "exec-start: DAEMON --trace DIR/main.trace\nexec-stop-post: DAEMON --trace DIR/web.trace";
+        let init = at_work(text, wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        keeps(&init);
+        init.tell("unwant", &json!({"target": "web"}));
+        until("its last line has begun", || (starts(&init, "web") > 0).then_some(()));
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.tell("ping", &json!({}));
+        assert_eq!(init.sandbox.trace("web.trace").len(), 2, "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+/// What is kept is of now.
+fn keeps(init: &Init) {
+    limit_files(init, "unlimited");
+    let latest = memories(init).first().map_or(0, |(epoch, _)| *epoch);
+    until("it is kept", || {
+        init.status();
+        memories(init).first().filter(|(epoch, _)| *epoch > latest).map(drop)
+    });
+    keeps_no_more(init);
+}
+
+/// A unit's process was cloned, and has become its program meanwhile.
+fn has_its_program(init: &Init, call: &Call) -> bool {
+    let is_clone = [libc::SYS_clone3, libc::SYS_clone].contains(&call.number);
+    is_clone
+        && call.result > 0
+        && until("it has its program, or has ended", || {
+            let child = i32::try_from(call.result).unwrap_or(0);
+            let Some(child) = init.process().neighbour(child) else { return Some(false) };
+            let is_it = child.environment().contains_key("GROUNDSTATE_UNIT");
+            (is_it || !child.is_alive()).then_some(is_it)
+        })
+}
+
+/// Where it is there still.
+fn goes_on(process: Process) {
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process.0), Signal::SIGCONT);
+}
+
+#[test]
+fn the_end_of_a_connection_is_that_of_who_serves_it_after_a_crash() {
+    let files = Sandbox::new();
+    files.unit(
+        "front",
+        "type: socket\nsocket-accept: yes\nactivates: echo@\nlisten-stream: DIR/front.sock",
+    );
+    files.unit("echo@", "stdin: socket\nexec-start-pre: /bin/sh -c 'until test -e DIR/go; do sleep 0.02; done'\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; exec 0<&- 1>&- 2>&- 3<&-; exec sleep 1000'");
+    let mut init = Boot::new(files).start("front");
+    init.expect_crashes();
+    init.when_system("running");
+    let mut connection =
+        std::os::unix::net::UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
+    init.when_state("echo@0", "starting");
+    keeps(&init);
+    crash_when(&init, || _ = init.sandbox.put("go", ""), |call| has_its_program(&init, call));
+    has_survived(&init, 1);
+    init.when_state("echo@0", "running");
+    until("it has begun", || (starts(&init, "web") > 0).then_some(()));
+    connection.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut connection, &mut rest).expect("it is at its end");
+    assert_eq!(starts(&init, "web"), 1, "{}", init.output());
+    init.finish_after_crash();
+}
