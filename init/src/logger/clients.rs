@@ -7,6 +7,7 @@ use super::{files, limit};
 use crate::process;
 use crate::sys::impatience::impatiently;
 use crate::sys::peer;
+use crate::sys::socket::accept_stream;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::limit::REQUEST_LINE;
 use groundstate_units::log_query::LogQuery;
@@ -15,7 +16,7 @@ use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 /// Failure kind: the client did not take what it asked for.
@@ -116,7 +117,9 @@ impl Clients {
 
     /// Takes new connections.
     pub(crate) fn accept(&mut self, registry: &Registry) {
-        while let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) {
+        while let Some(Ok(stream)) =
+            self.listener.as_ref().map(|listener| accept_stream(listener.as_fd()))
+        {
             // Over its number, or gone again: closed by being dropped.
             let _ = impatiently(|| self.admit(registry, stream));
         }
@@ -358,5 +361,29 @@ impl Client {
                 Err(_) => return Err(Gone),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::socket::tests::with_the_longest_path;
+    use nix::sys::socket::{UnixAddr, connect};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn who_has_the_longest_path_there_is_asks_like_anybody_else() {
+        let poll = mio::Poll::new().unwrap();
+        let directory = std::env::temp_dir();
+        let path = directory.join(format!("gs-logs-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let mut clients = Clients::new(Token(1), Readers::new(""));
+        clients.listen(poll.registry(), listener.into()).unwrap();
+        let caller = with_the_longest_path(&directory);
+        connect(caller.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        clients.accept(poll.registry());
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(clients.by_token.len(), 1);
     }
 }
