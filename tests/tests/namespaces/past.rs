@@ -186,7 +186,10 @@ fn has_its_program(init: &Init, call: &Call) -> bool {
             let child = i32::try_from(call.result).unwrap_or(0);
             let Some(child) = init.process().neighbour(child) else { return Some(false) };
             let is_it = child.environment().contains_key("GROUNDSTATE_UNIT");
-            (is_it || !child.is_alive()).then_some(is_it)
+            // A helper that has named itself never becomes one.
+            let name = child.read("comm").unwrap_or_default();
+            let is_helper = name.starts_with("groundstate-") || name.starts_with("init: ");
+            (is_it || is_helper || !child.is_alive()).then_some(is_it)
         })
 }
 
