@@ -69,11 +69,12 @@ impl Report {
 
     /// Never waits. Anything but `Pending` is final.
     pub(crate) fn verdict(&mut self) -> Verdict {
-        let decided = match (&mut self.pipe, &self.ground) {
+        let has_left = match (&mut self.pipe, &self.ground) {
             (Some(pipe), _) => matches!(pipe.read(&mut [0; 1]), Ok(0)),
-            (None, Some(ground)) => ground.borrow().has_left(self.slot) || self.has_left_another(),
+            (None, Some(ground)) => ground.borrow().has_left(self.slot),
             (None, None) => self.slot == SlotId::NONE,
         };
+        let decided = has_left || (self.pipe.is_none() && self.has_left_another());
         if decided { self.at_exit() } else { Verdict::Pending }
     }
 

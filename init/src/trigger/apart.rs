@@ -84,7 +84,8 @@ impl Apart {
             lane.runs.remove(&run);
             if lane.runs.is_empty() {
                 // It ends when it sees that this end is closed.
-                self.leaving.push(self.lanes.remove(at).pid);
+                let ended = self.lanes.extract_if(.., |lane| lane.runs.is_empty());
+                self.leaving.extend(ended.map(|lane| lane.pid));
                 return Ok(());
             }
         }

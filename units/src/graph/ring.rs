@@ -6,6 +6,8 @@ use super::{Broken, Edge, Fault};
 use crate::diagnostic::Diagnostic;
 use crate::generation::{Generation, UnitId};
 use crate::limit;
+use petgraph::algo::kosaraju_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeMap, VecDeque};
 
 /// One ordering link as rings see it: to which unit, and which link it was.
@@ -60,37 +62,32 @@ fn steps(
     Rows::new(count, &items, |item| *item)
 }
 
-/// For each unit the number of its ring component, or 0 when it is on no ring.
-/// Tarjan's algorithm with its own stack.
+/// For each unit the number of its ring component, in order of their first units, or 0 when it is on no ring.
 fn components(count: usize, steps: &Rows<Step>) -> Vec<u32> {
-    let mut search = Search {
-        steps,
-        index: vec![0; count],
-        low: vec![0; count],
-        on_stack: vec![false; count],
-        component: vec![0; count],
-        stack: Vec::new(),
-        next_index: 1,
-        next_component: 1,
-    };
-    for unit in 0..count {
-        if search.index.get(unit) == Some(&0) {
-            search.visit(UnitId(u32::try_from(unit).unwrap_or(u32::MAX)));
+    let ids = || (0..u32::try_from(count).unwrap_or(u32::MAX)).map(UnitId);
+    let mut graph: DiGraph<(), ()> = DiGraph::with_capacity(count, 0);
+    ids().for_each(|_| _ = graph.add_node(()));
+    for unit in ids() {
+        for (next, _) in steps.row(unit).iter().filter(|(next, _)| next.index() < count) {
+            graph.add_edge(NodeIndex::new(unit.index()), NodeIndex::new(next.index()), ());
         }
     }
-    search.component
-}
-
-struct Search<'a> {
-    steps: &'a Rows<Step>,
-    /// When it was met first; 0: not yet.
-    index: Vec<u32>,
-    low: Vec<u32>,
-    on_stack: Vec<bool>,
-    component: Vec<u32>,
-    stack: Vec<UnitId>,
-    next_index: u32,
-    next_component: u32,
+    let to_itself = |unit: UnitId| steps.row(unit).iter().any(|(next, _)| *next == unit);
+    let unit = |node: NodeIndex| u32::try_from(node.index()).ok().map(UnitId);
+    let mut rings: Vec<Vec<UnitId>> = kosaraju_scc(&graph)
+        .into_iter()
+        .map(|ring| ring.into_iter().filter_map(unit).collect())
+        .filter(|ring: &Vec<UnitId>| match ring.as_slice() {
+            [one] => to_itself(*one),
+            _ => true,
+        })
+        .collect();
+    rings.sort_by_key(|ring| ring.iter().min().copied());
+    let mut component = vec![0; count];
+    for (number, ring) in (1..).zip(rings) {
+        ring.into_iter().for_each(|unit| put(&mut component, unit, number));
+    }
+    component
 }
 
 fn at<T: Copy + Default>(values: &[T], unit: UnitId) -> T {
@@ -100,61 +97,6 @@ fn at<T: Copy + Default>(values: &[T], unit: UnitId) -> T {
 fn put<T>(values: &mut [T], unit: UnitId, value: T) {
     if let Some(slot) = values.get_mut(unit.index()) {
         *slot = value;
-    }
-}
-
-impl Search<'_> {
-    fn visit(&mut self, root: UnitId) {
-        let mut calls: Vec<(UnitId, usize)> = vec![(root, 0)];
-        self.enter(root);
-        while let Some((unit, position)) = calls.last_mut() {
-            let unit = *unit;
-            if let Some((next, _)) = self.steps.row(unit).get(*position).copied() {
-                *position += 1;
-                if at(&self.index, next) == 0 {
-                    self.enter(next);
-                    calls.push((next, 0));
-                } else if at(&self.on_stack, next) {
-                    let low = at(&self.low, unit).min(at(&self.index, next));
-                    put(&mut self.low, unit, low);
-                }
-                continue;
-            }
-            calls.pop();
-            self.leave(unit);
-            if let Some((parent, _)) = calls.last() {
-                let low = at(&self.low, *parent).min(at(&self.low, unit));
-                put(&mut self.low, *parent, low);
-            }
-        }
-    }
-
-    fn enter(&mut self, unit: UnitId) {
-        put(&mut self.index, unit, self.next_index);
-        put(&mut self.low, unit, self.next_index);
-        put(&mut self.on_stack, unit, true);
-        self.stack.push(unit);
-        self.next_index += 1;
-    }
-
-    fn leave(&mut self, unit: UnitId) {
-        if at(&self.low, unit) != at(&self.index, unit) {
-            return;
-        }
-        let to_itself = self.steps.row(unit).iter().any(|(next, _)| *next == unit);
-        let is_ring = self.stack.last() != Some(&unit) || to_itself;
-        while let Some(member) = self.stack.pop() {
-            put(&mut self.on_stack, member, false);
-            if is_ring {
-                put(&mut self.component, member, self.next_component);
-            }
-            if member == unit {
-                break;
-            }
-        }
-        if is_ring {
-            self.next_component += 1;
-        }
     }
 }
 
