@@ -66,10 +66,12 @@ fn steps(
 fn components(count: usize, steps: &Rows<Step>) -> Vec<u32> {
     let ids = || (0..u32::try_from(count).unwrap_or(u32::MAX)).map(UnitId);
     let mut graph: DiGraph<(), ()> = DiGraph::with_capacity(count, 0);
-    ids().for_each(|_| _ = graph.add_node(()));
+    // There are fewer of them than it has indices.
+    ids().for_each(|_| _ = graph.try_add_node(()));
     for unit in ids() {
-        for (next, _) in steps.row(unit).iter().filter(|(next, _)| next.index() < count) {
-            graph.add_edge(NodeIndex::new(unit.index()), NodeIndex::new(next.index()), ());
+        for (next, _) in steps.row(unit) {
+            let _ =
+                graph.try_add_edge(NodeIndex::new(unit.index()), NodeIndex::new(next.index()), ());
         }
     }
     let to_itself = |unit: UnitId| steps.row(unit).iter().any(|(next, _)| *next == unit);
