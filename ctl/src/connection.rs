@@ -24,8 +24,9 @@ const SOON: Duration = Duration::from_secs(5);
 /// all unit files is the longest of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often init is asked again where the connection is lost before it has answered: it may have crashed, and
-/// goes on without those who had just come.
-const AGAIN: u32 = 3;
+/// goes on without those who had just come. Once: where it crashes at the very question, three crashes in a row
+/// would be the end of its going on.
+const AGAIN: u32 = 1;
 
 /// A connection.
 pub(crate) struct Connection {

@@ -15,6 +15,8 @@ pub(crate) struct EventStream {
     /// The last one.
     seq: u64,
     limit: Option<Duration>,
+    /// Nothing has come on this connection yet, which is not the first.
+    is_unheard: bool,
 }
 
 /// What tells events apart.
@@ -32,19 +34,24 @@ impl EventStream {
         limit: Option<Duration>,
     ) -> Result<EventStream, Trouble> {
         connection.begin(Verb::Events { follow, after: seq }, limit)?;
-        Ok(EventStream { connection, follow, seq, limit })
+        Ok(EventStream { connection, follow, seq, limit, is_unheard: false })
     }
 
-    /// The next; None: there is no init any more.
+    /// The next; None: there is no init any more, or it is gone again before it has said anything.
     pub(crate) fn next(&mut self) -> Result<Option<Box<RawValue>>, Trouble> {
         loop {
             if let Some(event) = self.connection.next::<Box<RawValue>>()? {
                 let seq = serde_json::from_str::<Numbered>(event.get()).map(|event| event.seq);
                 self.seq = seq.unwrap_or(self.seq);
+                self.is_unheard = false;
                 return Ok(Some(event));
+            }
+            if self.is_unheard {
+                return Ok(None);
             }
             let Ok(connection) = self.connection.anew() else { return Ok(None) };
             *self = EventStream::begin(connection, self.follow, self.seq, self.limit)?;
+            self.is_unheard = true;
         }
     }
 
