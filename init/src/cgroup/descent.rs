@@ -13,13 +13,16 @@ use crate::process::{self, Stat};
 use crate::sys::orders::Limit;
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::ResourceLimit;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Tracker {
-    /// What programs of this run are given to bear, where there are no cgroups.
-    pub(crate) fn mark(&self, run: RunId) -> Option<Limit> {
-        self.hierarchy.is_none().then(|| mark::of(run))?
+    /// What programs of this run are given to bear, where there are no cgroups. None where its unit has asked for
+    /// that limit itself: what it asks for may be above the mark, and out of reach behind it.
+    pub(crate) fn mark(&self, run: RunId, asked: &[ResourceLimit]) -> Option<Limit> {
+        let mark = self.hierarchy.is_none().then(|| mark::of(run))??;
+        asked.iter().all(|limit| u32::from(limit.resource) != mark.resource).then_some(mark)
     }
 
     /// A child was cloned for this run: whatever had its pid before is gone.

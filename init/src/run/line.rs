@@ -80,7 +80,7 @@ impl Init {
         let begun = Some(self.begun(run, part, &name, before));
         (self.base.limits, self.base.score) =
             (self.own_limits.of_children(), self.own_limits.score());
-        self.base.limits.extend(self.tracker.mark(run));
+        self.base.limits.extend(self.tracker.mark(run, &spec.limits));
         let prepared = Prepared::new(Request {
             unit: name.as_str(),
             run: &spec,
