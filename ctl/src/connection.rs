@@ -16,17 +16,17 @@ use serde_json::value::RawValue;
 use std::io::{BufRead, BufReader, ErrorKind, IoSlice, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whoever listens says that he is there by then.
 const SOON: Duration = Duration::from_secs(5);
 /// How long init, once it is known to listen, may take to answer what needs no waiting: to load
 /// all unit files is the longest of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How often init is asked again where the connection is lost before it has answered: it may have crashed, and
-/// goes on without those who had just come. Once: where it crashes at the very question, three crashes in a row
-/// would be the end of its going on.
-const AGAIN: u32 = 1;
+/// Where a connection is lost before there is an answer init may have crashed, and goes on without those who had
+/// just come: it is asked again. But not where that comes so soon twice in a row: it may crash at the very question, and
+/// three crashes in a row are the end of its going on.
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// A connection.
 pub(crate) struct Connection {
@@ -37,6 +37,10 @@ pub(crate) struct Connection {
     id: u64,
     /// The other side is gone, without a word.
     is_lost: bool,
+    /// When the last question was asked, as long as nothing has come of it.
+    asked: Option<Instant>,
+    /// It is in place of one that was lost at once.
+    is_second: bool,
 }
 
 impl Connection {
@@ -47,7 +51,9 @@ impl Connection {
     pub(crate) fn open(path: &str) -> Result<Connection, Trouble> {
         let stream = connected(path).map_err(|error| absent(path, &error))?;
         let reader = BufReader::new(stream);
-        Ok(Connection { path: path.to_string(), reader, limit: None, id: 0, is_lost: false })
+        let path = path.to_string();
+        let (limit, asked) = (None, None);
+        Ok(Connection { path, reader, limit, id: 0, is_lost: false, asked, is_second: false })
     }
 
     /// One question, one answer; asked again where the connection was lost and that does no harm.
@@ -61,33 +67,40 @@ impl Connection {
         verb: &Verb,
         limit: Option<Duration>,
     ) -> Result<T, Trouble> {
-        let tries = if may_be_asked_twice(verb) { AGAIN } else { 0 };
-        self.again(tries, |connection| {
+        let ask = |connection: &mut Connection| {
             connection.begin(verb.clone(), limit)?;
             connection.answer()
-        })
+        };
+        if may_be_asked_twice(verb) { self.again(ask) } else { ask(self) }
     }
 
-    /// A new connection to the same socket.
-    pub(crate) fn anew(&self) -> Result<Connection, Trouble> {
-        Connection::open(&self.path)
+    /// A new connection to the same socket in place of one that was lost. False: of none, or nobody is to ask
+    /// once more.
+    pub(crate) fn comes_back(&mut self) -> Result<bool, Trouble> {
+        let is_at_once = self.asked.is_some_and(|asked| asked.elapsed() < AT_ONCE);
+        if !self.is_lost || (is_at_once && self.is_second) {
+            return Ok(false);
+        }
+        *self = Connection { is_second: is_at_once, ..Connection::open(&self.path)? };
+        Ok(true)
     }
 
-    /// So often at most, each time on a new connection.
+    /// What was asked last was asked before, and that may have had its effect already.
+    pub(crate) fn was_asked_again(&self) -> bool {
+        self.is_second
+    }
+
+    /// Until there is an answer, each time on a new connection.
     fn again<T>(
         &mut self,
-        tries: u32,
         ask: impl Fn(&mut Connection) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
-        let mut asked = ask(self);
-        for _ in 0..tries {
-            if asked.is_ok() || !self.is_lost {
-                break;
+        loop {
+            let asked = ask(self);
+            if asked.is_ok() || !self.comes_back()? {
+                return asked;
             }
-            *self = self.anew()?;
-            asked = ask(self);
         }
-        asked
     }
 
     /// What init says of itself, and says soon.
@@ -99,7 +112,7 @@ impl Connection {
     /// A question whose answers [`Connection::next`] brings, each within `limit`. Nothing is asked
     /// of who does not say soon that he listens: it would be done when nobody waits for it any more.
     pub(crate) fn begin(&mut self, verb: Verb, limit: Option<Duration>) -> Result<(), Trouble> {
-        self.again(AGAIN, Connection::ping)?;
+        self.again(Connection::ping)?;
         self.patience(limit);
         let line = self.line(verb)?;
         self.send(&line)
@@ -129,7 +142,7 @@ impl Connection {
         verb: Verb,
         passed: BorrowedFd<'_>,
     ) -> Result<Box<RawValue>, Trouble> {
-        self.again(AGAIN, Connection::ping)?;
+        self.again(Connection::ping)?;
         self.patience(Some(PATIENCE));
         let line = self.line(verb)?;
         let fds = [passed.as_raw_fd()];
@@ -157,6 +170,7 @@ impl Connection {
 
     /// A ready line, with its newline.
     pub(crate) fn send(&mut self, line: &[u8]) -> Result<(), Trouble> {
+        self.asked = Some(Instant::now());
         // A server that refuses us at once has closed its side: its reason is still to be read.
         match self.reader.get_mut().write_all(line) {
             Err(error) if !is_loss(&error) => Err(self.failed(&error)),
@@ -183,6 +197,7 @@ impl Connection {
                 return Ok(None);
             }
         }
+        self.asked = None;
         let line: Line<T> = serde_json::from_slice(&line)
             .map_err(|error| self.broken(&format!("said what is not understood ({error})")))?;
         match line {

@@ -3,6 +3,7 @@
 
 use crate::connection::Connection;
 use crate::exit::Trouble;
+use crate::session;
 use groundstate_units::control::request::Verb;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,11 +16,9 @@ pub(crate) struct EventStream {
     /// The last one.
     seq: u64,
     limit: Option<Duration>,
-    /// Nothing has come on this connection yet, which is not the first.
-    is_unheard: bool,
 }
 
-/// What tells events apart.
+/// What tells events apart; of init itself: the last one's.
 #[derive(Deserialize)]
 struct Numbered {
     seq: u64,
@@ -34,7 +33,7 @@ impl EventStream {
         limit: Option<Duration>,
     ) -> Result<EventStream, Trouble> {
         connection.begin(Verb::Events { follow, after: seq }, limit)?;
-        Ok(EventStream { connection, follow, seq, limit, is_unheard: false })
+        Ok(EventStream { connection, follow, seq, limit })
     }
 
     /// The next; None: there is no init any more, or it is gone again before it has said anything.
@@ -43,15 +42,13 @@ impl EventStream {
             if let Some(event) = self.connection.next::<Box<RawValue>>()? {
                 let seq = serde_json::from_str::<Numbered>(event.get()).map(|event| event.seq);
                 self.seq = seq.unwrap_or(self.seq);
-                self.is_unheard = false;
                 return Ok(Some(event));
             }
-            if self.is_unheard {
-                return Ok(None);
-            }
-            let Ok(connection) = self.connection.anew() else { return Ok(None) };
-            *self = EventStream::begin(connection, self.follow, self.seq, self.limit)?;
-            self.is_unheard = true;
+            let Ok(true) = self.connection.comes_back() else { return Ok(None) };
+            let pong = session::read::<Numbered>(&self.connection.ping()?)?;
+            // One that has lost its state counts anew.
+            let after = if pong.seq < self.seq { 0 } else { self.seq };
+            self.connection.begin(Verb::Events { follow: self.follow, after }, self.limit)?;
         }
     }
 

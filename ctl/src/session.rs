@@ -9,7 +9,7 @@ use crate::typed;
 use crate::verb::check;
 use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Status};
 use groundstate_units::control::place::{Places, control_socket};
-use groundstate_units::control::request::Verb;
+use groundstate_units::control::request::{Role, Verb};
 use groundstate_units::wall::Wall;
 use nix::unistd::geteuid;
 use serde::Serialize;
@@ -54,7 +54,14 @@ impl Session {
     /// One question on a connection of its own.
     pub(crate) fn ask(&self, verb: Verb) -> Result<Box<RawValue>, Trouble> {
         let asked = subject(&verb);
-        match self.connect()?.ask(&verb) {
+        let mut connection = self.connect()?;
+        let answer = connection.ask(&verb);
+        if answer.is_ok() && connection.was_asked_again() && verb.role() != Role::Read {
+            let remark = "init was lost before it had answered, and was asked again: it may have done this \
+                          by the first time";
+            self.remark(remark);
+        }
+        match answer {
             Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
                 Err(self.with_guess(asked, failure))
             }

@@ -88,11 +88,7 @@ impl Waiting {
                     return result.map(|system| Some(Ended::Settled(system)));
                 }
                 Err(RecvTimeoutError::Timeout) => line.draw(begun.elapsed()),
-                Err(RecvTimeoutError::Disconnected) => {
-                    let message = "init closed the connection while we waited";
-                    let failure = Failure::new(Failure::NO_INIT, message, "initctl status");
-                    return Err(Trouble::Failed(Exit::NoInit, failure));
-                }
+                Err(RecvTimeoutError::Disconnected) => return Err(gone()),
             }
         }
     }
@@ -113,12 +109,17 @@ fn settle(mut connection: Connection, sender: Sender<News>) {
     thread::spawn(move || {
         let result = match connection.ask_within::<Settled>(&Verb::Wait {}, None) {
             Ok(settled) => Ok(settled.system),
-            Err(Trouble::Failed(Exit::NoInit, _)) => return,
+            Err(Trouble::Failed(Exit::NoInit, _)) => Err(gone()),
             Err(trouble) => Err(trouble),
         };
         // Nobody waits any more: the time was over.
         let _ = sender.send(News::Settled(result));
     });
+}
+
+fn gone() -> Trouble {
+    let message = "init closed the connection while we waited";
+    Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, "initctl status"))
 }
 
 /// What is seen while waiting.
