@@ -19,6 +19,8 @@ mod away;
 mod begun;
 mod beside;
 mod bomb;
+#[cfg(target_arch = "x86_64")]
+mod chaos;
 mod clock;
 mod command;
 mod control;

@@ -1,0 +1,313 @@
+//! Services that depend on each other, and for a while at random all that may happen to them and to init: they are killed,
+//! stopped, restarted, wished away and edited, their logger is killed, init goes on as another image, and
+//! all along crashes after some system call. Then, at rest, each of them is there once: a lock says that none has ever been beside
+//! itself, and each line it wrote is in the log, once. What is done follows from a seed, when it is done does not.
+//! A crash at each system call of the same few events is [`crate::sweep`]'s.
+
+use crate::boot::{Boot, Init};
+use crate::crash::Steps;
+use crate::deadline::{until, within};
+use crate::process::Process;
+use crate::sandbox::Sandbox;
+use groundstate_units::sim::chance::Chance;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// No cgroups.
+pub const BARE: &str =
+    "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
+
+/// Writes numbered lines at intervals, some of what it begins outlives it, and it holds a lock. With a second
+/// argument it writes its pid there.
+const SERVICE: &str = r#"exec 9>DIR/$1.lock
+flock -n 9 || echo "$1 $$" >>DIR/twice
+[ -z "$2" ] || echo $$ >"$2"
+trap 'exit 0' TERM
+trap : HUP
+i=0
+while :; do
+  i=$((i + 1))
+  echo "@$$ $i"
+  sleep 0.0$((RANDOM % 9 + 1))
+  [ $((i % 17)) != 0 ] || (sleep 0.3 &)
+done
+"#;
+
+/// How long it lasts between two rests, in milliseconds.
+const ROUND: (u64, u64) = (2_000, 6_000);
+/// Between a crash and the next, in milliseconds: not all are in a row. Some are.
+const PAUSE: (u64, u64) = (500, 1_500);
+const AT_ONCE: (u64, u64) = (0, 200);
+/// System calls until a crash, at most.
+const CALLS: usize = 80;
+
+/// How much.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Services.
+    pub services: usize,
+    /// Times of disorder, with a rest after each.
+    pub rounds: usize,
+    /// What the dice begin with.
+    pub seed: u64,
+    /// There are cgroups.
+    pub has_cgroups: bool,
+}
+
+/// What was done and seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Times each was done.
+    done: BTreeMap<&'static str, usize>,
+    /// Crashes that were survived.
+    crashes: usize,
+    /// Lines in the log.
+    lines: usize,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, times) in &self.done {
+            write!(f, "{times} {name}, ")?;
+        }
+        write!(f, "{} crashes, {} lines in the log", self.crashes, self.lines)
+    }
+}
+
+/// What may be done, and how often it is.
+const DEEDS: [(&str, u32); 13] = [
+    ("kill", 8),
+    ("pause", 2),
+    ("restart", 6),
+    ("set-target", 4),
+    ("want", 2),
+    ("retry", 2),
+    ("reload-unit", 2),
+    ("reload", 2),
+    ("edit", 4),
+    ("signal", 2),
+    ("massacre", 2),
+    ("logger", 2),
+    ("upgrade", 1),
+];
+
+fn name(number: usize) -> String {
+    format!("s{number}")
+}
+
+fn text(number: usize, more: &str) -> String {
+    let this = name(number);
+    let mut text = match number % 6 {
+        5 => format!(
+            "type: background-pidfile\npid-file: DIR/{this}.pid\nexec-start: /bin/bash -c '(setsid /bin/bash DIR/service {this} DIR/{this}.pid &); while [ ! -s DIR/{this}.pid ]; do sleep 0.01; done'\n"
+        ),
+        4 => format!(
+            "exec-start-pre: /bin/true\nexec-start: /bin/bash DIR/service {this}\nready-grep: \"@[0-9]+ 3$\"\n"
+        ),
+        _ => format!("exec-start: /bin/bash DIR/service {this}\n"),
+    };
+    let below = |divisor: usize| name(number / divisor);
+    match number {
+        0..4 => {}
+        _ if number.is_multiple_of(3) => text += &format!("depends-on: {}\n", below(3)),
+        _ if number % 4 == 1 => text += &format!("waits-for: {}\n", below(4)),
+        _ if number % 5 == 2 => text += &format!("depends-ms: {}\n", below(5)),
+        _ => {}
+    }
+    match number % 7 {
+        3 => text += "exec-stop-post: /bin/sleep 0.02\n",
+        4 => text += "exec-reload: /bin/kill -HUP $MAINPID\n",
+        _ => {}
+    }
+    text + "restart: always\nrestart-delay: 50ms\nrestart-delay-max: 200ms\nstop-timeout: 2s\nstart-timeout: 1m\n"
+        + more
+}
+
+/// # Panics
+/// Where a service is there twice, or not any more, or a line is.
+pub fn disorder(size: Size) -> Seen {
+    let files = Sandbox::new();
+    files.put("service", &SERVICE.replace("DIR", &files.at("")));
+    for number in 0..size.services {
+        files.unit(&name(number), &text(number, ""));
+    }
+    let all: Vec<String> = (0..size.services).map(name).collect();
+    files.unit("all", &format!("type: virtual\nwaits-for: [{}]", all.join(", ")));
+    let boot = match size.has_cgroups {
+        true => Boot::new(files),
+        false => Boot::new(files).through(&["sh", "-c", BARE, "sh"]),
+    };
+    let mut init = boot.unrecorded().start("all");
+    init.expect_crashes();
+    let mut seen = Seen::default();
+    let mut dice = Chance::of(size.seed, 1, 0);
+    rests(&init, size.services);
+    for round in 0..size.rounds {
+        let is_over = AtomicBool::new(false);
+        seen.crashes += thread::scope(|scope| {
+            let dice_of_crashes = Chance::of(size.seed, 2, round as u64);
+            let crashes = scope.spawn(|| crashes(&init, &is_over, dice_of_crashes));
+            let disorder = Ends(&is_over);
+            let end = Instant::now() + Duration::from_millis(dice.between(ROUND.0, ROUND.1));
+            while Instant::now() < end && !crashes.is_finished() {
+                let (deed, _) = DEEDS[dice.weighted(&DEEDS.map(|(_, weight)| weight))];
+                *seen.done.entry(deed).or_default() += 1;
+                does(&init, deed, size.services, &mut dice);
+                let _ = within(Duration::from_millis(dice.between(0, 100)), || None::<()>);
+            }
+            drop(disorder);
+            crashes.join().expect("it goes on")
+        });
+        init.initctl(&["set-target", "all"]);
+        rests(&init, size.services);
+    }
+    init.check();
+    let log = init.sandbox.path("log");
+    init.tell("exit", &json!({}));
+    assert_eq!(init.ended().code(), Some(0));
+    seen.lines = is_told_once(&log);
+    seen
+}
+
+/// Once this is dropped it is over.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One that may be gone by now.
+fn signal(process: Process, signal: Signal) {
+    let _ = kill(Pid::from_raw(process.0), signal);
+}
+
+/// Until it is over, again and again. Gives how often.
+fn crashes(init: &Init, is_over: &AtomicBool, mut dice: Chance) -> usize {
+    let (mut times, mut is_second) = (0, false);
+    loop {
+        is_second = !is_second && times > 0 && dice.percent(25);
+        let (least, most) = if is_second { AT_ONCE } else { PAUSE };
+        if !is_second {
+            until("init answers", || init.client()?.ask("ping", &json!({})).ok());
+        }
+        let is_over = || is_over.load(Ordering::Relaxed).then_some(());
+        if within(Duration::from_millis(dice.between(least, most)), is_over).is_some() {
+            return times;
+        }
+        let mut steps = Steps::of(init);
+        for _ in 0..dice.below(CALLS) {
+            assert!(steps.step().is_some(), "init is there");
+        }
+        steps.crash();
+        times += 1;
+    }
+}
+
+/// One of [`DEEDS`]. What init has no time for, or refuses, is not done.
+fn does(init: &Init, deed: &str, services: usize, dice: &mut Chance) {
+    let some = name(dice.below(services));
+    let said = |words: &[&str]| {
+        let output = init.initctl(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_ne!(output.status.code(), Some(2), "{words:?}: {said}");
+    };
+    match deed {
+        "kill" => {
+            let signals = [Signal::SIGKILL, Signal::SIGKILL, Signal::SIGTERM, Signal::SIGABRT];
+            let which = dice.pick(&signals).expect("there are some");
+            let its = init.processes_of(&some);
+            its.get(dice.below(its.len())).inspect(|process| signal(**process, which));
+        }
+        "pause" => {
+            let its = init.processes_of(&some);
+            its.iter().for_each(|process| signal(*process, Signal::SIGSTOP));
+            let _ = within(Duration::from_millis(dice.between(0, 300)), || None::<()>);
+            its.iter().for_each(|process| signal(*process, Signal::SIGCONT));
+        }
+        "massacre" => {
+            for number in 0..services {
+                if dice.percent(30) {
+                    let its = init.processes_of(&name(number));
+                    its.iter().for_each(|process| signal(*process, Signal::SIGKILL));
+                }
+            }
+        }
+        "logger" => {
+            let children = init.process().children().into_iter();
+            let is_it = |it: &Process| it.status("Name").is_some_and(|it| it.contains("logger"));
+            children.filter(is_it).for_each(|process| signal(process, Signal::SIGKILL));
+        }
+        "edit" => {
+            for _ in 0..dice.between(1, 4) {
+                let number = dice.below(services);
+                let more = format!("env: {{A: \"{}\"}}\n", dice.draw());
+                init.sandbox.unit(&name(number), &text(number, &more));
+            }
+            said(&["reload"]);
+        }
+        "set-target" => {
+            let without = (0..dice.below(4)).map(|_| format!("-{}", name(dice.below(services))));
+            let words: Vec<String> =
+                ["set-target", "all"].map(str::to_owned).into_iter().chain(without).collect();
+            said(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        "want" => said(&["want", &some, "--for", "2s"]),
+        "signal" => said(&["kill", &some]),
+        "reload" | "upgrade" => said(&[deed]),
+        _ => said(&[deed, &some]),
+    }
+}
+
+/// All that is to be there is, each once.
+fn rests(init: &Init, services: usize) {
+    for name in (0..services).map(name) {
+        init.when_state(&name, "running");
+        let is_its = |process: &Process| {
+            process.environment().get("GROUNDSTATE_UNIT").is_some_and(|unit| *unit == name)
+        };
+        until(&format!("{name} is there"), || is_its(&init.main_of(&name)).then_some(()));
+    }
+    assert_eq!(init.sandbox.read("twice"), "", "beside itself: unit and pid");
+}
+
+/// Whoever has written lines has its lines there from one number to another, each once. Gives how many.
+fn is_told_once(log: &Path) -> usize {
+    let mut told: BTreeMap<(String, String), Vec<u64>> = BTreeMap::new();
+    let mut folders = vec![log.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("the log").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let unit = name.split('.').next().unwrap_or_default().to_owned();
+            let text = String::from_utf8_lossy(&fs::read(&path).expect("a file")).into_owned();
+            for line in text.lines() {
+                let said = line.rsplit_once('@').and_then(|(_, said)| said.split_once(' '));
+                let Some((pid, number)) = said else { continue };
+                let number =
+                    number.parse().unwrap_or_else(|_| panic!("{}: {line}", path.display()));
+                told.entry((unit.clone(), pid.to_owned())).or_default().push(number);
+            }
+        }
+    }
+    for ((unit, pid), numbers) in &mut told {
+        numbers.sort_unstable();
+        let first = numbers.first().copied().unwrap_or_default();
+        let all = (first..).take(numbers.len());
+        assert!(numbers.iter().copied().eq(all), "{unit}, process {pid}: {numbers:?}");
+    }
+    told.values().map(Vec::len).sum()
+}
