@@ -14,7 +14,7 @@ use crate::boot::{
     Mode,
     limits::{Given, OwnLimits},
 };
-use crate::cgroup::Tracker;
+use crate::cgroup::{Tracker, mark};
 use crate::clock;
 use crate::event_loop::{Init, token};
 use crate::foreign;
@@ -136,6 +136,7 @@ impl Init {
         let is_there = |pid: &i32| wait::is_child(Pid::from_raw(*pid));
         self.lineage.found.remains.alive.retain(|pid, _| is_there(pid));
         let daemons = self.daemons(generation);
+        self.look_at_marks();
         let found = &mut self.lineage.found;
         // Nobody listens to these any more. Closing may wait, and is not for init.
         drop(found.give_sockets(&generation.units));
@@ -146,6 +147,12 @@ impl Init {
         if found.has_nameless(&generation.units) {
             self.machine.others_live();
         }
+    }
+
+    /// Whose what lives is by the marks it bears, where it has one.
+    pub(crate) fn look_at_marks(&mut self) {
+        let has_marks = !self.tracker.has_cgroups();
+        self.lineage.found.marked = has_marks.then(mark::children).unwrap_or_default();
     }
 
     fn tell_of_others(&mut self, generation: &Generation) {

@@ -43,7 +43,7 @@ impl Found {
         let hashes = hashes(units);
         let found = std::mem::take(self);
         (self.units, self.cgroups, self.pipes) = (found.units, cgroups, found.pipes);
-        self.doors = found.doors;
+        (self.doors, self.marked) = (found.doors, found.marked);
         let mut remains = found.remains;
         if !standings.is_whole {
             let waits = |unit: u64| {
@@ -75,7 +75,8 @@ impl Found {
         });
         standings.of.retain(|_, standing| {
             let has_cgroup = cgroups.iter().any(|left| is_of(left, standing));
-            has_cgroup || standing.living().next().is_some()
+            let has_left = standing.has_left(&self.marked).is_some();
+            has_cgroup || has_left || standing.living().next().is_some()
         });
         (cgroups, standings)
     }
@@ -191,6 +192,7 @@ impl Init {
 
     /// What has ended meanwhile is nobody's any more.
     fn forget_ended(&mut self) {
+        self.look_at_marks();
         let names: Vec<Name> = self.lineage.found.units.keys().cloned().collect();
         let ended = names.into_iter().filter(|name| self.living_of(name).is_empty());
         for name in ended.collect::<Vec<_>>() {
@@ -203,6 +205,7 @@ impl Init {
         let cgroups = &found.cgroups;
         found.remains.standings.of.retain(|unit, standing| {
             let lives = standing.living().next().is_some()
+                || standing.has_left(&found.marked).is_some()
                 || cgroups.iter().any(|left| is_of(left, standing));
             if !lives {
                 standing::stands_no_more(*unit);

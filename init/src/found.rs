@@ -4,6 +4,7 @@
 //! unit's name, or by what is left of that: each generation is asked anew whose it is
 //! ([`crate::rest`]).
 
+use crate::cgroup::mark::Marked;
 use crate::cgroup::{Left, is_cut, short};
 use crate::foreign::Foreign;
 use crate::journal::notes::{self, Note, What, Wished};
@@ -49,6 +50,8 @@ pub(crate) struct Found {
     pub(crate) done: BTreeMap<Name, (RunId, Exit)>,
     /// Of what was not begun yet: processes that have said since the boot that they are ready.
     pub(crate) ready: BTreeSet<i32>,
+    /// Without cgroups, as of the last look: children of init that bear marks.
+    pub(crate) marked: Marked,
     /// The end that had been asked for.
     pub(crate) end: Option<Shutdown>,
     /// How little that was to be waited for.
@@ -255,7 +258,8 @@ impl Found {
     ) -> (Option<Alive>, Option<RunId>) {
         let is_its = |left: &Left| left.unit == short && is_of(left, standing);
         let cgroup = self.cgroups.iter().position(is_its).map(|at| self.cgroups.swap_remove(at));
-        let lives = standing.pids().any(|pid| living.contains(&pid));
+        let lives = standing.pids().any(|pid| living.contains(&pid))
+            || standing.has_left(&self.marked).is_some();
         let goes_on = lives || standing.goes_on_alone(&self.remains.ends);
         let alive = match cgroup {
             Some(left) => Some(Alive::In(left.name)),

@@ -128,9 +128,8 @@ impl Init {
             let is_since = |then| process::stat(pid).is_none_or(|stat| stat.began >= then);
             if !known && is_since(since) {
                 self.say(Level::Warning, format_args!("process {pid} is of no unit: it is killed"));
-                // It has ended already, or its end is about to be reaped.
-                let _ = signal::kill(pid, KILL);
-                // Until then nobody else has left it.
+                self.tracker.kill_with_all_below(pid);
+                // Until its end is reaped nobody else has left it.
                 wait::made_before([pid.as_raw()]);
             }
         }

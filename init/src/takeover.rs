@@ -1,6 +1,7 @@
 //! A run that is to begin and is there already: its processes are taken up, and it goes on from where it
 //! is. Whose they are was found out before ([`crate::found`]).
 
+use crate::cgroup::mark;
 use crate::event_loop::Init;
 use crate::found::{Alive, Daemon, last_line};
 use crate::journal::notes;
@@ -46,7 +47,10 @@ impl Init {
                 self.found_asides(run, &spec, &pids);
                 self.found_ready_pipe(run, &spec, living.standing.as_ref(), &pids);
                 match living.standing {
-                    Some(standing) => self.go_on_as(run, &spec, &standing),
+                    Some(standing) => {
+                        self.takes_left(run, &standing, &pids);
+                        self.go_on_as(run, &spec, &standing);
+                    }
                     None => self.go_on_with(run, &spec, &pids),
                 }
                 true
@@ -68,13 +72,26 @@ impl Init {
         let mut pids: BTreeSet<i32> = standing.into_iter().flat_map(Standing::living).collect();
         match &living.alive {
             Alive::In(cgroup) => pids.extend(self.tracker.living_in(cgroup)),
-            Alive::Noted(_) if standing.is_some() => {}
+            Alive::Noted(_) if let Some(standing) = standing => {
+                let left = standing.has_left(&found.marked).into_iter().flatten();
+                let is_it = |pid: &&i32| mark::on(Pid::from_raw(**pid)) == Some(standing.run);
+                pids.extend(left.filter(is_it));
+            }
             Alive::Noted(daemon) => {
                 let daemon = daemon.filter(Daemon::lives).map(|daemon| daemon.pid);
                 pids.extend(self.noted_of(name).into_keys().chain(daemon));
             }
         }
         pids
+    }
+
+    /// What it has left to init is the run's.
+    fn takes_left(&mut self, run: RunId, standing: &Standing, pids: &BTreeSet<i32>) {
+        let known: BTreeSet<i32> = standing.pids().collect();
+        if !self.tracker.has_cgroups() {
+            let left = pids.difference(&known).copied().map(Pid::from_raw);
+            left.for_each(|pid| self.tracker.was_left(run, pid));
+        }
     }
 
     /// It is as far as that was written; what has ended since has ended so.

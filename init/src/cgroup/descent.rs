@@ -121,7 +121,10 @@ impl Tracker {
             let band = || self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
             let left =
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
-            let run = mark::on(pid).or_else(|| band().or_else(left));
+            let mark = mark::on(pid);
+            let marked = mark.filter(|run| self.families.contains_key(run));
+            // With the mark of a run that is over it was left by that, whoever ends now.
+            let run = marked.or_else(band).or_else(|| left().filter(|_| mark.is_none()));
             if let Some((run, owner)) =
                 run.and_then(|run| Some((run, self.families.get_mut(&run)?)))
             {
@@ -133,6 +136,24 @@ impl Tracker {
         }
         self.kill_on(&parted);
         found.into_values().flat_map(Orphans::in_parts).collect()
+    }
+
+    /// Whose it is by the mark of the child of init that it is, or descends from: one that was left without anybody's
+    /// end that init has seen, and is looked for at the next ([`Tracker::adopt_left`]).
+    pub(super) fn lost(&self, pid: Pid) -> Option<RunId> {
+        let own = Pid::from_raw(own());
+        let line = [pid].into_iter().chain(process::ancestors(pid));
+        let child = line.take_while(|one| *one != own).last()?;
+        let is_lost = wait::is_child(child) && !wait::is_made(child);
+        is_lost.then(|| mark::on(child))?.filter(|run| self.families.contains_key(run))
+    }
+
+    /// A child of init that is of no run, with all that is of it. What is not reached is left to init, and bears the
+    /// mark of no run that is known.
+    pub(crate) fn kill_with_all_below(&self, child: Pid) {
+        let mut family = Family::default();
+        family.add(child);
+        family.signal(9, None);
     }
 
     /// What multiplies as it is killed has begun more meanwhile.

@@ -7,8 +7,10 @@
 use crate::process;
 use crate::sys::Pid;
 use crate::sys::orders::Limit;
+use crate::sys::wait;
 use groundstate_units::machine::event::RunId;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::resource::{Resource, getrlimit};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bits for the number of a run.
 const RUN: u32 = 40;
@@ -17,12 +19,25 @@ const MARKER: u32 = 22;
 /// No mark is as low as this, nor the highest a limit may be.
 const FIRST: u64 = 1 << (RUN + MARKER);
 
-/// Of this init's: two within each other do not have the same. The one that began later, which may be a service of
-/// the other and have its mark, has the lower ones: those it may set.
+/// Children of init, by the run they are marked as.
+pub(crate) type Marked = BTreeMap<RunId, BTreeSet<i32>>;
+
+/// Of this init's, by when it began, in ticks that come round after [`MARKER`] bits of them: half a day. Of two
+/// within each other, less than that apart, the one that began later, which may be a service of the other and have
+/// its mark, has the lower ones: those it may set. Further apart it may be any: one that it may not set is none
+/// ([`of`]), and one in so many times it is the other's. Then init bears a mark of its own, marks nobody, and takes
+/// nobody for marked.
 fn first() -> Option<u64> {
     let began = process::stat(nix::unistd::getpid())?.began;
     let left = ((1 << MARKER) - 1) & !began;
-    Some(FIRST | left << RUN)
+    let first = FIRST | left << RUN;
+    let (_, most) = getrlimit(Resource::RLIMIT_LOCKS).ok()?;
+    run_in(most, first).is_none().then_some(first)
+}
+
+/// The run this mark is of.
+fn run_in(mark: u64, first: u64) -> Option<RunId> {
+    (mark >> RUN == first >> RUN).then_some(RunId(mark & ((1 << RUN) - 1)))
 }
 
 /// What a program of this run is to be given. None: init may not, or has no /proc.
@@ -35,10 +50,23 @@ pub(super) fn of(run: RunId) -> Option<Limit> {
 }
 
 /// The run this process is marked as. None: it bears no mark of ours.
-pub(super) fn on(pid: Pid) -> Option<RunId> {
-    let mark = process::most_locks(pid).filter(|most| *most != RLIM_INFINITY)?;
-    let first = first()?;
-    (mark >> RUN == first >> RUN).then_some(RunId(mark & ((1 << RUN) - 1)))
+pub(crate) fn on(pid: Pid) -> Option<RunId> {
+    run_in(process::most_locks(pid)?, first()?)
+}
+
+/// Children of init that live and bear a mark, but for those it began itself as this image.
+pub(crate) fn children() -> Marked {
+    let mut marked = Marked::new();
+    let Some(first) = first() else { return marked };
+    for pid in process::children() {
+        let of = Pid::from_raw(pid);
+        let lives = || process::stat(of).is_some_and(|stat| !stat.ended);
+        let run = process::most_locks(of).and_then(|most| run_in(most, first));
+        if let Some(run) = run.filter(|_| !wait::is_made(of) && lives()) {
+            marked.entry(run).or_default().insert(pid);
+        }
+    }
+    marked
 }
 
 #[cfg(test)]

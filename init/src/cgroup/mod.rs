@@ -16,7 +16,7 @@ mod group;
 mod held;
 mod hierarchy;
 mod leftover;
-mod mark;
+pub(crate) mod mark;
 mod old_memory;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 
 mod killed;
 mod left;
+mod marked;
 
 use super::Tracker;
 use super::controller::Wish;

@@ -244,6 +244,7 @@ impl Tracker {
         };
         has(&stat)
             .or_else(|| process::ancestors(pid).find_map(|parent| has(&process::stat(parent)?)))
+            .or_else(|| self.lost(pid))
     }
 
     /// A process of this run is in a cgroup that is not the run's: it has gone there itself, or was

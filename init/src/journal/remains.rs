@@ -6,6 +6,7 @@ use super::doors::Doors;
 use super::intent::Meant;
 use super::notes::{self, BYTES, Begun, ENTRIES, Hand, Note, Past, What};
 use super::standing::{Standing, Standings};
+use crate::cgroup::mark;
 use crate::process;
 use crate::run::procedure::Part;
 use crate::sys::Pid;
@@ -134,9 +135,14 @@ impl Remains {
         self.stranger().map(|pid| format!("process {pid} lives"))
     }
 
-    /// A child of init that is neither noted nor one of its own helpers, where some notes are lost.
+    /// A child of init that is neither noted nor one of its own helpers, nor marked as a run that is known, where some
+    /// notes are lost.
     fn stranger(&self) -> Option<i32> {
-        let standing: BTreeSet<i32> = self.standings.of.values().flat_map(Standing::pids).collect();
+        let mut standing: BTreeSet<i32> =
+            self.standings.of.values().flat_map(Standing::pids).collect();
+        let mut marked = mark::children();
+        let runs = self.standings.of.values().map(|standing| standing.run);
+        standing.extend(runs.filter_map(|run| marked.remove(&run)).flatten());
         // Of such a run nobody is noted.
         let is_headless = self.standings.of.values().any(|it| it.course.is_headless());
         let is_whole = self.is_whole && !is_headless;

@@ -14,6 +14,7 @@ pub(crate) mod table;
 mod tests;
 
 use super::notes::Begun;
+use crate::cgroup::mark::Marked;
 use crate::clock;
 use crate::process;
 use crate::run::procedure::{Course, Part};
@@ -21,7 +22,7 @@ use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use table::Place;
 pub(crate) use table::{BYTES, are_lost, stand_alone, stands, stands_no_more};
 
@@ -64,6 +65,12 @@ impl Standing {
                 None => wait::is_child(of),
             }
         })
+    }
+
+    /// Those of these that are its own: what it has left to init without a word, and bears its mark. What is there of one
+    /// that has come to its end was spared then.
+    pub(crate) fn has_left<'a>(&self, marked: &'a Marked) -> Option<&'a BTreeSet<i32>> {
+        marked.get(&self.run).filter(|_| self.course.has_ended().is_none())
     }
 
     /// The same, looked at now: its processes are those that have these pids.

@@ -46,6 +46,29 @@ fn is_taken_up(init: &Init, unit: &str, main: Process) {
     assert_eq!((init.main_of(unit), starts(init, "web")), (main, 1), "{}", init.output());
 }
 
+#[test]
+fn what_its_mark_alone_names_is_taken_up_when_the_file_of_its_unit_is_back() {
+    let lone = "type: background-pidfile\nmain-pid: none\nexec-start: /bin/sh -c 'echo start >>DIR/lone.trace; setsid /bin/sh -c \"setsid sleep 1234 &\"'";
+    let init = running(with(&[("web", WEB), ("lone", lone)]), &["/bin/sh", "-c", BARE, "sh"]);
+    init.when_state("lone", "running");
+    let [daemon] = init.processes_of("lone")[..] else { panic!("it is alone") };
+    init.sandbox.unit("all", "type: virtual\nwaits-for: web, lone?, tick");
+    begins_without(&init, "lone");
+    // Nor is it taken for what another has left.
+    init.main_of("web").signal(Signal::SIGKILL);
+    init.when("it is replaced", |s| s.state("web") == "running" && starts(&init, "web") == 2);
+    is_steady(&init);
+    moves(&init, "hidden", "units/lone.yaml");
+    init.sandbox.unit("all", "type: virtual\nwaits-for: web, lone, tick");
+    init.tell("reload", &json!({}));
+    init.when_state("lone", "running");
+    assert_eq!((init.processes_of("lone"), starts(&init, "lone")), (vec![daemon], 1));
+    init.tell("restart", &json!({"targets": ["lone"]}));
+    init.when("it is another", |s| s.state("lone") == "running" && starts(&init, "lone") == 2);
+    assert!(!daemon.is_alive(), "{}", init.output());
+    init.finish_after_crash();
+}
+
 /// What the machine was told is not noted any more.
 fn loses_its_wishes(init: &Init) {
     // Whose each socket is stands behind it.

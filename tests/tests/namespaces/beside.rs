@@ -211,6 +211,16 @@ fn what_was_done_and_what_is_listened_to_is_known_however_long_ago_it_was() {
     init.finish_after_crash();
 }
 
+/// The stand-ins among init's children: the main process of `web`, and how many orphans.
+fn has_orphans(init: &Init, count: usize) {
+    let is_orphan =
+        |process: &Process| process.read("comm").is_some_and(|it| it.contains("daemon"));
+    let children = || init.process().children();
+    until("it is init's", || {
+        (children().iter().filter(|it| is_orphan(it)).count() > count).then_some(())
+    });
+}
+
 fn is_not_begun_beside_itself(files: Sandbox, makes_notes_go: fn(&Init)) {
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
     init.expect_crashes();
@@ -221,14 +231,9 @@ fn is_not_begun_beside_itself(files: Sandbox, makes_notes_go: fn(&Init)) {
     begins_anew(&init);
     init.when_state("web", "running");
     assert_eq!((init.main_of("web"), starts(&init, "web")), (web, 1));
-    // Whose an orphan is is not.
+    // Whose an orphan without a mark is is not.
     init.sandbox.order("web", "orphan 1");
-    let is_orphan =
-        |process: &Process| process.read("comm").is_some_and(|it| it.contains("daemon"));
-    let children = || init.process().children();
-    until("it is init's", || {
-        (children().iter().filter(|it| is_orphan(it)).count() > 1).then_some(())
-    });
+    has_orphans(&init, 1);
     loses_its_state(&init);
     until("it says why it does no more", || {
         init.output().contains("nobody knows whose it is").then_some(())
@@ -239,7 +244,10 @@ fn is_not_begun_beside_itself(files: Sandbox, makes_notes_go: fn(&Init)) {
     assert_eq!(init.ended().code(), Some(0));
 }
 
-const WEB: (&str, &str) = ("web", "exec-start: DAEMON --trace DIR/web.trace --control DIR/web");
+const WEB: (&str, &str) = (
+    "web",
+    "limits:\n  locks: infinity\nexec-start: DAEMON --trace DIR/web.trace --control DIR/web",
+);
 
 #[test]
 fn who_is_not_noted_any_more_is_not_begun_beside_itself_without_cgroups() {
@@ -249,6 +257,44 @@ fn who_is_not_noted_any_more_is_not_begun_beside_itself_without_cgroups() {
 #[test]
 fn who_was_begun_before_an_upgrade_is_not_begun_beside_itself_without_cgroups() {
     is_not_begun_beside_itself(with(&[WEB]), |init| drop(init.tell("upgrade", &json!({}))));
+}
+
+#[test]
+fn what_bears_the_mark_of_its_run_is_its_units_where_nothing_else_is_known_of_it() {
+    // Of the one a main process is known, of the other none.
+    let sent = "setsid /bin/sh -c \"setsid sleep 1234 &\"";
+    let lone = format!(
+        "type: background-pidfile\nmain-pid: none\nexec-start: /bin/sh -c 'echo start >>DIR/lone.trace; {sent}'"
+    );
+    let web = "exec-start: DAEMON --trace DIR/web.trace --control DIR/web";
+    for is_whole in [false, true] {
+        let mut units = vec![("web", web), ("lone", &lone)];
+        units.extend((!is_whole).then_some(("crowd", CROWD)));
+        let boot = Boot::new(with(&units)).through(&["/bin/sh", "-c", BARE, "sh"]);
+        let mut init = boot.start("all");
+        init.expect_crashes();
+        init.when_system("running");
+        init.sandbox.order("web", "orphan 1");
+        has_orphans(&init, 1);
+        let (main, of_web) = (init.main_of("web"), init.processes_of("web"));
+        let of_lone = init.processes_of("lone");
+        assert_eq!((of_web.len(), of_lone.len()), (2, 1));
+        begins_anew(&init);
+        init.when("both are there", |s| {
+            s.state("web") == "running" && s.state("lone") == "running"
+        });
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1), "{}", init.output());
+        assert_eq!(starts(&init, "lone"), 1, "{}", init.output());
+        assert_eq!((init.processes_of("web").len(), init.processes_of("lone").len()), (2, 1));
+        // It is known as what has to end first.
+        init.tell("restart", &json!({"targets": ["web", "lone"]}));
+        until("both are others", || {
+            (starts(&init, "web") == 2 && starts(&init, "lone") == 2).then_some(())
+        });
+        let all = of_web.iter().chain(&of_lone);
+        assert!(!{ all }.any(|process| process.is_alive()), "{}", init.output());
+        init.finish_after_crash();
+    }
 }
 
 #[test]

@@ -99,3 +99,59 @@ fn who_was_sent_away_after_another_had_ended_is_not_taken_for_what_that_left() {
     sent.end();
     init.finish_after_crash();
 }
+
+/// A state that is too old, and notes that nobody heeds any more: what was sent away since is killed only where
+/// nobody knows whose it is.
+#[test]
+fn what_a_service_has_sent_away_outlives_a_crash_in_which_nothing_is_heeded() {
+    let files = Sandbox::new();
+    files.unit("web", SENDS);
+    files.unit("all", "type: virtual\nwaits-for: web");
+    let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    keeps_no_more(&init);
+    let sent = sent_away(&init);
+    let main = init.main_of("web");
+    for crashes in 1..=3 {
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, crashes);
+    }
+    init.when_state("web", "running");
+    assert_eq!(init.main_of("web"), main);
+    assert!(sent.is_alive(), "{}", init.output());
+    // It ends with its unit.
+    init.tell("restart", &json!({"targets": ["web"]}));
+    init.when("it is another", |s| s.state("web") == "running" && init.main_of("web") != main);
+    assert!(!sent.is_alive(), "{}", init.output());
+    init.finish_after_crash();
+}
+
+/// Of what nobody knows any more nothing is left, and nothing of it is taken for the next run's.
+#[test]
+fn who_was_begun_and_is_heeded_no_more_ends_with_all_below_it() {
+    let files = Sandbox::new();
+    let text = "restart-delay: 50ms\nexec-start: /bin/sh -c 'setsid sleep 1234 & exec DAEMON --trace DIR/web.trace'";
+    files.unit("web", text);
+    files.unit("all", "type: virtual\nwaits-for: web");
+    let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    until_begun(&init, "web");
+    keeps_no_more(&init);
+    init.main_of("web").signal(Signal::SIGKILL);
+    until("it is begun once more", || (starts(&init, "web") == 2).then_some(()));
+    init.when_state("web", "running");
+    let gone = init.processes_of("web");
+    assert_eq!(gone.len(), 2);
+    for crashes in 1..=3 {
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, crashes);
+    }
+    until("it is begun once more", || (starts(&init, "web") == 3).then_some(()));
+    until("it is alone", || {
+        let is_left = gone.iter().any(|process| process.is_alive());
+        (!is_left && init.processes_of("web").len() == 2).then_some(())
+    });
+    init.finish_after_crash();
+}
