@@ -38,7 +38,7 @@ use crate::trigger::again;
 use crate::voice::Level;
 use groundstate_units::control::place;
 use groundstate_units::generation::Generation;
-use groundstate_units::machine::event::{Intent, RunId};
+use groundstate_units::machine::event::Intent;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
 use mio::Token;
@@ -137,12 +137,13 @@ impl Init {
         self.lineage.found.remains.alive.retain(|pid, _| is_there(pid));
         let daemons = self.daemons(generation);
         self.look_at_marks();
+        let highest = self.machine.highest_run();
         let found = &mut self.lineage.found;
         // Nobody listens to these any more. Closing may wait, and is not for init.
         drop(found.give_sockets(&generation.units));
         let living = found.remains.standings.of.values();
         let living = living.flat_map(Standing::living).collect();
-        let (highest, there) = found.meet(generation.units.iter(), &daemons, &living, RunId(0));
+        let (highest, there) = found.meet(generation.units.iter(), &daemons, &living, highest);
         self.machine.found_alive(highest, there);
         if found.has_nameless(&generation.units) {
             self.machine.others_live();

@@ -2,7 +2,7 @@
 //! had is said and done without.
 
 use crate::boot::{self, Mode, kernel_line::KernelLine, limits::OwnLimits};
-use crate::cgroup::Tracker;
+use crate::cgroup::{Tracker, mark};
 use crate::clock;
 use crate::control::{self, Control};
 use crate::event_loop::{Init, Tokens, token};
@@ -110,10 +110,7 @@ impl Init {
             now,
             booted: now,
             on_the_wall: clock::OnTheWall::default(),
-            machine: Machine::new(match mode {
-                Mode::Machine => limit::SHUTDOWN_MACHINE,
-                Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
-            }),
+            machine: new_machine(mode, &tracker),
             runs: Runs::default(),
             facts: VecDeque::new(),
             spawner: insist(Spawner::new)?,
@@ -235,6 +232,18 @@ impl Init {
             }
         }
     }
+}
+
+/// It gives no run a number that somebody is marked with.
+fn new_machine(mode: Mode, tracker: &Tracker) -> Machine {
+    let mut machine = Machine::new(match mode {
+        Mode::Machine => limit::SHUTDOWN_MACHINE,
+        Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
+    });
+    if !tracker.has_cgroups() {
+        machine.numbered_before(mark::highest());
+    }
+    machine
 }
 
 /// `--record`; also why there is none.

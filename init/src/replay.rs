@@ -5,6 +5,7 @@
 //! taken up. What was noted and can not be understood any more is left out: what then is not as
 //! the machine has it, [`crate::reconcile`] finds.
 
+use crate::cgroup::mark;
 use crate::clock;
 use crate::event_loop::Init;
 use crate::journal::learnt::{Known, Learnt};
@@ -77,12 +78,10 @@ impl Init {
         self.settle();
     }
 
-    /// The machine gives the runs that were begun the numbers they had, whatever was not noted.
+    /// The machine gives the runs that were begun the numbers they had, whatever was not noted; and to no other that of
+    /// one of which something lives.
     fn number_as_before(&mut self) {
         let runs = self.lineage.started.runs();
-        if runs.is_empty() {
-            return;
-        }
         let units = &self.machine.generation().units;
         let named: BTreeMap<u64, UnitId> = units
             .iter()
@@ -92,6 +91,9 @@ impl Init {
         let known = runs.iter().filter_map(|(unit, run)| Some((*named.get(unit)?, *run)));
         let known: Vec<(UnitId, RunId)> = known.collect();
         self.machine.begun_before(known);
+        if !self.tracker.has_cgroups() {
+            self.machine.numbered_before(mark::highest());
+        }
     }
 
     /// One turn of the loop, with what it took from the notes. What nobody has read yet is left where it is: it may be

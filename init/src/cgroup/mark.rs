@@ -69,6 +69,18 @@ pub(crate) fn children() -> Marked {
     marked
 }
 
+/// The highest number that anybody is marked with: no run that begins gets that of one of which something lives.
+/// Who has no child that it has not begun itself has left nobody, and looks at no other.
+pub(crate) fn highest() -> RunId {
+    let has_others =
+        || process::children().into_iter().any(|pid| !wait::is_made(Pid::from_raw(pid)));
+    let Some(first) = first().filter(|_| has_others()) else { return RunId(0) };
+    let all = process::snapshot().into_keys().filter_map(|pid| {
+        process::most_locks(Pid::from_raw(pid)).and_then(|most| run_in(most, first))
+    });
+    all.max().unwrap_or(RunId(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -129,7 +129,7 @@ fn what_a_service_has_sent_away_outlives_a_crash_in_which_nothing_is_heeded() {
 
 /// Of what nobody knows any more nothing is left, and nothing of it is taken for the next run's.
 #[test]
-fn who_was_begun_and_is_heeded_no_more_ends_with_all_below_it() {
+fn who_was_begun_and_is_heeded_no_more_ends_with_all_below_it_and_its_number_is_not_given_again() {
     let files = Sandbox::new();
     let text = "restart-delay: 50ms\nexec-start: /bin/sh -c 'setsid sleep 1234 & exec DAEMON --trace DIR/web.trace'";
     files.unit("web", text);
@@ -141,7 +141,7 @@ fn who_was_begun_and_is_heeded_no_more_ends_with_all_below_it() {
     keeps_no_more(&init);
     init.main_of("web").signal(Signal::SIGKILL);
     until("it is begun once more", || (starts(&init, "web") == 2).then_some(()));
-    init.when_state("web", "running");
+    let before = init.when_state("web", "running").unit("web")["run"].as_u64().unwrap();
     let gone = init.processes_of("web");
     assert_eq!(gone.len(), 2);
     for crashes in 1..=3 {
@@ -149,6 +149,8 @@ fn who_was_begun_and_is_heeded_no_more_ends_with_all_below_it() {
         has_survived(&init, crashes);
     }
     until("it is begun once more", || (starts(&init, "web") == 3).then_some(()));
+    let after = init.when_state("web", "running").unit("web")["run"].as_u64().unwrap();
+    assert!(after > before, "{before}, {after}");
     until("it is alone", || {
         let is_left = gone.iter().any(|process| process.is_alive());
         (!is_left && init.processes_of("web").len() == 2).then_some(())

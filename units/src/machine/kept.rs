@@ -64,6 +64,11 @@ impl Machine {
         }
     }
 
+    /// Numbers up to this one were given out, whatever this machine knows of: no run that begins gets one of them.
+    pub fn numbered_before(&mut self, highest: RunId) {
+        self.next_run = self.next_run.max(highest.0.saturating_add(1));
+    }
+
     /// What had happened before the crash has happened again: what is begun from now on is new.
     pub fn nothing_begun_before(&mut self) {
         self.begun_before.clear();
@@ -142,5 +147,12 @@ mod tests {
         again.nothing_begun_before();
         again.step(at(2), goal(&["web"]));
         assert!(run(&again, "web") > web);
+        // Nor does anybody get that of what nobody noted.
+        let mut again = Machine::from_kept(&kept, machine.generation().clone()).unwrap();
+        again.begun_before([(id(&again, "web"), web)]);
+        again.numbered_before(RunId(web.0 + 5));
+        again.numbered_before(RunId(0));
+        again.step(at(2), goal(&["db", "web", "new"]));
+        assert_eq!((run(&again, "web"), run(&again, "new").0), (web, web.0 + 6));
     }
 }

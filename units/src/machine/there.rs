@@ -62,8 +62,7 @@ impl Machine {
     pub fn found_alive(&mut self, highest: RunId, units: impl IntoIterator<Item = (Name, There)>) {
         self.there = units.into_iter().collect();
         let all = self.there.values().map(|there| there.run).chain([highest]);
-        let highest = all.map(|run| run.0).fold(0, u64::max);
-        self.next_run = self.next_run.max(highest.saturating_add(1));
+        self.numbered_before(RunId(all.map(|run| run.0).fold(0, u64::max)));
     }
 
     /// Something else lives, whose name nobody knows.

@@ -86,6 +86,7 @@ fn whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_see
     let below = Pid::from_raw(below().unwrap());
     assert_eq!((tracker.whose(left), tracker.whose(below)), (Some(RUN), Some(RUN)));
     assert_eq!(mark::children().get(&RUN).map(|all| all.contains(&left.as_raw())), Some(true));
+    assert!(mark::highest() >= RUN);
     assert_eq!(tracker.whose(nix::unistd::getpid()), None);
     let found = tracker.adopt_left(Look::Now);
     assert_eq!(found.len(), 1, "{found:?}");
